@@ -200,7 +200,12 @@ _take_op(
 
 @export("tensor.index_sample", "Variable.index_sample", op="index_sample")
 def index_sample(x: Variable, index: Variable) -> Variable:
-    """Reads ``x[i, index[i, j]]``: each row of ``x`` (``[n, m]``) at the positions of its row of ``index`` (``[n, k]``)."""
+    """Reads ``x[i, index[i, j]]``: each row of ``x`` (``[n, m]``) at the positions of its row of ``index`` (``[n, k]``).
+
+    Args:
+        x: ``[n, m]``, any dtype.
+        index: ``[n, k]`` positions from 0.
+    """
     x = check_variable(x, "x", "index_sample")
     return emit_one("index_sample", {"X": x, "Index": check_variable(index, "index", "index_sample", INTEGERS)})
 

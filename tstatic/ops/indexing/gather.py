@@ -154,7 +154,14 @@ def fluid_gather(input: Variable, index: Variable, overwrite: bool = True) -> Va
 
 @export("tensor.index_select", "Variable.index_select", op="index_select")
 def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None = None) -> Variable:
-    """Reads entries along an axis at the positions ``index`` (``[n]``, from 0)."""
+    """Reads entries along an axis at the positions ``index`` (``[n]``, from 0).
+
+    Args:
+        x: ``[...]``, any dtype.
+        index: ``[n]`` positions from 0.
+        axis: Which axis.
+        name: Name of the layer.
+    """
     x = check_variable(x, "x", "index_select")
     inputs = {"X": x, "Index": check_variable(index, "index", "index_select", INTEGERS)}
     return emit_one("index_select", inputs, {"dim": axis}, name=name)

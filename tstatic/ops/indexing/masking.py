@@ -67,6 +67,11 @@ register(OpDef(
 def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Variable:
     """Returns the elements of ``x`` where ``mask`` (bool; shapes broadcast) is true, as a vector of unknown length.
 
+    Args:
+        x: ``[...]``, any dtype.
+        mask: bool, of a shape that broadcasts with that of ``x``.
+        name: Name of the layer.
+
     Example:
         >>> x = paddle.to_tensor([[1.0, -2.0], [-3.0, 4.0]])
         >>> y = paddle.masked_select(x, x > 0)
@@ -123,6 +128,12 @@ def fluid_where(condition: Variable) -> Variable:
 @export("tensor.masked_fill", "Variable.masked_fill", op="where")
 def masked_fill(x: Variable, mask: Variable, value: Any, name: str | None = None) -> Variable:
     """Replaces ``x`` by ``value`` (a number or a Variable of one element) where ``mask`` (bool) is true; shapes broadcast.
+
+    Args:
+        x: ``[...]``, any dtype.
+        mask: bool, of a shape that broadcasts with that of ``x``.
+        value: A number, or a Variable of one element of the dtype of ``x``.
+        name: Name of the layer.
 
     Raises:
         DTypeError: If the mask is not bool.

@@ -261,7 +261,14 @@ def fluid_scatter_nd_add(ref: Variable, index: Variable, updates: Variable, name
 
 @export("tensor.scatter_nd", "fluid.layers.scatter_nd", op="scatter_nd_add")
 def scatter_nd(index: Variable, updates: Variable, shape: list[int], name: str | None = None) -> Variable:
-    """Adds ``updates`` by index to zeros of ``shape``, as :func:`scatter_nd_add` does."""
+    """Adds ``updates`` by index to zeros of ``shape``, as :func:`scatter_nd_add` does.
+
+    Args:
+        index: ``[..., k]`` integers: coordinates into the first ``k`` axes.
+        updates: ``index.shape[:-1] + shape[k:]``.
+        shape: The result's sizes.
+        name: Name of the layer.
+    """
     updates = check_variable(updates, "updates", "scatter_nd")
     zeros = emit_one("fill_constant", {}, {"shape": as_list(shape), "dtype": updates.dtype, "value": 0.0})
     return scatter_nd_add(zeros, index, updates, name)

@@ -356,6 +356,13 @@ def dropout2d(
 ) -> Variable:
     """Zeroes whole channels of ``x`` ([N, C, H, W], or [N, H, W, C]) with chance ``p``.
 
+    Args:
+        x: Floats.
+        p: Chance of a channel to become 0.
+        training: ``False`` for inference, which changes nothing.
+        data_format: ``"NCHW"`` or ``"NHWC"``.
+        name: Name of the layer.
+
     Example:
         >>> x = paddle.ones([50, 2, 3, 3])
         >>> y = paddle.nn.functional.dropout2d(x, p=0.75)
@@ -371,6 +378,13 @@ def dropout3d(
     x: Variable, p: float = 0.5, training: bool = True, data_format: str = "NCDHW", name: str | None = None
 ) -> Variable:
     """Zeroes whole channels of ``x`` ([N, C, D, H, W], or [N, D, H, W, C]) with chance ``p``.
+
+    Args:
+        x: Floats.
+        p: Chance of a channel to become 0.
+        training: ``False`` for inference, which changes nothing.
+        data_format: ``"NCDHW"`` or ``"NDHWC"``.
+        name: Name of the layer.
 
     Example:
         >>> x = paddle.ones([50, 2, 3, 3, 3])

@@ -206,6 +206,13 @@ def multinomial(x: Variable, num_samples: int = 1, replacement: bool = False, na
 
 @export("fluid.layers.sampling_id", op="sampling_id")
 def sampling_id(x: Variable, min: float = 0.0, max: float = 1.0, seed: int = 0, dtype: Any = "float32") -> Variable:
-    """Draws one category per row of ``x`` ([batch, categories], rows of probabilities); shape [batch]."""
+    """Draws one category per row of ``x`` ([batch, categories], rows of probabilities); shape [batch].
+
+    Args:
+        x: ``[batch, categories]`` floats: probabilities that sum to 1 in each row.
+        min, max: Bounds of the uniform number that each row is compared with; 0 and 1 draw with the probabilities.
+        seed: Replaces the program's seed when it is not 0.
+        dtype: Element type of the result.
+    """
     attrs = {"min": min, "max": max, "seed": seed, "dtype": dtype}
     return emit_one("sampling_id", {"X": check_variable(x, "x", "sampling_id")}, attrs)

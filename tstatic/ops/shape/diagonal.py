@@ -94,6 +94,12 @@ register(OpDef(
 def diagonal(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None) -> Variable:
     """Returns the diagonals of the planes of two axes, as a new last axis; ``offset`` counts towards ``axis2``.
 
+    Args:
+        x: ``[...]`` of at least two dimensions.
+        offset: Which diagonal; positive ones lie above the main one, towards ``axis2``.
+        axis1, axis2: The two axes of the planes.
+        name: Name of the layer.
+
     Raises:
         ShapeError: If there are not two different axes.
     """
@@ -214,6 +220,12 @@ register(OpDef(
 def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """Makes the identity matrix, of ``num_columns`` columns (as many as rows by default); float32 by default.
 
+    Args:
+        num_rows: At least 0.
+        num_columns: At least 0; as many as rows by default.
+        dtype: float32 by default.
+        name: Name of the result.
+
     Raises:
         ShapeError: If a size is negative.
     """
@@ -282,6 +294,11 @@ register(OpDef(
 def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """Keeps the lower triangle of the last two axes, zeros above; ``diagonal`` moves the border up.
 
+    Args:
+        x: ``[..., rows, columns]``.
+        diagonal: The last diagonal that is kept; positive ones lie above the main one.
+        name: Name of the layer.
+
     Raises:
         ShapeError: If ``x`` has fewer than two dimensions.
     """
@@ -292,6 +309,11 @@ def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
 @export("tensor.triu", "Variable.triu", "fluid.layers.triu", op="tril_triu")
 def triu(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """Keeps the upper triangle of the last two axes, zeros below; ``diagonal`` moves the border up.
+
+    Args:
+        x: ``[..., rows, columns]``.
+        diagonal: The first diagonal that is kept; positive ones lie above the main one.
+        name: Name of the layer.
 
     Raises:
         ShapeError: If ``x`` has fewer than two dimensions.

@@ -219,6 +219,11 @@ register(OpDef(
 def expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Expands ``x`` to the shape of ``y``.
 
+    Args:
+        x: ``[...]``, any dtype.
+        y: Any dtype; only its shape is read.
+        name: Name of the layer.
+
     Raises:
         ShapeError: If a size other than 1 would change.
     """
@@ -273,6 +278,9 @@ def broadcast_tensors(input: Sequence[Variable], name: str | None = None) -> lis
 @export("tensor.broadcast_shape")
 def broadcast_shape(x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]:
     """Returns the shape that two shapes broadcast to, -1 where it is unknown; builds nothing.
+
+    Args:
+        x_shape, y_shape: Sizes, -1 for unknown ones.
 
     Raises:
         ShapeError: If they do not broadcast.

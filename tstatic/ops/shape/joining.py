@@ -338,13 +338,26 @@ def fluid_split(
 
 @export("tensor.chunk", "Variable.chunk", op="split")
 def chunk(x: Variable, chunks: int, axis: int = 0, name: str | None = None) -> list[Variable]:
-    """Splits a value into ``chunks`` equal tiles along an axis."""
+    """Splits a value into ``chunks`` equal tiles along an axis.
+
+    Args:
+        x: ``[...]``, any dtype.
+        chunks: How many; they divide the axis.
+        axis: Which axis.
+        name: Name of the layer.
+    """
     return split(x, chunks, axis, name)
 
 
 @export("tensor.vsplit", "Variable.vsplit", op="split")
 def vsplit(x: Variable, num_or_sections: int | Sequence[int], name: str | None = None) -> list[Variable]:
-    """Splits along the first axis of a value of at least two dimensions."""
+    """Splits along the first axis of a value of at least two dimensions.
+
+    Args:
+        x: ``[...]`` of at least two dimensions, any dtype.
+        num_or_sections: The number of equal tiles, or their sizes, one of which may be -1.
+        name: Name of the layer.
+    """
     return split(x, num_or_sections, 0, name)
 
 
@@ -393,6 +406,11 @@ register(OpDef(
 @export("tensor.stack", "fluid.layers.stack", op="stack")
 def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
     """Joins values of one shape along a new axis.
+
+    Args:
+        x: Variables of one shape and dtype.
+        axis: Where the new axis is in the result; negative counts from its end.
+        name: Name of the layer.
 
     Raises:
         ShapeError: If the shapes differ, or the list is empty.
@@ -481,6 +499,10 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable
 @export("tensor.unbind", "Variable.unbind", "fluid.layers.unbind", op="unbind")
 def unbind(input: Variable, axis: int = 0) -> list[Variable]:
     """Returns the entries along an axis of known size, which is removed, as a list of Variables.
+
+    Args:
+        input: ``[...]``, any dtype.
+        axis: Which axis.
 
     Raises:
         ShapeError: If the size is unknown.

@@ -423,6 +423,13 @@ def pad(
 def zeropad2d(
     x: Variable, padding: int | Sequence[int], data_format: str = "NCHW", name: str | None = None
 ) -> Variable:
-    """Pads images with zeros: left, right, top, bottom, or one int for all."""
+    """Pads images with zeros: left, right, top, bottom, or one int for all.
+
+    Args:
+        x: ``[N, C, H, W]`` or ``[N, H, W, C]``.
+        padding: Left, right, top, bottom, in pixels; one int for all.
+        data_format: ``"NCHW"`` or ``"NHWC"``.
+        name: Name of the layer.
+    """
     given = [padding] * 4 if isinstance(padding, int) else as_list(padding)
     return pad(x, given, "constant", 0.0, data_format, name)

@@ -353,6 +353,11 @@ def fluid_reshape(
 def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | None = None) -> Variable:
     """Joins the axes from ``start_axis`` to ``stop_axis`` into one; a 0-d value becomes ``[1]``.
 
+    Args:
+        x: ``[...]``, any dtype.
+        start_axis, stop_axis: The first and the last axis that are joined; negative ones count from the end.
+        name: Name of the layer.
+
     Raises:
         ShapeError: If an axis is out of range or they stand in the wrong order.
     """
@@ -384,6 +389,12 @@ def flatten_(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | 
 @export("tensor.unflatten", "Variable.unflatten", op="reshape2")
 def unflatten(x: Variable, axis: int, shape: Sequence[int], name: str | None = None) -> Variable:
     """Splits an axis into several, of sizes ``shape`` (one may be -1 where all other sizes are known).
+
+    Args:
+        x: ``[...]``, any dtype.
+        axis: Which axis.
+        shape: Sizes whose product is that of the axis.
+        name: Name of the layer.
 
     Raises:
         ShapeError: If the sizes do not make up the axis.
@@ -506,6 +517,11 @@ def fluid_squeeze(input: Variable, axes: Sequence[int], name: str | None = None)
 @export("tensor.unsqueeze", "Variable.unsqueeze", op="unsqueeze2")
 def unsqueeze(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
     """Inserts axes of size 1, one after the other; a negative axis counts from the end of the shape reached so far.
+
+    Args:
+        x: ``[...]``, any dtype.
+        axis: Where, in the shape reached so far; an int or a list.
+        name: Name of the layer.
 
     Raises:
         ShapeError: If an axis is out of range.

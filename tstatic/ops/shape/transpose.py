@@ -75,6 +75,11 @@ register(OpDef(
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
     """Reorders the axes: axis ``i`` of the result is axis ``perm[i]`` of ``x``.
 
+    Args:
+        x: ``[...]``, any dtype.
+        perm: Each axis of ``x`` once; negative ones count from the end.
+        name: Name of the layer.
+
     Raises:
         ShapeError: If ``perm`` is not a permutation of the axes.
 
@@ -102,6 +107,12 @@ def moveaxis(
 ) -> Variable:
     """Moves the axes ``source`` to the positions ``destination``; the others keep their order.
 
+    Args:
+        x: ``[...]``, any dtype.
+        source: An axis, or a list of different ones.
+        destination: As many axes of the result.
+        name: Name of the layer.
+
     Raises:
         ShapeError: If an axis is out of range or named twice, or the two lists differ in length.
     """
@@ -120,7 +131,13 @@ def moveaxis(
 
 @export("tensor.swapaxes", "Variable.swapaxes", op="transpose2")
 def swapaxes(x: Variable, axis0: int, axis1: int, name: str | None = None) -> Variable:
-    """Exchanges two axes."""
+    """Exchanges two axes.
+
+    Args:
+        x: ``[...]``, any dtype.
+        axis0, axis1: The axes; negative ones count from the end.
+        name: Name of the layer.
+    """
     x = check_variable(x, "x", "swapaxes")
     rank = len(x.shape)
     perm = list(range(rank))
@@ -177,6 +194,11 @@ register(OpDef(
 def flip(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
     """Reverses the order of elements along the given axes.
 
+    Args:
+        x: ``[...]``, any dtype.
+        axis: An axis, or a list of different ones.
+        name: Name of the layer.
+
     Raises:
         ShapeError: If an axis is out of range or named twice.
     """
@@ -192,6 +214,12 @@ def reverse(x: Variable, axis: int | Sequence[int], name: str | None = None) -> 
 @export("tensor.rot90", "Variable.rot90", op="flip")
 def rot90(x: Variable, k: int = 1, axes: Sequence[int] = (0, 1), name: str | None = None) -> Variable:
     """Rotates by ``k`` times 90 degrees in the plane of two axes, from the first towards the second.
+
+    Args:
+        x: ``[...]`` of at least two dimensions, any dtype.
+        k: How many quarter turns; negative ones turn back.
+        axes: The two axes of the plane.
+        name: Name of the layer.
 
     Raises:
         ShapeError: If there are not two different axes.
