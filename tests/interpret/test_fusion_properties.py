@@ -15,7 +15,8 @@ from tests.helpers.near_misses import BREAKS, Miss, another_operator
 from tests.helpers.soak import SOAK
 from tstatic import testing
 from tstatic.fusion import FUSIONS
-from tstatic.fusion.engine import Fusion
+from tstatic.fusion.engine import Applied, Fusion, OpInfo
+from tstatic.testing import Input, Step
 from tstatic.testing.op_kinds import family_of
 from tstatic.testing.runner import Trial, everything_on, start_values, trial_of_recipe
 
@@ -102,6 +103,28 @@ def test_another_operator_gives_what_the_next_one_takes(fusion: Fusion) -> None:
         if miss is not None:
             block = miss.built.main.global_block()
             assert {n: block.var(n).dtype for n in dtypes} == dtypes, pick
+
+
+def test_programs_with_inner_truth_values_can_be_broken_too() -> None:
+    """A fusion whose first op compares gets near misses that build and run."""
+    recipe = testing.Recipe(
+        (Input("x", (3, 4)), Input("y", (3, 4))),
+        (
+            Step.of("greater_than", {"X": "x", "Y": "y"}, {"Out": "larger"}),
+            Step.of("cast", {"X": "larger"}, {"Out": "number"}, {"in_dtype": "bool", "out_dtype": "float32"}),
+        ),
+        ("number",),
+    )
+    members = OpInfo("greater_than", ("larger",), None), OpInfo("cast", ("number",), None)
+    record = Applied("any", "any", "any", members, ("larger",), (), None)
+    tried = set()
+    for broken in BREAKS:
+        miss = broken(FUSIONS[0], recipe, record, 0)
+        if miss is not None:
+            tried.add(miss.code)
+            trial = Trial(miss.built.main, start_values(miss.built.main, miss.built.startup), list(miss.built.fetches))
+            assert trial.compare(everything_on(), miss.built.feeds) is None, broken.__name__
+    assert tried >= {"FETCHED", "PERSISTABLE", "EXTRA_READER", "FORBIDDEN"}
 
 
 def _stays_unfused(fusion: Fusion, miss: Miss, members: set[tuple[str, ...]], seen: set[str]) -> None:
