@@ -263,14 +263,8 @@ class _Restore:
                 )  # fmt: skip
             for var in row:
                 if var != EMPTY and not self.has(block, var):
-                    raise self.no_variable(
-                        place,
-                        f"{side} '{name}' of operator '{definition.type}' names",
-                        var,
-                        block.vars,
-                        op=definition.type,
-                        var=var,
-                    )
+                    what = f"{side} '{name}' of operator '{definition.type}' names"
+                    raise self.no_variable(place, what, var, block.vars, op=definition.type, var=var)
         for name, slot in slots.items():
             # Backward ops leave out what the program does not have; gradients of a result that nothing uses, for one.
             if name not in given and not slot.optional and not definition.type.endswith("_grad"):
@@ -291,14 +285,8 @@ class _Restore:
         try:
             done = definition.complete(given)
         except TstaticError as error:
-            raise self.refuse(
-                place,
-                error.what,
-                error.expected,
-                error.received,
-                error.fix or "correct the attribute",
-                op=definition.type,
-            ) from None
+            fix = error.fix or "correct the attribute"
+            raise self.refuse(place, error.what, error.expected, error.received, fix, op=definition.type) from None
         except OverflowError:
             raise self.refuse(
                 place, f"an attribute of operator '{definition.type}' is too large for a float", "numbers below 1.8e308",

@@ -105,13 +105,8 @@ def _tensor(name: str, entry: Entry, row: Row | None, body: Array, path: object)
     from tstatic.runtime.header import AGAIN, broken, short
 
     if entry.dtype not in _FROM_ST:
-        raise broken(
-            path,
-            f"tensor {short(name)} has a dtype that tstatic lacks",
-            "a known dtype",
-            short(entry.dtype),
-            "convert it",
-        )
+        what = f"tensor {short(name)} has a dtype that tstatic lacks"
+        raise broken(path, what, "a known dtype", short(entry.dtype), "convert it")
     dtype = dtype_of(_FROM_ST[entry.dtype])
     # A file that is cut off gives a shorter slice here, which its length and digest reveal.
     begin, end = entry.data_offsets
@@ -128,13 +123,8 @@ def _tensor(name: str, entry: Entry, row: Row | None, body: Array, path: object)
         array: Array = raw.view(dtype.np).reshape(entry.shape).copy()
         return array
     except (ValueError, TypeError, OverflowError) as error:
-        raise broken(
-            path,
-            f"tensor {short(name)} is not an array",
-            f"{dtype.name} of shape {entry.shape}"[:200],
-            f"{len(raw)} bytes: {error}",
-            AGAIN,
-        ) from None
+        expected, received = f"{dtype.name} of shape {entry.shape}"[:200], f"{len(raw)} bytes: {error}"
+        raise broken(path, f"tensor {short(name)} is not an array", expected, received, AGAIN) from None
 
 
 def facts_of(data: bytes) -> Mapping[str, Any]:

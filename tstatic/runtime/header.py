@@ -85,6 +85,14 @@ def broken(path: object, what: str, expected: str, received: str, fix: str) -> C
     return CheckpointError(f"{what}: {path}", expected=expected, received=received, fix=fix)
 
 
+def _damaged(path: object, expected: str, received: str) -> CheckpointError:
+    return broken(path, "the file is damaged", expected, received, AGAIN)
+
+
+def _malformed(path: object, expected: str, received: str) -> CheckpointError:
+    return broken(path, "the manifest does not follow the format", expected, received, AGAIN)
+
+
 def short(name: str) -> str:
     """Returns a name in quotes, shortened if it is longer than 200 characters."""
     return f"'{name}'" if len(name) <= 200 else f"'{name[:200]}...' ({len(name):,} characters)"
@@ -110,10 +118,8 @@ def parse(data: bytes, path: object, strict: bool = True) -> Header:
         )  # fmt: skip
     size = int.from_bytes(data[:8], "little")
     if len(data) < 10 or data[8:9] != b"{" or size > len(data) - 8:
-        raise broken(
-            path, "the file is damaged", "a complete safetensors file",
-            f"{len(data):,} bytes that do not begin with a whole header", AGAIN,
-        )  # fmt: skip
+        received = f"{len(data):,} bytes that do not begin with a whole header"
+        raise _damaged(path, "a complete safetensors file", received)
     try:
         entries, metadata = _split(data[8 : 8 + size], len(data), path)
         _check_offsets(entries, len(data) - 8 - size, path, strict)
@@ -123,7 +129,7 @@ def parse(data: bytes, path: object, strict: bool = True) -> Header:
         manifest = _manifest(metadata, entries, path)
         return Header(entries, manifest, 8 + size, _facts(bytes(manifest.facts), path))
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise broken(path, "the file is damaged", "a complete safetensors file", str(error)[:200], AGAIN) from None
+        raise _damaged(path, "a complete safetensors file", str(error)[:200]) from None
 
 
 def _split(text: bytes, size: int, path: object) -> tuple[dict[str, Entry], dict[str, str]]:
@@ -140,7 +146,7 @@ def _split(text: bytes, size: int, path: object) -> tuple[dict[str, Entry], dict
         text = before.removesuffix(b",") + after if before.endswith(b",") else before + after.removeprefix(b",")
     _check_keys(text, 4 * max(MANY, size // LEAST_BYTES), path)
     if _LONG_LIST.search(text):
-        raise broken(path, "the file is damaged", "shapes of up to 64 sizes", "a longer one", AGAIN)
+        raise _damaged(path, "shapes of up to 64 sizes", "a longer one")
     entries = msgspec.json.decode(text, type=dict[str, Entry])
     _check_twice(text, 4 * len(entries), path)
     return entries, metadata
@@ -176,12 +182,10 @@ def _check_offsets(entries: Mapping[str, Entry], size: int, path: object, strict
     for entry in sorted(entries.values(), key=lambda e: e.data_offsets):
         begin, stop = entry.data_offsets
         if begin != end or stop < begin:
-            raise broken(
-                path, "the file is damaged", f"a tensor that begins at byte {end:,}", f"offsets {[begin, stop]}", AGAIN
-            )
+            raise _damaged(path, f"a tensor that begins at byte {end:,}", f"offsets {[begin, stop]}")
         end = stop
     if strict and end != size:
-        raise broken(path, "the file is damaged", f"{end:,} bytes of tensors", f"{size:,}", AGAIN)
+        raise _damaged(path, f"{end:,} bytes of tensors", f"{size:,}")
 
 
 def _manifest(metadata: Mapping[str, str], entries: Mapping[str, Entry], path: object) -> Manifest:
@@ -201,21 +205,13 @@ def _manifest(metadata: Mapping[str, str], entries: Mapping[str, Entry], path: o
                 path, "the file is newer than this tstatic", f"format {FORMAT}", f"format {str(version)[:20]}", "update tstatic"
             )  # fmt: skip
         if version != FORMAT:
-            raise broken(
-                path,
-                "the manifest does not follow the format",
-                f"format {FORMAT}",
-                f"format {str(version)[:20]}",
-                AGAIN,
-            )
+            raise _malformed(path, f"format {FORMAT}", f"format {str(version)[:20]}")
         _check_keys(data, 3 + 5 * len(entries) + MAX_FACTS // 4, path)
         manifest = msgspec.json.decode(data, type=Manifest)
         facts = bytes(manifest.facts)
         _check_twice(data, 3 + 5 * len(manifest.tensors) + _keys(facts), path)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise broken(
-            path, "the manifest does not follow the format", f"format {FORMAT}", str(error)[:200], AGAIN
-        ) from None
+        raise _malformed(path, f"format {FORMAT}", str(error)[:200]) from None
     for name in manifest.tensors.keys() - entries.keys():
         raise broken(
             path, f"tensor {short(name)} is missing", "all tensors of the manifest", "a file without it", AGAIN
@@ -232,17 +228,13 @@ def _facts(text: bytes, path: object) -> dict[str, Any]:
         CheckpointError: If they are too large, not an object, or have a duplicate name.
     """
     if len(text) > MAX_FACTS:
-        raise broken(
-            path, "the manifest does not follow the format", f"facts of {MAX_FACTS:,} bytes", f"{len(text):,}", AGAIN
-        )
+        raise _malformed(path, f"facts of {MAX_FACTS:,} bytes", f"{len(text):,}")
     try:
         facts = json.loads(text, object_pairs_hook=lambda pairs: _distinct(pairs, path))
     except (ValueError, RecursionError) as error:
-        raise broken(
-            path, "the manifest does not follow the format", "facts as JSON", str(error)[:200], AGAIN
-        ) from None
+        raise _malformed(path, "facts as JSON", str(error)[:200]) from None
     if not isinstance(facts, dict):
-        raise broken(path, "the manifest does not follow the format", "facts by name", type(facts).__name__, AGAIN)
+        raise _malformed(path, "facts by name", type(facts).__name__)
     return facts
 
 
