@@ -74,3 +74,12 @@ def test_an_update_is_bound_once(make: Any) -> None:
     found = [call for call in own_calls(trained(make)) if call.startswith("ops/")]
     parameters = len(static.default_main_program().all_parameters())
     assert len(found) <= 3 * parameters, found
+
+
+def test_printing_a_program_makes_few_calls() -> None:
+    trained(paddle.optimizer.Adam)
+    main = static.default_main_program()
+    str(main)  # fills what is kept per class and name
+    lines = len(main.global_block().ops) + len(main.global_block().vars)
+    # A data-parallel compile prints the program, for the digest that processes compare. 30 calls a line took a half longer.
+    assert len(own_calls(lambda: str(main))) <= 14 * lines
