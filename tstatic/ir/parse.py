@@ -90,6 +90,7 @@ class Reader:
 
     # ------------------------------------------------------------------------------------------------------------ lines
     def refuse(self, what: str, expected: str, received: str, fix: str) -> ProgramError:
+        """Returns an error that names the line."""
         return ProgramError(f"line {self.number}: {what}", expected=expected, received=received, fix=fix)
 
     def advance(self) -> bool:
@@ -105,6 +106,7 @@ class Reader:
         return False
 
     def tokenize(self, line: str) -> None:
+        """Splits a line into tokens; the comment goes to ``comment``."""
         at = 0
         while at < len(line):
             match = _TOKEN.match(line, at)
@@ -124,28 +126,34 @@ class Reader:
             at = match.end()
 
     def peek(self) -> Token:
+        """Returns the next token; ``END`` after the last one of the line."""
         return self.tokens[self.at] if self.at < len(self.tokens) else END
 
     def take(self) -> Token:
+        """Returns the next token and goes past it."""
         token = self.peek()
         self.at += 1
         return token
 
     def wrong(self, expected: str, token: Token, fix: str = "write what print(program) writes") -> NoReturn:
+        """Raises an error for a token that does not belong there."""
         received = repr(token.text[:60]) + f" in column {token.column}" if token is not END else token.text
         raise self.refuse("something else was expected", expected, received, fix)
 
     def accept(self, sign: str) -> bool:
+        """Goes past a sign if it comes next; returns whether it did."""
         if self.peek().text == sign and self.peek().kind == "sign":
             self.at += 1
             return True
         return False
 
     def expect(self, sign: str) -> None:
+        """Goes past a sign."""
         if not self.accept(sign):
             self.wrong(repr(sign), self.peek())
 
     def end(self) -> None:
+        """Checks that the line holds nothing else."""
         if self.peek() is not END:
             self.wrong("the end of the line", self.peek())
 
@@ -159,6 +167,7 @@ class Reader:
         self.wrong(expected, token)
 
     def integer(self, expected: str) -> int:
+        """Reads an int."""
         token = self.take()
         value = self.number_of(token) if token.kind == "number" else None
         if not isinstance(value, int):
@@ -167,6 +176,7 @@ class Reader:
 
     # ----------------------------------------------------------------------------------------------------------- values
     def number_of(self, token: Token) -> int | float:
+        """Returns a token's number."""
         text = token.text
         if text.lstrip("-").startswith("0x"):
             return int(text, 16)
@@ -178,6 +188,7 @@ class Reader:
         return float(text)
 
     def unquoted(self, token: Token) -> str:
+        """Returns a string token's text, with its escapes resolved."""
         body = token.text[1:-1]
         if "\\" not in body:
             return body
@@ -191,12 +202,14 @@ class Reader:
         return _ESCAPE.sub(plain, body)
 
     def bytes_of(self, token: Token) -> bytes:
+        """Returns a bytes token's content."""
         try:
             return self.unquoted(Token(token.kind, token.text[1:], token.column)).encode("latin-1")
         except UnicodeEncodeError:
             self.wrong("bytes, written with \\x escapes", token)
 
     def value(self, depth: int = 0) -> Any:
+        """Reads a value, as ``value_text`` writes it."""
         if depth > MAX_DEPTH:
             raise self.refuse(
                 "brackets are nested too deep", f"at most {MAX_DEPTH} levels", f"{depth} levels", "nest fewer brackets"
@@ -234,6 +247,7 @@ class Reader:
         return found, comma
 
     def mapping(self, depth: int) -> dict[Any, Any]:
+        """Reads a dict up to its closing brace."""
         found: dict[Any, Any] = {}
         comma = True
         while not self.accept("}"):
@@ -275,12 +289,14 @@ class _Parser(Reader):
         self.places: dict[tuple[str, int, int], int] = {}
 
     def where(self) -> Line | None:
+        """Reads the user's file and line from the comment; another comment is ignored."""
         match = _COMMENT.match(self.comment)
         if match is None or match.group(1) not in self.files:
             return None
         return self.files[match.group(1)], int(match.group(2))
 
     def checked(self, fields: dict[str, Any], kind: Any) -> Any:
+        """Returns a description of the fields, whose kinds and limits are checked."""
         try:
             return msgspec.convert(fields, checked_form(kind))
         except msgspec.ValidationError as error:
@@ -315,9 +331,11 @@ class _Parser(Reader):
         return restore(desc, self.locate)
 
     def locate(self, kind: str, block: int, index: int) -> str:
+        """Returns the words that say on which line a part of the program stands."""
         return f"line {self.places.get((kind, block, index), 1)}"
 
     def file(self) -> None:
+        """Reads ``file 'train.py' = '/home/me/train.py'``."""
         label = self.word("the short name of a file")
         self.expect("=")
         path = self.word("the path of the file")
@@ -328,6 +346,7 @@ class _Parser(Reader):
         self.paths.append(path)
 
     def block(self, index: int) -> BlockDesc:
+        """Reads ``block 0 {`` and everything up to its ``}``."""
         token = self.peek()
         if self.integer("the number of the block") != index:
             self.wrong(f"block {index}: blocks are numbered from 0", token, "number the blocks in order")
@@ -361,6 +380,7 @@ class _Parser(Reader):
         )
 
     def variable(self) -> VarDesc:
+        """Reads ``var x: float32[-1, 3] (feed)`` or ``param ...``."""
         is_parameter = self.take().text == "param"
         found: dict[str, Any] = {"name": self.word("a variable's name"), "where": self.where()}
         self.expect(":")
@@ -387,6 +407,7 @@ class _Parser(Reader):
 
     # --------------------------------------------------------------------------------------------------------------- op
     def op(self, position: int) -> OpDesc:
+        """Reads ``{Out=['y']} = relu(inputs={X=['x']}, ...)``."""
         found: dict[str, Any] = {"where": self.where(), "outputs": self.slots()}
         self.expect("=")
         found["type"] = self.word("an operator's type")
@@ -419,6 +440,7 @@ class _Parser(Reader):
         return desc
 
     def slots(self) -> dict[str, list[Any]]:
+        """Reads ``{X=['x'], Y=['y', 'z']}``."""
         found: dict[str, list[Any]] = {}
         self.expect("{")
         while not self.accept("}"):
@@ -434,6 +456,7 @@ class _Parser(Reader):
         return found
 
     def role(self) -> int:
+        """Reads ``Backward | Loss``, or a number."""
         bits = {name: bit for bit, name in ROLES.items()}
         if self.peek().kind == "number":
             return self.integer("a role")

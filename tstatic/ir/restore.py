@@ -61,6 +61,7 @@ class _Restore:
     def refuse(
         self, place: Place, what: str, expected: object, received: object, fix: str, **context: str
     ) -> TstaticError:
+        """Returns an error that says where in the source the part stands."""
         return self.error(f"{self.locate(*place)}: {what}", expected=expected, received=received, fix=fix, **context)
 
     def program(self) -> Program:
@@ -95,12 +96,14 @@ class _Restore:
         return made
 
     def no_block(self, place: Place, what: str, received: object, **context: str) -> TstaticError:
+        """Returns the error for a number that is not that of a block."""
         return self.refuse(
             place, f"{what} is not a block of the program", f"a number from 0 to {len(self.desc.blocks) - 1}", received,
             "name a block that the program has", **context,
         )  # fmt: skip
 
     def no_variable(self, place: Place, what: str, name: str, known: Any, **context: str) -> TstaticError:
+        """Returns the error for a name that is not declared; near names are suggested."""
         return self.refuse(
             place, f"{what} a variable that is not declared", "a variable of this block or of one around it", repr(name),
             near(name, known) or "declare it in the block", **context,
@@ -108,6 +111,7 @@ class _Restore:
 
     # ----------------------------------------------------------------------------------------------------------- blocks
     def block(self, program: Program, index: int, desc: BlockDesc) -> None:
+        """Adds a block with its variables and ops to the program."""
         place = ("block", index, 0)
         # A block is made inside the one around it, so its parent has a smaller number: no cycle can be written.
         if not (desc.parent == -1 if index == 0 else 0 <= desc.parent < index):
@@ -141,6 +145,7 @@ class _Restore:
             made.ops.append(self.op(made, ("op", index, i), op))
 
     def where(self, place: Place, line: Line | None) -> Where | None:
+        """Returns the user's file and line; the file stands in the list of files."""
         if line is None:
             return None
         if line[0] >= len(self.desc.files):
@@ -151,6 +156,7 @@ class _Restore:
         return self.desc.files[line[0]], line[1]
 
     def variable(self, block: Block, place: Place, desc: VarDesc) -> Variable:
+        """Makes a variable or a parameter."""
         if desc.dtype is not None and desc.dtype not in DTYPES:
             raise self.refuse(
                 place, f"variable '{desc.name}' has a dtype that tstatic lacks", f"one of {', '.join(DTYPES)}",
@@ -180,6 +186,7 @@ class _Restore:
         return var
 
     def regularizer(self, place: Place, var: str, value: tuple[str, Real] | None) -> Any:
+        """Makes a parameter's regularizer."""
         if value is None:
             return None
         kind, coeff = value
@@ -191,6 +198,7 @@ class _Restore:
         return PUBLIC_API[f"regularizer.{kind}"].function(self.real(place, coeff))
 
     def real(self, place: Place, value: Real) -> float:
+        """Returns a number, which a file writes as a text if it is infinite or NaN."""
         if isinstance(value, str) and value not in ("inf", "-inf", "nan"):
             raise self.refuse(place, "a number is written as a text", "a number, 'inf', '-inf' or 'nan'", repr(value[:80]),
                               "write a number")  # fmt: skip
@@ -198,6 +206,7 @@ class _Restore:
 
     # -------------------------------------------------------------------------------------------------------------- ops
     def has(self, block: Block, name: str) -> bool:
+        """Returns whether a block, or one around it, declares a name; remembers the answer in every block on the way."""
         chain = []
         at: Block | None = block
         found = False
@@ -213,6 +222,7 @@ class _Restore:
         return found
 
     def definition(self, place: Place, type: str) -> OpDef:
+        """Returns the definition of an op type; derives those of backward ops, up to ``MAX_DERIVED`` orders."""
         stem, orders = type, 0
         known = type in OPS  # loads the op and its backward ops
         while not known and stem not in OPS.loaded and stem.endswith("_grad"):
@@ -249,6 +259,7 @@ class _Restore:
     def slots(
         self, block: Block, place: Place, definition: OpDef, slots: Any, given: dict[str, list[str]], side: str
     ) -> dict[str, tuple[str, ...]]:
+        """Checks the slots of an op and the variables that they name."""
         for name, row in given.items():
             slot: Slot | None = slots.get(name)
             if slot is None:
@@ -275,6 +286,7 @@ class _Restore:
         return {name: tuple(row) for name, row in given.items()}
 
     def attributes(self, place: Place, definition: OpDef, given: dict[str, Any]) -> dict[str, Any]:
+        """Checks an op's attributes and adds the defaults of those left out; the order in the source is kept."""
         for name in given:
             if name not in definition.attrs:
                 raise self.refuse(

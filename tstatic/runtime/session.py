@@ -394,7 +394,7 @@ class Session:
         return self.replay(feeds, iterations)
 
     def replay(self, feeds: Mapping[str, np.ndarray[Any, Any]], iterations: int) -> list[np.ndarray[Any, Any]]:
-        """Like :meth:`run`, for a caller that has bound the plan and limits the threads of BLAS."""
+        """Runs as :meth:`run` does, for a caller that has bound the plan and limits the threads of BLAS."""
         results: list[np.ndarray[Any, Any]] = []
         assert self.arena is not None
         check_whole(self.scope, self.plan.program.reads, "this run")

@@ -387,7 +387,7 @@ def settings_of(compiled: CompiledProgram) -> tuple[Program, Settings]:
 
 
 def _copied(strategy: S | None, kind: type[S], arg: str) -> S:
-    """A copy of a strategy, or a new one for ``None``."""
+    """Returns a copy of a strategy, or a new one for ``None``."""
     if strategy is None:
         return kind()
     return check_type(strategy, kind, arg, "CompiledProgram", expected=f"a static.{kind.__name__} or None").copy()
