@@ -113,7 +113,7 @@ def fluid_fc(
     act: str | None = None,
     name: str | None = None,
 ) -> Variable:
-    """The 1.x spelling of :func:`fc`: ``param_attr`` is its ``weight_attr``, ``act`` its ``activation``.
+    """Builds a fully connected layer, as :func:`fc`; 1.x calls ``weight_attr`` ``param_attr`` and ``activation`` ``act``.
 
     Example:
         >>> x = fluid.layers.data("x", shape=[3])
@@ -269,7 +269,7 @@ def prelu(
         x: Floats.
         mode: ``"all"`` for one slope, ``"channel"`` for one per channel, ``"element"`` for one per element of a sample.
         param_attr: ParamAttr, name or initializer of the slope.
-        data_format: ``"NCHW"`` or ``"NHWC"`` (and their relatives for other ranks): where channels stand.
+        data_format: ``"NCHW"`` or ``"NHWC"`` (and their relatives for other ranks), which says where the channels are.
         name: Name of the layer.
 
     Raises:

@@ -69,7 +69,7 @@ def _decay_step_counter(begin: int = 0) -> Variable:
 
 @export("fluid.layers.noam_decay", "fluid.layers.learning_rate_scheduler.noam_decay")
 def noam_decay(d_model: float, warmup_steps: float, learning_rate: float | Variable = 1.0) -> Variable:
-    """``learning_rate * d_model**-0.5 * min(t**-0.5, t * warmup_steps**-1.5)`` with t = 1, 2, ...
+    """Returns ``learning_rate * d_model**-0.5 * min(t**-0.5, t * warmup_steps**-1.5)`` with t = 1, 2, ...
 
     Source: Vaswani et al., Attention Is All You Need (2017), section 5.3.
 
@@ -107,7 +107,7 @@ def _turns(function: str, decay_steps: float, staircase: bool, name: str = "deca
 def exponential_decay(
     learning_rate: float | Variable, decay_steps: float, decay_rate: float, staircase: bool = False
 ) -> Variable:
-    """``learning_rate * decay_rate ** (t / decay_steps)``.
+    """Returns ``learning_rate * decay_rate ** (t / decay_steps)``.
 
     Args:
         learning_rate: The rate at t = 0.
@@ -133,7 +133,7 @@ def exponential_decay(
 def natural_exp_decay(
     learning_rate: float | Variable, decay_steps: float, decay_rate: float, staircase: bool = False
 ) -> Variable:
-    """``learning_rate * exp(-decay_rate * t / decay_steps)``; arguments as in :func:`exponential_decay`."""
+    """Returns ``learning_rate * exp(-decay_rate * t / decay_steps)``; arguments as in :func:`exponential_decay`."""
     rate = _rate("natural_exp_decay", learning_rate)
     factor = check_number(decay_rate, "decay_rate", "natural_exp_decay")
     with default_main_program()._lr_schedule_guard():
@@ -145,7 +145,7 @@ def natural_exp_decay(
 def inverse_time_decay(
     learning_rate: float | Variable, decay_steps: float, decay_rate: float, staircase: bool = False
 ) -> Variable:
-    """``learning_rate / (1 + decay_rate * t / decay_steps)``; arguments as in :func:`exponential_decay`."""
+    """Returns ``learning_rate / (1 + decay_rate * t / decay_steps)``; arguments as in :func:`exponential_decay`."""
     rate = _rate("inverse_time_decay", learning_rate)
     factor = check_number(decay_rate, "decay_rate", "inverse_time_decay")
     with default_main_program()._lr_schedule_guard():
@@ -161,7 +161,7 @@ def polynomial_decay(
     power: float = 1.0,
     cycle: bool = False,
 ) -> Variable:
-    """``(learning_rate - end_learning_rate) * (1 - min(t, N) / N)**power + end_learning_rate`` with ``N = decay_steps``.
+    """Returns ``(learning_rate - end_learning_rate) * (1 - min(t, N) / N)**power + end_learning_rate`` with ``N = decay_steps``.
 
     Args:
         learning_rate: The rate at t = 0.
@@ -192,7 +192,7 @@ def polynomial_decay(
 
 @export("fluid.layers.piecewise_decay", "fluid.layers.learning_rate_scheduler.piecewise_decay")
 def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> Variable:
-    """``values[i]`` while ``t < boundaries[i]``, and the last value from the last boundary on.
+    """Returns ``values[i]`` while ``t < boundaries[i]``, and the last value from the last boundary on.
 
     Args:
         boundaries: Increasing numbers of runs.
@@ -221,7 +221,7 @@ def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> Var
 
 @export("fluid.layers.cosine_decay", "fluid.layers.learning_rate_scheduler.cosine_decay")
 def cosine_decay(learning_rate: float | Variable, step_each_epoch: float, epochs: float) -> Variable:
-    """``learning_rate * (1 + cos(pi * epoch / epochs)) / 2`` with ``epoch = floor(t / step_each_epoch)``.
+    """Returns ``learning_rate * (1 + cos(pi * epoch / epochs)) / 2`` with ``epoch = floor(t / step_each_epoch)``.
 
     Args:
         learning_rate: The rate of epoch 0.
@@ -237,7 +237,7 @@ def cosine_decay(learning_rate: float | Variable, step_each_epoch: float, epochs
 
 @export("fluid.layers.linear_lr_warmup", "fluid.layers.learning_rate_scheduler.linear_lr_warmup")
 def linear_lr_warmup(learning_rate: float | Variable, warmup_steps: float, start_lr: float, end_lr: float) -> Variable:
-    """``start_lr + (end_lr - start_lr) * t / warmup_steps`` while ``t < warmup_steps``, then ``learning_rate``.
+    """Returns ``start_lr + (end_lr - start_lr) * t / warmup_steps`` while ``t < warmup_steps``, then ``learning_rate``.
 
     Args:
         learning_rate: A number, or the Variable of another decay.

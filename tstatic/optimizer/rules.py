@@ -370,7 +370,7 @@ _TODAY = {"parameter_list": "parameters", "regularization": "weight_decay"}
 
 
 def _signature(today: type[Optimizer]) -> inspect.Signature:
-    """Today's arguments under their old names, and by keyword those that only 1.x had."""
+    """Returns today's arguments under their old names, and by keyword those that only 1.x had."""
     old = {new: name for name, new in _TODAY.items()}
     found = [p.replace(name=old.get(n, n)) for n, p in inspect.signature(today).parameters.items()]
     more: dict[str, Any] = {"flatten_param_grads": False, "align_size": -1}
@@ -381,7 +381,7 @@ def _signature(today: type[Optimizer]) -> inspect.Signature:
 
 
 def _doc(today: type[Optimizer]) -> str:
-    """Today's docstring, with the old spelling in its example."""
+    """Returns today's docstring, with the old spelling in its example."""
     return inspect.cleandoc(today.__doc__ or "").replace(
         f"paddle.optimizer.{today.__name__}(", f"fluid.optimizer.{today.__name__}("
     )

@@ -40,8 +40,21 @@ def _entry(value: Any, kind: type, owner: str) -> Any:
     return check_type(value, kind, "entry", owner, fix="pass instances, such as nn.ReLU() rather than nn.ReLU")
 
 
+# A function rather than a method: users subclass containers and choose names of attributes.
+def _layers(container: Layer) -> dict[str, Layer]:
+    found: dict[str, Layer] = container.__dict__["_sub_layers"]
+    return found
+
+
+class _Container(Layer):
+    """What the containers of layers share."""
+
+    def __len__(self) -> int:
+        return len(_layers(self))
+
+
 @export("nn.Sequential", "fluid.dygraph.Sequential")
-class Sequential(Layer):
+class Sequential(_Container):
     """Calls its layers one after another: ``Sequential(nn.Linear(2, 3), nn.ReLU())``, or with names, ``("fc", layer)``.
 
     Example:
@@ -59,40 +72,32 @@ class Sequential(Layer):
             name, layer = item if isinstance(item, list | tuple) and len(item) == 2 else (str(i), item)
             self.add_sublayer(str(name), _entry(layer, Layer, "Sequential"))
 
-    def _items(self) -> list[tuple[str, Layer]]:
-        return list(self.__dict__["_sub_layers"].items())
-
     def __getitem__(self, name: Any) -> Any:
-        items = self._items()
+        layers = _layers(self)
         if isinstance(name, slice):
-            return Sequential(*items[name])
+            return Sequential(*list(layers.items())[name])
         if isinstance(name, str):
-            known = dict(items)
-            return known[check_known(name, known, "Sequential has no layer named", op="Sequential")]
-            return known[name]
-        return items[_position(name, len(items), "Sequential")][1]
+            return layers[check_known(name, layers, "Sequential has no layer named", op="Sequential")]
+        return list(layers.values())[_position(name, len(layers), "Sequential")]
 
     def __setitem__(self, name: Any, layer: Layer) -> None:
         self.add_sublayer(str(name), _entry(layer, Layer, "Sequential"))
 
     def __delitem__(self, name: Any) -> None:
-        del self.__dict__["_sub_layers"][str(name)]
-
-    def __len__(self) -> int:
-        return len(self.__dict__["_sub_layers"])
+        del _layers(self)[str(name)]
 
     def __iter__(self) -> Iterator[Layer]:
-        return (layer for _, layer in self._items())
+        return iter(list(_layers(self).values()))
 
     def forward(self, input: Any) -> Any:
         """Returns the last layer's output."""
-        for _, layer in self._items():
+        for layer in self:
             input = layer(input)
         return input
 
 
 @export("nn.LayerList", "fluid.dygraph.LayerList")
-class LayerList(Layer):
+class LayerList(_Container):
     """A list of layers whose parameters count as the owner's.
 
     Example:
@@ -110,12 +115,11 @@ class LayerList(Layer):
 
     def _store(self, layers: list[Any]) -> None:
         table = {str(i): _entry(layer, Layer, "LayerList") for i, layer in enumerate(layers)}
-        own = self.__dict__["_sub_layers"]
-        own.clear()
-        own.update(table)
+        _layers(self).clear()
+        _layers(self).update(table)
 
     def _list(self) -> list[Layer]:
-        return list(self.__dict__["_sub_layers"].values())
+        return list(_layers(self).values())
 
     def __getitem__(self, index: Any) -> Any:
         layers = self._list()
@@ -134,9 +138,6 @@ class LayerList(Layer):
             index = _position(index, len(layers), "LayerList")
         del layers[index]
         self._store(layers)
-
-    def __len__(self) -> int:
-        return len(self.__dict__["_sub_layers"])
 
     def __iter__(self) -> Iterator[Layer]:
         return iter(self._list())
@@ -161,7 +162,7 @@ class LayerList(Layer):
 
 
 @export("nn.LayerDict")
-class LayerDict(Layer):
+class LayerDict(_Container):
     """A dict of layers whose parameters count as the owner's.
 
     Example:
@@ -177,7 +178,7 @@ class LayerDict(Layer):
             self.update(sublayers)
 
     def __getitem__(self, key: str) -> Layer:
-        layers: dict[str, Layer] = self.__dict__["_sub_layers"]
+        layers = _layers(self)
         return layers[check_known(key, layers, "LayerDict has no layer named", op="LayerDict")]
 
     def __setitem__(self, key: str, sublayer: Layer) -> None:
@@ -186,33 +187,30 @@ class LayerDict(Layer):
     def __delitem__(self, key: str) -> None:
         self.pop(key)
 
-    def __len__(self) -> int:
-        return len(self.__dict__["_sub_layers"])
-
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys())
 
     def __contains__(self, key: str) -> bool:
-        return key in self.__dict__["_sub_layers"]
+        return key in _layers(self)
 
     def clear(self) -> None:
         """Removes all layers."""
-        self.__dict__["_sub_layers"].clear()
+        _layers(self).clear()
 
     def pop(self, key: str) -> Layer:
         """Removes a layer and returns it."""
         layer = self[key]
-        del self.__dict__["_sub_layers"][key]
+        del _layers(self)[key]
         return layer
 
     def keys(self) -> list[str]:
-        return list(self.__dict__["_sub_layers"])
+        return list(_layers(self))
 
     def values(self) -> list[Layer]:
-        return list(self.__dict__["_sub_layers"].values())
+        return list(_layers(self).values())
 
     def items(self) -> list[tuple[str, Layer]]:
-        return list(self.__dict__["_sub_layers"].items())
+        return list(_layers(self).items())
 
     def update(self, sublayers: Any) -> None:
         """Adds the layers of a mapping, or of (name, layer) pairs.

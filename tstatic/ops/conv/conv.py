@@ -367,7 +367,7 @@ def conv2d(
         stride, dilation: An int, or one per axis.
         padding: An int, ``[h, w]``, ``[top, bottom, left, right]``, pairs per axis, ``"SAME"`` or ``"VALID"``.
         groups: Channels and filters are cut into so many groups that do not see each other.
-        data_format: Where channels stand.
+        data_format: Layout of the axes, which says where the channels are.
         name: The layer's name.
 
     Returns:
@@ -464,7 +464,7 @@ def conv2d_transpose(
         output_padding: Rows and columns added at the bottom and right, less than the stride.
         groups: Number of groups.
         output_size: The output's sizes, instead of ``output_padding``.
-        data_format: Where channels stand.
+        data_format: Layout of the axes, which says where the channels are.
         name: The layer's name.
 
     Returns:
@@ -473,20 +473,8 @@ def conv2d_transpose(
     Raises:
         ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
     """
-    return _build(
-        "conv2d_transpose",
-        2,
-        x,
-        weight,
-        bias,
-        stride,
-        padding,
-        dilation,
-        groups,
-        data_format,
-        name,
-        (output_padding, output_size),
-    )
+    output = output_padding, output_size
+    return _build("conv2d_transpose", 2, x, weight, bias, stride, padding, dilation, groups, data_format, name, output)
 
 
 @export("nn.functional.conv1d_transpose", op="conv2d_transpose")
@@ -518,17 +506,5 @@ def conv1d_transpose(
     Raises:
         ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
     """
-    return _build(
-        "conv1d_transpose",
-        1,
-        x,
-        weight,
-        bias,
-        stride,
-        padding,
-        dilation,
-        groups,
-        data_format,
-        name,
-        (output_padding, output_size),
-    )
+    output = output_padding, output_size
+    return _build("conv1d_transpose", 1, x, weight, bias, stride, padding, dilation, groups, data_format, name, output)

@@ -91,7 +91,7 @@ def interpolate(
         mode: ``nearest``, ``linear`` (rank 3), ``bilinear``, ``bicubic`` (rank 4), ``trilinear`` (rank 5) or ``area``.
         align_corners: Not for ``nearest``.
         align_mode: 0 or 1, for linear modes.
-        data_format: Where channels stand.
+        data_format: Layout of the axes, which says where the channels are.
         name: The layer's name.
 
     Returns:
@@ -234,7 +234,7 @@ def resize_nearest(
         name: The layer's name.
         actual_shape: As ``out_shape``, and before it.
         align_corners: Whether corner values stay in the corners.
-        data_format: Where channels stand.
+        data_format: Layout of the axes, which says where the channels are.
 
     Returns:
         ``input`` with its spatial sizes changed.

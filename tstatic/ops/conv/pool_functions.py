@@ -120,7 +120,7 @@ def max_pool2d(
         return_mask: Also return the places ``row * w + column`` of the maxima, int32.
         ceil_mode: Whether a last window may hang over the end. A window that holds only padding gives minus infinity
             (at place -1), and 0 as an average.
-        data_format: Where channels stand.
+        data_format: Layout of the axes, which says where the channels are.
         name: The layer's name.
 
     Returns:
@@ -238,7 +238,7 @@ def adaptive_avg_pool2d(x: Variable, output_size: Any, data_format: str = "NCHW"
     Args:
         x: ``[n, c, h, w]`` (``NCHW``) or ``[n, h, w, c]`` (``NHWC``), floats.
         output_size: An int, or one per axis; ``None`` keeps an axis.
-        data_format: Where channels stand.
+        data_format: Layout of the axes, which says where the channels are.
         name: The layer's name.
 
     Returns:
