@@ -145,7 +145,8 @@ def ops_page() -> str:
         "",
         "## Attributes without effect",
         "",
-        "These are accepted and kept in programs, and change no result of the operator.",
+        "These are accepted and kept in programs, and change no result of the operator. Every operator also accepts",
+        "`use_cudnn` and `use_mkldnn`, and drops them: the device chooses the kernel.",
         "",
         *table(("Attribute", "Why", "Operators"), _idle(definitions)),
     ]

@@ -153,6 +153,16 @@ def test_no_bias_for_an_unknown_size() -> None:
         LayerHelper("mine").append_bias_op(static.data("x", [-1, 3]), dim_start=0)
 
 
+def test_ops_take_the_attributes_that_choose_a_library() -> None:
+    x = static.data("x", [-1, 3])
+    helper = LayerHelper("mine")
+    out = helper.create_variable_for_type_inference(x.dtype)
+    op = helper.append_op("relu", {"X": [x]}, {"Out": [out]}, {"use_cudnn": True, "use_mkldnn": False})
+    assert "use_cudnn" not in op.attr_names
+    with pytest.raises(ProgramError, match="has no attribute 'use_cudn'"):
+        helper.append_op("relu", {"X": [x]}, {"Out": [out]}, {"use_cudn": True})
+
+
 # ------------------------------------------------------------------------------------------------------------- arguments
 def test_inputs() -> None:
     x, y = static.data("x", [-1, 3]), static.data("y", [-1, 3], "int64")

@@ -27,7 +27,11 @@ from tstatic.ir.rng import op_position
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of, plain
 from tstatic.where import show, user_line
 
-AUTOMATIC = ("op_role", "op_role_var", "op_namescope", "op_callstack", "op_device", "with_quant_attr")
+# Attributes that any op may be given. Those of the second row choose a library in Paddle; they are dropped.
+AUTOMATIC = (
+    "op_role", "op_role_var", "op_namescope", "op_callstack", "op_device", "with_quant_attr",
+    "use_cudnn", "use_mkldnn",
+)  # fmt: skip
 
 
 # -------------------------------------------------------------------------------------------------------------- checks
