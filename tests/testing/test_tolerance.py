@@ -1,4 +1,4 @@
-"""The tolerance rule, its k, and the float64 twin."""
+"""The tolerance rule, its k, and the float64 program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tstatic as paddle
 from tstatic import static
 from tstatic.ir.types import dtype_of
-from tstatic.testing.magnitudes import SUFFIX, made_values, magnitudes, movable, nudge
+from tstatic.testing.magnitudes import SUFFIX, made_values, magnitudes, nudge, perturbable
 from tstatic.testing.runner import Trial
 from tstatic.testing.tolerance import check, float64_program, ulp, ulps_of, units
 
@@ -185,21 +185,21 @@ def test_k_is_at_most_64_and_0_where_nothing_was_rewritten() -> None:
     assert ulps_of(main, [y.name], other) == {y.name: 4}
 
 
-# ----------------------------------------------------------------------------------------------------------------- twin
-def test_the_twin_computes_in_float64() -> None:
+# ----------------------------------------------------------------------------------------------------------------- wide
+def test_the_float64_program_computes_in_float64() -> None:
     main = static.Program()
     with static.program_guard(main, static.Program()):
         x = static.data("x", [3], "float16")
         y = paddle.exp(paddle.cast(x, "bfloat16")) + paddle.full([3], 0.1, "bfloat16")
-    twin = float64_program(main)
+    wide = float64_program(main)
     values = np.array([0.1, 0.2, 0.3], np.float16)
-    (found,) = static.Executor("cpu").run(twin, feed={"x": values.astype(float)}, fetch_list=[y.name])
+    (found,) = static.Executor("cpu").run(wide, feed={"x": values.astype(float)}, fetch_list=[y.name])
     assert found.dtype == np.float64
     assert np.allclose(found, np.exp(values.astype(float)) + 0.1, rtol=1e-15)
     assert y.dtype == "bfloat16"
 
 
-def test_the_twin_keeps_constants_that_are_bytes() -> None:
+def test_the_float64_program_keeps_constants_that_are_bytes() -> None:
     main = static.Program()
     table = np.linspace(0, 1, 200).astype(F32)
     with static.program_guard(main, static.Program()):
@@ -249,13 +249,13 @@ def test_inner_values_move_each_for_itself() -> None:
     names = list(made_values(main))
     assert [main.global_block().var(n).shape for n in names] == [(64,), (64,), (64,), ()]
     assert list(made_values(main).values()) == [True, True, True, False]
-    twin = movable(main)
+    wide = perturbable(main)
     zeros = {f"{n}{SUFFIX}": np.zeros(64 if k < 3 else ()) for k, n in enumerate(names)}
     feed = {"x": np.full(64, 0.5), "y": np.full(64, 0.25), **zeros}
     exe = static.Executor("cpu")
-    (still,) = exe.run(twin, feed=feed, fetch_list=[out])
+    (still,) = exe.run(wide, feed=feed, fetch_list=[out])
     feed[f"{names[0]}{SUFFIX}"] = np.full(64, 1e-3)
-    (moved,) = exe.run(twin, feed=feed, fetch_list=[out])
+    (moved,) = exe.run(wide, feed=feed, fetch_list=[out])
     assert float(still) == pytest.approx(64 * (math.tanh(0.5) - math.tanh(0.25)), rel=1e-12)
     assert float(moved - still) == pytest.approx(64e-3, rel=1e-9)
 
@@ -284,11 +284,11 @@ def test_terms_along_rows_are_summed_and_the_largest_is_taken() -> None:
         (grad,) = static.gradients([norm], [x], [static.data("seed", [2, 2])])
     assert grad is not None
     given = {"x": np.array([[1.0, 1.0], [-3.0, 5.0]]), "seed": np.array([[1.0, 0.5], [2.0, 2.0]])}
-    twin = float64_program(main)
+    wide = float64_program(main)
     names = [v for v in made_values(main) if "softmax" not in v] + [y.name]
-    found = static.Executor(paddle.CPUPlace()).run(twin, feed=given, fetch_list=names)
+    found = static.Executor(paddle.CPUPlace()).run(wide, feed=given, fetch_list=names)
     values = given | dict(zip(names, found, strict=True))
-    sizes = magnitudes(twin, values)
+    sizes = magnitudes(wide, values)
     assert (sizes[y.name] >= values[y.name]).all()  # an exponent's own rounding counts, too
     assert (sizes[norm.name][0] > 100).all()  # 1 - 1, divided by the root of epsilon
     assert (values[norm.name][0] == 0).all()

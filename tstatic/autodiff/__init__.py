@@ -1,7 +1,7 @@
 """Automatic differentiation: appends gradient ops to the program.
 
 * ``api``        append_backward, gradients
-* ``backward``   the backward ops of one block, as drafts
+* ``backward``   creates the backward ops of one block, and appends them when all are known
 * ``recompute``  segments that are recomputed instead of kept
 * ``paths``      which ops and variables gradients flow through
 

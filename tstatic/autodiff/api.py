@@ -8,10 +8,10 @@ from typing import Any
 from tstatic.autodiff.backward import Backward, PendingOp, run
 from tstatic.autodiff.paths import path_to, requirements
 from tstatic.autodiff.recompute import recompute
-from tstatic.errors import ProgramError, ProgramTypeError, ShapeError, UnsupportedError
+from tstatic.errors import ProgramError, ProgramTypeError, ShapeError, UnsupportedError, shown
 from tstatic.ir import names
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import check_length, check_type
+from tstatic.ir.checks import check_length, check_type, same_shape
 from tstatic.ir.opdef import GRAD, export
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Block, Parameter, Program, Variable
@@ -41,15 +41,11 @@ def _names(items: Any, argument: str) -> set[str]:
             raise ProgramTypeError(
                 f"'{argument}' holds something that is not a variable",
                 expected="Variable or str",
-                received=f"{item!r} of type {type(item).__name__}",
+                received=shown(item),
                 fix="pass variables or their names",
                 op="append_backward",
             )
     return found
-
-
-def _same_shape(a: Variable, b: Variable) -> bool:
-    return len(a.shape) == len(b.shape) and all(x == y or -1 in (x, y) for x, y in zip(a.shape, b.shape, strict=True))
 
 
 def _around(block: Block) -> list[Block]:
@@ -61,6 +57,7 @@ def _around(block: Block) -> list[Block]:
 
 
 def _next_prefix(program: Program) -> str:
+    """Returns the prefix of gradient names for the next differentiation of a program, which are those of Paddle."""
     order = program.grad_order
     program.grad_order += 1
     return "grad/" * order
@@ -143,12 +140,12 @@ def append_backward(
         seed = work.grad_name(loss.name)
         work.metas[seed] = loss.meta
         if -1 in loss.shape:
-            draft = PendingOp("fill_any_like", {"X": (loss.name,)}, {"Out": (seed,)}, {"value": 1.0}, user_line())
+            new_op = PendingOp("fill_any_like", {"X": (loss.name,)}, {"Out": (seed,)}, {"value": 1.0}, user_line())
         else:
             attrs = {"shape": loss.shape, "value": 1.0, "dtype": loss.dtype}
-            draft = PendingOp("fill_constant", {}, {"Out": (seed,)}, attrs, user_line())
-        draft.role = OpRole.Backward | OpRole.Loss
-        work.drafts.append(draft)
+            new_op = PendingOp("fill_constant", {}, {"Out": (seed,)}, attrs, user_line())
+        new_op.role = OpRole.Backward | OpRole.Loss
+        work.pending.append(new_op)
         work.add_partial(loss.name, None, seed)
         if checkpoints:
             recompute(work, ops, path, needed, _names(checkpoints, "checkpoints"))
@@ -180,13 +177,13 @@ def _mark_parameters(work: Backward, parameters: Sequence[Variable]) -> None:
     """Sets ``op_role_var`` on the op that completes a parameter's gradient (data parallelism reads it)."""
     finals = {work.grad_name(p.name): p.name for p in parameters if isinstance(p, Parameter)}
     last: dict[str, PendingOp] = {}
-    for draft in work.drafts:
-        for row in draft.outputs.values():
+    for new_op in work.pending:
+        for row in new_op.outputs.values():
             for name in row:
                 if name in finals:
-                    last[name] = draft
-    for grad, draft in last.items():
-        draft.role_var += [finals[grad], grad]
+                    last[name] = new_op
+    for grad, new_op in last.items():
+        new_op.role_var += [finals[grad], grad]
 
 
 @export("static.gradients", "fluid.gradients", "fluid.backward.gradients", "tensor.grad")
@@ -223,7 +220,7 @@ def gradients(
         if seed is None:
             continue
         check_variable(seed, "target_gradients", "gradients")
-        if not _same_shape(target, seed):
+        if not same_shape(target.shape, seed.shape):
             raise ShapeError(
                 f"The shapes of target and grad are different: target: {target.shape} grad: {seed.shape}",
                 expected=list(target.shape),
@@ -246,9 +243,9 @@ def gradients(
             work.add_partial(target.name, None, seed.name)
             continue
         written = names.generate(f"{work.grad_name(target.name)}@SEED")
-        draft = PendingOp("fill_any_like", {"X": (target.name,)}, {"Out": (written,)}, {"value": 1.0}, user_line())
-        work.drafts.append(draft)
-        work.add_partial(target.name, draft, written)
+        new_op = PendingOp("fill_any_like", {"X": (target.name,)}, {"Out": (written,)}, {"value": 1.0}, user_line())
+        work.pending.append(new_op)
+        work.add_partial(target.name, new_op, written)
     # If an op of the path writes an input, its backward step accumulates that input's gradient: keep the name.
     finals: dict[str, str] = {}
     accumulate = work.accumulate

@@ -1,4 +1,4 @@
-"""Drafts the backward ops of one block: one per forward op, in reverse order."""
+"""Creates the backward ops of one block: one per forward op, in reverse order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,14 @@ from tstatic.where import Where, show
 
 @dataclass
 class PendingOp:
-    """A backward op that is not appended yet."""
+    """A backward op that is not appended yet, because the names of its outputs depend on later ones.
+
+    Attributes:
+        inputs, outputs: Slot -> names.
+        where: The user's line that built the forward op.
+        role, role_var: As of ``Operator``.
+        position: Position of the forward op, which keys its random numbers.
+    """
 
     type: str
     inputs: dict[str, tuple[str, ...]]
@@ -78,20 +85,22 @@ class Backward:
         self.block = block
         self.target = target
         self.prefix = prefix
-        self.drafts: list[PendingOp] = []
-        # Forward name -> its partial gradients as (draft, name in that draft).
+        self.pending: list[PendingOp] = []
+        # Forward name -> its partial gradients: the op that computes each (None: the caller supplied it), and its name there.
         self.partial_grads: dict[str, list[tuple[PendingOp | None, str]]] = {}
         self.metas: dict[str, Meta] = {}
 
     def grad_name(self, name: str) -> str:
+        """Returns the name of the complete gradient of a forward variable."""
         return f"{self.prefix}{name}{GRAD}"
 
     def meta(self, name: str) -> Meta:
         found = self.metas.get(name)
         return found if found is not None else self.block._var_recursive(name).meta
 
-    def add_partial(self, name: str, draft: PendingOp | None, written: str) -> None:
-        self.partial_grads.setdefault(name, []).append((draft, written))
+    def add_partial(self, name: str, new_op: PendingOp | None, written: str) -> None:
+        """Records that ``new_op`` writes a partial gradient of ``name`` to ``written``."""
+        self.partial_grads.setdefault(name, []).append((new_op, written))
         self.metas[written] = self.meta(name)
 
     def accumulate(self, name: str, where: Where | None) -> str | None:
@@ -101,35 +110,47 @@ class Backward:
             return None
         final = self.grad_name(name)
         if len(partial_grads) == 1:
-            draft, written = partial_grads[0]
-            if draft is not None and written != final:
-                draft.rename_output(written, final)
+            # Written under its final name at once, which saves an op that would only copy.
+            new_op, written = partial_grads[0]
+            if new_op is not None and written != final:
+                new_op.rename_output(written, final)
                 self.metas[final] = self.metas[written]
                 written = final
             return written
         renamed = []
-        for i, (draft, written) in enumerate(partial_grads):
+        for i, (new_op, written) in enumerate(partial_grads):
             new = f"{final}@RENAME@block{self.block.idx}@{i}"
-            if draft is None:
+            if new_op is None:
                 # A gradient that the caller supplied keeps its name.
                 new = written
             else:
-                draft.rename_output(written, new)
+                new_op.rename_output(written, new)
             self.metas[new] = self.meta(name)
             renamed.append(new)
         self.metas[final] = self.meta(name)
-        self.drafts.append(PendingOp("sum", {"X": tuple(renamed)}, {"Out": (final,)}, {}, where))
+        self.pending.append(PendingOp("sum", {"X": tuple(renamed)}, {"Out": (final,)}, {}, where))
         return final
 
     def zeros_like(self, name: str, where: Where | None) -> str:
+        """Returns a zero gradient for an output that no gradient reaches, which a backward op nevertheless reads."""
         new = names.generate(f"{name}{GRAD}@ZERO")
         self.metas[new] = self.meta(name)
-        self.drafts.append(PendingOp("fill_zeros_like", {"X": (name,)}, {"Out": (new,)}, {}, where))
+        self.pending.append(PendingOp("fill_zeros_like", {"X": (name,)}, {"Out": (new,)}, {}, where))
         return new
 
     # ------------------------------------------------------------------------------------------------------ one op
     def op(self, op: Operator, requires: Callable[[str], bool], stale: Callable[[str], bool]) -> None:
-        """Drafts the backward ops of one forward op."""
+        """Creates the backward ops of one forward op.
+
+        Args:
+            op: The forward op; the ops after it have been processed, so its output gradients are complete.
+            requires: Returns whether a variable needs a gradient.
+            stale: Returns whether a later op overwrites a variable.
+
+        Raises:
+            UnsupportedError: The op's gradient cannot be differentiated.
+            ProgramError: A value that the gradient reads is overwritten.
+        """
         grads: dict[str, str] = {}
         for name in dict.fromkeys(op.output_arg_names):
             final = self.accumulate(name, op.where)
@@ -160,11 +181,20 @@ class Backward:
     def target_of(self, name: str, count: dict[str, int]) -> str:
         """Returns a new name for one partial gradient of ``name`` within one backward op."""
         count[name] = count.get(name, 0) + 1
-        return f"{self.grad_name(name)}@PART@{len(self.drafts)}@{count[name]}"
+        return f"{self.grad_name(name)}@PART@{len(self.pending)}@{count[name]}"
 
     def grad_op(
         self, op: Operator, grad: OpDef, grads: Mapping[str, str], wanted: set[str], stale: Callable[[str], bool]
     ) -> None:
+        """Creates the backward op that the op definition states.
+
+        Args:
+            op: The forward op.
+            grad: The definition of its backward op.
+            grads: Output of the forward op -> its gradient.
+            wanted: Inputs of the forward op that need a gradient.
+            stale: Returns whether a later op overwrites a variable.
+        """
         inputs: dict[str, tuple[str, ...]] = {}
         for slot in grad.inputs:
             # An input slot of the backward op is the forward op's slot of that name, else the gradient of one of its outputs.
@@ -184,44 +214,31 @@ class Backward:
                     row = tuple(grads[n] if n in grads else self.zeros_like(n, op.where) for n in made)
             if row:
                 inputs[slot.name] = tuple(row)
-        draft = PendingOp(grad.type, inputs, {}, dict(op.attrs), op.where, position=op.position)
-        outputs: dict[str, tuple[str, ...]] = {}
+        new_op = PendingOp(grad.type, inputs, {}, dict(op.attrs), op.where, position=op.position)
         count: dict[str, int] = {}
-        any_wanted = False
         for slot in grad.outputs:
             row = _row(op, slot)
-            targets = []
-            for name in row:
-                if name in wanted:
-                    written = self.target_of(name, count)
-                    targets.append(written)
-                    any_wanted = True
-                else:
-                    targets.append(EMPTY)
-            if any(t != EMPTY for t in targets):
-                outputs[slot.name] = tuple(targets)
-        if not any_wanted:
-            return
-        draft.outputs = outputs
-        for slot in grad.outputs:
-            for name, written in zip(
-                op.inputs.get(slot.name.removesuffix(GRAD), ()), outputs.get(slot.name, ()), strict=False
-            ):
+            targets = tuple(self.target_of(name, count) if name in wanted else EMPTY for name in row)
+            if wanted.intersection(row):
+                new_op.outputs[slot.name] = targets
+            for name, written in zip(row, targets, strict=True):
                 if written != EMPTY:
-                    self.add_partial(name, draft, written)
+                    self.add_partial(name, new_op, written)
+        if not new_op.outputs:
+            return
         if grad.objects or any(spec.kind == "block" for spec in grad.attrs.values()):
-            self.own_blocks(op, draft)
-        self.drafts.append(draft)
+            self.own_blocks(op, new_op)
+        self.pending.append(new_op)
 
-    def own_blocks(self, op: Operator, draft: PendingOp) -> None:
-        """Differentiates the block of a control-flow op, for its backward op."""
+    def own_blocks(self, op: Operator, new_op: PendingOp) -> None:
+        """Differentiates the block of a control-flow op, and gives the gradient block to its backward op."""
         index = op.attrs["sub_block"]
         body = self.block.program.blocks[index]
         writes = {n for inner in body.ops for n in inner.output_arg_names}
         outs = [n for row in op.outputs.values() for n in row if n in writes]
-        ins = [n for slot, row in draft.outputs.items() for n, w in zip(op.inputs[slot.removesuffix(GRAD)], row, strict=True)
+        ins = [n for slot, row in new_op.outputs.items() for n, w in zip(op.inputs[slot.removesuffix(GRAD)], row, strict=True)
                if w != EMPTY]  # fmt: skip
-        draft.attrs["sub_block"] = differentiate_block(body, outs, ins, self.prefix)
+        new_op.attrs["sub_block"] = differentiate_block(body, outs, ins, self.prefix)
 
     def grad_from_rule(
         self,
@@ -232,6 +249,7 @@ class Backward:
         wanted: set[str],
         stale: Callable[[str], bool],
     ) -> None:
+        """Creates the ops with which a rule answers; arguments as of :meth:`grad_op`, ``definition`` is the forward op's."""
         count: dict[str, int] = {}
         targets = {n: self.target_of(n, count) for n in sorted(wanted)}
         fresh_metas: dict[str, None] = {}
@@ -244,23 +262,35 @@ class Backward:
         context = GradContext(op.inputs, op.outputs, op.attrs, grads, targets, self.meta, fresh, asked=self.asked)
         owners = {written: name for name, written in targets.items()}
         for spec in rule(context):
-            draft = PendingOp(
+            new_op = PendingOp(
                 spec.type, {s: tuple(r) for s, r in spec.inputs.items() if r}, {}, dict(spec.attrs), op.where,
                 position=op.position,
             )  # fmt: skip
-            for row in draft.inputs.values():
+            for row in new_op.inputs.values():
                 self.check_fresh(op, [n for n in row if n in op.input_arg_names], "", definition, stale)
             # A variable in two slots of the forward op gets a partial gradient from each.
             for slot, made in spec.outputs.items():
-                draft.outputs[slot] = tuple(self.target_of(owners[n], count) if n in owners else n for n in made)
-                for given, written in zip(made, draft.outputs[slot], strict=True):
+                new_op.outputs[slot] = tuple(self.target_of(owners[n], count) if n in owners else n for n in made)
+                for given, written in zip(made, new_op.outputs[slot], strict=True):
                     if given in owners:
-                        self.add_partial(owners[given], draft, written)
-            self.drafts.append(draft)
+                        self.add_partial(owners[given], new_op, written)
+            self.pending.append(new_op)
 
     def check_fresh(
         self, op: Operator, row: Sequence[str], slot: str, grad: OpDef, stale: Callable[[str], bool]
     ) -> None:
+        """Checks that no later op overwrites the values that a gradient reads.
+
+        Args:
+            op: The forward op.
+            row: The variables that its gradient reads.
+            slot: The slot of the gradient that reads them; of some, only the shape is read.
+            grad: The definition of the gradient.
+            stale: Returns whether a later op overwrites a variable.
+
+        Raises:
+            ProgramError: One of them is overwritten.
+        """
         if slot in grad.shape_only:
             return
         for name in row:
@@ -277,43 +307,43 @@ class Backward:
 
     # -------------------------------------------------------------------------------------------------------- append
     def append(self) -> None:
-        """Appends the drafts to the target block and creates the gradient variables."""
+        """Appends the pending ops to the target block, and creates the gradient variables."""
         block = self.target
-        for draft in self.drafts:
-            definition = op_def(draft.type)
-            attrs = definition.complete({n: v for n, v in draft.attrs.items() if n in definition.attrs})
-            self.infer_outputs(definition, draft, attrs)
-            inputs = {s.name: draft.inputs[s.name] for s in definition.inputs if draft.inputs.get(s.name)}
-            outputs = {s.name: draft.outputs[s.name] for s in definition.outputs if draft.outputs.get(s.name)}
+        for new_op in self.pending:
+            definition = op_def(new_op.type)
+            attrs = definition.complete({n: v for n, v in new_op.attrs.items() if n in definition.attrs})
+            self.infer_outputs(definition, new_op, attrs)
+            inputs = {s.name: new_op.inputs[s.name] for s in definition.inputs if new_op.inputs.get(s.name)}
+            outputs = {s.name: new_op.outputs[s.name] for s in definition.outputs if new_op.outputs.get(s.name)}
             for row in outputs.values():
                 for name in row:
                     if name != EMPTY and not block.has_var_recursive(name):
                         meta = self.metas[name]
-                        block.vars[name] = Variable(block, name, meta.shape, meta.dtype, where=draft.where)
+                        block.vars[name] = Variable(block, name, meta.shape, meta.dtype, where=new_op.where)
             op = Operator(
-                block, draft.type, inputs, outputs, attrs, role=draft.role, role_var=tuple(draft.role_var),
-                where=draft.where, position=draft.position, namescope=NAME_SCOPE.get(block.program),
+                block, new_op.type, inputs, outputs, attrs, role=new_op.role, role_var=tuple(new_op.role_var),
+                where=new_op.where, position=new_op.position, namescope=NAME_SCOPE.get(block.program),
             )  # fmt: skip
             block.built += 1
             block.ops.append(op)
         block.program._touch()
 
-    def infer_outputs(self, definition: OpDef, draft: PendingOp, attrs: Mapping[str, Any]) -> None:
+    def infer_outputs(self, definition: OpDef, new_op: PendingOp, attrs: Mapping[str, Any]) -> None:
         """Infers the metadata of temporaries that a rule made; a gradient has the metadata of its variable."""
-        missing = [n for row in draft.outputs.values() for n in row if n != EMPTY and n not in self.metas]
+        missing = [n for row in new_op.outputs.values() for n in row if n != EMPTY and n not in self.metas]
         missing = [n for n in missing if not self.target.has_var_recursive(n)]
         if not missing or definition.infer is None:
             return
         metas: list[Any] = []
         for slot in definition.inputs:
-            row = draft.inputs.get(slot.name, ())
+            row = new_op.inputs.get(slot.name, ())
             found = [self.metas[n] if n in self.metas else self.target._var_recursive(n).meta for n in row]
             metas.append(found if slot.many else (found[0] if found else None))
         result = definition.infer(*metas, **definition.pick(definition.infer, attrs))
         if isinstance(result, Meta) or (len(definition.outputs) == 1 and not isinstance(result, tuple)):
             result = (result,)
         for slot, meta in zip(definition.outputs, result, strict=True):
-            row = draft.outputs.get(slot.name, ())
+            row = new_op.outputs.get(slot.name, ())
             for name, one in zip(row, meta if isinstance(meta, list) else [meta], strict=False):
                 if one is not None:
                     self.metas.setdefault(name, one)
@@ -326,7 +356,7 @@ def run(
     needed: set[str],
     carried: frozenset[str] = frozenset(),
 ) -> None:
-    """Drafts the backward ops of ``path``, last first; ``carried`` names may be overwritten by the ops that read them."""
+    """Creates the backward ops of ``path``, last first; ``carried`` names may be overwritten by the ops that read them."""
     last = last_writers(ops)
     for i in reversed(path):
         op = ops[i]

@@ -21,7 +21,7 @@ def _segments(ops: Sequence[Operator], path: Sequence[int], checkpoints: set[str
 def recompute(
     work: Backward, ops: Sequence[Operator], path: Sequence[int], needed: set[str], checkpoints: set[str]
 ) -> None:
-    """Drafts the backward pass, and recomputes the segments before the last checkpoint.
+    """Creates the backward ops, and recomputes the segments before the last checkpoint.
 
     Random ops draw the same numbers the second time, because their position keys them. Ops that own blocks are not
     repeated; their results are kept.
@@ -30,17 +30,17 @@ def recompute(
     for number in range(len(segments) - 1, -1, -1):
         segment = segments[number]
         mapping = {} if number == len(segments) - 1 else _repeat(work, ops, segment, checkpoints, number)
-        mark = len(work.drafts)
+        mark = len(work.pending)
         run(work, ops, segment, needed)
         if mapping:
-            for draft in work.drafts[mark:]:
-                draft.inputs = {s: tuple(mapping.get(n, n) for n in row) for s, row in draft.inputs.items()}
+            for new_op in work.pending[mark:]:
+                new_op.inputs = {s: tuple(mapping.get(n, n) for n in row) for s, row in new_op.inputs.items()}
 
 
 def _repeat(
     work: Backward, ops: Sequence[Operator], segment: Sequence[int], checkpoints: set[str], number: int
 ) -> dict[str, str]:
-    """Drafts the segment's forward ops a second time; returns forward name -> name of the repeated value."""
+    """Repeats the segment's forward ops; returns forward name -> name of the repeated value."""
     mapping: dict[str, str] = {}
     for i in segment:
         op = ops[i]
@@ -57,5 +57,5 @@ def _repeat(
                 if old not in checkpoints:
                     mapping[old] = new
             outputs[slot] = fresh
-        work.drafts.append(PendingOp(op.type, inputs, outputs, dict(op.attrs), op.where, position=op.position))
+        work.pending.append(PendingOp(op.type, inputs, outputs, dict(op.attrs), op.where, position=op.position))
     return mapping

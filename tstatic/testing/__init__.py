@@ -1,8 +1,7 @@
 """Checks for your own programs: random programs and feeds, equivalence under strategies, gradients.
 
-* ``recipe``, ``parts``, ``program_builder``  a program as plain data, what it consists of, and how one is built
-* ``strategies``, ``op_kinds``, ``feeds``  what is drawn: ops, fusions' patterns, feeds (hypothesis is
-  needed by the first only)
+* ``recipe``, ``parts``, ``program_builder``  a program as plain data, its parts, and its construction step by step
+* ``strategies``, ``op_kinds``, ``feeds``  draw programs, ops and patterns of fusions, and feeds (only the first needs hypothesis)
 * ``tolerance``, ``magnitudes``  how far two results may differ
 * ``runner``, ``equivalence``  one program under several strategies
 * ``shrink``, ``script``  the smallest program that shows a difference, as a script

@@ -1,4 +1,4 @@
-"""``assert_equivalent``: a program gives the same results under every strategy, or the smallest script that says otherwise."""
+"""``assert_equivalent`` checks that strategies do not change a program's results; if one does, it writes the smallest script."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ProgramTypeError
+from tstatic.errors import ProgramTypeError, shown
 from tstatic.ir.checks import check_type
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Program
@@ -22,7 +22,7 @@ from tstatic.testing.tolerance import Difference
 
 
 class EquivalenceError(AssertionError):
-    """A program gives another result under a strategy.
+    """Raised if a program gives another result under a strategy.
 
     Attributes:
         variable: The first variable that differs.
@@ -75,13 +75,13 @@ def assert_equivalent(
 
     Args:
         program: A Program, with or without an optimizer, or a Recipe (which brings its own feeds, fetches and steps).
-        strategies: One BuildStrategy or several; ``None``: every fusion switch on.
-        feeds: A feed, or a list of feeds; ``None`` draws ``examples`` feeds with :func:`sample_feeds`.
+        strategies: One BuildStrategy or several; ``None`` switches every fusion on.
+        feeds: One feed or a list of feeds; ``None`` draws ``examples`` feeds with :func:`sample_feeds`.
         fetch_list: What to compare; ``None``: all results that no op reads. Parameters that an optimizer updates are
             compared after the last step.
         steps: Number of runs (training steps) from the start values.
         startup: Startup program; ``None``: the values of the global scope, or the default startup program.
-        seed: Of the drawn feeds.
+        seed: Seed of the drawn feeds.
         examples: Number of drawn feeds.
         ranges: Input name -> bounds of drawn feeds.
         k: Units in the last place to allow everywhere; ``None`` follows the table.
@@ -103,7 +103,7 @@ def assert_equivalent(
         raise ProgramTypeError(
             "assert_equivalent compares a Program",
             expected="a static.Program or a testing.Recipe",
-            received=f"{program!r} of type {type(program).__name__}",
+            received=shown(program),
             fix="pass the program itself; a CompiledProgram's strategy goes into 'strategies'",
         )
     for number, batch in enumerate(batches):
@@ -133,7 +133,7 @@ def _trial_of_program(program: Program, fetch_list: Any, steps: int, startup: Pr
 
 
 def results_of(program: Program) -> list[str]:
-    """The loss, the fetches of an inference program, and the forward results and gradients that no op reads."""
+    """Returns the loss, the fetches of an inference program, and the forward results and gradients that no op reads."""
     read = {n for block in program.blocks for op in block.ops for n in op.input_arg_names}
     found = dict.fromkeys((*program.fetch_names, *([program.loss_name] if program.loss_name else [])))
     block = program.global_block()

@@ -1,4 +1,4 @@
-"""Feeds for any program: shapes that fit together, and values that its ops accept, from one seed."""
+"""Draws feeds for any program from one seed: shapes that fit together, and values that its ops accept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Range = tuple[float, float]
 
 
 def data_variables(program: Program) -> list[Variable]:
-    """The inputs that the program's ops read, in the order in which they were declared."""
+    """Returns the inputs that the program's ops read, in the order of their declaration."""
     read = {n for block in program.blocks for op in block.ops for n in op.input_arg_names}
     return [v for v in program.global_block().vars.values() if v.is_data and v.name in read]
 
@@ -30,10 +30,10 @@ def sample_feeds(
 
     Args:
         program: Any program.
-        seed: Another seed gives other values.
+        seed: Seed of the values.
         ranges: Input name -> ``(low, high)``; whole numbers are drawn from ``low`` to ``high - 1``. Without it the bounds
             follow from the ops that read the input (labels and indices stay inside what they select from).
-        sizes: What unknown sizes are, by axis; if the program's shapes do not fit then, all take the first.
+        sizes: Values of unknown sizes, by axis. If shape inference refuses them, all unknown sizes are the first one.
 
     Raises:
         ProgramError: For a range of an input that the program does not have.
@@ -55,7 +55,7 @@ def sample_feeds(
         low, high = values.low, float(values.high)
         if ranges is not None and var.name in ranges:
             low, high = ranges[var.name]
-        # Each input its own stream, whatever stands beside it.
+        # Each input has its own random stream, so that it does not depend on the other inputs.
         stream = zlib.crc32(var.name.encode("utf-8", "surrogatepass"), seed)
         feeds[var.name] = sample(shapes[var.name], var.dtype.name, low, high, stream, values.avoid, values.rows)
     return feeds
@@ -83,7 +83,7 @@ def _fits(program: Program, inputs: Sequence[Variable], shapes: Mapping[str, tup
 
 
 def values_of(program: Program, var: Variable) -> ValueRange:
-    """Where an input may be sampled: the narrowest bounds among the domains of the ops that read it."""
+    """Returns the range of an input: the intersection of the domains of the ops that read it or a view of it."""
     found: ValueRange | None = None
     names, seen = [var.name], {var.name}
     while names:
@@ -126,7 +126,7 @@ def _slot_values(op: Operator, name: str, var: Variable) -> ValueRange | None:
 
 
 def _bound(op: Operator, text: str) -> float | None:
-    """``"W.0"`` is the size of axis 0 of input W; any other text names an attribute."""
+    """Resolves a symbolic bound: ``"W.0"`` is the size of axis 0 of input W; any other text names an attribute."""
     slot, dot, axis = text.partition(".")
     if not dot:
         return float(op.attrs[slot]) if slot in op.attrs else None

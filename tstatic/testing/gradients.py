@@ -1,4 +1,4 @@
-"""``check_grads``: a program's gradients against 4th-order central differences in float64."""
+"""``check_grads`` compares a program's gradients with 4th-order central differences in float64."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic import static
-from tstatic.errors import ProgramError, ProgramTypeError
+from tstatic.errors import ProgramError, ProgramTypeError, shown
 from tstatic.ir import names
 from tstatic.ir.declare import program_guard
 from tstatic.ir.operator import OpRole
@@ -25,16 +25,18 @@ from tstatic.testing.runner import start_values
 from tstatic.testing.tolerance import float64_program
 
 STENCIL = ((-2, 1 / 12), (-1, -8 / 12), (1, 8 / 12), (2, -1 / 12))
+"""Shift in steps and weight of each evaluation; the error is of the order of STEP**4."""
 STEP = 1e-3
+"""In float64 the relative errors of truncation (1e-12) and of cancellation (2e-16 / 1e-3) are then similar."""
 RTOL = 1e-7
 ATOL = 1e-9
 MOST_ELEMENTS = 64
-"""Inputs of up to so many elements are moved one element at a time; larger ones along random directions."""
+"""Inputs of at most this many elements are perturbed one element at a time; larger ones along random directions."""
 DIRECTIONS = 3
 
 
 class GradientError(AssertionError):
-    """A gradient is not the one that finite differences give.
+    """Raised if a gradient differs from finite differences.
 
     Attributes:
         order: 1 for the gradient, 2 for the gradient of the gradient.
@@ -67,7 +69,7 @@ def check_grads(
 ) -> int:
     """Checks the gradients that ``static.gradients`` makes, in float64.
 
-    Each input is moved element by element if it has at most 64, else along 3 random directions; steps of
+    Each input is perturbed element by element if it has at most 64, else along 3 random directions; steps of
     ``1e-3 * max(1, |x|)``, differences of 4th order (error of the order of step**4), tolerance ``1e-7`` of the value plus
     ``1e-9`` of the incoming gradient's scale. Keep inputs clear of kinks and poles.
 
@@ -80,14 +82,15 @@ def check_grads(
             reads.
         inputs: Names to differentiate by; by default every float feed and every trainable parameter.
         startup: Startup program; ``None`` as in :func:`~tstatic.testing.assert_equivalent`.
-        seed: Of the random incoming gradients and directions.
+        seed: Seed of the random incoming gradients and directions.
 
     Returns:
-        The number of derivatives that were compared.
+        The number of derivatives compared.
 
     Raises:
         GradientError: A gradient is wrong.
-        ProgramError: Nothing can be differentiated.
+        ProgramError: There is nothing to differentiate.
+        ProgramTypeError: The first argument is of another type.
     """
     given = dict(feeds or {})
     if isinstance(program_or_function, Recipe):
@@ -103,7 +106,7 @@ def check_grads(
         raise ProgramTypeError(
             "check_grads takes a program or a function of variables",
             expected="a static.Program, a testing.Recipe or a function",
-            received=f"{program_or_function!r} of type {type(program_or_function).__name__}",
+            received=shown(program_or_function),
             fix="pass static.default_main_program(), or a function such as paddle.tanh",
         )
     values = {n: np.asarray(a) for n, a in given.items()}
@@ -127,7 +130,7 @@ def _trace(function: Callable[..., Any], feeds: Mapping[str, Any]) -> tuple[Prog
 
 
 class _Check:
-    """The float64 twin of a program's forward ops, with gradients appended order by order."""
+    """Holds a program's forward ops in float64, and appends gradients order by order."""
 
     def __init__(
         self,
@@ -139,14 +142,14 @@ class _Check:
         seed: int,
     ) -> None:
         self.rng = np.random.default_rng(seed)
-        twin = float64_program(program)
-        block = twin.global_block()
-        for one in twin.blocks:
+        wide = float64_program(program)
+        block = wide.global_block()
+        for one in wide.blocks:
             one.ops = [op for op in one.ops if not op.role & (OpRole.Backward | OpRole.Optimize | OpRole.LRSched)]
-        twin.random_seed = program.random_seed or 1
-        twin.lr_scheduler = None
-        twin.grad_order = 0
-        self.program = twin
+        wide.random_seed = program.random_seed or 1
+        wide.lr_scheduler = None
+        wide.grad_order = 0
+        self.program = wide
         self.executor = Executor(CPUPlace())
         self.state = {n: widen(a) for n, a in state.items()}
         self.feeds = {n: widen(a) for n, a in feeds.items()}
@@ -157,7 +160,7 @@ class _Check:
         ]  # fmt: skip
         found = [
             n
-            for n in targets or _results(twin)
+            for n in targets or _results(wide)
             if block.has_var_recursive(n) and block._var_recursive(n).dtype.is_float
         ]
         if not found or not wanted:
@@ -170,13 +173,13 @@ class _Check:
         self.inputs = wanted
         for name in wanted:
             block._var_recursive(name).stop_gradient = False
-        # What follows from them was made while they stopped gradients.
+        # The variables computed from them were built while they stopped gradients.
         for var in self.program.list_vars():
             var._reopen_gradient()
         self.targets = found
 
     def compare(self, order: int) -> int:
-        """Checks one order; its gradients are the next order's targets."""
+        """Checks the gradients of one order, which are the targets of the next; returns the number of derivatives compared."""
         block = self.program.global_block()
         shapes = dict(zip(self.targets, self.run(self.targets), strict=True))
         seeds, scale = [], 1.0
@@ -207,7 +210,7 @@ class _Check:
                 reach = max(1.0, math.sqrt(float((direction**2).sum())))
                 if not abs(analytic - numeric) <= RTOL * abs(numeric) + ATOL * scale * reach:
                     other = self._slope(name, direction, seeds, 0.5)
-                    # At a smooth point both steps agree far better than the gradient's error.
+                    # At a smooth point the two step lengths agree far better than the analytic gradient does.
                     kink = abs(other - numeric) > 0.1 * abs(analytic - numeric)
                     note = "; differences of two step lengths disagree too: a kink or a pole is near" if kink else ""
                     raise GradientError(order, name, index, analytic, numeric, note)
@@ -216,7 +219,7 @@ class _Check:
         return count
 
     def run(self, fetches: Sequence[str], changed: str = "", value: Array | None = None) -> list[Array]:
-        """Fetched values, with one input replaced."""
+        """Runs the program, with one input replaced, and returns the fetched values."""
         feeds, state = dict(self.feeds), dict(self.state)
         if value is not None:
             (feeds if changed in feeds else state)[changed] = value
@@ -242,7 +245,7 @@ class _Check:
         total: list[Any] = [0.0] * len(self.targets)
         for shift, weight in STENCIL:
             moved = self.run(self.targets, name, np.asarray(base + shift * step * direction))
-            # Element by element, so that no rounding error of a large sum remains.
+            # Differences first, sums last: the sum of a large result would lose the digits in which the shifts differ.
             total = [t + weight * r for t, r in zip(total, moved, strict=True)]
         return sum(float((t * self.feeds[s.name]).sum()) for t, s in zip(total, seeds, strict=True)) / step
 

@@ -19,29 +19,29 @@ from tstatic.testing.feeds import data_variables
 from tstatic.testing.parts import Array
 from tstatic.testing.tolerance import float64_program, ulp
 
-SUFFIX = "@MOVE"
-"""Of the inputs that :func:`movable` adds."""
+SUFFIX = "@PERTURBATION"
+"""Suffix of the inputs that :func:`perturbable` adds."""
 
 
 def widen(array: Array) -> Array:
-    """A float array as float64; any other is copied as it is."""
+    """Returns a copy of an array, floats as float64."""
     return np.array(array, np.float64 if dtype_of(array.dtype).is_float else None)
 
 
 def nudge(array: Array, rng: np.random.Generator) -> Array:
-    """The float64 array of a low-precision one, each element moved by plus or minus one unit in the last place."""
+    """Returns an array as float64, each element perturbed by plus or minus one unit in the last place of its own dtype."""
     wide = widen(array)
     return wide + unit_step(wide, array.dtype, rng) if dtype_of(array.dtype).is_float else wide
 
 
 def unit_step(wide: Array, dtype: object, rng: np.random.Generator) -> Array:
-    """One unit in the last place of a dtype at each value, with a random sign; 0 where the value is 0."""
+    """Returns one unit in the last place of a dtype at each value, with a random sign; 0 where the value is 0."""
     signs = rng.choice([-1.0, 1.0], wide.shape)
     return np.asarray(signs * ulp(wide, dtype_of(dtype).np) * (wide != 0))
 
 
 def made_values(program: Program) -> dict[str, bool]:
-    """Floats that one op of the main block makes, in order, and whether another reads them; the scope keeps none of them."""
+    """Returns float variable -> whether an op reads it, for temporaries that exactly one op of the main block writes."""
     block = program.global_block()
     times: dict[str, int] = {}
     read = set()
@@ -57,37 +57,37 @@ def made_values(program: Program) -> dict[str, bool]:
     return found
 
 
-def movable(program: Program) -> Program:
-    """The float64 twin with one more input ``v@MOVE`` for each value ``v``, which is added to it where it is made."""
-    twin = float64_program(program)
-    block = twin.global_block()
+def perturbable(program: Program) -> Program:
+    """Returns the program in float64, where an input ``v@PERTURBATION`` is added to each temporary ``v`` that it computes."""
+    wide = float64_program(program)
+    block = wide.global_block()
     for name in made_values(program):
         var = block.var(name)
         index = next(op.idx for op in block.ops if name in op.output_arg_names)
-        move = block.create_var(name=name + SUFFIX, shape=var.shape, dtype="float64")
-        move.is_data = move.stop_gradient = True
+        added = block.create_var(name=name + SUFFIX, shape=var.shape, dtype="float64")
+        added.is_data = added.stop_gradient = True
         role = block.ops[index].role
         block._insert_op(
             index + 1, type="elementwise_add", inputs={"X": name, "Y": name + SUFFIX}, outputs={"Out": name},
             attrs={"axis": -1, "op_role": role},
         )  # fmt: skip
-    twin._touch()
-    return twin
+    wide._touch()
+    return wide
 
 
 DELTA = 1e-6
-"""Relative step of the difference by which a function's derivative is taken."""
+"""Relative step of the finite differences that approximate a function's derivative."""
 
 
 def magnitudes(program: Program, values: Mapping[str, Array]) -> dict[str, Array]:
-    """Sums of magnitudes, ``sum|x|`` where a value is ``sum x``.
+    """Computes ``sum|x|`` for values that are ``sum x``: their rounding errors are proportional to it, also if terms cancel.
 
     Args:
-        program: Any.
-        values: Of the float64 twin, by variable.
+        program: Any program.
+        values: Variable -> value, computed in float64.
 
     Returns:
-        Variable -> an array of its shape, for what ops make that state expressions, per element or along rows.
+        Variable -> an array of its shape, for results of ops that have expressions, per element or along rows.
     """
     frozen = freeze(program, [v.name for v in data_variables(program)], [])
     metas = {n: meta_of(a) for n, a in values.items()}
@@ -135,7 +135,7 @@ def _sized(
     formula: LoopBody,
     known: dict[Node, tuple[Array, Array]],
 ) -> tuple[Array, Array]:
-    """An expression's value, and the magnitude whose rounding its error is like."""
+    """Returns an expression's value, and the magnitude to which its rounding error is proportional."""
     if node.op == "const":
         value = np.asarray(node.value)
         return value, np.abs(value.astype(np.float64))
@@ -168,7 +168,7 @@ def _sized(
             else:
                 size = np.abs(value.astype(np.float64))
                 for i, (array, magnitude) in enumerate(pairs):
-                    # What the argument's own error does to the result.
+                    # First-order propagation of the argument's error: |df/da| * magnitude of a, by a forward difference.
                     moved = _applied(function, [*arrays[:i], array + DELTA * magnitude, *arrays[i + 1 :]])
                     size = np.fmax(size, np.abs(moved - value) / DELTA)
         done = value, size
@@ -186,4 +186,4 @@ def _applied(function: Function, arrays: list[Array]) -> Array:
     return out
 
 
-__all__ = ["SUFFIX", "made_values", "magnitudes", "movable", "nudge", "unit_step", "widen"]
+__all__ = ["SUFFIX", "made_values", "magnitudes", "nudge", "perturbable", "unit_step", "widen"]

@@ -1,4 +1,4 @@
-"""Kinds of ops, by what their definitions state (expression, domain, slots, attributes), and the patterns of fusions."""
+"""Classifies ops by their definitions (expression, domain, slots, attributes), and chooses shapes for patterns of fusions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tstatic.ir.types import dtype_of
 from tstatic.testing.parts import Array
 
 MOST_INPUT = 8.0
-"""Largest input of an op whose domain names no bounds."""
+"""Largest absolute input of an op whose domain has no bounds."""
 
 
 def _plain(definition: OpDef) -> bool:
@@ -35,7 +35,7 @@ def _plain(definition: OpDef) -> bool:
 
 @functools.cache
 def family_of(name: str) -> tuple[OpDef, ...]:
-    """The op definitions of a kind, told by what the op definitions say: their expression, domain, slots and attributes."""
+    """Returns the op definitions of a kind, which their expression, domain, slots and attributes determine."""
     definitions = [c for c in OPS.values() if _plain(c) and c.domain is not None]
     slots = [tuple(s.name for s in c.inputs) for c in definitions]
     pairs = list(zip(definitions, slots, strict=True))
@@ -60,7 +60,7 @@ def family_of(name: str) -> tuple[OpDef, ...]:
 
 
 def _truth(definition: OpDef) -> bool:
-    """Whether the result of float inputs is not a float."""
+    """Returns whether float inputs give a result that is not a float, as comparisons do."""
     outs = attempt(definition, [np.ones((2, 3)) for _ in definition.inputs], NO_ATTRS)
     return outs is None or not all(dtype_of(a.dtype).is_float for a in flat(outs))
 
@@ -70,7 +70,7 @@ def _bounds(type: str, slot: str) -> tuple[float, float]:
     definition = op_def(type)
     wide = -MOST_INPUT, MOST_INPUT
     stated = definition.domain.values.get(slot) if definition.domain is not None else None
-    # A comparison's domain only makes ties likely; -2 to 2 is what a domain says that has no bounds.
+    # The domain of a comparison only makes ties likely; (-2, 2) is the default of a domain without bounds.
     if stated is None or stated.dtype != "float" or (definition.pointwise is not None and _truth(definition)):
         return wide
     low, high = float(stated.low), float(stated.high)
@@ -78,13 +78,13 @@ def _bounds(type: str, slot: str) -> tuple[float, float]:
 
 
 def domain_of(definition: OpDef) -> Domain:
-    """The domain of an op definition of :func:`family_of`."""
+    """Returns the domain of an op definition of :func:`family_of`, which always has one."""
     assert definition.domain is not None
     return definition.domain
 
 
 def bounds(definition: OpDef, slot: str) -> tuple[float, float]:
-    """Where the elements of a slot should lie."""
+    """Returns the bounds between which the elements of a slot should lie."""
     return _bounds(definition.type, slot)
 
 
@@ -94,7 +94,7 @@ def _keeps_shape(definition: OpDef) -> bool:
 
 
 def attempt(definition: OpDef, ins: Sequence[Any], attrs: Mapping[str, Any]) -> list[Any] | None:
-    """Runs an op, or answers ``None`` where it refuses its inputs."""
+    """Runs an op; returns ``None`` if it refuses its inputs."""
     try:
         with np.errstate(all="ignore"):
             return evaluate(definition, ins, attrs)
@@ -103,7 +103,7 @@ def attempt(definition: OpDef, ins: Sequence[Any], attrs: Mapping[str, Any]) -> 
 
 
 def broadcasts(shape: tuple[int, ...]) -> list[tuple[tuple[int, ...], int]]:
-    """Shapes that broadcast to a shape, each with the ``axis`` that places it (-1: numpy's rule); the shape itself is first."""
+    """Returns shapes that broadcast to ``shape``, itself first, each with its ``axis`` attribute (-1: numpy's rule)."""
     forms: list[tuple[tuple[int, ...], int]] = [(shape, -1), ((), -1), ((1,), -1)]
     if shape:
         forms += [(shape[-1:], -1), ((*shape[:-1], 1), -1)]
@@ -115,7 +115,7 @@ def broadcasts(shape: tuple[int, ...]) -> list[tuple[tuple[int, ...], int]]:
 
 
 def flat(outs: Sequence[Any]) -> list[Array]:
-    """All arrays of all slots."""
+    """Returns all arrays of all slots."""
     return [a for o in outs if o is not None for a in (o if isinstance(o, list) else [o]) if a is not None]
 
 
@@ -125,15 +125,15 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Piece:
-    """One op of a pattern with its shapes.
+class PatternOp:
+    """An op of a pattern with the type, shapes and attributes chosen for it.
 
     Attributes:
-        op: As the pattern names it.
-        definition: The type chosen for it.
+        op: The pattern's own record of it.
+        definition: The chosen type.
         shapes: Input slot -> shape (a list of shapes for a ``*`` slot), for all slots that are given.
         attrs: Attributes.
-        case: Where the shapes come from, for an op that works on listed shapes only.
+        case: The case of the domain that has these shapes, for an op that only works on listed shapes.
     """
 
     op: Op
@@ -144,25 +144,25 @@ class Piece:
 
 
 def is_forward(pattern: Pattern) -> bool:
-    """Whether no op of a pattern is a gradient: only such patterns are built, their gradients follow from them."""
+    """Returns whether no op of a pattern is a backward op; only such patterns are built, since autodiff makes the others."""
     return not any(op_def(t).of for op in pattern.ops for t in op.types)
 
 
-def lay_out(pattern: Pattern, choose: Choose, shape: Callable[[], Shape]) -> list[Piece] | None:
-    """Settles types, shapes and attributes.
+def lay_out(pattern: Pattern, choose: Choose, shape: Callable[[], Shape]) -> list[PatternOp] | None:
+    """Chooses types, shapes and attributes for the ops of a pattern.
 
     Args:
-        pattern: Of a fusion; forward ops.
+        pattern: A pattern of forward ops.
         choose: Picks one of a sequence.
-        shape: Draws a shape where nothing asks for another.
+        shape: Draws a shape for a value that nothing constrains.
 
     Returns:
         The ops in the pattern's order, or ``None`` if the choices do not fit together.
     """
     definitions = {op.name: op_def(choose(op.types)) for op in pattern.ops}
     known: dict[str, Shape] = {}
-    found: dict[str, Piece] = {}
-    # Ops that work on listed shapes only come first; the others take what these leave.
+    found: dict[str, PatternOp] = {}
+    # Ops that only work on listed shapes choose first; the others adapt to them.
     for op in sorted(pattern.ops, key=lambda op: domain_of(definitions[op.name]).family != "cases"):
         chosen = _choose_shapes(op, definitions[op.name], known, choose, shape)
         if chosen is None:
@@ -173,7 +173,7 @@ def lay_out(pattern: Pattern, choose: Choose, shape: Callable[[], Shape]) -> lis
 
 def _choose_shapes(
     op: Op, definition: OpDef, known: dict[str, Shape], choose: Choose, shape: Callable[[], Shape]
-) -> Piece | None:
+) -> PatternOp | None:
     family = domain_of(definition).family
     slots = [s.name for s in definition.inputs]
     has = {slot: known[value.name] for slot, value in op.inputs.items() if value.name in known}
@@ -205,7 +205,7 @@ def _choose_shapes(
             free.remove(first)
         if free:
             (other,) = (s for s in slots if s != free[0])
-            # Every second one without any broadcast, which is what most patterns ask for.
+            # About half of the choices do not broadcast, as most patterns require.
             full = shapes[other]
             form, axis = choose([*broadcasts(full), *[(full, -1)] * len(broadcasts(full)), ((2, *full), -1)])
             shapes[free[0]] = form
@@ -222,7 +222,7 @@ def _choose_shapes(
     for slot, out in zip(definition.outputs, outs, strict=True):
         if slot.name in op.outputs and isinstance(out, np.ndarray):
             known[op.outputs[slot.name].name] = tuple(out.shape)
-    return Piece(op, definition, shapes, attrs, case)
+    return PatternOp(op, definition, shapes, attrs, case)
 
 
 def _shape_in(case: Case, slots: Sequence[str], slot: str) -> Any:
@@ -231,7 +231,7 @@ def _shape_in(case: Case, slots: Sequence[str], slot: str) -> Any:
 
 
 def _filled(definition: OpDef, slot: str, size: Any) -> Any:
-    """An input of ones, to learn the shape of the result."""
+    """Returns an input of ones, with which the shape of the result is found."""
     values = domain_of(definition).values.get(slot)
     kind = dtype_of("float64" if values is None or values.dtype == "float" else values.dtype).np
     many = next(s.many for s in definition.inputs if s.name == slot)
@@ -241,7 +241,7 @@ def _filled(definition: OpDef, slot: str, size: Any) -> Any:
 __all__ = [
     "MOST_INPUT",
     "PatternFunction",
-    "Piece",
+    "PatternOp",
     "attempt",
     "bounds",
     "broadcasts",

@@ -1,4 +1,4 @@
-"""What a recipe consists of: inputs with their values, and steps."""
+"""Defines the parts of a recipe, inputs with their values and steps, and draws samples."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Slots = tuple[tuple[str, Names], ...]
 Feeds = dict[str, Array]
 
 GAP = 0.01
-"""Distance that samples keep from the points that a domain avoids."""
+"""Distance of samples from the points that a domain avoids."""
 
 _SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0)
 _HUGE = (1e13, -1e13, 1e30, -1e30)
-"""The cube of the one overflows float32, and the square of the other."""
+"""The cube of the first, and the square of the second, overflow float32."""
 
 
 # -------------------------------------------------------------------------------------------------------------- samples
@@ -43,8 +43,8 @@ def sample(
         shape: Its shape.
         dtype: Its dtype; whole numbers are drawn from ``low`` to ``high - 1``, truth values are even.
         low, high: Bounds.
-        seed: Another seed gives other values.
-        avoid: Points that floats keep a distance of 0.01 from; ``"int"`` avoids all whole numbers.
+        seed: Seed of the values.
+        avoid: Points from which floats keep a distance of 0.01; ``"int"`` avoids all whole numbers.
         rows: Each row along the last axis is positive and sums to 1.
         nan: About every third float is NaN, at least one of them.
         special: About every third float is NaN, infinite, a zero of either sign or huge (float32 and float64 only: 16-bit
@@ -93,14 +93,14 @@ def _near(x: Array, avoid: tuple[float, ...] | str) -> Array:
 # -------------------------------------------------------------------------------------------------------------- records
 @dataclass(frozen=True)
 class Input:
-    """A value from outside: fed, or (``parameter``) a parameter with these start values.
+    """An input of a recipe: a fed value, or a parameter with these start values.
 
     Attributes:
         name, shape, dtype: As in ``static.data``.
-        values: Where its elements are drawn from; ``high`` is a number here.
-        seed: Of :func:`sample`.
+        values: The range of its elements; ``high`` is a number here.
+        seed: Seed for :func:`sample`.
         parameter: Whether it is a parameter.
-        given: The values themselves, as (nested) tuples of numbers, instead of drawn ones.
+        given: The values, as (nested) tuples of numbers; ``None`` draws them.
         nan: About every third value is NaN.
         special: About every third value is NaN, infinite, a zero or huge.
     """
@@ -116,7 +116,7 @@ class Input:
     special: bool = False
 
     def array(self) -> Array:
-        """Its values."""
+        """Returns the values."""
         if self.given is not None:
             return np.array(self.given, np.float64 if dtype_of(self.dtype).is_float else None).reshape(self.shape).astype(
                 dtype_of(self.dtype).np
@@ -127,7 +127,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Step:
-    """One op: its type, names per slot, attributes (dtypes by name), and its role if it is not a forward op."""
+    """An op of a recipe: type, names per slot, attributes (dtypes by name), and its role if it is not a forward op."""
 
     type: str
     inputs: Slots
@@ -156,7 +156,7 @@ class Step:
         return tuple(n for _, row in self.outputs for n in row)
 
     def all_attrs(self) -> dict[str, Any]:
-        """Attributes, the automatic ones of its role included."""
+        """Returns the attributes, including those that state its role."""
         extra: dict[str, Any] = {"op_role": self.role} if self.role else {}
         if self.role_var:
             extra["op_role_var"] = list(self.role_var)

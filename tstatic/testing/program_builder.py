@@ -1,4 +1,4 @@
-"""A recipe while it is drawn: each step is run at once, in its dtype and in float64, and refused if it is not a fair test."""
+"""Builds a recipe step by step; runs each step in its dtype and in float64, and refuses ill-conditioned ones."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ from tstatic.testing.tolerance import is_free, ulp
 
 MOST_ELEMENTS = 600
 MOST = 100.0
-"""Larger values are not let in: they would overflow float16 some steps later."""
+"""Largest absolute value: larger ones would overflow float16 within a few steps."""
 MOST_GAIN = 1e3
 """Largest product of derivatives along a path."""
 MOST_TRAINED_GAIN = 20.0
-"""The same where an optimizer moves parameters by it: they have to stay inside the ops' domains."""
+"""The same for programs with an optimizer: updated parameters must stay inside the ops' domains."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """A value of a draft, in its dtype (what the unfused program computes) and in float64.
+    """A value of the program, in its dtype (as the unfused program computes it) and in float64.
 
     Attributes:
-        exact: No fusion can change it: it is an input, or chosen and copied from what is exact.
-        gain: Bound of the derivative by the inputs.
+        own, wide: The value in its dtype, and in float64.
+        gain: Bound of its derivative with respect to the inputs.
+        exact: Whether no fusion can change it: it is an input, or consists of elements of exact values.
     """
 
     own: Array
@@ -59,13 +60,13 @@ class Value:
         return dtype_of(self.own.dtype).is_float
 
 
-# ---------------------------------------------------------------------------------------------------------------- draft
+# -------------------------------------------------------------------------------------------------------------- builder
 class ProgramBuilder:
-    """Inputs and steps so far, with their values.
+    """The inputs and steps so far, with their values.
 
     Attributes:
         pool: Names that later steps may read, oldest first.
-        asides: Results that are fetched and read by nobody.
+        asides: Results that are fetched and that no step may read.
     """
 
     def __init__(self, backward: bool = False, parameters: bool = False, most_elements: int = MOST_ELEMENTS) -> None:
@@ -87,7 +88,10 @@ class ProgramBuilder:
         return one.name
 
     def fresh(self, shape: tuple[int, ...], dtype: str, values: ValueRange | None = None, seed: int = 0) -> str:
-        """A new input; in a draft with parameters every float of a positive size is one, cast to the dtype."""
+        """Adds an input and returns its name.
+
+        If the program has parameters, every non-empty float is one: a float32 parameter, cast to the dtype.
+        """
         number = len(self.inputs)
         one = Input(f"x{number}", shape, dtype, values or ValueRange(), 1000 * number + seed)
         floats = dtype_of(dtype).is_float
@@ -105,11 +109,14 @@ class ProgramBuilder:
         )
 
     def index(self, shape: tuple[int, ...], high: int, seed: int) -> str:
-        """A new input of whole numbers below ``high``."""
+        """Adds an input of integers from 0 to ``high - 1``; returns its name."""
         return self.fresh(shape, "int64", ValueRange(0, high, dtype="int64"), seed)
 
     def threshold(self, name: str) -> str:
-        """A new input of one element that lies in the widest gap between the elements of a value."""
+        """Adds an input of one element in the widest gap between a value's elements; returns its name.
+
+        There, another rounding of the value is least likely to change the result of a comparison.
+        """
         value = self.values[name]
         points = np.unique(value.wide) if value.wide.size else np.zeros(1)
         at = int(np.argmax(np.diff(points))) if points.size > 1 else 0
@@ -118,7 +125,7 @@ class ProgramBuilder:
 
     @staticmethod
     def bounded(definition: OpDef, case: Case, values: ValueRange) -> ValueRange:
-        """Values whose ``high`` is a number: ``"W.0"`` is the size of axis 0 of input W, any other text an attribute."""
+        """Returns a range with its bound resolved: ``"W.0"`` is the size of axis 0 of input W, any other text an attribute."""
         if not isinstance(values.high, str):
             return values
         slot, dot, axis = values.high.partition(".")
@@ -138,8 +145,8 @@ class ProgramBuilder:
             attrs: Attributes.
 
         Returns:
-            The names of its outputs (intermediate ones left out), or ``None`` if it was refused: it does not infer, it
-            overflows, or its result jumps when its inputs are rounded differently.
+            The names of its outputs without the intermediate ones, or ``None`` if the step was refused: the op refuses its
+            inputs, the result overflows, or it is discontinuous within the rounding of its inputs.
         """
         definition = op_def(type)
         fitted = {
@@ -162,9 +169,9 @@ class ProgramBuilder:
         return self._append(definition, fitted, attrs, own, wide, gain)
 
     def witness(self, name: str, dtype: str) -> None:
-        """Compares an input with itself rounded: a rounding that is left out turns the result.
+        """Compares an input with its rounded copy, so that a fusion that omits the rounding changes the result.
 
-        float64 does not know of the rounding, so the result is only fetched.
+        In float64 nothing is rounded, so no later step may read the result: it is only fetched.
 
         Args:
             name: A float32 input.
@@ -214,7 +221,7 @@ class ProgramBuilder:
         return outs
 
     def fits(self, definition: OpDef, slot: str, name: str) -> bool:
-        """Whether a value lies in the domain of a slot."""
+        """Returns whether a value lies in the domain of a slot."""
         value = self.values[name]
         if not value.is_float or not value.wide.size:
             return True
@@ -223,7 +230,7 @@ class ProgramBuilder:
         return low <= least and most <= high
 
     def _fit(self, definition: OpDef, slot: str, name: str) -> str:
-        """Brings a value into the domain of a slot by ``tanh`` and ``scale``, where it is not there."""
+        """Returns a value that lies in the domain of a slot: ``name``, or else ``tanh`` and ``scale`` of it."""
         if definition.type in ("tanh", "scale") or self.fits(definition, slot, name):
             return name
         low, high = bounds(definition, slot)
@@ -236,9 +243,12 @@ class ProgramBuilder:
         )
         return moved[0] if moved else name
 
-    # ----------------------------------------------------------------------------------------------------- fair tests
+    # ----------------------------------------------------------------------------------------------------- conditioning
     def _variants(self, rows: Sequence[Any]) -> list[Any]:
-        """Looks at the values as other roundings would have them: further out in the same and the other direction."""
+        """Returns functions that give a value as other roundings would: farther off in the same and in other directions.
+
+        Each perturbs by 4 times the actual error plus 8 units in the last place.
+        """
         used = {n for r in rows if r is not None for n in (r if isinstance(r, list) else [r])}
         if all(self.values[n].exact for n in used):
             return []
@@ -259,7 +269,7 @@ class ProgramBuilder:
             lambda v: v.own.astype(np.float64) if v.is_float else v.own,
             away(lambda v: 1.0),
             away(lambda v: -1.0),
-            # Each value in a direction of its own, and neighbours against each other.
+            # Perturbs values in alternating directions, and then the elements of each value.
             away(lambda v: (-1.0) ** order[id(v)]),
             away(lambda v: np.where(np.arange(v.wide.size) % 2, 1.0, -1.0).reshape(v.shape)),
         ]
@@ -267,14 +277,14 @@ class ProgramBuilder:
     def _jumps(self, definition: OpDef, rows: Sequence[Any], attrs: Mapping[str, Any], wide: Sequence[Any]) -> bool:
         for look in self._variants(rows):
             other = self._run(definition, rows, attrs, look)
-            if other is None or any(_apart(a, b) for a, b in zip(flat(wide), flat(other), strict=True)):
+            if other is None or any(_differ(a, b) for a, b in zip(flat(wide), flat(other), strict=True)):
                 return True
         return False
 
     def _gain(
         self, definition: OpDef, rows: Sequence[Any], attrs: Mapping[str, Any], wide: Sequence[Any]
     ) -> float | None:
-        """Bound of the derivative by the inputs, or ``None`` if the op's gradient jumps."""
+        """Returns a bound of the derivative with respect to the inputs, or ``None`` if the op's gradient is discontinuous there."""
         names = [n for r in rows if r is not None for n in (r if isinstance(r, list) else [r])]
         before = max((self.values[n].gain for n in names), default=1.0)
         has_op = isinstance(definition.grad, GradOp) or (definition.grad is DERIVE and definition.pointwise is not None)
@@ -301,13 +311,15 @@ class ProgramBuilder:
                 return None
             results.append(flat(found))
         local = max((float(np.abs(a).max(initial=0.0)) for a in results[0] if a.dtype == np.float64), default=0.0)
-        if not np.isfinite(local) or any(_apart(a, b) for r in results[1:] for a, b in zip(results[0], r, strict=True)):
+        if not np.isfinite(local) or any(
+            _differ(a, b) for r in results[1:] for a, b in zip(results[0], r, strict=True)
+        ):
             return None
         return before * max(1.0, local)
 
     # ----------------------------------------------------------------------------------------------------------- finish
     def recipe(self, inner: Sequence[str] = ()) -> Recipe:
-        """The recipe: results that nobody reads are fetched, and the given inner values too."""
+        """Returns the recipe, which fetches the results that no step reads and the values in ``inner``."""
         read = {n for s in self.steps for n in s.reads}
         made = {n for s in self.steps for n in s.writes}
         ends = [n for n in self.pool if n in made and n not in read]
@@ -319,7 +331,7 @@ class ProgramBuilder:
         return quiet(Recipe(used, tuple(self.steps), fetches, floats))
 
     def trained(self, recipe: Recipe, optimizer: str, runs: int, clip: float = 0.0) -> Recipe | None:
-        """The recipe with an optimizer, or ``None`` if no gradient reaches a parameter."""
+        """Returns a recipe with an optimizer, or ``None`` if no gradient reaches a parameter."""
         found = replace(recipe, optimizer=optimizer, runs=runs, clip=clip)
         if not any(self.values[n].is_float and self.values[n].own.size for n in recipe.fetches):
             return None
@@ -332,13 +344,13 @@ class ProgramBuilder:
         noise = noisy(found, {f"{i.name}{GRAD}": i.name for i in found.inputs if i.parameter})
         if not noise:
             return found
-        # What has only noise for a gradient is fed instead of trained.
+        # A parameter whose gradient is only rounding noise becomes a fed input.
         inputs = tuple(replace(i, parameter=i.parameter and i.name not in noise) for i in found.inputs)
         return self.trained(replace(recipe, inputs=inputs), optimizer, runs, clip)
 
 
 def _widened(definition: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes of the float64 twin."""
+    """Returns the attributes for a run in float64."""
 
     def wide(name: str, value: Any) -> Any:
         return (
@@ -360,7 +372,7 @@ def _reached(value: Any) -> bool:
 
 
 def _sound(own: Sequence[Any], wide: Sequence[Any]) -> bool:
-    """Finite and small in both, and no farther apart than rounding explains."""
+    """Returns whether two results are finite and small, and differ by no more than rounding explains."""
     for a, b in zip(flat(own), flat(wide), strict=True):
         if not dtype_of(a.dtype).is_float:
             if not np.array_equal(a, b):
@@ -369,13 +381,13 @@ def _sound(own: Sequence[Any], wide: Sequence[Any]) -> bool:
         narrow = a.astype(np.float64)
         if not (np.isfinite(narrow).all() and (np.abs(b) <= MOST).all()):
             return False
-        if _apart(narrow, b):
+        if _differ(narrow, b):
             return False
     return True
 
 
-def _apart(a: Array, b: Array) -> bool:
-    """Whether two roundings of one result are further apart than smooth ops make them."""
+def _differ(a: Array, b: Array) -> bool:
+    """Returns whether two roundings of one result differ by more than smooth ops allow: 0.25 relative, or absolute below 1."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return True
     if not dtype_of(a.dtype).is_float:

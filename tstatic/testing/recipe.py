@@ -1,4 +1,4 @@
-"""A program as plain data: inputs, steps, what is fetched, gradients and an optimizer; it builds the program and its script."""
+"""Describes a program as plain data (inputs, steps, fetches, gradients, optimizer), and builds it or its script."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Recipe:
         optimizer: Name of a class of ``tstatic.optimizer`` that minimizes the sum of the weighted means of the float
             fetches that are not empty; the weights of ``v`` are fed as ``v_weights``.
         runs: Number of runs (training steps).
-        clip: The gradients' global norm is clipped to it; 0 leaves them alone.
-        kept: Inner values that are persistable: the scope keeps them after a run.
+        clip: Bound to which the global norm of the gradients is clipped; 0 does not clip.
+        kept: Intermediate values that are persistable, so that the scope keeps them after a run.
     """
 
     inputs: tuple[Input, ...]
@@ -69,7 +69,7 @@ class Recipe:
             TstaticError: What an op refuses.
         """
         main, startup = Program(), Program()
-        # A seed of its own, so that a program of random ops is the same in every process.
+        # A fixed seed: random ops draw the same numbers in every process.
         main.random_seed = startup.random_seed = 1
         feeds: Feeds = {}
         with program_guard(main, startup), names.guard():
@@ -104,12 +104,12 @@ class Recipe:
 
     @staticmethod
     def seed_of(target: Variable, number: int) -> Input:
-        """The fed gradient of a fetched value."""
+        """Returns the input that feeds the gradient of a fetched value."""
         return Input(f"{target.name}_bar", target.shape, target.dtype.name, ValueRange(0.5, 1.5), number)
 
     @staticmethod
     def weights_of(target: Variable, number: int) -> Input:
-        """The fed weights of a fetched value in the loss."""
+        """Returns the input that feeds the weights of a fetched value in the loss."""
         return Input(f"{target.name}_weights", target.shape, "float32", ValueRange(0.5, 1.5), number)
 
     def _append_loss(self, block: Block, feeds: Feeds) -> Variable:
@@ -121,7 +121,7 @@ class Recipe:
             wide = target
             if target.dtype.is_low:
                 wide = emit("cast", {"X": target}, {"in_dtype": target.dtype, "out_dtype": "float32"})
-            # Weights, since the plain mean of a softmax or a normalisation has no gradient but rounding noise.
+            # Weighted, because the gradient of the plain mean of a softmax or a normalisation is only rounding noise.
             weights = _declare(self.weights_of(target, number), feeds)
             product = emit("elementwise_mul", {"X": wide, "Y": weights})
             mean = emit("reduce_mean", {"X": product}, {"reduce_all": True})
@@ -131,7 +131,7 @@ class Recipe:
 
     # ---------------------------------------------------------------------------------------------------------- editing
     def pruned(self, fetches: Iterable[str]) -> Recipe:
-        """The same recipe with only what the given values need."""
+        """Returns the recipe reduced to what the given values depend on."""
         wanted = set(fetches)
         kept = []
         for step in reversed(self.steps):
@@ -165,11 +165,11 @@ class Recipe:
         return "Recipe:\n  " + "\n  ".join(lines)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """What hypothesis prints of a failing example."""
+        """Prints a failing example for hypothesis."""
         printer.text(repr(self))
 
     def to_script(self, strategies: Any = ()) -> str:
-        """A script of at most 30 lines that builds the program through the public API and compares (see ``script.py``).
+        """Returns a script of at most 30 lines that builds the program through the public API and compares (see ``script.py``).
 
         Args:
             strategies: A BuildStrategy or several.

@@ -1,4 +1,4 @@
-"""One program from one state under several strategies, and the first difference by the tolerance rule."""
+"""Runs one program from one state under several strategies, and finds the first difference by the tolerance rule."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor
 from tstatic.static.strategy import BuildStrategy
 from tstatic.static.strategy_property import BOOL, OPTIONAL_BOOL
-from tstatic.testing.magnitudes import SUFFIX, made_values, magnitudes, movable, nudge, unit_step, widen
+from tstatic.testing.magnitudes import SUFFIX, made_values, magnitudes, nudge, perturbable, unit_step, widen
 from tstatic.testing.parts import Array, Feeds
 from tstatic.testing.recipe import Recipe
 from tstatic.testing.tolerance import Difference, check, float64_program, ulps_of
 
 PATTERNS = 2
-"""Random sign patterns by which inputs and inner values move to measure the spread."""
+"""Number of random sign patterns by which inputs and temporaries are perturbed to measure the spread."""
 MORE_PATTERNS = 16
-"""The same where an element seems to break the rule: with few patterns moves may cancel by chance."""
+"""The same if an element seems to break the rule: with few patterns, perturbations may cancel by chance."""
 CANCELS = 2.0
-"""From this condition ``sum|x| / |sum x|`` on a sum's own rounding counts."""
+"""Condition number ``sum|x| / |sum x|`` from which a sum's own rounding counts."""
 _SWITCHES = ("compiler", "fusion", "memory", "optimizer fusion", "rewrite")
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What differs: a variable in a step, or (``error``) the run itself."""
+    """A difference: a variable in a step, or the error that the run raised."""
 
     variable: str
     step: int
@@ -45,7 +45,7 @@ class Failure:
 
 
 def baseline_of(strategy: BuildStrategy) -> BuildStrategy:
-    """A copy of a strategy with everything off that rewrites the program or shares memory; its meaning stays."""
+    """Returns a copy of a strategy without anything that rewrites the program or shares memory; what it computes stays."""
     plain = strategy.copy()
     for item in BuildStrategy.properties():
         if item.effect in _SWITCHES and item.kind in (BOOL, OPTIONAL_BOOL):
@@ -54,7 +54,7 @@ def baseline_of(strategy: BuildStrategy) -> BuildStrategy:
 
 
 def everything_on() -> BuildStrategy:
-    """A strategy with every fusion switch on."""
+    """Returns a strategy with every fusion switch on."""
     strategy = BuildStrategy()
     for item in BuildStrategy.properties():
         if item.effect in ("compiler", "fusion", "optimizer fusion") and item.kind is BOOL:
@@ -65,10 +65,10 @@ def everything_on() -> BuildStrategy:
 # ----------------------------------------------------------------------------------------------------------------- runs
 @dataclass
 class Trial:
-    """A program with its start values: runs under any strategy, each time from the same state.
+    """A program with its start values, which runs under any strategy, each time from the same state.
 
     Attributes:
-        program: What runs; it has a seed.
+        program: The program; it has a seed.
         state: Persistable variables and their start values.
         fetches: Names that each run returns.
         steps: Number of runs.
@@ -81,14 +81,14 @@ class Trial:
     steps: int = 1
     k: float | None = None
     executor: Executor = field(default_factory=lambda: Executor(CPUPlace()))
-    _twins: tuple[Program, Program] | None = None
+    _wide: tuple[Program, Program] | None = None
     _references: dict[Any, tuple[CompiledProgram, CompiledProgram]] = field(default_factory=dict)
     _compiled: dict[Any, CompiledProgram] = field(default_factory=dict)
     _plain: dict[Any, list[list[Array]]] = field(default_factory=dict)
 
     @property
     def written(self) -> list[str]:
-        """Persistable variables that the program writes, whether they have a start value or not."""
+        """The persistable variables that the program writes, with or without a start value."""
         outs = {n for op in self.program.global_block().ops for n in op.output_arg_names}
         return [v.name for v in self.program.list_vars() if v.persistable and v.name in outs]
 
@@ -104,7 +104,7 @@ class Trial:
 
     @cached_property
     def by_reference(self) -> Program:
-        """The program with the references of users' kernels instead of the kernels."""
+        """The program, in which users' kernels run as their references."""
         if not any(op.definition.kernel is not None for block in self.program.blocks for op in block.ops):
             return self.program
         copy = self.program.clone()
@@ -123,31 +123,37 @@ class Trial:
     def reference(
         self, feeds: Feeds, seed: int, patterns: int = PATTERNS, strategy: BuildStrategy | None = None
     ) -> tuple[list[list[Array]], list[list[Array]]]:
-        """The float64 twin's values, and how far they move when each input and inner value moves by a unit in its last place.
+        """Returns the values in float64, and their spread: the change if inputs and temporaries change by a unit in the last place.
 
-        Where the terms of a value cancel, it moves by a unit in the last place of ``sum|x|`` instead of ``|sum x|``.
+        If the terms of a value cancel, it changes by one unit in the last place of ``sum|x|`` instead of ``|sum x|``.
+
+        Args:
+            feeds: The feed of every step.
+            seed: Seed of the signs.
+            patterns: Number of sign patterns; the spread is the largest change.
+            strategy: The strategy; its fusions are switched off.
         """
-        if self._twins is None:
-            self._twins = float64_program(self.by_reference), movable(self.by_reference)
+        if self._wide is None:
+            self._wide = float64_program(self.by_reference), perturbable(self.by_reference)
         # No fusion may touch the reference, not even those that are on by default.
         plain = baseline_of(BuildStrategy() if strategy is None else strategy)
         if plain.key() not in self._references:
-            first, second = (CompiledProgram(p, build_strategy=plain) for p in self._twins)
+            first, second = (CompiledProgram(p, build_strategy=plain) for p in self._wide)
             self._references[plain.key()] = first, second
-        twin, moving = self._references[plain.key()]
+        plain_wide, perturbed_wide = self._references[plain.key()]
         wide, state = {n: widen(a) for n, a in feeds.items()}, {n: widen(a) for n, a in self.state.items()}
         made = made_values(self.program)
-        y64 = self.run(twin, wide, state)
-        (middle, *_) = replace(self, fetches=list(made), steps=1).run(twin, wide, state)
+        y64 = self.run(plain_wide, wide, state)
+        (middle, *_) = replace(self, fetches=list(made), steps=1).run(plain_wide, wide, state)
         values = dict(zip(made, middle, strict=True))
         sizes = magnitudes(self.by_reference, {**wide, **state, **values})
         spread = [[np.zeros(np.shape(v)) for v in row] for row in y64]
         for pattern in range(patterns):
             rng = np.random.default_rng([seed, pattern])
             moved_feeds, moved_state = ({n: nudge(a, rng) for n, a in given.items()} for given in (feeds, self.state))
-            # Roundings differ from step to step, inputs do not.
-            batches = [{**moved_feeds, **self._moves(made, values, sizes, rng)} for _ in range(self.steps)]
-            moved = self.run(moving, batches, moved_state)
+            # Roundings differ from step to step; inputs do not.
+            batches = [{**moved_feeds, **self._perturbations(made, values, sizes, rng)} for _ in range(self.steps)]
+            moved = self.run(perturbed_wide, batches, moved_state)
             with np.errstate(all="ignore"):
                 for row, other, base in zip(spread, moved, y64, strict=True):
                     for i, (b, c) in enumerate(zip(other, base, strict=True)):
@@ -155,35 +161,35 @@ class Trial:
                             row[i] = np.fmax(row[i], np.abs(b - c))
         return y64, spread
 
-    def _moves(
+    def _perturbations(
         self,
         made: Mapping[str, bool],
         values: Mapping[str, Array],
         sizes: Mapping[str, Array],
         rng: np.random.Generator,
     ) -> Feeds:
-        """Moves of the values between ops, for the inputs that :func:`movable` adds."""
+        """Returns perturbations of the temporaries, for the inputs that :func:`perturbable` adds."""
         block = self.program.global_block()
-        moves = {}
+        found = {}
         for name, value in values.items():
             dtype = block._var_recursive(name).dtype
-            # What is only fetched was not rounded for anybody; it moves where terms cancelled while it was made.
-            move = unit_step(value, dtype, rng) if made[name] else np.zeros(value.shape)
+            # No op reads the rounding of a value that is only fetched; it changes only if its terms cancelled.
+            step = unit_step(value, dtype, rng) if made[name] else np.zeros(value.shape)
             size = sizes.get(name)
             if size is not None and (size > CANCELS * np.abs(value)).any():
                 lost = unit_step(np.nan_to_num(size, posinf=0.0), dtype.compute, rng)
-                move = move + np.where(size > CANCELS * np.abs(value), lost, 0.0)
-            moves[name + SUFFIX] = move
-        return moves
+                step = step + np.where(size > CANCELS * np.abs(value), lost, 0.0)
+            found[name + SUFFIX] = step
+        return found
 
     def compare(self, strategy: BuildStrategy, feeds: Feeds, seed: int = 0) -> Failure | None:
-        """Runs unfused and under a strategy.
+        """Compares the unfused run with one under a strategy.
 
         Returns:
             The first difference, in the order of steps and fetches, or ``None``.
 
         Raises:
-            TstaticError: What the unfused run refuses; it is the program's own fault.
+            TstaticError: The unfused run refuses the program.
         """
         plain = baseline_of(strategy)
         key = (plain.key(), id(feeds))
@@ -194,12 +200,12 @@ class Trial:
         try:
             fused = self.run(compiled, feeds, self.state)
         except MissingPackageError:
-            # It says nothing about the program.
+            # A missing package says nothing about the program.
             raise
         except Exception as error:
             return Failure("", 0, None, strategy, error)
         names = [*([self.fetches] * self.steps), self.written]
-        # Equal bits pass the rule whatever float64 says, so the twin runs only where there is something to judge.
+        # Equal bits pass the rule whatever float64 gives, so the slow float64 runs are only made if some bits differ.
         if all(_same(u, f) for row, other in zip(unfused, fused, strict=True) for u, f in zip(row, other, strict=True)):
             return None
         every = {n for row in names for n in row}
@@ -225,19 +231,19 @@ def _same(a: Array, b: Array) -> bool:
 
 
 def trial_of_recipe(recipe: Recipe, k: float | None = None) -> tuple[Trial, Feeds]:
-    """A trial of a recipe, and its feeds."""
+    """Returns a trial of a recipe, and its feeds."""
     built = recipe.build()
     state = start_values(built.main, built.startup)
     return Trial(built.main, state, built.fetches, recipe.runs, k), built.feeds
 
 
 def start_values(program: Program, startup: Program | None, scope: Scope | None = None) -> dict[str, Array]:
-    """Start values of a program's persistable variables.
+    """Returns the start values of a program's persistable variables.
 
     Args:
         program: The main program.
         startup: Its startup program; ``None`` takes the values of the scope, and without them runs the default one.
-        scope: Where values may be; the global scope if ``None``.
+        scope: The scope that may hold values; the global one if ``None``.
 
     Raises:
         ProgramError: If a variable that the program reads has no start value.
@@ -265,7 +271,7 @@ def start_values(program: Program, startup: Program | None, scope: Scope | None 
 
 
 def _is_read(program: Program, name: str) -> bool:
-    """Whether an op reads what a variable holds before the run: in the main block none has written it earlier."""
+    """Returns whether an op reads the value that a variable has before the run: no earlier op of the main block writes it."""
     for op in program.global_block().ops:
         if name in op.input_arg_names:
             return True
@@ -276,17 +282,17 @@ def _is_read(program: Program, name: str) -> bool:
 
 # ------------------------------------------------------------------------------------------------------- rounding noise
 NOISE = 1e-10
-"""Gradients nearer to zero in float64 are what cancellation left."""
+"""Gradients closer to zero than this in float64 are the residue of a cancellation."""
 
 
 def noisy(recipe: Recipe, names: Mapping[str, str]) -> set[str]:
-    """Inputs with gradients that cancel to rounding noise in float64 (a shift under a softmax): no two kernels agree there."""
+    """Returns the inputs whose gradients cancel to rounding noise (a shift before a softmax), on which no two kernels agree."""
     trial, feeds = trial_of_recipe(replace(recipe, runs=1))
     block = trial.program.global_block()
     wanted = [n for n in names if block.has_var(n)]
-    twin = Trial(float64_program(trial.program), trial.state, wanted)
-    (found, *_) = twin.run(
-        twin.compiled(baseline_of(BuildStrategy())),
+    wide = Trial(float64_program(trial.program), trial.state, wanted)
+    (found, *_) = wide.run(
+        wide.compiled(baseline_of(BuildStrategy())),
         {n: widen(a) for n, a in feeds.items()},
         {n: widen(a) for n, a in trial.state.items()},
     )
@@ -294,7 +300,7 @@ def noisy(recipe: Recipe, names: Mapping[str, str]) -> set[str]:
 
 
 def quiet(recipe: Recipe) -> Recipe:
-    """The recipe without the gradients that are only noise."""
+    """Returns the recipe without the gradients that are only rounding noise."""
     if not recipe.gradients:
         return recipe
     found = noisy(recipe, {f"{n}{GRAD}": n for n in recipe.gradients})

@@ -1,4 +1,4 @@
-"""A recipe as a script of at most 30 lines in the user's public API."""
+"""Writes a recipe as a script of at most 30 lines in the public API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_LINES = 30
 WIDTH = 118
 WIDEN = ".astype('float32')"
 MOST_NUMBERS = 48
-"""Arrays of up to so many elements stand in the script; larger ones are drawn again from their seed."""
+"""Arrays of at most this many elements are written out; larger ones are drawn from their seed."""
 _PREFIXES = {"tensor.": "paddle.", "nn.functional.": "F."}
 _HELPER = (
     "def op(type, inputs, outputs, attrs):  # appends one operator; a number of outputs makes new variables",
@@ -35,14 +35,14 @@ _HELPER = (
 
 
 class Built(Protocol):
-    """A recipe's programs."""
+    """The programs of a recipe."""
 
     @property
     def main(self) -> Program: ...
 
 
 class Recipe(Protocol):
-    """What a script needs of a :class:`~tstatic.testing.recipe.Recipe`."""
+    """The part of a :class:`~tstatic.testing.recipe.Recipe` that a script needs."""
 
     @property
     def inputs(self) -> tuple[Input, ...]: ...
@@ -67,11 +67,11 @@ class Recipe(Protocol):
 
 # ---------------------------------------------------------------------------------------------------------------- write
 def write(recipe: Recipe, strategies: Any = ()) -> str:
-    """Returns the script; run as it stands it raises ``EquivalenceError`` where the strategies' results differ.
+    """Returns the script, which raises ``EquivalenceError`` if the strategies' results differ.
 
     Args:
         recipe: The program.
-        strategies: A BuildStrategy, or several; ``()`` leaves the comparison out and prints the values.
+        strategies: A BuildStrategy or several; ``()`` prints the values instead of comparing them.
     """
     metas = _metas(recipe)
     steps = [_step_text(step, recipe, metas) for step in recipe.steps]
@@ -106,7 +106,7 @@ def _code(text: str) -> str:
 
 
 def _pack(lines: Sequence[str], room: int) -> list[str]:
-    """Joins statements with semicolons until they fit; lines run over the width only if they must."""
+    """Joins statements with semicolons until there are at most ``room`` lines; lines exceed the width only if they must."""
     room = max(room, 1)
     if len(lines) <= room:
         return list(lines)
@@ -129,12 +129,12 @@ def _metas(recipe: Recipe) -> dict[str, tuple[tuple[int, ...], DType]]:
 
 
 def _trained(recipe: Recipe, metas: Mapping[str, tuple[tuple[int, ...], DType]]) -> list[str]:
-    """The fetches that the loss adds up."""
+    """Returns the fetches that the loss sums."""
     return [n for n in recipe.fetches if metas[n][1].is_float and 0 not in metas[n][0]]
 
 
 def _seeds(recipe: Recipe, metas: Mapping[str, tuple[tuple[int, ...], DType]]) -> list[Input]:
-    """Fed gradients of fetched values, and their weights in the loss."""
+    """Returns the inputs that feed gradients of fetched values, and their weights in the loss."""
     block = recipe.build().main.global_block()
     floats = [n for n in recipe.fetches if metas[n][1].is_float]
     found = [recipe.seed_of(block.var(n), k) for k, n in enumerate(floats)] if recipe.gradients else []
@@ -175,14 +175,14 @@ def _array_text(one: Input) -> str:
 
 # ---------------------------------------------------------------------------------------------------------------- steps
 def _numbers(value: Any, dtype: Any) -> Any:
-    """Floats with the fewest digits that give the same element back."""
+    """Returns floats with the fewest digits that round to the same element."""
     if isinstance(value, list):
         return [_numbers(v, dtype) for v in value]
     return float(str(np.array(value, dtype)[()])) if isinstance(value, float) else value
 
 
 def _step_text(step: Step, recipe: Recipe, metas: Mapping[str, tuple[tuple[int, ...], DType]]) -> str:
-    """``v1 = paddle.tanh(v0)`` where a public function appends just this op, else a call of the helper ``op``."""
+    """Returns ``v1 = paddle.tanh(v0)`` if a public function appends exactly this op, else a call of the helper ``op``."""
     outputs_of_definition = [n for slot, row in step.outputs for n in row]
     if not step.role:
         kinds = tuple((slot, tuple((metas[n][0], metas[n][1].name) for n in row)) for slot, row in step.inputs)
@@ -224,7 +224,7 @@ def _key(attrs: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
 def _call(
     type: str, kinds: tuple[Any, ...], attrs: tuple[tuple[str, Any], ...], outputs: tuple[tuple[str, int], ...]
 ) -> tuple[str, tuple[str, ...]] | None:
-    """A public function that appends exactly this op, and the text of its further arguments; found by trying it."""
+    """Returns a public function that appends exactly this op, and its further arguments as text; tries each candidate."""
     for spelling, entry in PUBLIC_API.items():
         prefix = next((p for p in _PREFIXES if spelling.startswith(p)), "")
         if entry.op != type or not prefix or not inspect.isfunction(entry.function) or "." in spelling[len(prefix) :]:
@@ -271,11 +271,11 @@ def _does(
             result = function(*ready, *(list(a) if isinstance(a, tuple) else a for a in args), **keywords)
             wanted = Program()
             with program_guard(wanted, Program()):
-                twin = wanted.global_block()
+                other = wanted.global_block()
                 for v in ready:
-                    twin.create_var(name=v.name, shape=v.shape, dtype=v.dtype)
-                outs = {slot: [twin.create_var() for _ in range(count)] for slot, count in outputs}
-                made = twin.append_op(type, {slot: [v.name for v in row] for slot, row in rows}, outs, dict(attrs))
+                    other.create_var(name=v.name, shape=v.shape, dtype=v.dtype)
+                outs = {slot: [other.create_var() for _ in range(count)] for slot, count in outputs}
+                made = other.append_op(type, {slot: [v.name for v in row] for slot, row in rows}, outs, dict(attrs))
         except (TstaticError, TypeError, ValueError, AttributeError, AssertionError, IndexError):
             return False
         if len(block.ops) != 1:
@@ -283,13 +283,13 @@ def _does(
         op = block.ops[0]
         slots = op_def(type).output_slots
         visible = sum(count for slot, count in outputs if not slots[slot].intermediate)
-        # A list of one result cannot stand where the script writes one name.
+        # The script assigns a single result to one name, so a function that returns a list of one does not fit.
         several = isinstance(result, list | tuple)
         given = 0 if several and visible == 1 else len(result) if several else 1
         same = dict(op.attrs) == made.attrs
-        # A function that writes into its argument is another op, whatever its type.
-        apart = set(op.output_arg_names).isdisjoint(op.input_arg_names)
-        return op.type == type and same and op.inputs == made.inputs and given == visible and apart
+        # An in-place function is a different op, even if its type is the same.
+        separate = set(op.output_arg_names).isdisjoint(op.input_arg_names)
+        return op.type == type and same and op.inputs == made.inputs and given == visible and separate
 
 
 # ----------------------------------------------------------------------------------------------------------------- tail

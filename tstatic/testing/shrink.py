@@ -1,4 +1,4 @@
-"""From a program that differs to the smallest recipe that still does."""
+"""Shrinks a program whose results differ to the smallest recipe that still shows the difference."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tstatic.testing.script import write
 
 MOST_TRIES = 200
 MOST_GIVEN = 4096
-"""Arrays of more elements are drawn again instead of written down."""
+"""Arrays of more elements are replaced by drawn ones."""
 
 
 def smallest(failure: Failure, trial: Trial, feeds: Feeds, recipe: Recipe | None) -> tuple[str, str]:
-    """Returns the script of the smallest recipe found, and a line that says what it is.
+    """Returns the script of the smallest recipe found, and a line that introduces it.
 
     Args:
-        failure: What differs.
-        trial: Where it was found.
-        feeds: With which feeds.
+        failure: The difference.
+        trial: The trial that found it.
+        feeds: The feeds of that trial.
         recipe: The recipe behind the trial; ``None`` for a user's program.
     """
     try:
@@ -43,7 +43,7 @@ def smallest(failure: Failure, trial: Trial, feeds: Feeds, recipe: Recipe | None
 
 
 def postponed() -> bool:
-    """Whether hypothesis is still shrinking: only the example that it reports needs a script."""
+    """Returns whether hypothesis is still shrinking: only the example that it reports needs a script."""
     # Not imported here: a plain script needs no hypothesis.
     module = sys.modules.get("hypothesis")
     if module is None or not module.currently_in_test_context():
@@ -52,7 +52,7 @@ def postponed() -> bool:
 
 
 def _whole(trial: Trial, failure: Failure, reason: str) -> tuple[str, str]:
-    """The program's own text, cut down to the variable, where no recipe can express it."""
+    """Returns the program's text, pruned to the variable, for programs that no recipe can express."""
     program = trial.program._prune([failure.variable]) if failure.variable else trial.program
     text = str(program).splitlines()
     shown = text if len(text) <= 30 else [*text[:29], f"# ... {len(text) - 29} more lines"]
@@ -61,10 +61,10 @@ def _whole(trial: Trial, failure: Failure, reason: str) -> tuple[str, str]:
 
 # -------------------------------------------------------------------------------------------------------------- flatten
 def flatten(trial: Trial, feeds: Feeds, strategy: Any) -> Recipe:
-    """A user's program as a recipe: each op a step, feeds and parameters as inputs with their values.
+    """Converts a user's program to a recipe: each op is a step; feeds and parameters are inputs with their values.
 
     Raises:
-        ValueError: For programs with control flow, and state that is not a parameter.
+        ValueError: The program has control flow.
     """
     program = trial.program
     if len(program.blocks) > 1:
@@ -91,7 +91,7 @@ def flatten(trial: Trial, feeds: Feeds, strategy: Any) -> Recipe:
 
 
 def _renamed(recipe: Recipe) -> Recipe:
-    """The same recipe with names that are Python names (``fc_0.tmp_1`` becomes ``fc_0_tmp_1``)."""
+    """Returns the recipe with names that are Python identifiers (``fc_0.tmp_1`` becomes ``fc_0_tmp_1``)."""
     taken: dict[str, str] = {}
 
     def new(name: str) -> str:
@@ -118,7 +118,7 @@ def _renamed(recipe: Recipe) -> Recipe:
 
 
 def _given(name: str, array: Array) -> Input:
-    """An input that holds an array's values, or draws like ones where there are too many."""
+    """Returns an input with an array's values, or with drawn ones of the same range if there are too many."""
     array = np.asarray(array)
     kind = dtype_of(array.dtype)
     one = Input(name, array.shape, kind.name, _range(array))
@@ -148,7 +148,7 @@ def _range(array: Array) -> ValueRange:
 
 # --------------------------------------------------------------------------------------------------------------- search
 class _Search:
-    """Tries smaller recipes, each kept if it still fails in the same way."""
+    """Tries smaller recipes, and keeps those that still fail in the same way."""
 
     def __init__(self, failure: Failure, k: float | None) -> None:
         self.failure = failure
@@ -167,7 +167,7 @@ class _Search:
         return found is not None and (found.error is None) == (self.failure.error is None)
 
     def shrink(self, recipe: Recipe) -> Recipe:
-        """Drops what the difference does not need: training, fetches, ops behind it, ops before it, ops between."""
+        """Drops what the difference does not need: training, fetches, and ops after, before and between."""
         recipe = self._simpler(recipe)
         recipe = self._first_variable(recipe)
         recipe = self._cut(recipe)
@@ -175,7 +175,7 @@ class _Search:
         return self._redraw(self._simpler(recipe))
 
     def _simpler(self, recipe: Recipe) -> Recipe:
-        """Fewer runs, no optimizer, no gradients, nothing that the scope keeps."""
+        """Tries fewer runs, no optimizer, no gradients, and no persistable values."""
         simpler: tuple[dict[str, Any], ...] = (
             {"runs": 1}, {"clip": 0.0}, {"optimizer": "", "clip": 0.0, "runs": 1}, {"gradients": ()}, {"kept": ()},
         )  # fmt: skip
@@ -186,7 +186,7 @@ class _Search:
         return recipe
 
     def _first_variable(self, recipe: Recipe) -> Recipe:
-        """The first value that differs when it alone is fetched: bisection, then the fetches one by one."""
+        """Reduces the fetches to the first value that differs if fetched alone; bisects long programs, then tries each fetch."""
         if recipe.optimizer or not recipe.steps:
             return recipe
         kinds = self._kinds(recipe)
@@ -209,12 +209,12 @@ class _Search:
 
     @staticmethod
     def _kinds(recipe: Recipe) -> dict[str, bool]:
-        """Which values of the program can be fetched."""
+        """Returns variable -> whether it can be fetched."""
         block = recipe.build().main.global_block()
         return {n: v.type == "dense_tensor" for n, v in block.vars.items()}
 
     def _cut(self, recipe: Recipe) -> Recipe:
-        """Feeds inner values instead of computing them, from the front."""
+        """Feeds intermediate values instead of computing them, from the first step on."""
         values = observe(recipe)
         for step in recipe.steps:
             if step not in recipe.steps or set(step.writes) & (set(recipe.fetches) | _parameters(recipe)):
@@ -230,7 +230,7 @@ class _Search:
         return recipe
 
     def _bypass(self, recipe: Recipe) -> Recipe:
-        """Leaves out ops whose result has the shape and dtype of what they read."""
+        """Removes ops whose result has the shape and dtype of an input, which replaces it."""
         for step in recipe.steps:
             block = recipe.build().main.global_block()
             outs = [n for n in step.writes if n in block.vars]
@@ -247,7 +247,7 @@ class _Search:
         return recipe
 
     def _redraw(self, recipe: Recipe) -> Recipe:
-        """Draws inputs from a seed where their own values do not matter, since that is shorter to write."""
+        """Draws inputs from a seed if the difference does not need their own values, because that is shorter to write."""
         for one in recipe.inputs:
             if one.given is not None and one.array().size > 4:
                 drawn = replace(one, given=None)
@@ -278,7 +278,7 @@ def _replaced(recipe: Recipe, step: Step, old: str, new: str) -> Recipe | None:
 
 
 def observe(recipe: Recipe) -> Mapping[str, Array]:
-    """The values that the unfused program computes, by name."""
+    """Returns name -> value, as the unfused program computes them; nothing if it fails."""
     trial, feeds = trial_of_recipe(recipe)
     block = trial.program.global_block()
     names = [n for s in recipe.steps for n in s.writes if block.has_var(n) and not block.var(n).persistable]

@@ -1,4 +1,4 @@
-"""Hypothesis strategies: random static programs that run without overflow, and feeds for any program."""
+"""Defines hypothesis strategies: random static programs that run without overflow, and feeds for any program."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ EMPTY: tuple[tuple[int, ...], ...] = ((0,), (2, 0, 3), (0, 4))
 
 
 class Work:
-    """Makes steps, family by family, from a tape of bytes; a method that finds nothing to do leaves the draft as it is."""
+    """Appends steps to a builder as a tape of bytes says, with a method per family; one that finds no inputs appends nothing."""
 
-    def __init__(self, tape: bytes, draft: ProgramBuilder, dtypes: tuple[str, ...]) -> None:
+    def __init__(self, tape: bytes, builder: ProgramBuilder, dtypes: tuple[str, ...]) -> None:
         self.tape = iter(tape)
-        self.draft = draft
+        self.builder = builder
         self.dtypes = dtypes
 
     def below(self, count: int) -> int:
-        """The next byte as a number below ``count``; 0 behind the end of the tape."""
+        """Returns the next byte modulo ``count``; 0 after the end of the tape."""
         return next(self.tape, 0) % count
 
     def coin(self) -> bool:
@@ -46,27 +46,27 @@ class Work:
         return found
 
     def fresh(self, shape: tuple[int, ...], dtype: str, values: Any = None) -> str:
-        return self.draft.fresh(shape, dtype, values, self.below(256))
+        return self.builder.fresh(shape, dtype, values, self.below(256))
 
     def choose(self, items: Sequence[Any]) -> Any:
         return items[self.below(len(items))]
 
     def pick(self, accept: Callable[[Value], bool] = lambda v: v.is_float) -> str | None:
-        """A value already there; the latest ones are likeliest, so that chains grow."""
-        found = [n for n in reversed(self.draft.pool) if accept(self.draft.values[n])][:8]
+        """Returns an existing value; recent ones are more likely, so that chains grow."""
+        found = [n for n in reversed(self.builder.pool) if accept(self.builder.values[n])][:8]
         k = self.below(16)
         return None if not found else found[0] if k < 6 else found[k % len(found)]
 
     def definition(self, family: str, name: str) -> OpDef:
-        """An op definition of a family, mostly one whose domain holds the value as it is."""
+        """Returns an op definition of a family, usually one whose domain contains the value."""
         definitions = family_of(family)
-        fitting = [c for c in definitions if all(self.draft.fits(c, s.name, name) for s in c.inputs)]
+        fitting = [c for c in definitions if all(self.builder.fits(c, s.name, name) for s in c.inputs)]
         chosen: OpDef = self.choose(definitions if self.below(6) == 5 else fitting or definitions)
         return chosen
 
     def like(self, name: str, shape: tuple[int, ...]) -> str:
-        """A value of a shape and the dtype of another value: one already there, else a new input."""
-        dtype = self.draft.values[name].dtype
+        """Returns a value of a shape and of the dtype of another value: an existing one, or a new input."""
+        dtype = self.builder.values[name].dtype
         if self.coin():
             found = self.pick(lambda v: v.shape == shape and v.dtype == dtype)
             if found is not None:
@@ -78,14 +78,14 @@ class Work:
         x = self.pick()
         if x is not None:
             definition = definition or self.definition("unary", x)
-            self.draft.emit(definition.type, {definition.inputs[0].name: x}, self.choose(domain_of(definition).attrs))
+            self.builder.emit(definition.type, {definition.inputs[0].name: x}, self.choose(domain_of(definition).attrs))
 
     def binary(self, definition: OpDef | None = None) -> None:
         x = self.pick()
         if x is None:
             return
         definition = definition or self.definition("binary", x)
-        shape = self.draft.values[x].shape
+        shape = self.builder.values[x].shape
         form, axis = self.choose(broadcasts(shape))
         attrs = dict(self.choose(domain_of(definition).attrs))
         if axis != -1:
@@ -96,57 +96,57 @@ class Work:
         y = x if twice else self.like(x, form)
         first, second = definition.inputs[0].name, definition.inputs[1].name
         pair = {first: y, second: x} if self.coin() else {first: x, second: y}
-        self.draft.emit(definition.type, pair, attrs)
+        self.builder.emit(definition.type, pair, attrs)
 
     def compare(self, definition: OpDef | None = None) -> None:
-        """A comparison and the choice that it makes."""
+        """Appends a comparison and a ``where`` that it controls."""
         definition = definition or self.choose(family_of("compare"))
         x = self.pick()
         if x is None:
             return
-        value = self.draft.values[x]
-        y = self.like(x, value.shape) if value.exact and self.coin() else self.draft.threshold(x)
-        made = self.draft.emit(
+        value = self.builder.values[x]
+        y = self.like(x, value.shape) if value.exact and self.coin() else self.builder.threshold(x)
+        made = self.builder.emit(
             definition.type,
             {definition.inputs[0].name: x, definition.inputs[1].name: y},
             self.choose(domain_of(definition).attrs),
         )
-        if made and self.draft.values[made[0]].dtype == "bool":
+        if made and self.builder.values[made[0]].dtype == "bool":
             a = self.pick(lambda v: v.shape == value.shape and v.dtype == value.dtype)
             if a is not None:
-                self.draft.emit("where", {"Condition": made[0], "X": a, "Y": self.like(x, value.shape)}, {})
+                self.builder.emit("where", {"Condition": made[0], "X": a, "Y": self.like(x, value.shape)}, {})
 
     def cast(self) -> None:
         x = self.pick()
         if self.below(6) == 5 and "float32" in self.dtypes:
-            self.draft.witness(self.fresh(self.shape(), "float32"), self.choose(("bfloat16", "float16")))
+            self.builder.witness(self.fresh(self.shape(), "float32"), self.choose(("bfloat16", "float16")))
         elif x is not None:
-            attrs = {"in_dtype": self.draft.values[x].dtype, "out_dtype": self.choose((*self.dtypes, "float32"))}
-            self.draft.emit("cast", {"X": x}, attrs)
+            attrs = {"in_dtype": self.builder.values[x].dtype, "out_dtype": self.choose((*self.dtypes, "float32"))}
+            self.builder.emit("cast", {"X": x}, attrs)
 
     def reduce(self, definition: OpDef | None = None) -> None:
         definition = definition or self.choose(family_of("reduce"))
         x = self.pick(lambda v: v.is_float and 0 not in v.shape)
         if x is None:
             return
-        rank = len(self.draft.values[x].shape)
+        rank = len(self.builder.values[x].shape)
         axes = tuple(i for i in range(rank) if self.coin())
         attrs = {"dim": axes, "keep_dim": self.coin()} if axes else {"reduce_all": True}
-        self.draft.emit(definition.type, {"X": x}, attrs)
+        self.builder.emit(definition.type, {"X": x}, attrs)
 
     def softmax(self, definition: OpDef | None = None) -> None:
         definition = definition or self.choose(family_of("axis"))
         x = self.pick(lambda v: v.is_float and bool(v.shape) and 0 not in v.shape)
         if x is not None:
-            rank = len(self.draft.values[x].shape)
-            self.draft.emit(definition.type, {"X": x}, {"axis": self.below(rank) - rank})
+            rank = len(self.builder.values[x].shape)
+            self.builder.emit(definition.type, {"X": x}, {"axis": self.below(rank) - rank})
 
     def norm(self, definition: OpDef | None = None) -> None:
         definition = definition or self.choose(family_of("norm"))
         x = self.pick(lambda v: v.is_float and len(v.shape) > 1 and 0 not in v.shape and numel(v.shape[1:]) > 1)
         if x is None:
             return
-        value = self.draft.values[x]
+        value = self.builder.values[x]
         axis = 1 + self.below(len(value.shape) - 1)
         size = (numel(value.shape[axis:]),)
         ins = {"X": x}
@@ -154,58 +154,58 @@ class Work:
             ins["Scale"] = self.fresh(size, value.dtype)
         if self.coin():
             ins["Bias"] = self.fresh(size, value.dtype)
-        self.draft.emit(definition.type, ins, {"begin_norm_axis": axis})
+        self.builder.emit(definition.type, ins, {"begin_norm_axis": axis})
 
     def matmul(self, definition: OpDef | None = None) -> None:
         definition = definition or self.choose(family_of("matmul"))
         x = self.pick(lambda v: v.is_float and 2 <= len(v.shape) <= 3 and 0 not in v.shape)
         if x is None:
             return
-        shape = self.draft.values[x].shape
+        shape = self.builder.values[x].shape
         trans_x, trans_y = self.coin(), self.coin()
         inner = shape[-2] if trans_x else shape[-1]
         columns = self.choose((3, 1, 4, 7))
         other = (columns, inner) if trans_y else (inner, columns)
         y = self.like(x, (*shape[:-2], *other) if len(shape) > 2 and self.coin() else other)
-        self.draft.emit(definition.type, {"X": x, "Y": y}, {"trans_x": trans_x, "trans_y": trans_y})
+        self.builder.emit(definition.type, {"X": x, "Y": y}, {"trans_x": trans_x, "trans_y": trans_y})
 
     def reshape(self) -> None:
         x = self.pick(lambda v: v.is_float and 0 not in v.shape)
         if x is None:
             return
-        size = numel(self.draft.values[x].shape)
+        size = numel(self.builder.values[x].shape)
         halves = [d for d in range(2, size) if size % d == 0]
         shapes = [(size,), (1, size), (size, 1), *((d, size // d) for d in halves)]
         shapes += [(1, d, size // d, 1) for d in halves]
-        self.draft.emit("reshape2", {"X": x}, {"shape": self.choose(shapes)})
+        self.builder.emit("reshape2", {"X": x}, {"shape": self.choose(shapes)})
 
     def transpose(self) -> None:
         x = self.pick(lambda v: v.is_float and len(v.shape) > 1)
         if x is not None:
-            order = list(range(len(self.draft.values[x].shape)))
+            order = list(range(len(self.builder.values[x].shape)))
             for i in range(1, len(order)):
                 k = self.below(i + 1)
                 order[i], order[k] = order[k], order[i]
-            self.draft.emit("transpose2", {"X": x}, {"axis": tuple(order)})
+            self.builder.emit("transpose2", {"X": x}, {"axis": tuple(order)})
 
     def gather(self) -> None:
         x = self.pick(lambda v: v.is_float and bool(v.shape) and 0 not in v.shape)
         if x is None:
             return
-        shape = self.draft.values[x].shape
+        shape = self.builder.values[x].shape
         axis = self.below(len(shape))
         count = self.choose((2, 1, 5))
-        index = self.draft.index((count,), shape[axis], self.below(256))
-        self.draft.emit("gather", {"X": x, "Index": index}, {"axis": axis})
+        index = self.builder.index((count,), shape[axis], self.below(256))
+        self.builder.emit("gather", {"X": x, "Index": index}, {"axis": axis})
 
     def any(self, definition: OpDef | None = None) -> None:
-        """Any op of the registry, with shapes and attributes of its domain; a value of as many elements is reshaped."""
+        """Appends any op of the registry with shapes and attributes of its domain; reshapes values of the same size."""
         definition = definition or self.choose(family_of("cases"))
         case = self.choose(domain_of(definition).cases)
         x = self.pick()
         if x is None:
             return
-        dtype = self.draft.values[x].dtype
+        dtype = self.builder.values[x].dtype
         if dtype not in domain_of(definition).floats:
             return
         ins: dict[str, Any] = {}
@@ -214,55 +214,57 @@ class Work:
                 continue
             values = domain_of(definition).values.get(slot.name)
             shapes = [tuple(s) for s in shape] if slot.many else [tuple(shape)]
-            if sum(numel(s) for s in shapes) > self.draft.most_elements:
+            if sum(numel(s) for s in shapes) > self.builder.most_elements:
                 return
             row = [self._shaped(definition, case, slot.name, s, dtype, values) for s in shapes]
             ins[slot.name] = row if slot.many else row[0]
-        self.draft.emit(definition.type, ins, case.attrs)
+        self.builder.emit(definition.type, ins, case.attrs)
 
     def pattern(self, pattern: Pattern) -> bool:
-        """A fusion's pattern; says whether all of it found a place."""
-        pieces = lay_out(pattern, self.choose, self.shape)
+        """Appends the ops of a fusion's pattern; returns whether all were accepted."""
+        ops = lay_out(pattern, self.choose, self.shape)
         dtype = self.choose(self.dtypes)
-        if pieces is None or any(dtype not in domain_of(p.definition).floats for p in pieces):
+        if ops is None or any(dtype not in domain_of(op.definition).floats for op in ops):
             return False
         names: dict[str, str] = {}
-        for piece in pieces:
+        for op in ops:
             ins: dict[str, Any] = {}
-            for slot, shape in piece.shapes.items():
-                values = domain_of(piece.definition).values.get(slot)
-                value = piece.op.inputs.get(slot)
+            for slot, shape in op.shapes.items():
+                values = domain_of(op.definition).values.get(slot)
+                value = op.op.inputs.get(slot)
                 if value is not None and value.name in names:
                     ins[slot] = names[value.name]
                     continue
-                case = piece.case or Case((shape,), piece.attrs)
+                case = op.case or Case((shape,), op.attrs)
                 many = isinstance(shape, list)
-                # Mostly values of their own: one that is there may be what the pattern just made.
+                # Usually new inputs: an existing value may be one that the pattern just computed.
                 own = self.below(4) and (values is None or values.dtype == "float")
                 row = [
                     self.fresh(tuple(s), dtype, values)
                     if own
-                    else self._shaped(piece.definition, case, slot, tuple(s), dtype, values)
+                    else self._shaped(op.definition, case, slot, tuple(s), dtype, values)
                     for s in (shape if many else [shape])
                 ]
                 ins[slot] = row if many else row[0]
                 if value is not None:
                     names[value.name] = row[0]
-            if not self.draft.emit(piece.definition.type, ins, piece.attrs):
+            if not self.builder.emit(op.definition.type, ins, op.attrs):
                 return False
-            made = dict(self.draft.steps[-1].outputs)
-            names.update((value.name, made[slot][0]) for slot, value in piece.op.outputs.items() if slot in made)
+            made = dict(self.builder.steps[-1].outputs)
+            names.update((value.name, made[slot][0]) for slot, value in op.op.outputs.items() if slot in made)
         return True
 
     def _shaped(self, definition: Any, case: Any, slot: str, shape: tuple[int, ...], dtype: str, values: Any) -> str:
         if values is not None and values.dtype != "float":
-            return self.draft.fresh(shape, values.dtype, self.draft.bounded(definition, case, values), self.below(256))
+            return self.builder.fresh(
+                shape, values.dtype, self.builder.bounded(definition, case, values), self.below(256)
+            )
         if values is None or not (values.rows or values.distinct):
             found = self.pick(lambda v: v.dtype == dtype and numel(v.shape) == numel(shape))
-            if found is not None and self.draft.values[found].shape == shape:
+            if found is not None and self.builder.values[found].shape == shape:
                 return found
             if found is not None and 0 not in shape:
-                made = self.draft.emit("reshape2", {"X": found}, {"shape": shape})
+                made = self.builder.emit("reshape2", {"X": found}, {"shape": shape})
                 if made:
                     return made[0]
         return self.fresh(shape, dtype, values)
@@ -280,13 +282,13 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
 _TAPE = st.binary(min_size=12, max_size=12)
-"""One step's choices: a byte each, so that hypothesis draws, deletes and lowers a step in one piece."""
+"""The choices of one step, a byte each, so that hypothesis draws, deletes and lowers a step as a unit."""
 _LONG_TAPE = st.binary(min_size=30, max_size=30)
 """The choices of a pattern."""
 LONG = (2, 20001)
-"""The shape of a value with long rows."""
+"""Shape of a value with long rows: longer than a program of a generated kernel, so that it loops over them."""
 TRIES = 4
-"""Draws of a pattern before a program goes without it."""
+"""Attempts to place a pattern before the program does without it."""
 
 
 def programs(
@@ -303,14 +305,14 @@ def programs(
     special: bool = False,
     long_rows: bool = False,
 ) -> st.SearchStrategy[Recipe]:
-    """Random straight-line programs of ops from the registry.
+    """Returns a strategy that draws random straight-line programs of ops from the registry.
 
     Values come from the domains of the ops' definitions and stay below 100, so that nothing overflows; programs whose results
     would jump when inputs are rounded differently (a comparison of nearly equal values) are repaired while they are drawn,
     not rejected. Values are shared, read twice by one op, broadcast in all forms, and inner ones are fetched.
 
     Args:
-        min_ops, max_ops: Number of ops (a few more where a value has to be brought into an op's domain).
+        min_ops, max_ops: Number of ops (a few more if values have to be brought into an op's domain).
         families: Kinds of steps: ``unary``, ``binary`` (pointwise ops, broadcast), ``compare`` (with ``where``), ``cast``,
             ``reduce``, ``softmax`` (also cumulative sums), ``norm``, ``matmul``, ``reshape``, ``transpose``, ``gather``, ``any``
             (any op of the registry with the shapes of its domain).
@@ -318,12 +320,12 @@ def programs(
         backward: Also fetch gradients by all float inputs; values keep clear of kinks.
         optimizer: Some inputs are float32 parameters, trained for one to three steps, half of the time with clipped
             gradients; also names of optimizers to draw from.
-        focus: Op types that two steps in three are made of, besides what ``families`` gives.
-        patterns: Patterns of fusions; the program contains one of those of forward ops.
-        runs: Number of training steps, instead of a drawn one.
+        focus: Op types of two steps in three; the others are of ``families``.
+        patterns: Patterns of fusions; the program contains one that consists of forward ops.
+        runs: Number of training steps; 0 draws it.
         nan: Some of the float inputs hold NaN.
         special: Some of the float inputs hold NaN, infinities, zeros of both signs and huge values.
-        long_rows: The first value has rows of 20,001 elements, whose mean is not 0: more than one program of a generated
+        long_rows: The first value has rows of 20,001 elements with a nonzero mean, more than one program of a generated
             kernel holds.
 
     Returns:
@@ -333,7 +335,7 @@ def programs(
     if unknown:
         raise ValueError(f"there is no family {unknown[0]!r}; expected some of {', '.join(FAMILIES)}")
     chosen = tuple((_family(op_def(t)), op_def(t)) for t in focus)
-    pieces = tuple(p for p in map(Pattern, patterns) if is_forward(p))
+    forward = tuple(p for p in map(Pattern, patterns) if is_forward(p))
     optimizers = OPTIMIZERS if optimizer is True else tuple(optimizer or ())
     options = _Options(
         min_ops,
@@ -343,7 +345,7 @@ def programs(
         backward,
         optimizers,
         chosen,
-        pieces,
+        forward,
         runs,
         nan,
         special,
@@ -371,7 +373,7 @@ class _Options:
 
 
 def _family(definition: OpDef) -> str:
-    """The method of :class:`_Work` that makes steps of an op definition."""
+    """Returns the method of :class:`Work` that appends steps of an op definition."""
     for name in ("unary", "binary", "compare", "reduce", "norm", "matmul"):
         if definition in family_of(name):
             return name
@@ -381,9 +383,9 @@ def _family(definition: OpDef) -> str:
 @st.composite
 def _recipes(draw: Draw, options: _Options) -> Recipe:
     most = 4 * numel(LONG) if options.long_rows else MOST_ELEMENTS
-    draft = ProgramBuilder(options.backward or bool(options.optimizers), bool(options.optimizers), most)
+    builder = ProgramBuilder(options.backward or bool(options.optimizers), bool(options.optimizers), most)
     wanted = draw(st.integers(options.least, options.most))
-    work = Work(draw(_TAPE), draft, options.dtypes)
+    work = Work(draw(_TAPE), builder, options.dtypes)
     if options.long_rows:
         work.fresh(LONG, work.choose(options.dtypes), ValueRange(0.25, 2.0))
     else:
@@ -393,7 +395,7 @@ def _recipes(draw: Draw, options: _Options) -> Recipe:
     runs, clip, place = work.below(3), work.coin(), work.below(max(1, wanted // 2))
     weighted = [f for f in options.families for _ in range(_WEIGHTS.get(f, 1))]
     for number in range(wanted):
-        if len(draft.steps) >= options.most:
+        if len(builder.steps) >= options.most:
             break
         if options.patterns and number == place:
             for _ in range(TRIES):
@@ -408,20 +410,20 @@ def _recipes(draw: Draw, options: _Options) -> Recipe:
         else:
             getattr(work, work.choose(weighted))()
     for _ in range(options.least):
-        if len(draft.steps) < options.least:
+        if len(builder.steps) < options.least:
             # The first value is a plain input, so this is never refused.
-            draft.emit("scale", {"X": draft.pool[0]}, {"scale": 0.5, "bias": 0.25})
-    recipe = draft.recipe([draft.pool[-1 - i % len(draft.pool)] for i in inner])
+            builder.emit("scale", {"X": builder.pool[0]}, {"scale": 0.5, "bias": 0.25})
+    recipe = builder.recipe([builder.pool[-1 - i % len(builder.pool)] for i in inner])
     if options.nan or options.special:
         recipe = _with(recipe, draw(st.integers(0, 255)), options.nan, options.special)
     if options.optimizers:
-        trained = draft.trained(recipe, optimizer, options.runs or 1 + runs, 0.5 if clip else 0.0)
+        trained = builder.trained(recipe, optimizer, options.runs or 1 + runs, 0.5 if clip else 0.0)
         return trained if trained is not None else recipe
     return recipe
 
 
 def _with(recipe: Recipe, which: int, nan: bool, special: bool) -> Recipe:
-    """The recipe with NaN or special values in one float input, or in all of them."""
+    """Returns the recipe with NaN or special values in one float input, or in all of them."""
     free = [i for i in recipe.inputs if i.given is None and not i.parameter and dtype_of(i.dtype).is_float]
     if not free:
         return recipe
@@ -442,10 +444,10 @@ def _feeds(draw: Draw, program: Program, ranges: Mapping[str, Range], most: int)
 def feeds_for(
     program: Program | Recipe, ranges: Mapping[str, Range] | None = None, max_size: int = 8
 ) -> st.SearchStrategy[Feeds]:
-    """Feeds for a program: ``{name: array}`` for each input that its ops read.
+    """Returns a strategy that draws feeds for a program: name -> array for each input that its ops read.
 
     Unknown sizes are small and fit together; values stay inside the domains of the ops that read them, so labels and
-    indices are valid where that can be seen.
+    indices are valid if the ops' definitions tell the limit.
 
     Args:
         program: A Program or a Recipe.

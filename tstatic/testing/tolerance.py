@@ -1,4 +1,4 @@
-"""The tolerance rule: how far a fused result may lie from float64, and the float64 twin that it is measured against."""
+"""Implements the tolerance rule: how far a fused result may be from the result in float64."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tstatic.ir.types import DType, dtype_of
 Array = np.ndarray[Any, Any]
 
 FACTOR = 1.5
-"""How much further from float64 than the unfused result."""
+"""How many times the unfused result's error, measured in float64, the fused result may have."""
 MOST_ULPS = 64
 """The largest k of a program."""
 
@@ -58,7 +58,7 @@ class Difference:
 
 
 def ulp(y64: Array, dtype: Any) -> Array:
-    """The unit in the last place of ``dtype`` at each value (that of the smallest normal number below it)."""
+    """Returns the unit in the last place of ``dtype`` at each value; below the smallest normal number, that of subnormals."""
     kind = dtype_of(dtype)
     info = np.finfo(kind.np) if kind.name != "bfloat16" else ml_dtypes.finfo(kind.np)
     _, exponent = np.frexp(np.abs(y64))
@@ -71,14 +71,14 @@ def check(y64: Array, unfused: Array, fused: Array, k: float = 0.0, spread: Any 
     """Applies the tolerance rule to one value.
 
     A float passes if everywhere ``|fused - y64| <= 1.5 * max(|unfused - y64|, spread) + k * ulp(y64)``, and NaN and
-    infinities stand where the unfused result has them. Anything else must be equal.
+    infinities are where the unfused result has them. Values that are not floats must be equal.
 
     Args:
-        y64: The float64 twin's value.
+        y64: The value computed in float64.
         unfused: The unfused program's value.
         fused: The fused program's value.
         k: Units in the last place (see :func:`ulps_of`).
-        spread: How far ``y64`` moves when each input and inner value moves by one unit in its last place.
+        spread: By how much ``y64`` changes if each input and temporary changes by one unit in its last place.
 
     Returns:
         The worst element, or ``None`` if the rule holds.
@@ -95,7 +95,7 @@ def check(y64: Array, unfused: Array, fused: Array, k: float = 0.0, spread: Any 
     infinite = np.isinf(u) | np.isinf(f)
     if (u[infinite] != f[infinite]).any():
         return _worst("infinity", infinite & (u != f), None, y64, unfused, fused)
-    # Where float64 has no finite value (it overflowed, or the dtype did), the unfused result is all there is.
+    # Without a finite value in float64 (it overflowed, or the dtype did), the unfused result is the reference.
     base = np.where(np.isfinite(y64) & np.isfinite(u), y64, u).astype(np.float64)
     with np.errstate(all="ignore"):
         moved = np.nan_to_num(np.broadcast_to(np.asarray(spread, np.float64), u.shape), nan=0.0, posinf=0.0)
@@ -137,7 +137,7 @@ def _function_units(name: str) -> int:
 
 @cache
 def _text_units(text: str) -> int:
-    """The dearest function of an expression; one on a cubic argument (the tanh form of gelu) counts like a power."""
+    """Returns the units of an expression's least accurate function; one of a cubic argument (gelu's tanh form) counts double."""
     best = 0
     stack = [expr.parse(text)]
     while stack:
@@ -151,7 +151,7 @@ def _text_units(text: str) -> int:
 
 
 def _degree(node: expr.Node) -> int:
-    """Number of factors of the longest product of variables."""
+    """Returns the degree of an expression as a polynomial of its variables."""
     if node.op in ("var", "const"):
         return int(node.op == "var")
     inner = [_degree(a) for a in node.args]
@@ -160,7 +160,7 @@ def _degree(node: expr.Node) -> int:
 
 @cache
 def _copies(type: str) -> bool:
-    """Whether each result is one of the input's elements, perhaps negated, or a constant of small size: tried out once."""
+    """Returns whether each result element is an input element, maybe negated, or 0, 1 or -1; runs the op on samples to find out."""
     definition = op_def(type)
     domain = definition.domain
     if (
@@ -201,7 +201,7 @@ def _copies(type: str) -> bool:
 
 
 def is_free(type: str) -> bool:
-    """Whether an op only chooses and copies, so that two correct kernels give the same bits."""
+    """Returns whether an op only selects and copies, so that two correct kernels give the same bits."""
     definition = op_def(type)
     if definition.pointwise is not None:
         return all(_text_units(text) == 0 for text in definition.pointwise.values())
@@ -209,7 +209,7 @@ def is_free(type: str) -> bool:
 
 
 def _reads_values(definition: OpDef) -> bool:
-    """Whether the op's gradient depends on its values: what is linear (a sum) does not."""
+    """Returns whether the op's gradient depends on its values; that of a linear op (a sum) does not."""
     try:
         backward = op_def(f"{definition.type}_grad")
     except Exception:
@@ -233,7 +233,7 @@ def units(op: Operator) -> float:
         found = max(_text_units(_folded(text, op.attrs)) for text in definition.pointwise.values())
         reduced = _terms(op)
         base = float(min(found, 1) if low else min(found, _CURVE) if wide else found)
-        # The gradient of a broadcast operand is a sum.
+        # The gradient of a broadcast operand is a sum over the broadcast axes.
         return base + (_sum_units(reduced, low) if definition.of and reduced > 1 else 0.0)
     forward = definition
     while forward.of:
@@ -245,7 +245,7 @@ def units(op: Operator) -> float:
     if not definition.of and _copies(definition.type):
         return 0.0
     if definition.of and _copies(forward.type):
-        # Gradients of gathers and expansions add up what was read several times.
+        # Gradients of gathers and expansions sum over elements that were read several times.
         return (2.0 if low else 4.0 + math.log2(magnitudes)) if magnitudes > 1 or _has_index(op) else 0.0
     if not _reads_values(forward):
         return _sum_units(magnitudes, low)
@@ -257,7 +257,7 @@ def _sum_units(magnitudes: int, low: bool) -> float:
 
 
 def _folded(text: str, attrs: Mapping[str, Any]) -> str:
-    """The expression with the attributes' values in it, so that branches not taken do not count."""
+    """Returns the expression with the attributes substituted, so that branches not taken do not count."""
     values = {n: expr.const(v) for n, v in attrs.items() if isinstance(v, bool | int | float)}
     node = expr.substitute(expr.parse(text), values)
     return expr.to_text(_taken(node))
@@ -281,7 +281,7 @@ def _sizes(op: Operator, names: Iterable[str]) -> list[int]:
 
 
 def _terms(op: Operator) -> int:
-    """How many terms an element of the result adds: the ratio of sizes, or the longest axis where sizes are equal."""
+    """Returns how many terms an element of the result sums: the ratio of the sizes, or the longest axis if they are equal."""
     reads, writes = _sizes(op, op.input_arg_names), _sizes(op, op.output_arg_names)
     if not reads or not writes:
         return 1
@@ -293,7 +293,7 @@ def _terms(op: Operator) -> int:
 
 
 def _inner(op: Operator) -> int:
-    """Length of the inner product of a matrix product or convolution: sqrt(|x| |y| / |out|) for matrices."""
+    """Returns the length of the inner products of a matrix product or convolution: sqrt(|x| |y| / |out|), exact for matrices."""
     reads, writes = sorted(_sizes(op, op.input_arg_names)), _sizes(op, op.output_arg_names)
     if len(reads) < 2 or not writes:
         return 2
@@ -318,9 +318,9 @@ def ulps_of(
     Args:
         program: The user's program.
         names: Values.
-        rewritten: The program as it runs (``compiled.program``): ops that stand in it unchanged count nothing, since they
-            run the same code. ``None`` counts every op.
-        again: The program runs several times: what it reads from the scope depends on the runs before.
+        rewritten: The program as it runs (``compiled.program``): ops that it contains unchanged count 0, because they run
+            the same code. ``None`` counts every op.
+        again: Whether the program runs several times, so that what it reads from the scope depends on earlier runs.
     """
     untouched: set[tuple[Any, ...]] = set()
     if rewritten is not None:
@@ -338,7 +338,7 @@ def ulps_of(
                 masks[name] = masks.get(name, 0) | mask
 
     def total(name: str) -> float:
-        # With blocks inside blocks any op may reach the value.
+        # In a program with sub-blocks, any op may reach the value.
         mask = masks.get(name, 0) if len(program.blocks) == 1 else everything
         return min(float(MOST_ULPS), sum(c for i, c in enumerate(costs) if c and mask >> i & 1))
 
@@ -346,18 +346,18 @@ def ulps_of(
 
 
 def _signature(op: Operator) -> tuple[Any, ...]:
-    """What tells an op that was left alone: a fused one may have the type and the results of one of its members."""
+    """Returns the identity of an op that no fusion changed: a fused op may share type and results with an op that it contains."""
     return op.type, tuple(op.input_arg_names), tuple(op.output_arg_names)
 
 
-# ----------------------------------------------------------------------------------------------------------------- twin
+# -------------------------------------------------------------------------------------------------------------- float64
 def float64_program(program: Program) -> Program:
-    """A copy in which every float variable, parameter and dtype attribute is float64, so that float casts do nothing."""
+    """Returns a copy in which every float variable, parameter and dtype attribute is float64; casts of floats do nothing."""
     return retyped(program, dtype_of("float64"))
 
 
 def retyped(program: Program, dtype: DType) -> Program:
-    """A copy in which every float variable, parameter and dtype attribute has the given dtype."""
+    """Returns a copy in which every float variable, parameter and dtype attribute has the given dtype."""
     wide = program.clone()
     for block in wide.blocks:
         for var in block.vars.values():
@@ -374,7 +374,7 @@ def retyped(program: Program, dtype: DType) -> Program:
 
 
 def _retype_bytes(op: Operator, old: DType, new: DType) -> None:
-    """Constants that an attribute holds as bytes of the old dtype."""
+    """Converts constants that attributes hold as bytes of the old dtype."""
     for name, value in op.attrs.items():
         if isinstance(value, bytes):
             op.attrs[name] = np.frombuffer(value, old.np).astype(new.np).tobytes()
