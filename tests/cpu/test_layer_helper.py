@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tstatic.fluid.layer_helper import LayerHelper
 
 import tstatic as paddle
 from tests.cpu.layer_check import check_layer, sample
 from tstatic import static
 from tstatic.errors import NotFoundError, ProgramError, ProgramTypeError, ShapeError
+from tstatic.fluid.layer_helper import LayerHelper
 from tstatic.nn.initializer import Constant
 
 torch = pytest.importorskip("torch")
