@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tstatic.fusion.codegen.channel_sums import MERGE, TILE, ChannelSums, Moments, PlainSums, partial
+from tstatic.fusion.codegen.channel_sums import MERGE, TILE, Moments, PlainSums, partial
 from tstatic.fusion.codegen.define import channels_of
 from tstatic.fusion.codegen.emit import header, helpers, module, named
 from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, KernelLocal, Launch, Launches
@@ -18,7 +18,7 @@ from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, build
 from tstatic.fusion.codegen.per_channel import Function, channel_extent, merging, tiling
 from tstatic.fusion.codegen.script import standalone_main
 from tstatic.ir.channels import ChannelTerms
-from tstatic.ir.expr import variables
+from tstatic.ir.expr import Node, variables
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import op_def
 from tstatic.ir.types import DType, Meta
@@ -36,10 +36,6 @@ operations; a comparison rounds to 16 bits first, so a result that underflowed t
 
 _INNER = KernelLocal("partial:normalised")
 """What the norm's result is called in its gradient; no value of a program is called so."""
-
-
-_ONCE = "inside & (tl.program_id(1) == 0)"
-"""The mask of what only the programs of the first strip write."""
 
 
 def batch_norm_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
@@ -105,7 +101,6 @@ class _Module:
         self.numbers = {slots[n].param for n in self.channels.numbers}
         self.x = self.inputs["x"]
         self.compute: DType = metas[self.x].dtype.compute
-        self.real = LANGUAGE[self.compute.name]
         self.extent = channel_extent(self.channels.shape, self.channels.axis)
         self.made = [v for op in others for v in op.writes()]
         self.arriving = {n: value for n, value in self.inputs.items() if value in self.made}
@@ -122,7 +117,6 @@ class _Module:
         kept &= self.terms.late - self.terms.data
         self.handed = [n for n in self.terms.needs(self.results, kept) if n in kept]
         self.used: set[str] = set()
-        self.functions: list[tuple[Function, tuple[str, ...], tuple[str, ...]]] = []
 
     def _recompute(self, others: list[FrozenOp], metas: Mapping[str, Meta]) -> Mapping[str, Meta]:
         """Puts the norm's result and the activation itself before the activation's gradient; returns all metadata."""
@@ -142,13 +136,14 @@ class _Module:
 
     # --------------------------------------------------------------------------------------------------------- launches
     def kernel(self) -> Kernel:
-        sums: list[ChannelSums] = []
-        launched: list[Function] = []
         late = not self.terms.late.isdisjoint(self.results)
+        sums: list[Moments | PlainSums] = []
+        launched: list[_Function] = []
         if self.terms.sums:
-            sums = self.strips(with_results=not late)
-            launched = [self.functions[0][0], self.merge(sums)]
+            strips, sums = self.strips({} if late else self.results)
+            launched = [strips, self.merge(sums)]
         main = self.apply(second=bool(sums)) if late or not sums else None
+        functions = [*launched, *([] if main is None else [main])]
         tile = self.tile_size() if self.head else 0
         channels, compute = self.extent.channels, self.compute
 
@@ -164,15 +159,15 @@ class _Module:
                     launched[1].launch(grid, integers, constants),
                 ]
                 partials |= {partial(n): (tiles.strips * channels, compute) for one in sums for n in one.per_strip}
-                partials |= {partial(n): (channels, compute) for one in sums for n in one.per_channel}
-                own = [value for _, value, _ in map(self.memory, self.handed)]
-                partials |= {value: (channels, compute) for value in own if isinstance(value, KernelLocal)}
+                handed = [value for _, value, _ in map(self.memory, self.handed) if isinstance(value, KernelLocal)]
+                handed += [partial(n) for one in sums for n in one.per_channel]
+                partials |= dict.fromkeys(handed, (channels, compute))
             if main is not None:
                 mapped = tiling(self.extent, target, sums=False)
                 launches.append(main.launch(mapped.grid, (mapped.strip,), mapped.constants))
             return Launches(tuple(launches), partials)
 
-        return self.finish(plan)
+        return self.finish(functions, plan)
 
     def tile_size(self) -> int:
         """Returns elements per tile of the sums: what a thread holds without spilling, under both compilers and on all chips."""
@@ -185,39 +180,36 @@ class _Module:
             return 2048 // int(self.metas[self.x].dtype.itemsize)
         return 1024 if streams == 4 or self.recomputed else 2048
 
-    # -------------------------------------------------------------------------------------------------------- functions
-    def strips(self, with_results: bool) -> list[ChannelSums]:
-        """Adds the function that sums each strip; returns how the functions of a channel are computed.
+    def strips(self, results: Collection[str]) -> tuple[_Function, list[Moments | PlainSums]]:
+        """Returns the function that sums each strip, and how the functions of a channel are computed.
 
         Args:
-            with_results: Results with all elements do not depend on sums, and are written here.
+            results: Results with all elements that it writes: those that do not depend on sums.
         """
         sums = self.terms.sums
         plain = {n: node.args[0] for n, node in sums.items() if node.op == "csum"}
         moments = {node.op: n for n, node in sums.items() if node.op != "csum"}
-        results = self.results if with_results else {}
-        f = self.function("statistics" if moments else "sums", ("strip",), TILE)
+        f = _Function(self, "statistics" if moments else "sums")
         f.add(*self.extent.columns, *self.extent.rows_from("tl.program_id(1)"))
-        lines, names, done = self.tile(f, {*results, *(v for node in sums.values() for v in variables(node))})
-        found: list[ChannelSums] = []
+        f.tile({*results, *(v for node in sums.values() for v in variables(node))})
+        f.store(results)
+        found: list[Moments | PlainSums] = []
         if moments:
-            found.append(Moments(self.extent, self.compute, self.x, self.metas[self.x].dtype, moments))
+            found.append(Moments(self.extent, self.x, self.metas[self.x].dtype, moments))
         if plain:
-            writer, environment = _Terms(), self.wide(names)
-            texts = {n: Expression(writer, environment, self.norm.type).value(node).text for n, node in plain.items()}
-            found.append(PlainSums(self.extent, self.compute, texts))
+            found.append(PlainSums({n: f.text(node) for n, node in plain.items()}))
         for one in found:
             one.begin(f)
-        lines += [line for one in found for line in one.tile()]
-        f.add(*self.extent.tiles([*lines, *self.stores(f, results, names, done)]))
+        # Stores come last: before the sums they would take a quarter more registers.
+        f.add(*self.extent.tiles([*f.in_tile, *(line for one in found for line in one.tile()), *f.stores]))
         f.add(f"index = tl.program_id(1) * {self.extent.channels} + columns")
         for one in found:
             one.end(f)
-        return found
+        return f, found
 
-    def merge(self, sums: Sequence[ChannelSums]) -> Function:
+    def merge(self, sums: Sequence[Moments | PlainSums]) -> _Function:
         """Returns the function that puts the strips together; it writes everything with one value per channel."""
-        f = self.function("merge", ("strip", "strips"), MERGE)
+        f = _Function(self, "merge", ("strip", "strips"), MERGE)
         f.add(
             *self.extent.columns,
             "which = tl.arange(0, STRIPS)[:, None]",
@@ -226,172 +218,37 @@ class _Module:
         )
         for one in sums:
             one.merge(f)
-        self.values(f, [*self.statistics, *self.handed], self.terms.sums, "inside")
+        f.values([*self.statistics, *self.handed], self.terms.sums, "inside")
         return f
 
-    def apply(self, second: bool) -> Function:
+    def apply(self, second: bool) -> _Function:
         """Returns the function that writes the results with all elements.
 
         Args:
             second: Strips were summed before. Then programs go backwards: what was read last may still be in the cache.
         """
-        f = self.function("kernel", ("strip",), TILE)
+        f = _Function(self, "kernel")
         which = "(tl.num_programs(1) - 1 - tl.program_id(1))" if second else "tl.program_id(1)"
         f.add(*self.extent.columns, *self.extent.rows_from(which))
-        stored = self.stored() if second and self.head else None
-        wanted, mask = (self.results, "") if second else ({**self.results, **self.statistics}, _ONCE)
-        lines, names, done = self.tile(f, wanted, self.handed, stored, mask)
-        f.add(*self.extent.tiles([*lines, *self.stores(f, self.results, names, {} if second and self.head else done)]))
+        f.add(*(f"{name}_here = {f.read(*self.memory(name))}" for name in self.handed))
+        if second:
+            f.tile(self.results, self.handed, again=self.head)
+        else:
+            f.tile({**self.results, **self.statistics}, mask="inside & (tl.program_id(1) == 0)")
+        f.store(self.results)
+        f.add(*self.extent.tiles([*f.in_tile, *f.stores]))
         return f
-
-    # ------------------------------------------------------------------------------------------------------------ lines
-    def values(
-        self, f: Function, wanted: Iterable[str], known: Collection[str] = (), mask: str = ""
-    ) -> dict[str, Typed]:
-        """Adds lines for what has one value per channel and is needed by terms; returns its names.
-
-        Each line stands just before the first that reads it, and what is stored is stored at once: registers are few.
-
-        Args:
-            f: The function.
-            wanted: Terms.
-            known: Terms whose lines are there.
-            mask: Where results, and what is handed on, are stored; nowhere if empty.
-        """
-        names: dict[str, Typed] = {}
-        needed = [n for n in self.terms.needs(wanted, known) if n not in self.terms.data]
-        for name in needed:
-            if name not in self.terms.nodes:
-                continue
-            if name in known:
-                names[name] = Typed(f"{name}_here", self.compute)
-            else:
-                self.load(f, sorted(variables(self.terms.nodes[name])), names)
-                f.add(*self.term(name, names))
-            places = [self.memory(name)] if name in self.handed else []
-            if name in self.statistics:
-                places.append((name, self.statistics[name], self.metas[self.statistics[name]].dtype))
-            if mask:
-                f.add(*(f.write(*place, names[name].text, mask=mask) for place in dict.fromkeys(places)))
-        self.load(f, needed, names)
-        return names
-
-    def load(self, f: Function, wanted: Iterable[str], names: dict[str, Typed]) -> None:
-        """Adds loads of those inputs with one value per channel among some names that have none yet."""
-        for name in wanted:
-            if name in self.inputs and name not in names:
-                value = self.inputs[name]
-                dtype = self.metas[value].dtype
-                text = f.read(name, value, dtype)
-                if name in self.numbers:
-                    text = f"tl.load({f.pointer(name, value, dtype)}).to({self.real})"
-                f.add(f"{name}_here = {text}")
-                names[name] = Typed(f"{name}_here", self.compute)
-
-    def term(self, name: str, names: dict[str, Typed]) -> list[str]:
-        """Returns the line of a term over names, and adds its own; one that only renames another has no line."""
-        node = self.terms.nodes[name]
-        if node.op == "var":
-            names[name] = names[node.value]
-            return []
-        writer = _Terms()
-        environment = self.wide(names) if name in self.terms.data else names
-        names[name] = writer.add(f"{name}_here", node, environment, self.norm.type)
-        self.used |= writer.used
-        return writer.lines
-
-    def wide(self, names: Mapping[str, Typed]) -> dict[str, Typed]:
-        """Returns names for use among data: what has one value per channel is broadcast."""
-        return {n: t if n in self.terms.data else replace(t, text=f"{t.text}[None, :]") for n, t in names.items()}
-
-    def tile(
-        self,
-        f: Function,
-        wanted: Collection[str],
-        known: Collection[str] = (),
-        stored: str | None = None,
-        mask: str = "",
-    ) -> tuple[list[str], dict[str, Typed], dict[str, Typed]]:
-        """Adds lines for what terms need of values per channel.
-
-        Args:
-            f: The function.
-            wanted: Terms.
-            known: Terms with one value per channel that lie in memory.
-            stored: What the other ops make of all elements, where an earlier launch wrote it.
-            mask: Where results with one value per channel are stored; nowhere if empty.
-
-        Returns:
-            The lines of a tile, the names of terms and inputs, the names of what the other ops make.
-        """
-        others = stored is None and (self.head or not self.results.keys().isdisjoint(wanted))
-        wanted = {*wanted, *(self.recomputed if others else ())}
-        f.add(*(f"{name}_here = {f.read(*self.memory(name))}" for name in known))
-        names = self.values(f, wanted, known, mask)
-        arriving = {} if stored is None else dict.fromkeys(self.arriving, stored)
-        loaded = {n: v for n, v in self.inputs.items() if n not in self.arriving} | arriving
-        lines: list[str] = []
-        later: list[str] = []
-        for name in self.terms.needs(wanted, known):
-            if name not in self.terms.data:
-                continue
-            if name in loaded:
-                text = f.read(name, loaded[name], self.metas[loaded[name]].dtype, "offsets", "mask")
-                lines.append(f"{name}_here = {text}")
-                names[name] = Typed(f"{name}_here", self.compute)
-            elif name in self.terms.nodes and variables(self.terms.nodes[name]) <= names.keys():
-                lines += self.term(name, names)
-            elif name in self.terms.nodes:
-                later.append(name)
-        done: dict[str, Typed] = {}
-        if others:
-            shown = {**self.results, **self.recomputed}
-            there = {self.x: names["x"]} if "x" in names else {}
-            written = self.elements(f, there | {v: self.rounds(n, v) for n, v in shown.items() if n in names})
-            lines += written.lines
-            done = written.done
-            names |= {n: done[value] for n, value in self.arriving.items()}
-        for name in later:
-            lines += self.term(name, names)
-        return lines, names, done
 
     def rounds(self, name: str, value: str) -> Typed:
         """Returns a term, which memory would hold in its value's type."""
         dtype = self.metas[value].dtype
         return Typed(f"{name}_here", self.compute, dtype if dtype.is_low else None)
 
-    def elements(self, f: Function, known: Mapping[str, Typed]) -> Lines:
-        """Returns the other ops, over values that are there already and others, which are loaded."""
-        loaded: dict[int, Typed] = {}
-        loads: list[str] = []
-        for i, operand in enumerate(self.group.inputs):
-            if operand.value not in known:
-                loads.append(f"a{i} = {f.read(f'x{i}', operand.value, operand.dtype, 'offsets', 'mask')}")
-            loaded[i] = known.get(operand.value, Typed(f"a{i}", self.compute))
-        written = Lines(self.group, loaded)
-        written.lines.extend(loads)
-        written.write()
-        self.used |= written.used
-        return written
-
     def stored(self) -> str | None:
         """Returns the value in which the function that sums strips writes what the norm's gradient reads, if it does."""
-        known = {value: self.rounds(name, value) for name, value in self.recomputed.items()}
-        done = self.elements(Function("unused", self.compute, set()), known).done
+        done = _Function(self, "unused").elements({v: self.rounds(n, v) for n, v in self.recomputed.items()}).done
         (read,) = (done[v].text for v in self.arriving.values())
         return next((v for v in self.made if v in self.needed and done[v].text == read), None)
-
-    def stores(
-        self, f: Function, results: Mapping[str, str], names: Mapping[str, Typed], done: Mapping[str, Typed]
-    ) -> list[str]:
-        """Returns stores of what is needed of the other ops' values and of the norm's."""
-        made = [(f"y{i}", v, done[v]) for i, v in enumerate(self.made) if v in done]
-        own = [(n, v, names[n]) for n, v in results.items()]
-        return [
-            f.write(name, value, self.metas[value].dtype, typed.text, "offsets", "mask")
-            for name, value, typed in (*made, *own)
-            if value in self.needed
-        ]
 
     def memory(self, name: str) -> tuple[str, str, DType]:
         """Returns pointer, value and type of what is handed on: the norm's own result, or memory of the module.
@@ -403,31 +260,175 @@ class _Module:
             return name, value, self.compute
         return f"merged_{name}", partial(f"merged_{name}"), self.compute
 
-    # ----------------------------------------------------------------------------------------------------------- module
-    def function(self, name: str, integers: tuple[str, ...], constants: tuple[str, ...]) -> Function:
-        """Adds a function to the module and returns it."""
-        made = Function(name, self.compute, self.used)
-        self.functions.append((made, integers, constants))
-        return made
-
-    def finish(self, plan: Callable[[Target], Launches]) -> Kernel:
-        functions = "\n\n\n".join(f.finished(i, c) for f, i, c in self.functions)
-        name = named(module("", helpers(self.used), functions), self.norm.type)
-        text = module(header(self.body, name), helpers(self.used), functions)
-        main = self.functions[-1]
-        read = {
-            p.operand: None
-            for f, _, _ in self.functions
-            for p in f.pointers.values()
-            if p.operand not in self.needed and not isinstance(p.operand, KernelLocal)
-        }
+    def finish(self, functions: Sequence[_Function], plan: Callable[[Target], Launches]) -> Kernel:
+        texts = "\n\n\n".join(f.finished(f.integers, f.constants) for f in functions)
+        name = named(module("", helpers(self.used), texts), self.norm.type)
+        text = module(header(self.body, name), helpers(self.used), texts)
+        operands = [p.operand for f in functions for p in f.pointers.values()]
+        read = dict.fromkeys(v for v in operands if v not in self.needed and not isinstance(v, KernelLocal))
         written = [v for op in self.body for v in op.writes() if v in self.needed]
+        main = functions[-1]
         return Kernel(
-            name, text, self.norm.type, main[0].parameters(main[1], main[2]),
-            tuple(self.buffer(v) for v in read), tuple(self.buffer(v) for v in written), plan,
+            name, text, self.norm.type, main.parameters(main.integers, main.constants),
+            tuple(map(self.buffer, read)), tuple(map(self.buffer, written)), plan,
             standalone_main(self.told, self.metas),
         )  # fmt: skip
 
     def buffer(self, value: str) -> KernelArgument:
         meta = self.metas[value]
         return KernelArgument(value, meta.dtype, meta.numel)
+
+
+class _Function(Function):
+    """A function of the module.
+
+    Attributes:
+        names: Inputs and terms -> their names in the text.
+        in_tile, stores: Lines for each tile.
+    """
+
+    def __init__(
+        self,
+        module: _Module,
+        name: str,
+        integers: tuple[str, ...] = ("strip",),
+        constants: tuple[str, ...] = TILE,
+    ) -> None:
+        super().__init__(name, module.compute, module.used)
+        self.module, self.terms = module, module.terms
+        self.integers, self.constants = integers, constants
+        self.names: dict[str, Typed] = {}
+        self.in_tile: list[str] = []
+        self.stores: list[str] = []
+
+    def here(self, name: str) -> None:
+        """Names an input or a term whose line is there."""
+        self.names[name] = Typed(f"{name}_here", self.compute)
+
+    def values(self, wanted: Iterable[str], known: Collection[str] = (), mask: str = "") -> None:
+        """Adds lines for what has one value per channel and is needed by terms.
+
+        Each line stands just before the first that reads it, and what is stored is stored at once: registers are few.
+
+        Args:
+            wanted: Terms.
+            known: Terms whose lines are there.
+            mask: Where results, and what is handed on, are stored; nowhere if empty.
+        """
+        m = self.module
+        needed = [n for n in self.terms.needs(wanted, known) if n not in self.terms.data]
+        for name in (n for n in needed if n in self.terms.nodes):
+            if name in known:
+                self.here(name)
+            else:
+                self.load(sorted(variables(self.terms.nodes[name])))
+                self.add(*self.term(name))
+            if mask:
+                places = [m.memory(name)] if name in m.handed else []
+                if name in m.statistics:
+                    places.append((name, m.statistics[name], m.metas[m.statistics[name]].dtype))
+                self.add(*(self.write(*p, self.names[name].text, mask=mask) for p in dict.fromkeys(places)))
+        self.load(needed)
+
+    def load(self, wanted: Iterable[str]) -> None:
+        """Adds loads of those inputs with one value per channel among some names that have none yet."""
+        for name in wanted:
+            if name in self.module.inputs and name not in self.names:
+                value = self.module.inputs[name]
+                dtype = self.module.metas[value].dtype
+                text = self.read(name, value, dtype)
+                if name in self.module.numbers:
+                    text = f"tl.load({self.pointer(name, value, dtype)}).to({LANGUAGE[self.compute.name]})"
+                self.add(f"{name}_here = {text}")
+                self.here(name)
+
+    def text(self, node: Node) -> str:
+        """Returns an expression for each element."""
+        return Expression(_Terms(), self.wide(), self.module.norm.type).value(node).text
+
+    def term(self, name: str) -> list[str]:
+        """Returns the line of a term and names it; one that only renames another has no line."""
+        node = self.terms.nodes[name]
+        if node.op == "var":
+            self.names[name] = self.names[node.value]
+            return []
+        writer = _Terms()
+        environment = self.wide() if name in self.terms.data else self.names
+        self.names[name] = writer.add(f"{name}_here", node, environment, self.module.norm.type)
+        self.used |= writer.used
+        return writer.lines
+
+    def wide(self) -> dict[str, Typed]:
+        """Returns the names for use among data: what has one value per channel is broadcast."""
+        data = self.terms.data
+        return {n: t if n in data else replace(t, text=f"{t.text}[None, :]") for n, t in self.names.items()}
+
+    def tile(self, wanted: Collection[str], known: Collection[str] = (), again: bool = False, mask: str = "") -> None:
+        """Adds lines for what terms need, for each tile and before.
+
+        Args:
+            wanted: Terms.
+            known: Terms with one value per channel whose lines are there.
+            again: An earlier launch computed the ops before the norm, and may have stored what they make.
+            mask: Where results with one value per channel are stored; nowhere if empty.
+        """
+        m = self.module
+        stored = m.stored() if again else None
+        others = stored is None and (m.head or not m.results.keys().isdisjoint(wanted))
+        wanted = {*wanted, *(m.recomputed if others else ())}
+        self.values(wanted, known, mask)
+        loaded = {n: v for n, v in m.inputs.items() if n not in m.arriving}
+        loaded |= {} if stored is None else dict.fromkeys(m.arriving, stored)
+        later: list[str] = []
+        for name in self.terms.needs(wanted, known):
+            if name not in self.terms.data:
+                continue
+            if name in loaded:
+                text = self.read(name, loaded[name], m.metas[loaded[name]].dtype, "offsets", "mask")
+                self.in_tile.append(f"{name}_here = {text}")
+                self.here(name)
+            elif name in self.terms.nodes and variables(self.terms.nodes[name]) <= self.names.keys():
+                self.in_tile += self.term(name)
+            elif name in self.terms.nodes:
+                later.append(name)
+        if others:
+            self.others(first=not again)
+        for name in later:
+            self.in_tile += self.term(name)
+
+    def others(self, first: bool) -> None:
+        """Adds the other ops to a tile; ``first``: with stores of what is needed of them."""
+        m = self.module
+        known = {m.x: self.names["x"]} if "x" in self.names else {}
+        known |= {v: m.rounds(n, v) for n, v in {**m.results, **m.recomputed}.items() if n in self.names}
+        written = self.elements(known)
+        self.in_tile += written.lines
+        self.names |= {n: written.done[value] for n, value in m.arriving.items()}
+        if first:
+            self.stores += [self.element(f"y{i}", v, written.done[v]) for i, v in enumerate(m.made) if v in m.needed]
+
+    def elements(self, known: Mapping[str, Typed]) -> Lines:
+        """Returns the other ops, over values that are there already and others, which are loaded."""
+        group = self.module.group
+        loaded: dict[int, Typed] = {}
+        loads: list[str] = []
+        for i, operand in enumerate(group.inputs):
+            if operand.value not in known:
+                loads.append(f"a{i} = {self.read(f'x{i}', operand.value, operand.dtype, 'offsets', 'mask')}")
+            loaded[i] = known.get(operand.value, Typed(f"a{i}", self.compute))
+        written = Lines(group, loaded)
+        written.lines.extend(loads)
+        written.write()
+        self.used |= written.used
+        return written
+
+    def element(self, name: str, value: str, typed: Typed) -> str:
+        """Returns the store of a value with all elements."""
+        return self.write(name, value, self.module.metas[value].dtype, typed.text, "offsets", "mask")
+
+    def store(self, results: Collection[str]) -> None:
+        """Adds stores of those of the norm's results with all elements that are needed."""
+        m = self.module
+        self.stores += [
+            self.element(n, v, self.names[n]) for n, v in m.results.items() if n in results and v in m.needed
+        ]

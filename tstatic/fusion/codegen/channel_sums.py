@@ -1,9 +1,12 @@
-"""Sums over channels in two stages: each program sums a strip of rows, then one program puts the strips of a channel together."""
+"""Functions of a channel in two stages: each program sums a strip of rows, then one puts the strips of a channel together.
+
+Each way to sum has lines before the loop over a strip's tiles (``begin``), in it (``tile``) and after it (``end``), and lines
+that put the strips together (``merge``), which call the result of a function of a channel ``name_here``.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from tstatic.fusion.codegen.kernel import KernelLocal
 from tstatic.fusion.codegen.lines import LANGUAGE, number
@@ -19,79 +22,51 @@ def partial(name: str) -> KernelLocal:
     return KernelLocal(f"partial:{name}")
 
 
-class ChannelSums(ABC):
-    """How some functions of a channel are computed.
+def _zeros(f: Function, *names: str) -> list[str]:
+    return [f"{name} = tl.zeros((ROWS, COLUMNS), {LANGUAGE[f.compute.name]})" for name in names]
+
+
+def _write(f: Function, name: str, text: str) -> str:
+    """Returns the store of a strip's partial result."""
+    return f.write(f"p_{name}", partial(name), f.compute, text, "index")
+
+
+def _read(f: Function, name: str) -> str:
+    """Returns the load of all strips' partial results."""
+    return f.read(f"p_{name}", partial(name), f.compute, "index", "mask")
+
+
+class PlainSums:
+    """Functions ``csum``.
+
+    Args:
+        texts: Name of each sum -> the text of an element.
 
     Attributes:
         per_strip: Names of partial results with one value per strip and channel.
         per_channel: Names of those with one value per channel.
     """
 
-    per_strip: Sequence[str] = ()
-    per_channel: Sequence[str] = ()
+    per_channel = ()
 
-    def __init__(self, extent: Extent, compute: DType) -> None:
-        self.extent = extent
-        self.compute = compute
-        self.real = LANGUAGE[compute.name]
-
-    @abstractmethod
-    def begin(self, f: Function) -> None:
-        """Adds lines before the loop over a strip's tiles."""
-
-    @abstractmethod
-    def tile(self) -> list[str]:
-        """Returns lines that add a tile."""
-
-    @abstractmethod
-    def end(self, f: Function) -> None:
-        """Adds lines that write a strip's partial results."""
-
-    @abstractmethod
-    def merge(self, f: Function) -> None:
-        """Adds lines of the function that puts the strips together: ``name_here = ...`` for each function of a channel."""
-
-    def zeros(self, *names: str) -> list[str]:
-        """Returns lines of sums that begin."""
-        return [f"{name} = tl.zeros((ROWS, COLUMNS), {self.real})" for name in names]
-
-    def write(self, f: Function, name: str, text: str) -> str:
-        """Returns the store of a strip's partial result."""
-        return f.write(f"p_{name}", partial(name), self.compute, text, "index")
-
-    def read(self, f: Function, name: str) -> str:
-        """Returns the load of all strips' partial results."""
-        return f.read(f"p_{name}", partial(name), self.compute, "index", "mask")
-
-
-class PlainSums(ChannelSums):
-    """Functions ``csum``.
-
-    Args:
-        extent: The data.
-        compute: The type of computation.
-        texts: Name of each sum -> the text of an element.
-    """
-
-    def __init__(self, extent: Extent, compute: DType, texts: Mapping[str, str]) -> None:
-        super().__init__(extent, compute)
+    def __init__(self, texts: Mapping[str, str]) -> None:
         self.texts = texts
         self.per_strip = tuple(texts)
 
     def begin(self, f: Function) -> None:
-        f.add(*self.zeros(*(f"sum_{name}" for name in self.texts)))
+        f.add(*_zeros(f, *(f"sum_{name}" for name in self.texts)))
 
     def tile(self) -> list[str]:
         return [f"sum_{name} += tl.where(mask, {text}, 0.0)" for name, text in self.texts.items()]
 
     def end(self, f: Function) -> None:
-        f.add(*(self.write(f, name, f"tl.sum(sum_{name}, 0)") for name in self.texts))
+        f.add(*(_write(f, name, f"tl.sum(sum_{name}, 0)") for name in self.texts))
 
     def merge(self, f: Function) -> None:
-        f.add(*(f"{name}_here = tl.sum({self.read(f, name)}, 0)" for name in self.texts))
+        f.add(*(f"{name}_here = tl.sum({_read(f, name)}, 0)" for name in self.texts))
 
 
-class Moments(ChannelSums):
+class Moments:
     """Mean and biased variance (``cmean``, ``cvar``) of the input ``x``: sums of squared deviations of strips, merged.
 
     B. P. Welford, 1962; T. F. Chan et al., 1979. Deviations are taken from a value near the channel's, its first: they are
@@ -99,17 +74,18 @@ class Moments(ChannelSums):
 
     Args:
         extent: The data.
-        compute: The type of computation.
-        value, dtype: The input ``x`` in the program.
+        value, dtype: The input in the program.
         names: Function -> name of its result.
+
+    Attributes:
+        per_strip, per_channel: As of :class:`PlainSums`.
     """
 
     per_strip = ("plain", "sum", "spread")
     per_channel = ("shift",)
 
-    def __init__(self, extent: Extent, compute: DType, value: str, dtype: DType, names: Mapping[str, str]) -> None:
-        super().__init__(extent, compute)
-        self.value, self.dtype, self.names = value, dtype, names
+    def __init__(self, extent: Extent, value: str, dtype: DType, names: Mapping[str, str]) -> None:
+        self.extent, self.value, self.dtype, self.names = extent, value, dtype, names
 
     def begin(self, f: Function) -> None:
         index = "columns" if self.extent.inner == 1 else f"columns * {self.extent.inner}"
@@ -117,9 +93,9 @@ class Moments(ChannelSums):
         f.add(
             f"first = {f.read('x', self.value, self.dtype, index)}",
             'shift = tl.where(tl.abs(first) < float("inf"), first, 0.0)',
-            f.write("p_shift", partial("shift"), self.compute, "shift", mask=first),
-            *self.zeros("plain", "total", "spread"),
-            f"seen = tl.zeros((1, 1), {self.real})",
+            f.write("p_shift", partial("shift"), f.compute, "shift", mask=first),
+            *_zeros(f, "plain", "total", "spread"),
+            f"seen = tl.zeros((1, 1), {LANGUAGE[f.compute.name]})",
         )
 
     def tile(self) -> list[str]:
@@ -133,31 +109,33 @@ class Moments(ChannelSums):
         ]
 
     def end(self, f: Function) -> None:
+        real = LANGUAGE[f.compute.name]
         f.add(
             f"count = tl.minimum({self.extent.rows} - begin, strip)",
             # Row r of the tiles saw every ROWS-th row of the strip.
-            f"n = ((count - tl.arange(0, ROWS) + (ROWS - 1)) // ROWS).to({self.real})[:, None]",
+            f"n = ((count - tl.arange(0, ROWS) + (ROWS - 1)) // ROWS).to({real})[:, None]",
             "here = tl.sum(total, 0)",
-            f"off = total - n * (here[None, :] / count.to({self.real}))",
+            f"off = total - n * (here[None, :] / count.to({real}))",
             "spread += tl.where(n > 0, off * (off / tl.where(n > 0, n, 1.0)), 0.0)",
-            self.write(f, "plain", "tl.sum(plain, 0)"),
-            self.write(f, "sum", "here"),
-            self.write(f, "spread", "tl.sum(spread, 0)"),
+            _write(f, "plain", "tl.sum(plain, 0)"),
+            _write(f, "sum", "here"),
+            _write(f, "spread", "tl.sum(spread, 0)"),
         )
 
     def merge(self, f: Function) -> None:
-        rows, count = self.extent.rows, number(float(self.extent.rows), self.compute)
+        rows, count, real = self.extent.rows, number(float(self.extent.rows), f.compute), LANGUAGE[f.compute.name]
+        strip = f"tl.minimum({rows} - which.to({self.extent.offset_type}) * strip, strip)"
         f.add(
-            f"shift = {f.read('p_shift', partial('shift'), self.compute)}",
-            f"n = tl.where(which < strips, tl.minimum({rows} - which.to({self.extent.offset_type}) * strip, strip), 1)"
-            f".to({self.real})",
-            f"sums = {self.read(f, 'sum')}",
-            f"spread = {self.read(f, 'spread')}",
+            f"shift = {f.read('p_shift', partial('shift'), f.compute)}",
+            f"n = tl.where(which < strips, {strip}, 1).to({real})",
+            f"sums = {_read(f, 'sum')}",
+            f"spread = {_read(f, 'spread')}",
             f"center = tl.sum(sums, 0) / {count}",
             "off = tl.where(mask, sums - n * center[None, :], 0.0)",
             f"{self.names['cvar']}_here = tl.sum(spread + off * (off / n), 0) / {count}",
-            f"plain = {self.read(f, 'plain')}",
+            f"plain = {_read(f, 'plain')}",
             f"plain_mean = tl.sum(plain, 0) / {count}",
             # Differences from a value far from the mean have lost digits: then the plain sum is the better one.
-            f"{self.names['cmean']}_here = tl.where(tl.abs(plain_mean) < tl.abs(plain_mean - shift), plain_mean, shift + center)",
+            f"{self.names['cmean']}_here"
+            " = tl.where(tl.abs(plain_mean) < tl.abs(plain_mean - shift), plain_mean, shift + center)",
         )
