@@ -57,7 +57,7 @@ def _gradient(dout: Array, plan: ConvPlan, first: int, count: int, row: int, row
 
 
 def correlate(x: Array, filters: Array, out: Array, plan: ConvPlan, scratch: Sequence[Array]) -> None:
-    """``out[n, o] = columns(x)[n] @ filters[:, o]`` with ``filters`` of shape ``[kh * kw * channels, filters]``."""
+    """Computes ``out[n, o] = columns(x)[n] @ filters[:, o]`` with ``filters`` of shape ``[kh * kw * channels, filters]``."""
     pad, cols, prod = scratch[:3]
     oh, ow = plan.out
     _clear_border(plan, pad)

@@ -86,12 +86,12 @@ def _shifts(x: Array, plan: ConvPlan, first: int, count: int, row: int, rows: in
 
 
 def _in_parts(array: Array, parts: int) -> Array:
-    """``[images, groups, k, places]`` as ``[images, groups, parts, k, places of a part]``."""
+    """Views ``[images, groups, k, places]`` as ``[images, groups, parts, k, places of a part]``."""
     return array.reshape(*array.shape[:-1], parts, -1, copy=False).transpose(0, 1, 3, 2, 4)
 
 
 def _by_window_row(filters: Array, plan: ConvPlan) -> Array:
-    """``[groups, per group, channels * kh * kw]`` as ``[kh, groups, per group, channels * kw]``."""
+    """Copies ``[groups, per group, channels * kh * kw]`` to ``[kh, groups, per group, channels * kw]``."""
     # A copy of its own, since the filters of one window row are not adjacent; made once per call, they are small.
     groups, per_group, _ = filters.shape
     split = filters.reshape(groups, per_group, -1, *plan.kernel)
@@ -127,7 +127,7 @@ def _correlate_shifts(x: Array, filters: Array, out: Array, plan: ConvPlan, scra
 
 
 def correlate(x: Array, filters: Array, out: Array, plan: ConvPlan, scratch: Sequence[Array]) -> None:
-    """``out[n, o] = sum_k filters[o, k] * columns(x)[n, k]`` with ``filters`` of shape ``[groups, per group, depth]``."""
+    """Computes ``out[n, o] = sum_k filters[o, k] * columns(x)[n, k]`` with ``filters`` of shape ``[groups, per group, depth]``."""
     # Products are written in place, reshaped; odd strides take the slow path.
     if not out.flags.c_contiguous:
         whole = np.empty(out.shape, out.dtype)

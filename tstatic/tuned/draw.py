@@ -56,13 +56,13 @@ def each_chunk(out: Array, compute: np.dtype[Any], start: int, kernel: Kernel) -
 
 
 def compute_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """float64 stays; every other float type is drawn in float32 and rounded once."""
+    """Returns what numbers are drawn in: float64 itself, float32 for every other float type, which is rounded once."""
     return np.dtype(np.float64 if dtype == np.float64 else np.float32)
 
 
 # ------------------------------------------------------------------------------------------------------------- uniform
 def uniform01(bits: Array, dtype: Any = np.float32, second: Array | None = None) -> Array:
-    """Uniform numbers in [0, 1) from random words.
+    """Makes uniform numbers in [0, 1) from random words.
 
     Args:
         bits: uint32 words, one per number.
@@ -98,7 +98,7 @@ def _integers_24(view: Array, block: int, key: PhiloxKey) -> None:
 
 
 def fill_uniform(out: Array, low: float, high: float, key: PhiloxKey, start: int = 0) -> None:
-    """Uniform numbers in [low, high): ``u * (high - low) + low``, at most the type's largest number below ``high``."""
+    """Draws uniform numbers in [low, high): ``u * (high - low) + low``, at most the type's largest number below ``high``."""
     compute = compute_type(out.dtype)
     scale, shift, top, most = uniform_constants(out.dtype, low, high)
     integers = _integers_53 if compute == np.float64 else _integers_24
@@ -118,7 +118,7 @@ def fill_uniform(out: Array, low: float, high: float, key: PhiloxKey, start: int
 
 
 def uniform_constants(dtype: np.dtype[Any], low: float, high: float) -> tuple[Any, Any, Any, Any]:
-    """Scale, shift and largest number of a uniform distribution in the type that it is computed in.
+    """Returns scale, shift and largest number of a uniform distribution in the type that it is computed in.
 
     The fourth value is the limit to clamp at, ``None`` when rounding cannot reach ``high``: a minimum costs as much as
     four additions.
@@ -134,7 +134,7 @@ def uniform_constants(dtype: np.dtype[Any], low: float, high: float) -> tuple[An
 
 # -------------------------------------------------------------------------------------------------------------- normal
 def fill_normal(out: Array, mean: float, std: float, key: PhiloxKey, start: int = 0) -> None:
-    """Normal numbers by the method of Box and Muller: ``z * std + mean``."""
+    """Draws normal numbers by the method of Box and Muller: ``z * std + mean``."""
     compute = compute_type(out.dtype)
     wide = compute == np.float64
     one = compute.type
@@ -203,7 +203,7 @@ def _ratio(pair: tuple[tuple[float, ...], tuple[float, ...]], x: Array) -> Array
 
 
 def normal_quantile(p: Array) -> Array:
-    """Inverse of the normal distribution function: float64 of shape [n]; -inf at 0 and +inf at 1."""
+    """Inverts the normal distribution function: float64 of shape [n]; -inf at 0 and +inf at 1."""
     q = p - 0.5
     found = q * _ratio(_CENTRE, 0.180625 - q * q)
     # 15 of 100 numbers lie in the tails; only they take the logarithm and the second quotient.
@@ -219,14 +219,14 @@ def normal_quantile(p: Array) -> Array:
 
 
 def normal_distribution(x: float) -> float:
-    """The normal distribution function."""
+    """Returns the normal distribution function."""
     return 0.5 * math.erfc(-x / math.sqrt(2))
 
 
 def fill_truncated_normal(
     out: Array, mean: float, std: float, a: float, b: float, key: PhiloxKey, start: int = 0
 ) -> None:
-    """Normal numbers within [mean + a std, mean + b std], by the inverse distribution function in float64."""
+    """Draws normal numbers within [mean + a std, mean + b std], by the inverse distribution function in float64."""
     low, high = normal_distribution(a), normal_distribution(b)
     bits_only = out.dtype != np.float64
 
@@ -255,7 +255,7 @@ def fill_truncated_normal(
 
 # ------------------------------------------------------------------------------------------------------------ integers
 def fill_integers(out: Array, low: int, high: int, key: PhiloxKey, start: int = 0) -> None:
-    """Integers in [low, high): ``low + (bits * (high - low) >> 32)``, with 64 random bits when the range needs them."""
+    """Draws integers in [low, high): ``low + (bits * (high - low) >> 32)``, with 64 random bits when the range needs them."""
     span = high - low
 
     def kernel(view: Array, block: int) -> None:
@@ -277,7 +277,7 @@ def fill_integers(out: Array, low: int, high: int, key: PhiloxKey, start: int = 
 
 
 def _upper_half(upper: Any, lower: Any, span: int) -> Any:
-    """``(upper * 2^32 + lower) * span >> 64`` in numpy uint64 or torch int64 (whose shifts copy the sign)."""
+    """Computes ``(upper * 2^32 + lower) * span >> 64`` in numpy uint64 or torch int64 (whose shifts copy the sign)."""
     # Schoolbook multiplication in 32-bit halves; the masks drop the sign bits that torch's shifts copy.
     high, low = span >> 32, span & WORD
     carry = ((lower * low) >> 32) & WORD
@@ -287,7 +287,7 @@ def _upper_half(upper: Any, lower: Any, span: int) -> Any:
 
 
 def fill_permutation(out: Array, key: PhiloxKey) -> None:
-    """A permutation of 0 .. n-1 in an int64 array of shape [n]: indices sorted by their random words, ties by index."""
+    """Draws a permutation of 0 .. n-1 into an int64 array of shape [n]: indices sorted by their random words, ties by index."""
     n = out.shape[0]
     assert n <= 1 << 31, "a permutation of more than 2^31 elements"
     bits = buffers_of_thread(np.uint32)[0]
@@ -306,7 +306,7 @@ def fill_permutation(out: Array, key: PhiloxKey) -> None:
 
 
 def fill_keep(out: Array, drop: float, key: PhiloxKey, start: int = 0) -> None:
-    """1 where an element is kept, 0 with chance ``drop``: kept when ``bits >= floor(drop * 2^32)``."""
+    """Writes 1 where an element is kept, 0 with chance ``drop``: kept when ``bits >= floor(drop * 2^32)``."""
     # A comparison of words: no float is made, and chances are exact to 2^-32.
     threshold = keep_threshold(drop)
     if threshold > WORD:
@@ -322,7 +322,7 @@ def fill_keep(out: Array, drop: float, key: PhiloxKey, start: int = 0) -> None:
 
 
 def keep_threshold(drop: float) -> int:
-    """Words below it are dropped; 2^32 drops all."""
+    """Returns the word below which elements are dropped; 2^32 drops all."""
     return min(int(drop * 2.0**32), 1 << 32)
 
 
@@ -354,7 +354,7 @@ def fill_bernoulli(out: Array, p: Array, key: PhiloxKey, start: int = 0) -> floa
 
 # --------------------------------------------------------------------------------------------------------------- torch
 def torch_integers(torch: Any, n: int, key: PhiloxKey, wide: bool, start: int = 0, device: Any = None) -> Any:
-    """``bits >> 8`` as float32 or ``bits * 2^21 + (second >> 11)`` as float64, shape [n]."""
+    """Returns ``bits >> 8`` as float32 or ``bits * 2^21 + (second >> 11)`` as float64, shape [n]."""
     bits = torch_bits(torch, n, key, start, device)
     if not wide:
         return (bits >> 8).to(torch.float32)

@@ -57,12 +57,12 @@ class PhiloxKey(NamedTuple):
     c3: Any
 
     def second(self) -> PhiloxKey:
-        """The key of the second draw."""
+        """Returns the key of the second draw."""
         return self._replace(c3=self.c3 ^ SECOND_DRAW)
 
 
 def philox_key(rng: Any, seed: int = 0) -> PhiloxKey:
-    """Words of an op's key.
+    """Returns the words of an op's key.
 
     Args:
         rng: An ``RngKey``.
@@ -80,7 +80,7 @@ def philox_key(rng: Any, seed: int = 0) -> PhiloxKey:
 
 # --------------------------------------------------------------------------------------------------- any array library
 def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> tuple[Any, Any, Any, Any]:
-    """Ten rounds on four counter words: numpy uint64 arrays, torch int64 tensors or Python ints below 2^32.
+    """Runs ten rounds on four counter words: numpy uint64 arrays, torch int64 tensors or Python ints below 2^32.
 
     A product needs 64 bits. int64 wraps around to the same bits, and the mask after the shift drops the copied sign.
     """
@@ -94,7 +94,7 @@ def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> tuple[Any, A
 
 
 def torch_bits(torch: Any, n: int, key: PhiloxKey, start: int = 0, device: Any = None) -> Any:
-    """Random words of elements ``start .. start + n`` as an int64 tensor of shape [n], values below 2^32."""
+    """Returns the random words of elements ``start .. start + n`` as an int64 tensor of shape [n], values below 2^32."""
     first = start // 4
     block = torch.arange(first, -(-(start + n) // 4), dtype=torch.int64, device=device)
     zero = torch.zeros_like(block)
@@ -115,7 +115,7 @@ _buffers = _Buffers()
 
 
 def buffers_of_thread(dtype: Any) -> Array:
-    """Six buffers of ``CHUNK`` elements of a dtype that belong to the calling thread."""
+    """Returns six buffers of ``CHUNK`` elements of a dtype that belong to the calling thread."""
     found = _buffers.chunks.get(dtype)
     if found is None:
         found = _buffers.chunks[dtype] = np.empty((6, CHUNK), dtype)
@@ -140,7 +140,7 @@ def _schedule(k0: int, k1: int) -> tuple[tuple[Array, Array], ...]:
 
 
 def _words(first: int, count: int, key: PhiloxKey, work: Array) -> tuple[Array, Array, Array, Array]:
-    """The four words of ``count`` blocks as uint64 views of ``work`` of which only the low 32 bits count.
+    """Returns the four words of ``count`` blocks as uint64 views of ``work`` of which only the low 32 bits count.
 
     The blocks must lie within one multiple of 2^32. The counter's last three words are the same for all of them, so
     most of the first two rounds is done on Python ints.
@@ -237,7 +237,7 @@ def draw_bits(out: Array, key: PhiloxKey, start: int = 0) -> None:
 
 
 def random_bits(n: int, key: PhiloxKey, start: int = 0) -> Array:
-    """Random words of ``n`` elements: uint32 of shape [n]."""
+    """Returns the random words of ``n`` elements: uint32 of shape [n]."""
     out = np.empty(n, np.uint32)
     draw_bits(out, key, start)
     return out

@@ -36,7 +36,7 @@ def adaptive_bounds(size: int, out: int) -> Bounds:
 # Python loops over windows: they run once per shape.
 @lru_cache(maxsize=256)
 def _axis_taps(bounds: Bounds) -> tuple[tuple[slice, slice], ...] | None:
-    """Per offset inside the window: which outputs have it, and which inputs it is; ``None`` if windows are irregular.
+    """Returns, per offset inside the window, which outputs have it and which inputs it is; ``None`` if windows are irregular.
 
     Windows count as regular when their unclipped starts form an arithmetic series.
     """
@@ -80,7 +80,7 @@ def _taps(rows: Bounds, columns: Bounds) -> tuple[_Tap, ...] | None:
 
 
 def _covers_once(size: int, bounds: Bounds) -> bool:
-    """Whether the windows touch each other and leave nothing out."""
+    """Returns whether the windows touch each other and leave nothing out."""
     edges = [0, *(stop for _, stop in bounds)]
     return edges[-1] == size and all(start == edge for (start, _), edge in zip(bounds, edges, strict=False))
 
@@ -149,7 +149,7 @@ def max_pool2d_scratch(
 
 
 def max_pool2d(x: Array, out: Array, rows: Bounds, columns: Bounds, scratch: Sequence[Array] = ()) -> None:
-    """``out[n,c,i,j] = max(x[n, c, rows[i], columns[j]])``; NaN wins; an empty window gives minus infinity.
+    """Computes ``out[n,c,i,j] = max(x[n, c, rows[i], columns[j]])``; NaN wins; an empty window gives minus infinity.
 
     Args:
         x: ``[n, c, h, w]``.
@@ -244,7 +244,7 @@ def max_pool2d_grad(
 
 
 def _max_grad_by_window(x: Array, dout: Array, dx: Array, rows: Bounds, columns: Bounds) -> None:
-    """The slow path: irregular windows, few windows, or NaN. Clears ``dx`` first."""
+    """Takes the slow path: irregular windows, few windows, or NaN. Clears ``dx`` first."""
     dx.fill(0)
     image, channel = np.ogrid[: x.shape[0], : x.shape[1]]
     # Within one window every image and channel has one place, so ``+=`` on fancy indices loses nothing.
@@ -356,7 +356,7 @@ def _divisors(rows: Bounds, columns: Bounds, extents: Extents | None, dtype: np.
 
 
 def avg_pool2d(x: Array, out: Array, rows: Bounds, columns: Bounds, extents: Extents | None = None) -> None:
-    """``out[n,c,i,j] = sum(x[n, c, rows[i], columns[j]]) / divisor``.
+    """Computes ``out[n,c,i,j] = sum(x[n, c, rows[i], columns[j]]) / divisor``.
 
     Args:
         x: ``[n, c, h, w]``.

@@ -18,22 +18,22 @@ _TWICE = np.uint64(0x1_0000_0001)
 
 
 def are_pairs(x_shape: Sequence[int], out_shape: Sequence[int]) -> bool:
-    """Whether windows that touch each other, cover the input once and have as many outputs are 2 x 2."""
+    """Returns whether windows that touch each other, cover the input once and have as many outputs are 2 x 2."""
     return x_shape[2] == 2 * out_shape[2] and x_shape[3] == 2 * out_shape[3] > 0
 
 
 def fits(*arrays: Array) -> bool:
-    """Whether these kernels may work on such arrays: 4 bytes a value, contiguous."""
+    """Returns whether these kernels may work on such arrays: 4 bytes a value, contiguous."""
     return all(a.itemsize == 4 and a.dtype == arrays[0].dtype and a.flags.c_contiguous for a in arrays)
 
 
 def as_rows(array: Array, width: int) -> Array:
-    """``[pairs of rows, 2]``: every row of ``width`` values of a contiguous array as one element."""
+    """Views every row of ``width`` values of a contiguous array as one element: ``[pairs of rows, 2]``."""
     return array.reshape(-1, 2 * width).view(f"V{array.itemsize * width}")
 
 
 def maximum(x: Array, out: Array, scratch: Sequence[Array]) -> None:
-    """``out[n,c,i,j]``, the maximum of ``x[n, c, 2i : 2i + 2, 2j : 2j + 2]``; NaN wins.
+    """Computes ``out[n,c,i,j]``, the maximum of ``x[n, c, 2i : 2i + 2, 2j : 2j + 2]``; NaN wins.
 
     Args:
         x: ``[n, c, h, w]``; ``out``: ``[n, c, h / 2, w / 2]``, written.

@@ -64,7 +64,7 @@ def _peaks(x: Array, peak: Array) -> None:
 
 
 def _shifted(x: Array, out: Array, peak: Array) -> None:
-    """``out = x - max(x)`` by row; a NaN makes its whole row NaN."""
+    """Computes ``out = x - max(x)`` by row; a NaN makes its whole row NaN."""
     _peaks(x, peak)
     np.subtract(x, peak[:, None], out)
 
@@ -75,7 +75,7 @@ def _sum(x: Array, out: Array) -> None:
 
 
 def softmax(x: Array, out: Array, scratch: Sequence[Array]) -> None:
-    """``out = exp(x - max(x)) / sum(exp(x - max(x)))`` by row.
+    """Computes ``out = exp(x - max(x)) / sum(exp(x - max(x)))`` by row.
 
     Args:
         x: ``[rows, length]``.
@@ -102,7 +102,7 @@ def softmax(x: Array, out: Array, scratch: Sequence[Array]) -> None:
 
 
 def softmax_grad(out: Array, dout: Array, dx: Array, scratch: Sequence[Array]) -> None:
-    """``dx = out * (dout - sum(dout * out))`` by row.
+    """Computes ``dx = out * (dout - sum(dout * out))`` by row.
 
     Args:
         out: The softmax, ``[rows, length]``.
@@ -125,7 +125,7 @@ def softmax_grad(out: Array, dout: Array, dx: Array, scratch: Sequence[Array]) -
 
 
 def log_softmax(x: Array, out: Array, scratch: Sequence[Array]) -> None:
-    """``out = x - max(x) - log(sum(exp(x - max(x))))`` by row.
+    """Computes ``out = x - max(x) - log(sum(exp(x - max(x))))`` by row.
 
     Args:
         x: ``[rows, length]``.
@@ -144,7 +144,7 @@ def log_softmax(x: Array, out: Array, scratch: Sequence[Array]) -> None:
 
 
 def log_softmax_grad(out: Array, dout: Array, dx: Array, scratch: Sequence[Array]) -> None:
-    """``dx = dout - exp(out) * sum(dout)`` by row.
+    """Computes ``dx = dout - exp(out) * sum(dout)`` by row.
 
     Args:
         out: The log-softmax, ``[rows, length]``.
@@ -202,7 +202,7 @@ def cross_entropy(
 def cross_entropy_grad(
     out: Array, label: Array, dloss: Array, dlogits: Array, ignore: int, scratch: Sequence[Array]
 ) -> None:
-    """``dlogits = (softmax - onehot(label)) * dloss`` by row, 0 in ignored rows.
+    """Computes ``dlogits = (softmax - onehot(label)) * dloss`` by row, 0 in ignored rows.
 
     Args:
         out: The softmax, ``[rows, length]``.
@@ -255,7 +255,7 @@ def soft_cross_entropy(logits: Array, label: Array, out: Array | None, loss: Arr
 
 
 def soft_cross_entropy_grad(out: Array, label: Array, dloss: Array, dlogits: Array, scratch: Sequence[Array]) -> None:
-    """``dlogits = (softmax * sum(label) - label) * dloss`` by row.
+    """Computes ``dlogits = (softmax * sum(label) - label) * dloss`` by row.
 
     Args:
         out: The softmax, ``[rows, length]``.

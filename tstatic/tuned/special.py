@@ -27,12 +27,12 @@ _CUBIC = 0.044715
 
 
 def special_scratch(count: int, dtype: np.dtype[np.floating]) -> tuple[Buffer, ...]:
-    """Scratch buffers of every kernel here: three blocks."""
+    """Returns the scratch buffers of every kernel here: three blocks."""
     return (((min(count, BLOCK),), dtype),) * 3
 
 
 def _flat_blocks(arrays: Sequence[Array], out: Array, scratch: Sequence[Array]) -> Iterator[list[Array]]:
-    """Corresponding blocks of inputs, output and scratch as vectors; odd strides are copied in and out."""
+    """Yields corresponding blocks of inputs, output and scratch as vectors; odd strides are copied in and out."""
     # Views of contiguous arrays, copies of others; a copy of the output is written back at the end.
     vectors = [a.reshape(-1) for a in arrays]
     target = out.reshape(-1)
@@ -44,7 +44,7 @@ def _flat_blocks(arrays: Sequence[Array], out: Array, scratch: Sequence[Array]) 
 
 
 def _horner(coefficients: Sequence[float], t: Array, out: Array) -> Array:
-    """``c[0] + t * (c[1] + t * (...))``."""
+    """Computes ``c[0] + t * (c[1] + t * (...))``."""
     # Arrays of the type itself: a ufunc takes 0.5 us longer for a Python number, whose type it has to choose.
     values = [np.asarray(c, t.dtype) for c in coefficients]
     np.multiply(t, values[-1], out)
@@ -67,7 +67,7 @@ def _flip_sign(value: Array, sign: Array, work: Array) -> None:
 
 
 def erf(x: Array, out: Array, scratch: Sequence[Array]) -> None:
-    """``out = 2 / sqrt(pi) * integral of exp(-t * t) from 0 to x``; in float32 at most 3 ulp off, 0.3 on average.
+    """Computes ``out = 2 / sqrt(pi) * integral of exp(-t * t) from 0 to x``; in float32 at most 3 ulp off, 0.3 on average.
 
     ``erf(x) = sign(x) * (1 - exp(-a * R(a)))`` with ``a = abs(x)`` and a polynomial ``R``; ``expm1`` keeps small
     values exact.
@@ -99,7 +99,7 @@ def erf(x: Array, out: Array, scratch: Sequence[Array]) -> None:
 
 # ----------------------------------------------------------------------------------------------------------------- gelu
 def _density(x: Array, out: Array) -> None:
-    """``out = exp(-x * x / 2) / sqrt(2 * pi)``, the normal density."""
+    """Computes ``out = exp(-x * x / 2) / sqrt(2 * pi)``, the normal density."""
     np.multiply(x, x, out)
     np.multiply(out, np.asarray(-0.5, x.dtype), out)
     np.exp(out, out)
@@ -107,7 +107,7 @@ def _density(x: Array, out: Array) -> None:
 
 
 def _one_plus_exp(x: Array, out: Array) -> None:
-    """``out = 1 + exp(-2 * u)`` with the argument ``u`` of the tanh form, see :func:`gelu`."""
+    """Computes ``out = 1 + exp(-2 * u)`` with the argument ``u`` of the tanh form, see :func:`gelu`."""
     cubic, linear, one = (np.asarray(c, x.dtype) for c in (-2 * _ROOT_2_PI * _CUBIC, -2 * _ROOT_2_PI, 1))
     np.multiply(x, x, out)
     np.multiply(out, cubic, out)
@@ -118,7 +118,7 @@ def _one_plus_exp(x: Array, out: Array) -> None:
 
 
 def _tail(x: Array, a: Array, ratio: Array, work: Array) -> None:
-    """``a = min(abs(x), limit)``, ``ratio`` = Mills ratio of ``a``, ``work`` = normal density of ``x``."""
+    """Computes ``a = min(abs(x), limit)``, ``ratio`` = Mills ratio of ``a``, ``work`` = normal density of ``x``."""
     np.abs(x, a)
     # At 14.5 the float32 density is 0, so any finite ratio will do beyond.
     np.minimum(a, np.asarray(_MILLS_LIMIT, x.dtype), out=a)
@@ -129,7 +129,7 @@ def _tail(x: Array, a: Array, ratio: Array, work: Array) -> None:
 
 
 def gelu(x: Array, out: Array, approximate: bool, scratch: Sequence[Array]) -> None:
-    """``out = x * Phi(x)`` with the normal distribution ``Phi``, or its tanh approximation.
+    """Computes ``out = x * Phi(x)`` with the normal distribution ``Phi``, or its tanh approximation.
 
     Exact: ``max(x, 0) - abs(x) * M(abs(x)) * phi(x)`` with the Mills ratio ``M``, which keeps the relative error of the
     negative tail small, where ``0.5 * x * (1 + erf(x / sqrt(2)))`` loses it.
@@ -170,7 +170,7 @@ def gelu(x: Array, out: Array, approximate: bool, scratch: Sequence[Array]) -> N
 
 
 def gelu_grad(x: Array, dout: Array, dx: Array, approximate: bool, scratch: Sequence[Array]) -> None:
-    """Gradient of :func:`gelu`.
+    """Computes the gradient of :func:`gelu`.
 
     Exact: ``dx = dout * (Phi(x) + x * phi(x))``, where both terms share the density:
     ``step(x) + sign(x) * phi(x) * (abs(x) - M(abs(x)))``.

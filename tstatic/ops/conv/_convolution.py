@@ -259,7 +259,7 @@ def flops(small: Meta, w: Meta, data_format: str) -> float:
 
 
 def _effort(small: Meta, w: Meta, data_format: str) -> float:
-    """:func:`flops`, made comparable: depthwise products are vectors, a twelfth of a matrix product's speed."""
+    """Makes :func:`flops` comparable: depthwise products are vectors, a twelfth of a matrix product's speed."""
     return flops(small, w, data_format) * (12 if w.shape[1] == 1 else 1)
 
 
@@ -306,7 +306,7 @@ def split_filters(w: Meta, small: Meta, groups: int, data_format: str) -> list[T
 
 
 def conv_split(transposed: bool) -> tuple[Callable[..., list[Tile] | None], Callable[..., list[Tile] | None]]:
-    """``split`` of a convolution, and of both its gradients: tiles of their own for each."""
+    """Makes the ``split`` of a convolution, and of both its gradients: tiles of their own for each."""
 
     def split(x: Meta, w: Meta, out: Meta, groups: int, data_format: str) -> list[Tile] | None:
         if out.numel <= 0 or x.numel <= 0:
@@ -333,7 +333,7 @@ def conv_split(transposed: bool) -> tuple[Callable[..., list[Tile] | None], Call
 
 
 def conv_cost(transposed: bool) -> tuple[Callable[..., Cost], Callable[..., Cost]]:
-    """``cost`` of a convolution, and of its gradients."""
+    """Makes the ``cost`` of a convolution, and of its gradients."""
 
     def cost(x: Meta, w: Meta, out: Meta, data_format: str) -> Cost:
         return Cost(flops(x if transposed else out, w, data_format), float(x.nbytes + w.nbytes + out.nbytes))

@@ -33,17 +33,17 @@ def layout_attr(default: str) -> Attr:
 
 
 def positive(values: Sequence[int]) -> str | None:
-    """``check`` of an attribute of strides, dilations or window sizes."""
+    """Checks an attribute of strides, dilations or window sizes."""
     return None if all(v > 0 for v in values) else "positive sizes only"
 
 
 def not_negative(values: Sequence[int]) -> str | None:
-    """``check`` of an attribute of paddings."""
+    """Checks an attribute of paddings."""
     return None if all(v >= 0 for v in values) else "sizes of at least 0"
 
 
 def is_last(data_format: str) -> bool:
-    """Whether channels stand last."""
+    """Returns whether channels stand last."""
     return data_format in ("NLC", "NHWC", "NDHWC")
 
 

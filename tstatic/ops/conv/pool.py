@@ -168,7 +168,7 @@ def _infer(x: Meta, **attrs: Any) -> Meta:
 
 
 def _split(x: Meta, *rest: Meta | None, data_format: str = "NCHW") -> list[Tile] | None:
-    """``split`` of every op here: along the batch, or along channels that stand first where there are few images."""
+    """Cuts every op here along the batch, or along channels that stand first where there are few images."""
     for axis in (0,) if is_last(data_format) else (0, 1):
         found = IMAGES.parts(x.shape[axis], x.numel)
         if found is not None:

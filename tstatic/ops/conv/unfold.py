@@ -58,7 +58,7 @@ class Blocks(Window):
 
 
 def _columns(y: Array, blocks: Blocks, channels: int) -> tuple[Array, bool]:
-    """``y`` as ``[n, c, kh, kw, oh, ow]``, and whether that is a copy."""
+    """Returns ``y`` as ``[n, c, kh, kw, oh, ow]``, and whether that is a copy."""
     shape = (y.shape[0], channels, *blocks.kernel, *blocks.outs)
     try:
         return y.reshape(shape, copy=False), False
@@ -174,7 +174,7 @@ _GEOMETRY: dict[str, Any] = {
 
 
 def _unfold_of(ctx: GradContext, value: str, given: str) -> list[OpSpec]:
-    """The blocks of the gradient that arrives at ``value`` are the gradient of ``given``: both ops are adjoint."""
+    """Unfolds the gradient that arrives at ``value`` to that of ``given``: both ops are adjoint."""
     if given not in ctx.in_grads or value not in ctx.out_grads:
         return []
     attrs = {n: ctx.attrs[n] for n in _GEOMETRY}

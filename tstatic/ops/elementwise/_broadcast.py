@@ -38,7 +38,7 @@ Align = Callable[..., list[Shape | None]]
 
 # ------------------------------------------------------------------------------------------------------------ alignment
 def align(shapes: Sequence[Shape | None], attrs: Mapping[str, Any], like: Sequence[int] = (0, 1)) -> list[Shape | None]:
-    """Shapes with ones added, so that all broadcast from the last dimension backwards.
+    """Adds sizes of 1 to shapes, so that all broadcast from the last dimension backwards.
 
     With ``axis`` -1 the last dimensions meet; otherwise the dimensions of the operand of lower rank begin at ``axis`` of the
     other one, and its trailing sizes of 1 that reach beyond are dropped.
@@ -65,7 +65,7 @@ def align(shapes: Sequence[Shape | None], attrs: Mapping[str, Any], like: Sequen
 def align_last(
     shapes: Sequence[Shape | None], attrs: Mapping[str, Any], like: Sequence[int] = ()
 ) -> list[Shape | None]:
-    """Like :func:`align` for ops without ``axis``: the last dimensions meet."""
+    """Does what :func:`align` does, for ops without ``axis``: the last dimensions meet."""
     rank = max(len(s) for s in shapes if s is not None)
     return [None if s is None else (1,) * (rank - len(s)) + s for s in shapes]
 
@@ -86,7 +86,7 @@ def _place(small: Shape, rank: int, axis: int) -> Shape:
 
 
 def prepare(inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Sequence[Any]:
-    """Arrays or tensors as views whose shapes broadcast by numpy's rule."""
+    """Returns arrays or tensors as views whose shapes broadcast by numpy's rule."""
     if attrs.get("axis", -1) == -1:
         return inputs
     shapes = align([None if a is None else tuple(a.shape) for a in inputs], attrs)
@@ -104,7 +104,7 @@ def same_dtype(x: Meta, y: Meta, names: tuple[str, str] = ("X", "Y")) -> None:
 
 
 def binary(x: Meta, y: Meta, axis: int = -1) -> Meta:
-    """``infer`` of an op on two numbers: the broadcast shape.
+    """Infers the output of an op on two numbers: the broadcast shape.
 
     Raises:
         ShapeError: If the shapes do not broadcast.
@@ -120,7 +120,7 @@ def binary(x: Meta, y: Meta, axis: int = -1) -> Meta:
 
 
 def binary_floats(x: Meta, y: Meta, axis: int = -1) -> Meta:
-    """Like :func:`binary`, for ops that take floats only."""
+    """Does what :func:`binary` does, for ops that take floats only."""
     out = binary(x, y, axis)
     fix = "convert both first: paddle.cast(x, 'float32'); for whole quotients use paddle.floor_divide"
     check_dtype(out, FLOATS, "X", fix=fix)
@@ -128,7 +128,7 @@ def binary_floats(x: Meta, y: Meta, axis: int = -1) -> Meta:
 
 
 def comparison(x: Meta, y: Meta, axis: int = -1) -> Meta:
-    """``infer`` of a comparison: truth values of the broadcast shape; both operands of one dtype."""
+    """Infers the output of a comparison: truth values of the broadcast shape; both operands are of one dtype."""
     same_dtype(x, y)
     a, b = align([x.shape, y.shape], {"axis": axis})
     assert a is not None
@@ -252,7 +252,7 @@ class SummedRef(CallRef, ExpressionRef):
         return Expressions(self.nodes, self.params, shapes, self.like)
 
     def lower(self, torch: Any, *tensors: Any, **attrs: Any) -> Any:
-        """The same with torch; one tensor per output slot."""
+        """Computes the same with torch; one tensor per output slot."""
         shapes = self.align([None if t is None else tuple(t.shape) for t in tensors], attrs)
         full = _full(shapes)
         known = {n: expr.const(v) for n, v in attrs.items() if isinstance(v, bool | int | float)}
@@ -278,7 +278,7 @@ class SummedRef(CallRef, ExpressionRef):
         return results[0] if len(results) == 1 else tuple(results)
 
     def split(self, *metas: Any, **attrs: Any) -> list[Tile] | None:
-        """Tiles along the axis where the fewest sums have to be put together afterwards."""
+        """Cuts along the axis where the fewest sums have to be put together afterwards."""
         ins, outs = metas[: len(self.params)], metas[len(self.params) :]
         shapes = self.align([None if m is None else m.shape for m in ins], attrs)
         full = _full(shapes)
@@ -299,7 +299,7 @@ class SummedRef(CallRef, ExpressionRef):
 
 
 def _by_text(attrs: Mapping[str, Any]) -> tuple[tuple[str, str, Any], ...]:
-    """Attributes as a key: 0.0 and -0.0, or 1 and True, are equal but not the same constant."""
+    """Returns attributes as a key: 0.0 and -0.0, or 1 and True, are equal but not the same constant."""
     return tuple((name, repr(value), value) for name, value in attrs.items())
 
 
@@ -312,13 +312,13 @@ def _full(shapes: Sequence[Shape | None]) -> Shape:
 
 
 def _own_axis(shape: Shape, aligned: Shape, axis: int) -> int:
-    """Which dimension of the unaligned shape stands at an axis of the aligned one, where it is longer than 1."""
+    """Returns the dimension of the unaligned shape that stands at an axis of the aligned one, where it is longer than 1."""
     longer = sum(1 for s in aligned[:axis] if s != 1)
     return [a for a, s in enumerate(shape) if s != 1][longer]
 
 
 def _best_axis(full: Shape, written: Sequence[Shape]) -> int:
-    """The axis to cut along: few partial sums, runs of at least 256 elements, tiles near the usual size; -1 for none."""
+    """Returns the axis to cut along: few partial sums, runs of at least 256 elements, tiles near the usual size; -1 for none."""
     total = math.prod(full)
     best, lowest = -1, math.inf
     for axis, size in enumerate(full):
@@ -344,7 +344,7 @@ def reduced_gradient(
     grad: GradRule | None = None,
     aligned: Align | None = None,
 ) -> GradOp:
-    """The backward op of an op whose inputs broadcast.
+    """Makes the backward op of an op whose inputs broadcast.
 
     Args:
         slots: As in an op definition. ``X@GRAD`` and its like must have their input among the inputs.
@@ -381,7 +381,7 @@ def reduced_gradient(
 
 
 def _places(names: Sequence[str]) -> tuple[int, ...]:
-    """Which inputs stand as X (0) or as Y (1): those themselves, and what arrives for their gradients."""
+    """Returns which inputs stand as X (0) or as Y (1): those themselves, and what arrives for their gradients."""
     return tuple(
         names[:2].index(bare) if (bare := n.removesuffix(GRAD).removesuffix(GRAD)) in names[:2] else -1 for n in names
     )
@@ -395,7 +395,7 @@ def _second_order(
     shape_only: Sequence[str],
     aligned: Align,
 ) -> GradOp:
-    """The backward op of a backward op, its expressions differentiated; a gradient that does not arrive counts as zero."""
+    """Makes the backward op of a backward op by differentiation; a gradient that does not arrive counts as zero."""
     read = [s for s in inputs if s.name not in shape_only]
     found = derive_gradient(
         [s.param for s in inputs], {s.param: texts[s.name] for s in outputs}, [s.param for s in read]

@@ -15,14 +15,14 @@ from tstatic.ops.shape._shapes import emit_one
 
 
 def cast_to(x: Variable, dtype: DType, prefix: str | None = None) -> Variable:
-    """``x`` as another dtype; itself if it has it."""
+    """Returns ``x`` as another dtype; itself if it has it."""
     if x.dtype is dtype:
         return x
     return emit_one("cast", {"X": x}, {"in_dtype": x.dtype, "out_dtype": dtype}, prefix=prefix)
 
 
 def number_of(value: Any) -> bool | int | float | None:
-    """The Python number of a scalar, ``None`` for anything else."""
+    """Returns the Python number of a scalar, ``None`` for anything else."""
     if isinstance(value, np.generic | np.ndarray) and value.ndim == 0:
         value = value.item()
     if isinstance(value, bool | np.bool_):
@@ -33,7 +33,7 @@ def number_of(value: Any) -> bool | int | float | None:
 
 
 def fit(x: Variable, number: bool | int | float, prefix: str | None = None) -> Variable:
-    """The Variable as a number takes it: integers and bools become float32 beside a fraction, bools int64 beside an int."""
+    """Converts a Variable as a number needs it: integers and bools to float32 beside a fraction, bools to int64 beside an int."""
     if x.dtype.is_float:
         return x
     if isinstance(number, float):
@@ -42,7 +42,7 @@ def fit(x: Variable, number: bool | int | float, prefix: str | None = None) -> V
 
 
 def common_dtype(a: DType, b: DType) -> DType | None:
-    """The dtype that two dtypes meet in; ``None`` if there is none.
+    """Returns the dtype that two dtypes meet in; ``None`` if there is none.
 
     A float beside an integer or a bool stays, an integer beside a bool, too; of two floats or integers the wider wins.
     Floats and integers of equal width (float16 and bfloat16, int8 and uint8) do not meet.
@@ -58,7 +58,7 @@ def common_dtype(a: DType, b: DType) -> DType | None:
 
 
 def unify(x: Variable, y: Variable, function: str, prefix: str | None = None) -> tuple[Variable, Variable]:
-    """Two Variables in one dtype, see :func:`common_dtype`.
+    """Returns two Variables in one dtype, see :func:`common_dtype`.
 
     Raises:
         DTypeError: If there is none; it names the cast to use.
@@ -116,7 +116,7 @@ def operands(x: Any, y: Any, function: str) -> tuple[Variable, Variable]:
 
 
 def whole_quotient(x: Variable, y: Variable, name: str | None) -> Variable:
-    """The quotient of integers (or bools, as int64) without its fraction."""
+    """Returns the quotient of integers (or bools, as int64) without its fraction."""
     a, b = (cast_to(v, int64) if v.dtype.name == "bool" else v for v in (x, y))
     zero = as_variable(0, dtype=a.dtype)
     # Rounded down, and one more where the quotient is negative and has a fraction.

@@ -27,7 +27,7 @@ def _erf(x: Array, out: Array) -> None:
 
 
 def _power(x: Array, y: Array, out: Array) -> None:
-    """``x ** y``; integers to a negative power are 1 or -1 for a base of that size, else 0, as in torch."""
+    """Computes ``x ** y``; integers to a negative power are 1 or -1 for a base of that size, else 0, as in torch."""
     if out.dtype.kind not in "iu" or np.all(np.asarray(y) >= 0):
         np.power(x, y, out)
         return
@@ -74,7 +74,7 @@ expr.define("pow", _power, _POWER.torch, *_POWER.grads)
 
 # ----------------------------------------------------------------------------------------- op definitions and functions
 def infer_float(x: Meta, *others: Any) -> Meta:
-    """``infer`` of an op on floats: the result is like the first input.
+    """Infers the output of an op on floats: it is like the first input.
 
     Raises:
         DTypeError: If the input holds no floats.
@@ -84,7 +84,7 @@ def infer_float(x: Meta, *others: Any) -> Meta:
 
 
 def infer_number(x: Meta, *others: Any) -> Meta:
-    """``infer`` of an op on floats or integers: the result is like the first input.
+    """Infers the output of an op on floats or integers: it is like the first input.
 
     Raises:
         DTypeError: If the input holds truth values.
@@ -94,7 +94,7 @@ def infer_number(x: Meta, *others: Any) -> Meta:
 
 
 def to_bool(x: Meta, *others: Any) -> Meta:
-    """``infer`` of a test on each element."""
+    """Infers the output of a test on each element."""
     return x.with_dtype(bool_)
 
 
@@ -157,7 +157,7 @@ def unary(
 
 
 def float_unary(type: str, x: Any, *, name: str | None = None) -> Variable:
-    """Like :func:`unary`; integers are converted to float32 first, as Paddle does for exponentials and logarithms."""
+    """Does what :func:`unary` does, but converts integers to float32 first, as Paddle does for exponentials and logarithms."""
     if check_variable(x, "x", type).dtype.is_integer:
         x = emit_one("cast", {"X": x}, {"in_dtype": x.dtype, "out_dtype": "float32"})
     return unary(type, x, name=name)

@@ -186,7 +186,7 @@ def selu(
 def fluid_selu(
     x: Variable, scale: float | None = None, alpha: float | None = None, name: str | None = None
 ) -> Variable:
-    """Like ``nn.functional.selu``; ``None`` means the usual constant."""
+    """Returns what ``nn.functional.selu`` returns; ``None`` means the usual constant."""
     given = {"scale": scale, "alpha": alpha}
     return unary("selu", x, {n: v for n, v in given.items() if v is not None}, name=name)
 
@@ -257,7 +257,7 @@ def hardshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> 
 
 @export("fluid.layers.hard_shrink", op="hard_shrink")
 def hard_shrink(x: Variable, threshold: float | None = None) -> Variable:
-    """Like ``nn.functional.hardshrink``; ``None`` means 0.5."""
+    """Returns each element, 0 where its absolute value is not above the threshold (``None``: 0.5); any shape."""
     return unary("hard_shrink", x, {} if threshold is None else {"threshold": threshold})
 
 
@@ -276,7 +276,7 @@ def thresholded_relu(x: Variable, threshold: float = 1.0, name: str | None = Non
 
 @export("fluid.layers.thresholded_relu", op="thresholded_relu")
 def fluid_thresholded_relu(x: Variable, threshold: float | None = None) -> Variable:
-    """Like ``nn.functional.thresholded_relu``; ``None`` means 1."""
+    """Returns each element, 0 where it is not above the threshold (``None``: 1); any shape."""
     return unary("thresholded_relu", x, {} if threshold is None else {"threshold": threshold})
 
 
@@ -324,7 +324,7 @@ def hard_swish(
 def _align(
     shapes: Sequence[Shape | None], attrs: Mapping[str, Any], like: Sequence[int] = (0, 1)
 ) -> list[Shape | None]:
-    """Slopes per channel stand along the channel axis; any others meet from the last dimension."""
+    """Places slopes per channel along the channel axis; any others meet from the last dimension."""
     x = shapes[0]
     assert x is not None
     rank = len(x)

@@ -40,7 +40,7 @@ _AXES = tuple(
 
 # --------------------------------------------------------------------------------------------------------- second order
 def _linear(sign: str) -> Callable[[GradContext], list[OpSpec]]:
-    """The gradient of the backward op of add or sub: the sum or difference of what arrives."""
+    """Makes the gradient of the backward op of add or sub: the sum or difference of what arrives."""
 
     def rule(ctx: GradContext) -> list[OpSpec]:
         e = Emitter(ctx)
@@ -55,7 +55,7 @@ def _linear(sign: str) -> Callable[[GradContext], list[OpSpec]]:
 
 
 def _mul_second(ctx: GradContext) -> list[OpSpec]:
-    """Of dX = sum(g * Y), dY = sum(g * X): for g it is ddX * Y + X * ddY, for X sum(g * ddY), for Y sum(g * ddX)."""
+    """Differentiates dX = sum(g * Y), dY = sum(g * X): for g it is ddX * Y + X * ddY, for X sum(g * ddY), for Y sum(g * ddX)."""
     e = Emitter(ctx)
     axis = ctx.attrs["axis"]
     x, y, g = e.input("X"), e.input("Y"), e.input("Out@GRAD")
@@ -78,7 +78,7 @@ def _mul_second(ctx: GradContext) -> list[OpSpec]:
 
 
 def _div_second(ctx: GradContext) -> list[OpSpec]:
-    """Of dX = sum(g / Y), dY = sum(-g * O / Y) with O = X / Y.
+    """Differentiates dX = sum(g / Y), dY = sum(-g * O / Y) with O = X / Y.
 
     With r = (ddX - O * ddY) / Y: for g it is r, for O it is -(g / Y) * ddY, for Y it is sum(-g * r / Y).
     """
@@ -114,7 +114,7 @@ def _div_second(ctx: GradContext) -> list[OpSpec]:
 
 
 def _pow_second(ctx: GradContext) -> list[OpSpec]:
-    """Of dX = sum(g * Y * X^(Y-1)), dY = sum(g * X^Y * log X), with A = X^(Y-1), B = X^Y, L = log X.
+    """Differentiates dX = sum(g * Y * X^(Y-1)), dY = sum(g * X^Y * log X), with A = X^(Y-1), B = X^Y, L = log X.
 
     For g it is ddX * Y * A + ddY * B * L. For X and Y it is what the backward op gives for X^(Y-1) with g * ddX * Y and for
     X^Y with g * ddY * L, and besides g * ddY * A for X, g * ddX * A for Y.
@@ -164,14 +164,14 @@ def _pow_second(ctx: GradContext) -> list[OpSpec]:
 
 
 def _axes(ctx: GradContext) -> tuple[int, int]:
-    """The ``axis`` with which X, and Y, meet a value of the full shape."""
+    """Returns the ``axis`` with which X, and Y, meet a value of the full shape."""
     axis = int(ctx.attrs["axis"])
     x, y = (ctx.meta(ctx.inputs[n][0]).rank for n in ("X", "Y"))
     return (-1, axis) if x > y else (axis, -1) if x < y else (-1, -1)
 
 
 def _choice_second(test: str) -> Callable[[GradContext], list[OpSpec]]:
-    """Of dX = sum(g where test), dY = sum(g elsewhere): for g it is ddX where the test holds, ddY elsewhere."""
+    """Differentiates dX = sum(g where test), dY = sum(g elsewhere): for g it is ddX where the test holds, ddY elsewhere."""
 
     def rule(ctx: GradContext) -> list[OpSpec]:
         e = Emitter(ctx)

@@ -295,7 +295,7 @@ def fluid_is_empty(x: Variable, cond: Variable | None = None, name: str | None =
 
 
 def _any(test: str, x: Any, negate: bool = False) -> Variable:
-    """One truth value of shape ``[1]``: whether any element passes (or fails) a test."""
+    """Emits one truth value of shape ``[1]``: whether any element passes (or fails) a test."""
     found = emit(test, {"X": check_variable(x, "x", test)})
     every = emit("reduce_all" if negate else "reduce_any", {"X": found}, {"reduce_all": True})
     return emit_one("reshape2", {"X": every}, {"shape": (1,)})
@@ -457,7 +457,7 @@ def _infer(condition: Meta, x: Meta, y: Meta) -> Meta:
 
 
 def _second(ctx: GradContext) -> list[OpSpec]:
-    """The backward op is linear in the incoming gradient: what arrives for X and Y is chosen again."""
+    """Returns the backward op is linear in the incoming gradient: what arrives for X and Y is chosen again."""
     e = Emitter(ctx)
     out = e.wanted("Out@GRAD")
     if out is not None:

@@ -33,7 +33,7 @@ def _infer(x: Meta, groups: int, axis: int) -> Meta:
 
 
 def _grouped(shape: Sequence[int], groups: int, axis: int) -> tuple[tuple[int, ...], int]:
-    """The shape with an axis for the members of a group, and where it stands."""
+    """Returns the shape with an axis for the members of a group, and where it stands."""
     place = normalize_axis(axis, len(shape))
     return (*shape[:place], shape[place] // groups, groups, *shape[place + 1 :]), place + 1
 
@@ -99,7 +99,7 @@ register(OpDef(
 
 @export("nn.functional.maxout", op="maxout")
 def maxout(x: Variable, groups: int, axis: int = 1, name: str | None = None) -> Variable:
-    """``out[n, i] = max over k of x[n, i * groups + k]`` along the channels.
+    """Returns ``out[n, i] = max over k of x[n, i * groups + k]`` along the channels.
 
     Args:
         x: ``[n, c, ...]``, or channels elsewhere after the first axis; floats.
@@ -125,7 +125,7 @@ def maxout(x: Variable, groups: int, axis: int = 1, name: str | None = None) -> 
 
 @export("fluid.layers.maxout", op="maxout")
 def maxout_1x(x: Variable, groups: int, name: str | None = None, axis: int = 1) -> Variable:
-    """:func:`maxout` with the order of arguments of Paddle 1.x.
+    """Returns what :func:`maxout` returns, with the order of arguments of Paddle 1.x.
 
     Returns:
         ``x`` with ``c / groups`` channels.

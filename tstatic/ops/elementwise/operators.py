@@ -36,35 +36,35 @@ def _scaled(x: Variable, number: float, scale: float, bias: float) -> Variable:
 
 @export("Variable.__add__", "Variable.__radd__")
 def add(x: Variable, other: Any) -> Any:
-    """``x + other``: a ``scale`` op for a number, else ``elementwise_add``."""
+    """Returns ``x + other``: a ``scale`` op for a number, else ``elementwise_add``."""
     number = number_of(other)
     return _binary("elementwise_add", "+", x, other) if number is None else _scaled(x, number, 1, number)
 
 
 @export("Variable.__sub__")
 def sub(x: Variable, other: Any) -> Any:
-    """``x - other``: a ``scale`` op for a number, else ``elementwise_sub``."""
+    """Returns ``x - other``: a ``scale`` op for a number, else ``elementwise_sub``."""
     number = number_of(other)
     return _binary("elementwise_sub", "-", x, other) if number is None else _scaled(x, number, 1, -number)
 
 
 @export("Variable.__rsub__")
 def rsub(x: Variable, other: Any) -> Any:
-    """``other - x``: a ``scale`` op for a number, else ``elementwise_sub``."""
+    """Returns ``other - x``: a ``scale`` op for a number, else ``elementwise_sub``."""
     number = number_of(other)
     return _binary("elementwise_sub", "-", x, other, True) if number is None else _scaled(x, number, -1, number)
 
 
 @export("Variable.__mul__", "Variable.__rmul__")
 def mul(x: Variable, other: Any) -> Any:
-    """``x * other``: a ``scale`` op for a number, else ``elementwise_mul``."""
+    """Returns ``x * other``: a ``scale`` op for a number, else ``elementwise_mul``."""
     number = number_of(other)
     return _binary("elementwise_mul", "*", x, other) if number is None else _scaled(x, number, number, 0)
 
 
 @export("Variable.__truediv__", "Variable.__div__")
 def truediv(x: Variable, other: Any) -> Any:
-    """``x / other``: a ``scale`` op for a number, else ``elementwise_div``; integers become float32."""
+    """Returns ``x / other``: a ``scale`` op for a number, else ``elementwise_div``; integers become float32."""
     number = number_of(other)
     if number is None or number == 0:
         return _binary("elementwise_div", "/", x, other)
@@ -73,85 +73,85 @@ def truediv(x: Variable, other: Any) -> Any:
 
 @export("Variable.__rtruediv__", "Variable.__rdiv__")
 def rtruediv(x: Variable, other: Any) -> Any:
-    """``other / x`` (``elementwise_div``); integers become float32."""
+    """Returns ``other / x`` (``elementwise_div``); integers become float32."""
     return _binary("elementwise_div", "/", x if x.dtype.is_float else cast_to(x, float32, "tmp"), other, True)
 
 
 @export("Variable.__floordiv__")
 def floordiv(x: Variable, other: Any) -> Any:
-    """``x // other``, rounded down (``elementwise_floordiv``)."""
+    """Returns ``x // other``, rounded down (``elementwise_floordiv``)."""
     return _binary("elementwise_floordiv", "//", x, other)
 
 
 @export("Variable.__rfloordiv__")
 def rfloordiv(x: Variable, other: Any) -> Any:
-    """``other // x``, rounded down (``elementwise_floordiv``)."""
+    """Returns ``other // x``, rounded down (``elementwise_floordiv``)."""
     return _binary("elementwise_floordiv", "//", x, other, True)
 
 
 @export("Variable.__mod__")
 def mod(x: Variable, other: Any) -> Any:
-    """``x % other``, with the sign of ``other`` (``elementwise_mod``)."""
+    """Returns ``x % other``, with the sign of ``other`` (``elementwise_mod``)."""
     return _binary("elementwise_mod", "%", x, other)
 
 
 @export("Variable.__rmod__")
 def rmod(x: Variable, other: Any) -> Any:
-    """``other % x``, with the sign of ``x`` (``elementwise_mod``)."""
+    """Returns ``other % x``, with the sign of ``x`` (``elementwise_mod``)."""
     return _binary("elementwise_mod", "%", x, other, True)
 
 
 @export("Variable.__pow__")
 def pow(x: Variable, other: Any) -> Any:
-    """``x ** other`` (``elementwise_pow``)."""
+    """Returns ``x ** other`` (``elementwise_pow``)."""
     return _binary("elementwise_pow", "**", x, other)
 
 
 @export("Variable.__rpow__")
 def rpow(x: Variable, other: Any) -> Any:
-    """``other ** x`` (``elementwise_pow``)."""
+    """Returns ``other ** x`` (``elementwise_pow``)."""
     return _binary("elementwise_pow", "**", x, other, True)
 
 
 @export("Variable.__neg__", op="scale")
 def negative(x: Variable) -> Variable:
-    """``-x``: a ``scale`` op."""
+    """Returns ``-x``: a ``scale`` op."""
     return _emit("scale", {"X": x}, {"scale": -1})
 
 
 @export("Variable.__eq__")
 def eq(x: Variable, other: Any) -> Any:
-    """``x == other`` for each pair (``equal``)."""
+    """Returns ``x == other`` for each pair (``equal``)."""
     return _binary("equal", "==", x, other)
 
 
 @export("Variable.__ne__")
 def ne(x: Variable, other: Any) -> Any:
-    """``x != other`` for each pair (``not_equal``)."""
+    """Returns ``x != other`` for each pair (``not_equal``)."""
     return _binary("not_equal", "!=", x, other)
 
 
 @export("Variable.__lt__")
 def lt(x: Variable, other: Any) -> Any:
-    """``x < other`` for each pair (``less_than``)."""
+    """Returns ``x < other`` for each pair (``less_than``)."""
     return _binary("less_than", "<", x, other)
 
 
 @export("Variable.__le__")
 def le(x: Variable, other: Any) -> Any:
-    """``x <= other`` for each pair (``less_equal``)."""
+    """Returns ``x <= other`` for each pair (``less_equal``)."""
     return _binary("less_equal", "<=", x, other)
 
 
 @export("Variable.__gt__")
 def gt(x: Variable, other: Any) -> Any:
-    """``x > other`` for each pair (``greater_than``)."""
+    """Returns ``x > other`` for each pair (``greater_than``)."""
     return _binary("greater_than", ">", x, other)
 
 
 @export("Variable.__ge__")
 def ge(x: Variable, other: Any) -> Any:
-    """``x >= other`` for each pair (``greater_equal``)."""
+    """Returns ``x >= other`` for each pair (``greater_equal``)."""
     return _binary("greater_equal", ">=", x, other)
 
 
@@ -162,23 +162,23 @@ def _bitwise(type: str, symbol: str, x: Variable, other: Any) -> Any:
 
 @export("Variable.__and__", "Variable.__rand__")
 def and_(x: Variable, other: Any) -> Any:
-    """``x & other`` of bools or integers (``bitwise_and``)."""
+    """Returns ``x & other`` of bools or integers (``bitwise_and``)."""
     return _bitwise("bitwise_and", "&", x, other)
 
 
 @export("Variable.__or__", "Variable.__ror__")
 def or_(x: Variable, other: Any) -> Any:
-    """``x | other`` of bools or integers (``bitwise_or``)."""
+    """Returns ``x | other`` of bools or integers (``bitwise_or``)."""
     return _bitwise("bitwise_or", "|", x, other)
 
 
 @export("Variable.__xor__", "Variable.__rxor__")
 def xor(x: Variable, other: Any) -> Any:
-    """``x ^ other`` of bools or integers (``bitwise_xor``)."""
+    """Returns ``x ^ other`` of bools or integers (``bitwise_xor``)."""
     return _bitwise("bitwise_xor", "^", x, other)
 
 
 @export("Variable.__invert__", op="bitwise_not")
 def invert(x: Variable) -> Variable:
-    """``~x`` of bools or integers (``bitwise_not``)."""
+    """Returns ``~x`` of bools or integers (``bitwise_not``)."""
     return emit_one("bitwise_not", {"X": x})

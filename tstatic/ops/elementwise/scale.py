@@ -103,7 +103,7 @@ def whole(x: Meta, **numbers: float) -> None:
 
 
 def whole_part(number: Any) -> Any:
-    """A finite number without its fraction; anything else as it is."""
+    """Returns a finite number without its fraction; anything else as it is."""
     return int(number) if isinstance(number, float | np.floating) and math.isfinite(number) else number
 
 

@@ -69,7 +69,7 @@ unary_op("atanh", "atanh(x)", "dout / (1 - x * x)", "atanh", values=ValueRange(-
 
 
 def _half_away(torch: Any, x: Any) -> Any:
-    """Halves away from zero, as in Paddle; torch.round takes them to even."""
+    """Rounds halves away from zero, as in Paddle; torch.round takes them to even."""
     whole = torch.trunc(x)
     return torch.where((x - whole).abs() >= 0.5, whole + torch.sign(x), whole)
 

@@ -90,7 +90,7 @@ def check_classes(label: Any, classes: int, ignore: int) -> None:
 
 # ------------------------------------------------------------------------------------------------------- probabilities
 def pick_loss(p: Any, label: Any, match: Any, loss: Any, ignore: int, floor: float) -> None:
-    """``loss = -log(max(p[label], floor))`` by row; 0 in ignored rows.
+    """Computes ``loss = -log(max(p[label], floor))`` by row; 0 in ignored rows.
 
     Args:
         p: ``[rows, length]``.
@@ -117,7 +117,7 @@ def pick_loss(p: Any, label: Any, match: Any, loss: Any, ignore: int, floor: flo
 
 
 def pick_loss_grad(picked: Any, label: Any, dloss: Any, dp: Any, ignore: int, floor: float) -> None:
-    """``dp[label] = -dloss / max(p[label], floor)`` by row, 0 elsewhere and in ignored rows; ``picked`` is ``p[label]``."""
+    """Computes ``dp[label] = -dloss / max(p[label], floor)`` by row, else and in ignored rows 0; ``picked`` is ``p[label]``."""
     # One value per row is not 0, so the many are cleared and the few computed.
     dp.fill(0)
     rows = np.flatnonzero(label != ignore)
@@ -125,14 +125,14 @@ def pick_loss_grad(picked: Any, label: Any, dloss: Any, dp: Any, ignore: int, fl
 
 
 def picked_grad(p: Any, label: Any, dloss: Any, dp: Any, ignore: int, floor: float) -> None:
-    """:func:`pick_loss_grad` where the probabilities themselves are at hand."""
+    """Does what :func:`pick_loss_grad` does, where the probabilities themselves are at hand."""
     index = np.where(label == ignore, 0, label)
     picked = p[np.arange(len(p)), index] if p.size else np.ones(len(p), p.dtype)
     pick_loss_grad(picked, label, dloss, dp, ignore, floor)
 
 
 def soft_loss(p: Any, label: Any, work: Any, loss: Any, floor: float) -> None:
-    """``loss = -sum(label * log(max(p, floor)))`` by row."""
+    """Computes ``loss = -sum(label * log(max(p, floor)))`` by row."""
     # The floor also keeps 0 * log(0) a 0: a class that the label gives no weight costs nothing.
     np.maximum(p, floor, out=work)
     np.log(work, work)
@@ -141,7 +141,7 @@ def soft_loss(p: Any, label: Any, work: Any, loss: Any, floor: float) -> None:
 
 
 def soft_loss_grad(p: Any, label: Any, dloss: Any, dp: Any, floor: float) -> None:
-    """``dp = -label / max(p, floor) * dloss`` by row; ``dp`` may be ``p``, not ``label``."""
+    """Computes ``dp = -label / max(p, floor) * dloss`` by row; ``dp`` may be ``p``, not ``label``."""
     np.maximum(p, floor, out=dp)
     np.true_divide(label, dp, dp)
     np.multiply(dp, dloss[:, None], dp)
@@ -150,7 +150,7 @@ def soft_loss_grad(p: Any, label: Any, dloss: Any, dp: Any, floor: float) -> Non
 
 # ------------------------------------------------------------------------------------------------------- joint gradient
 def softmax_input(p: Variable, axis: int) -> Variable | None:
-    """What ``p`` is the softmax of, if it is one along ``axis`` and neither was written since; else ``None``.
+    """Returns what ``p`` is the softmax of, if it is one along ``axis`` and neither was written since; else ``None``.
 
     A loss on ``p`` takes it as its input ``SoftmaxX``, of which it reads nothing: the gradient goes there directly. The
     gradient by way of ``p``, ``-1 / p`` and then times ``p``, is lost where ``p`` is 0.
@@ -174,7 +174,7 @@ def softmax_input(p: Variable, axis: int) -> Variable | None:
 
 
 def joint_gradient(ctx: GradContext, x: str, loss: str, softmax: str) -> list[OpSpec] | None:
-    """The gradient of a loss on probabilities by the softmax's input; ``None`` where none is wanted or arrives.
+    """Returns the gradient of a loss on probabilities by the softmax's input; ``None`` where none is wanted or arrives.
 
     Args:
         ctx: What the rule of the loss was called with.
@@ -202,7 +202,7 @@ def joint_gradient(ctx: GradContext, x: str, loss: str, softmax: str) -> list[Op
 
 # ----------------------------------------------------------------------------------------------------------- functions
 def with_class_axis(scores: Variable, label: Variable, axis: int, function: str) -> Variable:
-    """``label`` with an axis of size 1 (or the classes) where the scores have the classes.
+    """Returns ``label`` with an axis of size 1 (or the classes) where the scores have the classes.
 
     Raises:
         ShapeError: If the ranks do not fit.
@@ -220,7 +220,7 @@ def with_class_axis(scores: Variable, label: Variable, axis: int, function: str)
 
 
 def reduced(loss: Variable, reduction: str, name: str | None = None) -> Variable:
-    """The mean or sum ``[]`` of all elements, or ``loss`` itself for ``"none"``."""
+    """Returns the mean or sum ``[]`` of all elements, or ``loss`` itself for ``"none"``."""
     if reduction == "none":
         return loss
     attrs = {"dim": (0,), "reduce_all": True}
@@ -228,5 +228,5 @@ def reduced(loss: Variable, reduction: str, name: str | None = None) -> Variable
 
 
 def variables(function: str, **named: Any) -> list[Variable]:
-    """The arguments as Variables, checked."""
+    """Checks that the arguments are Variables, and returns them."""
     return [check_variable(value, name, function) for name, value in named.items()]

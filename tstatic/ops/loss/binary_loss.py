@@ -24,7 +24,7 @@ _SLOTS = ("the first input", "another input")
 
 
 def alike(x: Meta, *others: Meta | None) -> Meta:
-    """``infer`` of an op on floats of one shape and dtype.
+    """Infers the output of an op on floats of one shape and dtype.
 
     Raises:
         ShapeError, DTypeError: If they differ.
@@ -48,7 +48,7 @@ def _count(label: Any, ignore: int) -> int:
 def _sigmoid_loss(
     x: Any, label: Any, weight: Any, out: Any, ignore: int, normalize: bool, work: Any, mask: Any
 ) -> None:
-    """``(1 - label) * x + weight * softplus(-x)``, each part without overflow.
+    """Computes ``(1 - label) * x + weight * softplus(-x)``, each part without overflow.
 
     Without a weight that is ``max(x, 0) - x * label + log1p(exp(-abs(x)))``.
     """
@@ -79,7 +79,7 @@ def _sigmoid_loss(
 def _sigmoid_loss_grad(
     x: Any, label: Any, weight: Any, dout: Any, dx: Any, ignore: int, normalize: bool, mask: Any
 ) -> None:
-    """``(sigmoid(x) - label) * dout``, or ``(1 - label - weight * sigmoid(-x)) * dout``."""
+    """Computes ``(sigmoid(x) - label) * dout``, or ``(1 - label - weight * sigmoid(-x)) * dout``."""
     if weight is None:
         # exp(-x) may overflow to infinity, whose reciprocal is the right 0.
         np.negative(x, dx)

@@ -36,7 +36,7 @@ def _infer(x: Meta, label: Meta, weight: Meta | None, reduction: str) -> tuple[M
 
 
 def _weights(label: Any, weight: Any, ignore: int, dtype: Any) -> tuple[Any, Any]:
-    """Class numbers with ignored ones set to 0, and the factor of each loss (0 where it is ignored)."""
+    """Returns class numbers with ignored ones set to 0, and the factor of each loss (0 where it is ignored)."""
     counted = label != ignore
     # Ignored rows pick class 0 with the factor 0.
     index = np.where(counted, label, 0)
@@ -47,7 +47,7 @@ def _weights(label: Any, weight: Any, ignore: int, dtype: Any) -> tuple[Any, Any
 
 
 def _at(shape: Sequence[int], index: Any) -> tuple[Any, ...]:
-    """The position of each label's class in a value of ``[batch, classes, ...]``."""
+    """Returns the position of each label's class in a value of ``[batch, classes, ...]``."""
     rank = len(shape)
     grids = [
         np.arange(s).reshape([-1 if i == k else 1 for i in range(rank - 1)])
@@ -387,7 +387,7 @@ def _refuse(what: str, expected: str, received: Any, fix: str, var: Variable) ->
 
 
 def _counted(label: Variable, ignore: int) -> Variable:
-    """Which rows are not ignored; the shape of ``label``."""
+    """Returns which rows are not ignored, in the shape of ``label``."""
     return emit_one("not_equal", {"X": label, "Y": as_variable(ignore, like=label)})
 
 
@@ -404,7 +404,7 @@ def _smoothed(input: Variable, label: Variable, soft: bool, axis: int, share: fl
 
 
 def _weights_class(input: Variable, label: Variable, weight: Variable, soft: bool, ignore: int, axis: int) -> Variable:
-    """The factor of each row's loss; the shape of the loss."""
+    """Returns the factor of each row's loss, in the shape of the loss."""
     classes = input.shape[axis]
     labels.check_weights(weight, classes, "weight", "cross_entropy")
     # A distribution's factor is the mean of the weights under it.

@@ -95,7 +95,7 @@ def _auc_infer(
 
 
 def area(pos: Array, neg: Array, curve: str) -> float:
-    """Area under a curve by the trapezoid rule over counts of positive and negative samples per bin, low bins first.
+    """Returns the area under a curve by the trapezoid rule, from counts of positive and negative samples per bin, low bins first.
 
     0 when one of the classes has no sample (ROC), or the positive one (PR).
     """
@@ -261,7 +261,7 @@ def accuracy(
     total: Variable | None = None,
     name: str | None = None,
 ) -> Variable:
-    """The share of samples whose label is among the ``k`` largest predictions; float32 of shape [].
+    """Returns the share of samples whose label is among the ``k`` largest predictions; float32 of shape [].
 
     Args:
         input: Predictions of shape [batch, classes].
@@ -285,12 +285,12 @@ def accuracy(
 def fluid_accuracy(
     input: Variable, label: Variable, k: int = 1, correct: Variable | None = None, total: Variable | None = None
 ) -> Variable:
-    """The share of samples whose label is among the ``k`` largest predictions; float32 of shape [1]."""
+    """Returns the share of samples whose label is among the ``k`` largest predictions; float32 of shape [1]."""
     return _accuracy(input, label, k, correct, total, None, True)
 
 
 def _counter(name: str, shape: tuple[int, ...]) -> Variable:
-    """A persistable int64 variable that the startup program sets to 0."""
+    """Makes a persistable int64 variable that the startup program sets to 0."""
     var = default_main_program().global_block().create_var(
         name=names.generate(name), shape=shape, dtype="int64", persistable=True, stop_gradient=True
     )  # fmt: skip
@@ -310,7 +310,7 @@ def auc(
     slide_steps: int = 1,
     ins_tag_weight: Any = None,
 ) -> tuple[Variable, Variable, list[Variable]]:
-    """Area under the curve over all batches since the startup program ran, and over the last ``slide_steps`` batches.
+    """Returns the area under the curve over all batches since the startup program ran, and over the last ``slide_steps`` batches.
 
     Args:
         input: Probabilities of shape [batch, 2] (or [batch, 1]); the last column is that of the positive class.
@@ -345,7 +345,7 @@ def fluid_auc(
     topk: int = 1,
     slide_steps: int = 1,
 ) -> tuple[Variable, Variable, list[Variable]]:
-    """Area under the curve, see ``static.auc``; both areas have shape [1]."""
+    """Returns the area under the curve, see ``static.auc``; both areas have shape [1]."""
     return _auc(input, label, curve, num_thresholds, topk, slide_steps, None, True)
 
 

@@ -69,7 +69,7 @@ def _kl_infer(x: Meta, target: Meta, reduction: str, one_d: bool) -> Meta:
 
 
 def _kl_count(shape: Sequence[int], reduction: str) -> int:
-    """What the sum is divided by."""
+    """Returns what the sum is divided by."""
     if reduction == "mean":
         return int(np.prod(shape, dtype=np.int64))
     return shape[0] if reduction == "batchmean" and len(shape) else 1
@@ -84,7 +84,7 @@ def _kl_scratch_metas(ins: Sequence[Meta], outs: Sequence[Meta], *, reduction: s
 
 
 def _kl_losses(x: Any, target: Any, out: Any, mask: Any) -> None:
-    """``target * (log(target) - x)``, and 0 where the target is not above 0."""
+    """Computes ``target * (log(target) - x)``, and 0 where the target is not above 0."""
     # The logarithm is NaN or minus infinity where the target is not above 0; the mask replaces what becomes of it.
     np.log(target, out)
     np.subtract(out, x, out)

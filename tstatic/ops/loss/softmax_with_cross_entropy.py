@@ -82,7 +82,7 @@ def _calls(
 def _soft_calls(
     logits: Any, label: Any, probabilities: Any, loss: Any, axis: int, floor: float | None, scratch: Sequence[Any]
 ) -> Calls:
-    """Calls for distributions; ``floor`` is ``None`` where a softmax is taken."""
+    """Returns the calls for distributions; ``floor`` is ``None`` where a softmax is taken."""
     values, _, store = vector(loss) if loss is not None else (None, [], [])
     work: Any = None
     if floor is not None:
@@ -221,7 +221,7 @@ def _rows(
     axis: int,
     use_softmax: bool,
 ) -> Rows | None:
-    """The op along rows, where its axis is the last one; a class number outside of the row gives NaN."""
+    """Returns the op along rows, if its axis is the last one; a class number outside of the row gives NaN."""
     if logits.rank < 2 or row_axis(logits.rank, axis) != logits.rank - 1:
         return None
     if use_softmax:
@@ -267,7 +267,7 @@ def _grad_rows(
 
 # -------------------------------------------------------------------------------------------------- op definition
 def _rule(ctx: GradContext) -> list[OpSpec]:
-    """The backward op; if given probabilities are a softmax's result, what the loss sends goes to its input."""
+    """Emits the backward op; if given probabilities are a softmax's result, what the loss sends goes to its input."""
     wanted, softmax = ctx.in_grads.get(ctx.inputs["Logits"][0]), ctx.outputs["Softmax"]
     grads = {f"{s}{GRAD}": [ctx.out_grads[n]] for s, (n,) in ctx.outputs.items() if n in ctx.out_grads}
     joint = None if ctx.attrs["use_softmax"] else labels.joint_gradient(ctx, "Logits", "Loss", softmax[0])

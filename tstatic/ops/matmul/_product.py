@@ -62,14 +62,14 @@ def _matrix(shape: Shape, transposed: bool, first: bool) -> tuple[int, int]:
 
 
 def product_cost(x: Meta, y: Meta, out: Meta, trans_x: bool = False) -> Cost:
-    """Two operations per multiply-add."""
+    """Counts two operations per multiply-add."""
     inner = x.shape[-2] if trans_x and x.rank > 1 else x.shape[-1]
     return Cost(2.0 * out.numel * inner, float(x.nbytes + y.nbytes + out.nbytes))
 
 
 # --------------------------------------------------------------------------------------------------------------- calls
 def swap(x: Any) -> Any:
-    """The last two axes exchanged, as a view."""
+    """Exchanges the last two axes, as a view."""
     return x.swapaxes(-1, -2)
 
 
@@ -79,7 +79,7 @@ fast as the general one, so larger ones are made of several: 128x1024 @ 1024x10 
 
 
 def _tile(a: Any, b: Any, out: Any) -> tuple[int, int] | None:
-    """Rows and columns of the tiles that a product is made of where small products are faster than one large one.
+    """Returns rows and columns of the tiles that a product is made of where small products are faster than one large one.
 
     A large product packs its operands, which pays if each is used often. Measured, one core, GFLOP/s: 64x512 @ 512x512 from
     98 to 114, transposed second operand 77 to 107, 32x1024 58 to 109; transposed first operand, 64 deep, 94 to 110.
@@ -97,7 +97,7 @@ def _tile(a: Any, b: Any, out: Any) -> tuple[int, int] | None:
 
 
 def _tiled(a: Any, b: Any, out: Any, tile: tuple[int, int]) -> Calls:
-    """A product as a batch of tiles: one call, and one for the rows that are left over."""
+    """Makes a product as a batch of tiles: one call, and one for the rows that are left over."""
     (rows, depth), (m, n) = a.shape, tile
     whole = rows - rows % m
     tall = a[:whole].reshape(-1, 1, m, depth, copy=False)
@@ -109,7 +109,7 @@ def _tiled(a: Any, b: Any, out: Any, tile: tuple[int, int]) -> Calls:
 
 
 def multiply(a: Any, b: Any, out: Any) -> Calls:
-    """Calls for ``out = a @ b`` with operands of rank 2 or more.
+    """Returns calls for ``out = a @ b`` with operands of rank 2 or more.
 
     A batch of matrices times one matrix is a single taller matrix: BLAS packs the second operand once.
     """
@@ -130,7 +130,7 @@ def multiply(a: Any, b: Any, out: Any) -> Calls:
 
 
 def product_calls(x: Any, y: Any, out: Any, trans_x: bool, trans_y: bool) -> Calls:
-    """Calls for ``out = op(x) @ op(y)``."""
+    """Returns calls for ``out = op(x) @ op(y)``."""
     if y.ndim == 1:
         y, out = y[:, None], out[..., None]
         trans_y = False
@@ -141,14 +141,14 @@ def product_calls(x: Any, y: Any, out: Any, trans_x: bool, trans_y: bool) -> Cal
 
 
 def _collapses(x: Sequence[int], y: Sequence[int], trans_x: bool) -> bool:
-    """Whether the gradient of ``y`` is one product over all rows of the batch."""
+    """Returns whether the gradient of ``y`` is one product over all rows of the batch."""
     return len(y) <= 2 and (len(x) <= 2 or not trans_x)
 
 
 def gradient_scratch_metas(
     ins: Sequence[Any], outs: Sequence[Any], *, trans_x: bool = False, trans_y: bool = False
 ) -> tuple[Meta, ...]:
-    """Buffers of :func:`gradient_calls`: the gradients of operands that were broadcast, before they are added up."""
+    """Returns buffers of :func:`gradient_calls`: the gradients of operands that were broadcast, before they are added up."""
     x, y, dout = ins
     dx, dy = outs
     needs: tuple[Meta, ...] = ()
@@ -166,7 +166,7 @@ def gradient_scratch_metas(
 def gradient_calls(
     ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, trans_x: bool = False, trans_y: bool = False
 ) -> Calls:
-    """Calls for the gradients of ``op(x) @ op(y)``: ``dx = dout @ op(y)^T`` and ``dy = op(x)^T @ dout``.
+    """Returns calls for the gradients of ``op(x) @ op(y)``: ``dx = dout @ op(y)^T`` and ``dy = op(x)^T @ dout``.
 
     Only ``y`` is read for ``dx`` and only ``x`` for ``dy``, so a tile may leave the other one out.
     """
@@ -198,7 +198,7 @@ def _matrix_view(vector: Any, axis: int) -> Any:
 
 
 def _reduced(a: Any, b: Any, out: Any, batch: Shape, buffers: list[Any]) -> Calls:
-    """``out = a @ b``, added up over the axes of the batch along which the operand was broadcast."""
+    """Returns calls for ``out = a @ b``, added up over the axes of the batch along which the operand was broadcast."""
     if out.shape[:-2] == batch:
         return multiply(a, b, out)
     full = buffers.pop(0)
@@ -209,7 +209,7 @@ def _reduced(a: Any, b: Any, out: Any, batch: Shape, buffers: list[Any]) -> Call
 
 
 def _collapsed(x: Any, dout: Any, dy: Any, trans_y: bool) -> Calls:
-    """The gradient of one matrix that all matrices of a batch were multiplied with: a product over all their rows."""
+    """Returns calls for the gradient of one matrix that a whole batch was multiplied with: a product over all their rows."""
     tall, grads = (
         view_of(x, (-1, x.shape[-1])) if x.size else None,
         view_of(dout, (-1, dout.shape[-1])) if dout.size else None,
@@ -220,7 +220,7 @@ def _collapsed(x: Any, dout: Any, dy: Any, trans_y: bool) -> Calls:
 
 
 def _collapsed_copy(x: Any, dout: Any, dy: Any, trans_y: bool) -> None:
-    """The same for strides that need copies, and for batches that ``x`` broadcasts to."""
+    """Does the same for strides that need copies, and for batches that ``x`` broadcasts to."""
     rows = math.prod(dout.shape[:-1])
     tall = np.broadcast_to(x, (*dout.shape[:-1], x.shape[-1])).reshape(rows, x.shape[-1])
     grads = dout.reshape(rows, dout.shape[-1])
@@ -229,7 +229,7 @@ def _collapsed_copy(x: Any, dout: Any, dy: Any, trans_y: bool) -> None:
 
 # -------------------------------------------------------------------------------------------------------------- tiles
 def pieces_of(flops: float) -> int:
-    """Number of tiles of a product; it depends on the work alone, so that results do not depend on the threads."""
+    """Returns the number of tiles of a product; it depends on the work alone, so that results do not depend on the threads."""
     if flops < PRODUCTS.size:
         return 1
     if flops < 80 * PRODUCTS.size:
@@ -276,7 +276,7 @@ def cut(
 
 
 def _batch_way(target: Meta, out: Meta, a: Meta, b: Meta) -> list[SplitAxis]:
-    """The longest axis of the batch that ``target`` has whole, if it gives at least four tiles."""
+    """Returns the longest axis of the batch that ``target`` has whole, if it gives at least four tiles."""
     shapes = [(1,) * (out.rank - m.rank) + m.shape for m in (target, a, b)]
     axes = [i for i in range(out.rank - 2) if out.shape[i] >= 4 and shapes[0][i] == out.shape[i]]
     if not axes:
@@ -287,7 +287,7 @@ def _batch_way(target: Meta, out: Meta, a: Meta, b: Meta) -> list[SplitAxis]:
 
 
 def split_product(x: Meta, y: Meta, out: Meta, trans_x: bool = False, trans_y: bool = False) -> list[Tile] | None:
-    """``split`` of ``op(x) @ op(y)``: over the batch, or over rows or columns of the result."""
+    """Cuts ``op(x) @ op(y)`` over the batch, or over rows or columns of the result."""
     if x.rank < 2 or y.rank < 2 or out.numel <= 0:
         return None
     candidates = [SplitAxis(out.shape[-1], -1, WHOLE, -2 if trans_y else -1)]
@@ -304,7 +304,7 @@ def split_product(x: Meta, y: Meta, out: Meta, trans_x: bool = False, trans_y: b
 def split_gradient(
     x: Meta, y: Meta, dout: Meta, dx: Meta | None, dy: Meta | None, trans_x: bool = False, trans_y: bool = False
 ) -> list[Tile] | None:
-    """``split`` of the gradients: separate tiles for each of the two."""
+    """Cuts the gradients: separate tiles for each of the two."""
     if x.rank < 2 or y.rank < 2 or dout.numel <= 0:
         return None
     flops = product_cost(x, y, dout, trans_x).flops

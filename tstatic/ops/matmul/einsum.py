@@ -86,7 +86,7 @@ EXHAUSTIVE = 6
 
 
 def _order(terms: Sequence[Term], result: Sequence[str]) -> list[tuple[int, int]] | None:
-    """Positions of the pairs to combine, as numpy's ``einsum_path`` plans them; ``None`` where there is no choice."""
+    """Returns positions of the pairs to combine, as numpy's ``einsum_path`` plans them; ``None`` where there is no choice."""
     labels = sorted({label for t in terms for label in t.labels})
     # numpy tells that many labels apart.
     if len(terms) < 3 or len(labels) > 52:
@@ -104,7 +104,7 @@ def _order(terms: Sequence[Term], result: Sequence[str]) -> list[tuple[int, int]
 
 
 def _pairs(path: Sequence[Sequence[int]], count: int) -> list[tuple[int, int]]:
-    """A path whose results go to the end of the list, as pairs whose results stay in the first one's place."""
+    """Converts a path whose results go to the end of the list to pairs whose results stay in the first one's place."""
     # Which operand stands where: first in numpy's list, then in ours.
     theirs, ours, pairs = list(range(count)), list(range(count)), []
     for positions in path:
@@ -119,7 +119,7 @@ def _pairs(path: Sequence[Sequence[int]], count: int) -> list[tuple[int, int]]:
 
 
 def _fits(terms: Sequence[Term], order: Sequence[tuple[int, int]], result: Sequence[str]) -> bool:
-    """Whether products can be taken in this order: not if a step would have to restore two unknown sizes."""
+    """Returns whether products can be taken in this order: not if a step would have to restore two unknown sizes."""
     if sum(UNKNOWN in t.value.shape for t in terms) == 0:
         return True
     with names.guard(), program_guard(Program(), Program()):
@@ -205,7 +205,7 @@ def _check_sizes(terms: Sequence[Term]) -> None:
 
 # ---------------------------------------------------------------------------------------------------------------- steps
 def _arranged(term: Term, labels: Sequence[str]) -> Term:
-    """The axes in the order of ``labels``."""
+    """Puts the axes in the order of ``labels``."""
     if term.labels == tuple(labels):
         return term
     order = tuple(term.labels.index(label) for label in labels)
@@ -213,7 +213,7 @@ def _arranged(term: Term, labels: Sequence[str]) -> Term:
 
 
 def _summed(term: Term, kept: set[str]) -> Term:
-    """Without the labels that nothing needs any more."""
+    """Sums over the labels that nothing needs any more."""
     dropped = tuple(i for i, label in enumerate(term.labels) if label not in kept)
     if not dropped:
         return term
@@ -243,7 +243,7 @@ def _diagonals(term: Term) -> Term:
 
 
 def _reshaped(value: Variable, shape: Sequence[int], kept: int) -> Variable:
-    """``reshape2`` where the first ``kept`` axes stay as they are, known or not, and one more size may be unknown."""
+    """Emits a ``reshape2`` in which the first ``kept`` axes stay, known or not, and one more size may be unknown."""
     if tuple(shape) == value.shape and UNKNOWN not in shape[kept:]:
         return value
     # 0 copies the size that stands there, so a size that is 0 must be found instead.
@@ -257,7 +257,7 @@ def _reshaped(value: Variable, shape: Sequence[int], kept: int) -> Variable:
 
 
 def _combine(a: Term, b: Term, kept: set[str]) -> Term:
-    """One product of two terms; labels outside ``kept`` are summed."""
+    """Emits one product of two terms; labels outside ``kept`` are summed."""
     # An axis of size 1 broadcasts: it is dropped where the other operand has the label too.
     a, b = _unstretched(a, b), _unstretched(b, a)
     a = _summed(a, kept | set(b.labels))

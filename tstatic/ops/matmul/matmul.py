@@ -220,7 +220,7 @@ def matmul(
 
 @export("Variable.__matmul__", op="matmul_v2")
 def matmul_operator(x: Variable, y: Variable) -> Variable:
-    """``x @ y``; see :func:`matmul`."""
+    """Returns ``x @ y``; see :func:`matmul`."""
     return matmul(x, y)
 
 
@@ -275,7 +275,7 @@ def mv(x: Variable, vec: Variable, name: str | None = None) -> Variable:
 
 # ------------------------------------------------------------------------------------------------------------------ mul
 def _flat(shape: Shape, columns: int) -> tuple[int, int]:
-    """Rows and columns of a value that is read as a matrix whose rows begin at axis ``columns``."""
+    """Returns rows and columns of a value that is read as a matrix whose rows begin at axis ``columns``."""
     return numel(shape[:columns]), numel(shape[columns:])
 
 
@@ -294,7 +294,7 @@ def _mul_infer(x: Meta, y: Meta, x_num_col_dims: int = 1, y_num_col_dims: int = 
 
 
 def _matrices(arrays: Sequence[Any], columns: Sequence[int]) -> list[Any] | None:
-    """Each array as a matrix view (``None`` stays), or ``None`` if one would need a copy."""
+    """Returns each array as a matrix view (``None`` stays), or ``None`` if one would need a copy."""
     views = [None if a is None else view_of(a, _flat(a.shape, c)) for a, c in zip(arrays, columns, strict=True)]
     return None if any(v is None and a is not None for v, a in zip(views, arrays, strict=True)) else views
 
@@ -309,7 +309,7 @@ def _mul_calls(
 
 
 def _mul_copying(x: Any, y: Any, out: Any, x_columns: int, y_columns: int) -> None:
-    """For strides whose axes cannot be merged in place."""
+    """Multiplies by way of copies: for strides whose axes cannot be merged in place."""
     product = np.matmul(x.reshape(_flat(x.shape, x_columns)), y.reshape(_flat(y.shape, y_columns)))
     np.copyto(out, product.reshape(out.shape))
 

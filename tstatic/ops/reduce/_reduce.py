@@ -36,7 +36,7 @@ CHOICE_ATTRS = {
 
 
 def reduced_axes(rank: int, dim: Sequence[int], reduce_all: bool = False) -> tuple[int, ...]:
-    """Sorted axes; no axis means all of them.
+    """Returns the axes in rising order; no axis means all of them.
 
     Raises:
         ShapeError: If an axis is out of range or occurs twice.
@@ -49,7 +49,7 @@ def reduced_axes(rank: int, dim: Sequence[int], reduce_all: bool = False) -> tup
 
 
 def reduced_shape(shape: Shape, axes: Sequence[int], keep_dim: bool = False, one_d: bool = False) -> Shape:
-    """Shape of a reduction over sorted axes."""
+    """Returns the shape of a reduction over sorted axes."""
     if keep_dim:
         return tuple(1 if i in axes else s for i, s in enumerate(shape))
     kept = tuple(s for i, s in enumerate(shape) if i not in axes)
@@ -57,12 +57,12 @@ def reduced_shape(shape: Shape, axes: Sequence[int], keep_dim: bool = False, one
 
 
 def spread(array: Any, shape: Sequence[int], axes: Sequence[int]) -> Any:
-    """A reduced value as a view that broadcasts against ``shape``."""
+    """Returns a reduced value as a view that broadcasts against ``shape``."""
     return array.reshape(tuple(1 if i in axes else s for i, s in enumerate(shape)), copy=False)
 
 
 def count_of(shape: Sequence[int], axes: Sequence[int]) -> int:
-    """How many elements go into each result."""
+    """Returns how many elements go into each result."""
     return math.prod(shape[i] for i in axes)
 
 
@@ -80,21 +80,21 @@ class Over:
         self.names = (dim, everything) if dim else ()
 
     def axes(self, rank: int, attrs: Mapping[str, Any]) -> tuple[int, ...]:
-        """The sorted axes for a value of a rank."""
+        """Returns the axes for a value of a rank, in rising order."""
         if not self.dim:
             return tuple(range(rank))
         dim = attrs[self.dim]
         return reduced_axes(rank, (dim,) if isinstance(dim, int) else dim, attrs[self.everything])
 
     def shape(self, shape: Sequence[int], attrs: Mapping[str, Any]) -> Shape:
-        """The shape of the result."""
+        """Returns the shape of the result."""
         one_d = attrs.get("one_d", not self.dim)
         return reduced_shape(tuple(shape), self.axes(len(shape), attrs), attrs.get(self.keep, False), one_d)
 
     def ref(
         self, calls: Callable[..., Calls], scratch_metas: Callable[..., Sequence[Meta]] | None = None, **options: Any
     ) -> CallRef:
-        """A reference made from ``calls(*inputs, *outputs, axes, scratch, *, attributes)``.
+        """Makes a reference from ``calls(*inputs, *outputs, axes, scratch, *, attributes)``.
 
         Args:
             calls: Returns the calls; names the further attributes that it uses.
@@ -115,7 +115,7 @@ class Over:
         return ref
 
     def lower(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The form in torch made from ``(torch, *tensors, axes, attributes) -> tensor`` that holds the result's elements."""
+        """Makes the form in torch from ``(torch, *tensors, axes, attributes) -> tensor`` that holds the result's elements."""
 
         def lower(torch: Any, x: Any, **attrs: Any) -> Any:
             return function(torch, x, self.axes(x.dim(), attrs), attrs).reshape(self.shape(x.shape, attrs))
@@ -123,7 +123,7 @@ class Over:
         return lower
 
     def grad_lower(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The gradient in torch, from ``(torch, x, *others, axes, attributes)`` with the others shaped to broadcast to ``x``."""
+        """Makes the gradient in torch from ``(torch, x, *others, axes, attributes)``, the others shaped to broadcast to ``x``."""
 
         def lower(torch: Any, x: Any, *others: Any, **attrs: Any) -> Any:
             axes = self.axes(x.dim(), attrs)
@@ -133,7 +133,7 @@ class Over:
         return lower
 
     def split(self, summed: bool = False) -> Callable[..., list[Tile] | None]:
-        """The op's ``split``: along an axis that is kept; of a sum perhaps along the first that is reduced."""
+        """Makes the op's ``split``: along an axis that is kept; of a sum perhaps along the first that is reduced."""
 
         def split(x: Meta, out: Meta, **attrs: Any) -> list[Tile] | None:
             axes = self.axes(x.rank, attrs)
@@ -155,7 +155,7 @@ class Over:
         return split
 
     def grad_split(self, x: Meta, dout: Meta, dx: Meta, **attrs: Any) -> list[Tile] | None:
-        """``split`` of a gradient that is a value broadcast along the axes; the input itself lends its shape."""
+        """Cuts a gradient that is a value broadcast along the axes; the input itself lends its shape."""
         axes = self.axes(x.rank, attrs)
         count = min(SUMS.most, -(-dx.numel // SUMS.size))
         axis = next((i for i, s in enumerate(dx.shape) if s > 1), 0)
@@ -166,7 +166,7 @@ class Over:
         )
 
     def kept_axis(self, axis: int, axes: Sequence[int], attrs: Mapping[str, Any]) -> int:
-        """Where an axis stands in the result."""
+        """Returns where an axis stands in the result."""
         return axis if attrs.get(self.keep, False) else axis - sum(a < axis for a in axes)
 
 
@@ -204,7 +204,7 @@ LONG_CASES = (
 
 # ----------------------------------------------------------------------------------------------------------- functions
 def axis_attr(axis: Any, function: str) -> tuple[int, ...]:
-    """``None``, an int or a list of ints as the attribute ``dim``; an empty tuple means all axes.
+    """Reads ``None``, an int or a list of ints as the attribute ``dim``; an empty tuple means all axes.
 
     Raises:
         ProgramTypeError: For anything else.
@@ -224,20 +224,20 @@ def axis_attr(axis: Any, function: str) -> tuple[int, ...]:
 
 
 def reduced(type: str, prefix: str, x: Variable, axis: Any, keepdim: bool, name: str | None, **attrs: Any) -> Variable:
-    """The body of a 2.x function on an op of this family."""
+    """Emits a 2.x function on an op of this family."""
     dim = axis_attr(axis, prefix)
     attrs = {"dim": dim or (0,), "keep_dim": keepdim, "reduce_all": not dim, **attrs}
     return emit_one(type, {"X": check_variable(x, "x", prefix)}, attrs, name=name, prefix=prefix)
 
 
 def fluid_reduced(type: str, input: Variable, dim: Any, keep_dim: bool, name: str | None) -> Variable:
-    """The body of a 1.x function on an op of this family: a full reduction has shape ``[1]``."""
+    """Emits a 1.x function on an op of this family: a full reduction has shape ``[1]``."""
     axes = axis_attr(dim, type)
     attrs = {"dim": axes or (0,), "keep_dim": keep_dim, "reduce_all": not axes, "one_d": True}
     return emit_one(type, {"X": check_variable(input, "input", type)}, attrs, name=name)
 
 
 def known_count(x: Variable, axes: Sequence[int]) -> int:
-    """How many elements go into each result; ``-1`` when a size is unknown."""
+    """Returns how many elements go into each result; ``-1`` when a size is unknown."""
     sizes = [x.shape[i] for i in axes]
     return UNKNOWN if UNKNOWN in sizes else math.prod(sizes)

@@ -23,7 +23,7 @@ COLUMN = 128
 
 @lru_cache(maxsize=1024)
 def _block(size: int, last: bool) -> int:
-    """How many elements of a longer axis are added at once; along the last axis a divisor, so that one product does all."""
+    """Returns how many elements of a longer axis are added at once; along the last axis a divisor, so that one product does all."""
     if not last:
         return COLUMN
     if size <= ROW:
@@ -48,7 +48,7 @@ def _groups(shape: Sequence[int], axes: Sequence[int]) -> tuple[list[int], list[
 
 @lru_cache(maxsize=1024)
 def _partials(shape: Shape, axes: Shape) -> tuple[Shape, ...]:
-    """Shapes of what the steps of :func:`sum_calls` write; the last one is the result's."""
+    """Returns the shapes of what the steps of :func:`sum_calls` write; the last one is the result's."""
     sizes, summed = _groups(shape, axes)
     done: list[Shape] = []
     while True in summed:
@@ -76,14 +76,14 @@ def _remove(sizes: list[int], summed: list[bool], at: int) -> None:
 
 
 def sum_scratch(x: Meta, axes: Sequence[int]) -> tuple[Meta, ...]:
-    """Buffers that :func:`sum_calls` needs."""
+    """Returns the buffers that :func:`sum_calls` needs."""
     if not x.dtype.is_float:
         return ()
     return tuple(float_scratch(x, shape) for shape in _partials(x.shape, tuple(axes))[:-1])
 
 
 def sum_calls(x: Any, axes: Sequence[int], out: Any, scratch: Sequence[Any]) -> Calls:
-    """Calls that add ``x`` up over ``axes``.
+    """Returns calls that add ``x`` up over ``axes``.
 
     Args:
         x: An array of float32, float64 or integers.
@@ -139,7 +139,7 @@ def sum_calls(x: Any, axes: Sequence[int], out: Any, scratch: Sequence[Any]) -> 
 
 
 def _sum_copy(x: Any, axes: tuple[int, ...], out: Any) -> None:
-    """The slow path for strides that cannot be walked in place."""
+    """Adds up by way of a copy: for strides that cannot be walked in place."""
     source, total = np.array(x, order="C"), np.empty(out.shape, out.dtype)
     scratch = [np.empty(shape, x.dtype) for shape in _partials(source.shape, axes)[:-1]]
     for function, args in sum_calls(source, axes, total, scratch):
@@ -157,7 +157,7 @@ DOT = 512
 
 
 def dot_scratch(x: Meta) -> tuple[Meta, ...]:
-    """Buffers that :func:`dot_calls` needs for operands of this shape."""
+    """Returns the buffers that :func:`dot_calls` needs for operands of this shape."""
     if not x.dtype.is_float or x.shape[-1] <= DOT:
         return ()
     partial = float_scratch(x, (*x.shape[:-1], -(-x.shape[-1] // DOT)))
@@ -165,7 +165,7 @@ def dot_scratch(x: Meta) -> tuple[Meta, ...]:
 
 
 def dot_calls(x: Any, y: Any, out: Any, scratch: Sequence[Any]) -> Calls:
-    """Calls for ``out = sum(x * y, -1)``: BLAS dots of blocks, whose results are then added up."""
+    """Returns calls for ``out = sum(x * y, -1)``: BLAS dots of blocks, whose results are then added up."""
     size = x.shape[-1]
     if out.size == 0 or not scratch:
         return [(np.vecdot, (x, y, out))]

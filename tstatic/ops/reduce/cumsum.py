@@ -47,7 +47,7 @@ def _ref(x: Array, out: Array, *, axis: int, flatten: bool, exclusive: bool, rev
 
 
 def _sum_type(out: Array) -> Any:
-    """float64 for float32: a running sum of 20,000 numbers is then off by half an ulp instead of by a hundred."""
+    """Returns float64 for float32: a running sum of 20,000 numbers is then off by half an ulp instead of by a hundred."""
     return np.float64 if out.dtype == np.float32 else out.dtype
 
 
@@ -103,7 +103,7 @@ register(OpDef(
 
 @export("tensor.cumsum", "Variable.cumsum", op="cumsum")
 def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
-    """Running sum along an axis.
+    """Returns the running sum along an axis.
 
     Args:
         x: ``[...]``.
@@ -142,7 +142,7 @@ def fluid_cumsum(
     flatten: bool | None = None,
     name: str | None = None,
 ) -> Variable:
-    """Running sum along an axis, the last by default.
+    """Returns the running sum along an axis, the last by default.
 
     Args:
         x: ``[...]``.
@@ -170,7 +170,7 @@ def _product(x: Array, out: Array, *, dim: int) -> None:
 
 @in_float32()
 def _product_back(x: Array, dout: Array, dx: Array, *, dim: int) -> None:
-    """``dx[i] = p[i-1] * s[i]`` with ``p`` the running product and ``s[i] = dout[i] + x[i+1] * s[i+1]``: exact at zeros."""
+    """Computes ``dx[i] = p[i-1] * s[i]``, ``p`` the running product, ``s[i] = dout[i] + x[i+1] * s[i+1]``: exact at zeros."""
     if x.ndim == 0:
         np.copyto(dx, dout)
         return
@@ -215,7 +215,7 @@ register(OpDef(
 
 @export("tensor.cumprod", "Variable.cumprod", op="cumprod")
 def cumprod(x: Variable, dim: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
-    """Running product along axis ``dim``; ``dtype`` converts ``x`` first.
+    """Returns the running product along axis ``dim``; ``dtype`` converts ``x`` first.
 
     Raises:
         ProgramTypeError: If no axis is given.

@@ -54,7 +54,7 @@ def _choice_op(type: str, word: str, function: str, share: bool) -> None:
         return Meta(x.shape, bool_), float_scratch(x, out.shape), *count
 
     def grad_calls(x: Any, out: Any, dout: Any, dx: Any, axes: Sequence[int], scratch: Sequence[Any]) -> Calls:
-        """Every element that equals the result gets the gradient, or its share of it."""
+        """Gives every element that equals the result the gradient, or its share of it."""
         if dx.size == 0:
             return []
         equal, part = scratch[0], spread(scratch[1], x.shape, axes)
@@ -130,7 +130,7 @@ def _scratch_metas(x: Meta, out: Meta, axes: Sequence[int]) -> tuple[Meta, ...]:
 
 
 def _drop_infinities(peak: Any) -> None:
-    """An infinite maximum is not subtracted: the exponentials then are 0, infinite or NaN, as the sum is."""
+    """Replaces an infinite maximum by 0: the exponentials then are 0, infinite or NaN, as the sum is."""
     np.copyto(peak, 0, where=~np.isfinite(peak))
 
 

@@ -26,7 +26,7 @@ _LONG = 512
 
 
 def _order(x: Array, axis: int, *, descending: bool) -> Array:
-    """Indices that sort along an axis, stable in both directions."""
+    """Returns the indices that sort along an axis, stable in both directions."""
     if not descending:
         return np.asarray(np.argsort(_sortable(x), axis=axis, kind="stable"))
     # Backwards twice: equal elements keep their order, and NaN, which sorts last, comes first.
@@ -41,7 +41,7 @@ def _sortable(x: Array) -> Array:
 
 
 def _first(x: Array, axis: int, k: int, *, largest: bool) -> Array:
-    """Indices of the ``k`` first elements of the sorted order along an axis."""
+    """Returns the indices of the ``k`` first elements of the sorted order along an axis."""
     size = x.shape[axis]
     if k == 1 and largest and x.size:
         return np.asarray(np.argmax(_sortable(x), axis=axis, keepdims=True))
@@ -63,7 +63,7 @@ def _first(x: Array, axis: int, k: int, *, largest: bool) -> Array:
 
 
 def _put(dx: Array, indices: Array, dout: Array, axis: int) -> None:
-    """Zeros with ``dout`` at positions that differ within each row: the gradient of a selection by order."""
+    """Writes zeros, and ``dout`` at positions that differ within each row: the gradient of a selection by order."""
     dx.fill(0)
     if indices.size:
         np.put_along_axis(dx, indices, dout, axis)
@@ -82,13 +82,13 @@ def _check_k(k: int, x: Meta, axis: int) -> int:
 
 
 def _with_size(x: Meta, axis: int, size: int | None) -> Meta:
-    """The metadata with another size along an axis, or without it."""
+    """Returns the metadata with another size along an axis, or without it."""
     middle: Sequence[int] = () if size is None else (size,)
     return x.with_shape((*x.shape[:axis], *middle, *x.shape[axis + 1 :])) if x.rank else x
 
 
 def _grad_is_gather(ctx: GradContext) -> list[OpSpec]:
-    """Gradient of the gradient of a selection by order: the new gradient read at the same positions."""
+    """Differentiates the gradient of a selection by order: the new gradient is read at the same positions."""
     names = passed(ctx, "Out@GRAD", "X@GRAD")
     if names is None:
         return []
@@ -161,7 +161,7 @@ register(OpDef(
 
 @export("tensor.argsort", "Variable.argsort", op="argsort")
 def argsort(x: Variable, axis: int = -1, descending: bool = False, name: str | None = None) -> Variable:
-    """Indices (int64) that sort along an axis; equal elements keep their order and NaN counts as the largest."""
+    """Returns the indices (int64) that sort along an axis; equal elements keep their order and NaN counts as the largest."""
     attrs = {"axis": axis, "descending": descending}
     found: Variable = emit("argsort", {"X": check_variable(x, "x", "argsort")}, attrs, name=name)[1]
     return found
@@ -169,7 +169,7 @@ def argsort(x: Variable, axis: int = -1, descending: bool = False, name: str | N
 
 @export("tensor.sort", "Variable.sort", op="argsort")
 def sort(x: Variable, axis: int = -1, descending: bool = False, name: str | None = None) -> Variable:
-    """The elements in order along an axis."""
+    """Returns the elements in order along an axis."""
     attrs = {"axis": axis, "descending": descending}
     found: Variable = emit("argsort", {"X": check_variable(x, "x", "sort")}, attrs, name=name, prefix="sort")[0]
     return found
@@ -179,7 +179,7 @@ def sort(x: Variable, axis: int = -1, descending: bool = False, name: str | None
 def fluid_argsort(
     input: Variable, axis: int = -1, descending: bool = False, name: str | None = None
 ) -> tuple[Variable, Variable]:
-    """The sorted elements and the indices that sort them."""
+    """Returns the sorted elements and the indices that sort them."""
     x = check_variable(input, "input", "argsort")
     found: tuple[Variable, Variable] = emit("argsort", {"X": x}, {"axis": axis, "descending": descending}, name=name)
     return found
@@ -245,7 +245,7 @@ register(OpDef(
 def topk(
     x: Variable, k: Any, axis: int | None = None, largest: bool = True, sorted: bool = True, name: str | None = None
 ) -> tuple[Variable, Variable]:
-    """The ``k`` largest (or smallest) entries along an axis, in order, and where they stand.
+    """Returns the ``k`` largest (or smallest) entries along an axis, in order, and where they stand.
 
     Args:
         x: ``[...]``.
@@ -276,7 +276,7 @@ def topk(
 
 @export("fluid.layers.topk", op="top_k_v2")
 def fluid_topk(input: Variable, k: Any, name: str | None = None) -> tuple[Variable, Variable]:
-    """The ``k`` largest entries of each row, in order, and where they stand.
+    """Returns the ``k`` largest entries of each row, in order, and where they stand.
 
     Example:
         >>> x = paddle.to_tensor([[1.0, 5.0, 2.0], [7.0, 0.0, 3.0]])
@@ -333,7 +333,7 @@ register(OpDef(
 def kthvalue(
     x: Variable, k: int, axis: int | None = None, keepdim: bool = False, name: str | None = None
 ) -> tuple[Variable, Variable]:
-    """The ``k``-th smallest entry (from 1) along an axis, the last by default, and where it stands.
+    """Returns the ``k``-th smallest entry (from 1) along an axis, the last by default, and where it stands.
 
     Raises:
         ShapeError: If the axis has fewer than ``k`` entries.
@@ -414,7 +414,7 @@ def _positions(type: str, x: Variable, axis: int | None, keepdim: bool, dtype: A
 def argmax(
     x: Variable, axis: int | None = None, keepdim: bool = False, dtype: Any = "int64", name: str | None = None
 ) -> Variable:
-    """Position of the largest element along an axis, the first of equals; NaN counts as the largest.
+    """Returns the position of the largest element along an axis, the first of equals; NaN counts as the largest.
 
     Args:
         x: ``[...]``.
@@ -439,7 +439,7 @@ def argmax(
 def argmin(
     x: Variable, axis: int | None = None, keepdim: bool = False, dtype: Any = "int64", name: str | None = None
 ) -> Variable:
-    """Position of the smallest element along an axis, the first of equals; NaN counts as the smallest.
+    """Returns the position of the smallest element along an axis, the first of equals; NaN counts as the smallest.
 
     Arguments and errors are those of :func:`argmax`.
     """
@@ -448,11 +448,11 @@ def argmin(
 
 @export("fluid.layers.argmax", op="arg_max")
 def fluid_argmax(x: Variable, axis: int = 0) -> Variable:
-    """Position of the largest element along an axis, the first by default."""
+    """Returns the position of the largest element along an axis, the first by default."""
     return argmax(x, axis)
 
 
 @export("fluid.layers.argmin", op="arg_min")
 def fluid_argmin(x: Variable, axis: int = 0) -> Variable:
-    """Position of the smallest element along an axis, the first by default."""
+    """Returns the position of the smallest element along an axis, the first by default."""
     return argmin(x, axis)

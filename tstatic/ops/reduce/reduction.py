@@ -39,7 +39,7 @@ _ALL = Over("")
 
 # ----------------------------------------------------------------------------------------------------------------- sum
 def total_dtype(x: DType, out_dtype: DType | None) -> DType:
-    """Integers and truth values are added up in int64 unless something else is asked for."""
+    """Returns what a sum is added up in: int64 for integers and truth values, unless something else is asked for."""
     if out_dtype is not None:
         return out_dtype
     return x if x.is_float else int64
@@ -57,7 +57,7 @@ def _mean_infer(x: Meta, over: Over = _BY_DIM, out_dtype: DType | None = None, *
 
 
 def _converts(x: DType, out: DType) -> bool:
-    """Whether elements are converted before they are added up (``add.reduce`` widens integers by itself)."""
+    """Returns whether elements are converted before they are added up (``add.reduce`` widens integers by itself)."""
     return x is not out and (x.is_float or out.is_float or out.name == "bool")
 
 
@@ -108,7 +108,7 @@ def _mean_grad_calls(x: Any, dout: Any, dx: Any, axes: Sequence[int], scratch: S
 
 
 def _grad_op(type: str, over: Over, text: str = "") -> GradOp:
-    """The backward op of a sum, or of a mean: a spread; its own gradient is the reduction itself."""
+    """Makes the backward op of a sum, or of a mean: a spread; its own gradient is the reduction itself."""
     mean = type != "reduce_sum"
     calls = (_mean_grad_calls, _mean_grad_scratch_metas) if mean else (_spread_calls,)
 
@@ -126,7 +126,7 @@ def _grad_op(type: str, over: Over, text: str = "") -> GradOp:
 
 
 def _rows(text: str, slot: str) -> Callable[..., Rows | None]:
-    """A reduction of floats along rows, or its gradient, where the reduced axes are the last ones."""
+    """Describes a reduction of floats along rows, or its gradient, where the reduced axes are the last ones."""
 
     def rows(x: Meta, dout: Meta | None = None, *, out_dtype: DType | None, **attrs: Any) -> Rows | None:
         axes = _BY_DIM.axes(x.rank, attrs)
@@ -146,7 +146,7 @@ _CAST_CASES = (
 
 
 def _cost(x: Meta, out: Meta) -> Cost:
-    """One operation per element."""
+    """Counts one operation per element."""
     return Cost(float(x.numel), float(x.nbytes + out.nbytes))
 
 
@@ -171,7 +171,7 @@ register(OpDef(
 
 # ------------------------------------------------------------------------------------------------------------- product
 def _prod_dtype(x: DType, out_dtype: DType | None) -> DType:
-    """int32 stays what it is, unlike in a sum; smaller integers and truth values become int64."""
+    """Returns the dtype of a product: int32 stays, unlike in a sum; smaller integers and truth values become int64."""
     return x if out_dtype is None and x is int32 else total_dtype(x, out_dtype)
 
 
@@ -199,7 +199,7 @@ def _prod_grad_scratch_metas(x: Meta, out: Meta, dout: Meta, dx: Meta, axes: Seq
 
 
 def _prod_grad(x: Any, out: Any, dout: Any, dx: Any, axes: tuple[int, ...], seen: Any, others: Any) -> None:
-    """Each factor's gradient is the product of the others, which is not ``out / x`` where a factor is 0."""
+    """Multiplies the others for each factor, which is not ``out / x`` where a factor is 0."""
     if dx.size == 0:
         return
     wide = [spread(a, x.shape, axes) for a in (out, dout)]
@@ -250,7 +250,7 @@ register(OpDef(
 
 # ----------------------------------------------------------------------------------------------------------- functions
 def _to(x: Variable, dtype: Any, function: str) -> dict[str, Any]:
-    """The attributes that convert first."""
+    """Returns the attributes that convert first."""
     return {} if dtype is None else {"in_dtype": check_variable(x, "x", function).dtype, "out_dtype": dtype_of(dtype)}
 
 

@@ -43,7 +43,7 @@ def _frobenius_calls(x: Any, out: Any, axes: Sequence[int], scratch: Sequence[An
 
 
 def _ratio(dout: Any, out: Any, result: Any) -> None:
-    """``dout / out``, and 0 where the norm is 0: the subgradient of least length."""
+    """Computes ``dout / out``, and 0 where the norm is 0: the subgradient of least length."""
     np.true_divide(dout, out, result)
     np.copyto(result, 0, where=out == 0)
 
@@ -137,7 +137,7 @@ def _p_grad_calls(
 def _p_grad(
     x: Any, out: Any, dout: Any, dx: Any, order: float, axes: tuple[int, ...], mask: Any, share: Any, work: Any
 ) -> None:
-    """``sign(x) * (abs(x) / out) ** (order - 1) * dout``; 0 where the norm is 0; equal extrema share the gradient."""
+    """Computes ``sign(x) * (abs(x) / out) ** (order - 1) * dout``; 0 where the norm is 0; equal extrema share the gradient."""
     wide, seed = spread(out, x.shape, axes), spread(share, x.shape, axes)
     np.sign(x, dx)
     if math.isinf(order):
@@ -208,7 +208,7 @@ def _squared_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[An
 
 
 def _squared_copy(x: Any, out: Any, scratch: Sequence[Any]) -> None:
-    """For strides that cannot be walked in one run."""
+    """Adds up by way of a copy: for strides that cannot be walked in one run."""
     flat = np.array(x, order="C").reshape(-1)
     for function, args in dot_calls(flat, flat, out, scratch):
         function(*args)
@@ -271,7 +271,7 @@ register(OpDef(
 
 @export("fluid.layers.clip_by_norm", "nn.clip_by_norm", op="clip_by_norm")
 def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Variable:
-    """``x * max_norm / |x|`` when the L2 norm ``|x|`` is above ``max_norm``, else ``x``; the shape of ``x``."""
+    """Returns ``x * max_norm / |x|`` when the L2 norm ``|x|`` is above ``max_norm``, else ``x``; the shape of ``x``."""
     return emit_one("clip_by_norm", {"X": check_variable(x, "x", "clip_by_norm")}, {"max_norm": max_norm}, name=name)
 
 
@@ -332,7 +332,7 @@ def dist(x: Variable, y: Variable, p: float = 2, name: str | None = None) -> Var
 
 # ------------------------------------------------------------------------------------------------------------ variance
 def _freedom(helper: LayerNamer, x: Variable, out: Variable) -> Variable:
-    """``1 / max(n - 1, 1)`` in the dtype of ``x`` when the number ``n`` of elements is known at run time only."""
+    """Emits ``1 / max(n - 1, 1)`` in the dtype of ``x``, for a number ``n`` of elements that is known at run time only."""
     wide = {"out_dtype": x.dtype.compute}
     counts = [helper.emit("cast", {"X": helper.emit("size", {"Input": v})}, wide) for v in (x, out)]
     count = helper.emit("elementwise_div", {"X": counts[0], "Y": counts[1]})

@@ -318,7 +318,7 @@ class _UpdateStep:
         self.moved: list[_Moved] = []
 
     def run(self) -> None:
-        """One step."""
+        """Runs one step."""
         if self.skip is not None and self.skip.item():
             for function, args in self.kept:
                 function(*args)
