@@ -129,6 +129,12 @@ def tanhshrink(x: Variable, name: str | None = None) -> Variable:
 def softplus(x: Variable, beta: float = 1, threshold: float = 20, name: str | None = None) -> Variable:
     """Returns ``log(1 + exp(beta * x)) / beta`` of each element, ``x`` where ``beta * x`` exceeds the threshold.
 
+    Args:
+        x: Floats of any shape.
+        beta: Sharpness of the bend at 0.
+        threshold: What ``beta * x`` must exceed for the result to be ``x``.
+        name: Name of the layer.
+
     Example:
         >>> x = paddle.to_tensor([-1.0, 0.0, 2.0])
         >>> y = paddle.nn.functional.softplus(x, beta=2)
@@ -210,7 +216,14 @@ def fluid_mish(x: Variable, threshold: float = 20, name: str | None = None) -> V
 
 @export("tensor.stanh", "Variable.stanh", "fluid.layers.stanh", op="stanh")
 def stanh(x: Variable, scale_a: float = 0.67, scale_b: float = 1.7159, name: str | None = None) -> Variable:
-    """Returns ``scale_b * tanh(scale_a * x)`` of each element; any shape."""
+    """Returns ``scale_b * tanh(scale_a * x)`` of each element; any shape.
+
+    Args:
+        x: Floats of any shape.
+        scale_a: Factor of ``x``.
+        scale_b: Factor of the tangent.
+        name: Name of the layer.
+    """
     return unary("stanh", x, {"scale_a": scale_a, "scale_b": scale_b}, name=name)
 
 

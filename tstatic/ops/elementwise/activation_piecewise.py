@@ -136,6 +136,11 @@ def fluid_relu6(x: Variable, threshold: float = 6.0, name: str | None = None) ->
 def leaky_relu(x: Variable, negative_slope: float = 0.01, name: str | None = None) -> Variable:
     """Returns ``x`` where it is positive, ``negative_slope * x`` elsewhere; any shape.
 
+    Args:
+        x: Floats of any shape.
+        negative_slope: Slope below 0.
+        name: Name of the layer.
+
     Example:
         >>> x = paddle.to_tensor([-1.0, 0.0, 2.0])
         >>> y = paddle.nn.functional.leaky_relu(x, negative_slope=0.1)
@@ -155,6 +160,11 @@ def fluid_leaky_relu(x: Variable, alpha: float = 0.02, name: str | None = None) 
 def elu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
     """Returns ``x`` where it is positive, ``alpha * (exp(x) - 1)`` elsewhere; any shape.
 
+    Args:
+        x: Floats of any shape.
+        alpha: The limit for large negative numbers is ``-alpha``.
+        name: Name of the layer.
+
     Example:
         >>> x = paddle.to_tensor([-1.0, 0.0, 2.0])
         >>> y = paddle.nn.functional.elu(x, alpha=0.5)
@@ -172,6 +182,11 @@ def selu(
     name: str | None = None,
 ) -> Variable:
     """Returns ``scale * x`` where it is positive, ``scale * alpha * (exp(x) - 1)`` elsewhere; any shape.
+
+    Args:
+        x: Floats of any shape.
+        scale, alpha: The usual ones keep mean 0 and variance 1 from layer to layer.
+        name: Name of the layer.
 
     Example:
         >>> x = paddle.to_tensor([-1.0, 0.0, 2.0])
@@ -195,6 +210,11 @@ def fluid_selu(
 def celu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
     """Returns ``x`` where it is positive, ``alpha * (exp(x / alpha) - 1)`` elsewhere; any shape.
 
+    Args:
+        x: Floats of any shape.
+        alpha: The limit for large negative numbers is ``-alpha``; not 0.
+        name: Name of the layer.
+
     Example:
         >>> x = paddle.to_tensor([-1.0, 0.0, 2.0])
         >>> y = paddle.nn.functional.celu(x, alpha=0.5)
@@ -207,6 +227,11 @@ def celu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
 @export("nn.functional.hardtanh", "nn.functional.hardtanh_", op="brelu")
 def hardtanh(x: Variable, min: float = -1.0, max: float = 1.0, name: str | None = None) -> Variable:
     """Returns each element, or the limit that it exceeds; any shape.
+
+    Args:
+        x: Floats of any shape.
+        min, max: The limits.
+        name: Name of the layer.
 
     Example:
         >>> x = paddle.to_tensor([-2.0, 0.5, 2.0])
@@ -227,6 +252,11 @@ def brelu(x: Variable, t_min: float = 0.0, t_max: float = 24.0, name: str | None
 def softshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> Variable:
     """Returns each element moved towards 0 by the threshold, 0 where it is smaller; any shape.
 
+    Args:
+        x: Floats of any shape.
+        threshold: By how much, not negative.
+        name: Name of the layer.
+
     Example:
         >>> x = paddle.to_tensor([-1.0, 0.3, 2.0])
         >>> y = paddle.nn.functional.softshrink(x, threshold=0.5)
@@ -245,6 +275,11 @@ def fluid_softshrink(x: Variable, alpha: float | None = None) -> Variable:
 @export("nn.functional.hardshrink", op="hard_shrink")
 def hardshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> Variable:
     """Returns each element, 0 where its absolute value is not above the threshold; any shape.
+
+    Args:
+        x: Floats of any shape.
+        threshold: The largest magnitude that becomes 0.
+        name: Name of the layer.
 
     Example:
         >>> x = paddle.to_tensor([-1.0, 0.3, 2.0])
@@ -265,6 +300,11 @@ def hard_shrink(x: Variable, threshold: float | None = None) -> Variable:
 def thresholded_relu(x: Variable, threshold: float = 1.0, name: str | None = None) -> Variable:
     """Returns each element, 0 where it is not above the threshold; any shape.
 
+    Args:
+        x: Floats of any shape.
+        threshold: The largest number that becomes 0.
+        name: Name of the layer.
+
     Example:
         >>> x = paddle.to_tensor([-1.0, 0.5, 2.0])
         >>> y = paddle.nn.functional.thresholded_relu(x, threshold=1.0)
@@ -283,6 +323,11 @@ def fluid_thresholded_relu(x: Variable, threshold: float | None = None) -> Varia
 @export("nn.functional.hardsigmoid", op="hard_sigmoid")
 def hardsigmoid(x: Variable, slope: float = 0.1666667, offset: float = 0.5, name: str | None = None) -> Variable:
     """Returns ``slope * x + offset`` of each element, clipped to [0, 1]; any shape.
+
+    Args:
+        x: Floats of any shape.
+        slope, offset: Of the line between 0 and 1.
+        name: Name of the layer.
 
     Example:
         >>> x = paddle.to_tensor([-4.0, 0.0, 1.5])

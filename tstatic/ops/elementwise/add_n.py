@@ -93,6 +93,10 @@ register(OpDef(
 def add_n(inputs: Variable | Sequence[Variable], name: str | None = None) -> Variable:
     """Returns the sum of Variables of one shape and dtype.
 
+    Args:
+        inputs: Variables, or a single one.
+        name: Name of the layer.
+
     Raises:
         ProgramTypeError: If one of them is not a Variable.
         ShapeError, DTypeError: If they differ.

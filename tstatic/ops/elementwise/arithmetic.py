@@ -416,7 +416,13 @@ register(OpDef(
 
 @export("tensor.lerp", "Variable.lerp", "tensor.lerp_", "Variable.lerp_", op="lerp")
 def lerp(x: Variable, y: Variable, weight: Any, name: str | None = None) -> Variable:
-    """Returns ``x + weight * (y - x)``; the shapes broadcast, ``weight`` may be a number."""
+    """Returns ``x + weight * (y - x)``; the shapes broadcast, ``weight`` may be a number.
+
+    Args:
+        x, y: Floats of shapes that broadcast, of one dtype.
+        weight: A Variable that broadcasts with them, or a number: 0 gives ``x``, 1 gives ``y``.
+        name: Name of the layer.
+    """
     check_variable(x, "x", "lerp")
     check_variable(y, "y", "lerp")
     inputs = {"X": x, "Y": y, "Weight": as_variable(weight, like=x, dtype=x.dtype)}

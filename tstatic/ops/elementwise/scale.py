@@ -57,6 +57,10 @@ register(OpDef(
 def cast(x: Variable, dtype: Any) -> Variable:
     """Returns ``x`` converted to another dtype; any shape, fractions are cut off.
 
+    Args:
+        x: Any shape and dtype.
+        dtype: A dtype, or its name.
+
     Raises:
         DTypeError: If there is no such dtype.
 

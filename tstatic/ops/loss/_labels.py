@@ -13,9 +13,10 @@ from tstatic.ir.checks import INTEGERS, check_dtype, check_has_shape, check_same
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import GRAD, GradContext, OpSpec, op_def
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Calls
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import DType, Meta, Shape
-from tstatic.ops._rows import row_axis
+from tstatic.ops._rows import row_axis, vector
 from tstatic.ops.shape._shapes import emit_one
 
 REDUCTIONS = ("sum", "mean", "none")
@@ -86,6 +87,12 @@ def check_classes(label: Any, classes: int, ignore: int) -> None:
             received=int(wrong.reshape(-1)[0]),
             fix=f"check the labels that are fed, or the number of classes ({classes})",
         )
+
+
+def checked_classes(label: Any, classes: int, ignore: int) -> tuple[Any, Calls]:
+    """Returns class numbers as a vector, and the calls that load and check them: nothing is computed with a bad one."""
+    flat, load, _ = vector(label)
+    return flat, [*load, (check_classes, (flat, classes, ignore))]
 
 
 # ------------------------------------------------------------------------------------------------------- probabilities

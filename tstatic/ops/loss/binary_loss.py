@@ -317,6 +317,12 @@ def binary_cross_entropy(
 def log_loss(input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None) -> Variable:
     """Returns ``-label * log(input + epsilon) - (1 - label) * log(1 - input + epsilon)``; all of one shape.
 
+    Args:
+        input: Probabilities of any shape.
+        label: 0 or 1, same shape and dtype.
+        epsilon: Added to what the logarithms are taken of.
+        name: Name of the layer.
+
     Example:
         >>> p = paddle.to_tensor([[0.9], [0.5]])
         >>> y = paddle.nn.functional.log_loss(p, paddle.to_tensor([[1.0], [0.0]]))

@@ -58,13 +58,11 @@ def _calls(
             return [(labels.soft_loss, (*read, scratch[0].reshape(read[0].shape), values, floor))]
 
         return [*by_rows((x, label), (), -1, scratch[1:], run), *store]
-    classes, load, _ = vector(label)
+    classes, checked = labels.checked_classes(label, x.shape[-1], ignore_index)
 
     def pick(read: Sequence[Any], written: Sequence[Any], own: Sequence[Any]) -> Calls:
         return [(labels.pick_loss, (read[0], classes, None, values, ignore_index, floor))]
 
-    # Labels are checked first: nothing is computed with a bad one.
-    checked: Calls = [*load, (labels.check_classes, (classes, x.shape[-1], ignore_index))]
     return [*checked, *by_rows((x,), (), -1, scratch, pick), *store]
 
 
@@ -163,14 +161,13 @@ def _calls2(
     ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, ignore_index: int, given: Sequence[Meta]
 ) -> Calls:
     x, label, _ = ins
-    classes, load, _ = vector(label)
+    classes, checked = labels.checked_classes(label, x.shape[-1], ignore_index)
     loss, _, store = vector(outs[0]) if outs[0] is not None else (None, [], [])
     match, _, store_match = vector(outs[1]) if outs[1] is not None else (None, [], [])
 
     def run(read: Sequence[Any], written: Sequence[Any], own: Sequence[Any]) -> Calls:
         return [(labels.pick_loss, (read[0], classes, match, loss, ignore_index, labels.floor_of(given[0].dtype)))]
 
-    checked: Calls = [*load, (labels.check_classes, (classes, x.shape[-1], ignore_index))]
     return [*checked, *by_rows((x,), (), -1, scratch, run), *store, *store_match]
 
 

@@ -276,6 +276,10 @@ def fluid_smooth_l1(
 def square_error_cost(input: Variable, label: Variable) -> Variable:
     """Returns ``(input - label) ** 2``; the operands broadcast.
 
+    Args:
+        input: Floats or integers of any shape.
+        label: A shape that broadcasts with that of ``input``.
+
     Example:
         >>> x = paddle.to_tensor([1.0, 5.0])
         >>> y = paddle.nn.functional.square_error_cost(x, paddle.to_tensor([3.0, 4.0]))
@@ -304,6 +308,12 @@ def _of_difference(
 def mse_loss(input: Variable, label: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
     """Returns the squared distance, or its mean or sum ``[]``; the operands broadcast.
 
+    Args:
+        input: Floats of any shape.
+        label: A shape that broadcasts with that of ``input``.
+        reduction: ``"mean"`` or ``"sum"`` (``[]``), or ``"none"``.
+        name: Name of the last layer.
+
     Example:
         >>> x, label = paddle.to_tensor([0.5, 3.0]), paddle.to_tensor([0.0, 1.0])
         >>> y = paddle.nn.functional.mse_loss(x, label)
@@ -323,6 +333,12 @@ def fluid_mse_loss(input: Variable, label: Variable) -> Variable:
 @export("nn.functional.l1_loss", op="abs")
 def l1_loss(input: Variable, label: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
     """Returns the distance, or its mean or sum ``[]``; the operands broadcast.
+
+    Args:
+        input: Floats of any shape.
+        label: A shape that broadcasts with that of ``input``.
+        reduction: ``"mean"`` or ``"sum"`` (``[]``), or ``"none"``.
+        name: Name of the last layer.
 
     Example:
         >>> x, label = paddle.to_tensor([0.5, 3.0]), paddle.to_tensor([0.0, 1.0])
@@ -414,7 +430,13 @@ register(OpDef(
 # ----------------------------------------------------------------------------------------------------------- functions
 @export("fluid.layers.rank_loss", op="rank_loss")
 def rank_loss(label: Variable, left: Variable, right: Variable, name: str | None = None) -> Variable:
-    """Returns ``log(1 + exp(left - right)) - label * (left - right)``; all ``[batch, 1]``."""
+    """Returns ``log(1 + exp(left - right)) - label * (left - right)``; all ``[batch, 1]``.
+
+    Args:
+        label: 1 where ``left`` should rank higher, 0 where ``right`` should, or a probability.
+        left, right: Scores.
+        name: Name of the layer.
+    """
     y, a, b = labels.variables("rank_loss", label=label, left=left, right=right)
     return emit_one("rank_loss", {"Label": y, "Left": a, "Right": b}, name=name)
 
@@ -423,7 +445,14 @@ def rank_loss(label: Variable, left: Variable, right: Variable, name: str | None
 def margin_rank_loss(
     label: Variable, left: Variable, right: Variable, margin: float = 0.1, name: str | None = None
 ) -> Variable:
-    """Returns ``max(0, margin - label * (left - right))``; all of one shape, ``label`` 1 or -1."""
+    """Returns ``max(0, margin - label * (left - right))``; all of one shape, ``label`` 1 or -1.
+
+    Args:
+        label: 1 where ``left`` should be larger, else -1.
+        left, right: Scores.
+        margin: By how much it should be larger.
+        name: Name of the layer.
+    """
     y, a, b = labels.variables("margin_rank_loss", label=label, left=left, right=right)
     return emit_one("margin_rank_loss", {"X1": a, "X2": b, "Label": y}, {"margin": margin}, name=name)
 

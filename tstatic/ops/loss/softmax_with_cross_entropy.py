@@ -60,11 +60,8 @@ def _calls(
     floor = labels.floor_of(given[0].dtype)
     if soft_label:
         return _soft_calls(logits, label, probabilities, loss, axis, None if use_softmax else floor, scratch)
-    classes, load, _ = vector(label)
+    classes, checked = labels.checked_classes(label, logits.shape[row_axis(logits.ndim, axis)], ignore_index)
     values, _, store = vector(loss) if loss is not None else (None, [], [])
-    length = logits.shape[row_axis(logits.ndim, axis)]
-    # Labels are checked first: nothing is computed with a bad one.
-    checked: Calls = [*load, (labels.check_classes, (classes, length, ignore_index))]
 
     def run(read: Sequence[Any], written: Sequence[Any], own: Sequence[Any]) -> Calls:
         if not use_softmax:

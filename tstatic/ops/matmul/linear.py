@@ -72,7 +72,12 @@ def addmm(
 
 @export("tensor.outer", "Variable.outer")
 def outer(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns the products ``[m, n]`` of all elements of ``x`` (``m`` of them, any shape) with all of ``y`` (``n``)."""
+    """Returns the products ``[m, n]`` of all elements of ``x`` (``m`` of them, any shape) with all of ``y`` (``n``).
+
+    Args:
+        x, y: Any shapes, one dtype.
+        name: Name of the layer.
+    """
     check_variable(x, "x", "outer")
     check_variable(y, "y", "outer")
     helper = LayerNamer("outer", name)
@@ -156,6 +161,11 @@ def bilinear_product(
 @export("nn.functional.cosine_similarity")
 def cosine_similarity(x1: Variable, x2: Variable, axis: int = 1, eps: float = 1e-8) -> Variable:
     """Returns ``sum(x1 * x2) / sqrt(max(sum(x1 * x1) * sum(x2 * x2), eps ** 2))`` along an axis, which is dropped.
+
+    Args:
+        x1, x2: Floats of shapes that broadcast.
+        axis: Along which vectors lie.
+        eps: Least product of the two lengths.
 
     Example:
         >>> a, b = paddle.to_tensor([[1.0, 0.0], [1.0, 1.0]]), paddle.to_tensor([[0.0, 2.0], [3.0, 3.0]])

@@ -226,7 +226,12 @@ def matmul_operator(x: Variable, y: Variable) -> Variable:
 
 @export("tensor.mm", "Variable.mm", op="matmul_v2")
 def mm(input: Variable, mat2: Variable, name: str | None = None) -> Variable:
-    """Returns the matrix product of ``input`` ``[m, k]`` and ``mat2`` ``[k, n]``."""
+    """Returns the matrix product of ``input`` ``[m, k]`` and ``mat2`` ``[k, n]``.
+
+    Args:
+        input, mat2: Matrices of one dtype.
+        name: Name of the layer.
+    """
     ins = {"X": check_variable(input, "input", "mm"), "Y": check_variable(mat2, "mat2", "mm")}
     return emit_one("matmul_v2", ins, name=name, prefix="mm")
 
@@ -263,13 +268,23 @@ def fluid_matmul(
 
 @export("tensor.bmm", "Variable.bmm", op="bmm")
 def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns the products ``[b, m, n]`` of the matrices in ``x`` ``[b, m, k]`` and ``y`` ``[b, k, n]``."""
+    """Returns the products ``[b, m, n]`` of the matrices in ``x`` ``[b, m, k]`` and ``y`` ``[b, k, n]``.
+
+    Args:
+        x, y: Batches of as many matrices, of one dtype.
+        name: Name of the layer.
+    """
     return emit_one("bmm", {"X": check_variable(x, "x", "bmm"), "Y": check_variable(y, "y", "bmm")}, name=name)
 
 
 @export("tensor.mv", "Variable.mv", op="mv")
 def mv(x: Variable, vec: Variable, name: str | None = None) -> Variable:
-    """Returns the product ``[m]`` of the matrix ``x`` ``[m, k]`` and the vector ``vec`` ``[k]``."""
+    """Returns the product ``[m]`` of the matrix ``x`` ``[m, k]`` and the vector ``vec`` ``[k]``.
+
+    Args:
+        x, vec: Of one dtype.
+        name: Name of the layer.
+    """
     return emit_one("mv", {"X": check_variable(x, "x", "mv"), "Vec": check_variable(vec, "vec", "mv")}, name=name)
 
 
@@ -496,5 +511,10 @@ register(OpDef(
 
 @export("tensor.dot", "Variable.dot", op="dot")
 def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns the inner product ``[]`` of two vectors ``[k]``, or ``[b]`` of two batches ``[b, k]``."""
+    """Returns the inner product ``[]`` of two vectors ``[k]``, or ``[b]`` of two batches ``[b, k]``.
+
+    Args:
+        x, y: Of one shape and dtype.
+        name: Name of the layer.
+    """
     return emit_one("dot", {"X": check_variable(x, "x", "dot"), "Y": check_variable(y, "y", "dot")}, name=name)

@@ -217,6 +217,12 @@ register(OpDef(
 def cumprod(x: Variable, dim: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """Returns the running product along axis ``dim``; ``dtype`` converts ``x`` first.
 
+    Args:
+        x: ``[...]``.
+        dim: Which axis.
+        dtype: Converts ``x`` first.
+        name: Name of the layer.
+
     Raises:
         ProgramTypeError: If no axis is given.
         ShapeError: If the axis is out of range.

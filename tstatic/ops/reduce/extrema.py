@@ -219,13 +219,27 @@ def amin(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None 
 
 @export("tensor.all", "Variable.all", op="reduce_all")
 def all(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Returns whether all elements over axes are true (numbers: not 0); a bool of shape ``[]`` for all axes."""
+    """Returns whether all elements over axes are true (numbers: not 0); a bool of shape ``[]`` for all axes.
+
+    Args:
+        x: Any shape.
+        axis: An int, a list of ints, or ``None`` for all axes.
+        keepdim: Keep reduced axes with size 1.
+        name: Name of the layer.
+    """
     return reduced("reduce_all", "all", x, axis, keepdim, name)
 
 
 @export("tensor.any", "Variable.any", op="reduce_any")
 def any(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Returns whether any element over axes is true (numbers: not 0); a bool of shape ``[]`` for all axes."""
+    """Returns whether any element over axes is true (numbers: not 0); a bool of shape ``[]`` for all axes.
+
+    Args:
+        x: Any shape.
+        axis: An int, a list of ints, or ``None`` for all axes.
+        keepdim: Keep reduced axes with size 1.
+        name: Name of the layer.
+    """
     return reduced("reduce_any", "any", x, axis, keepdim, name)
 
 

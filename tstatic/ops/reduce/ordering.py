@@ -161,7 +161,14 @@ register(OpDef(
 
 @export("tensor.argsort", "Variable.argsort", op="argsort")
 def argsort(x: Variable, axis: int = -1, descending: bool = False, name: str | None = None) -> Variable:
-    """Returns the indices (int64) that sort along an axis; equal elements keep their order and NaN counts as the largest."""
+    """Returns the indices (int64) that sort along an axis; equal elements keep their order and NaN counts as the largest.
+
+    Args:
+        x: ``[...]``.
+        axis: Which axis.
+        descending: From the largest to the smallest.
+        name: Name of the layer.
+    """
     attrs = {"axis": axis, "descending": descending}
     found: Variable = emit("argsort", {"X": check_variable(x, "x", "argsort")}, attrs, name=name)[1]
     return found
@@ -169,7 +176,14 @@ def argsort(x: Variable, axis: int = -1, descending: bool = False, name: str | N
 
 @export("tensor.sort", "Variable.sort", op="argsort")
 def sort(x: Variable, axis: int = -1, descending: bool = False, name: str | None = None) -> Variable:
-    """Returns the elements in order along an axis."""
+    """Returns the elements in order along an axis.
+
+    Args:
+        x: ``[...]``.
+        axis: Which axis.
+        descending: From the largest to the smallest; NaN counts as the largest.
+        name: Name of the layer.
+    """
     attrs = {"axis": axis, "descending": descending}
     found: Variable = emit("argsort", {"X": check_variable(x, "x", "sort")}, attrs, name=name, prefix="sort")[0]
     return found
@@ -334,6 +348,13 @@ def kthvalue(
     x: Variable, k: int, axis: int | None = None, keepdim: bool = False, name: str | None = None
 ) -> tuple[Variable, Variable]:
     """Returns the ``k``-th smallest entry (from 1) along an axis, the last by default, and where it stands.
+
+    Args:
+        x: ``[...]``.
+        k: Which one, from 1 to the size of the axis.
+        axis: Which axis.
+        keepdim: Keep the axis with size 1.
+        name: Name of the layer.
 
     Raises:
         ShapeError: If the axis has fewer than ``k`` entries.

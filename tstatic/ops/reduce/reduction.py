@@ -281,6 +281,12 @@ def sum(x: Variable, axis: Any = None, dtype: Any = None, keepdim: bool = False,
 def mean(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Returns the mean of floats over axes (an int, a list of ints, or ``None`` for all, which gives ``[]``).
 
+    Args:
+        x: Floats of any shape.
+        axis: An int, a list of ints, or ``None`` for all axes.
+        keepdim: Keep reduced axes with size 1.
+        name: Name of the layer.
+
     Example:
         >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 6.0]])
         >>> static.Executor().run(fetch_list=[paddle.mean(x)])[0]
@@ -334,7 +340,15 @@ def fluid_mean(x: Variable, name: str | None = None) -> Variable:
 
 @export("tensor.prod", "Variable.prod", op="reduce_prod")
 def prod(x: Variable, axis: Any = None, keepdim: bool = False, dtype: Any = None, name: str | None = None) -> Variable:
-    """Returns the product over axes, converted to ``dtype`` first; see :func:`sum`. Of int32 it is an int32."""
+    """Returns the product over axes, converted to ``dtype`` first; see :func:`sum`. Of int32 it is an int32.
+
+    Args:
+        x: Any shape.
+        axis: An int, a list of ints, or ``None`` for all axes.
+        keepdim: Keep reduced axes with size 1.
+        dtype: Convert to this dtype before multiplying.
+        name: Name of the layer.
+    """
     return reduced("reduce_prod", "reduce_prod", x, axis, keepdim, name, **_to(x, dtype, "prod"))
 
 

@@ -271,7 +271,13 @@ register(OpDef(
 
 @export("fluid.layers.clip_by_norm", "nn.clip_by_norm", op="clip_by_norm")
 def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Variable:
-    """Returns ``x * max_norm / |x|`` when the L2 norm ``|x|`` is above ``max_norm``, else ``x``; the shape of ``x``."""
+    """Returns ``x * max_norm / |x|`` when the L2 norm ``|x|`` is above ``max_norm``, else ``x``; the shape of ``x``.
+
+    Args:
+        x: Floats of any shape.
+        max_norm: The largest norm that the result may have, above 0.
+        name: Name of the layer.
+    """
     return emit_one("clip_by_norm", {"X": check_variable(x, "x", "clip_by_norm")}, {"max_norm": max_norm}, name=name)
 
 
@@ -325,7 +331,13 @@ def _refuse(what: str, expected: str, received: Any, fix: str, x: Variable) -> P
 
 @export("tensor.dist", "Variable.dist")
 def dist(x: Variable, y: Variable, p: float = 2, name: str | None = None) -> Variable:
-    """Returns the norm ``[]`` of order ``p`` of ``x - y``, which broadcast."""
+    """Returns the norm ``[]`` of order ``p`` of ``x - y``, which broadcast.
+
+    Args:
+        x, y: Floats of shapes that broadcast.
+        p: A number, or infinity.
+        name: Name of the layer.
+    """
     ins = {"X": check_variable(x, "x", "dist"), "Y": check_variable(y, "y", "dist")}
     return norm(emit_one("elementwise_sub", ins), float(p), name=name)
 
@@ -386,7 +398,15 @@ def var(
 def std(
     x: Variable, axis: Any = None, unbiased: bool = True, keepdim: bool = False, name: str | None = None
 ) -> Variable:
-    """Returns the square root of :func:`var`."""
+    """Returns the square root of :func:`var`.
+
+    Args:
+        x: Floats of any shape.
+        axis: An int, a list of ints, or ``None`` for all axes.
+        unbiased: Divide by the number of elements less one (at least 1) instead of the number.
+        keepdim: Keep reduced axes with size 1.
+        name: Name of the layer.
+    """
     check_variable(x, "x", "std")
     helper = LayerNamer("std", name)
     result: Variable = helper.emit("sqrt", {"X": _variance(helper, x, axis, unbiased, keepdim)})
@@ -396,7 +416,14 @@ def std(
 # ------------------------------------------------------------------------------------------------------- normalisation
 @export("fluid.layers.l2_normalize")
 def l2_normalize(x: Variable, axis: int, epsilon: float = 1e-12, name: str | None = None) -> Variable:
-    """Returns ``x / sqrt(sum(x * x) + epsilon)`` along an axis; the shape of ``x``."""
+    """Returns ``x / sqrt(sum(x * x) + epsilon)`` along an axis; the shape of ``x``.
+
+    Args:
+        x: Floats of any shape.
+        axis: Which axis.
+        epsilon: Added to the sum of squares; a vector of zeros stays zero.
+        name: Name of the layer.
+    """
     check_variable(x, "x", "l2_normalize")
     helper = LayerNamer("l2_normalize", name)
     square = helper.emit("square", {"X": x})
@@ -408,7 +435,15 @@ def l2_normalize(x: Variable, axis: int, epsilon: float = 1e-12, name: str | Non
 
 @export("nn.functional.normalize")
 def normalize(x: Variable, p: float = 2, axis: int = 1, epsilon: float = 1e-12, name: str | None = None) -> Variable:
-    """Returns ``x`` divided by its norm of order ``p`` along an axis, or by ``epsilon`` if that is larger."""
+    """Returns ``x`` divided by its norm of order ``p`` along an axis, or by ``epsilon`` if that is larger.
+
+    Args:
+        x: Floats of any shape.
+        p: A number, or infinity.
+        axis: Which axis; a vector has the axis 0.
+        epsilon: The least divisor.
+        name: Name of the layer.
+    """
     check_variable(x, "x", "normalize")
     helper = LayerNamer("normalize", name)
     size = helper.emit(

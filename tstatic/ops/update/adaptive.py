@@ -7,7 +7,7 @@ from typing import Any
 from tstatic.ir.opdef import Case, Domain
 from tstatic.ir.opdef import ValueRange as Range
 from tstatic.ops.update._update import MULTI_PRECISION, register_update, torch_end, torch_start
-from tstatic.ops.update.common import MOMENTS, ONE, POSITIVE, POWERS, cases
+from tstatic.ops.update.common import ADAM_VALUES, MOMENTS, ONE, POSITIVE, POWERS, cases
 
 
 # -------------------------------------------------------------------------------------------------------------- adamax
@@ -216,13 +216,7 @@ register_update(
             Case(((5, 6), (5, 6), (1,), (5, 6), (5, 6), (1,), (1,), (5, 6)), {"weight_decay": 0.01}),
             Case(((7,), (7,), (1,), (7,), (7,), (1,), (1,), None, (1,)), {"weight_decay": 0.01}),
         ),
-        values={
-            "LearningRate": POSITIVE,
-            "Moment2": Range(0.01, 2.0),
-            "Beta1Pow": ONE,
-            "Beta2Pow": ONE,
-            "SkipUpdate": Range(dtype="bool"),
-        },
+        values=ADAM_VALUES,
         ulps=64,
     ),
 )

@@ -189,15 +189,20 @@ def _adam_cases(more: Attrs) -> tuple[Case, ...]:
     )
 
 
+ADAM_VALUES = {
+    "LearningRate": POSITIVE,
+    "Moment2": Range(0.01, 2.0),
+    "Beta1Pow": ONE,
+    "Beta2Pow": ONE,
+    "SkipUpdate": Range(dtype="bool"),
+}
+
+
 def _adam_domain(*more: Attrs) -> Domain:
     return Domain(
         cases=tuple(c for m in more for c in _adam_cases(m)),
         values={
-            "LearningRate": POSITIVE,
-            "Moment2": Range(0.01, 2.0),
-            "Beta1Pow": ONE,
-            "Beta2Pow": ONE,
-            "SkipUpdate": Range(dtype="bool"),
+            **ADAM_VALUES,
             "Beta1Tensor": ONE,
             "Beta2Tensor": ONE,
             "EpsilonTensor": POSITIVE,
