@@ -10,7 +10,7 @@ import pytest
 
 import tstatic as paddle
 from tstatic import static
-from tstatic.errors import DTypeError, FeedError, NotFoundError, ProgramError, ProgramTypeError
+from tstatic.errors import DTypeError, FeedError, NotFoundError, ProgramError, ProgramTypeError, ShapeError
 from tstatic.ops.control import debug, py_func
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3) / 10
@@ -137,6 +137,8 @@ def test_assert_stops_a_run() -> None:
     exe.run(feed={"x": X})
     with pytest.raises(DTypeError):
         static.nn.Assert(x)
+    with pytest.raises(ShapeError, match="one element"):
+        static.nn.Assert(paddle.stack([paddle.max(x) < 1, paddle.max(x) < 2]))
 
 
 # ------------------------------------------------------------------------------------------------------------- py_func

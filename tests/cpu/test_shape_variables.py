@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -123,7 +124,7 @@ def test_an_index_out_of_range_is_an_error_that_says_which(build: Any, index: li
     with pytest.raises(IndexRangeError, match="out of range") as caught:
         run_function(build, {"x": X, "i": np.array(index)}, unknown=False)
     assert isinstance(caught.value, IndexError)
-    assert str(index[-1]) in str(caught.value)
+    assert re.search(rf"received: {index[-1]} at \[[\d, ]*\] \(\d in all\)", str(caught.value))
     assert "test_shape_variables.py" in str(caught.value)
 
 

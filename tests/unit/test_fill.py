@@ -171,6 +171,8 @@ BAD: list[tuple[str, tuple[Any, ...], type[Exception]]] = [
     ("tensor.zeros", ([2.5],), TypeError),
     ("tensor.zeros", ("ab",), TypeError),
     ("tensor.ones", ([2**40, 2**40],), ShapeError),
+    # 2**63 bytes of float64, one more than an int64 counts.
+    ("tensor.ones", ([2**57, 8], "float64"), ShapeError),
     ("tensor.full", ([2], "one"), TypeError),
     ("tensor.full", ([2], [1, 2]), TypeError),
     ("tensor.full", ([2], 1.0, "float31"), TypeError),

@@ -37,9 +37,9 @@ def test_add_rows(size: tuple[int, int, int], skewed: bool, dtype: str) -> None:
     fresh = np.zeros_like(start)
     add_rows(fresh, index, rows, fresh=True)
     assert (np.abs(fresh + 1.0 - expected) <= bound).all()
-    grad_is_forward_op = np.zeros_like(start)
-    add_rows(grad_is_forward_op, index, rows, fresh=True)
-    assert fresh.tobytes() == grad_is_forward_op.tobytes()
+    repeated = np.zeros_like(start)
+    add_rows(repeated, index, rows, fresh=True)
+    assert fresh.tobytes() == repeated.tobytes()
 
 
 def test_add_rows_to_views_and_of_views() -> None:

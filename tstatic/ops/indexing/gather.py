@@ -42,7 +42,7 @@ def _infer_along(x: Meta, index: Meta, axis: int) -> Meta:
 def _gather(x: Array, index: Array, out: Array, axis: int) -> None:
     at = normalize_axis(axis, x.ndim)
     flat = _flat(index)
-    check_index(flat, x.shape[at])
+    check_index(index, x.shape[at])
     if index.ndim == 0:
         np.copyto(out, np.take(x, int(flat[0]), axis=at))
     else:
@@ -53,7 +53,7 @@ def _gather(x: Array, index: Array, out: Array, axis: int) -> None:
 def _gather_back(x: Array, index: Array, dout: Array, dx: Array, axis: int) -> None:
     at = normalize_axis(axis, x.ndim)
     flat = _flat(index)
-    check_index(flat, x.shape[at])
+    check_index(index, x.shape[at])
     dx.fill(0)
     rows = np.moveaxis(dout, at, 0) if index.ndim else dout[None]
     add_rows(np.moveaxis(dx, at, 0), flat, rows, fresh=True)

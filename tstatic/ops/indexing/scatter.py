@@ -52,7 +52,7 @@ def _rows(ids: Array, updates: Array, x_rank: int) -> tuple[Array, Array]:
 
 def _overwrite(x: Array, ids: Array, updates: Array, out: Array) -> None:
     flat, rows = _rows(ids, updates, out.ndim)
-    check_index(flat, out.shape[0], "Ids")
+    check_index(ids, out.shape[0], "Ids")
     if out is not x:
         np.copyto(out, x)
     # Of several rows for one index the last one stays.
@@ -62,7 +62,7 @@ def _overwrite(x: Array, ids: Array, updates: Array, out: Array) -> None:
 @in_float32()
 def _add(x: Array, ids: Array, updates: Array, out: Array) -> None:
     flat, rows = _rows(ids, updates, out.ndim)
-    check_index(flat, out.shape[0], "Ids")
+    check_index(ids, out.shape[0], "Ids")
     if out is not x:
         np.copyto(out, x)
     out[flat] = 0
@@ -77,7 +77,7 @@ def _back(
     ids: Array, updates: Array, dout: Array, dx: Array | None, dupdates: Array | None, *, overwrite: bool
 ) -> None:
     flat = ids.reshape(-1)
-    check_index(flat, dout.shape[0], "Ids")
+    check_index(ids, dout.shape[0], "Ids")
     if dx is not None:
         np.copyto(dx, dout)
         dx[flat] = 0

@@ -110,7 +110,6 @@ def without(meta: Meta, axis: int) -> Meta:
     return meta.with_shape(meta.shape[:axis] + meta.shape[axis + 1 :])
 
 
-# ----------------------------------------------------------------------------------------------------- concat and split
 # -------------------------------------------------------------------------------------------------------------- concat
 def _infer_concat(xs: Sequence[Meta], *, axis: int) -> Meta:
     check_not_empty(xs, "X")

@@ -157,7 +157,6 @@ def torch_fold(torch: Any, shape: Sequence[int], dout: Any, pads: Pads, mode: st
     return wide.to(dout.dtype)
 
 
-# ------------------------------------------------------------------------------------------------------- op definitions
 # ----------------------------------------------------------------------------------------------------------------- pad
 def _pairs(paddings: Sequence[int], rank: int) -> Pads:
     check_length(paddings, 2 * rank, "paddings", why="two for each dimension: before and after it")

@@ -159,7 +159,6 @@ def t(input: Variable, name: str | None = None) -> Variable:
     return emit_one("transpose2", {"X": x}, {"axis": list(range(len(x.shape)))[::-1]}, name=name, prefix="t")
 
 
-# -------------------------------------------------------------------------------------------------------- flip and roll
 # ---------------------------------------------------------------------------------------------------------------- flip
 def _reversed(x: Array, axis: Sequence[int]) -> Array:
     axes = check_axes(axis, x.ndim)
