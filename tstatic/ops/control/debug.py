@@ -125,7 +125,7 @@ def Print(
     print_tensor_lod: bool = True,
     print_phase: str = "both",
 ) -> Variable:
-    """Prints a value whenever the program comes to it, and its gradient; returns the value, which must be used.
+    """Prints a value whenever the program reaches it, and its gradient; returns the value, which must be used.
 
     Args:
         input: What to print.

@@ -194,7 +194,7 @@ _WIDE = 128
 def add_rows(out: Array, index: Array, rows: Array, *, fresh: bool = False) -> None:
     """Adds ``rows[k]`` to ``out[index[k]]`` for every ``k``; an index may occur many times.
 
-    The result depends on the values alone: rows of one index are added in the order in which they stand (for narrow
+    The result depends on the values alone: rows of one index are added in their order (for narrow
     rows in float64, rounded once). 2,048 rows of 256 into a table of 30,000 take 0.4 ms where ``np.add.at`` takes 4.6.
 
     Args:
@@ -215,7 +215,7 @@ def add_rows(out: Array, index: Array, rows: Array, *, fresh: bool = False) -> N
     if plain or width <= 2:
         np.add.at(out, index, rows)
         return
-    # Stable, so that rows of one index are added in the order in which they stand.
+    # Stable, so that rows of one index are added in their order.
     order = np.argsort(index, kind="stable")
     ordered = index[order]
     new = np.empty(m, bool)

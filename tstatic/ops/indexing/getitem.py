@@ -193,7 +193,7 @@ def _without_ellipsis(x: Variable, items: Sequence[Any]) -> list[Any]:
 
 def _read(x: Variable, items: Sequence[Any]) -> _Plan:
     plan = _Plan()
-    # Where the next item stands: in the value, after the slices, and in the result.
+    # The axis of the next item: in the value, after the slices, and in the result.
     axis = sliced = position = 0
     for item in _without_ellipsis(x, items):
         if item is None:

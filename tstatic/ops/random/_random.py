@@ -18,7 +18,7 @@ SHAPES = ((3, 4), (), (0,), (7,), (2, 1, 5), (131,))
 DRAWN = Split(ELEMENTS, FIRST, multiple=4)
 """Elements are drawn in blocks of four."""
 DRAWN_LIKE = Split(ELEMENTS, None, FIRST, multiple=4)
-"""The input only lends its shape."""
+"""Of the input only the shape is read."""
 
 
 def in_order(op: str, low: float, high: float) -> None:

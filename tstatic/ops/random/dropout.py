@@ -73,7 +73,7 @@ def _scaled(x: Array, mask: Array | None, out: Array, scale: float) -> None:
 
 
 def _key(rng: Any, seed: int, seed_input: Any) -> Any:
-    """Returns the key of the random stream; a seed given as an input (an array or a tensor) beats the attribute."""
+    """Returns the key of the random stream; a seed given as an input (an array or a tensor) replaces the attribute."""
     return philox_key(rng, seed if seed_input is None else int(seed_input.reshape(-1)[0]))
 
 

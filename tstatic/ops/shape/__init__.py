@@ -1,4 +1,4 @@
-"""Shapes and the places of elements: reshaping, joining, slicing, padding, and constants.
+"""Shapes and the positions of elements: reshaping, joining, slicing, padding, and constants.
 
 * ``creation``: The functions that make constants: full, zeros, ones, empty, to_tensor, assign and their 1.x forms.
 * ``diagonal``: Diagonals and triangles of matrices, and the identity.
@@ -10,6 +10,6 @@
 * ``sequence``: Number sequences, coordinate grids, and the sizes of a value as values.
 * ``slicing``: Selecting runs along axes: slice, strided_slice and crop.
 * ``transpose``: Reordering axes and the elements along them: transpose, flip, roll and rot90.
-* ``vision``: Rearrangements of channels among themselves, and between channels and places.
-* ``_shapes``: What the shape and indexing families share: axes, sizes given as Variables, copies, tiles.
+* ``vision``: Rearrangements of channels among themselves, and between channels and pixels.
+* ``_shapes``: What the shape and indexing families share: emitting ops, sizes given as Variables, and copies.
 """

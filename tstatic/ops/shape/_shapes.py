@@ -1,4 +1,4 @@
-"""What the shape and indexing families share: axes, sizes given as Variables, copies, tiles."""
+"""What the shape and indexing families share: emitting ops, sizes given as Variables, and copies."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def sizes_given(value: Any) -> tuple[list[Any], Variable | None, list[Variable] 
     """Reads a list of sizes that may hold Variables, or is one.
 
     Returns:
-        The attribute (-1 where a Variable stands), the single Variable, or a list of one Variable per entry.
+        The attribute (-1 in the position of a Variable), the single Variable, or a list of one Variable per entry.
     """
     if isinstance(value, Variable):
         return [], value, None
@@ -64,7 +64,7 @@ def size_variable(value: Any) -> Variable:
 
 
 def sizes_of(attr: Sequence[int], tensor: Array | None, tensors: Sequence[Array] | None) -> list[int]:
-    """Returns the sizes at run time: a list of Variables beats one Variable, which beats the attribute."""
+    """Returns the sizes at run time: a list of Variables before one Variable before the attribute."""
     if tensors:
         return [int(t.reshape(-1)[0]) for t in tensors]
     if tensor is not None:

@@ -72,11 +72,11 @@ def _differ(shapes: Sequence[Shape], i: int, free: int | None) -> ShapeError:
 
 
 def section_sizes(size: int, num: int, sections: Sequence[int], axis: int) -> list[int]:
-    """Returns the sizes of the tiles that ``split`` makes from an axis.
+    """Returns the sizes of the parts into which ``split`` cuts an axis.
 
     Args:
         size: The axis's size, or -1.
-        num: Number of equal tiles; 0 when ``sections`` say the sizes.
+        num: Number of equal parts; 0 when ``sections`` say the sizes.
         sections: Sizes, one of which may be -1.
         axis: For messages.
 
@@ -123,7 +123,7 @@ def _infer_concat(xs: Sequence[Meta], *, axis: int) -> Meta:
 
 
 def _runs(sizes: Sequence[int], whole: Array, axis: int) -> list[Array]:
-    """Returns views of the tiles, of given sizes, that lie one after the other along an axis."""
+    """Returns views of the parts, of given sizes, that follow one another along an axis."""
     at = normalize_axis(axis, whole.ndim)
     ends = list(itertools.accumulate(sizes))
     return [whole[along(at, slice(end - size, end))] for size, end in zip(sizes, ends, strict=True)]
@@ -291,7 +291,7 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int = 0, name
 
     Args:
         x: ``[...]``, any dtype.
-        num_or_sections: The number of equal tiles, or their sizes, one of which may be -1.
+        num_or_sections: The number of equal parts, or their sizes, one of which may be -1.
         axis: Which axis.
         name: Name of the layer.
 
@@ -299,7 +299,7 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int = 0, name
         A list of Variables.
 
     Raises:
-        ShapeError: If the tiles do not make up the axis.
+        ShapeError: If the parts do not make up the axis.
 
     Example:
         >>> x = paddle.to_tensor([1, 2, 3, 4, 5, 6])
@@ -337,7 +337,7 @@ def fluid_split(
 
 @export("tensor.chunk", "Variable.chunk", op="split")
 def chunk(x: Variable, chunks: int, axis: int = 0, name: str | None = None) -> list[Variable]:
-    """Splits a value into ``chunks`` equal tiles along an axis.
+    """Splits a value into ``chunks`` equal parts along an axis.
 
     Args:
         x: ``[...]``, any dtype.
@@ -354,7 +354,7 @@ def vsplit(x: Variable, num_or_sections: int | Sequence[int], name: str | None =
 
     Args:
         x: ``[...]`` of at least two dimensions, any dtype.
-        num_or_sections: The number of equal tiles, or their sizes, one of which may be -1.
+        num_or_sections: The number of equal parts, or their sizes, one of which may be -1.
         name: Name of the layer.
     """
     return split(x, num_or_sections, 0, name)

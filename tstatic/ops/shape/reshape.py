@@ -83,7 +83,7 @@ def _guess(old: Shape, new: Sequence[int], copied: Sequence[int], at: int) -> in
     open_new = {i for i in copied if new[i] == UNKNOWN}
     if open_old != open_new:
         return UNKNOWN
-    # Unknown sizes stand on both sides and cancel.
+    # The same sizes are unknown on both sides, so they cancel.
     count = math.prod([s for s in old if s != UNKNOWN])
     if rest == 0:
         if open_old or count:
@@ -336,7 +336,7 @@ def fluid_reshape(
     inplace: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """Calls :func:`reshape`, with an optional activation ``act`` on the result; ``actual_shape`` beats ``shape``.
+    """Calls :func:`reshape`, with an optional activation ``act`` on the result; ``actual_shape`` takes precedence over ``shape``.
 
     Example:
         >>> x = fluid.layers.data("x", shape=[6])
@@ -359,7 +359,7 @@ def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | N
         name: Name of the layer.
 
     Raises:
-        ShapeError: If an axis is out of range or they stand in the wrong order.
+        ShapeError: If an axis is out of range or ``start_axis`` lies behind ``stop_axis``.
     """
     inputs = {"X": check_variable(x, "x", "flatten")}
     attrs = {"start_axis": start_axis, "stop_axis": stop_axis}

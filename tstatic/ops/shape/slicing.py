@@ -22,7 +22,7 @@ Runs = dict[int, tuple[int, int, int]]
 """Axis -> (start, stop, step), as ``slice`` was asked for."""
 
 END = 2**63 - 1
-"""The end of every axis. Paddle writes 2**31 - 1, which is a place inside of an axis of more elements."""
+"""The end of every axis. Paddle writes 2**31 - 1, which is a position inside an axis of more elements."""
 
 
 def runs_of(axes: Sequence[int], starts: Sequence[int], ends: Sequence[int], steps: Sequence[int], rank: int) -> Runs:
@@ -460,6 +460,6 @@ def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None =
 
 @export("fluid.layers.crop", op="crop_tensor")
 def fluid_crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Variable:
-    """Calls :func:`crop`; a Variable given as ``shape`` lends its own shape, not its values."""
+    """Calls :func:`crop`; of a Variable given as ``shape`` the shape counts, not the values."""
     sizes = list(shape.shape) if isinstance(shape, Variable) else shape
     return crop(x, sizes, offsets, name)

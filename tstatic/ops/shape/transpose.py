@@ -307,7 +307,7 @@ register(OpDef(
 def roll(
     x: Variable, shifts: int | Sequence[int], axis: int | Sequence[int] | None = None, name: str | None = None
 ) -> Variable:
-    """Moves elements by ``shifts`` places; those pushed out at one end come in at the other.
+    """Moves elements by ``shifts`` positions; those pushed out at one end re-enter at the other.
 
     Args:
         x: ``[...]``, any dtype.

@@ -1,4 +1,4 @@
-"""Rearrangements of channels among themselves, and between channels and places."""
+"""Rearrangements of channels among themselves, and between channels and pixels."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _shuffle(shape: Shape, attrs: Mapping[str, Any]) -> Permutation:
 
 
 def _space_to_depth(shape: Shape, attrs: Mapping[str, Any]) -> Permutation:
-    """As Paddle computes it: channels go to places of an image ``size`` times as large, read again in rows."""
+    """Moves channels to pixels of an image ``blocksize`` times as large and reads that again in rows, as Paddle does."""
     n, c, h, w = shape
     r = attrs["blocksize"]
     count = check_divisible(c, r * r, "the number of channels", "blocksize**2", "space_to_depth")
@@ -304,7 +304,7 @@ def shuffle_channel(x: Variable, group: int, name: str | None = None) -> Variabl
 
 @export("fluid.layers.space_to_depth", op="space_to_depth")
 def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Variable:
-    """Trades places for channels in Paddle's order: values pass through an image ``blocksize`` times as large.
+    """Turns pixels into channels in Paddle's order: values pass through an image ``blocksize`` times as large.
 
     Channel ``(a b + j) c / b^2 + k`` at ``(h, w)`` goes to channel ``k`` at ``(h b + a, w b + j)`` of
     ``[n, c / b^2, h b, w b]``, whose memory is then read as the result.
