@@ -54,6 +54,8 @@ _forms: dict[tuple[object, ...], bool] = {}
 
 def _has_form(op: FrozenOp, view: View) -> bool:
     """Returns whether the op alone could be a kernel: its functions are supported for its types. Cached per kind of op."""
+    # The key holds what decides whether an op has a kernel's form, and no more: a network has thousands of ops and tens of
+    # kinds, and writing a kernel takes a fraction of a millisecond.
     dtypes = tuple(view.metas[v].dtype.name for v in (*op.reads(), *op.writes()))
     wanted = tuple(e is not None for e in (*op.inputs, *op.outputs))
     same = tuple(view.metas[v].shape == view.metas[next(iter(op.writes()))].shape for v in op.reads())
@@ -69,6 +71,7 @@ def _has_form(op: FrozenOp, view: View) -> bool:
             found = True
         except CodegenUnsupported:
             found = False
+        # Whole: keeping the order of use would cost more than filling it again.
         if len(_forms) > 4096:
             _forms.clear()
         _forms[key] = found
@@ -144,11 +147,13 @@ class _Groups:
             raise CodegenUnsupported(
                 "FAR", f"{index - members[0]} operators lie between the group's first one and this one"
             )
+        # Joining must not put an op that depends on the group before one that the group waits for.
         between = self.outside(index, group)
         if self.reaches(between, group):
             raise CodegenUnsupported(
                 "CYCLE", "another operator reads what the group makes and makes what this one reads"
             )
+        # All checks come before the first change, so that a refused op leaves no trace.
         inside = {*members, index}
         ops = [one for i in sorted(inside) for one in _parts(self.view.ops[i])]
         built = build(ops, self.view.metas, self.view.needed(inside), self.view.formulas)
@@ -195,6 +200,7 @@ def groups(view: View, rows: bool = False) -> Iterator[tuple[int, ...] | Rejecte
             if maker in state.of:
                 group = state.of[maker]
                 nearest[group] = max(maker, nearest.get(group, maker))
+        # The later group first: it may wait for the other one, and then only joining it makes no cycle.
         for group in sorted(nearest, key=lambda g: -state.members[g][-1]):
             if index in state.of:
                 yield RejectedPair(
@@ -208,6 +214,7 @@ def groups(view: View, rows: bool = False) -> Iterator[tuple[int, ...] | Rejecte
             except CodegenUnsupported as found:
                 yield RejectedPair((nearest[group], index), found.code, found.reason, found.op.type if found.op else "")
         if index not in state.of:
+            # A group of one so far: it costs nothing if no other op joins.
             state.of[index] = len(state.members)
             before = state.before(index)
             state.members.append([index])

@@ -176,6 +176,7 @@ def apply(fusion: Fusion, program: FrozenProgram, metas: Mapping[str, Meta], log
     refusals: dict[tuple[int, ...], Rejection] = {}
     for indices, fuse in _candidates(fusion, view):
         members = tuple(member(view.ops[i]) for i in indices)
+        # Matches are taken in order, so the first one that fits an op has it.
         others = [i for i in indices if i in taken]
         if len(others) == len(indices):
             # The same ops matched another pattern of this fusion before.
@@ -187,6 +188,7 @@ def apply(fusion: Fusion, program: FrozenProgram, metas: Mapping[str, Meta], log
         except MatchRejected as unfit:
             refusals[indices] = _rejection(fusion, unfit, members)
             continue
+        # An earlier pattern may have been rejected for the same ops.
         refusals.pop(indices, None)
         for i in indices:
             taken[i] = len(made)
@@ -249,6 +251,7 @@ def _make(
     ops = [view.ops[i] for i in indices]
     needed = view.needed(inside)
     result = fuse() if fuse is not None else None
+    # A fused op that is fused again hands over its members: one kernel computes all of them.
     body = (result.body if result is not None else ()) or tuple(b for op in ops for b in (op.body or (op,)))
     final = _final(result, needed) if result is not None else set(needed)
     _check_inner(view, inside, ops, needed, final)
@@ -263,6 +266,7 @@ def _make(
     # A kernel may read values of which the ops need only the shape.
     loaded = [b.value for b in kernel.inputs]
     read = [v for v in dict.fromkeys((*_contents(body), *loaded)) if v not in made]
+    # What only the shape is read of is an input without content: its memory may be reused by then.
     shapes = [v for v in dict.fromkeys(v for op in ops for v in op.reads()) if v not in made and v not in read]
     if result is None:
         result = Fused("fusion_group", {"Inputs": tuple(read)}, outputs)
@@ -337,6 +341,7 @@ def _fused_op(
         inputs, slots_in = (*inputs, tuple(shapes)), [*slots_in, "Shapes*?"]
     outputs, slots_out = written
     definition = OpDef(result.type, f"{', '.join(slots_in)} -> {', '.join(slots_out)}", shape_only=("Shapes",))
+    # Later stages ask for an op's phase: a group has the roles of all its members.
     role = 0
     for op in ops:
         role |= op.role
@@ -386,6 +391,7 @@ def replace_matches(
             nodes.append(op)
             rank.append(i)
     maker = {v: n for n, op in enumerate(nodes) for v in op.writes()}
+    # Kahn's algorithm over the fused program, with the program's order where the values leave a choice.
     waits = [0] * len(nodes)
     readers: list[list[int]] = [[] for _ in nodes]
     for n, op in enumerate(nodes):

@@ -93,6 +93,7 @@ def _propose(fits: Callable[[OpDef], bool], alone: bool, view: View) -> Iterator
     after: dict[str, frozenset[int]] = {}
     products: dict[int, int | None] = {}
     for index, op in enumerate(view.ops):
+        # The groups that an op depends on, through any number of others.
         before = frozenset().union(*(after[v] for v in op.reads() if v in after))
         if fits(op.definition) and not op.body and index not in view.forbidden:
             if _leaves_rows(op):
@@ -101,6 +102,7 @@ def _propose(fits: Callable[[OpDef], bool], alone: bool, view: View) -> Iterator
             reader = _later_reader(view, op)
             if reader is not None:
                 refused.append((index, *reader))
+            # An update whose result is not the variable's last value is one of several in a step.
             elif all(v in view.kept for v in op.writes()):
                 products[index] = _product(view, op)
                 key = _key(view, op, products[index])
@@ -142,6 +144,7 @@ def _refusals(
         pair = (index, groups[same[0]][0]) if same else (index,)
         yield tuple(sorted(pair)), partial(refuse, MatchRejected("EXTRA_READER", value=value, reader=reader.type))
     for same in by_kind.values():
+        # Each group left alone is compared with the largest of its kind: it was most likely meant for that one.
         largest = max(same, key=lambda g: len(groups[g]))
         for g in same:
             if g == largest or len(groups[g]) > 1 or alone:

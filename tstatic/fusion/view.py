@@ -67,6 +67,7 @@ class View:
 
     def between(self, inside: set[int]) -> int | None:
         """Returns an outside op that reads from the ops ``inside`` and that others of them depend on: they cannot be fused."""
+        # Only ops between the first and the last member can depend on one and be read by another: the program is sorted.
         first, last = min(inside), max(inside)
         tainted: set[str] = set()
         culprit: dict[str, int] = {}

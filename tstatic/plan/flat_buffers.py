@@ -25,6 +25,7 @@ def state_buffers(program: FrozenProgram) -> dict[str, list[str]]:
         return {}
     variable = {value: var for var, value in program.reads.items()}
     found: dict[str, dict[str, None]] = {}
+    # In every slot the same order of parameters: the same offset finds a parameter and all its states.
     for op in _sorted(updates, program):
         for slot, _ in op.definition.state:
             value = _one(op, slot)
@@ -65,6 +66,8 @@ def _one(op: FrozenOp, slot: str) -> str:
 
 def _sorted(updates: Sequence[FrozenOp], program: FrozenProgram) -> list[FrozenOp]:
     variable = {value: var for var, value in program.reads.items()}
+    # Gradients that lie together are complete one after another: a bucket of neighbours is exchanged while the rest is
+    # computed. Parameters without a gradient come last.
     ready = _ready(program)
     return sorted(updates, key=lambda op: -ready.get(variable.get(_one(op, "Param"), ""), -1))
 

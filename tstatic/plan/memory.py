@@ -35,6 +35,7 @@ class _FreeList:
         self.top = 0
 
     def take(self, size: int) -> int:
+        # The smallest interval that fits; of equal ones the first in memory, as no start is below 0.
         at = bisect.bisect_left(self.by_size, (size, -1))
         if at == len(self.by_size):
             # Nothing fits: grow the arena, starting at the free interval at its end if there is one.
@@ -47,12 +48,14 @@ class _FreeList:
             return start
         length, start = self.by_size[at]
         self._remove(start, length)
+        # The rest stays free, at the upper end.
         if length > size:
             self._add(start + size, length - size)
         return start
 
     def give(self, start: int, size: int) -> None:
         end = start + size
+        # Intervals are found by both ends, so that merging takes no search.
         after = self.by_start.get(end)
         if after is not None:
             self._remove(end, after)
@@ -93,10 +96,12 @@ def place(lifetimes: Sequence[Lifetime], reuse: bool = True) -> tuple[Mapping[st
             top += aligned(b.nbytes)
         return offsets, top
     free = _FreeList()
+    # Of buffers that begin together the largest first: small ones fit into what it leaves.
     starts = sorted(lifetimes, key=lambda b: (b.first, -b.nbytes))
     ends = sorted(lifetimes, key=lambda b: b.last)
     done = 0
     for b in starts:
+        # A buffer that ends with the step that begins this one is still read by it: only earlier ones are free.
         while done < len(ends) and ends[done].last < b.first:
             free.give(offsets[ends[done].name], aligned(ends[done].nbytes))
             done += 1
@@ -126,5 +131,6 @@ def join(
         for name, nbytes in run:
             within[name] = top
             top += nbytes
+        # One buffer: it lives from the first access of any member to the last of any.
         whole[run[0][0]] = Lifetime(run[0][0], top, min(b.first for b in parts), max(b.last for b in parts))
     return [whole.get(b.name, b) for b in lifetimes if b.name in whole or b.name not in within], within

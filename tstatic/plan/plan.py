@@ -149,11 +149,13 @@ class _Planner:
     def plan(self) -> Plan:
         self.uses()
         self.sources()
+        # In order: a step's storage depends on what earlier ones gave their results.
         steps = [self.step(i, op) for i, op in enumerate(self.ops)]
         lifetimes = self.lifetimes(steps)
         runs = self.runs({b.name for b in lifetimes})
         lifetimes, within = join(lifetimes, runs)
         starts, size = place(lifetimes, self.options.reuse)
+        # A member of a run lies within its run's buffer, which has the first one's name.
         offsets = {**starts, **{name: starts[run[0][0]] + within[name] for run in runs for name, _ in run}}
         for value, slot in self.storage.items():
             if slot.kind in ("arena", "feed"):
@@ -174,13 +176,16 @@ class _Planner:
                 meta = self.metas[grad]
                 if base in free and self.storage[base].kind == "arena" and self.metas[base].nbytes == meta.nbytes:
                     free.discard(base)
+                    # As the parameters are padded: the same offset then finds a parameter and its gradient.
                     unit = PAD * meta.dtype.itemsize
                     run.append((base, -(-max(meta.nbytes, 1) // unit) * unit))
+            # A single gradient needs no run.
             if len(run) > 1:
                 found.append(run)
         return found
 
     def base(self, value: str) -> str:
+        # A view of a view of an in-place result: each step is one name nearer to the memory.
         while value in self.root:
             value = self.root[value]
         return value
@@ -232,12 +237,14 @@ class _Planner:
             return False
         if base.kind not in ("arena", "feed", "state"):
             return False
+        # The definition's own view decides, on memory that is never touched.
         sample = np.empty(self.metas[source].shape, self.metas[source].dtype.np)
         shown = definition.view(sample, **definition.pick(definition.view, op.attrs))
         if shown is None or shown.shape != self.metas[result].shape or not np.may_share_memory(shown, sample):
             return False
         self.storage[result] = Storage(result, "view", self.metas[result], of=source)
         self.root[result] = source
+        # The memory lives as long as its last reader under any name.
         self.held[base.value] = max(self.group_last(base.value), self.last.get(result, -1))
         if shown.flags.c_contiguous:
             self.dense.add(result)
@@ -248,6 +255,7 @@ class _Planner:
         return True
 
     def try_inplace(self, index: int, op: FrozenOp) -> None:
+        # A kernel knows which pairs it may overlay: it reads an element before it writes it.
         if op.outputs in self.kernels:
             taken: set[str] = set()
             for old, new in self.kernels[op.outputs].kernel.inplace:
@@ -267,6 +275,7 @@ class _Planner:
         """Gives a result the storage of an input that this op is the last to read, if possible; returns whether it did."""
         if self.storage[result].kind != "arena":
             return False
+        # The result takes over the very bytes: same shape and element size, without gaps.
         if self.metas[source].shape != self.metas[result].shape or source not in self.dense:
             return False
         if self.metas[source].dtype.itemsize != self.metas[result].dtype.itemsize:
@@ -274,6 +283,7 @@ class _Planner:
         base = self.base(source)
         if self.storage[base].kind != "arena" or self.metas[base].nbytes != self.metas[source].nbytes:
             return False
+        # Neither a later op nor another name that this op reads may still need the old content.
         if self.group_last(base) > index or any(v != source and self.base(v) == base for v in _contents(op)):
             return False
         self.root[result] = base
@@ -291,8 +301,10 @@ class _Planner:
         def touch(value: str, at: int) -> None:
             base = self.base(value)
             slot = self.storage.get(base)
+            # Only values in the arena have a lifetime: state, constants and objects live elsewhere.
             if slot is None or slot.kind not in ("arena", "feed"):
                 return
+            # Accesses come in order, so the first one met is the first.
             first.setdefault(base, at)
             last[base] = max(last.get(base, at), at)
             size.setdefault(base, self.metas[base].nbytes)

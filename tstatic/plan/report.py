@@ -102,6 +102,8 @@ def memory_report(
         parameters: Names of ``state`` that are parameters.
     """
     steps = len(plan.steps)
+    # Changes of the live bytes, by step: what begins is added, what ended a step before is taken off. Feeds begin at -1 and
+    # roots end at ``steps``, so that indices are shifted by one, with one more behind the end.
     changes = [0] * (steps + 3)
     for b in plan.lifetimes:
         changes[b.first + 1] += aligned(b.nbytes)

@@ -31,6 +31,7 @@ def _delayable(op: FrozenOp, program: FrozenProgram, owner: dict[str, str]) -> b
         # Only members whose results leave the fused op matter: the others write no memory.
         made = set(op.writes())
         return all(_delayable(one, program, owner) for one in op.body if made.intersection(one.writes()))
+    # Only an update may write state in place; a loop's body would do so several times.
     if not op.definition.update or op.sub_blocks:
         return False
     pairs = {o: i for i, o in op.definition.state}
@@ -46,6 +47,7 @@ def _delayable(op: FrozenOp, program: FrozenProgram, owner: dict[str, str]) -> b
             strict=True,
         ):
             var = owner.get(value)
+            # The result must replace the very state that it was computed from, directly or through a collective.
             if var is None or (program.reads.get(var) != old and owner.get(old) != var):
                 return False
     return True
@@ -66,6 +68,7 @@ def _row(entry: Entry) -> tuple[str, ...]:
 def _owners(program: FrozenProgram) -> dict[str, str]:
     """Returns value -> the variable whose storage it may use: last values, and the values that collectives turn into them."""
     owner = {value: var for var, value in program.writes.items()}
+    # Backwards: what a collective turns into a variable's value may itself come from a collective.
     for op in reversed(program.ops):
         if not op.definition.collective:
             continue
@@ -90,6 +93,7 @@ def schedule(program: FrozenProgram) -> Schedule:
             if delayed[i] and any(v in read_by_main for v in op.writes()):
                 delayed[i] = False
                 changed = True
+    # Nothing that may fail follows the first write of state: after an error the scope is as before the run.
     main = tuple(op for op, late in zip(program.ops, delayed, strict=True) if not late)
     update = tuple(op for op, late in zip(program.ops, delayed, strict=True) if late)
     direct: dict[str, str] = {}
@@ -104,5 +108,6 @@ def schedule(program: FrozenProgram) -> Schedule:
             var = owner[value]
             if last_reader.get(program.reads[var], -1) <= i and program.reads[var] not in shared:
                 direct[value] = var
+    # What cannot be written in place is copied at the end, when nothing reads the old value any more.
     commits = tuple((var, value) for var, value in program.writes.items() if value not in direct)
     return Schedule(main, update, direct, commits)

@@ -26,6 +26,7 @@ def infer_op(op: FrozenOp, metas: dict[str, Meta]) -> None:
     Raises:
         TstaticError: If the op definition's ``infer`` rejects the inputs; it has the op and the user's line.
     """
+    # A fused op has no shape rule of its own: its members have, also for values that stay in registers.
     if op.body:
         for one in op.body:
             infer_op(one, metas)
@@ -91,7 +92,9 @@ def _infer_sub_blocks(op: FrozenOp, metas: dict[str, Meta]) -> None:
                 metas[entry] = meta
         return
     sub_block = op.sub_blocks[0]
+    # A loop's variables may grow from one round to the next.
     before: dict[str, Meta] = {}
+    # Until a pass changes nothing: each may only turn sizes into unknown ones, so it ends.
     while before != given:
         before = dict(given)
         inner = _run_sub_block(sub_block, given)

@@ -82,6 +82,7 @@ class _Module:
         self.x = _one(self.relu.input("X"))
         self.filter = _one(self.conv.input("Filter"))
         self.forward = not self.conv.type.endswith("_grad")
+        # The side of the convolution's result: with a stride it has fewer rows and columns.
         self.small = _one(self.conv.output("Output") if self.forward else self.conv.input("Output@GRAD"))
         self.dtype: DType = metas[self.x].dtype
         self.compute: DType = self.dtype.compute
@@ -102,6 +103,7 @@ class _Module:
         strides, pads, dilations, _ = Window(sizes, w[2:], attrs).plane
         channels = x[3] if last else x[1]
         times = w[0] // channels
+        # Taps are written out, and live in registers.
         if w[2] * w[3] * times > MOST_TAPS:
             raise CodegenUnsupported(
                 "NO_KERNEL_FORM", f"a filter of {w[2]} x {w[3]} is too large to be written out", self.conv
@@ -138,9 +140,11 @@ class _Module:
     def loaded(self, f: Function, row: str, column: str) -> list[str]:
         """Returns lines that load ``relu(x)`` as ``a`` at a place that may lie in the padding."""
         w = self.window
+        # Output channel c reads input channel c // times.
         channel = "columns[None, :]" if w.times == 1 else f"columns[None, :] // {w.times}"
         self.used.add("_maximum")
         return [
+            # Padding is 0 and relu(0) is 0, so what the mask hides needs no case of its own.
             f"there = mask & ({row} >= 0) & ({row} < {w.h}) & ({column} >= 0) & ({column} < {w.w})",
             f"source = {w.offset('image', row, column, channel, small=False)}",
             f"a = _maximum({f.read('x', self.x, self.dtype, 'source', 'there')}, 0.0)",
@@ -159,6 +163,7 @@ class _Module:
             return self.finish("relu_depthwise", lambda target: self.mapped(main, self.inner, target))
         dx = self.body[2].output("X@GRAD") if len(self.body) > 2 else None
         dw = self.conv.output("Filter@GRAD")
+        # Two gradients are two loops over different sides, so that neither needs atomics.
         first = self.filter_gradient(_one(dw)) if isinstance(dw, str) and dw in self.needed else None
         second = self.input_gradient(_one(dx)) if isinstance(dx, str) and dx in self.needed else None
         assert first or second, "a gradient is asked for"
@@ -190,6 +195,7 @@ class _Module:
         """Returns smaller tiles for larger filters, whose values and sums are held in registers by every thread."""
         if target.large_programs:
             return tiles
+        # Of 64 taps each thread holds four times as much as of 16: a quarter of the rows.
         held = power_of_two(len(self.window.taps) * self.window.times, 16, 64)
         tall = power_of_two(128 * max(1, registers // held) // tiles.wide, 1, tiles.tall)
         return Tiling(tiles.wide, tall, tiles.strip, tiles.strips, tiles.blocks)
@@ -198,6 +204,7 @@ class _Module:
         """Writes ``out[o] = sum over the filter's places of relu(x) * filter``."""
         f = self.function("kernel", ("strip",), _TILE)
         f.add(*self.inner.columns, *self.inner.rows_from("tl.program_id(1)"))
+        # The filter is loaded once, before the loop over the strip's tiles.
         f.add(*(f"w{k} = {self.weight(f, i, j)}" for k, (i, j) in enumerate(self.window.taps)))
         lines = [*self.places(self.window.oh, self.window.ow), f"total = tl.zeros((ROWS, COLUMNS), {self.real})"]
         for k, (_, _, row, column) in enumerate(self.sources()):
@@ -212,6 +219,7 @@ class _Module:
         f = self.function("kernel", ("strip",), _TILE)
         f.add(*self.outer.columns, *self.outer.rows_from("tl.program_id(1)"))
         lines = [*self.places(w.h, w.w), f"total = tl.zeros((ROWS, COLUMNS), {self.real})"]
+        # x is read by ``times`` output channels at each tap: dx gathers from them, where a scatter would need atomics.
         for q in range(w.times):
             channel = "columns" if w.times == 1 else f"(columns * {w.times} + {q})"
             for k, (i, j) in enumerate(w.taps):
@@ -243,6 +251,7 @@ class _Module:
         f = self.function("filters_sums", ("strip",), _TILE)
         size = len(self.window.taps)
         f.add(*self.inner.columns, *self.inner.rows_from("tl.program_id(1)"))
+        # One tile of sums per tap, added up over the rows once, after the loop.
         f.add(*(f"t{k} = tl.zeros((ROWS, COLUMNS), {self.real})" for k in range(size)))
         lines = [
             *self.places(self.window.oh, self.window.ow),
@@ -255,6 +264,7 @@ class _Module:
         for k in range(size):
             index = f"(tl.program_id(1) * {size} + {k}) * {channels} + columns"
             f.add(f.write("p_filter", FILTER, self.compute, f"tl.sum(t{k}, 0)", index))
+        # Strips in a fixed order: the result does not depend on who is done first.
         g = self.function("filters_merge", ("strips",), ("STRIPS", "COLUMNS"))
         g.add(
             *self.inner.columns, "which = tl.arange(0, STRIPS)[:, None]", "mask = (which < strips) & inside[None, :]"

@@ -33,6 +33,7 @@ _PRELUDE = Path(__file__).with_name("prelude.py")
 @cache
 def _prelude() -> Mapping[str, tuple[str, frozenset[str]]]:
     """Returns function -> its text, and the prelude's functions that it calls."""
+    # Read, not imported: kernels are written without Triton.
     text = _PRELUDE.read_text()
     tree = ast.parse(text)
     lines = text.splitlines()
@@ -57,13 +58,16 @@ def helpers(used: set[str]) -> str:
         if name not in wanted:
             wanted.add(name)
             pending.extend(known[name][1])
+    # In the prelude's order, whatever the order of use: equal kernels have equal text.
     return "\n\n\n".join(text for name, (text, _) in known.items() if name in wanted)
 
 
 def load(operand: Operand, index: str, mask: str, used: set[str]) -> tuple[str, DType]:
     """Returns the text that reads an operand, in the type that it is computed in."""
+    # What the mask hides is computed, too: it needs a defined value.
     text = f"tl.load({operand.name} + {index}, mask={mask}, other=0)"
     compute = operand.dtype.compute
+    # A bool is a byte in memory.
     if operand.dtype.name == "bool":
         text = f"({text} != 0)"
     elif operand.dtype.name == "bfloat16":
@@ -111,6 +115,7 @@ def coordinates(iteration_space: tuple[int, ...], operand: Operand, offset: str)
     run: list[int] = []
     # Neighbouring dimensions that the operand has count as one.
     dims = list(range(len(iteration_space)))
+    # From the innermost dimension outwards: a run ends before a dimension that the operand lacks, or at the outermost one.
     for d in reversed(dims):
         if operand.dims[d]:
             run.append(d)
@@ -122,12 +127,15 @@ def coordinates(iteration_space: tuple[int, ...], operand: Operand, offset: str)
             below = 1
             for i in range(low + 1, len(iteration_space)):
                 below *= iteration_space[i]
+            # Elements of the space per step of the run.
             text = offset if below == 1 else f"({offset} // {below})"
+            # The outermost run needs no remainder: no offset lies beyond it.
             if min(run) > 0:
                 text = f"({text} % {size})"
             terms.append(text if stride == 1 else f"{text} * {stride}")
             stride *= size
             run = []
+    # A single element is read by the whole block: 0 in the block's shape.
     return " + ".join(reversed(terms)) if terms else "0 * " + offset
 
 
@@ -153,6 +161,7 @@ def emit(group: LoopNest) -> Kernel:
 def module(header: str, helpers: str, functions: str) -> str:
     """Returns the parts of a module, put together."""
     parts = [header, "import triton\nimport triton.language as tl"]
+    # Only functions with another form for the interpreter ask where they run.
     if "INTERPRETED" in helpers:
         parts[-1] = f"import os\n\n{parts[-1]}"
         parts.append('INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET", "0") == "1")')
@@ -198,6 +207,7 @@ def as_kernel(
 
 def offset_type(group: LoopNest) -> str:
     """Returns the type of offsets: 64 bits unless the space is known to be small."""
+    # Half of what signed 32 bits hold: the last block reaches beyond the last element.
     return "tl.int64" if group.numel >= 1 << 30 else "tl.int32"
 
 
@@ -266,6 +276,7 @@ def assemble(
     ]
     count = len(group.inputs)
     memory = tuple(buffers[:count]), tuple(buffers[count:])
+    # The flag is read now: when the kernel is planned it may be another.
     strict = strict_numerics()
 
     def kept(target: Target) -> Launches:
@@ -281,6 +292,7 @@ def _sum_kernel(group: LoopNest) -> Kernel:
     A program owns ``COLUMNS`` kept positions and a strip of the summed ones; partial sums of the strips are added by a
     second kernel, so that the result does not depend on who finishes first.
     """
+    # In memory the data is ``[outer, kept, inner]``, in which ``kept`` stays and one of the others may be 1.
     dims = group.summed[0].dims
     runs = [d for d in range(len(dims)) if dims[d]]
     kept = inner = 1
@@ -324,15 +336,19 @@ def _sum_kernel(group: LoopNest) -> Kernel:
 
     def plan(target: Target) -> Launches:
         if target.large_programs:
+            # About two strips of two blocks: tests in the interpreter see borders between programs and partial tiles.
             wide = power_of_two(-(-kept // 2), 1, 1 << 14)
             tall = power_of_two(-(-rows // 3), 1, (1 << 16) // wide)
             strips = min(2, -(-rows // tall))
         elif inner > 1:
+            # A column is contiguous: one for each program, and 4 programs for each of the 132 multiprocessors of an H100.
             wide, tall = 1, power_of_two(rows, 32, 1024)
             strips = max(1, min(-(-rows // tall), 528 // max(1, kept)))
         else:
+            # Rows are contiguous: a warp reads 32 neighbouring columns at once.
             wide, tall = power_of_two(kept, 32, 128), 8
             strips = max(1, min(-(-rows // tall), 528 // max(1, -(-kept // wide))))
+        # Whole tiles, of which the last strip may have fewer.
         strip = math.ceil(math.ceil(rows / strips) / tall) * tall
         strips = -(-rows // strip)
         main = Launch("kernel", (-(-kept // wide), strips), (*pointers, strip), {"ROWS": tall, "COLUMNS": wide})

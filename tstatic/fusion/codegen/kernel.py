@@ -26,6 +26,7 @@ class KernelLocal(str):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, KernelLocal) and str.__eq__(self, other)
 
+    # ``str`` has an ``__ne__`` of its own, which would compare the texts.
     def __ne__(self, other: object) -> bool:
         return not self == other
 
@@ -82,6 +83,7 @@ class Launch:
     @property
     def options(self) -> dict[str, int | bool]:
         """What the call says to Triton's compiler, beside the constants."""
+        # The default is left out: options are part of the key under which Triton caches what it compiled.
         return {"num_warps": self.num_warps, **({} if self.contract else {"enable_fp_fusion": False})}
 
     @property
@@ -200,6 +202,7 @@ class Kernel:
             sizes[buffer.value] += buffer.nbytes
             widths[buffer.value] = buffer.dtype.itemsize
         named = {a for a in launch.arguments if isinstance(a, str)}
+        # The elements that the launch's tiles cover.
         tiles = math.prod(launch.grid) * math.prod(launch.constants.values())
         # Tiles are padded to powers of two, by axis. The main function may walk over more than a tile.
         most = 4 * max((n for a, (n, _) in calls.partials.items() if a in named), default=-1)
@@ -222,4 +225,5 @@ def operands(parameters: Iterable[KernelParameter]) -> tuple[str, ...]:
 
 def power_of_two(n: int, least: int, most: int) -> int:
     """Returns the power of two that holds ``n``, within bounds that are powers of two."""
+    # ``n - 1``, so that a power of two is its own result.
     return max(least, min(most, 1 << max(0, n - 1).bit_length()))

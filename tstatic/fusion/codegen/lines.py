@@ -95,6 +95,7 @@ def number(value: bool | int | float, dtype: DType) -> str:
         return 'float("nan")'
     if math.isinf(real):
         return 'float("inf")' if real > 0 else 'float("-inf")'
+    # In brackets, so that no operator before it meets its sign; -0.0 is not below 0, but has one.
     return repr(real) if real >= 0 and not (real == 0 and math.copysign(1, real) < 0) else f"({real!r})"
 
 
@@ -127,6 +128,7 @@ class Writer:
 
     def name(self, value: Typed, low: DType | None = None) -> Typed:
         """Gives a value a name of its own, unless it has one."""
+        # A name stays, unless the value is rounded from now on.
         if value.text.isidentifier() and low is value.low:
             return value
         self._count += 1
@@ -158,14 +160,17 @@ class Lines(Writer):
         self.group = group
         self.loaded = loaded
         self.done: dict[str, Typed] = {}
+        # Sums are left out: their bits in memory come from the launch that adds the strips.
         shown = {o.value for o in group.outputs if o not in group.summed}
         every = {v for op, _ in group.ops for v in op.writes()}
         self._shown = (every if strict_numerics() else shown) & {*group.reads.values()}
+        # Names that hold exactly what their 16-bit type holds: rounding them again would do nothing.
         self._exact: dict[str, DType] = {}
 
     def write(self) -> None:
         """Writes all ops."""
         for index, (op, formula) in enumerate(self.group.ops):
+            # A column's number has 32 bits, however large the array.
             environment = {COLUMN: Typed("columns", int32)} if formula.inner is not None else {}
             for name in formula.inputs:
                 source = self.group.reads[index, name]
@@ -226,8 +231,10 @@ class Expression:
         self.lines = lines
         self.environment = environment
         self.op = op
+        # By expression, and for a choice between numbers by the type that its reader wants.
         self.known: dict[tuple[Node, str], Typed] = {}
         self.uses: Counter[Node] = Counter()
+        # Numbers are weak, as in numpy: they take the type of the op's operands, floats before integers.
         floats = [v.dtype for v in environment.values() if v.dtype.is_float]
         self.float = floats[0] if floats else float32
         others = [v.dtype for v in environment.values() if v.dtype.is_integer]
@@ -242,6 +249,7 @@ class Expression:
             return self._constant(node.value, like)
         if node.op == "var":
             return self.environment[node.value]
+        # Only a choice hands the wanted type on to the numbers inside it.
         key = node, like.name if like is not None and node.op == "where" else ""
         found = self.known.get(key)
         if found is None:
@@ -258,11 +266,13 @@ class Expression:
         found = self.lines.name(self._call(node.op, (argument,), self.float))
         peak = under = ""
         inner = node.args[0]
+        # The form of softmax: rows longer than a program make the sum and its maximum in one pass (``row_blocks``).
         if node.op == "rsum" and inner.op == "exp" and inner.args[0].op == "sub":
             above, top = inner.args[0].args
             if top == Node("rmax", (above,)):
                 peak, under = self._value(top).text, convert(self._value(above), self.float).text
         at = picked = ""
+        # The form of a look-up by class number: one load per row, instead of a pass.
         if node.op == "rsum" and inner.op == "where" and inner.args[2] == expr.ZERO:
             place = self._place(inner.args[0])
             if place is not None:
@@ -277,6 +287,7 @@ class Expression:
         wanted = self._value(node.args[node.args[0] == _COLUMN])
         if not wanted.dtype.is_integer or not wanted.text.isidentifier():
             return None
+        # Columns have 32 bits: a comparison with 64 would widen the whole block, and take twice the registers.
         if wanted.dtype.itemsize > 4:
             key = node, "place"
             if key not in self.known:
@@ -287,6 +298,7 @@ class Expression:
 
     def _constant(self, value: bool | int | float, like: DType | None, modular: bool = False) -> Typed:
         dtype = like if like is not None else self.default
+        # 1.5 beside integers makes a float; 2.0 does not, as both types hold it.
         if isinstance(value, float) and not dtype.is_float and not (dtype.is_integer and value.is_integer()):
             dtype = self.float
         return Typed(number(wrap(int(value), dtype) if modular and dtype.is_integer else value, dtype), dtype)
@@ -299,6 +311,7 @@ class Expression:
         if not function.triton:
             if not function.expand:
                 raise CodegenUnsupported("NO_KERNEL_FORM", f"{self.op} uses {node.op}, which has no form in kernels")
+            # The arguments are shared: what an expansion uses twice is counted as used twice, and gets a name.
             body = substitute(parse(function.expand), dict(zip("abc", node.args, strict=False)))
             count_uses(body, self.uses)
             return self._value(body, like)
@@ -309,8 +322,10 @@ class Expression:
         logical = node.op in _LOGIC
         operands = self._alike(node.args, bool_ if logical else None, logical, node.op in MODULAR)
         dtype = operands[0].dtype
+        # A comparison, or a step such as floor, would show the bits that a 16-bit type does not hold.
         if function.exact:
             operands = tuple(self.lines.rounded(o) for o in operands)
+        # True division gives floats, as in numpy.
         if dtype.is_integer and node.op not in _INTEGER_TOO and function.kind != "bool":
             if node.op != "div":
                 raise CodegenUnsupported("NO_KERNEL_FORM", f"{self.op} uses {node.op} on integers")
@@ -328,6 +343,7 @@ class Expression:
         self.lines.used.update(word for word in _words(text) if word.startswith("_"))
         texts = dict(zip("abc", (o.text for o in operands), strict=False))
         filled = text.format(**texts)
+        # A call is a term by itself; anything else gets brackets.
         simple = text.startswith(("tl.", "_")) and filled.endswith(")") and "==" not in text and "<" not in text
         return Typed(filled if simple else f"({filled})", dtype)
 
@@ -355,6 +371,7 @@ class Expression:
             if value.dtype is bool_ and dtype is not bool_ and i in strong:
                 value = convert(value, dtype)
             done.append(value)
+        # Floats before integers, then the wider type.
         if len({v.dtype for v in done}) > 1:
             wide = max((v.dtype for v in done), key=lambda d: (d.is_float, d.itemsize))
             done = [convert(v, wide) for v in done]

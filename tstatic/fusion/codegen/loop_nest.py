@@ -95,6 +95,7 @@ class LoopNest:
         A program reads all elements of its part before it writes the first of them, or reads them again just before it
         writes them, and no other program reads them.
         """
+        # A value that is read at two places may be read at the second one after it was overwritten at the first.
         met = Counter(o.value for o in self.inputs)
         sources = [o for o in self.inputs if o.full and met[o.value] == 1]
         behind: dict[str, set[str]] = {}
@@ -113,6 +114,7 @@ class LoopNest:
         )
 
 
+# Cached, as ``build`` asks for each op again with every op that joins its group.
 @lru_cache(maxsize=4096)
 def _large(shape: Shape) -> tuple[int, ...]:
     return tuple(i for i, n in enumerate(shape) if n != 1)
@@ -125,12 +127,15 @@ def _axis_maps(ops: Sequence[FrozenOp], formulas: Sequence[LoopBody]) -> tuple[S
     ``axis`` stays there.
     """
     sizes = [tuple(n for n in d.full if n != 1) for d in formulas]
+    # Of the shapes with most dimensions the one with most elements; all others must fit into it.
     iteration_space = max(dict.fromkeys(sizes), key=lambda s: (len(s), _product(s)))
     start = sizes.index(iteration_space)
     found: dict[int, AxisMap] = {start: tuple(range(len(iteration_space)))}
     touched = [_touched(op, formula) for op, formula in zip(ops, formulas, strict=True)]
+    # Value -> where its dimensions lie, known from the ops that were placed so far.
     values: dict[str, AxisMap] = {}
     made = _made(ops)
+    # An op is tried again with each op that is placed, until a value that both touch says where it lies.
     rest = [i for i in range(len(ops)) if i != start]
     pending = [start]
     while pending:
@@ -198,6 +203,7 @@ def _placed(
     wanted = _large(formula.full)
     if axis_of.keys() >= {*wanted}:
         return tuple(map(axis_of.__getitem__, wanted))
+    # A dimension is unknown: only the whole space leaves no choice.
     sizes = tuple(map(formula.full.__getitem__, wanted))
     return tuple(range(len(iteration_space))) if sizes == iteration_space else None
 
@@ -231,12 +237,14 @@ def build(
         formula = define(op, metas) if known is None else known.of(op)
         if formula is None:
             raise CodegenUnsupported("NOT_POINTWISE", f"{op.type} states no expression", op)
+        # A grid of 0 programs cannot be launched.
         if 0 in formula.full:
             raise CodegenUnsupported("EMPTY", f"{op.type} has no elements", op)
         formulas.append(formula)
     iteration_space, places = _axis_maps(ops, formulas)
     made = _made(ops)
     rank = len(iteration_space)
+    # A row's dimensions, if an op works along rows; a sum over just these then is one along rows as well.
     reduced = _row_dimensions(formulas, places, ops)
     each_row = tuple(d for d in range(rank) if d not in reduced)
     if reduced and strict_numerics():
@@ -246,10 +254,12 @@ def build(
                 raise CodegenUnsupported("NUM_STRICT", f"{op.type} adds in another order by itself", op)
     if reduced:
         formulas = [_summed_by_row(d, p, each_row, rank) for d, p in zip(formulas, places, strict=True)]
+    # A value that ops meet at two places of the space, as with two values of ``axis``, is two operands.
     inputs: dict[tuple[str, AxisMap], int] = {}
     reads: dict[tuple[int, str], int | str] = {}
     placed: dict[str, AxisMap] = {}
     sums: set[str] = set()
+    # In program order: what an op reads of the group is placed before it.
     for k, (op, formula, place) in enumerate(zip(ops, formulas, places, strict=True)):
         axis_of = dict(zip(_large(formula.full), place, strict=True))
         for name, position in formula.inputs.items():
@@ -269,9 +279,11 @@ def build(
             entry = op.outputs[position]
             assert isinstance(entry, str)
             placed[entry] = tuple(map(axis_of.__getitem__, _large(shape)))
+            # Fewer dimensions than its op: a sum, or one value per row.
             summed = placed[entry] != place and position not in formula.per_row
             if summed:
                 sums.add(entry)
+            # A sum is complete when all programs are done, so no op of the same launch can read it.
             if summed and entry not in kept:
                 raise CodegenUnsupported(
                     "SUM_INSIDE", f"{op.type} sums '{entry}', which another op of the group reads", op
@@ -320,6 +332,7 @@ def _summed_by_row(formula: LoopBody, place: AxisMap, each_row: AxisMap, rank: i
     ]
     if not mine:
         return formula
+    # The op's expression becomes the sum of its row, made by the program that holds the row.
     nodes = {**formula.nodes, **{i: expr.make("rsum", formula.nodes[i]) for i in mine}}
     return replace(formula, nodes=nodes, per_row=formula.per_row | frozenset(mine))
 
@@ -357,6 +370,7 @@ def _row_dimensions(formulas: Sequence[LoopBody], places: Sequence[AxisMap], ops
 
 def _collapsed(iteration_space: Shape, rows: list[list[bool]]) -> tuple[Shape, list[list[bool]]]:
     """Joins neighbouring dimensions that every operand has, or none of them."""
+    # Fewer dimensions are fewer integer divisions per element, and often none.
     sizes: list[int] = []
     columns: list[list[bool]] = []
     for d, size in enumerate(iteration_space):

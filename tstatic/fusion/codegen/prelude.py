@@ -10,9 +10,11 @@ import os
 import triton
 import triton.language as tl
 
+# Comments on a function are written above it, as its own text is copied into kernels.
 INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET", "0") == "1")
 
 
+# ``tl.maximum`` returns the number beside a NaN.
 @triton.jit
 def _maximum(a, b):
     """The larger one; NaN wins, as in numpy and torch."""
@@ -25,6 +27,7 @@ def _minimum(a, b):
     return tl.where((a != a) | (b != b), a + b, tl.where(a < b, a, b))
 
 
+# ``tl.max`` loses NaN, which is looked for by itself. The product with NaN has the type of the values.
 @triton.jit
 def _row_max(a):
     """The largest value of each row, one column; NaN wins."""
@@ -53,6 +56,7 @@ def _online_row(peak, total):
     return top, tl.where(whole == 0, float("nan"), whole)
 
 
+# No column has the number -1, so the mask of the look-up hides it; without this, 2**32 + 3 would wrap around to column 3.
 @triton.jit
 def _place(a):
     """A column's number in 32 bits; what is none becomes -1."""
@@ -83,6 +87,8 @@ def _divisor(b):
     return tl.where((b == 0) | (b + 1 == 0), 1, b)
 
 
+# The quotient is one too large where the signs differ and there is a rest. A divisor of -1 is replaced, too, and the
+# result is then the negated dividend, which wraps around for the least number as numpy's does.
 @triton.jit
 def _floor_div(a, b):
     """Integer division rounded down; Triton's ``//`` rounds towards zero. 0 where numpy says so: for a divisor 0."""
@@ -100,6 +106,8 @@ def _floor_mod(a, b):
     return tl.where((r != 0) & ((r < 0) != (d < 0)), r + d, r)
 
 
+# Where exp(a) rounds to u, log(u) is the exact argument of u: the quotient a / log(u) takes the rounding out again. Beyond 1
+# nothing cancels, and at u = 0 the logarithm is -inf.
 @triton.jit
 def _expm1(a):
     """exp(a) - 1 without cancellation (W. Kahan's quotient of rounded values)."""
@@ -115,6 +123,7 @@ def _log1p(a):
     return tl.where(u == 1, a, tl.where(tl.abs(u) == float("inf"), tl.log(u), tl.log(u) * (a / (u - 1))))
 
 
+# Beyond 20, 1 - tanh is below 1e-17, and the distance from 1 to the next smaller double is 1e-16. -0 stays -0.
 @triton.jit
 def _tanh(a):
     """From expm1 of twice the magnitude, clamped where the result is 1 in any precision."""
@@ -123,6 +132,8 @@ def _tanh(a):
     return tl.where(a < 0, -t, tl.where(a == 0, a, t))
 
 
+# Added is half of the last place that stays, less one bit where that place is even: ties go to even. NaN gets its quiet bit,
+# as it would become an infinity if all its bits were among those that are cut off.
 @triton.jit
 def to_bf16(a):
     """float32 to bfloat16, nearest even."""

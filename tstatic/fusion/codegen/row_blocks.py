@@ -41,6 +41,7 @@ class _Passes:
     """Lines by name and level; sums that come with the maximum that they are taken under are ``online``."""
 
     def __init__(self, lines: Lines, loads: Sequence[str], length: int) -> None:
+        # A look-up needs no pass: its column is computed by itself.
         self.picked = {name: made for name, made in lines.reductions.items() if made.at}
         self.reductions = {name: made for name, made in lines.reductions.items() if not made.at}
         self.length = length
@@ -55,20 +56,24 @@ class _Passes:
             if line.startswith("#"):
                 comment = line
                 continue
+            # Every line is one assignment: the writer makes no others.
             name, _, text = line.partition(" = ")
             self._add(name, text, comment)
 
     def _add(self, name: str, text: str, comment: str) -> None:
         made, picked = self.reductions.get(name), self.picked.get(name)
         if made is not None:
+            # Online, it reads what is under the exponential, which itself needs the maximum and so comes a level later.
             text = made.under if name in self.online else made.text
         elif picked is not None:
             text = f"{picked.at} {picked.picked}"
         words = dict.fromkeys(_NAME.findall(text))
         reads = tuple(w for w in words if w in self.lines)
         level = max((self.lines[w].level for w in reads), default=0)
+        # What depends on a place within the row differs from block to block.
         wide = not _PLACES.isdisjoint(words) or any(self.lines[w].wide for w in reads)
         if made is not None:
+            # Its result is there after the pass that it is made in.
             level, wide = level + 1, False
         wide = wide and picked is None
         self.lines[name] = _Line(name, text, comment, reads, level, wide)
@@ -76,6 +81,7 @@ class _Passes:
     def needed(self, names: Iterable[str]) -> list[str]:
         """Returns the lines with a value per element that some names are computed from, in order."""
         found: set[str] = set()
+        # Each pass computes again what it needs of a row: registers hold one block, and the L2 cache the row.
         pending = list(names)
         while pending:
             line = self.lines[pending.pop()]
@@ -96,6 +102,7 @@ class _Passes:
         """Returns what stands at one column of each row, computed for that column alone."""
         made = self.picked[name]
         lines = self.needed(self.lines[name].reads)
+        # Names of the look-up's lines get its name as suffix: the same lines stand in the passes as well.
         own = {w for line in lines if not line.startswith("#") for w in (line.partition(" = ")[0],)} | _PLACES
 
         def here(text: str) -> str:
@@ -155,6 +162,7 @@ def passes(lines: Lines, loads: Sequence[str], stores: Sequence[str], length: in
     """
     found = _Passes(lines, loads, length)
     last = max((found.lines[name].level for name in found.reductions), default=0)
+    # Level by level: the passes that fill sums, then what is computed of them per row.
     body = found.per_row(0)
     for level in range(1, last + 1):
         before, inside, after = [], [], []
@@ -165,6 +173,7 @@ def passes(lines: Lines, loads: Sequence[str], stores: Sequence[str], length: in
             if name in found.online:
                 lines.used.update(("_online", "_online_row"))
                 both = f"max_{made.peak}, sum_{name}"
+                # Not -inf: the difference of two of them would be NaN.
                 before.append(f"max_{made.peak} = tl.full((ROWS, COLUMNS), {np.finfo(made.dtype.np).min!s}, {dtype})")
                 before.append(f"sum_{name} = tl.zeros((ROWS, COLUMNS), {dtype})")
                 inside.append(f"{both} = _online({both}, {made.under}, mask)")

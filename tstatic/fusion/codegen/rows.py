@@ -38,6 +38,7 @@ _SPLIT = 264
 def _index(group: LoopNest, operand: Operand) -> tuple[str, str]:
     """Returns offset and mask of an operand's elements."""
     assert group.inner is not None
+    # Four cases: each element; one per row; one per column; any other broadcast, whose offset takes divisions.
     if operand.full:
         return "offsets", "mask"
     outer, inside = operand.dims[: group.inner], operand.dims[group.inner :]
@@ -70,11 +71,13 @@ def rows_kernel(group: LoopNest) -> Kernel:
     length, count = math.prod(group.iteration_space[group.inner :]), group.rows
     check_sums(group)
     loads, lines = loaded(group, lambda operand: _index(group, operand))
+    # The row does not fit into registers: several passes in blocks, out of the cache.
     if length > LONGEST:
         return _long_rows(group, loads, lines)
     totals, stores, writes = [], [], []
     for operand in group.outputs:
         value = lines.done[operand.value]
+        # Written in this launch; sums over rows are completed by a second one.
         if operand not in group.summed:
             stores.append(_store(group, operand, lines))
             continue
@@ -102,12 +105,14 @@ def rows_kernel(group: LoopNest) -> Kernel:
     pointers = operands(parameters)
 
     def plan(target: Target) -> Launches:
+        # A tile has whole rows: as many as fill a program, one of a long row.
         wide = power_of_two(length, 1, LONGEST)
         tall = (
             power_of_two(-(-count // 2), 1, max(1, (1 << 16) // wide))
             if target.large_programs
             else max(1, min(8, 2048 // wide))
         )
+        # A program takes one tile, unless columns are summed: then it keeps its sums in registers over a strip of tiles.
         strips = math.ceil(count / tall)
         if group.summed:
             strips = min(strips, 2 if target.large_programs else _SPLIT)
@@ -143,6 +148,7 @@ def _long_rows(group: LoopNest, loads: list[str], lines: Lines) -> Kernel:
     pointers = operands(parameters)
 
     def plan(target: Target) -> Launches:
+        # About two programs, so that tests in the interpreter see a border.
         tall = power_of_two(-(-count // 2), 1, 16) if target.large_programs else 1
         constants = {"ROWS": tall, "COLUMNS": BLOCK}
         return Launches((Launch("kernel", (-(-count // tall),), pointers, constants, num_warps=16),), {})

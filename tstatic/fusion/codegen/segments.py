@@ -52,11 +52,14 @@ def segments(sizes: Sequence[int], block: int, step: int = 1) -> np.ndarray[Any,
     Returns:
         int64 of shape ``[blocks, 4]``.
     """
+    # Whole arrays at a time: 1e9 parameters are a million blocks.
     count = np.asarray(sizes, np.int64)
     blocks = -(-count // block)
     tensor = np.repeat(np.arange(len(count)), blocks)
+    # A block's number, less that of its tensor's first block.
     start = (np.arange(int(blocks.sum())) - np.repeat(np.cumsum(blocks) - blocks, blocks)) * block
     own = np.minimum(count[tensor] - start, block)
+    # Up to the padding behind the tensor, but never into the next block.
     touched = np.minimum(-(-own // step) * step, block)
     table: np.ndarray[Any, Any] = np.stack([tensor, start, own, touched], 1)
     return table

@@ -53,6 +53,8 @@ def _functions(dtype: DType, compute: DType) -> str:
             "tl.store(partials + tl.program_id(0), tl.sum(x * x, 0))",
         ],
     )
+    # One sum per tensor first, then these in the given order: as the ops add them. One program per tensor, as tensors have
+    # from one block to thousands.
     tensors = function(
         "tensors",
         (
@@ -69,6 +71,7 @@ def _functions(dtype: DType, compute: DType) -> str:
             "tl.store(sums + tensor, tl.sum(total, 0))",
         ],
     )  # fmt: skip
+    # One program and no atomics: the order of additions is always the same.
     total = function(
         "total",
         (KernelParameter("sums", "pointer"), KernelParameter("count", "integer"), KernelParameter("y", "pointer")),
@@ -96,6 +99,7 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
         CodegenUnsupported: If the tensors or the sums have several types.
     """
     last = body[-1]
+    # A cast is taken in: the tensor is read in its own type, and widened in registers.
     source = {str(op.output("Out")): str(op.input("X")) for op in body if op.type == "cast"}
     norms = {str(op.output("Out")): str(op.input("X")) for op in body if op.type == "squared_l2_norm"}
     entries = last.input("X")
@@ -114,7 +118,9 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
         block = power_of_two(max(sizes), 16, 1 << 16) if target.large_programs else BLOCK
         step = 1 if target.large_programs else STEP
         rows = segments(sizes, block, step)
+        # Tensor -> number of its first block; the last entry is the number of blocks.
         firsts = np.concatenate([[0], np.cumsum(np.bincount(rows[:, 0], minlength=len(sizes)))]).astype(np.int64)
+        # A tile holds the blocks of the largest tensor, up to 1,024.
         wide = power_of_two(max(1, int(np.diff(firsts).max())), 16, 1024)
         launches = []
         if len(rows):

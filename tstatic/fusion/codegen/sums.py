@@ -63,7 +63,7 @@ def running(operand: Operand, value: Typed, tile: str) -> tuple[str, str]:
         tile: The sum's shape, as text.
 
     Raises:
-        CodegenUnsupported: For integers, whose sums numpy makes in a wider type.
+        CodegenUnsupported: If it is not a float.
     """
     if not value.dtype.is_float:
         raise CodegenUnsupported("SUM_TYPE", "a group sums floats only")
@@ -88,6 +88,7 @@ def finished(main: Launch, summed: Sequence[Operand], strips: int, kept: int, ta
     # 32 numbers beside each other are as much as a warp fetches at once.
     columns = power_of_two(-(-kept // 2), 1, _WIDEST) if target.large_programs else power_of_two(kept, 1, 32)
     constants = {"ROWS": power_of_two(strips, 1, max(1, _TILE // columns)), "COLUMNS": columns}
+    # Two outputs share a launch, as most layers have a scale and a bias: a launch costs more than the sums in it.
     launches = [main]
     for first in range(0, len(summed), 2):
         pair = summed[first : first + 2]
