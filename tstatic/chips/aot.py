@@ -170,7 +170,7 @@ class _Worker:
                     pipe.close()
 
     def _listen(self, seconds: float) -> dict[str, Any]:
-        """The next answer; a silent process is killed when its time is up."""
+        """Returns the next answer; kills a silent process when its time is up."""
         assert self._process.stdout is not None
         late = threading.Event()
 
@@ -195,7 +195,7 @@ class _Worker:
         return answer
 
     def _tail(self) -> str:
-        """The last of what was written to stderr since the job was given; a failed pass may print megabytes."""
+        """Returns the last of what was written to stderr since the job was given; a failed pass may print megabytes."""
         with self._stderr.open("rb") as file:
             file.seek(max(self._said, file.seek(0, os.SEEK_END) - _TAIL))
             return file.read().decode(errors="replace").strip()
@@ -232,7 +232,7 @@ def _report(job: _Job, triton: str, answer: Mapping[str, Any]) -> Report:
 
 
 def _environment(cache: Path) -> dict[str, str]:
-    """A worker's environment: its figures depend on the source, the chip and the version of triton alone."""
+    """Returns a worker's environment: its figures depend on the source, the chip and the version of triton alone."""
     kept = {
         name: value
         for name, value in os.environ.items()

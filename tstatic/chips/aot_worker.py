@@ -45,7 +45,7 @@ def load(text: str, folder: Path) -> ModuleType:
 
 
 def disassemble(cubin: bytes) -> str:
-    """The machine code as text, by the tool that comes with triton."""
+    """Returns the machine code as text, by the tool that comes with triton."""
     import triton
 
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
@@ -96,7 +96,7 @@ def build(job: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def describe(error: BaseException) -> str:
-    """The error and what caused it, without the frames of this file and of Triton."""
+    """Returns the error and what caused it, without the frames of this file and of Triton."""
     lines: list[str] = []
     cause: BaseException | None = error
     while cause is not None and len(lines) < 5:

@@ -67,7 +67,7 @@ class Report:
     sass: Sass | None = None
 
     def figures(self) -> dict[str, int]:
-        """The figures that golden files keep."""
+        """Returns the figures that golden files keep."""
         moved = {"load": 0, "store": 0, "atomic": 0}
         wide = dict(moved)
         for access in self.accesses:

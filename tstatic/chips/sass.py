@@ -107,7 +107,7 @@ def _width(operation: str, operands: str) -> int:
 
 
 def _action(operation: str) -> str:
-    """What an instruction does to global memory, "" for nothing (tensor-memory copies are counted in the SASS)."""
+    """Returns what an instruction does to global memory, "" for nothing (tensor-memory copies are counted in the SASS)."""
     head, *rest = operation.split(".")
     if "global" not in rest or "bulk" in rest:
         return ""
@@ -115,7 +115,7 @@ def _action(operation: str) -> str:
 
 
 def _origins(start: str, sources: Mapping[str, set[str]], leaves: Mapping[str, set[str]]) -> set[str]:
-    """Where an address comes from: names at the ends of the chains of definitions."""
+    """Returns where an address comes from: names at the ends of the chains of definitions."""
     found: set[str] = set()
     seen, todo = {start}, [start]
     while todo:
@@ -150,7 +150,7 @@ def read_ptx(ptx: str, parameters: Iterable[tuple[str, bool]]) -> tuple[tuple[Ac
 
 
 def _accesses(body: str, pointers: Mapping[int, str]) -> list[tuple[str, str, int]]:
-    """(origin, action, bits) per access of one body; an address that may lie in two parameters counts for both."""
+    """Returns (origin, action, bits) per access of one body; an address that may lie in two parameters counts for both."""
     sources: dict[str, set[str]] = {}
     leaves: dict[str, set[str]] = {}
     touched: list[tuple[str, str, int]] = []
@@ -230,7 +230,7 @@ class Sass:
         return sum(n for o, n in self.opcodes.items() if re.match(r"UTC\w*MMA", o))
 
     def figures(self) -> dict[str, int]:
-        """The counts that golden files keep."""
+        """Returns the counts that golden files keep."""
         wide = {head: sum(n for bits, n in self.widths(head).items() if bits >= 128) for head in ("LDG", "STG")}
         return {
             "instructions": self.instructions,

@@ -21,7 +21,7 @@ def parameters(text: str, function: str) -> list[str]:
 
 @lru_cache(maxsize=1024)
 def extract_function(text: str, function: str) -> str:
-    """The part of a module that a function needs: kernels of different programs often share it."""
+    """Returns the part of a module that a function needs: kernels of different programs often share it."""
     tree = ast.parse(text)
     functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
     wanted: set[str] = set()
@@ -45,12 +45,12 @@ def extract_function(text: str, function: str) -> str:
 
 
 def _uncommented(lines: list[str]) -> list[str]:
-    """Without the lines that say what the user wrote where."""
+    """Removes the lines that say what the user wrote where."""
     return [line for line in lines if not line.lstrip().startswith("#")]
 
 
 def source(kernel: Kernel, launch: Launch, small: Mapping[str, bool], calls: Launches) -> Source:
-    """One launch.
+    """Returns one launch as a source.
 
     Args:
         kernel: Whose module it is.
@@ -86,7 +86,7 @@ def source(kernel: Kernel, launch: Launch, small: Mapping[str, bool], calls: Lau
 
 
 def sources(kernel: Kernel) -> list[tuple[str, Source]]:
-    """All launches of a kernel on a GPU: one per function, and further ones that are given other types."""
+    """Returns all launches of a kernel on a GPU: one per function, and further ones that are given other types."""
     largest = max((b.count for b in (*kernel.inputs, *kernel.outputs)), default=0)
     small = {b.value: b.count < largest for b in (*kernel.inputs, *kernel.outputs)}
     found: dict[str, Source] = {}

@@ -42,15 +42,15 @@ def grad_of_act_of_add(p: Pattern) -> Op:
 
 def grad_with_sum(p: Pattern) -> Op:
     """The gradient of ``act(x + y)``, with the sum recomputed."""
-    again = p.op("again", "elementwise_add", X=p.value("x"), Y=p.value("y"))
-    act = p.op("act", activation_grads(), X=again.Out, Out_GRAD=p.value("dout"))
+    add = p.op("recomputed", "elementwise_add", X=p.value("x"), Y=p.value("y"))
+    act = p.op("act", activation_grads(), X=add.Out, Out_GRAD=p.value("dout"))
     return p.op("add", "elementwise_add_grad", Out_GRAD=act.X_GRAD)
 
 
 def same_grad_with_sum(p: Pattern) -> Value:
     """The same if both operands have the shape of the sum: its gradient is theirs."""
-    again = p.op("again", "elementwise_add", X=p.value("x"), Y=p.value("y"))
-    act = p.op("act", activation_grads(), X=again.Out, Out_GRAD=p.value("dout"))
+    add = p.op("recomputed", "elementwise_add", X=p.value("x"), Y=p.value("y"))
+    act = p.op("act", activation_grads(), X=add.Out, Out_GRAD=p.value("dout"))
     return act.X_GRAD
 
 
@@ -115,15 +115,15 @@ def _gradient_that_reads(view: View, index: int, compiler: bool) -> int | None:
     return readers[1]
 
 
-def _fuse_again(match: Match) -> Fused:
+def _fuse_recomputed(match: Match) -> Fused:
     """Fuses a gradient with the recomputed sum, and with the add's own gradient if the match has it."""
-    again, act, view = match.op("again"), match.op("act"), match.view
+    recomputed, act, view = match.op("recomputed"), match.op("act"), match.view
     add = match.op("add") if "add" in match.ops else None
     inner = str(act.output("X@GRAD"))
     follows = [view.ops[i].type for i in dict.fromkeys(view.readers.get(inner, ()))] == ["elementwise_add_grad"]
     if add is None and follows and inner not in view.fetched and inner not in view.kept:
         raise MatchRejected("ATTRIBUTE", "the add's gradient follows", "nothing: the fusion of the add includes it")
-    attrs = {"functor_list": ["elementwise_add", act.type], "axis": again.attrs["axis"]}
+    attrs = {"functor_list": ["elementwise_add", act.type], "axis": recomputed.attrs["axis"]}
     outputs = {"X@GRAD": inner, "Y@GRAD": None}
     if add is not None:
         outputs = {"X@GRAD": one(add.output("X@GRAD")), "Y@GRAD": one(add.output("Y@GRAD"))}
@@ -133,8 +133,8 @@ def _fuse_again(match: Match) -> Fused:
 
 
 def _fuse(match: Match) -> Fused:
-    if "again" in match.ops:
-        return _fuse_again(match)
+    if "recomputed" in match.ops:
+        return _fuse_recomputed(match)
     add, act = match.op("add"), match.op("act")
     first = match.ops["act"] < match.ops["add"]
     backward = add.type.endswith("_grad")

@@ -265,7 +265,8 @@ def _make(
     made = {v for op in body for v in op.writes()}
     # A kernel may read values of which the ops need only the shape.
     loaded = [b.value for b in kernel.inputs]
-    read = [v for v in dict.fromkeys((*_contents(body), *loaded)) if v not in made]
+    contents = [v for op in body for v in op.contents()]
+    read = [v for v in dict.fromkeys((*contents, *loaded)) if v not in made]
     # What only the shape is read of is an input without content: its memory may be reused by then.
     shapes = [v for v in dict.fromkeys(v for op in ops for v in op.reads()) if v not in made and v not in read]
     if result is None:
@@ -313,16 +314,6 @@ def _kernel(fusion: Fusion, view: View, body: Sequence[FrozenOp], written: Seque
         return fusion.kernel(body, view.metas, written)
     except CodegenUnsupported as error:
         raise MatchRejected(error.code, error.reason, reader=error.op.type if error.op is not None else "") from None
-
-
-def _contents(body: Sequence[FrozenOp]) -> list[str]:
-    """Returns the values whose elements are read, not only their shape."""
-    found: dict[str, None] = {}
-    for op in body:
-        for slot, entry in zip(op.definition.inputs, op.inputs, strict=True):
-            if entry is not None and slot.name not in op.definition.shape_only:
-                found.update(dict.fromkeys((entry,) if isinstance(entry, str) else entry))
-    return list(found)
 
 
 def _fused_op(

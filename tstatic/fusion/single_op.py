@@ -8,7 +8,7 @@ from tstatic.fusion.codegen.define import is_pointwise, works_on_rows
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.engine import Fusion, loop_nest
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
-from tstatic.ir.opdef import EMPTY, OpDef
+from tstatic.ir.opdef import OpDef
 from tstatic.ir.types import UNKNOWN, Meta
 
 SINGLE_OP = Fusion("single_op", "FLAGS_numerics")
@@ -24,7 +24,7 @@ def _with_kernel(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
     if op.body or op.sub_blocks or not (is_pointwise(op.definition) or works_on_rows(op.definition)):
         return op
     touched = [*op.reads(), *op.writes()]
-    if EMPTY in touched or any(v not in metas or UNKNOWN in metas[v].shape or 0 in metas[v].shape for v in touched):
+    if any(v not in metas or UNKNOWN in metas[v].shape or 0 in metas[v].shape for v in touched):
         return op
     try:
         kernel = loop_nest([op], metas, list(op.writes()))

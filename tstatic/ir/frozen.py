@@ -64,6 +64,11 @@ class FrozenOp:
         """Returns all values that the op reads."""
         return flat(self.inputs)
 
+    def contents(self) -> Iterable[str]:
+        """Returns the values whose elements the op reads, without those of which it needs only the shape."""
+        slots = zip(self.definition.inputs, self.inputs, strict=True)
+        return flat([entry for slot, entry in slots if slot.name not in self.definition.shape_only])
+
     def writes(self) -> Iterable[str]:
         """Returns all values that the op writes."""
         return flat(self.outputs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -96,13 +96,6 @@ def _is_known(meta: Meta | None) -> bool:
     return meta is not None and meta.known
 
 
-def _contents(op: FrozenOp) -> Iterator[str]:
-    """Yields the values that an op reads, except those of which it needs only the shape."""
-    for slot, entry in zip(op.definition.inputs, op.inputs, strict=True):
-        if entry is not None and slot.name not in op.definition.shape_only:
-            yield from (entry,) if isinstance(entry, str) else entry
-
-
 class _Planner:
     def __init__(
         self,
@@ -131,7 +124,7 @@ class _Planner:
     def uses(self) -> None:
         """Finds the last step that reads each value's contents."""
         for i, op in enumerate(self.ops):
-            for value in _contents(op):
+            for value in op.contents():
                 self.last[value] = i
         for value in self.program.roots():
             self.last[value] = self.end
@@ -284,7 +277,7 @@ class _Planner:
         if self.storage[base].kind != "arena" or self.metas[base].nbytes != self.metas[source].nbytes:
             return False
         # Neither a later op nor another name that this op reads may still need the old content.
-        if self.group_last(base) > index or any(v != source and self.base(v) == base for v in _contents(op)):
+        if self.group_last(base) > index or any(v != source and self.base(v) == base for v in op.contents()):
             return False
         self.root[result] = base
         self.held[base] = max(index, self.last.get(result, -1))
@@ -316,7 +309,7 @@ class _Planner:
         for i, step in enumerate(steps):
             for value in step.op.writes():
                 touch(value, i)
-            for value in _contents(step.op):
+            for value in step.op.contents():
                 if value in self.storage:
                     touch(value, i)
         for value in self.program.roots():

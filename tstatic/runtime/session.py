@@ -19,7 +19,7 @@ from tstatic.devices.cpu.pool import Call, pool_of, usable_cpus
 from tstatic.devices.cpu.tile_chain import chain_steps, find_failed_op
 from tstatic.errors import DeviceError, NumericsError
 from tstatic.ir.evaluate import infer_outputs
-from tstatic.ir.frozen import Entry, FrozenOp, flat
+from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.rng import RngKey
 from tstatic.ir.types import Meta, dtype_of
@@ -299,12 +299,7 @@ class Session:
             or op.sub_blocks
         ):
             return None, None
-        read = [
-            value
-            for slot, entry in zip(definition.inputs, op.inputs, strict=True)
-            if slot.name not in definition.shape_only
-            for value in flat([entry])
-        ]
+        read = op.contents()
         if any(isinstance(self.arrays[v], list) for v in (*read, *op.writes())):
             return None, None
         return [self.device.span(self.arrays[v]) for v in read], [self.device.span(self.arrays[v]) for v in op.writes()]

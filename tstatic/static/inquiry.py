@@ -82,12 +82,7 @@ Kernels = Mapping[tuple[Entry, ...], Kernel]
 
 
 def _bytes(op: FrozenOp, metas: Mapping[str, Meta]) -> int:
-    shapes = {s.name for s in op.definition.inputs if s.name in op.definition.shape_only}
-    total = 0
-    for slot, entry in zip(op.definition.inputs, op.inputs, strict=True):
-        if entry is not None and slot.name not in shapes:
-            total += sum(metas[v].nbytes for v in ((entry,) if isinstance(entry, str) else entry) if v in metas)
-    return total + sum(metas[v].nbytes for v in op.writes() if v in metas)
+    return sum(metas[v].nbytes for v in (*op.contents(), *op.writes()) if v in metas)
 
 
 def _cost(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, build: BuildStrategy) -> tuple[int, int]:

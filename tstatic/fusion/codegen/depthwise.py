@@ -291,7 +291,7 @@ class _Module:
         return tuple(KernelArgument(v, self.metas[v].dtype, self.metas[v].numel) for v in values)
 
     def reference(self, reference: Reference, op: FrozenOp) -> None:
-        """The convolution by torch in float64, and its gradients by torch's differentiation."""
+        """Writes the convolution by torch in float64, and its gradients by torch's differentiation."""
         w = self.window
         top, left = w.before
         # What the output's size leaves over at the end is padding.
