@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
-from tstatic.errors import ProgramError, ProgramTypeError, near
+from tstatic.errors import ProgramError, near
+from tstatic.ir.checks import check_type
 from tstatic.ir.program import Program
 from tstatic.ir.restore import restore
 from tstatic.ir.rng import op_position
@@ -33,13 +34,8 @@ def parse(text: str) -> Program:
         ProgramTypeError: If ``text`` is not a str.
         ProgramError: If the text is not a program; it names the line.
     """
-    if not isinstance(text, str):
-        raise ProgramTypeError(
-            "a program is parsed from a text",
-            expected="a str",
-            received=f"{type(text).__name__}",
-            fix="pass str(program); for bytes use Program.parse_from_string",
-        )
+    fix = "pass str(program); for bytes use Program.parse_from_string"
+    check_type(text, str, "source", "Program.parse_from_text", fix=fix)
     return _Parser(text).program()
 
 
