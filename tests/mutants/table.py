@@ -474,6 +474,23 @@ FILES = (
         "False",
         (C + "test_checkpoint.py",),
     ),
+    Mutant(
+        "static/loading.py",
+        "read_values",
+        "call",
+        "check_one_save(origins, beside, function)",
+        "None",
+        (C + "test_inference_model.py",),
+    ),
+    Mutant(
+        "ir/schema.py",
+        "_plain",
+        "comparison",
+        "hint is bool",
+        "False",
+        (U + "test_text.py",),
+        "flag",
+    ),
 )
 
 PARALLEL = (
