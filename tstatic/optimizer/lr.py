@@ -45,9 +45,6 @@ __all__ = [
 ]
 
 
-# Below, e is the current epoch, last_epoch. All arguments that the classes do not explain are those of LRScheduler.
-
-
 class LinearWarmup(LRScheduler):
     """Goes in a straight line from ``start_lr`` to ``end_lr``, then is ``learning_rate``.
 
@@ -59,8 +56,7 @@ class LinearWarmup(LRScheduler):
         warmup_steps: Number of epochs of the warm-up, > 0.
         start_lr: The first rate, >= 0.
         end_lr: The rate that the warm-up leads to, > ``start_lr``.
-        last_epoch: See ``LRScheduler``.
-        verbose: See ``LRScheduler``.
+        last_epoch, verbose: As in :class:`LRScheduler`.
 
     Example:
         >>> rate = paddle.optimizer.lr.LinearWarmup(1.0, warmup_steps=4, start_lr=0.0, end_lr=1.0)
@@ -254,6 +250,7 @@ class CosineAnnealingDecay(LRScheduler):
     Args:
         T_max: Number of epochs of half a period, > 0.
         eta_min: The smallest rate, >= 0.
+        learning_rate, last_epoch, verbose: As in :class:`LRScheduler`.
 
     Example:
         >>> rate = paddle.optimizer.lr.CosineAnnealingDecay(1.0, T_max=4)
@@ -286,6 +283,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         T_0: Number of epochs of the first period, > 0.
         T_mult: How many times longer each period is than the one before, >= 1.
         eta_min: The smallest rate, >= 0.
+        learning_rate, last_epoch, verbose: As in :class:`LRScheduler`.
 
     Example:
         >>> rate = paddle.optimizer.lr.CosineAnnealingWarmRestarts(1.0, T_0=3)
@@ -387,6 +385,7 @@ class OneCycleLR(LRScheduler):
         phase_pct: Share of the steps that the rise takes, 0 <= phase_pct <= 1; with ``three_phase`` < 0.5.
         anneal_strategy: ``'cos'`` or ``'linear'``.
         three_phase: True falls in two phases.
+        last_epoch, verbose: As in :class:`LRScheduler`.
 
     Example:
         >>> rate = paddle.optimizer.lr.OneCycleLR(1.0, total_steps=5)
@@ -468,6 +467,7 @@ class CyclicLR(LRScheduler):
         exp_gamma: For ``'exp_range'``.
         scale_fn: Function that returns the scale; it is not part of ``state_dict()``.
         scale_mode: Whether ``scale_fn`` is given the ``'cycle'``, from 1, or the ``'iterations'``, from 0.
+        last_epoch, verbose: As in :class:`LRScheduler`.
 
     Example:
         >>> rate = paddle.optimizer.lr.CyclicLR(0.1, 0.5, step_size_up=2)

@@ -33,7 +33,8 @@ class LRScheduler:
     """A learning rate that changes with the epoch (or step) number, which ``step()`` counts.
 
     A subclass states ``get_lr()``, which reads ``self.last_epoch`` and ``self.base_lr``; it may name further attributes
-    to save by setting ``self.keys`` in ``state_keys()``. Rates are Python floats, epochs count from 0.
+    to save by setting ``self.keys`` in ``state_keys()``. Rates are Python floats, epochs count from 0. The formulas of the
+    subclasses call the current epoch e.
 
     Args:
         learning_rate: The rate that the schedule starts from, finite and >= 0.
@@ -210,9 +211,6 @@ def _plain(value: Any) -> Any:
     return value.item() if math.prod(getattr(value, "shape", (0,))) == 1 else value
 
 
-# Below, e is the current epoch, last_epoch. All arguments that the classes do not explain are those of LRScheduler.
-
-
 class NoamDecay(LRScheduler):
     """``learning_rate * d_model**-0.5 * min(e**-0.5, e * warmup_steps**-1.5)``, and 0 at epoch 0.
 
@@ -221,6 +219,7 @@ class NoamDecay(LRScheduler):
     Args:
         d_model: Width of the model, > 0.
         warmup_steps: Number of steps over which the rate rises, > 0.
+        learning_rate, last_epoch, verbose: As in :class:`LRScheduler`.
 
     Example:
         >>> rate = paddle.optimizer.lr.NoamDecay(d_model=4, warmup_steps=4)
@@ -257,6 +256,7 @@ class PiecewiseDecay(LRScheduler):
     Args:
         boundaries: Strictly increasing epochs, one or more.
         values: The rates, one more than there are boundaries.
+        last_epoch, verbose: As in :class:`LRScheduler`.
 
     Example:
         >>> rate = paddle.optimizer.lr.PiecewiseDecay(boundaries=[2, 4], values=[1.0, 0.5, 0.1])
@@ -291,6 +291,7 @@ class NaturalExpDecay(LRScheduler):
 
     Args:
         gamma: Speed of the decay, > 0.
+        learning_rate, last_epoch, verbose: As in :class:`LRScheduler`.
 
     Example:
         >>> rate = paddle.optimizer.lr.NaturalExpDecay(1.0, gamma=0.5)
@@ -316,6 +317,7 @@ class InverseTimeDecay(LRScheduler):
 
     Args:
         gamma: Speed of the decay, >= 0.
+        learning_rate, last_epoch, verbose: As in :class:`LRScheduler`.
 
     Example:
         >>> rate = paddle.optimizer.lr.InverseTimeDecay(1.0, gamma=0.5)
@@ -347,6 +349,7 @@ class PolynomialDecay(LRScheduler):
         end_lr: The last rate, >= 0.
         power: Exponent, > 0.
         cycle: True starts again with a longer decay each time.
+        learning_rate, last_epoch, verbose: As in :class:`LRScheduler`.
 
     Example:
         >>> rate = paddle.optimizer.lr.PolynomialDecay(1.0, decay_steps=4, end_lr=0.0)
@@ -388,6 +391,7 @@ class ExponentialDecay(LRScheduler):
 
     Args:
         gamma: Factor of each epoch, 0 < gamma < 1.
+        learning_rate, last_epoch, verbose: As in :class:`LRScheduler`.
 
     Example:
         >>> rate = paddle.optimizer.lr.ExponentialDecay(1.0, gamma=0.5)
@@ -414,6 +418,7 @@ class MultiStepDecay(LRScheduler):
     Args:
         milestones: Strictly increasing epochs.
         gamma: Factor at each milestone, 0 <= gamma < 1.
+        learning_rate, last_epoch, verbose: As in :class:`LRScheduler`.
 
     Example:
         >>> rate = paddle.optimizer.lr.MultiStepDecay(1.0, milestones=[2, 4], gamma=0.1)
@@ -448,6 +453,7 @@ class StepDecay(LRScheduler):
     Args:
         step_size: Number of epochs between two decays, > 0.
         gamma: Factor of each decay, 0 <= gamma < 1.
+        learning_rate, last_epoch, verbose: As in :class:`LRScheduler`.
 
     Example:
         >>> rate = paddle.optimizer.lr.StepDecay(1.0, step_size=2, gamma=0.1)
@@ -476,6 +482,7 @@ class LambdaDecay(LRScheduler):
 
     Args:
         lr_lambda: Function of the epoch that returns the factor; it is not part of ``state_dict()``.
+        learning_rate, last_epoch, verbose: As in :class:`LRScheduler`.
 
     Example:
         >>> rate = paddle.optimizer.lr.LambdaDecay(1.0, lambda epoch: 0.9**epoch)
@@ -503,6 +510,7 @@ class MultiplicativeDecay(LRScheduler):
 
     Args:
         lr_lambda: Function of the epoch that returns its factor; it is not part of ``state_dict()``.
+        learning_rate, last_epoch, verbose: As in :class:`LRScheduler`.
 
     Example:
         >>> rate = paddle.optimizer.lr.MultiplicativeDecay(1.0, lambda epoch: 0.5)
@@ -539,6 +547,7 @@ class LinearLR(LRScheduler):
         total_steps: Number of epochs to reach ``end_factor``, > 0.
         start_factor: 0 < start_factor <= 1.
         end_factor: 0 <= end_factor <= 1.
+        learning_rate, last_epoch, verbose: As in :class:`LRScheduler`.
 
     Example:
         >>> rate = paddle.optimizer.lr.LinearLR(1.0, total_steps=4, start_factor=0.5)
