@@ -659,6 +659,22 @@ OPTIMIZERS = (
         (U + "test_lr_plateau.py",),
     ),
     Mutant(
+        "ir/build.py",
+        "_adopt",
+        "condition",
+        "var._dtype is None or var._dtype_is_inferred",
+        "var._dtype is None",
+        (C + "test_layer_helper.py",),
+    ),
+    Mutant(
+        "optimizer/decay_formulas.py",
+        "noam",
+        "operation",
+        "step * warmup_steps**-1.5",
+        "step * warmup_steps**-1.0",
+        (C + "test_decay_ops.py", U + "test_lr.py"),
+    ),
+    Mutant(
         "optimizer/lr_decay.py",
         "PiecewiseDecay.get_lr",
         "value",
