@@ -9,7 +9,7 @@ from typing import Any
 from tstatic.ir.build import LayerNamer, check_variable
 from tstatic.ir.checks import FLOATS, check_axis, check_choice, check_int, check_rank, check_static_dim
 from tstatic.ir.opdef import export
-from tstatic.ir.program import Parameter, Variable
+from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, dtype_of
 from tstatic.nn.initializer import Constant, Normal
 from tstatic.nn.param import LayerHelper, ParamAttr, activate, check_activation, check_enabled
@@ -22,10 +22,9 @@ def parameter_dtype(x: Variable) -> DType:
     return dtype_of("float32") if x.dtype.is_low else x.dtype
 
 
-def statistic(helper: LayerHelper, name: str | None, count: int, value: float, dtype: DType) -> Parameter:
-    """Makes a running statistic: a parameter that optimizers do not update."""
-    attr = ParamAttr(name=name, initializer=Constant(value), trainable=False)
-    return helper.create_parameter(attr, (count,), dtype, stop_gradient=True)  # type: ignore[no-any-return]
+def statistic(name: str | None, value: float) -> ParamAttr:
+    """Returns the settings of a running statistic: a parameter that starts at ``value`` and that optimizers do not update."""
+    return ParamAttr(name=name, initializer=Constant(value), trainable=False)
 
 
 def _scale_and_bias(
@@ -115,8 +114,8 @@ def batch_norm(
     helper = LayerHelper(function, name=name)
     dtype = parameter_dtype(input)
     inputs: dict[str, Any] = {"X": input, **_scale_and_bias(helper, count, param_attr, bias_attr, dtype)}
-    mean = statistic(helper, moving_mean_name, count, 0.0, dtype)
-    variance = statistic(helper, moving_variance_name, count, 1.0, dtype)
+    mean = helper.create_parameter(statistic(moving_mean_name, 0.0), (count,), dtype)
+    variance = helper.create_parameter(statistic(moving_variance_name, 1.0), (count,), dtype)
     inputs |= {"Mean": mean, "Variance": variance}
     attrs: dict[str, Any] = {
         "epsilon": epsilon,

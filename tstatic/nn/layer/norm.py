@@ -9,12 +9,12 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import FLOATS, check_axis, check_choice, check_int, check_ints, check_rank
 from tstatic.ir.opdef import export
-from tstatic.ir.program import Parameter, Variable
+from tstatic.ir.program import Variable
 from tstatic.ir.types import dtype_of
 from tstatic.nn.initializer import Constant, Normal
 from tstatic.nn.layer.layers import Layer
 from tstatic.nn.param import ParamAttr, check_activation
-from tstatic.nn.static_norm import check_both_or_none, normalised, spectral, spectral_sizes
+from tstatic.nn.static_norm import check_both_or_none, normalised, spectral, spectral_sizes, statistic
 from tstatic.no_effect import IN_PLACE, no_effect
 from tstatic.ops.norm.batch_norm import batch_norm
 from tstatic.ops.norm.layer_norm import layer_norm
@@ -24,11 +24,6 @@ def scale_and_bias(layer: Layer, count: int, weight_attr: Any, bias_attr: Any) -
     """Makes ``weight`` (1) and ``bias`` (0), each unless its attribute is ``False``."""
     layer.weight = layer.create_parameter((count,), weight_attr, default_initializer=Constant(1.0))
     layer.bias = layer.create_parameter((count,), bias_attr, is_bias=True)
-
-
-def _statistic(layer: Layer, name: str | None, count: int, value: float) -> Parameter:
-    attr = ParamAttr(name=name, initializer=Constant(value), trainable=False)
-    return layer.create_parameter((count,), attr)  # type: ignore[no-any-return]
 
 
 class _BatchNorm(Layer):
@@ -58,8 +53,8 @@ class _BatchNorm(Layer):
         if self._dtype.is_low:
             self.__dict__["_dtype"] = dtype_of("float32")
         scale_and_bias(self, num_features, weight_attr, bias_attr)
-        self._mean = _statistic(self, None, num_features, 0.0)
-        self._variance = _statistic(self, None, num_features, 1.0)
+        self._mean = self.create_parameter((num_features,), statistic(None, 0.0))
+        self._variance = self.create_parameter((num_features,), statistic(None, 1.0))
 
     def forward(self, input: Variable) -> Variable:
         """Returns a value of the same shape as ``input``."""
@@ -255,8 +250,8 @@ class BatchNorm(Layer):
             (count,), fixed if param_attr is False else param_attr, default_initializer=Constant(1.0)
         )
         self.bias = self.create_parameter((count,), fixed if bias_attr is False else bias_attr, is_bias=True)
-        self._mean = _statistic(self, moving_mean_name, count, 0.0)
-        self._variance = _statistic(self, moving_variance_name, count, 1.0)
+        self._mean = self.create_parameter((count,), statistic(moving_mean_name, 0.0))
+        self._variance = self.create_parameter((count,), statistic(moving_variance_name, 1.0))
 
     def forward(self, input: Variable) -> Variable:
         """Returns a value of the same shape as ``input``."""
