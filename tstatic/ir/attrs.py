@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tstatic.errors import ProgramError, ProgramTypeError
+from tstatic.errors import ProgramError, ProgramTypeError, shown
 from tstatic.ir.types import DType, dtype_of
 
 
@@ -86,7 +86,7 @@ class Attr:
             raise ProgramTypeError(
                 f"attribute '{name}' of operator '{op}' has the wrong type",
                 expected=EXPECT[self.kind],
-                received=f"{value!r} of type {type(value).__name__}",
+                received=shown(value),
                 fix=f"pass {EXPECT[self.kind]} for '{name}'",
                 op=op,
             ) from None

@@ -16,15 +16,18 @@ from tstatic.errors import (
     ShapeError,
     TstaticError,
     near,
+    shown,
 )
 from tstatic.ir import names
 from tstatic.ir.attrs import packed
+from tstatic.ir.checks import same_shape
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.opdef import EMPTY, NO_ATTRS, OpDef, Slot, op_def
+from tstatic.ir.operator import unknown
 from tstatic.ir.program import Block, Operator, Variable
 from tstatic.ir.rng import op_position
-from tstatic.ir.types import UNKNOWN, Meta, dtype_of, plain
+from tstatic.ir.types import Meta, dtype_of, plain
 from tstatic.where import show, user_line
 
 # Attributes that any op may be given. Those of the second row choose a library in Paddle; they are dropped.
@@ -109,12 +112,8 @@ def _slot_names(
     for name, value in given.items():
         slot = slots.get(name)
         if slot is None:
-            raise ProgramError(
-                f"operator '{definition.type}' has no {side} '{name}'",
-                expected=f"one of {', '.join(slots) or 'none'}",
-                received=repr(name),
-                fix=near(name, slots) or f"see the slots of '{definition.type}' in docs/ops.md",
-            )
+            see = f"see the slots of '{definition.type}' in docs/ops.md"
+            raise unknown(ProgramError, definition.type, side, name, slots, see)
         if value is None:
             continue
         items = value if isinstance(value, list | tuple) else (value,)
@@ -151,7 +150,7 @@ def _slot_names(
                 raise ProgramTypeError(
                     f"The type of '{name}' in operator {definition.type} should be one of Variable, str",
                     expected="a Variable or its name",
-                    received=f"{item!r} of type {type(item).__name__}",
+                    received=shown(item),
                     fix=f"make '{name}' a Variable: static.data(...) or paddle.full(...)",
                     var=name,
                 )
@@ -199,12 +198,8 @@ def _split_attrs(attrs: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[
 def _clean_attrs(definition: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
     for name in attrs:
         if name not in definition.attrs:
-            raise ProgramError(
-                f"operator '{definition.type}' has no attribute '{name}'",
-                expected=f"one of {', '.join(definition.attrs) or 'none'}",
-                received=repr(name),
-                fix=near(name, definition.attrs) or f"see the attributes of '{definition.type}' in docs/ops.md",
-            )
+            see = f"see the attributes of '{definition.type}' in docs/ops.md"
+            raise unknown(ProgramError, definition.type, "attribute", name, definition.attrs, see)
     return definition.complete(attrs)
 
 
@@ -246,18 +241,16 @@ def _check_output_meta(var: Variable, meta: Meta) -> None:
             fix=f"convert with paddle.cast(..., '{var._dtype.name}') first",
             var=var.name,
         )
-    if var._shape is not None and (var.persistable or var.is_data):
-        same = len(var._shape) == meta.rank and all(
-            a == b or UNKNOWN in (a, b) for a, b in zip(var._shape, meta.shape, strict=True)
-        )
-        if not same and not (meta.numel == 1 and math.prod(var._shape) == 1):
-            raise ShapeError(
-                f"the output variable '{var.name}' has another shape than the operator gives",
-                expected=list(var._shape),
-                received=list(meta.shape),
-                fix="write to a variable of that shape, or reshape first",
-                var=var.name,
-            )
+    declared = var._shape if var.persistable or var.is_data else None
+    if declared is None or same_shape(declared, meta.shape) or meta.numel == math.prod(declared) == 1:
+        return
+    raise ShapeError(
+        f"the output variable '{var.name}' has another shape than the operator gives",
+        expected=list(declared),
+        received=list(meta.shape),
+        fix="write to a variable of that shape, or reshape first",
+        var=var.name,
+    )
 
 
 def _adopt(var: Variable, meta: Meta) -> None:
@@ -294,7 +287,7 @@ def append_op(
             raise ProgramTypeError(
                 f"'{side}' should be a dict.",
                 expected="a dict",
-                received=f"{value!r} of type {value.__class__.__name__}",
+                received=shown(value),
                 fix=f"pass {side} as a dict",
                 op=type,
             )

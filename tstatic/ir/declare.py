@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError, TstaticError
+from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError, TstaticError, shown
 from tstatic.guards import Guarded
 from tstatic.ir import names
+from tstatic.ir.checks import MAX_ELEMENTS, check_type
 from tstatic.ir.names import DEVICE, NAME_SCOPE
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Program, Variable
@@ -82,13 +84,9 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
         [array([3., 6.], dtype=float32)]
     """
     for name, program in (("main_program", main_program), ("startup_program", startup_program)):
-        if not isinstance(program, Program) and not (name == "startup_program" and program is None):
-            raise ProgramTypeError(
-                f"The type of '{name}' in program_guard must be Program",
-                expected="a static.Program",
-                received=f"{program!r} of type {type(program).__name__}",
-                fix="make one with static.Program()",
-            )
+        if program is not None or name == "main_program":
+            make = "make one with static.Program()"
+            check_type(program, Program, name, "program_guard", expected="a static.Program", fix=make)
     with _main.inside(main_program):
         if startup_program is None:
             yield
@@ -98,6 +96,12 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
 
 
 # ---------------------------------------------------------------------------------------------- inputs and parameters
+def _refusal(
+    function: str, name: str | None, error: type[TstaticError], what: str, expected: object, received: object, fix: str
+) -> TstaticError:
+    return error(what, expected=expected, received=received, fix=fix, op=function, var=name)
+
+
 def check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
     """Returns a declared shape as a tuple of ints, -1 for unknown sizes; messages name ``function`` and ``name``.
 
@@ -105,49 +109,28 @@ def check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
         ProgramTypeError: If it is not a list, or holds something else than ints and ``None``.
         ShapeError: For a size below -1, or more elements than can be addressed.
     """
+    wrong = partial(_refusal, function, name)
     if isinstance(shape, int | np.integer) and not isinstance(shape, bool):
         shape = [shape]
     if not isinstance(shape, list | tuple):
-        raise ProgramTypeError(
-            f"The type of 'shape' in {function} must be list or tuple",
-            expected="a list of ints; None or -1 for an unknown size",
-            received=f"{shape!r} of type {type(shape).__name__}",
-            fix="pass shape=[None, 3], for example",
-            op=function,
-            var=name,
-        )
+        what = f"The type of 'shape' in {function} must be list or tuple"
+        ints = "a list of ints; None or -1 for an unknown size"
+        raise wrong(ProgramTypeError, what, ints, shown(shape), "pass shape=[None, 3], for example")
     done = []
+    fix = "replace it by a number, None or -1"
     for size in shape:
         if size is None:
             size = UNKNOWN
         if not isinstance(size, int | np.integer):
-            raise ProgramTypeError(
-                f"The type of 'item of shape' in {function} must be int",
-                expected="ints; None or -1 for an unknown size",
-                received=f"{size!r} of type {type(size).__name__}",
-                fix="replace it by a number, None or -1",
-                op=function,
-                var=name,
-            )
+            what = f"The type of 'item of shape' in {function} must be int"
+            raise wrong(ProgramTypeError, what, "ints; None or -1 for an unknown size", shown(size), fix)
         if isinstance(size, bool) or size < UNKNOWN:
-            raise ShapeError(
-                f"'shape' in {function} holds something that is not a size",
-                expected="ints of at least 0; None or -1 for an unknown size",
-                received=repr(shape),
-                fix="replace it by a number, None or -1",
-                op=function,
-                var=name,
-            )
+            what = f"'shape' in {function} holds something that is not a size"
+            raise wrong(ShapeError, what, "ints of at least 0; None or -1 for an unknown size", repr(shape), fix)
         done.append(int(size))
-    if numel([s for s in done if s > 0]) > 2**62:
-        raise ShapeError(
-            f"the shape in {function} has more elements than can be addressed",
-            expected="fewer than 2**62 elements",
-            received=repr(shape),
-            fix="check the sizes",
-            op=function,
-            var=name,
-        )
+    if numel([s for s in done if s > 0]) > MAX_ELEMENTS:
+        what = f"the shape in {function} has more elements than can be addressed"
+        raise wrong(ShapeError, what, "fewer than 2**62 elements", repr(shape), "check the sizes")
     return tuple(done)
 
 
@@ -173,14 +156,9 @@ def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variab
                [6., 8.]], dtype=float32)
     """
     if not isinstance(name, str) or not name:
-        raise ProgramTypeError(
-            "The type of 'name' in static.data must be str",
-            expected="a non-empty str",
-            received=f"{name!r} of type {type(name).__name__}",
-            fix="name the input, for example static.data('x', [None, 3])",
-            op="data",
-            var=repr(name),
-        )
+        what = "The type of 'name' in static.data must be str"
+        fix = "name the input, for example static.data('x', [None, 3])"
+        raise _refusal("data", repr(name), ProgramTypeError, what, "a non-empty str", shown(name), fix)
     sizes = check_shape(shape, "static.data", name)
     try:
         kind = default_dtype() if dtype is None else dtype_of(dtype)
@@ -190,15 +168,12 @@ def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variab
     old = block.vars.get(name)
     if old is not None:
         if old.shape != sizes or old.dtype is not kind:
-            raise ProgramError(
+            what = (
                 f"Variable '{name}' has been created before. The previous shape is {old.shape}, the new shape is {sizes}. "
-                "They are not matched.",
-                expected=f"{old.dtype.name}{list(old.shape)}",
-                received=f"{kind.name}{list(sizes)}",
-                fix="use another name, or one declaration",
-                op="data",
-                var=name,
+                "They are not matched."
             )
+            before, now = f"{old.dtype.name}{list(old.shape)}", f"{kind.name}{list(sizes)}"
+            raise _refusal("data", name, ProgramError, what, before, now, "use another name, or one declaration")
         return old
     var = Variable(
         block, name, sizes, kind, stop_gradient=True, is_data=True, need_check_feed=True, lod_level=lod_level,
@@ -218,29 +193,15 @@ def create_parameter(
         ShapeError: If a size is unknown or 0, or the name is taken with another shape.
         DTypeError: If the name is taken with another dtype.
     """
-    where = show(user_line())
+    wrong = partial(_refusal, "create_parameter", name)
     if shape is None:
-        raise ShapeError(
-            "The shape of Parameter should not be None",
-            expected="a list of positive ints",
-            received="None",
-            fix="give the parameter's shape",
-            op="create_parameter",
-            var=name,
-            where=where,
-        )
+        what = "The shape of Parameter should not be None"
+        raise wrong(ShapeError, what, "a list of positive ints", "None", "give the parameter's shape")
     sizes = check_shape(shape, "create_parameter", name or "parameter")
-    for size in sizes:
-        if size <= 0:
-            raise ShapeError(
-                f"Each dimension of shape for Parameter must be greater than 0, but received {list(sizes)}",
-                expected="positive sizes only",
-                received=list(sizes),
-                fix="parameters need known sizes: give the input's feature size in static.data",
-                op="create_parameter",
-                var=name,
-                where=where,
-            )
+    if any(size <= 0 for size in sizes):
+        what = f"Each dimension of shape for Parameter must be greater than 0, but received {list(sizes)}"
+        fix = "parameters need known sizes: give the input's feature size in static.data"
+        raise wrong(ShapeError, what, "positive sizes only", list(sizes), fix)
     kind = dtype_of(dtype)
     block = program.global_block()
     if name is None:
@@ -248,25 +209,13 @@ def create_parameter(
     old = block.vars.get(name)
     if old is not None:
         if not isinstance(old, Parameter) or old.shape != sizes:
-            raise ShapeError(
-                f"a variable named '{name}' exists already with another shape",
-                expected=list(old.shape),
-                received=list(sizes),
-                fix="give the parameter another name, or share it with equal shapes",
-                op="create_parameter",
-                var=name,
-                where=where,
-            )
+            what = f"a variable named '{name}' exists already with another shape"
+            fix = "give the parameter another name, or share it with equal shapes"
+            raise wrong(ShapeError, what, list(old.shape), list(sizes), fix)
         if old.dtype is not kind:
-            raise DTypeError(
-                f"a parameter named '{name}' exists already with another dtype",
-                expected=old.dtype.name,
-                received=kind.name,
-                fix="give the parameter another name, or share it with equal dtypes",
-                op="create_parameter",
-                var=name,
-                where=where,
-            )
+            what = f"a parameter named '{name}' exists already with another dtype"
+            fix = "give the parameter another name, or share it with equal dtypes"
+            raise wrong(DTypeError, what, old.dtype.name, kind.name, fix)
         return old
     parameter = Parameter(block, name, sizes, kind, where=user_line(), **kwargs)
     block.vars[name] = parameter

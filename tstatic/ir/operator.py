@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from tstatic.errors import NotFoundError, ProgramError, near
+from tstatic.errors import NotFoundError, ProgramError, TstaticError, near
 from tstatic.ir.opdef import OpDef, op_def
 from tstatic.where import Where, show
 
@@ -131,6 +131,17 @@ class OpSlots(_Owned):
 
 
 # ------------------------------------------------------------------------------------------------------------------- ops
+def unknown(error: type[TstaticError], type: str, kind: str, name: str, known: Iterable[str], fix: str) -> TstaticError:
+    """Returns the error for a slot or an attribute (``kind``) that an op of this type does not have."""
+    return error(
+        f"operator '{type}' has no {kind} '{name}'",
+        expected=f"one of {', '.join(known) or 'none'}",
+        received=repr(name),
+        fix=near(name, known) or fix,
+        op=type,
+    )
+
+
 class OperatorBase:
     """The part of :class:`~tstatic.ir.program.Operator` that needs no block."""
 
@@ -246,17 +257,8 @@ class OperatorBase:
         automatic = self._automatic()
         if name in automatic:
             return automatic[name]
-        raise self._no_attribute(name, self.attrs, show(self.where))
-
-    def _no_attribute(self, name: str, known: Iterable[str], where: str | None = None) -> NotFoundError:
-        return NotFoundError(
-            f"operator '{self.type}' has no attribute '{name}'",
-            expected=f"one of {', '.join(known) or 'none'}",
-            received=repr(name),
-            fix=near(name, known) or "see op.attr_names",
-            op=self.type,
-            where=where,
-        )
+        error = unknown(NotFoundError, self.type, "attribute", name, self.attrs, "see op.attr_names")
+        raise error.add_context(where=show(self.where))
 
     def has_attr(self, name: str) -> bool:
         return name in self.attrs or name in self._automatic()
@@ -279,7 +281,7 @@ class OperatorBase:
         else:
             spec = self.definition.attrs.get(name)
             if spec is None:
-                raise self._no_attribute(name, self.definition.attrs)
+                raise unknown(NotFoundError, self.type, "attribute", name, self.definition.attrs, "see op.attr_names")
             self._attrs.put(name, spec.clean(self.type, name, value))
         self._touch()
 

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from tstatic.errors import IndexRangeError, NotFoundError, ProgramError, ProgramTypeError, near
+from tstatic.errors import IndexRangeError, NotFoundError, ProgramError, ProgramTypeError, near, shown
 from tstatic.ir import names
 from tstatic.ir.methods import ProgramMethods
 from tstatic.ir.operator import OpAttrs, OperatorBase, OpRole, OpSlots
@@ -256,7 +256,7 @@ class Block:
             raise ProgramTypeError(
                 "a variable is looked up by its name",
                 expected="a str",
-                received=f"{name!r} of type {type(name).__name__}",
+                received=shown(name),
                 fix="pass the variable's name",
             )
         found = self.vars.get(name)

@@ -147,7 +147,7 @@ class Registry(MutableMapping[str, V]):
 
     def find(self, key: str) -> V | None:
         """Returns the entry if it is loaded or in the index; ``None`` says nothing about other modules."""
-        module = INDEX.get(key) or INDEX.get(key.partition("_grad")[0])  # a backward op is beside its forward op
+        module = INDEX.get(key)
         if key not in self.loaded and module is not None:
             try:
                 import_module(module)
