@@ -1,4 +1,4 @@
-"""Defaults that a ``with`` block replaces in its own thread alone: programs, scope, names, marks."""
+"""Provides defaults that a ``with`` block replaces in its own thread only: programs, scope, names, marks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class _Block(Generic[T]):
-    """One ``with`` block: its value, and what it is a value of."""
+    """A ``with`` block with its value, and the object to which the value applies."""
 
     __slots__ = ("_guarded", "of", "value")
 
@@ -39,7 +39,7 @@ class _Block(Generic[T]):
 
 
 class Guarded(Generic[T]):
-    """A value that all threads share, but for those that are inside a block of :meth:`inside`.
+    """Holds a value that all threads share, except those inside a block of :meth:`inside`.
 
     Args:
         name: For debuggers.
@@ -51,18 +51,18 @@ class Guarded(Generic[T]):
         self._blocks: ContextVar[tuple[_Block[T], ...]] = ContextVar(name, default=())
 
     def get(self, of: Any = None) -> T:
-        """The value of the innermost block about ``of`` in this thread, else the shared one."""
+        """Returns the value of this thread's innermost block for ``of``, or else the shared one."""
         for block in reversed(self._blocks.get()):
             if block.of is of:
                 return block.value
         return self.shared
 
     def inside(self, value: T, of: Any = None) -> _Block[T]:
-        """A block in which this thread's value is another one; it is entered once."""
+        """Returns a block in which this thread has another value; it can be entered once."""
         return _Block(self, value, of)
 
     def switch(self, value: T) -> T:
-        """Replaces the value of the innermost block, or the shared one outside of all; returns the old value."""
+        """Replaces the value of this thread's innermost block, or else the shared one; returns the old value."""
         blocks = self._blocks.get()
         if blocks:
             old, blocks[-1].value = blocks[-1].value, value

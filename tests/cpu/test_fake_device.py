@@ -241,7 +241,7 @@ def test_an_error_of_late_work_names_the_operator_and_leaves_the_state() -> None
 
 
 # ---------------------------------------------------------------------------------------------------------- collectives
-LARGE = group._ALONE + 3
+LARGE = group._UNDIVIDED + 3
 COLLECTIVES: dict[str, tuple[int, Callable[[group.Communicator, Any, Any], None]]] = {
     "small sum": (5, lambda c, xs, out: c.all_reduce(xs)),
     "large sum": (LARGE, lambda c, xs, out: c.all_reduce(xs)),

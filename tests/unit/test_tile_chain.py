@@ -1,4 +1,4 @@
-"""Joined steps compute what steps one after the other compute, in whatever order the lanes run."""
+"""Joined steps compute what steps one after the other compute, in whatever order the tasks run."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def agree(seed: int) -> tuple[bool, int]:
         assert [o for p in parts for _, o in p.works] == list(range(len(works)))
         steps = len(works) - len(parts) if together else 0
         for part in parts:
-            order = list(range(len(part.chain)))
+            order = list(range(len(part.tasks)))
             rng.shuffle(order)
-            for lane in order:
-                for w, p in part.chain[lane]:
+            for task in order:
+                for w, p in part.tasks[task]:
                     for function, args in part.works[w][0].bind(Workspace())[p]:
                         function(*args)
             for work, _ in part.works:
@@ -77,7 +77,7 @@ def agree(seed: int) -> tuple[bool, int]:
     return bool((found[0] == found[1]).all()), steps
 
 
-def test_the_order_of_lanes_does_not_matter() -> None:
+def test_the_order_of_tasks_does_not_matter() -> None:
     joins = 0
     for seed in range(400):
         same, steps = agree(seed)
@@ -117,7 +117,7 @@ def test_a_step_that_needs_the_whole_batch_is_not_joined() -> None:
     out = np.zeros(4)
     assert not chain.add(tiles([nothing] * 4, [([memory], [out[i : i + 1]]) for i in range(4)]), "b")
     assert chain.add(tiles([nothing] * 4, [([w[0]], [out[i : i + 1]]) for i, (_, w) in enumerate(halves)]), "c")
-    assert len(chain.chain) == 4
+    assert len(chain.tasks) == 4
 
 
 def test_what_is_added_up_afterwards_is_not_read_before() -> None:

@@ -1,4 +1,4 @@
-"""Communication between replicas and between processes, and the passes that make a program data parallel.
+"""Exchanges values between replicas and processes, and makes programs data parallel by passes.
 
 * ``group``, ``processes``  collectives between the replicas of one process, and between processes
 * ``launch``, ``rendezvous``  this process's rank, and how processes find each other

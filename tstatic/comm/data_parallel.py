@@ -137,6 +137,7 @@ def _gradients(program: FrozenProgram) -> Iterator[_Gradient]:
 
 def _owners(gradients: Sequence[_Gradient], metas: Mapping[str, Meta], replicas: int) -> dict[str, int]:
     """Assigns each parameter to the replica that has the fewest elements so far."""
+    # Greedy and in a fixed order, so that all processes choose the same owners without an exchange.
     load = [0] * replicas
     owners = {}
     for g in gradients:
@@ -156,6 +157,7 @@ def _buckets(gradients: Sequence[_Gradient], metas: Mapping[str, Meta], how: Dis
             how.bucket_bytes is not None and size + nbytes > how.bucket_bytes and len(bucket) >= how.bucket_count
         )
         other = bool(bucket) and metas[bucket[0].value].dtype is not metas[g.value].dtype
+        # A bucket is summed where its last gradient is complete, which must be before the first op that reads one of them.
         if bucket and (full or other or min(b.read for b in bucket) <= g.made):
             yield bucket
             bucket, size = [], 0.0

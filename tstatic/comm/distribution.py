@@ -1,4 +1,4 @@
-"""Settings of data parallelism, and the report of its passes."""
+"""Defines the settings of data parallelism, and the report of its passes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Distribution:
 
 @dataclass
 class Report:
-    """What the passes did, for explanations.
+    """Reports what the passes did, for explanations.
 
     Attributes:
         how: The settings.

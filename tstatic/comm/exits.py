@@ -46,7 +46,7 @@ def guard(monitor: Monitor, close: Callable[[], bool]) -> None:
     before = sys.excepthook
 
     def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        # The others know of an error about another rank, and of one that all ranks raise.
+        # A RankFailedError is about another rank, or all ranks raise it: the others know.
         if not isinstance(error, RankFailedError):
             monitor.fail("raised", describe(error))
             monitor.flush(1.0)

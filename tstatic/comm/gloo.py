@@ -21,8 +21,10 @@ from tstatic.errors import DTypeError, RankFailedError, needed_for
 Array = np.ndarray[Any, Any]
 T = TypeVar("T")
 
-_FOREVER = timedelta(days=30)  # this package has its own time-outs: gloo's error does not name the rank
+_FOREVER = timedelta(days=30)
+"""Time-out of gloo itself, which never applies: this package has its own, whose errors name the rank."""
 _REST = timedelta(milliseconds=5)
+"""Longest blocking wait for work, before the caller polls and looks for failed ranks between polls."""
 _NATIVE = frozenset(["float32", "float64", "int8", "uint8", "int32", "int64"])
 """Dtypes that gloo can sum."""
 

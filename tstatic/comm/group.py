@@ -1,6 +1,6 @@
-"""Collectives between the replicas of one process: threads that wait for each other, and sums in a fixed order.
+"""Runs collectives between the replicas of one process, whose threads wait for each other; sums have a fixed order.
 
-The host's threads meet to exchange arrays and events, not values: all work on values is put into streams of the replicas' devices.
+The host's threads exchange arrays and events, not values: all work on values is put into streams of the replicas' devices.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from tstatic.ir.opdef import OpDef
 from tstatic.ir.ref import plain
 from tstatic.ir.types import Meta, dtype_of
 
-_ALONE = 1 << 15
-"""Elements up to which the last replica to arrive adds all: to share the work takes another rendezvous."""
+_UNDIVIDED = 1 << 15
+"""Elements up to which the last replica to arrive sums everything: dividing the work takes a second rendezvous."""
 
 _SLICE = 1.0
 """Seconds between a waiting replica's own checks whether the others arrived or stopped."""
 
 
 class ReplicaStoppedError(RankFailedError):
-    """Another replica failed, so this one stops at its next collective."""
+    """Raised in a replica that stops at a collective because another one failed."""
 
 
 class Outer(Protocol):
@@ -153,6 +153,7 @@ class Group:
                 try:
                     while not mine.done:
                         self._cond.wait(_SLICE)
+                        # A completed round counts even if the group was aborted meanwhile: the others returned from it, too.
                         if not mine.done:
                             self._check()
                 finally:
@@ -162,6 +163,7 @@ class Group:
                         f"replica {rank} stopped: another one failed in '{label}'"
                     ) from mine.error
                 return mine.payloads
+            # A new round before anybody continues: a fast replica may enter the next rendezvous while slow ones read this one.
             self._round = _Round(self.size)
             self._count = 0
             if last is None:
@@ -194,6 +196,7 @@ def add_in_order(parts: Sequence[HostArray], targets: Sequence[HostArray], total
         total: Memory for the sum, if the first part is not a target or has 16 bits; allocated if ``None``.
     """
     first = parts[0]
+    # float16 and bfloat16: rounding after each addition would lose digits, and depend on the number of parts.
     low = first.dtype.itemsize == 2 and first.dtype.kind in "fV"
     if total is None:
         in_place = not low and any(t is first for t in targets)
@@ -341,6 +344,7 @@ class Collective:
         if self.communicator.rank == 0:
             group.calls += 1
             group.moved += sum(a.nbytes for a in self.arrays)
+        # Queued work may still write this replica's arrays; peers wait for the event on the device, not on the host.
         self.device.record(self.ready, self.stream)
         self.exchange()
         self._wait(self.ends)
@@ -358,6 +362,7 @@ class Collective:
         return self.communicator.group.rendezvous(self.communicator.rank, f"{self.label}{part}", self, last)
 
     def _share(self, peers: Sequence[Collective]) -> None:
+        # Calls are bound at the first run and after a peer has bound its arrays anew.
         tokens = [peer.token for peer in peers]
         if tokens != self._bound_to:
             self._calls, self._bound_to = self.calls(peers), tokens
@@ -378,6 +383,7 @@ class Collective:
 
     def _wait(self, events: Sequence[Event]) -> None:
         for event in events:
+            # A stream runs in order, so it need not wait for its own events.
             if event is not self.ready and event is not self.done:
                 self.device.wait(event, self.stream)
 
@@ -396,8 +402,8 @@ class Sum(Collective):
         everyone = range(communicator.size)
         self._to = [everyone] * len(flats) if roots is None else [(root,) for root in roots]
         self._block = block
-        alone = sum(a.size for a in flats) <= _ALONE or communicator.size == 1
-        self._part, self._parts = (0, 1) if alone else (communicator.rank, communicator.size)
+        undivided = sum(a.size for a in flats) <= _UNDIVIDED or communicator.size == 1
+        self._part, self._parts = (0, 1) if undivided else (communicator.rank, communicator.size)
         self._staged: list[Any] = []
 
     def exchange(self) -> None:
@@ -443,6 +449,7 @@ class Sum(Collective):
     def _end(self, peers: Sequence[Any]) -> None:
         super()._end(peers)
         if self.communicator.group.outer is not None:
+            # The last replica to arrive takes the sum, of which each replica queued a part, to the other processes.
             self._wait(self.ends)
             self._across(self.communicator.group.outer, peers)
             self._end_here(peers)
@@ -487,7 +494,7 @@ class Gather(Collective):
     def __init__(self, communicator: Communicator, array: Array, out: Array, label: str) -> None:
         super().__init__(communicator, [array], label)
         self._out = out
-        # What other processes get passes through pinned memory.
+        # Only host memory can be sent to other processes; it is pinned, so that the device copies it without the host.
         across = communicator.group.outer is not None
         shape = (communicator.size, *array.shape)
         self._local = communicator.buffer(shape, array.dtype, "pinned") if across else out

@@ -22,7 +22,7 @@ _log = get_logger("dist")
 
 
 class LaunchError(TstaticError, ValueError):
-    """The launcher's environment variables contradict each other, or some are missing."""
+    """Raised if the launcher's environment variables contradict each other, or some are missing."""
 
 
 class Trainers(Protocol):

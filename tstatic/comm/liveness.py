@@ -147,6 +147,7 @@ class Monitor:
         behind = [(p.at.number, rank) for rank, p in self._peers.items() if p.at.number < mine.number]
         rank = min(behind)[1] if behind else max(self._peers, key=lambda r: self._peers[r].silent)
         peer = self._peers[rank]
+        # Four missed heartbeats: a rank that is merely late still sends them, from a thread of its own.
         if peer.silent > 4 * TICK:
             return rank, "stopped", f"gave no sign of life for {peer.silent:.1f} s, and {mine.label} waits for it"
         if behind:
@@ -181,6 +182,7 @@ class Monitor:
         """Says goodbye, so that the others do not take the closing connection for a failure, and stops watching."""
         self._leaving = True
         if self.verdict is None:
+            # A collective that it is still inside does not count as done.
             self._mesh.post({"t": "bye", "done": self.at.number - self.at.inside})
         self._mesh.flush(1.0)
         self._mesh.close()
@@ -206,6 +208,7 @@ class Monitor:
                 peer.at = At(message["done"])
                 self._check_left()
             case "accuse":
+                # A rank that accuses itself is about to end, so its closing connection is not another failure.
                 peer.judged = peer.judged or message["rank"] == rank
                 self._suspect(_verdict(message))
             case "verdict":
@@ -221,6 +224,7 @@ class Monitor:
         # Time in which this process was suspended does not count as the others' silence.
         elapsed = min(now - self._ticked, 2 * TICK)
         self._ticked = now
+        # The earliest accusation wins: later ones are mostly consequences of the first failure.
         if self._settled_at and now >= self._settled_at and self.verdict is None:
             with self._lock:
                 first = min(self._accused.values(), key=lambda one: (one.when, one.rank))
@@ -278,6 +282,7 @@ class Monitor:
                 self._settled_at = time.monotonic() + SETTLE
 
     def _judge(self, verdict: RankFailure) -> None:
+        # The first verdict to arrive is final: each rank passes on the one that it adopted, so all report the same failure.
         if self.verdict is not None or self._leaving:
             return
         self._suspect(verdict)

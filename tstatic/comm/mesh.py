@@ -65,6 +65,7 @@ class Mesh:
         self._incoming: dict[int, bytes] = {}
         self._outgoing: dict[int, bytearray] = {}
         self._outbox: deque[tuple[int | None, bytes]] = deque()
+        # Writing a byte to the alarm wakes the thread out of its select; that takes no lock.
         self._waker, self._alarm = socket.socketpair()
         self._stopping = False
         self._listener: Listener | None = None
@@ -83,6 +84,7 @@ class Mesh:
             RankFailedError: If one does not connect before the deadline, a time of ``time.monotonic``.
         """
         try:
+            # Calling before accepting cannot deadlock: the kernel completes connections to a listening socket by itself.
             for rank in range(self.rank):
                 try:
                     self._call(rank, json.loads(addresses[rank]), deadline)
@@ -140,6 +142,7 @@ class Mesh:
                     break
                 greeting += byte
             said = json.loads(greeting)
+            # In constant time, so that strangers cannot guess the secret digit by digit.
             if secrets.compare_digest(str(said["secret"]), self._secret) and said["rank"] in missing:
                 self._sockets[said["rank"]] = link
                 return
@@ -217,6 +220,7 @@ class Mesh:
 
     def _read(self, rank: int) -> bool:
         assert self._listener is not None
+        # Until the socket is empty: messages that a rank sent before it died are handled before its disconnection.
         closed, why = False, ""
         while not closed:
             try:

@@ -1,4 +1,4 @@
-"""A group of processes: its collectives always end, with success or an error that names the failed rank."""
+"""Runs collectives between processes; each ends with success, or with an error that names the failed rank."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class Processes:
         self.moved = 0
         self._pid = os.getpid()
         self._lock = rlock()
-        self._deadline: float | None = None
+        self._deadline: float | None = None  # of the current step; collectives outside of steps have one each
         self._history = 0
         self.feeds = FeedWatch(self.rank)
         self._state: Callable[[], Mapping[str, str]] | None = None
         self._changed = False
         self._checked: set[tuple[str, str]] = set()
         deadline = time.monotonic() + float(flags.flag("FLAGS_rendezvous_timeout_s"))
-        store, mesh = _met(launch, deadline)
+        store, mesh = _join(launch, deadline)
         self.monitor = Monitor(self.rank, self.size, mesh)
         self._levels = Hierarchy(store, self.rank, self.size, mesh.host, self._wait)
         self.check_same(version.__version__, "tstatic version")
@@ -167,6 +167,7 @@ class Processes:
             RankFailedError: If a rank failed or did not arrive, or is in another exchange.
         """
         with self._inside(label, 0):
+            # Messages carry the number of the exchange: a fast rank may already send its next one.
             number = self.monitor.at.number
             self.monitor.say(number, label, payload)
             self._wait(lambda: self.monitor.heard_all(number))
@@ -242,12 +243,13 @@ class Processes:
             monitor = self.monitor
             if monitor.verdict is not None or monitor.failed:
                 raise monitor.error()
+            # A running checksum of all labels: equal on two ranks only if they ran the same collectives in the same order.
             self._history = zlib.crc32(label.encode(), self._history)
             monitor.at = At(monitor.at.number + 1, label, True)
             try:
                 yield
             except BaseException as error:
-                # The arrays must not be written any more, and the others must not wait.
+                # gloo must not write to the arrays any more, since the caller may free them; and the others must not wait.
                 self._levels.stop()
                 self.failed(error)
                 monitor.failed = monitor.failed or str(error).partition("\n")[0]
@@ -348,7 +350,7 @@ def digest(arrays: Mapping[str, Array]) -> str:
     return f"{total:08x}"
 
 
-def _met(mine: ProcessInfo, deadline: float) -> tuple[Store, Mesh]:
+def _join(mine: ProcessInfo, deadline: float) -> tuple[Store, Mesh]:
     """Joins the other ranks; returns the table for gloo, and the connections to all of them."""
     check_torch()
     run = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
@@ -359,21 +361,21 @@ def _met(mine: ProcessInfo, deadline: float) -> tuple[Store, Mesh]:
         store = Store(mine, None, deadline, agent=True)
         where = mine.address, int(store.find("desk", deadline) or 0) if mine.rank else 0
     launch.arrived()
-    meeting = Rendezvous(mine, where, run, deadline)
+    rendezvous = Rendezvous(mine, where, run, deadline)
     try:
         mesh = Mesh(mine.rank, mine.size, own_address(mine.address, mine.port))
         if store is not None and mine.rank == 0:
-            store.leave("desk", str(meeting.address[1]), deadline)
+            store.leave("desk", str(rendezvous.address[1]), deadline)
         if store is None and mine.rank == 0:
             store = Store(mine, None, deadline)
-        texts = meeting.exchange(json.dumps({"address": mesh.address, "port": 0 if store is None else store.port}))
+        texts = rendezvous.exchange(json.dumps({"address": mesh.address, "port": 0 if store is None else store.port}))
         said = {rank: json.loads(text) for rank, text in texts.items()}
-        mesh.connect({rank: one["address"] for rank, one in said.items()}, deadline, meeting.watch)
+        mesh.connect({rank: one["address"] for rank, one in said.items()}, deadline, rendezvous.watch)
         if store is None:
             store = Store(mine, said[0]["port"], deadline)
-        meeting.leave()
+        rendezvous.leave()
     except BaseException as error:
-        meeting.close(error, exits.describe(error))
+        rendezvous.close(error, exits.describe(error))
         raise
     return store, mesh
 

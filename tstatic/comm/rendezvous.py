@@ -24,7 +24,9 @@ _LINE = 1 << 20
 LINGER = 1.0
 """Seconds for which the server of a failed run still answers ranks that connect."""
 _PAUSE = 0.05
+"""Seconds between attempts to reach the server, which may start later than this rank."""
 _SLICE = 0.25
+"""Most seconds of a wait for messages, after which the deadline is checked."""
 _PROTOCOL = "tstatic"
 
 
@@ -150,6 +152,7 @@ class Rendezvous:
         self._done.add(self.rank)
         if self.rank:
             self._tell({"done": self.rank})
+        # Nobody hangs up before all are done: until then, a closed connection means that its rank died.
         while len(self._done) < self.size:
             self._step(_SLICE)
         if self.rank == 0:
@@ -285,6 +288,7 @@ class Rendezvous:
         if "left" in message:
             raise self._failed(rank, str(message["left"]))
         if message.get("run") != self._run or message.get("size") != self.size or rank in self._links:
+            # A rank of another run with the same port, or the same rank started twice.
             why = f"rank {rank} is there already" if rank in self._links else f"{self._run}, {self.size} processes"
             link.send({"refused": why})
             self._strangers.remove(link)

@@ -1,4 +1,4 @@
-"""Synchronised batch norm: the statistics of all replicas' samples, weighted by the number that each has."""
+"""Synchronises batch norm: statistics over the samples of all replicas, weighted by the number that each has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface of devices: memory, copies, streams and events, and how a step of a plan becomes calls."""
+"""Defines the interface of devices: memory, copies, streams and events, and how a step of a plan becomes calls."""
 
 from __future__ import annotations
 
@@ -99,11 +99,11 @@ class Graph:
 
 
 class QueuedWorkError(Exception):
-    """Queued work failed when it ran, after the call that queued it had returned; ``__cause__`` is its error.
+    """Raised if queued work failed when it ran, after the call that queued it had returned; ``__cause__`` is its error.
 
     Attributes:
         op: The op whose work it was.
-        stream: The stream that ran it; maybe not one of those that were synchronized, but one that they waited for.
+        stream: The stream that ran it: one of those synchronized, or one that they waited for.
     """
 
     def __init__(self, op: FrozenOp | None, stream: Stream | None = None) -> None:

@@ -1,7 +1,7 @@
-"""A device whose memory the host cannot access, and whose work runs late and in any order that streams and events allow.
+"""Simulates a device whose memory the host cannot access, and whose work runs late and in any legal order.
 
 It computes with the CPU's references on private arrays, so its results equal the CPU's, unless the host reads device memory
-or a wait is missing.
+or a wait between streams is missing.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class FakeDevice(Device):
         self.generated = generated
         self._queued: set[FakeStream] = set()
         self._captured: set[FakeStream] = set()
-        # Several threads may run items, even of one stream, but each item once and those of a stream one by one.
+        # Any thread that synchronizes may run items of any stream; each item runs once, and those of a stream one by one.
         self._turn = threading.Condition()
         self.reseed(seed)
 
@@ -245,6 +245,7 @@ class FakeDevice(Device):
         def reached() -> None:
             event.time = time.perf_counter()
 
+        # The time is taken when the item runs, as on a real device, not when the host records the event.
         self._append(stream, _Item(reached, marks=event.mark))
 
     def wait(self, event: Event, stream: Stream) -> None:
@@ -323,7 +324,7 @@ class FakeDevice(Device):
             error = None if item.waits_for is None else item.waits_for.error
             try:
                 if item.run is not None:
-                    item.run()
+                    item.run()  # without the lock, so that other threads run other streams meanwhile
             except Exception as raised:
                 error = QueuedWorkError(item.op, stream)
                 error.__cause__ = raised
@@ -358,6 +359,7 @@ class FakeDevice(Device):
                 ready = [s for s, last in needed.items() if _ready(s) and (last is None or not last.done)]
                 if ready:
                     break
+                # If another thread runs an item, that may make a stream ready; otherwise nothing ever will.
                 if not any(s.busy for s in needed):
                     self.discard([*needed])
                     raise DeviceError(
@@ -382,6 +384,7 @@ class FakeDevice(Device):
         self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
     ) -> BoundStep:
         inner = _CPU.bind(op, [_inside(a) for a in ins], [_inside(a) for a in outs], reserved, stream)
+        # Scratch memory of its own: steps of several streams may run at the same time in several threads.
         workspace = Workspace()
         workspace.reserve(inner.scratch_bytes)
         workspace.allocate()

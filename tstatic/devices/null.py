@@ -1,4 +1,4 @@
-"""A device that runs nothing, to measure the runtime's own overhead."""
+"""Implements a device that runs nothing, to measure the runtime's own overhead."""
 
 from __future__ import annotations
 

@@ -85,9 +85,8 @@ class Shield:
     def _look_at(self, handlers: list[Any]) -> None:
         found = []
         for number, handler in zip(_NUMBERS, handlers, strict=True):
-            while isinstance(
-                handler, _StandIn
-            ):  # left behind when an exception interrupted the loop that restores handlers
+            # A stand-in stays behind if an exception interrupts the loop that restores handlers.
+            while isinstance(handler, _StandIn):
                 handler = handler.handler
             if callable(handler):
                 found.append(_StandIn(number, handler))
@@ -188,6 +187,7 @@ def wait_for_writes(scopes: Collection[Scope]) -> Iterator[None]:
     except BaseException as error:
         deadline = time.monotonic() + PATIENCE
         with shield:
+            # The writers are other threads, which the shield of this one does not stop.
             while (left := still_writing(scopes)) and time.monotonic() < deadline:
                 time.sleep(0.001)
             for writing in left:

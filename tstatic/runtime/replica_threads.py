@@ -25,7 +25,7 @@ _SLICE = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """One replica's part of a step, and the caller's context (guards of scopes and programs)."""
+    """One replica's part of a step, with the caller's context (guards of scopes and programs)."""
 
     task: Callable[[], Any]
     done: queue.SimpleQueue[tuple[int, Any, BaseException | None]]
@@ -162,12 +162,13 @@ class ReplicaThreads:
             )
 
     def _wait(self, step: _Step, timeout: float) -> list[int]:
-        """Waits until all are done, one failed, or the time is over; returns the replicas that are late then."""
+        """Waits until all are done, one failed, or the time is over; returns the replicas that are late in the last case."""
         deadline = time.monotonic() + timeout
         while step.open and not step.errors:
             left = deadline - time.monotonic()
             if left <= 0:
                 return sorted(step.open)
+            # A thread that has ended (as Python shuts down) will never answer: do not wait for the deadline.
             if not step.take(min(left, _SLICE)):
                 ended = [i for i in step.open if not self.threads[i].is_alive()]
                 if ended or sys.is_finalizing():
@@ -225,6 +226,7 @@ class ReplicaThreads:
         """Returns the error of the replica that failed by itself, with its number."""
         while step.take(0.0):
             pass
+        # Errors of replicas that stopped because of another one count only if there is no other error.
         own = {i: e for i, e in step.errors.items() if not isinstance(e, ReplicaStoppedError)} or step.errors
         replica, error = min(own.items())
         if self.size > 1:

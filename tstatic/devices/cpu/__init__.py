@@ -1,4 +1,4 @@
-"""The CPU: op definitions' references on numpy arrays, divided among threads.
+"""Implements the CPU as a device: op definitions' references on numpy arrays, divided among threads.
 
 * ``device``: the device record, and how a step becomes calls.
 * ``pool``: worker threads that divide the tiles of a step among them.

@@ -1,4 +1,4 @@
-"""Memory whose pages can be released without losing its address, so that plans stay bound to it."""
+"""Allocates memory whose pages can be released while its address stays, so that plans stay bound to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CPU: binds an op definition's ``ref`` to arrays, cut into tiles of fixed size where the work is large."""
+"""Implements the CPU: binds an op definition's ``ref`` to arrays, cut into tiles of fixed size if the work is large."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def prepare(
     work = BoundStep()
     ref = definition.ref
     if definition.effects or definition.objects or "run_block" in ref.takes:
-        # It prints, raises, or accesses more than its arguments.
+        # It prints, raises, or accesses more than its arguments: no address range says what may run beside it.
         work.spans = None
     read = [slot.name not in definition.shape_only for slot in definition.inputs]
 

@@ -1,4 +1,4 @@
-"""Worker threads that run the tiles of a step; tiles are fixed, so results do not depend on the number of threads."""
+"""Runs the tiles of a step in worker threads; tiles are fixed, so results do not depend on the number of threads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Tile = Sequence[Call]
 
 
 class TileFailed(Exception):  # noqa: N818
-    """A call of a tile raised (see ``__cause__``); has the tile, and the number of its calls that were done before."""
+    """Raised if a call of a tile raised (``__cause__``); has the tile, and the number of its calls that were done before."""
 
     def __init__(self, tile: int, done: int) -> None:
         super().__init__(tile, done)
@@ -52,7 +52,7 @@ class Job:
             while self.error is None:
                 index = next(tickets)
                 if index >= self.count:
-                    return
+                    return  # `next` on a C counter is atomic, so no two threads take the same tile
                 running = iter(tiles[index])
                 for function, args in running:
                     function(*args)

@@ -1,8 +1,8 @@
 """Chains steps that are cut into matching tiles: they run tile by tile, not step by step.
 
 After a convolution of images 0 to 7, the activation and the pooling of the same images find their input in the cache, and
-the helpers are woken once for all three. A lane is a list of tiles, in program order, that one thread runs; tiles of
-different lanes have no memory in common (compared by address), so the results are those of running step by step.
+the helpers are woken once for all three. A task is a list of tiles, in program order, that one thread runs; tiles of
+different tasks have no memory in common (compared by address), so the results are those of running step by step.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from tstatic.devices.cpu.device import BoundStep, Span, Workspace
 from tstatic.devices.cpu.pool import Call, Pool, TileFailed
 
 MOST = 256
-"""The most lanes: comparing addresses costs time while binding."""
+"""Most tasks of a chain: all pairs of addresses are compared while binding."""
 
 MOST_STEPS = 32
-"""The most steps in a chain: each new step is compared with all of them, and binding a long program must stay linear."""
+"""Most steps in a chain: each new step is compared with all of them, and binding a long program must stay linear."""
 
 Spans = list[tuple[int, int, int]]
-"""``(first byte, byte after the last, lane)``."""
+"""``(first byte, byte after the last, task)``."""
 Ends = list[tuple[int, Any]]
 """``(number of calls up to here, op)``."""
 
 
 def _overlaps(found: Spans, new: Spans) -> set[tuple[int, int]]:
-    """Returns the pairs of lanes of two lists that overlap in memory."""
+    """Returns the pairs of tasks of two lists that overlap in memory."""
     if not found or not new:
         return set()
     a, b = np.array(found), np.array(new)
@@ -37,7 +37,7 @@ def _overlaps(found: Spans, new: Spans) -> set[tuple[int, int]]:
 
 
 def _groups(pairs: set[tuple[int, int]], count: int, tiles: int) -> list[int]:
-    """Returns the group of each of ``count`` lanes, then ``tiles`` tiles, if ``pairs`` must be together; numbered in order."""
+    """Returns the group of each of ``count`` tasks, then ``tiles`` tiles, if ``pairs`` must be together; numbered in order."""
     root = list(range(count + tiles))
 
     def find(i: int) -> int:
@@ -46,8 +46,8 @@ def _groups(pairs: set[tuple[int, int]], count: int, tiles: int) -> list[int]:
             i = root[i]
         return i
 
-    for lane, tile in pairs:
-        low, high = sorted((find(lane), find(count + tile)))
+    for task, tile in pairs:
+        low, high = sorted((find(task), find(count + tile)))
         root[high] = low
     roots = [find(i) for i in range(count + tiles)]
     number = {r: i for i, r in enumerate(dict.fromkeys(roots))}
@@ -55,7 +55,7 @@ def _groups(pairs: set[tuple[int, int]], count: int, tiles: int) -> list[int]:
 
 
 class TileChain:
-    """Consecutive steps that run together; starts with a single step.
+    """Holds consecutive steps that run together; starts with a single step.
 
     Args:
         work: The first step.
@@ -65,8 +65,8 @@ class TileChain:
 
     def __init__(self, work: BoundStep, owner: Any, threads: int) -> None:
         self.works: list[tuple[BoundStep, Any]] = [(work, owner)]
-        self.chain: list[list[tuple[int, int]]] = [[(0, i)] for i in range(len(work.tile_binders))]
-        """Per lane: (index of the work, index of its tile)."""
+        self.tasks: list[list[tuple[int, int]]] = [[(0, i)] for i in range(len(work.tile_binders))]
+        """Per task: (index of the work, index of its tile)."""
         self._least = max(4, 2 * threads)
         self._closed = work.spans is None
         self._reads: Spans = []
@@ -75,20 +75,20 @@ class TileChain:
         if work.spans is not None:
             self._note(work.spans, range(len(work.spans)))
 
-    def _note(self, spans: Sequence[tuple[Sequence[Span], Sequence[Span]]], chain: Sequence[int]) -> None:
-        for lane, (reads, writes) in zip(chain, spans, strict=True):
-            self._reads.extend((*span, lane) for span in reads)
-            self._writes.extend((*span, lane) for span in writes)
+    def _note(self, spans: Sequence[tuple[Sequence[Span], Sequence[Span]]], tasks: Sequence[int]) -> None:
+        for task, (reads, writes) in zip(tasks, spans, strict=True):
+            self._reads.extend((*span, task) for span in reads)
+            self._writes.extend((*span, task) for span in writes)
 
     def add(self, work: BoundStep, owner: Any) -> bool:
-        """Adds a step, unless it needs several lanes to be done, or the sums after them.
+        """Adds a step, unless it needs several tasks to be done, or the sums after them.
 
         Returns:
             Whether it was added; if not, nothing changed.
         """
         if self._closed or work.spans is None or len(self.works) >= MOST_STEPS:
             return False
-        count, tiles = len(self.chain), len(work.spans)
+        count, tiles = len(self.tasks), len(work.spans)
         if max(count, tiles) < 2 or count + tiles > MOST:
             return False
         reads = [(*span, i) for i, (r, _) in enumerate(work.spans) for span in r]
@@ -97,20 +97,20 @@ class TileChain:
             return False
         pairs = _overlaps(self._writes, reads + writes) | _overlaps(self._reads, writes)
         groups = _groups(pairs, count, tiles)
-        # Neither the new step nor the lanes that it needs may lose their parallelism.
-        needed = {lane for lane, _ in pairs}
-        for size, left in ((tiles, set(groups[count:])), (len(needed), {groups[lane] for lane in needed})):
+        # Neither the new step nor the tasks that it merges may lose parallelism: enough groups must remain for all threads.
+        needed = {task for task, _ in pairs}
+        for size, left in ((tiles, set(groups[count:])), (len(needed), {groups[task] for task in needed})):
             if len(left) < min(size, self._least):
                 return False
-        chain: list[list[tuple[int, int]]] = [[] for _ in range(1 + max(groups))]
-        for lane, content in enumerate(self.chain):
-            chain[groups[lane]].extend(content)
+        tasks: list[list[tuple[int, int]]] = [[] for _ in range(1 + max(groups))]
+        for task, content in enumerate(self.tasks):
+            tasks[groups[task]].extend(content)
         for tile in range(tiles):
-            chain[groups[count + tile]].append((len(self.works), tile))
-        for chain_steps in chain:
-            # Restore program order: of two merged lanes, the second's first step may come before the first's last.
-            chain_steps.sort()
-        self.chain = chain
+            tasks[groups[count + tile]].append((len(self.works), tile))
+        for content in tasks:
+            # Restores program order: the steps of two merged tasks may alternate.
+            content.sort()
+        self.tasks = tasks
         self.works.append((work, owner))
         self._reads = [(a, b, groups[i]) for a, b, i in self._reads]
         self._writes = [(a, b, groups[i]) for a, b, i in self._writes]
@@ -124,23 +124,23 @@ class TileChain:
         op_of_call: list[Any] = []
         bound: list[list[list[Call]]] = []
         ends: list[Ends] = []
-        shared = pool is not None and len(self.chain) > 1
+        shared = pool is not None and len(self.tasks) > 1
         for workspace in workspaces if shared else workspaces[:1]:
             ready = [work.bind(workspace) for work, _ in self.works]
-            bound.append([[call for w, p in lane for call in ready[w][p]] for lane in self.chain])
+            bound.append([[call for w, p in task for call in ready[w][p]] for task in self.tasks])
             if not ends:
-                for lane in self.chain:
+                for task in self.tasks:
                     total = 0
-                    ends.append([(total := total + len(ready[w][p]), self.works[w][1]) for w, p in lane])
+                    ends.append([(total := total + len(ready[w][p]), self.works[w][1]) for w, p in task])
         if shared:
             assert pool is not None
             calls.append((pool.run, (bound,)))
             op_of_call.append(ends)
         else:
-            for lane_calls, lane_ends in zip(bound[0], ends, strict=True):
-                calls.extend(lane_calls)
+            for task_calls, task_ends in zip(bound[0], ends, strict=True):
+                calls.extend(task_calls)
                 start = 0
-                for end, owner in lane_ends:
+                for end, owner in task_ends:
                     op_of_call.extend([owner] * (end - start))
                     start = end
         for work, owner in self.works:
