@@ -202,6 +202,17 @@ def test_what_is_written(needed: list[str], given: bool) -> None:
     check(forward("gelu", "left", use_global_stats=given), arrays, needed)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_what_follows_a_stored_result_reads_what_is_stored(dtype: str) -> None:
+    """As the activation's gradient does."""
+    arrays = arrays_for((3, 4, 5, 6), "NCHW", dtype)
+    ops = forward("leaky_relu", act_attrs={"alpha": 0.3})
+    metas = metas_by_name({n: a for n, a in run_ops(ops, arrays).items() if a is not None})
+    kernel = batch_norm_kernel(ops, metas, ["t", "y"])
+    found = run_kernel(kernel, {b.value: arrays[b.value] for b in kernel.inputs}, {n: metas[n] for n in ("t", "y")})
+    assert run_ops(ops[1:], found)["y"].tobytes() == found["y"].tobytes()
+
+
 @pytest.mark.parametrize("needed", [["dx"], ["dscale"], ["dbias", "dz"], ["dx", "dz"], ["dscale", "dx"], ["dz"]])
 @pytest.mark.parametrize("given", [False, True])
 def test_which_gradients_are_written(needed: list[str], given: bool) -> None:

@@ -400,12 +400,22 @@ class _Function(Function):
         """Adds the other ops to a tile; ``first``: with stores of what is needed of them."""
         m = self.module
         known = {m.x: self.names["x"]} if "x" in self.names else {}
-        known |= {v: m.rounds(n, v) for n, v in {**m.results, **m.recomputed}.items() if n in self.names}
+        known |= {v: self.result(n, v) for n, v in {**m.results, **m.recomputed}.items() if n in self.names}
         written = self.elements(known)
         self.in_tile += written.lines
         self.names |= {n: written.done[value] for n, value in m.arriving.items()}
         if first:
             self.stores += [self.element(f"y{i}", v, written.done[v]) for i, v in enumerate(m.made) if v in m.needed]
+
+    def result(self, name: str, value: str) -> Typed:
+        """Returns a result for the ops that follow; where memory holds it, they go on with what is stored, as gradients will."""
+        typed, writer = self.module.rounds(name, value), Writer()
+        if value in self.module.needed and typed.low is not None:
+            self.in_tile.append(f"{name}_here = {writer.rounded(typed).text}")
+            self.used |= writer.used
+            self.here(name)
+            return self.names[name]
+        return typed
 
     def elements(self, known: Mapping[str, Typed]) -> Lines:
         """Returns the other ops, over values that are there already and others, which are loaded."""

@@ -155,9 +155,8 @@ class _Expressions:
                 text = f"np.sum({_number(_whole(value, d.full)).text}, axis={axes!r}, keepdims=True)"
                 value = Value(text, target)
             value = _shaped(_whole(self._stored(value, meta.dtype), target), meta.shape)
-            seen = entry in self.reference.written and entry in self.reference.read
-            if meta.dtype.is_low and not summed and seen and d.channel is None:
-                # Kernels go on with what they wrote; those of batch norms with all digits of its result.
+            if meta.dtype.is_low and not summed and entry in self.reference.written and entry in self.reference.read:
+                # Kernels go on with what they wrote.
                 value = replace(value, text=f"rounded({_bare(value.text)}, torch.{meta.dtype.name})")
             self.reference.put(entry, value.text)
 
