@@ -340,11 +340,16 @@ def this_process() -> str:
 
 def calls_functions(program: Program) -> bool:
     """Returns whether an op calls a Python function."""
+    kinds: dict[str, list[Operator]] = {}
+    for block in program.blocks:
+        for op in block.ops:
+            kinds.setdefault(op.type, []).append(op)
     return any(
-        spec.kind == "function" and op.attrs.get(name, -1) >= 0
-        for block in program.blocks
-        for op in block.ops
-        for name, spec in op.definition.attrs.items()
+        op.attrs.get(name, -1) >= 0
+        for ops in kinds.values()
+        for name, spec in ops[0].definition.attrs.items()
+        if spec.kind == "function"
+        for op in ops
     )
 
 

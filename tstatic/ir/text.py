@@ -41,6 +41,8 @@ def value_text(value: Any) -> str:
     """Writes a value as Python would; dtypes by their bare name, large ints in hexadecimal."""
     if type(value) in _AS_PYTHON:
         return repr(value)
+    if type(value) is int:
+        return repr(value) if -(2**64) < value < 2**64 else hex(value)
     if isinstance(value, np.generic):
         plain = value.item()
         # A long double is its own item.
@@ -50,7 +52,7 @@ def value_text(value: Any) -> str:
     if isinstance(value, bytes):
         return bytes.__repr__(value)
     if isinstance(value, int):
-        return repr(int(value)) if -(2**64) < value < 2**64 else hex(value)
+        return value_text(int(value))
     if isinstance(value, float):
         return repr(float(value))
     if isinstance(value, DType):
@@ -158,12 +160,12 @@ def op_text(op: Operator, with_details: bool = False, labels: Labels | None = No
         labels: Short names of source files; the paths themselves if ``None``.
         index: The op's number in its block; its position is left out when it is this one.
     """
-    parts = [f"inputs={_slots_text(op.inputs)}"]
-    parts += [f"{name_text(n)} = {value_text(v)}" for n, v in op.attrs.items()]
+    parts = [f"inputs={_slots_text(op._inputs)}"]
+    parts += [f"{name_text(n)} = {value_text(v)}" for n, v in op._attrs.items()]
     position = op.position if index is None else op_position(op.block.idx, index)
     for name, value in OpDesc.marks(op, with_details, usual={"position": position}):
         parts.append(f"op_{name} = {role_text(value) if name == 'role' else value_text(value)}")
-    return f"{_slots_text(op.outputs)} = {name_text(op.type)}({', '.join(parts)}){_where_text(op.where, labels)}"
+    return f"{_slots_text(op._outputs)} = {name_text(op.type)}({', '.join(parts)}){_where_text(op.where, labels)}"
 
 
 def _slots_text(slots: Mapping[str, tuple[str, ...]]) -> str:
