@@ -240,7 +240,7 @@ PLAN = (
         "plan/plan.py",
         "_Planner.share",
         "call",
-        "any(v != source and self.base(v) == base for v in _contents(op))",
+        "any(v != source and self.base(v) == base for v in op.contents())",
         "False",
         (C + "test_plan.py",),
         "another_name",
