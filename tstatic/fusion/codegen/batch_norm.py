@@ -136,6 +136,7 @@ class _Module:
 
     # --------------------------------------------------------------------------------------------------------- launches
     def kernel(self) -> Kernel:
+        """Returns the module: one launch, or those that sum and, if results with all elements wait for sums, one more."""
         late = not self.terms.late.isdisjoint(self.results)
         sums: list[Moments | PlainSums] = []
         launched: list[_Function] = []
