@@ -263,7 +263,7 @@ def _effort(small: Meta, w: Meta, data_format: str) -> float:
     return flops(small, w, data_format) * (12 if w.shape[1] == 1 else 1)
 
 
-def _pieces(size: int, work: float, most: int) -> list[slice] | None:
+def _parts(size: int, work: float, most: int) -> list[slice] | None:
     """Cuts ``size`` items; more work gives more tiles and larger ones, since every tile rearranges the filters anew."""
     return CONVOLUTIONS.parts(size, work, most=most, times=max(1.0, work / (2 * CONVOLUTIONS.size)) ** 0.5)
 
@@ -284,11 +284,11 @@ def split_images(target: Meta, w: Meta, small: Meta, axis: int, data_format: str
     work = _effort(small, w, data_format)
     columns = numel(spatial(small.shape, data_format))
     most = 16 if w.numel <= _LARGE_FILTER // 4 or axis < 0 else target.shape[0] * columns // _COLUMNS
-    parts = _pieces(target.shape[0], work, most)
+    parts = _parts(target.shape[0], work, most)
     if parts is not None:
         return tiles(parts, 0, WHOLE, 0)
     total = channels(target.shape, data_format)
-    parts = _pieces(total, work, max(2, total // 128)) if axis >= 0 else None
+    parts = _parts(total, work, max(2, total // 128)) if axis >= 0 else None
     return tiles(parts, WHOLE, axis, -1 if is_last(data_format) else 1)
 
 
@@ -300,9 +300,9 @@ def split_filters(w: Meta, small: Meta, groups: int, data_format: str) -> list[T
     """
     work = _effort(small, w, data_format)
     if w.numel > _LARGE_FILTER and groups == 1:
-        parts = _pieces(w.shape[0], work, max(2, w.shape[0] // 128))
+        parts = _parts(w.shape[0], work, max(2, w.shape[0] // 128))
         return tiles(parts, -1 if is_last(data_format) else 1, WHOLE, 0)
-    return tiles(_pieces(small.shape[0], work, min(16, 4 * _LARGE_FILTER // w.numel)), 0, 0, PARTIAL_SUM)
+    return tiles(_parts(small.shape[0], work, min(16, 4 * _LARGE_FILTER // w.numel)), 0, 0, PARTIAL_SUM)
 
 
 def conv_split(transposed: bool) -> tuple[Callable[..., list[Tile] | None], Callable[..., list[Tile] | None]]:

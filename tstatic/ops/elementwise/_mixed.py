@@ -76,7 +76,9 @@ def unify(x: Variable, y: Variable, function: str, prefix: str | None = None) ->
     return cast_to(x, dtype, prefix), cast_to(y, dtype, prefix)
 
 
-def meet(x: Variable, other: Any, function: str, prefix: str | None = None) -> tuple[Variable, Variable] | None:
+def in_common_dtype(
+    x: Variable, other: Any, function: str, prefix: str | None = None
+) -> tuple[Variable, Variable] | None:
     """Returns both operands as Variables of one dtype.
 
     ``None`` if the other is not a Variable, a number, or a list or an array of numbers.
@@ -108,7 +110,7 @@ def operands(x: Any, y: Any, function: str) -> tuple[Variable, Variable]:
         DTypeError: If the dtypes have no common one.
     """
     swap = isinstance(y, Variable) and not isinstance(x, Variable)
-    pair = meet(y, x, function) if swap else meet(check_variable(x, "x", function), y, function)
+    pair = in_common_dtype(y, x, function) if swap else in_common_dtype(check_variable(x, "x", function), y, function)
     if pair is None:
         # Refused there, with what it is.
         return check_variable(x, "x", function), check_variable(y, "y", function)

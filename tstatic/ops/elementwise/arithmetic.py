@@ -99,8 +99,8 @@ def _div_second(ctx: GradContext) -> list[OpSpec]:
                 rest = e.emit("elementwise_sub", {"X": ddx, "Y": moved}, axis=at_x)
         assert rest is not None
         # What is asked for may be renamed later, so nothing here reads it again.
-        alone = dg if dy is None else None
-        r = e.emit("elementwise_div", {"X": rest, "Y": y}, alone, axis=axis if ddy is None else at_y)
+        result = dg if dy is None else None
+        r = e.emit("elementwise_div", {"X": rest, "Y": y}, result, axis=axis if ddy is None else at_y)
         if dg is not None and dy is not None:
             e.emit("assign", {"X": r}, dg)
         if dy is not None:

@@ -40,8 +40,8 @@ def _grouped(shape: Sequence[int], groups: int, axis: int) -> tuple[tuple[int, .
 
 @in_float32()
 def _ref(x: Array, out: Array, groups: int, axis: int) -> None:
-    shape, member = _grouped(x.shape, groups, axis)
-    np.maximum.reduce(x.reshape(shape), axis=member, out=out)
+    shape, competing = _grouped(x.shape, groups, axis)
+    np.maximum.reduce(x.reshape(shape), axis=competing, out=out)
 
 
 def _grad_scratch(x: Meta, out: Meta, dout: Meta, dx: Meta) -> tuple[Meta, ...]:
@@ -50,14 +50,14 @@ def _grad_scratch(x: Meta, out: Meta, dout: Meta, dx: Meta) -> tuple[Meta, ...]:
 
 @in_float32()
 def _grad_ref(x: Array, out: Array, dout: Array, dx: Array, groups: int, axis: int, scratch: Sequence[Array]) -> None:
-    shape, member = _grouped(x.shape, groups, axis)
+    shape, competing = _grouped(x.shape, groups, axis)
     chosen, here = scratch
     if dout.size == 0:
         return
-    np.argmax(x.reshape(shape), axis=member, out=chosen)
+    np.argmax(x.reshape(shape), axis=competing, out=chosen)
     target = OutputView(dx, shape)
     target.view.fill(0)
-    lead: tuple[Any, ...] = (slice(None),) * member
+    lead: tuple[Any, ...] = (slice(None),) * competing
     for k in range(groups):
         np.equal(chosen, k, out=here)
         np.copyto(target.view[(*lead, k)], dout, where=here)
@@ -65,18 +65,21 @@ def _grad_ref(x: Array, out: Array, dout: Array, dx: Array, groups: int, axis: i
 
 
 def _lower(torch: Any, x: Any, groups: int, axis: int) -> Any:
-    shape, member = _grouped(tuple(x.shape), groups, axis)
-    return x.reshape(shape).amax(member)
+    shape, competing = _grouped(tuple(x.shape), groups, axis)
+    return x.reshape(shape).amax(competing)
 
 
 def _grad_lower(torch: Any, x: Any, out: Any, dout: Any, groups: int, axis: int) -> Any:
-    shape, member = _grouped(tuple(x.shape), groups, axis)
+    shape, competing = _grouped(tuple(x.shape), groups, axis)
     wide = torch_wide(x).reshape(shape)
     if x.numel() == 0:
         return torch.zeros_like(x)
-    index = wide.argmax(member, keepdim=True)
+    index = wide.argmax(competing, keepdim=True)
     return (
-        torch.zeros_like(wide).scatter(member, index, torch_wide(dout).unsqueeze(member)).reshape(x.shape).to(x.dtype)
+        torch.zeros_like(wide)
+        .scatter(competing, index, torch_wide(dout).unsqueeze(competing))
+        .reshape(x.shape)
+        .to(x.dtype)
     )
 
 

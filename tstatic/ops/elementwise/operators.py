@@ -8,7 +8,7 @@ from tstatic.ir.build import emit
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import float32
-from tstatic.ops.elementwise._mixed import cast_to, fit, meet, number_of
+from tstatic.ops.elementwise._mixed import cast_to, fit, in_common_dtype, number_of
 from tstatic.ops.shape._shapes import emit_one
 
 
@@ -18,7 +18,7 @@ def _emit(type: str, inputs: dict[str, Any], attrs: dict[str, Any] | None = None
 
 
 def _binary(type: str, symbol: str, x: Variable, other: Any, reverse: bool = False) -> Any:
-    pair = meet(x, other, symbol, "tmp")
+    pair = in_common_dtype(x, other, symbol, "tmp")
     if pair is None:
         return NotImplemented
     a, b = pair[::-1] if reverse else pair
@@ -156,7 +156,7 @@ def ge(x: Variable, other: Any) -> Any:
 
 
 def _bitwise(type: str, symbol: str, x: Variable, other: Any) -> Any:
-    pair = meet(x, other, symbol)
+    pair = in_common_dtype(x, other, symbol)
     return NotImplemented if pair is None else emit(type, {"X": pair[0], "Y": pair[1]})
 
 

@@ -90,7 +90,7 @@ def detach(x: Variable) -> Variable:
 
 
 # -------------------------------------------------------------------------------------------------- scale and increment
-def whole(x: Meta, **numbers: float) -> None:
+def check_whole(x: Meta, **numbers: float) -> None:
     """Checks that numbers beside integers are whole: a fraction would be cut off.
 
     Raises:
@@ -112,7 +112,7 @@ def whole_part(number: Any) -> Any:
 
 
 def _scale_infer(x: Meta, scale: float, bias: float) -> Meta:
-    whole(infer_number(x), scale=scale, bias=bias)
+    check_whole(infer_number(x), scale=scale, bias=bias)
     return x
 
 
@@ -141,7 +141,7 @@ register(OpDef(
 
 
 def _increment_infer(x: Meta, step: float) -> Meta:
-    whole(infer_number(x), step=step)
+    check_whole(infer_number(x), step=step)
     return x
 
 
@@ -232,7 +232,7 @@ def fluid_increment(x: Variable, value: float = 1.0, in_place: bool = True) -> V
 # ----------------------------------------------------------------------------------------------------------------- clip
 def _infer_clip(x: Meta, min: float, max: float) -> Meta:
     infer_number(x)
-    whole(x, min=min, max=max)
+    check_whole(x, min=min, max=max)
     return x
 
 

@@ -10,7 +10,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops.elementwise._mixed import unify
 from tstatic.ops.elementwise._unary import float_unary, infer_number, unary, unary_op
-from tstatic.ops.elementwise.scale import whole, whole_part
+from tstatic.ops.elementwise.scale import check_whole, whole_part
 from tstatic.ops.shape._shapes import emit_one
 
 _INTS = ("int64", "int32")
@@ -38,7 +38,7 @@ unary_op("erf", "erf(x)", "dout * 1.1283791670955126 * exp(-x * x)", "erf", amp=
 
 
 def _pow_infer(x: Meta, factor: float) -> Meta:
-    whole(infer_number(x), factor=factor)
+    check_whole(infer_number(x), factor=factor)
     return x
 
 

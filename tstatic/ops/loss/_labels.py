@@ -56,6 +56,7 @@ def check_fitting(label: Meta, wanted: Shape, scores: Meta, what: str = "X") -> 
         f"Label of shape {list(wanted)}",
         "reshape Label; class numbers have size 1 along the axis of the classes, soft labels the full size",
     )  # fmt: skip
+    # An unknown size, -1, gives way to a known one.
     return tuple(max(a, b) for a, b in zip(label.shape, wanted, strict=True))
 
 
@@ -195,6 +196,7 @@ def joint_gradient(ctx: GradContext, x: str, loss: str, softmax: str) -> list[Op
     if wanted is None or arriving is None or ctx.inputs[x][0] not in ctx.in_grads or ctx.inputs[x][0] in ctx.asked:
         return None
     specs: list[OpSpec] = []
+    # The loss on probabilities takes labels without the axis of classes; the op that is appended does not.
     if ctx.meta(label).rank < ctx.meta(ctx.inputs[x][0]).rank:
         column = ctx.fresh(label)
         specs.append(OpSpec("unsqueeze2", {"X": [label]}, {"Out": [column]}, {"axes": (-1,)}))

@@ -35,6 +35,7 @@ def alike(x: Meta, *others: Meta | None) -> Meta:
             continue
         check_same_dtype((x, other), _SLOTS)
         check_same_shape((x, other), _SLOTS)
+        # An unknown size, -1, gives way to a known one.
         shape = tuple(max(a, b) for a, b in zip(shape, other.shape, strict=True))
     return x.with_shape(shape)
 

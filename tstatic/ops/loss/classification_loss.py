@@ -89,6 +89,7 @@ def _loss_grad(label: Any, weight: Any, total: Any, dout: Any, dx: Any, ignore: 
     index, factor = _weights(label, weight, ignore, dx.dtype)
     # Where every row is ignored the mean is the constant 0.
     share = dout if reduction != "mean" else dout / total if total != 0 else np.zeros_like(dout)
+    # Each row and place picks one class, so no two values are written to one element.
     dx[_at(dx.shape, index)] = -factor * share
 
 
@@ -357,6 +358,7 @@ def cross_entropy(
         raise _refuse(
             "soft labels cannot be ignored by number", "ignore_index=-100", ignore_index, "leave it out", label
         )
+    # Labels without the axis of classes give losses without it.
     numbers = len(label.shape) == len(input.shape) - 1
     hot = labels.with_class_axis(input, label, axis, "cross_entropy")
     if label_smoothing > 0.0:

@@ -94,6 +94,7 @@ def _grad_calls(
 
 def _lower(torch: Any, x: Any, label: Any, source: Any, soft_label: bool, ignore_index: int) -> Any:
     wide = torch_wide(x)
+    # The floor is that of the input's dtype, also where the arithmetic is wider: it is part of the definition.
     logs = wide.clamp(min=torch.finfo(x.dtype).tiny).log()
     if soft_label:
         return (-(label.to(wide.dtype) * logs).sum(-1, keepdim=True)).to(x.dtype)
@@ -117,6 +118,7 @@ def _rule(ctx: GradContext) -> list[OpSpec]:
     x, label = ctx.inputs["X"], ctx.inputs["Label"]
     if x[0] not in ctx.in_grads:
         return []
+    # Through the probabilities the gradient is -1 / p, then times p: lost where p is 0.
     joint = labels.joint_gradient(ctx, "X", "Y", x[0])
     if joint is not None:
         return joint
@@ -163,6 +165,7 @@ def _calls2(
     x, label, _ = ins
     classes, checked = labels.checked_classes(label, x.shape[-1], ignore_index)
     loss, _, store = vector(outs[0]) if outs[0] is not None else (None, [], [])
+    # The backward op needs the picked probabilities, not all of them: X may be freed.
     match, _, store_match = vector(outs[1]) if outs[1] is not None else (None, [], [])
 
     def run(read: Sequence[Any], written: Sequence[Any], own: Sequence[Any]) -> Calls:

@@ -115,6 +115,7 @@ def area(pos: Array, neg: Array, curve: str) -> float:
 
 
 def _bins(predict: Array, num_thresholds: int) -> Array:
+    # In float64 the product of a float32 and the number of bins is exact: none rounds up into the next bin.
     last = predict[:, -1].astype(np.float64)
     if last.size and not (last.min() >= 0 and last.max() <= 1):
         raise FeedError(
@@ -295,8 +296,8 @@ def _counter(name: str, shape: tuple[int, ...]) -> Variable:
         name=names.generate(name), shape=shape, dtype="int64", persistable=True, stop_gradient=True
     )  # fmt: skip
     block = default_startup_program().global_block()
-    twin = block.create_var(name=var.name, shape=shape, dtype="int64", persistable=True, stop_gradient=True)
-    block.append_op("fill_constant", {}, {"Out": twin}, {"shape": shape, "dtype": "int64", "value": 0})
+    startup_var = block.create_var(name=var.name, shape=shape, dtype="int64", persistable=True, stop_gradient=True)
+    block.append_op("fill_constant", {}, {"Out": startup_var}, {"shape": shape, "dtype": "int64", "value": 0})
     return var
 
 
@@ -364,9 +365,11 @@ def _auc(
             op="auc",
         )
     bins = num_thresholds + 1
+    # A table for each of the last batches, one for their sum, and a count of batches; see ``_auc_ref``.
     recent = (1 + slide_steps) * bins + 1 if slide_steps else bins
     batch = [_counter("auc_batch_stat", (recent,)) for _ in range(2)]
     whole = [_counter("auc_stat", (1, bins)) for _ in range(2)]
+    # The same op twice: without ``slide_steps`` it counts all batches.
     areas = []
     for (pos, neg), steps in ((batch, slide_steps), (whole, 0)):
         ins = {"Predict": input, "Label": label, "StatPos": pos, "StatNeg": neg}

@@ -370,6 +370,7 @@ def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str
     )  # fmt: skip
     flat = emit_one("squeeze2", {"X": y}, {"axes": (-1,)})
     hot = emit_one("cast", {"X": emit_one("one_hot_v2", {"X": flat}, {"depth": x.shape[-1]})}, {"out_dtype": x.dtype})
+    # Per image, over places and classes; the mean over the batch comes last.
     rest = {"dim": tuple(range(1, len(x.shape)))}
     overlap = emit_one("reduce_sum", {"X": emit_one("elementwise_mul", {"X": x, "Y": hot})}, rest)
     sums = [emit_one("reduce_sum", {"X": v}, rest) for v in (x, hot)]

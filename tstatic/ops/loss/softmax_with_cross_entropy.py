@@ -31,6 +31,7 @@ def _infer(logits: Meta, label: Meta, source: Meta | None, soft_label: bool, axi
     labels.check_labels(label, logits, soft_label, "Logits")
     one = tuple(1 if i == at else s for i, s in enumerate(logits.shape))
     full = labels.check_fitting(label, logits.shape if soft_label else one, logits, "Logits")
+    # Labels know sizes that scores may not; along the classes they have size 1.
     full = tuple(logits.shape[i] if i == at else s for i, s in enumerate(full))
     return logits.with_shape(full), logits.with_shape(1 if i == at else s for i, s in enumerate(full))
 
@@ -132,6 +133,7 @@ def _grad_calls(
         target, extra = written
         calls: Calls = []
         if ds is not None:
+            # First, since it reads the probabilities, whose buffer the loss's part may overwrite.
             calls.append((kernels.softmax_grad, (p, ds, extra, own)) if use_softmax else (np.copyto, (extra, ds)))
             if values is None:
                 calls.append((np.copyto, (target, extra)))
@@ -162,6 +164,7 @@ def _lower(
     if soft_label:
         loss = -(label.to(wide.dtype) * logs).sum(axis, keepdim=True)
     else:
+        # Ignored labels may lie out of range, so they gather class 0.
         ignored = label == ignore_index
         loss = (
             -logs.gather(axis, torch.where(ignored, 0, label).long()) if logs.numel() else wide.new_zeros(label.shape)
@@ -232,6 +235,7 @@ def _rows(
         floor = repr(labels.floor_of(logits.dtype))
         soft = f"-rsum(log(maximum(logits, {floor})) * label)"
         hard = f"-log(maximum(rsum(where(column == label, logits, 0)), {floor}))"
+    # A kernel cannot raise, so a class that does not exist gives NaN.
     hard = f"where(label == ignore_index, 0, where((label >= 0) & (label < n), {hard}, nan))"
     return Rows({"Softmax": probabilities, "Loss": soft if soft_label else hard}, logits.shape, logits.rank - 1)
 

@@ -228,7 +228,7 @@ def _collapsed_copy(x: Any, dout: Any, dy: Any, trans_y: bool) -> None:
 
 
 # -------------------------------------------------------------------------------------------------------------- tiles
-def pieces_of(flops: float) -> int:
+def tile_count(flops: float) -> int:
     """Returns the number of tiles of a product; it depends on the work alone, so that results do not depend on the threads."""
     if flops < PRODUCTS.size:
         return 1
@@ -267,7 +267,7 @@ def cut(
         candidates: The axes along which it may be cut.
         slots: The entries of all slots from those of ``a``, ``b`` and ``out``.
     """
-    count = pieces_of(flops)
+    count = tile_count(flops)
     best = max(candidates, key=lambda w: w.weight)
     parts = equal(out.shape[best.out], count, best.align) if count > 1 and out.shape[best.out] > 1 else []
     if len(parts) < 2:
@@ -275,7 +275,7 @@ def cut(
     return tiles(parts, *slots(best.a, best.b, best.out)) or []
 
 
-def _batch_way(target: Meta, out: Meta, a: Meta, b: Meta) -> list[SplitAxis]:
+def _batch_axis(target: Meta, out: Meta, a: Meta, b: Meta) -> list[SplitAxis]:
     """Returns the longest axis of the batch that ``target`` has whole, if it gives at least four tiles."""
     shapes = [(1,) * (out.rank - m.rank) + m.shape for m in (target, a, b)]
     axes = [i for i in range(out.rank - 2) if out.shape[i] >= 4 and shapes[0][i] == out.shape[i]]
@@ -292,7 +292,7 @@ def split_product(x: Meta, y: Meta, out: Meta, trans_x: bool = False, trans_y: b
         return None
     candidates = [SplitAxis(out.shape[-1], -1, WHOLE, -2 if trans_y else -1)]
     if y.rank > 2:
-        candidates += _batch_way(out, out, x, y)
+        candidates += _batch_axis(out, out, x, y)
     elif out.rank > 2:
         candidates += [SplitAxis(out.numel // out.shape[-1], 0, 0, WHOLE, 1)] if out.shape[0] >= 4 else []
     else:
@@ -308,14 +308,14 @@ def split_gradient(
     if x.rank < 2 or y.rank < 2 or dout.numel <= 0:
         return None
     flops = product_cost(x, y, dout, trans_x).flops
-    if pieces_of(flops * ((dx is not None) + (dy is not None))) == 1:
+    if tile_count(flops * ((dx is not None) + (dy is not None))) == 1:
         return None
     inner = x.shape[-2] if trans_x else x.shape[-1]
     found: list[Tile] = []
     if dx is not None:
         candidates = [SplitAxis(inner, -2 if trans_x else -1, WHOLE, -1 if trans_y else -2)]
         if y.rank > 2:
-            candidates += _batch_way(dx, dout, dout, y)
+            candidates += _batch_axis(dx, dout, dout, y)
         elif x.rank > 2:
             candidates += [SplitAxis(dout.numel // dout.shape[-1], 0, 0, WHOLE, 1)] if x.shape[0] >= 4 else []
         else:
@@ -324,7 +324,7 @@ def split_gradient(
     if dy is not None:
         candidates = [SplitAxis(dout.shape[-1], -2 if trans_y else -1, WHOLE, -1)]
         if y.rank > 2:
-            candidates += _batch_way(dy, dout, x, dout)
+            candidates += _batch_axis(dy, dout, x, dout)
         else:
             candidates += [SplitAxis(inner, -1 if trans_y else -2, -2 if trans_x else -1, WHOLE)]
         found += cut(dy, flops, candidates, lambda a, b, out: (a, None, b, None, out))

@@ -23,7 +23,6 @@ from tstatic.ops.matmul._product import (
     gradient_calls,
     gradient_scratch_metas,
     multiply,
-    pieces_of,
     product_calls,
     product_cost,
     product_shape,
@@ -31,6 +30,7 @@ from tstatic.ops.matmul._product import (
     split_gradient,
     split_product,
     swap,
+    tile_count,
 )
 from tstatic.ops.reduce._sum import dot_calls, dot_scratch
 from tstatic.ops.shape._shapes import emit_one, view_of
@@ -391,7 +391,7 @@ def _mul_grad_split(
     rows, columns = _flat(dout.shape, x_num_col_dims)
     inner = _flat(x.shape, x_num_col_dims)[1]
     flops = 2.0 * rows * columns * inner
-    if pieces_of(flops * ((dx is not None) + (dy is not None))) == 1:
+    if tile_count(flops * ((dx is not None) + (dy is not None))) == 1:
         return None
     # The summed axes can be cut only when both operands have one of them.
     single = x.rank - x_num_col_dims == 1 and y_num_col_dims == 1

@@ -115,13 +115,13 @@ def _grad_op(type: str, over: Over, text: str = "") -> GradOp:
     def lower(torch: Any, x: Any, dout: Any, axes: Sequence[int], attrs: Attrs) -> Any:
         return (dout / count_of(x.shape, axes) if mean else dout).expand(x.shape).to(x.dtype)
 
-    def again(ctx: GradContext) -> list[OpSpec]:
+    def second_order(ctx: GradContext) -> list[OpSpec]:
         changed = {"out_dtype": ctx.meta(ctx.inputs["Out@GRAD"][0]).dtype} if over.dim else {}
         return grad_is_forward_op(type, changed=changed)(ctx)
 
     return GradOp(
         "X, Out@GRAD -> X@GRAD", ref=over.ref(*calls, unread=(0,), widen=False), lower=over.grad_lower(lower),
-        split=over.grad_split, shape_only=("X",), grad=again, rows=_rows(text, "X@GRAD") if text else None,
+        split=over.grad_split, shape_only=("X",), grad=second_order, rows=_rows(text, "X@GRAD") if text else None,
     )  # fmt: skip
 
 
