@@ -29,7 +29,9 @@ def check_fit(
         raise ShapeError(what, expected=expected, received=shapes, fix=fix, op=function or None, var=_var(xs[-1]))
 
 
-def check_elements(x: Shaped, axes: Sequence[int], what: str, arg: str = "X", function: str = "") -> None:
+def check_elements(
+    x: Shaped, axes: Sequence[int], what: str, arg: str = "X", function: str = "", *, fix: str = ""
+) -> None:
     """Refuses a value without elements along one of the axes, over which something is computed that needs some.
 
     Args:
@@ -37,6 +39,7 @@ def check_elements(x: Shaped, axes: Sequence[int], what: str, arg: str = "X", fu
         axes: Its axes that need elements.
         what: What is computed: ``"the maximum"``.
         arg, function: As in :mod:`tstatic.ir.checks`.
+        fix: What to do, where another axis cannot be chosen.
 
     Raises:
         ShapeError: Names the axis.
@@ -44,5 +47,5 @@ def check_elements(x: Shaped, axes: Sequence[int], what: str, arg: str = "X", fu
     empty = [axis for axis in axes if x.shape[axis] == 0]
     if empty:
         what = f"{what} of no elements does not exist"
-        fix = "choose another axis, or feed at least one element"
+        fix = fix or "choose another axis, or feed at least one element"
         raise _wrong_shape(ShapeError, what, f"at least one element along axis {empty[0]}", x, arg, function, fix)

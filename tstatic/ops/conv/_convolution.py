@@ -147,7 +147,7 @@ def infer_conv(rank: int, x: Meta, w: Meta, attrs: Mapping[str, Any]) -> Meta:
     check_fit(
         count == depth * groups or UNKNOWN in (count, depth), (x, w), ("Input", "Filter"),
         "The number of input's channels should be equal to filter's channels * groups",
-        f"{depth} * groups={groups}: {depth * groups} channels in {layout}",
+        f"{depth} * {groups} = {depth * groups} channels in {layout}, with groups={groups}",
         "check groups, data_format and the filter's second size",
     )  # fmt: skip
     check_divisible(filters, groups, "The number of output channels", "groups")

@@ -163,7 +163,8 @@ def _infer(x: Meta, **attrs: Any) -> Meta:
                     fix="use a smaller padding",
                 )
     else:
-        check_elements(x, (1, 2) if is_last(layout) else (2, 3), "an adaptive or global pooling")
+        axes = (1, 2) if is_last(layout) else (2, 3)
+        check_elements(x, axes, "an adaptive or global pooling", fix="feed images that are not empty")
     return x.with_shape(assemble(x.shape[0], channels(x.shape, layout), pooling.outs, layout))
 
 

@@ -47,7 +47,7 @@ def product_shape(x: Meta, y: Meta, trans_x: bool = False, trans_y: bool = False
     inner_y, columns = _matrix(y.shape, trans_y, first=False)
     check_fit(
         inner_x == inner_y or UNKNOWN in (inner_x, inner_y), (x, y),
-        ("the transposed X" if trans_x else "X", "the transposed Y" if trans_y else "Y"),
+        ("X" + " (to be transposed)" * trans_x, "Y" + " (to be transposed)" * trans_y),
         "Input(X) has another width than Input(Y) has height",
         f"equal sizes of the axes that are summed: {inner_x} in X", "transpose or reshape one operand",
     )  # fmt: skip
