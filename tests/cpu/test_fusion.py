@@ -356,6 +356,30 @@ def test_a_variable_named_like_a_buffer_of_kernels_is_another_one() -> None:
         assert name not in [b.value for b in (*summed.inputs, *summed.outputs)]
 
 
+def test_of_matches_that_form_a_cycle_only_the_last_is_dropped() -> None:
+    """Each of the first two reads a statistic that the other one makes; the third has nothing to do with them."""
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup):
+        xs = [static.data(f"x{i}", [6, 4], "float32") for i in range(3)]
+        norms = [static.nn.batch_norm(x, moving_mean_name=f"mean{i}") for i, x in enumerate(xs)]
+        first, second = (main.global_block().var(f"mean{i}") for i in range(2))
+        residuals = xs[0] + second, xs[1] + first, xs[2]
+        outs = [F.relu(norm + residual) for norm, residual in zip(norms, residuals, strict=True)]
+    feed = {f"x{i}": np.random.default_rng(i).random((6, 4), np.float32) for i in range(3)}
+    strategy = static.BuildStrategy()
+    strategy.fuse_bn_add_act_ops = True
+    told = static.CompiledProgram(main, strategy).explain(fetch_list=outs)
+    assert [a.members[0].outputs[0] for a in told.applied] == [norms[0].name, norms[2].name]
+    assert [(r.code, r.members[0].outputs[0]) for r in told.refused] == [("CYCLE", norms[1].name)]
+    results = []
+    for chosen in (static.BuildStrategy(), strategy):
+        chosen.fuse_bn_add_act_ops = chosen is strategy
+        executor, scope = static.Executor("cpu"), static.Scope()
+        executor.run(startup, scope=scope)
+        results.append(executor.run(static.CompiledProgram(main, chosen), feed=feed, fetch_list=outs, scope=scope))
+    assert [a.tobytes() for a in results[0]] == [b.tobytes() for b in results[1]]
+
+
 def test_a_parameter_that_hundreds_of_ops_read_trains_fused() -> None:
     main, startup = static.Program(), static.Program()
     with static.program_guard(main, startup):

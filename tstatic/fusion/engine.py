@@ -195,15 +195,37 @@ def apply(fusion: Fusion, program: FrozenProgram, metas: Mapping[str, Meta], log
         made.append((indices, fused))
         records.append(record)
     log.refused.extend(r for indices, r in refusals.items() if not _is_resolved(fusion, indices, taken))
-    # Individually safe matches can form a cycle; drop the last until the graph is acyclic.
-    for count in range(len(made), 0, -1):
-        done = replace_matches(program, view, made[:count])
+    if not made:
+        return program
+    done, dropped = _without_cycles(program, view, made)
+    for number, record in enumerate(records):
+        if number in dropped:
+            log.refused.append(_rejection(fusion, MatchRejected("CYCLE"), record.members))
+        else:
+            log.applied.append(record)
+    return done
+
+
+def _without_cycles(
+    program: FrozenProgram, view: View, made: Sequence[tuple[tuple[int, ...], FrozenOp]]
+) -> tuple[FrozenProgram, set[int]]:
+    """Replaces matches, except each that would close a cycle with the ones before it; returns the numbers of these, too."""
+    dropped: set[int] = set()
+    while True:
+        kept = [number for number in range(len(made)) if number not in dropped]
+        done = replace_matches(program, view, [made[number] for number in kept])
         if done is not None:
-            log.applied.extend(records[:count])
-            for record in records[count:]:
-                log.refused.append(_rejection(fusion, MatchRejected("CYCLE"), record.members))
-            return done
-    return program
+            return done, dropped
+        # The first that closes one: every part of an acyclic set is acyclic, so that halving finds it. A match may close one by
+        # itself, through the order of ops with effects.
+        acyclic, cyclic = 0, len(kept)
+        while cyclic - acyclic > 1:
+            middle = (acyclic + cyclic) // 2
+            if replace_matches(program, view, [made[number] for number in kept[:middle]]) is None:
+                cyclic = middle
+            else:
+                acyclic = middle
+        dropped.add(kept[acyclic])
 
 
 def _rejection(fusion: Fusion, unfit: MatchRejected, members: tuple[OpInfo, ...]) -> Rejection:
