@@ -11,7 +11,7 @@ from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.types import Meta
 from tstatic.where import show
 
-EXPLICIT_GROUPS = Fusion("together", "fuse_together()", groups=lambda view: view.demanded())
+EXPLICIT_GROUPS = Fusion("together", "fuse_together()", groups=lambda view: view.explicit_groups())
 """The groups of ``static.fuse_together``; fused before any other fusion."""
 
 

@@ -77,12 +77,12 @@ def _leaves_rows(op: FrozenOp) -> bool:
     return any(s.name == ROW_MASK and e is not None for s, e in zip(op.definition.inputs, op.inputs, strict=True))
 
 
-def _propose(fits: Callable[[OpDef], bool], alone: bool, view: View) -> Iterator[Proposal]:
+def _propose(fits: Callable[[OpDef], bool], singles: bool, view: View) -> Iterator[Proposal]:
     """Yields rejections, then groups in program order.
 
     Args:
         fits: Whether ops of a definition are taken.
-        alone: Whether a single op is a group, too.
+        singles: Whether a single op is a group, too.
         view: The program.
     """
     groups: list[list[int]] = []
@@ -117,11 +117,11 @@ def _propose(fits: Callable[[OpDef], bool], alone: bool, view: View) -> Iterator
                 before |= {group}
         if before:
             after.update(dict.fromkeys(op.writes(), before))
-    yield from _refusals(view, groups, keys, refused, alone)
+    yield from _refusals(view, groups, keys, refused, singles)
     for index in lazy:
         yield (index,), partial(refuse, MatchRejected(*LEAVES_ROWS))
     for members in groups:
-        if len(members) > 1 or alone:
+        if len(members) > 1 or singles:
             made = [p for i in members if (p := products[i]) is not None]
             yield (
                 tuple(sorted({*members, *made})),
@@ -134,7 +134,7 @@ def _refusals(
     groups: Sequence[list[int]],
     keys: Sequence[Key],
     refused: Sequence[tuple[int, str, FrozenOp]],
-    alone: bool,
+    singles: bool,
 ) -> Iterator[Proposal]:
     by_kind: dict[str, list[int]] = {}
     for g, members in enumerate(groups):
@@ -144,10 +144,10 @@ def _refusals(
         pair = (index, groups[same[0]][0]) if same else (index,)
         yield tuple(sorted(pair)), partial(refuse, MatchRejected("EXTRA_READER", value=value, reader=reader.type))
     for same in by_kind.values():
-        # Each group left alone is compared with the largest of its kind: it was most likely meant for that one.
+        # Each op that is left over is compared with the largest of its kind: it was most likely meant for that one.
         largest = max(same, key=lambda g: len(groups[g]))
         for g in same:
-            if g == largest or len(groups[g]) > 1 or alone:
+            if g == largest or len(groups[g]) > 1 or singles:
                 continue
             differs = _difference(keys[largest], keys[g])
             unfit = MatchRejected("CYCLE", reader=view.ops[groups[g][0]].type)

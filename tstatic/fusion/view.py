@@ -39,7 +39,7 @@ class View:
         places = {op.position for op in self.ops if NO_FUSE in op.scope}
         self.forbidden = {i for i, op in enumerate(self.ops) if op.position in places and places}
 
-    def demanded(self) -> list[tuple[int, ...]]:
+    def explicit_groups(self) -> list[tuple[int, ...]]:
         """Returns the forward ops inside ``fuse_together``, one tuple per use."""
         found: dict[str, list[int]] = {}
         for index, op in enumerate(self.ops):

@@ -284,8 +284,8 @@ class _Module:
         outs = [v for v in read if v in self.needed]
         memory = self.arguments(ins), self.arguments(outs)
         parameters = main.parameters(integers, constants)
-        alone = standalone_main(self.body, self.metas, self.reference)
-        return as_kernel(template, self.body, functions, self.used, parameters, memory, plan, alone)
+        text = standalone_main(self.body, self.metas, self.reference)
+        return as_kernel(template, self.body, functions, self.used, parameters, memory, plan, text)
 
     def arguments(self, values: Sequence[str]) -> tuple[KernelArgument, ...]:
         return tuple(KernelArgument(v, self.metas[v].dtype, self.metas[v].numel) for v in values)
