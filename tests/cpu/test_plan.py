@@ -252,3 +252,12 @@ def test_a_result_takes_no_place_that_the_operator_reads_under_another_name() ->
     (found,) = static.Executor(paddle.CPUPlace()).run(feed={"x": given}, fetch_list=[y])
     np.testing.assert_array_equal(found, -found.T)
     assert np.abs(found).max() > 1
+
+
+def test_operators_that_differ_in_the_sign_of_a_zero_are_not_merged() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x = static.data("x", [2])
+        signs = [paddle.atan2(paddle.scale(x, zero), paddle.full([2], -1.0)) for zero in (0.0, -0.0)]
+    found = static.Executor("cpu").run(main, feed={"x": np.ones(2, np.float32)}, fetch_list=signs)
+    assert [np.signbit(value).tolist() for value in found] == [[False, False], [True, True]]

@@ -5,13 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
+from tstatic.ir.operator import OpRole
 from tstatic.passes.dce import keeps
 
 
 def _key(op: FrozenOp) -> Any:
     try:
-        # A forward op that the backward pass repeats (recompute) must not be merged with the original.
-        key = (op.type, op.inputs, tuple(sorted(op.attrs.items())), tuple(e is None for e in op.outputs), op.role & 1)
+        key = (
+            op.type,
+            op.inputs,
+            # 0.0 and -0.0 are equal, and their reciprocals are not: the text tells them apart.
+            tuple(sorted((name, value, repr(value)) for name, value in op.attrs.items())),
+            tuple(e is None for e in op.outputs),
+            # A forward op that the backward pass repeats (recompute) must not be merged with the original.
+            op.role & OpRole.Backward,
+        )
         hash(key)
     except TypeError:
         return None
