@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from tstatic.fusion.codegen.kernel import Kernel, Launches
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
 from tstatic.plan.flat_buffers import PAD, gradient_buffers
-from tstatic.plan.memory import Lifetime, aligned, join, place
+from tstatic.plan.memory import Lifetime, join, place
 from tstatic.plan.schedule import schedule
 from tstatic.where import show
 
@@ -368,8 +367,3 @@ def plan_text(plan: Plan) -> str:
     for var, value in plan.commits:
         lines.append(f"{'-':>5} {'commit':<7} {'copy':<8} {'':<28} {'-':<14} {var} <- {value}")
     return "\n".join(lines)
-
-
-def arena_need(meta: Any) -> int:
-    """Returns the bytes that a value takes in the arena."""
-    return aligned(meta.nbytes)

@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tstatic.ir.operator import OpRole
 from tstatic.ir.types import Meta
 from tstatic.plan.memory import aligned
 from tstatic.plan.plan import Plan
 from tstatic.where import show
-
-_BACKWARD = 1
-_OPTIMIZE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +83,9 @@ def _category(plan: Plan, name: str, makers: Mapping[str, int]) -> str:
     if name in plan.program.feeds:
         return "feeds"
     role = makers.get(name, 0)
-    if role & _BACKWARD:
+    if role & OpRole.Backward:
         return "gradients"
-    return "temporaries" if role & _OPTIMIZE else "activations"
+    return "temporaries" if role & OpRole.Optimize else "activations"
 
 
 def memory_report(

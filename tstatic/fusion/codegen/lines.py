@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ from tstatic.ir import expr
 from tstatic.ir.expr import FUNCTIONS, MODULAR, Node, count_uses, parse, substitute
 from tstatic.ir.pointwise import ALONG, COLUMN
 from tstatic.ir.types import DType, bool_, float32, int32, wrap
-from tstatic.where import show
 
 TYPES = {
     "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "int64": "i64", "int32": "i32",
@@ -33,6 +33,8 @@ _INTEGER_TOO = frozenset(
 """Functions whose kernel form is right for integers; comparisons and logic are, too."""
 _LOGIC = ("both", "either", "invert", "differ")
 _LONG = 60
+# All but printable ASCII without quotes and backslashes.
+_UNSAFE = re.compile(r"[^ !#-&(-\[\]-~]")
 _COLUMN = Node("var", value=COLUMN)
 
 
@@ -81,7 +83,7 @@ def nested(head: str, lines: Iterable[str]) -> list[str]:
 
 def safe(text: str) -> str:
     """Returns what a comment may hold of a user's text: printable ASCII without quotes and backslashes."""
-    return "".join(c if c.isascii() and c.isprintable() and c not in "\"'\\" else "?" for c in text)
+    return _UNSAFE.sub("?", text)
 
 
 def number(value: bool | int | float, dtype: DType) -> str:
@@ -175,8 +177,9 @@ class Lines(Writer):
             for name in formula.inputs:
                 source = self.group.reads[index, name]
                 environment[name] = self.done[source] if isinstance(source, str) else self.loaded[source]
-            where = show(op.where)
-            self.lines.append(safe(f"# {op.type}" + (f", {where.rsplit('/', 1)[-1]}" if where else "")))
+            # The file's name and no more: equal programs in different folders have equal kernels.
+            where = f"{op.where[0].rsplit('/', 1)[-1]}:{op.where[1]}" if op.where else "unknown"
+            self.lines.append(safe(f"# {op.type}, {where}"))
             writer = Expression(self, environment, op.type)
             for position, node in formula.nodes.items():
                 entry = op.outputs[position]
