@@ -193,7 +193,10 @@ def create_parameter(
         ShapeError: If a size is unknown or 0, or the name is taken with another shape.
         DTypeError: If the name is taken with another dtype.
     """
-    wrong = partial(_refusal, "create_parameter", name)
+
+    def wrong(*parts: Any) -> TstaticError:
+        return _refusal("create_parameter", name, *parts)  # with the name that is generated below
+
     if shape is None:
         what = "The shape of Parameter should not be None"
         raise wrong(ShapeError, what, "a list of positive ints", "None", "give the parameter's shape")
