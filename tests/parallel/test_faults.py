@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import tstatic as paddle
 from tests.parallel.golden import ROWS, Net, Training, strategy
 from tstatic import static
+from tstatic.comm.group import Group
 from tstatic.runtime import replica_threads
 
 SLACK = 3.0
@@ -123,6 +125,40 @@ def test_a_replica_that_sleeps_is_given_up_and_its_place_refused(at: int, monkey
     training.exe = static.Executor(paddle.CPUPlace())
     loss, *_ = training.step(feed)
     assert np.isfinite(loss).all()
+
+
+def test_a_replica_that_hangs_is_named_and_not_one_that_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica_threads, "GRACE", 0.4)
+    group, release = Group(3), threading.Event()
+    threads = replica_threads.ReplicaThreads(3, group, lambda replica: f"in task {replica}")
+    slow, hanging, waiting = partial(time.sleep, 0.15), partial(release.wait, 60), group.communicator(2).commit
+    try:
+        with pytest.raises(paddle.errors.DeviceError, match="replica 1 of 3 did not finish") as caught:
+            threads.run([slow, hanging, waiting], 0.05)
+        assert "replica 1 still in task 1" in str(caught.value)
+        start = time.monotonic()
+        with pytest.raises(paddle.errors.DeviceError, match="replica 1 never came back"):
+            threads.run([slow, hanging, waiting], 30.0)
+        assert time.monotonic() - start < SLACK, "the loss is known, so nothing is waited for"
+    finally:
+        release.set()
+        threads.close()
+
+
+def test_other_processes_learn_the_operator_of_the_replica_that_is_waited_for() -> None:
+    group, release = Group(2), threading.Event()
+    threads = replica_threads.ReplicaThreads(2, group, lambda replica: f"in task {replica}")
+    tasks = [group.communicator(0).commit, lambda: release.wait(60) and group.communicator(1).commit()]
+    run = threading.Thread(target=threads.run, args=(tasks, 60.0))
+    run.start()
+    try:
+        while not group.waiting:
+            time.sleep(0.001)
+        assert threads.stuck_op() == "in task 1"
+    finally:
+        release.set()
+        run.join()
+        threads.close()
 
 
 def test_a_nan_is_an_error_only_under_the_flag() -> None:

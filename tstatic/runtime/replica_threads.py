@@ -199,6 +199,10 @@ class ReplicaThreads:
             fix="look at that operator; raise FLAGS_step_timeout_s if steps may take longer",
         )
 
+    def stuck_op(self) -> str:
+        """Returns the op of the replica for which the others most likely wait, for other processes' errors about this one."""
+        return self.current_op(self._find_stuck(range(self.size)))
+
     def _find_stuck(self, late: Sequence[int]) -> int:
         """Returns the replica among the late ones that the others most likely wait for."""
         # The host threads of all replicas may wait for one replica's queued work, so what the device runs comes first.

@@ -93,11 +93,11 @@ class Replicas:
         # The scope's count of writes when its values were last equal in all processes.
         self.seen: WeakKeyDictionary[Scope, int] = WeakKeyDictionary()
         me = proxy(self)  # weak, so that the threads end as soon as this object is deleted
-        if outer is not None:
-            outer.monitor.current_op = partial(Replicas._current_op, me, 0)
         self.threads = ReplicaThreads(
             size, self.group, partial(Replicas._current_op, me), partial(Replicas._is_computing, me)
         )
+        if outer is not None:
+            outer.monitor.current_op = lambda: me.threads.stuck_op()
 
     @property
     def rank(self) -> int:
