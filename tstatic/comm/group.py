@@ -392,6 +392,13 @@ class Sum(Collective):
     """Sums array ``i`` over the replicas, then over the processes, into that of replica ``roots[i]``, or into all.
 
     The last replica to arrive sums small arrays; of large ones each replica sums a part.
+
+    Args:
+        communicator: This replica's handle of the group.
+        arrays: This replica's arrays, which can be viewed flat; the sums are written in place.
+        roots: The replica that gets each sum; ``None``: all get all.
+        label: Name of the collective, the same for all replicas.
+        block: As of :meth:`Outer.all_reduce`.
     """
 
     def __init__(
@@ -464,6 +471,7 @@ class Sum(Collective):
         moved = [(a, s) for a, s in zip(owned, self._staged, strict=True) if s is not None]
         for array, staged in moved:
             device.copy(staged, array, stream)
+        # The host sends the values, so they must have arrived in its memory.
         device.synchronize([stream])
         outer.all_reduce([a if s is None else s for a, s in zip(owned, self._staged, strict=True)], self._block)
         for array, staged in moved:
@@ -474,7 +482,7 @@ class Sum(Collective):
 
 
 class Broadcast(Collective):
-    """Writes replica ``roots[i]``'s array ``i`` into those of all replicas."""
+    """Writes replica ``roots[i]``'s array ``i`` into those of all replicas; arguments as of :class:`Sum`."""
 
     def __init__(self, communicator: Communicator, arrays: Sequence[Array], roots: Sequence[int], label: str) -> None:
         super().__init__(communicator, list(arrays), label)
@@ -489,7 +497,14 @@ class Broadcast(Collective):
 
 
 class Gather(Collective):
-    """Stacks the replicas' arrays in ``out``, in the order of their ranks; the last replica to arrive copies for all."""
+    """Stacks the replicas' arrays in ``out``, in the order of their ranks; the last replica to arrive copies for all.
+
+    Args:
+        communicator: This replica's handle of the group.
+        array: This replica's array; equal in shape and dtype on all.
+        out: Array of shape ``[world, *array.shape]``.
+        label: Name of the collective, the same for all replicas.
+    """
 
     def __init__(self, communicator: Communicator, array: Array, out: Array, label: str) -> None:
         super().__init__(communicator, [array], label)

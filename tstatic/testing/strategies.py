@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tstatic.fusion.pattern import Pattern
+from tstatic.ir.checks import check_known
 from tstatic.ir.opdef import Case, OpDef, ValueRange, op_def
 from tstatic.ir.program import Program
 from tstatic.ir.types import dtype_of, numel
@@ -330,10 +331,12 @@ def programs(
 
     Returns:
         A strategy of :class:`~tstatic.testing.Recipe`.
+
+    Raises:
+        NotFoundError: For an unknown family, which is a ``ValueError``, too.
     """
-    unknown = [f for f in families if f not in FAMILIES]
-    if unknown:
-        raise ValueError(f"there is no family {unknown[0]!r}; expected some of {', '.join(FAMILIES)}")
+    for family in families:
+        check_known(family, FAMILIES, "there is no family")
     chosen = tuple((_family(op_def(t)), op_def(t)) for t in focus)
     forward = tuple(p for p in map(Pattern, patterns) if is_forward(p))
     optimizers = OPTIMIZERS if optimizer is True else tuple(optimizer or ())

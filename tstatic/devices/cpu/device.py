@@ -74,7 +74,7 @@ class Workspace:
             size = count * dtype.itemsize
             bytes_ = _TINY if self._buffer is None else self._buffer.array[offset : offset + size]
             done.append(bytes_.view(dtype).reshape(shape))
-            offset += -(-size // 64) * 64
+            offset += -(-size // 64) * 64  # a cache line each, as _bytes counts
         return done
 
 
@@ -101,6 +101,7 @@ def spans_of(values: Any) -> list[Span]:
             found.extend(spans_of(value))
         elif value is not None:
             raise TypeError(type(value).__name__)
+    # Fewer spans: every pair of two steps' spans is compared when steps are chained.
     found.sort()
     joined = found[:1]
     for low, high in found[1:]:
@@ -159,6 +160,7 @@ def _tiles_of_pointwise(ins: Sequence[Any], outs: Sequence[Any]) -> list[tuple[l
     """Cuts arrays of one shape flat, and broadcast ones along the first axis with more than one item."""
     arrays = [*ins, *outs]
     out = next(o for o in outs if o is not None)
+    # A flat cut gives tiles of equal size whatever the shape; broadcast or strided operands need one along an axis.
     flat = all(a is None or (a.shape == out.shape and a.flags.c_contiguous) for a in arrays)
     axis, parts = row_parts((out.size,) if flat else out.shape, POINTWISE)
     if parts is None:
@@ -226,11 +228,13 @@ def prepare(
         inner_outs = []
         for i, (a, p) in enumerate(zip(outs, tile[count:], strict=True)):
             if a is not None and p is PARTIAL_SUM:
+                # Tiles run at the same time, so each sums into an array of its own; `after` adds them up in tile order.
                 part = np.empty_like(a)
                 partials.setdefault(i, []).append(part)
                 inner_outs.append(part)
             else:
                 inner_outs.append(_cut(a, p))
+        # A tile may only serve outputs that the program does not want.
         if any(o is not None for o in inner_outs):
             add(ref, inner_ins, inner_outs, _of_tile(reserved, outs, tile[count:]))
     for i, parts in partials.items():
@@ -291,6 +295,7 @@ class CpuDevice(Device):
         return array[start : start + int(np.prod(shape, dtype=np.int64))].reshape(shape)
 
     def join(self, first: HostArray, second: HostArray) -> HostArray | None:
+        # Slices of one arena have the arena as their base; arrays of two allocations must not be joined, even if adjacent.
         base = first.base
         if first.dtype != second.dtype or not isinstance(base, np.ndarray) or base is not second.base:
             return None
@@ -359,6 +364,7 @@ class CpuDevice(Device):
         )
 
     def check_finite(self, arrays: Sequence[HostArray], stream: Stream | None = None) -> HostArray:
+        # Counting the finite values reads a mask of one byte per element, and needs no inverted copy of it.
         return np.array([a.size - np.count_nonzero(np.isfinite(a)) for a in arrays], np.int64)
 
 
