@@ -19,7 +19,7 @@ from typing import Any
 from tests.comm.pool import Pool, Trial
 
 STEP_TIMEOUT = 1.0
-GRACE = 0.5
+GRACE = 1.0
 """Seconds, as flags; the promises below follow from them. Shorter ones would take a busy machine for a rank that stopped."""
 
 
