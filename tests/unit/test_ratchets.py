@@ -29,6 +29,12 @@ def test_what_only_looks_like_a_table_of_ops_is_still_there() -> None:
     assert NOT_OPS.keys() - found == set(), "take these out of NOT_OPS"
 
 
+def test_lines_of_code_are_counted_without_what_explains() -> None:
+    lines = ['"""A module.', "", "More.", '"""', "", "import os", "", "# Why.", "def f(a,", "      b):"]
+    lines += ['    """Adds."""', "    return (", "        a + b", "    )"]
+    assert measures.code_lines("\n".join(lines)) == 6
+
+
 # ------------------------------------------------------------------------------------------- each measure finds a fault
 def parsed(**texts: str) -> dict[str, ast.Module]:
     return {f"tstatic/{name.replace('__', '/')}.py": ast.parse(text) for name, text in texts.items()}
