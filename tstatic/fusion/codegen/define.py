@@ -67,14 +67,14 @@ def works_on_rows(definition: OpDef) -> bool:
     )
 
 
-def worth_a_kernel(formula: LoopBody) -> bool:
+def worth_a_kernel(body: LoopBody) -> bool:
     """Returns whether an op along rows does more than reduce each row once, so that alone, too, it gains by a kernel.
 
     A plain reduction reads each element once, whoever makes it. What depends on a sum of its row (softmax, normalisations),
     on a sum of sums or on places in the row (class numbers) takes a library several passes or several arrays.
     """
-    return formula.inner is not None and any(
-        position not in formula.per_row or _levels(node) > 1 for position, node in formula.nodes.items()
+    return body.inner is not None and any(
+        position not in body.per_row or _levels(node) > 1 for position, node in body.nodes.items()
     )
 
 
