@@ -178,6 +178,19 @@ class ProgramError(TstaticError, ValueError):
     """
 
 
+class CallOrderError(ProgramError, AssertionError):
+    """A method is called before the one that it needs; Paddle raises an ``AssertionError`` there.
+
+    Example:
+        >>> optimizer = static.amp.decorate(paddle.optimizer.SGD(0.1))
+        >>> try:
+        ...     optimizer.get_loss_scaling()
+        ... except paddle.errors.CallOrderError as error:
+        ...     print(error.fix)
+        call optimizer.minimize(loss) first
+    """
+
+
 class ProgramTypeError(ProgramError, TypeError):
     """An argument of a program-building call is of the wrong type."""
 

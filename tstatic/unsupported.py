@@ -139,12 +139,10 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     ),
     Unsupported(
         (
-            "amp", "static.amp.decorate", "static.amp.AutoMixedPrecisionLists", "static.amp.CustomOpLists",
-            "static.amp.bf16", "static.amp.debugging", "static.amp.cast_model_to_fp16",
-            "static.amp.cast_parameters_to_fp16", "static.amp.fp16_lists", "static.amp.fp16_utils",
+            "amp", "static.amp.debugging",
         ),
-        "Automatic mixed precision is not part of this release",
-        "paddle.cast(x, 'float16') where you want it, and multi_precision=True of the optimizer",
+        "Mixed precision of eager training is not part of this release",
+        "static.amp.decorate(optimizer, dtype='bfloat16')",
     ),
     Unsupported(
         (
@@ -156,7 +154,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "static.data for inputs, layers on them, and static.Executor.run",
     ),
     Unsupported(
-        ("onnx", "static.sparsity", "incubate", "fluid.incubate", "fluid.contrib", "sparse", "vision", "text", "hub", "audio"),
+        ("onnx", "static.sparsity", "incubate", "fluid.incubate", "sparse", "vision", "text", "hub", "audio"),
         "These packages are not part of tstatic",
         "static.save and static.load for parameters, static.nn and nn for layers",
     ),

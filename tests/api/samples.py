@@ -298,6 +298,79 @@ def _minimized(_: Any) -> None:
     paddle.optimizer.SGD(0.1).minimize(paddle.add_n([paddle.mean(p) for p in block.all_parameters()]))
 
 
+# ------------------------------------------------------------------------------------------------------ mixed precision
+def amp_loss() -> Any:
+    """A loss of ops of all lists, some of them built under the guard."""
+    x = static.data("amp_x", [4, 6])
+    h = static.nn.fc(x, 5)
+    with static.amp.fp16_guard():
+        h = paddle.tanh(static.nn.fc(h, 5)) + x[:, :5]
+        h = paddle.argmax(h, axis=1, keepdim=True).astype("float32") + paddle.flip(h, [0])
+    return paddle.mean(paddle.nn.functional.softmax(h + paddle.tanh(h)))
+
+
+def _amp_main() -> Any:
+    amp_loss()
+    return static.default_main_program()
+
+
+def _amp_trained(optimizer: Any, _: Any) -> None:
+    optimizer.minimize(amp_loss())
+
+
+def _amp_rewritten(lists: Any, _: Any) -> None:
+    amp_loss()
+    static.amp.cast_model_to_fp16(static.default_main_program(), lists, False, lists.amp_dtype, "O1")
+
+
+def _sgd() -> Any:
+    return paddle.optimizer.SGD(0.1)
+
+
+_AMP_LISTS: Any = {"amp_lists": [lambda: static.amp.CustomOpLists(custom_black_list=["mul"])]}
+SAMPLES |= {
+    "tstatic.static.amp.AutoMixedPrecisionLists": Sample(
+        dict,
+        {
+            "custom_white_list": [["softmax"]], "custom_black_list": [["mul"]], "custom_black_varnames": [["amp_x"]],
+            "dtype": ["bfloat16"],
+        },
+        _amp_rewritten,
+    ),
+    "tstatic.static.amp.bf16.AutoMixedPrecisionListsBF16": Sample(
+        dict,
+        {"custom_bf16_list": [["softmax"]], "custom_fp32_list": [["mul"]], "custom_fp32_varnames": [["amp_x"]]},
+        _amp_rewritten,
+    ),
+    "tstatic.static.amp.decorate": Sample(
+        lambda: {"optimizer": _sgd()},
+        {
+            **_AMP_LISTS, "optimizer": [lambda: paddle.optimizer.Adam()], "level": ["O2"], "dtype": ["bfloat16"],
+            "master_weight": [False], "init_loss_scaling": [8.0], "use_dynamic_loss_scaling": [False],
+        },
+        _amp_trained, more=[lambda: {"optimizer": _sgd(), "level": "O2"}],
+    ),
+    "tstatic.fluid.contrib.mixed_precision.decorate": Sample(
+        lambda: {"optimizer": _sgd()},
+        {**_AMP_LISTS, "optimizer": [lambda: paddle.optimizer.Adam()], "init_loss_scaling": [8.0]},
+        _amp_trained, more=[lambda: {"optimizer": _sgd(), "use_pure_fp16": True, "use_fp16_guard": True}],
+    ),
+    "tstatic.static.amp.bf16.decorate_bf16": Sample(
+        lambda: {"optimizer": _sgd()},
+        {**_AMP_LISTS, "optimizer": [lambda: paddle.optimizer.Adam()]},
+        _amp_trained, more=[lambda: {"optimizer": _sgd(), "use_pure_bf16": True}],
+    ),
+    "tstatic.static.amp.cast_model_to_fp16": Sample(
+        lambda: {"program": _amp_main()}, {**_AMP_LISTS, "dest_type": ["bfloat16"], "level": ["O1"]}
+    ),
+    "tstatic.static.amp.bf16.cast_model_to_bf16": Sample(lambda: {"program": _amp_main()}, _AMP_LISTS),
+    "tstatic.static.amp.bf16.rewrite_program_bf16": Sample(lambda: {"main_prog": _amp_main()}, _AMP_LISTS),
+    "tstatic.static.amp.fp16_utils.rewrite_program": Sample(
+        lambda: {"main_prog": _amp_main(), "amp_lists": static.amp.CustomOpLists()}, _AMP_LISTS
+    ),
+}  # fmt: skip
+
+
 # ------------------------------------------------------------------------------------------------------------- of classes
 BASES |= {
     "num_channels": 4, "num_features": 4, "in_channels": 4, "out_channels": 4, "in_features": 6, "out_features": 3,
@@ -514,7 +587,7 @@ def use_of(cls: type) -> Callable[[Any, Any], Any] | None:
         (paddle.nn.Layer, use_layer), (paddle.optimizer.Optimizer, use_optimizer),
         (paddle.optimizer.lr.LRScheduler, use_scheduler), (paddle.nn.initializer.Initializer, use_initializer),
         (paddle.nn.ClipGradByValue.__base__, use_clip), (paddle.regularizer.WeightDecayRegularizer, use_decay),
-        (paddle.ParamAttr, use_attr),
+        (paddle.ParamAttr, use_attr), (static.amp.AutoMixedPrecisionLists, _amp_rewritten),
     )  # fmt: skip
     return next((use for kind, use in kinds if issubclass(cls, kind)), None)
 
@@ -545,6 +618,7 @@ WITHOUT_SAMPLE: dict[str, str] = {
             "tstatic.nn.initializer.set_global_initializer", "tstatic.utils.require_version", "tstatic.utils.run_check",
             "tstatic.distributed.local", "tstatic.distributed.mean", "tstatic.fluid.framework.switch_main_program",
             "tstatic.fluid.framework.switch_startup_program", "Variable.dim",
+            "tstatic.static.amp.cast_parameters_to_fp16", "tstatic.static.amp.bf16.cast_parameters_to_bf16",
         ),
         PROCESS,
     ),

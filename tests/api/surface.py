@@ -15,7 +15,10 @@ from tstatic.ir.program import Variable
 
 # Where users find names, in the order in which an object that has several is listed; the 1.x modules are found by walking.
 ROOTS = (
-    "tstatic", "tstatic.static", "tstatic.static.nn", "tstatic.static.io", "tstatic.static.amp", "tstatic.nn",
+    "tstatic", "tstatic.static", "tstatic.static.nn", "tstatic.static.io", "tstatic.static.amp",
+    "tstatic.static.amp.bf16", "tstatic.static.amp.bf16.amp_lists", "tstatic.static.amp.bf16.amp_utils",
+    "tstatic.static.amp.bf16.decorator", "tstatic.static.amp.decorator", "tstatic.static.amp.fp16_lists",
+    "tstatic.static.amp.fp16_utils", "tstatic.nn",
     "tstatic.nn.functional", "tstatic.nn.initializer", "tstatic.nn.utils", "tstatic.optimizer", "tstatic.optimizer.lr",
     "tstatic.regularizer", "tstatic.metric", "tstatic.utils", "tstatic.device", "tstatic.distributed",
     "tstatic.framework", "tstatic.framework.random", "tstatic.version", "tstatic.errors", "tstatic.tensor",

@@ -265,7 +265,7 @@ def test_a_missing_name_says_what_to_use() -> None:
         ("static.nn.fcc", "did you mean 'fc'"),
         ("nn.LSTM", "while_loop"),
         ("fluid.profiler.start_profiler", "TSTATIC_LOGS"),
-        ("static.amp.decorate", "multi_precision"),
+        ("static.amp.debugging", "static.amp.decorate"),
         ("relu", "it is nn.functional.relu"),
         ("fc", "it is static.nn.fc"),
         ("static.nn.cross_entropy", "it is nn.functional.cross_entropy"),

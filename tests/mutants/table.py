@@ -301,7 +301,9 @@ PASSES = (
         (C + "test_random.py", C + "test_plan.py"),
         "not hundred_thousand",
     ),
-    Mutant("passes/cse.py", "_key", "operation", "op.role & OpRole.Backward", "0", (C + "test_autodiff.py",), "recompute"),
+    Mutant(
+        "passes/cse.py", "_key", "operation", "op.role & OpRole.Backward", "0", (C + "test_autodiff.py",), "recompute"
+    ),
     Mutant(
         "passes/fold.py",
         "_fold_one",

@@ -212,6 +212,7 @@ def _sync(name: str, ref: Any) -> None:
             shape_only=like.shape_only,
             inplace=like.inplace,
             state=like.state,
+            float32_inputs=like.float32_inputs,
             effects=True,
             collective=True,
             of=like.of and f"sync_{like.of}",

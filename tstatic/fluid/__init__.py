@@ -11,7 +11,7 @@ from tstatic.ir.export import facade, facade_module
 __getattr__, __dir__ = facade(
     __name__,
     modules=(
-        "backward clip compiler core dygraph executor framework generator initializer input io layer_helper layers nets "
+        "backward clip compiler contrib core dygraph executor framework generator initializer input io layer_helper layers nets "
         "optimizer param_attr profiler regularizer unique_name"
     ),
     others={
@@ -97,6 +97,32 @@ facade_module(
     },
 )
 facade_module("fluid.input", "the layers that look up rows.")
+facade_module("fluid.contrib", "what Paddle 1.x added beside its layers: mixed precision.", modules="mixed_precision")
+facade_module(
+    "fluid.contrib.mixed_precision",
+    "mixed precision; ``decorate`` has the arguments of 1.x.",
+    modules="bf16 decorator fp16_lists fp16_utils",
+    others={
+        "tstatic.static.amp.lists": "AutoMixedPrecisionLists, AutoMixedPrecisionLists CustomOpLists",
+        "tstatic.static.amp.rewrite": "cast_model_to_fp16, cast_parameters_to_fp16, fp16_guard",
+    },
+)
+facade_module(
+    "fluid.contrib.mixed_precision.decorator",
+    "the optimizer of mixed precision.",
+    others={"tstatic.static.amp.optimizer": "OptimizerWithMixedPrecision"},
+)
+facade_module(
+    "fluid.contrib.mixed_precision.fp16_lists",
+    "which ops run in 16 bits.",
+    others={
+        "tstatic.static.amp.lists": (
+            "AutoMixedPrecisionLists, AutoMixedPrecisionLists CustomOpLists, black_list, gray_list, white_list"
+        )
+    },
+)
+facade_module("fluid.contrib.mixed_precision.fp16_utils", "rewriting programs.", "static.amp.fp16_utils")
+facade_module("fluid.contrib.mixed_precision.bf16", "mixed precision with bfloat16.", "static.amp.bf16")
 facade_module("fluid.io", "saving and loading.")
 facade_module("fluid.generator", "generators are not part of tstatic, and asking for one says what to use.")
 facade_module(

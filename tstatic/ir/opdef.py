@@ -245,7 +245,9 @@ class OpDef:
         dynamic: The output's shape depends on values, not only on shapes.
         numbers: State slots that hold one number, whatever the shape of the parameter is.
         objects: Slots that hold a Python list (saved scopes of control flow) instead of an array.
-        amp: ``"white"``, ``"black"`` or ``"gray"`` for mixed precision, ``""`` for none.
+        amp: The list of mixed precision that the op is on: ``"white"`` runs in 16 bits, ``"black"`` in float32, ``"gray"`` as
+            its inputs, ``"float32"`` in float32 at level O2 as well, because 16 bits gain nothing there; ``""`` for none.
+        float32_inputs: Input slots that mixed precision leaves in float32.
         domain: Where tests may sample; ``None`` for ops that own blocks or call Python (tested through programs).
         api: Public spellings that are this op with its slots and attributes renamed at most.
         prepare: For pointwise ops: maps ``(inputs, attrs)`` to inputs that broadcast by numpy's rule.
@@ -284,6 +286,7 @@ class OpDef:
     numbers: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
     amp: str = ""
+    float32_inputs: tuple[str, ...] = ()
     domain: Domain | None = None
     prepare: Prepare | None = None
     of: str = ""

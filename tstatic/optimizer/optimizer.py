@@ -50,6 +50,9 @@ class Optimizer:
 
     type = ""
     _lazy = False
+    _multi_precision = False
+    _skip_update: Variable | None = None
+    """A truth value of the program: a step in which it is true leaves parameters and accumulators as they are."""
 
     def __init__(
         self,
@@ -154,7 +157,7 @@ class Optimizer:
     def _accumulator(
         self, kind: str, param: Variable, value: float = 0.0, shape: Sequence[int] | None = None, dtype: Any = None
     ) -> Variable:
-        """Makes ``<param>_<kind>_0``, filled with ``value`` by the startup program."""
+        """Makes ``<param>_<kind>_0``, filled with ``value`` by the startup program; float32 beside a master copy."""
         program = param.block.program
         key = (program.uid, kind, param.name)
         found = self._accumulators.get(key)
@@ -164,7 +167,7 @@ class Optimizer:
         var = program.global_block().create_var(
             name=names.generate(stem),
             shape=param.shape if shape is None else shape,
-            dtype=param.dtype if dtype is None else dtype,
+            dtype=dtype if dtype is not None else "float32" if self._has_master(param) else param.dtype,
             persistable=True,
             stop_gradient=True,
         )
@@ -301,11 +304,17 @@ class Optimizer:
                 inputs[slot] = var
                 if slot == "MasterParam":
                     outputs["MasterParamOut"] = var
+        if self._skip_update is not None:
+            inputs["SkipUpdate"] = self._skip_update
         return param.block.program.current_block().append_op(self.type, inputs, outputs, dict(attrs))
 
-    def _master(self, param: Variable, wanted: bool) -> Variable | None:
+    def _has_master(self, param: Variable) -> bool:
+        """Returns whether a float32 copy of the parameter is what the rule updates."""
+        return self._multi_precision and param.dtype.is_low
+
+    def _master(self, param: Variable) -> Variable | None:
         """Returns the float32 copy of a low-precision parameter, filled from it by the startup program."""
-        if not (wanted and param.dtype.is_low):
+        if not self._has_master(param):
             return None
         key = (param.block.program.uid, "master", param.name)
         found = self._accumulators.get(key)

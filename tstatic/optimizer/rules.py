@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from tstatic.ir.build import emit
 from tstatic.ir.checks import check_number
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Operator, Variable
@@ -42,7 +43,7 @@ class SGD(Optimizer):
         self._multi_precision = multi_precision
 
     def _append(self, param: Variable, grad: Variable, lr: Variable) -> Operator:
-        master = self._master(param, self._multi_precision)
+        master = self._master(param)
         return self._op(param, grad, lr, {}, {"multi_precision": master is not None}, {"MasterParam": master})
 
 
@@ -82,13 +83,13 @@ class Momentum(Optimizer):
         own = getattr(param, "regularizer", None)
         decay = own if own is not None else self.regularization
         inside = decay if isinstance(decay, L2Decay) else None
-        master = self._master(param, self._multi_precision)
+        master = self._master(param)
         attrs = {
             "mu": self._momentum, "use_nesterov": self._nesterov, "rescale_grad": self._rescale,
             "regularization_method": "l2_decay" if inside is not None else "",
             "regularization_coeff": inside.coeff if inside is not None else 0.0, "multi_precision": master is not None,
         }  # fmt: skip
-        velocity = self._accumulator("velocity", param, dtype="float32" if master is not None else None)
+        velocity = self._accumulator("velocity", param)
         return self._op(param, grad, lr, {"Velocity": velocity}, attrs, {"MasterParam": master})
 
 
@@ -100,11 +101,10 @@ class _AdamLike(Optimizer):
         self._beta2 = check_number(beta2, "beta2", self.type, least=0, below=1)
         self._epsilon = check_number(epsilon, "epsilon", self.type, least=0)
 
-    def _moments(self, param: Variable, master: Variable | None, power: str | None = None) -> dict[str, Variable]:
-        wide = "float32" if master is not None else None
+    def _moments(self, param: Variable, power: str | None = None) -> dict[str, Variable]:
         return {
-            "Moment1": self._accumulator("moment1", param, dtype=wide),
-            "Moment2": self._accumulator("moment2", param, dtype=wide),
+            "Moment1": self._accumulator("moment1", param),
+            "Moment2": self._accumulator("moment2", param),
             "Beta1Pow": self._accumulator("beta1_pow_acc", param, self._beta1, (1,), power),
             "Beta2Pow": self._accumulator("beta2_pow_acc", param, self._beta2, (1,), power),
         }
@@ -145,8 +145,8 @@ class Adam(_AdamLike):
         return {"beta1": self._beta1, "beta2": self._beta2, "epsilon": self._epsilon, "lazy_mode": self._lazy}
 
     def _append(self, param: Variable, grad: Variable, lr: Variable) -> Operator:
-        master = self._master(param, self._multi_precision)
-        state = self._moments(param, master, "float32" if param.dtype.is_low else None)
+        master = self._master(param)
+        state = self._moments(param, "float32" if param.dtype.is_low else None)
         attrs = {**self._attrs(param), "multi_precision": master is not None}
         optional = {"MasterParam": master, ROW_MASK: self._row_masks.get(param.name)}
         return self._op(param, grad, lr, state, attrs, optional)
@@ -213,16 +213,23 @@ class Adamax(_AdamLike):
         self._set_betas(beta1, beta2, epsilon)
 
     def _append(self, param: Variable, grad: Variable, lr: Variable) -> Operator:
+        master = self._master(param)
         power = self._accumulator("beta1_pow_acc", param, self._beta1, (1,))
         state = {"Moment": self._accumulator("moment", param), "InfNorm": self._accumulator("inf_norm", param)}
-        attrs = {"beta1": self._beta1, "beta2": self._beta2, "epsilon": self._epsilon}
-        return self._op(param, grad, lr, state, attrs, {"Beta1Pow": power})
+        attrs = {
+            "beta1": self._beta1, "beta2": self._beta2, "epsilon": self._epsilon, "multi_precision": master is not None,
+        }  # fmt: skip
+        return self._op(param, grad, lr, state, attrs, {"Beta1Pow": power, "MasterParam": master})
 
     def _finish(self, params: Any, before: int) -> None:
         # The op reads the power; one scale op per parameter moves it on, as in Paddle.
         for param in params:
             power = self._accumulator("beta1_pow_acc", param, self._beta1, (1,))
-            param.block.program.current_block().append_op("scale", {"X": power}, {"Out": power}, {"scale": self._beta1})
+            if self._skip_update is None:
+                emit("scale", {"X": power}, {"scale": self._beta1}, outputs={"Out": power})
+            else:
+                moved = emit("scale", {"X": power}, {"scale": self._beta1})
+                emit("where", {"Condition": self._skip_update, "X": power, "Y": moved}, outputs={"Out": power})
 
 
 @export("optimizer.Adagrad")
@@ -250,8 +257,10 @@ class Adagrad(Optimizer):
         self._initial = float(initial_accumulator_value)
 
     def _append(self, param: Variable, grad: Variable, lr: Variable) -> Operator:
+        master = self._master(param)
         state = {"Moment": self._accumulator("moment", param, self._initial)}
-        return self._op(param, grad, lr, state, {"epsilon": self._epsilon})
+        attrs = {"epsilon": self._epsilon, "multi_precision": master is not None}
+        return self._op(param, grad, lr, state, attrs, {"MasterParam": master})
 
 
 @export("optimizer.Adadelta")
@@ -283,7 +292,9 @@ class Adadelta(Optimizer):
             "AvgSquaredGrad": self._accumulator("_avg_squared_grad", param),
             "AvgSquaredUpdate": self._accumulator("_avg_squared_update", param),
         }
-        return self._op(param, grad, lr, state, {"epsilon": self._epsilon, "rho": self._rho})
+        master = self._master(param)
+        attrs = {"epsilon": self._epsilon, "rho": self._rho, "multi_precision": master is not None}
+        return self._op(param, grad, lr, state, attrs, {"MasterParam": master})
 
 
 @export("optimizer.RMSProp")
@@ -318,8 +329,12 @@ class RMSProp(Optimizer):
             "MeanSquare": self._accumulator("mean_square", param),
             "MeanGrad": self._accumulator("mean_grad", param),
         }
-        attrs = {"decay": self._rho, "epsilon": self._epsilon, "momentum": self._momentum, "centered": self._centered}
-        return self._op(param, grad, lr, state, attrs)
+        master = self._master(param)
+        attrs = {
+            "decay": self._rho, "epsilon": self._epsilon, "momentum": self._momentum, "centered": self._centered,
+            "multi_precision": master is not None,
+        }  # fmt: skip
+        return self._op(param, grad, lr, state, attrs, {"MasterParam": master})
 
 
 @export("optimizer.Lamb")
@@ -356,8 +371,8 @@ class Lamb(_AdamLike):
 
     def _append(self, param: Variable, grad: Variable, lr: Variable) -> Operator:
         excluded = self._excludes is not None and bool(self._excludes(param))
-        master = self._master(param, self._multi_precision)
-        state = self._moments(param, master)
+        master = self._master(param)
+        state = self._moments(param)
         attrs = {
             "weight_decay": 0.0 if excluded else self._decay, "beta1": self._beta1, "beta2": self._beta2,
             "epsilon": self._epsilon, "always_adapt": self._always_adapt, "multi_precision": master is not None,

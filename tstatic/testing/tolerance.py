@@ -239,7 +239,7 @@ def units(op: Operator) -> float:
     while forward.of:
         forward = op_def(forward.of)
     magnitudes = _terms(op)
-    if forward.amp == "white":
+    if forward.uses_blas and forward.cost is not None and len(forward.inputs) == 2:
         inner = max(2, _inner(op))
         return 2.0 if low else 4.0 + math.log2(inner)
     if not definition.of and _copies(definition.type):

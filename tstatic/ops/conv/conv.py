@@ -210,7 +210,7 @@ _DEPTHWISE_TRANSPOSED_CASES = (
 )
 
 
-def _register(type: str, rank: int, cases: tuple[Case, ...], transposed: bool = False) -> None:
+def _register(type: str, rank: int, cases: tuple[Case, ...], transposed: bool = False, amp: str = "") -> None:
     infer_shape = infer_transposed if transposed else infer_conv
     ref, grad_ref = _references(transposed)
     cost, grad_cost = conv_cost(transposed)
@@ -238,7 +238,7 @@ def _register(type: str, rank: int, cases: tuple[Case, ...], transposed: bool = 
                 linear_in=("Input", "Filter") if rank == 2 and not transposed else (),
                 grad=bilinear_grad(type, "Input", "Filter", "Output"),
             ),
-            amp="white",
+            amp=amp,
             uses_blas=True,
             # oneDNN's transposed convolution in float32 is off by up to 120 ulp where terms cancel.
             domain=Domain(cases=cases, ulps=64.0) if transposed else Domain(cases=cases),
@@ -246,7 +246,7 @@ def _register(type: str, rank: int, cases: tuple[Case, ...], transposed: bool = 
     )
 
 
-_register("conv2d", 2, _CASES)
+_register("conv2d", 2, _CASES, amp="white")
 _register("depthwise_conv2d", 2, _DEPTHWISE_CASES)
 _register("conv3d", 3, _CASES_3D)
 _register("conv2d_transpose", 2, _TRANSPOSED_CASES, transposed=True)

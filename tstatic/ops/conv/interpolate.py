@@ -293,7 +293,7 @@ def _register(method: str, rank: int, layout: str) -> None:
     )  # fmt: skip
     register(OpDef(
         f"{method}_interp_v2", "X -> Out", attrs=attrs, infer=_infer, ref=plain(_ref, _scratch), lower=_lower,
-        split=split, cost=_cost, grad=grad, amp="black", domain=domain,
+        split=split, cost=_cost, grad=grad, amp="float32", domain=domain,
     ))  # fmt: skip
 
 

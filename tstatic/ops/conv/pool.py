@@ -371,5 +371,5 @@ register(OpDef(
         split=_split,
         shape_only=("X",),
     ),
-    amp="gray", domain=Domain(cases=_INDEX_CASES, values={"X": ValueRange(-2.0, 2.0, distinct=True)}),
+    amp="white", domain=Domain(cases=_INDEX_CASES, values={"X": ValueRange(-2.0, 2.0, distinct=True)}),
 ))  # fmt: skip

@@ -22,14 +22,14 @@ unary_op("tanh", "tanh(x)", "dout * (1 - out * out)", "tanh", activation=True)
 # Beside 0 the difference cancels.
 unary_op(
     "tanh_shrink", "x - tanh(x)", "dout * square(tanh(x))",
-    lambda torch, x: torch.nn.functional.tanhshrink(torch_wide(x)).to(x.dtype),
+    lambda torch, x: torch.nn.functional.tanhshrink(torch_wide(x)).to(x.dtype), amp="black",
     values=ValueRange(0.7, 2.0), ulps=8,
 )  # fmt: skip
 unary_op(
     "softplus", "where(x * beta > threshold, x, log1p(exp(x * beta)) / beta)",
     "where(x * beta > threshold, dout, dout / (1 + exp(-x * beta)))", "nn.functional.softplus",
     attrs={"beta": 1.0, "threshold": 20.0}, samples=({"beta": 1.0, "threshold": 20.0}, {"beta": 2.0, "threshold": 1.0}),
-    values=ValueRange(avoid=(0.5,)), ulps=8,
+    amp="black", values=ValueRange(avoid=(0.5,)), ulps=8,
 )  # fmt: skip
 unary_op(
     "softsign", "x / (1 + abs(x))", "dout / square(1 + abs(x))",

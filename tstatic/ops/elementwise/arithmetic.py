@@ -267,7 +267,7 @@ broadcast_op(
         # 0 to any power does not change with the power.
         "where((x == 0) & (y >= 0), 0, dout * (pow(x, y) * log(x)))",
     ),
-    second=_pow_second, amp="black", values={"X": ValueRange(0.4, 2.0)}, ulps=8,
+    second=_pow_second, values={"X": ValueRange(0.4, 2.0)}, ulps=8,
 )  # fmt: skip
 broadcast_op(
     "elementwise_mod", "remainder(x, y)", ("dout", "-dout * floor(x / y)"),

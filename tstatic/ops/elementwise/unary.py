@@ -27,7 +27,9 @@ unary_op("log1p", "log1p(x)", "dout / (x + 1)", "log1p", amp="black", values=Val
 unary_op("sqrt", "sqrt(x)", "dout * 0.5 / out", "sqrt", values=_POSITIVE, ulps=2)
 unary_op("rsqrt", "rsqrt(x)", "-0.5 * dout * out * out * out", "rsqrt", amp="black", values=_POSITIVE)
 unary_op("square", "square(x)", "dout * 2 * x", "square", infer=infer_number, amp="black", others=_INTS, ulps=1)
-unary_op("reciprocal", "reciprocal(x)", "-dout * out * out", "reciprocal", values=ValueRange(0.4, 3.0), ulps=2)
+unary_op(
+    "reciprocal", "reciprocal(x)", "-dout * out * out", "reciprocal", amp="black", values=ValueRange(0.4, 3.0), ulps=2
+)
 unary_op("abs", "abs(x)", "dout * sign(x)", "abs", infer=infer_number, values=_NOT_ZERO, others=_INTS, ulps=0)
 # torch gives 0 for NaN; NaN propagates here as it does in numpy.
 unary_op(
@@ -57,15 +59,15 @@ unary_op(
 
 unary_op("sin", "sin(x)", "dout * cos(x)", "sin")
 unary_op("cos", "cos(x)", "-dout * sin(x)", "cos")
-unary_op("tan", "tan(x)", "dout * (1 + out * out)", "tan", values=ValueRange(-1.1, 1.1))
-unary_op("asin", "asin(x)", "dout / sqrt(1 - x * x)", "asin", values=ValueRange(-0.7, 0.7))
-unary_op("acos", "acos(x)", "-dout / sqrt(1 - x * x)", "acos", values=ValueRange(-0.7, 0.7))
+unary_op("tan", "tan(x)", "dout * (1 + out * out)", "tan", amp="black", values=ValueRange(-1.1, 1.1))
+unary_op("asin", "asin(x)", "dout / sqrt(1 - x * x)", "asin", amp="black", values=ValueRange(-0.7, 0.7))
+unary_op("acos", "acos(x)", "-dout / sqrt(1 - x * x)", "acos", amp="black", values=ValueRange(-0.7, 0.7))
 unary_op("atan", "atan(x)", "dout / (1 + x * x)", "atan")
-unary_op("sinh", "sinh(x)", "dout * cosh(x)", "sinh")
-unary_op("cosh", "cosh(x)", "dout * sinh(x)", "cosh")
+unary_op("sinh", "sinh(x)", "dout * cosh(x)", "sinh", amp="black")
+unary_op("cosh", "cosh(x)", "dout * sinh(x)", "cosh", amp="black")
 unary_op("asinh", "asinh(x)", "dout / sqrt(x * x + 1)", "asinh")
 unary_op("acosh", "acosh(x)", "dout / sqrt(x * x - 1)", "acosh", values=ValueRange(1.5, 4.0))
-unary_op("atanh", "atanh(x)", "dout / (1 - x * x)", "atanh", values=ValueRange(-0.7, 0.7))
+unary_op("atanh", "atanh(x)", "dout / (1 - x * x)", "atanh", amp="black", values=ValueRange(-0.7, 0.7))
 
 
 def _half_away(torch: Any, x: Any) -> Any:

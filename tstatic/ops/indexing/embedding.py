@@ -111,7 +111,7 @@ def _definition(type: str, infer: Any, lower: Any, cases: tuple[Case, ...]) -> O
             grad=grad_is_forward_op(type, "W", keep=("Ids",)),
         ),
         effects=True,
-        amp="black",
+        amp="float32",
         domain=Domain(cases=cases, values={"Ids": ValueRange(0, "W.0", dtype="int64")}, ulps=2.0),
     )
 

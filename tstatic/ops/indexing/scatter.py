@@ -119,7 +119,7 @@ register(OpDef(
         infer=lambda ids, updates, dout: (dout, updates), shape_only=("Updates",),
         grad=grad_is_linear_op("scatter", "Out", ("X", "Updates"), ("Ids",)),
     ),
-    inplace=(("X", "Out"),),
+    inplace=(("X", "Out"),), amp="float32",
     domain=Domain(
         cases=(
             Case(((5, 3), (2,), (2, 3)), {"overwrite": True}), Case(((5, 3), (2,), (2, 3)), {"overwrite": False}),

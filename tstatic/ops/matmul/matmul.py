@@ -166,7 +166,7 @@ def _plain_grad(second: str, type: str) -> GradOp:
 
 register(OpDef(
     "bmm", "X, Y -> Out", infer=_bmm_infer, ref=_PLAIN, lower=lambda torch, x, y: torch.bmm(x, y), split=split_product,
-    cost=product_cost, grad=_plain_grad("Y", "bmm"), amp="white", uses_blas=True,
+    cost=product_cost, grad=_plain_grad("Y", "bmm"), uses_blas=True,
     domain=Domain(
         cases=(
             Case(((2, 3, 4), (2, 4, 5))), Case(((1, 3, 4), (1, 4, 1))), Case(((0, 3, 4), (0, 4, 5))),

@@ -312,6 +312,7 @@ BATCH_NORM = register(
         inplace=(("X", "Y"),),
         state=(("Mean", "MeanOut"), ("Variance", "VarianceOut")),
         amp="gray",
+        float32_inputs=("Scale", "Bias", "Mean", "Variance"),
         uses_blas=True,
         channels=_channels,
         domain=Domain(

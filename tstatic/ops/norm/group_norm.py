@@ -344,7 +344,8 @@ def _register(type: str, statistics: tuple[str, str], cases: tuple[Case, ...], i
                 inplace=(("Y@GRAD", "X@GRAD"),),
             ),
             inplace=(("X", "Y"),),
-            amp="gray",
+            amp="gray" if instance else "black",
+            float32_inputs=("Scale", "Bias"),
             uses_blas=True,
             domain=Domain(cases=cases, ulps=16.0),
         )

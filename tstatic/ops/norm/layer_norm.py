@@ -206,7 +206,8 @@ register(OpDef(
         inplace=(("Y@GRAD", "X@GRAD"),),
         rows=_grad_rows,
     ),
-    rows=_rows, inplace=(("X", "Y"),), amp="gray", uses_blas=True, domain=Domain(cases=_CASES, ulps=16.0),
+    rows=_rows, inplace=(("X", "Y"),), amp="black", float32_inputs=("Scale", "Bias"), uses_blas=True,
+    domain=Domain(cases=_CASES, ulps=16.0),
 ))  # fmt: skip
 
 

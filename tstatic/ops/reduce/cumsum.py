@@ -87,7 +87,7 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
 
 register(OpDef(
     "cumsum", "X -> Out", attrs={"axis": -1, "flatten": False, "exclusive": False, "reverse": False}, infer=_infer,
-    ref=_ref, lower=_lower, split=Split(ELEMENTS, FREE, taken="axis", unless="flatten"), grad=_grad,
+    ref=_ref, lower=_lower, split=Split(ELEMENTS, FREE, taken="axis", unless="flatten"), grad=_grad, amp="black",
     domain=Domain(
         cases=(
             Case(((3, 4),), {"axis": 0}), Case(((3, 4),), {"axis": -1, "reverse": True}),
@@ -201,7 +201,7 @@ register(OpDef(
     "cumprod", "X -> Out", attrs={"dim": Attr(-1, "int")}, infer=lambda x, *, dim: _infer(x, axis=dim, flatten=False),
     ref=_product, lower=lambda torch, x, *, dim: torch.cumprod(x, dim, dtype=x.dtype) if x.dim() else x.clone(),
     split=Split(ELEMENTS, FREE, taken="dim"),
-    grad=GradOp("X, Out@GRAD -> X@GRAD", ref=_product_back, lower=_lower_back),
+    grad=GradOp("X, Out@GRAD -> X@GRAD", ref=_product_back, lower=_lower_back), amp="black",
     domain=Domain(
         cases=(
             Case(((3, 4),), {"dim": 0}), Case(((3, 4),), {"dim": -1}), Case(((2, 3, 2),), {"dim": 1}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,19 @@ from tstatic.ir.checks import ANY_RANK, FLOATS, check_dtype, check_has_shape, ch
 from tstatic.ir.expr import Node, variables
 from tstatic.ir.expr_numpy import Code, compile_numpy
 from tstatic.ir.formula import Numbers, UpdateFormula, compiled, evaluate
-from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Domain, OpDef, Slot, Tile, parse_slots, register
+from tstatic.ir.opdef import (
+    PARTIAL_SUM,
+    WHOLE,
+    Attr,
+    Case,
+    Domain,
+    OpDef,
+    Slot,
+    Tile,
+    ValueRange,
+    parse_slots,
+    register,
+)
 from tstatic.ir.ref import Attrs, Call, Calls, Metas, Ref, Slots
 from tstatic.ir.split import POINTWISE, along, row_parts
 from tstatic.ir.types import Meta, dtype_of
@@ -491,14 +503,16 @@ def register_update(
 
     Args:
         type: Op type.
-        slots: Its slots.
+        slots: Its slots; ``SkipUpdate`` is added if absent: a truth value by which a step leaves all state as it is.
         attrs: Its attributes.
         texts: Its formula (:class:`~tstatic.ir.formula.UpdateFormula`); with a master parameter, ``param`` and ``ParamOut`` are
             the master's. If it needs one pass over the elements, the work may be cut.
-        lower: The torch form.
-        domain: Where tests may sample.
+        lower: The torch form, without ``SkipUpdate``.
+        domain: Where tests may sample; the first case is tried with ``SkipUpdate``, too.
         needs: Attribute -> optional input slot that must be given if the attribute is true.
     """
+    if "SkipUpdate" not in slots:
+        slots = slots.replace(" ->", ", SkipUpdate? ->", 1)
     ins, outs = parse_slots(slots)
     in_names, out_names = tuple(s.name for s in ins), tuple(s.name for s in outs)
     numbers = tuple(n for n in SCALARS if n in in_names and n != "SkipUpdate")
@@ -517,7 +531,7 @@ def register_update(
             attrs=attrs,
             infer=functools.partial(_infer, type, ins, outs, needs or {}),
             ref=ref,
-            lower=lower,
+            lower=_skipping(lower, ref.pairs, in_names),
             split=split if formula.single_pass else None,
             state=ref.pairs,
             numbers=tuple(i for i, o in ref.pairs if o in ref.powers),
@@ -525,9 +539,17 @@ def register_update(
             update=True,
             formula=formula,
             uses_blas=not formula.single_pass,
-            domain=domain,
+            domain=_with_skip(domain, in_names.index("SkipUpdate")),
         )
     )
+
+
+def _with_skip(domain: Domain, at: int) -> Domain:
+    """Adds a case in which the input at a position says whether the step is skipped."""
+    first = domain.cases[0]
+    shapes = (*first.shapes, *(None,) * (at - len(first.shapes)), (1,))
+    values = {**domain.values, "SkipUpdate": ValueRange(dtype="bool")}
+    return replace(domain, cases=(*domain.cases, Case(shapes, first.attrs)), values=values)
 
 
 # --------------------------------------------------------------------------------------------------------------- torch
@@ -538,13 +560,24 @@ def torch_start(torch: Any, param: Any, grad: Any, master: Any) -> tuple[Any, An
     return p.to(wide), grad.to(wide)
 
 
-def torch_end(torch: Any, skip: Any, pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, ...]:
-    """Returns outputs from (old, new) pairs: rounded to the old one's type, and the old ones where the step is skipped."""
-    done: list[Any] = []
-    for old, new in pairs:
-        if old is None:
-            done.append(None)
-            continue
-        rounded = new.to(old.dtype).reshape(old.shape)
-        done.append(rounded if skip is None else torch.where(skip.reshape(()), old, rounded))
-    return tuple(done)
+def torch_end(pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, ...]:
+    """Returns outputs from (old, new) pairs: rounded to the old one's type."""
+    return tuple(None if old is None else new.to(old.dtype).reshape(old.shape) for old, new in pairs)
+
+
+def _skipping(lower: Callable[..., Any], pairs: Sequence[tuple[str, str]], inputs: Sequence[str]) -> Callable[..., Any]:
+    """Returns the torch form with ``SkipUpdate`` among its inputs: the old values where the step is skipped."""
+    old, at = [inputs.index(i) for i, _ in pairs], inputs.index("SkipUpdate")
+
+    @functools.wraps(lower)
+    def skipping(torch: Any, *values: Any, **attrs: Any) -> Any:
+        news = lower(torch, *values[:at], *values[at + 1 :], **attrs)
+        skip = values[at]
+        if skip is None:
+            return news
+        return tuple(
+            None if new is None else torch.where(skip.reshape(()), values[i], new)
+            for i, new in zip(old, news, strict=True)
+        )
+
+    return skipping

@@ -19,22 +19,24 @@ def _adamax_lower(
     m: Any,
     norm: Any,
     pow1: Any,
+    master: Any,
     *,
     beta1: float,
     beta2: float,
     epsilon: float,
 ) -> Any:
-    p, g = torch_start(torch, param, grad, None)
+    p, g = torch_start(torch, param, grad, master)
     new_m = beta1 * m.to(p.dtype) + (1 - beta1) * g
     new_norm = torch.maximum(g.abs(), beta2 * norm.to(p.dtype) + epsilon)
     rate = (lr.double() / (1 - pow1.double())).to(p.dtype).reshape(())
-    return torch_end(torch, None, [(param, p - rate * new_m / new_norm), (m, new_m), (norm, new_norm)])
+    new = p - rate * new_m / new_norm
+    return torch_end([(param, new), (m, new_m), (norm, new_norm), (master, new)])
 
 
 register_update(
     "adamax",
-    "Param, Grad, LearningRate, Moment, InfNorm, Beta1Pow -> ParamOut, MomentOut, InfNormOut",
-    {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
+    "Param, Grad, LearningRate, Moment, InfNorm, Beta1Pow, MasterParam? -> ParamOut, MomentOut, InfNormOut, MasterParamOut?",
+    {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "multi_precision": MULTI_PRECISION},
     {
         "MomentOut": "moment * beta1 + grad * (1 - beta1)",
         "InfNormOut": "maximum(abs(grad), infnorm * beta2 + epsilon)",
@@ -42,7 +44,10 @@ register_update(
     },
     _adamax_lower,
     Domain(
-        cases=cases("bbsbbs", {}, {"beta1": 0.5, "beta2": 0.7, "epsilon": 1e-3}),
+        cases=(
+            *cases("bbsbbs", {}, {"beta1": 0.5, "beta2": 0.7, "epsilon": 1e-3}),
+            Case(((5, 6), (5, 6), (1,), (5, 6), (5, 6), (1,), (5, 6)), {"multi_precision": True}),
+        ),
         values={"LearningRate": POSITIVE, "InfNorm": Range(0.1, 2.0), "Beta1Pow": ONE},
         ulps=16,
     ),
@@ -54,7 +59,7 @@ def _adagrad_lower(torch: Any, param: Any, grad: Any, moment: Any, lr: Any, mast
     p, g = torch_start(torch, param, grad, master)
     s = moment.to(p.dtype) + g * g
     new = p - lr.to(p.dtype).reshape(()) * g / (torch.sqrt(s) + epsilon)
-    return torch_end(torch, None, [(param, new), (moment, s), (master, new)])
+    return torch_end([(param, new), (moment, s), (master, new)])
 
 
 register_update(
@@ -88,7 +93,7 @@ def _adadelta_lower(
     u = -torch.sqrt(old + epsilon) / torch.sqrt(e + epsilon) * g
     d = rho * old + (1 - rho) * u * u
     new = p + (u if lr is None else lr.to(p.dtype).reshape(()) * u)
-    return torch_end(torch, None, [(param, new), (square_grad, e), (square_update, d), (master, new)])
+    return torch_end([(param, new), (square_grad, e), (square_update, d), (master, new)])
 
 
 register_update(
@@ -133,7 +138,7 @@ def _rmsprop_lower(
         below = s - a * a
     m = momentum * moment.to(p.dtype) + lr.to(p.dtype).reshape(()) * g / torch.sqrt(below + epsilon)
     new = p - m
-    return torch_end(torch, None, [(param, new), (moment, m), (square, s), (mean, a), (master, new)])
+    return torch_end([(param, new), (moment, m), (square, s), (mean, a), (master, new)])
 
 
 register_update(
@@ -177,7 +182,7 @@ LAMB = {
 
 
 def _lamb_lower(
-    torch: Any, param: Any, grad: Any, lr: Any, m: Any, v: Any, pow1: Any, pow2: Any, master: Any, skip: Any, *,
+    torch: Any, param: Any, grad: Any, lr: Any, m: Any, v: Any, pow1: Any, pow2: Any, master: Any, *,
     weight_decay: float, beta1: float, beta2: float, epsilon: float, always_adapt: bool,
 ) -> Any:  # fmt: skip
     p, g = torch_start(torch, param, grad, master)
@@ -192,7 +197,7 @@ def _lamb_lower(
     ratio = torch.where(adapts, p_norm / r_norm, 1.0)
     new = p - (lr.double().reshape(()) * ratio).to(p.dtype) * r
     pairs = [(param, new), (m, new_m), (v, new_v), (pow1, pow1 * beta1), (pow2, pow2 * beta2), (master, new)]
-    return torch_end(torch, skip, pairs)
+    return torch_end(pairs)
 
 
 register_update(
