@@ -88,7 +88,7 @@ def mlp_feed(seed: int = 0, rows: int = 8) -> dict[str, Array]:
     return {"x": rng.normal(size=(rows, 6)).astype("float32"), "y": rng.integers(0, 4, (rows, 1))}
 
 
-TOKENS, BYTES = 8, 16
+TOKENS, BYTES = 6, 12
 
 
 def gpt() -> Any:

@@ -445,11 +445,12 @@ def reset_global_scope() -> None:
 def dtype_check(name: str, expected: DType, received: DType) -> None:
     """Raises DTypeError when a scope value does not have the variable's dtype."""
     if expected is not received:
+        rounds = "; after the startup program of mixed precision at level O2: optimizer.amp_init(place)"
         raise DTypeError(
             f"the scope's value of '{name}' has another dtype than the program's variable",
             expected=expected.name,
             received=received.name,
-            fix=f"set it as {expected.name}: tensor.set(array.astype('{expected.name}'), place)",
+            fix=f"set it as {expected.name}: tensor.set(array.astype('{expected.name}'), place){rounds * expected.is_low}",
             var=name,
         )
 

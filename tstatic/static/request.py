@@ -15,7 +15,7 @@ from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.runtime.feed import Arrays, read_feed
-from tstatic.runtime.scope import Scope
+from tstatic.runtime.scope import Scope, dtype_check
 
 Signature = tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
 """Name, shape and dtype of all fed arrays, sorted by name."""
@@ -146,6 +146,8 @@ def state_metas(frozen: FrozenProgram, program: Program, scope: Scope) -> dict[s
         declared = program.global_block()._find_var_recursive(var)
         if array is not None:
             found[var] = meta_of(array)
+            if program.mixed_precision and declared is not None:
+                dtype_check(var, declared.dtype, found[var].dtype)
         elif declared is not None:
             found[var] = declared.meta
     return found
