@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any
 
 from tstatic.errors import ProgramError
-from tstatic.ir.checks import check_choice
 from tstatic.ir.opdef import OPS, export
 from tstatic.ir.types import DType, dtype_of
 
@@ -131,6 +130,11 @@ def level_of(value: Any) -> str:
         ProgramError: For any other.
     """
     given = value.upper() if isinstance(value, str) else value
-    return check_choice(
-        given, ("O0", "OD", "O1", "O2"), "level", "amp.decorate", fix="level should be O0, OD, O1 or O2."
-    )
+    if given not in ("O0", "OD", "O1", "O2"):
+        raise ProgramError(
+            "level should be O0, OD, O1 or O2.",
+            expected="'O1' for 16 bits where it is safe, 'O2' for all but a few ops",
+            received=repr(value),
+            fix="pass level='O1'",
+        )
+    return str(given)

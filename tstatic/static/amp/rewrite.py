@@ -183,7 +183,7 @@ class Rewrite:
                 continue
             for name in row:
                 var = None if name == EMPTY else block._var_recursive(name)
-                wanted = self._original.get(name) if dtype is None else dtype
+                wanted = dtype if dtype is not None or op.type == "cast" else self._original.get(name)
                 if var is None or wanted is None or var.dtype is wanted or not _converts(var.dtype):
                     continue
                 if (name, wanted) not in casts:
