@@ -16,6 +16,7 @@ from tstatic.fusion.engine import Applied, OpInfo, Rejection
 from tstatic.fusion.reasons import explain_code
 from tstatic.ir.checks import check_known
 from tstatic.ir.program import Operator, Program, Variable
+from tstatic.static.amp.rewrite import Converted
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.target import H100
 from tstatic.where import Where, show
@@ -104,6 +105,7 @@ class Explanation:
         note: The sizes that were assumed because the program leaves them open.
         kernel_kind: ``reference`` (numpy runs the ops) or ``generated``.
         collectives: What the replicas of a data-parallel program exchange.
+        precision: The ops that mixed precision decided about, with the type that each runs in and why.
     """
 
     verdicts: tuple[PropertyStatus, ...]
@@ -113,6 +115,7 @@ class Explanation:
     note: str = ""
     kernel_kind: str = "reference"
     collectives: Report | None = None
+    precision: tuple[Converted, ...] = ()
     _why: Callable[[str, str], FusionAnswer] | None = field(default=None, repr=False, compare=False)
     _names: tuple[str, ...] = field(default=(), repr=False, compare=False)
     _draw: Callable[[], Drawing] | None = field(default=None, repr=False, compare=False)
@@ -177,6 +180,8 @@ class Explanation:
         }  # fmt: skip
         if self.collectives is not None:
             done["collectives"] = self.collectives.to_dict()
+        if self.precision:
+            done["precision"] = [one.to_dict() for one in self.precision]
         return done
 
     def to_json(self) -> str:
@@ -231,6 +236,8 @@ class Explanation:
             lines.append(self.note)
         if self.collectives is not None:
             lines += ["Replicas", *(f"  {line}" for line in str(self.collectives).splitlines())]
+        if self.precision:
+            lines += ["Mixed precision", *(f"  {one}{_at(one.where)}" for one in self.precision)]
         if self.applied or self.refused:
             lines.append("Fusions")
         for a in self.applied:

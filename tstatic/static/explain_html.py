@@ -159,6 +159,7 @@ def page(explanation: Explanation, max_ops: int = 600) -> str:
         _pictures(panels) if panels else "",
         _applied(explanation),
         _refused(explanation),
+        _precision(explanation),
         _properties(explanation),
     ]
     return "\n".join(
@@ -258,6 +259,13 @@ def _applied(explanation: Explanation) -> str:
             )
         parts.append("</article>")
     return _listing("Fusions made", parts, len(rows))
+
+
+def _precision(explanation: Explanation) -> str:
+    if not explanation.precision:
+        return ""
+    rows = [f"<li>{clean(str(one))} <span>{clean(show(one.where))}</span></li>" for one in explanation.precision]
+    return _listing("Mixed precision", [f'<ul class="ops">{"".join(rows)}</ul>'], len(rows))
 
 
 def _listing(title: str, parts: Sequence[str], count: int | None = None) -> str:

@@ -160,6 +160,7 @@ def build_explanation(
         note,
         "generated" if made.first.generated else "reference",
         made.report,
+        made.program.mixed_precision,
         why,
         tuple(names),
         draw,

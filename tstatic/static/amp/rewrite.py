@@ -22,7 +22,7 @@ from tstatic.ir.types import DType, dtype_of, float32
 from tstatic.no_effect import PLACE, no_effect
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.static.amp.lists import AutoMixedPrecisionLists, level_of, low_dtype, marked
-from tstatic.where import Where
+from tstatic.where import Where, show
 
 GUARD = "__use_fp16__"
 TRAINING = OpRole.Backward | OpRole.Optimize | OpRole.LRSched
@@ -47,6 +47,18 @@ class Converted:
     reason: str
     casts: tuple[tuple[str, str], ...]
     where: Where | None
+
+    def __str__(self) -> str:
+        casts = f"; casts {', '.join(f'{name} from {old}' for name, old in self.casts)}" if self.casts else ""
+        return f"{self.type} -> {', '.join(self.outputs)} in {self.dtype}: {self.reason}{casts}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain data."""
+        casts = [{"variable": name, "from": old} for name, old in self.casts]
+        return {
+            "type": self.type, "outputs": list(self.outputs), "dtype": self.dtype, "reason": self.reason, "casts": casts,
+            "where": show(self.where),
+        }  # fmt: skip
 
 
 @export("static.amp.fp16_guard", "static.amp.fp16_utils.fp16_guard", "static.amp.bf16.bf16_guard")
@@ -136,7 +148,10 @@ class Rewrite:
             self._parameters()
         for block in self.program.blocks:
             self._block(block)
-        self.program.mixed_precision += tuple(self._notes)
+        # Of ops that an earlier rewrite converted, what that one says is the whole story.
+        before = self.program.mixed_precision
+        known = {note.outputs for note in before}
+        self.program.mixed_precision = (*before, *(note for note in self._notes if note.outputs not in known))
         self.program._touch()
 
     def _parameters(self) -> None:
