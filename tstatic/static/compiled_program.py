@@ -258,6 +258,8 @@ class CompiledProgram:
             return
         starts = [op for op in self._program.global_block().ops if starts_loss_gradient(op)]
         losses = sorted({n.removesuffix("@GRAD") for op in starts for n in op.output_arg_names})
+        if losses and name and name == self._program.loss_name:
+            return
         if not name:
             raise self._refused(
                 "The loss name of CompiledProgram is None. The loss name should be set if CompiledProgram contains backward "

@@ -114,6 +114,8 @@ class OptimizerWithMixedPrecision:
             self._start()
             if self._precision is not None:
                 convert(program, self._precision)
+            # The name that the user knows, for data parallelism; the backward part starts from the scaled loss.
+            program.loss_name = program.loss_name or loss.name
             if loss.dtype.is_low:
                 loss = emit("cast", {"X": loss}, {"in_dtype": loss.dtype, "out_dtype": "float32"})
             if self._scales:
