@@ -3,8 +3,10 @@
     python examples/gpt.py [--steps 600] [--out examples/out]
     python examples/gpt.py --places 2
     torchrun --nproc_per_node 2 examples/gpt.py
+    python examples/gpt.py --amp bf16
 
-All three see the same batches and give the same losses, up to the order of float additions. A checkpoint is written every
+The first three see the same batches and give the same losses, up to the order of float additions; the last computes products in
+16 bits. A checkpoint is written every
 ``--save-every`` steps; after a crash, or ``kill -9``, the same command with ``--resume`` goes on as if nothing had happened.
 The tokens are bytes; nothing is downloaded.
 """
@@ -48,6 +50,7 @@ class Settings:
     dropout: float = 0.0
     rate: float = 2e-3
     seed: int = 1
+    amp: str = ""
 
 
 @dataclass
@@ -124,9 +127,12 @@ def build(settings: Settings) -> Model:
             settings.rate, max(1, settings.steps - warm), settings.rate / 10
         )
         scheduler = paddle.optimizer.lr.LinearWarmup(falling, warm, settings.rate / warm, settings.rate * 1.001)
-        paddle.optimizer.AdamW(
+        optimizer: Any = paddle.optimizer.AdamW(
             scheduler, beta2=0.98, weight_decay=0.1, grad_clip=paddle.nn.ClipGradByGlobalNorm(1.0)
-        ).minimize(loss)
+        )
+        if settings.amp:
+            optimizer = static.amp.decorate(optimizer, dtype={"bf16": "bfloat16", "fp16": "float16"}[settings.amp])
+        optimizer.minimize(loss)
     return Model(main, test, startup, loss, logits, scheduler)
 
 
@@ -280,7 +286,8 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value in asdict(Settings()).items():
-        parser.add_argument(f"--{name}", type=type(value), default=value)
+        choices = ["", "bf16", "fp16"] if name == "amp" else None
+        parser.add_argument(f"--{name}", type=type(value), default=value, choices=choices)
     parser.add_argument("--places", type=int, default=1, help="CPU places of this process")
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in --out, if there is one")
     parser.add_argument("--save-every", type=int, default=50)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def gpt() -> ModuleType:
     return module
 
 
-def trained(gpt: ModuleType, out: Path, places: int = 1, **settings: float) -> list[float]:
+def trained(gpt: ModuleType, out: Path, places: int = 1, **settings: Any) -> list[float]:
     """Losses of a run in this process, in a scope of its own."""
     with static.scope_guard(static.Scope()):
         losses: list[float] = gpt.train(gpt.Settings(**{**SMALL, **settings}), places, out, False, 3)
@@ -102,6 +103,13 @@ def test_places_give_the_losses_of_one(gpt: ModuleType, tmp_path: Path, places: 
     # An oracle that sees a part of the batch only is noticed.
     if places == 2:
         assert not np.allclose(trained(gpt, tmp_path / "half", batch=4), alone, **CLOSE)
+
+
+@pytest.mark.parametrize("amp", ["bf16", "fp16"])
+def test_mixed_precision_follows_float32(gpt: ModuleType, tmp_path: Path, amp: str, alone: list[float]) -> None:
+    losses = trained(gpt, tmp_path, amp=amp)
+    np.testing.assert_allclose(losses, alone, rtol=0.0, atol=1e-2)
+    assert not np.allclose(losses, alone, **CLOSE)
 
 
 TWICE = """

@@ -15,7 +15,7 @@
 * ``inference``  inference models, as files and as bytes
 * ``variable_files``  Paddle 1.x's functions for saved values and models
 * ``nn``  layers that make parameters
-* ``amp``  marks for mixed precision
+* ``amp``  mixed precision
 * ``mode``  static mode, which is the only one
 """
 
