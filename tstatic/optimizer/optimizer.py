@@ -53,6 +53,8 @@ class Optimizer:
     _multi_precision = False
     _skip_update: Variable | None = None
     """A truth value of the program: a step in which it is true leaves parameters and accumulators as they are."""
+    _sparse: dict[str, Lookups] | None = None
+    """The sparse gradients, where ops that change whole lists of gradients stand between them and the updates."""
 
     def __init__(
         self,
@@ -255,7 +257,9 @@ class Optimizer:
                 self._grad_clip(pairs)
             else:
                 append_gradient_clip_ops(pairs)
-            sparse = sparse_gradients(program.global_block()) if self._lazy else {}
+            sparse = self._sparse
+            if sparse is None:
+                sparse = sparse_gradients(program.global_block()) if self._lazy else {}
             # A decay term has a value in every row, so as in Paddle every row is updated.
             self._row_masks = {
                 p.name: row_mask(sparse[g.name], p)
@@ -279,7 +283,9 @@ class Optimizer:
         """Adds the decay term into the gradient's own name."""
         chosen = self._added_decay(param)
         if chosen is not None:
-            emit("sum", {"X": [grad, chosen.term(param)]}, outputs={"Out": grad})
+            # A float32 gradient of a 16-bit parameter is that of its float32 copy.
+            master = self._master(param) if grad.dtype is not param.dtype else None
+            emit("sum", {"X": [grad, chosen.term(param if master is None else master)]}, outputs={"Out": grad})
 
     def _added_decay(self, param: Variable) -> WeightDecayRegularizer | None:
         """Returns the decay that is added to a gradient; rules that decay inside their op return ``None``."""

@@ -18,7 +18,7 @@ from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.ir.types import DType, dtype_of
 from tstatic.nn.param import create_global_var
-from tstatic.optimizer.optimizer import Optimizer, Pair
+from tstatic.optimizer.optimizer import Optimizer, Pair, sparse_gradients
 from tstatic.runtime.scope import Scope
 from tstatic.static.amp.lists import AutoMixedPrecisionLists, level_of, low_dtype
 from tstatic.static.amp.rewrite import TRAINING, Precision, cast_parameters_to_fp16, convert
@@ -159,12 +159,13 @@ class OptimizerWithMixedPrecision:
         with program_guard(program, default_startup_program()), program._role_guard(OpRole.Optimize):
             if self._master_grad:
                 pairs = [(p, self._wide(g)) for p, g in pairs]
+            sparse = sparse_gradients(program.global_block()) if self._optimizer._lazy else {}
             skip = self._unscale([g for _, g in pairs]) if self._scales else None
-        self._optimizer._skip_update = skip
+        self._optimizer._skip_update, self._optimizer._sparse = skip, sparse
         try:
             return self._optimizer.apply_gradients(pairs)
         finally:
-            self._optimizer._skip_update = None
+            self._optimizer._skip_update = self._optimizer._sparse = None
 
     def _wide(self, grad: Variable) -> Variable:
         if not grad.dtype.is_low:
@@ -398,7 +399,7 @@ def decorate(
         level: ``"O0"``, ``"OD"``, ``"O1"`` or ``"O2"``.
         dtype: ``"float16"`` or ``"bfloat16"``.
         master_weight: At O2, whether the optimizer keeps float32 copies; ``None`` means yes.
-        master_grad: At O2, whether 16-bit gradients are converted to float32 before they are unscaled.
+        master_grad: At O2, whether 16-bit gradients are converted to float32 before they are unscaled, if there are copies.
         init_loss_scaling: The first factor of the loss.
         incr_every_n_steps: After so many steps without overflow the factor is multiplied by ``incr_ratio``.
         decr_every_n_nan_or_inf: After so many steps with one it is multiplied by ``decr_ratio``.
@@ -431,7 +432,10 @@ def decorate(
         low, init_loss_scaling, dynamic, incr_every_n_steps, decr_every_n_nan_or_inf, incr_ratio, decr_ratio
     )
     lists = None if level == "OD" else amp_lists
-    decorated = _decorated(optimizer, lists, level, low, scaling, bool(use_amp_guard), bool(use_promote), master_grad)
-    if master_weight is not False:
+    masters = master_weight is not False
+    decorated = _decorated(
+        optimizer, lists, level, low, scaling, bool(use_amp_guard), bool(use_promote), master_grad and masters
+    )
+    if masters:
         optimizer._multi_precision = True
     return decorated
