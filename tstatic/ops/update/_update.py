@@ -546,10 +546,9 @@ def register_update(
 
 def _with_skip(domain: Domain, at: int) -> Domain:
     """Adds a case in which the input at a position says whether the step is skipped."""
-    first = domain.cases[0]
-    shapes = (*first.shapes, *(None,) * (at - len(first.shapes)), (1,))
+    skipped = [Case((*c.shapes, *(None,) * (at - len(c.shapes)), (1,)), c.attrs) for c in domain.cases[:1]]
     values = {**domain.values, "SkipUpdate": ValueRange(dtype="bool")}
-    return replace(domain, cases=(*domain.cases, Case(shapes, first.attrs)), values=values)
+    return replace(domain, cases=(*domain.cases, *skipped), values=values)
 
 
 # --------------------------------------------------------------------------------------------------------------- torch
