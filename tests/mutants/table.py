@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.planting import Mutant
 
-U, C, P, I = "tests/unit/", "tests/cpu/", "tests/parallel/", "tests/interpret/"  # noqa: E741
+U, C, P, I, A = "tests/unit/", "tests/cpu/", "tests/parallel/", "tests/interpret/", "tests/amp/"  # noqa: E741
 
 KERNELS = (
     Mutant(
@@ -702,6 +702,33 @@ OPTIMIZERS = (
     ),
 )
 
+PRECISION = (
+    Mutant(
+        "static/amp/rewrite.py",
+        "Rewrite._outputs",
+        "comparison",
+        "self._writers[name] > 1",
+        "False",
+        (A + "test_rewrite.py",),
+    ),
+    Mutant(
+        "static/amp/rewrite.py",
+        "Rewrite._decide",
+        "value",
+        "self._low[made[-1]]",
+        "self._low[made[0]]",
+        (A + "test_rewrite.py",),
+    ),
+    Mutant(
+        "optimizer/optimizer.py",
+        "Optimizer._op",
+        "statement",
+        'inputs["SkipUpdate"] = self._skip_update',
+        "pass",
+        (A + "test_loss_scaling.py",),
+    ),
+)
+
 MUTANTS = (
     *KERNELS,
     *GRADIENTS,
@@ -715,4 +742,5 @@ MUTANTS = (
     *PARALLEL,
     *RANDOM,
     *OPTIMIZERS,
+    *PRECISION,
 )

@@ -73,4 +73,4 @@ def test_a_term_that_reads_what_was_overwritten_is_refused(monkeypatch: pytest.M
     slots = "Param, Grad, State, LearningRate -> ParamOut, StateOut"
     made = register_update("test_only", slots, {"unused": Attr(1.0)}, texts, lambda torch: None, Domain())
     with pytest.raises(AssertionError, match="after its new value was written"):
-        run(made, [np.ones(3)] * 3 + [np.ones(1)], {})
+        run(made, [np.ones(3)] * 3 + [np.ones(1), None], {})

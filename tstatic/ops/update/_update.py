@@ -545,7 +545,7 @@ def register_update(
 
 
 def _with_skip(domain: Domain, at: int) -> Domain:
-    """Adds a case in which the input at a position says whether the step is skipped."""
+    """Adds a case like the first in which the input at a position says whether the step is skipped."""
     skipped = [Case((*c.shapes, *(None,) * (at - len(c.shapes)), (1,)), c.attrs) for c in domain.cases[:1]]
     values = {**domain.values, "SkipUpdate": ValueRange(dtype="bool")}
     return replace(domain, cases=(*domain.cases, *skipped), values=values)
