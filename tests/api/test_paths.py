@@ -43,7 +43,16 @@ static.cuda_places fluid.cuda_places fluid.framework.cuda_places
 static.name_scope fluid.framework.name_scope fluid.name_scope static.device_guard fluid.device_guard
 static.append_backward fluid.backward.append_backward static.gradients fluid.gradients
 static.Variable fluid.framework.Variable static.exponential_decay fluid.layers.exponential_decay
-static.Print fluid.layers.Print static.py_func fluid.layers.py_func static.amp.fp16_guard
+static.Print fluid.layers.Print static.py_func fluid.layers.py_func static.amp.fp16_guard static.amp.decorate
+static.amp.AutoMixedPrecisionLists static.amp.CustomOpLists static.amp.cast_model_to_fp16 static.amp.cast_parameters_to_fp16
+static.amp.fp16_lists.white_list static.amp.fp16_lists.black_list static.amp.fp16_lists.gray_list static.amp.decorator.decorate
+static.amp.fp16_utils.rewrite_program static.amp.bf16.decorate_bf16 static.amp.bf16.bf16_guard
+static.amp.bf16.AutoMixedPrecisionListsBF16 static.amp.bf16.rewrite_program_bf16 static.amp.bf16.cast_model_to_bf16
+static.amp.bf16.amp_lists.AutoMixedPrecisionListsBF16 static.amp.bf16.amp_utils.cast_parameters_to_bf16
+fluid.contrib.mixed_precision.decorate fluid.contrib.mixed_precision.CustomOpLists
+fluid.contrib.mixed_precision.AutoMixedPrecisionLists fluid.contrib.mixed_precision.decorator.decorate
+fluid.contrib.mixed_precision.fp16_lists.AutoMixedPrecisionLists fluid.contrib.mixed_precision.fp16_utils.cast_model_to_fp16
+fluid.contrib.mixed_precision.bf16.decorate_bf16
 static.nn.fc static.nn.embedding fluid.embedding fluid.input.embedding static.nn.batch_norm fluid.layers.batch_norm
 static.nn.conv2d fluid.layers.conv2d static.nn.cond static.nn.while_loop static.nn.case static.nn.switch_case
 static.nn.layer_norm fluid.layers.layer_norm static.nn.conv2d_transpose fluid.layers.conv2d_transpose
@@ -111,7 +120,10 @@ distributed optimizer optimizer.lr tensor metric regularizer device utils framew
 fluid.layers fluid.layers.nn fluid.layers.ops fluid.layers.tensor fluid.layers.control_flow fluid.layers.io
 fluid.layers.learning_rate_scheduler fluid.framework fluid.nets fluid.unique_name fluid.core fluid.compiler fluid.optimizer
 fluid.io fluid.regularizer fluid.executor fluid.initializer fluid.clip fluid.backward fluid.param_attr fluid.layer_helper
-fluid.generator fluid.input
+fluid.generator fluid.input fluid.contrib fluid.contrib.mixed_precision fluid.contrib.mixed_precision.fp16_lists
+fluid.contrib.mixed_precision.fp16_utils fluid.contrib.mixed_precision.decorator fluid.contrib.mixed_precision.bf16
+static.amp.fp16_lists static.amp.fp16_utils static.amp.decorator static.amp.bf16 static.amp.bf16.amp_lists
+static.amp.bf16.amp_utils static.amp.bf16.decorator
 """)
 
 

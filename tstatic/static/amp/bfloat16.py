@@ -132,6 +132,8 @@ def cast_model_to_bf16(
         >>> h = static.nn.fc(static.data("x", [None, 3]), 2)
         >>> sorted(static.amp.bf16.cast_model_to_bf16(static.default_main_program(), use_bf16_guard=False))
         ['fc_0.b_0', 'fc_0.w_0']
+        >>> h.dtype
+        tstatic.bfloat16
     """
     lists = amp_lists if amp_lists is not None else AutoMixedPrecisionListsBF16()
     return convert(program, Precision(lists, bfloat16, "O2", bool(use_bf16_guard)))

@@ -417,8 +417,7 @@ def decorate(
     Example:
         >>> x = static.data("x", [None, 4])
         >>> loss = paddle.mean(static.nn.fc(paddle.nn.functional.relu(static.nn.fc(x, 8)), 1))
-        >>> optimizer = static.amp.decorate(paddle.optimizer.Adam(0.01), dtype="bfloat16")
-        >>> _ = optimizer.minimize(loss)
+        >>> _ = static.amp.decorate(paddle.optimizer.Adam(0.01), dtype="bfloat16").minimize(loss)
         >>> exe = static.Executor()
         >>> _ = exe.run(static.default_startup_program())
         >>> feed = {"x": np.ones([2, 4], "float32")}
