@@ -114,6 +114,8 @@ class _Module:
         self.results = {n: v for n, v in own.items() if n in self.terms.data}
         self.statistics = {n: v for n, v in own.items() if n not in self.terms.data and v in self.needed}
         kept = {s.param for s in norm.definition.outputs} | self.terms.sums.keys()
+        # Sums exist only after the merge. What does not depend on them each program computes from the inputs by
+        # itself.
         kept &= self.terms.late - self.terms.data
         self.handed = [n for n in self.terms.needs(self.results, kept) if n in kept]
         self.used: set[str] = set()
@@ -125,6 +127,8 @@ class _Module:
         metas = {**metas, _INNER: metas[value]}
         norm = FrozenOp(RECOMPUTED, inputs, (_INNER,), self.norm.attrs)
         act = FrozenOp(op_def(first.definition.of), (_INNER,), (value,), first.attrs)
+        # The activation's gradient goes on as it was: it reads the value that its forward op now makes in the same
+        # kernel.
         others.insert(0, act)
         self.told[:0] = [norm, act]
         found = channels_of(norm, metas, ["Y"])
@@ -145,6 +149,7 @@ class _Module:
             launched = [strips, self.merge(sums)]
         main = self.apply(second=bool(sums)) if late or not sums else None
         functions = [*launched, *([] if main is None else [main])]
+        # Only a gradient reads enough streams to spill at the usual size of a tile.
         tile = self.tile_size() if self.head else 0
         channels, compute = self.extent.channels, self.compute
 
@@ -235,6 +240,8 @@ class _Module:
         if second:
             f.tile(self.results, self.handed, again=self.head)
         else:
+            # Every strip computes the statistics that it needs; one alone stores them, so that no two programs write
+            # an address.
             f.tile({**self.results, **self.statistics}, mask="inside & (tl.program_id(1) == 0)")
         f.store(self.results)
         f.add(*self.extent.tiles([*f.in_tile, *f.stores]))
@@ -263,9 +270,11 @@ class _Module:
 
     def finish(self, functions: Sequence[_Function], plan: Callable[[Target], Launches]) -> Kernel:
         texts = "\n\n\n".join(f.finished(f.integers, f.constants) for f in functions)
+        # The header is left out: it has the user's lines, and equal kernels must have equal names.
         name = named(module("", helpers(self.used), texts), self.norm.type)
         text = module(header(self.body, name), helpers(self.used), texts)
         operands = [p.operand for f in functions for p in f.pointers.values()]
+        # One argument per value, however many functions of the module read it.
         read = dict.fromkeys(v for v in operands if v not in self.needed and not isinstance(v, KernelLocal))
         written = [v for op in self.body for v in op.writes() if v in self.needed]
         main = functions[-1]
@@ -339,6 +348,7 @@ class _Function(Function):
                 dtype = self.module.metas[value].dtype
                 text = self.read(name, value, dtype)
                 if name in self.module.numbers:
+                    # One element for all channels: a scalar load, broadcast by whatever reads it.
                     text = f"tl.load({self.pointer(name, value, dtype)}).to({LANGUAGE[self.compute.name]})"
                 self.add(f"{name}_here = {text}")
                 self.here(name)

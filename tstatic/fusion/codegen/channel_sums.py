@@ -92,9 +92,12 @@ class Moments:
         first = "inside & (tl.program_id(1) == 0)"
         f.add(
             f"first = {f.read('x', self.value, self.dtype, index)}",
+            # A shift that is infinite would make the mean NaN, where numpy's is infinite.
             'shift = tl.where(tl.abs(first) < float("inf"), first, 0.0)',
             f.write("p_shift", partial("shift"), f.compute, "shift", mask=first),
             *_zeros(f, "plain", "total", "spread"),
+            # One counter for all places: a place that the mask hides in the last tile has a zero difference, and
+            # `end` counts anew.
             f"seen = tl.zeros((1, 1), {LANGUAGE[f.compute.name]})",
         )
 
@@ -102,6 +105,7 @@ class Moments:
         return [
             "plain += x_here",
             "d = tl.where(mask, x_here - shift[None, :], 0.0)",
+            # A reciprocal of the one counter and a product per element, instead of a division per element.
             "off = tl.where(mask, d - total * (1 / tl.where(seen > 0, seen, 1.0)), 0.0)",
             "spread += off * (off * (seen / (seen + 1)))",
             "total += d",
@@ -114,6 +118,7 @@ class Moments:
             f"count = tl.minimum({self.extent.rows} - begin, strip)",
             # Row r of the tiles saw every ROWS-th row of the strip.
             f"n = ((count - tl.arange(0, ROWS) + (ROWS - 1)) // ROWS).to({real})[:, None]",
+            # The places' sums are merged like strips are: each by its distance from the strip's mean.
             "here = tl.sum(total, 0)",
             f"off = total - n * (here[None, :] / count.to({real}))",
             "spread += tl.where(n > 0, off * (off / tl.where(n > 0, n, 1.0)), 0.0)",
@@ -127,6 +132,7 @@ class Moments:
         strip = f"tl.minimum({rows} - which.to({self.extent.offset_type}) * strip, strip)"
         f.add(
             f"shift = {f.read('p_shift', partial('shift'), f.compute)}",
+            # 1 where there is no strip: its count may be 0, and the term below 0 * (0 / 0).
             f"n = tl.where(which < strips, {strip}, 1).to({real})",
             f"sums = {_read(f, 'sum')}",
             f"spread = {_read(f, 'spread')}",

@@ -97,6 +97,7 @@ def _define_rows(op: FrozenOp, metas: Mapping[str, Meta]) -> LoopBody | None:
     if rows is None:
         return None
     values = {n: expr.const(v) for n, v in op.attrs.items() if isinstance(v, bool | int | float)}
+    # Expressions are Python text, which has no literal for NaN; the length of a row is not an attribute.
     values |= {"n": expr.const(rows.length), "nan": expr.const(math.nan)}
     nodes: dict[int, Node] = {}
     targets: dict[int, Shape] = {}
@@ -109,6 +110,7 @@ def _define_rows(op: FrozenOp, metas: Mapping[str, Meta]) -> LoopBody | None:
         nodes[i] = expr.substitute(expr.parse(rows.texts[slot.name]), values)
         if slot.name in rows.columns:
             targets[i] = rows.per_column
+        # Numbers of elements tell the two apart, except for rows of one element: there a value counts as one per row.
         elif metas[entry].numel == numel(rows.shape) and rows.length > 1:
             targets[i] = rows.shape
         else:
@@ -180,6 +182,7 @@ def define_channels(op: FrozenOp, metas: Mapping[str, Meta]) -> LoopBody | None:
         else shapes[s.param in terms.data]
         for s in definition.inputs
     ]
+    # Inlined: only the reference in numpy uses this form; kernels give each term a line of its own.
     whole = {i: terms.outputs[name] in terms.data for i, name in places.items()}
     return LoopBody(
         {i: nodes[name] for i, name in places.items()},
@@ -209,9 +212,11 @@ def define(op: FrozenOp, metas: Mapping[str, Meta]) -> LoopBody | None:
     params, shapes, like = found.params, found.shapes, found.like
     values = {n: expr.const(v) for n, v in op.attrs.items() if isinstance(v, bool | int | float)}
     wanted = {i: node for i, node in found.nodes.items() if op.outputs[i] is not None}
+    # An output without an expression would stay unwritten.
     if set(wanted) != {i for i, e in enumerate(op.outputs) if e is not None}:
         return None
     entries = tuple(v for e in op.inputs for v in (e if isinstance(e, tuple) else (e,)))
+    # A gradient that does not arrive counts as zero, so that its term disappears.
     absent = [p for p, e in zip(params, entries, strict=True) if e is None]
     nodes = {i: expr.substitute(expr.without(node, absent), values) for i, node in wanted.items()}
     read = set().union(*(expr.variables(n) for n in nodes.values())) if nodes else set()
@@ -223,6 +228,7 @@ def define(op: FrozenOp, metas: Mapping[str, Meta]) -> LoopBody | None:
     rank = len(full)
     targets = {}
     for i in nodes:
+        # The gradient of a broadcast operand has the operand's shape: there the expression is summed.
         own = shapes[like[i]] if i in like else None
         target = full if own is None else own
         targets[i] = (1,) * (rank - len(target)) + tuple(target)

@@ -331,6 +331,7 @@ def _sum_kernel(group: LoopNest) -> Kernel:
         *writes,
     ]
     text = function("kernel", parameters, body)
+    # The text of `finish` names it for every type; the compiler drops the branch that is not taken.
     lines.used.add("to_bf16")
     pointers = operands(parameters)
 

@@ -42,8 +42,7 @@ class KernelParameter:
         name: Its name.
         kind: ``"pointer"``, ``"integer"`` or ``"constant"``.
         type: Triton's type of the element or the integer; empty for a constant.
-        operand: The value that a pointer leads to; an :class:`KernelLocal` for partial sums or a
-            table.
+        operand: The value that a pointer leads to; a :class:`KernelLocal` for partial sums or a table.
     """
 
     name: str
@@ -170,6 +169,7 @@ class Kernel:
     parameters: tuple[KernelParameter, ...]
     inputs: tuple[KernelArgument, ...]
     outputs: tuple[KernelArgument, ...]
+    # Functions compare by identity, so they would make equal kernels unequal: text and memory decide.
     plan: Callable[[Target], Launches] = field(repr=False, compare=False)
     standalone_main: Callable[[Kernel], str] = field(default=lambda kernel: "", repr=False, compare=False)
     inplace: tuple[tuple[str, str], ...] = ()

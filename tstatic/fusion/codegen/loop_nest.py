@@ -53,9 +53,9 @@ class LoopNest:
     """A loop nest.
 
     Attributes:
-        space: Sizes of the collapsed dimensions, outermost first; ``(1,)`` for single elements.
+        iteration_space: Sizes of the collapsed dimensions, outermost first; ``(1,)`` for single elements.
         inputs, outputs: Operands.
-        ops: With their definitions, in order.
+        ops: With their loop bodies, in order.
         reads: (index of the op, name inside its expressions) -> operand's index, or the value of an earlier op.
         inner: For a group along rows: where the dimensions of a row begin.
     """
@@ -126,6 +126,7 @@ def _axis_maps(ops: Sequence[FrozenOp], formulas: Sequence[LoopBody]) -> tuple[S
     Placing begins at an op that has the whole space and follows shared values, so that an operand that one op meets at an
     ``axis`` stays there.
     """
+    # Dimensions of one element have no place: an op on [8, 1, 4] and one on [8, 4] are the same loops.
     sizes = [tuple(n for n in d.full if n != 1) for d in formulas]
     # Of the shapes with most dimensions the one with most elements; all others must fit into it.
     iteration_space = max(dict.fromkeys(sizes), key=lambda s: (len(s), _product(s)))
@@ -144,6 +145,7 @@ def _axis_maps(ops: Sequence[FrozenOp], formulas: Sequence[LoopBody]) -> tuple[S
         for entry, large in touched[index]:
             here = tuple(map(axis_of.__getitem__, large))
             known = values.setdefault(entry, here)
+            # An input at two places is two operands; a value of the group lives in registers, at one place.
             if known != here and entry in made:
                 raise _conflict(entry, ops[index])
         unplaced = []
@@ -304,6 +306,8 @@ def build(
         raise CodegenUnsupported("ROWS", "the dimensions of a row are not the last ones of the common shape")
     inner = outer.index(False) if reduced else None
     operands = [tuple(r) for r in rows]
+    # Numbered, not the user's names: programs that differ in names alone share a kernel, and no name can break the
+    # text.
     names = [f"x{i}" for i in range(len(inputs))], [f"y{i}" for i in range(len(outputs))]
     group = LoopNest(
         iteration_space,
@@ -314,6 +318,7 @@ def build(
         metas,
         inner,
     )  # fmt: skip
+    # It would pass for a value per row (`summed` leaves those out), and be stored without being added up.
     if any(o.value in sums and group.per_row(o) for o in group.outputs):
         raise CodegenUnsupported("SUM_SHAPE", "a sum along the rows of operators that work on whole rows")
     _check_sums(group)

@@ -132,6 +132,7 @@ def tiling(extent: Extent, target: Target, sums: bool, pieces: int = 6, tile: in
         most = max(1, PROGRAMS // blocks)
         # A map reads the values of its channels once for several tiles, if there is work for everybody.
         few_strips = max(rows // STRIP, -(-FEWEST // blocks))
+        # A grid's second axis holds at most 65,535 programs.
         most = min(MOST_STRIPS, most, few_strips) if sums else min(1 << 15, max(most, -(-rows // (4 * tall))))
     tiles = -(-rows // tall)
     strips = min(most, tiles)
@@ -141,6 +142,7 @@ def tiling(extent: Extent, target: Target, sums: bool, pieces: int = 6, tile: in
 
 def merging(extent: Extent, tiles: Tiling, target: Target) -> tuple[tuple[int, ...], dict[str, int]]:
     """Returns the grid and constants of the function that puts the partial sums of all strips together."""
+    # All strips of a channel lie in one tile; on a GPU that has up to 2,048 elements, 16 a thread.
     strips = power_of_two(tiles.strips, 1, MOST_STRIPS)
     wide = (
         power_of_two(-(-extent.channels // 2), 1, 1 << 15) if target.large_programs else max(1, min(64, 2048 // strips))
@@ -161,6 +163,7 @@ class Function:
     def pointer(self, name: str, value: str, dtype: DType) -> str:
         """Names what stands behind a pointer; returns the name."""
         known = self.pointers.setdefault(name, KernelParameter(name, "pointer", TYPES[dtype.name], value))
+        # Two values under one name would be two addresses in one parameter.
         assert known.operand == value, f"{name} names two values"
         return name
 

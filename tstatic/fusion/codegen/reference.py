@@ -83,6 +83,7 @@ class Reference:
         Raises:
             NoNameError: One of their functions has no plain form in numpy.
         """
+        # All are defined first: whether a 16-bit value is rounded depends on later ops that read it.
         bodies = [(op, define(op, self.metas) or define_channels(op, self.metas)) for op in ops]
         self.read = {v for op, body in bodies if body is not None for v in op.reads()}
         for op, body in bodies:
@@ -187,7 +188,7 @@ class _Expressions:
         function = FUNCTIONS[node.op]
         if node.op in _ALONG:
             return self._along(node)
-        if function.expand and node.op != "where":
+        if function.expand:
             body = substitute(parse(function.expand), dict(zip("abc", node.args, strict=False)))
             count_uses(body, self.uses)
             return self._value(body)
@@ -211,6 +212,7 @@ class _Expressions:
             return Value(f"(-{texts[0]})", shape)
         if node.op == "reciprocal":
             return Value(f"(1 / {texts[0]})", shape)
+        # Two literals would be Python's: 1 / 0 raises there, and is infinite in numpy.
         if node.op in INFIX and not all(a.op == "const" for a in node.args):
             return Value(f"({texts[0]} {INFIX[node.op]} {texts[1]})", shape, is_bool)
         name = _PLAIN.get(node.op)
@@ -245,6 +247,7 @@ def _constant(value: bool | int | float) -> str:
     """Returns a literal that numpy takes among 64-bit numbers."""
     if isinstance(value, bool):
         return repr(bool(value))
+    # Larger ones are written as floats: numpy refuses Python's integers beyond 64 bits.
     if isinstance(value, int) and abs(value) <= _EXACT_INTEGER:
         return repr(int(value)) if value >= 0 else f"({int(value)!r})"
     return number(float(value), float64)

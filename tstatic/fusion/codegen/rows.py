@@ -86,6 +86,7 @@ def rows_kernel(group: LoopNest) -> Kernel:
         stores.append(f"{total} += tl.sum(tl.where(mask, {value.text}, 0.0), 0)")
         place = f"p_{operand.name} + tl.program_id(0) * {length} + tl.arange(0, COLUMNS)"
         writes.append(f"tl.store({place}, {total}, mask=tl.arange(0, COLUMNS) < {length})")
+    # The length of a row is a number in the text: the compiler then knows which accesses are aligned.
     parameters = (*pointers_of(group), *sums.STRIP)
     tile = [
         f"row_mask = (inside[:, None] < strip) & (rows < {count})",
@@ -100,6 +101,7 @@ def rows_kernel(group: LoopNest) -> Kernel:
     ]
     text = function("kernel", parameters, body)
     if group.summed:
+        # The text of `finish` names it, whatever the outputs' types are.
         lines.used.add("to_bf16")
         text += f"\n\n\n{sums.text(len(group.summed))}"
     pointers = operands(parameters)

@@ -49,6 +49,7 @@ def _functions(dtype: DType, compute: DType) -> str:
             "offsets = tl.arange(0, BLOCK)",
             f"mask = offsets < tl.multiple_of(tl.load(block + 3).to(tl.int32), {STEP})",
             f"x = tl.load(at + offsets, mask=mask, other=0){cast}",
+            # Loads reach into the padding, for full width; what lies there need not be zero.
             "x = tl.where(offsets < tl.load(block + 2).to(tl.int32), x, 0.0)",
             "tl.store(partials + tl.program_id(0), tl.sum(x * x, 0))",
         ],
@@ -108,6 +109,7 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
     (result,) = needed
     compute = metas[result].dtype
     dtypes = {metas[t].dtype for t in tensors}
+    # One function reads all tensors, through one type of pointer.
     if len(dtypes) > 1 or compute.is_low or next(iter(dtypes)).compute is not compute:
         raise CodegenUnsupported("NO_KERNEL_FORM", "the gradients have several types", last)
     dtype = dtypes.pop()
@@ -123,6 +125,7 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
         # A tile holds the blocks of the largest tensor, up to 1,024.
         wide = power_of_two(max(1, int(np.diff(firsts).max())), 16, 1024)
         launches = []
+        # A launch of no programs is an error on a GPU; without blocks the sums per tensor are zero.
         if len(rows):
             launches.append(Launch("kernel", (len(rows),), (ADDRESSES, BLOCKS, PARTIALS), {"BLOCK": block}))
         types = f"*{number}", "*i64", f"*{number}"

@@ -73,6 +73,8 @@ class _Update:
         self.master = self.given("MasterParam")
         self.skip = self.given("SkipUpdate")
         self.compute = self.dtype("MasterParam" if self.master else "Param").compute
+        # Which slots and attributes are given is equal for all members: the fusion groups updates by them, so the
+        # first speaks for all.
         numbers = [n for n in formula.numbers if self.given(n)]
         if "LearningRate" not in numbers:
             raise CodegenUnsupported("NO_KERNEL_FORM", "the update has no learning rate", self.first)
@@ -84,6 +86,7 @@ class _Update:
         self.numbers = self.formula.numbers
         # With nothing but the learning rate, which all tensors share, no launch over the tensors is needed.
         self.prepared = bool(self.formula.moved) or any(node != _RATE for node in self.numbers.values())
+        # What is left are moments and the like: read and written, one element per element of the parameter.
         left_out = (*numbers, "SkipUpdate", "Grad", "Param", "MasterParam")
         self.state = [s for s in self.slots if s in self.inputs and s not in left_out]
         self.reads = self._reads()
@@ -146,6 +149,7 @@ class _Update:
             f"start = tl.multiple_of(tl.load(block + 1), {STEP})",
             "offsets = tl.arange(0, BLOCK)",
             "own = offsets < tl.load(block + 2).to(tl.int32)",
+            # The bound is a multiple of 16 and the compiler knows it: accesses stay 16 bytes wide at a tensor's end.
             f"mask = offsets < tl.multiple_of(tl.load(block + 3).to(tl.int32), {STEP})",
         ]
         if self.prepared:
@@ -163,6 +167,7 @@ class _Update:
         if self.factor is not None:
             body += self.scaled()
         names = {name: Typed(name, self.compute) for name in (*(s.name for s in self.reads), *self.numbers)}
+        # Fused updates give the bits of single ones on the CPU: divisions and roots are rounded as IEEE 754 says.
         writer = Writer(rounds_once=True)
         for term, node in self.formula.elements.items():
             names[term.lower()] = writer.add(term.lower(), node, names, self.first.type)
@@ -224,6 +229,8 @@ class _Update:
             body.append(f"at = {self.pointers(s, s.slot)}")
             body.append(f"old_{s.name} = tl.load(at, mask=mask, other=0)")
             body.append(f"{s.name} = old_{s.name}.to(tl.float64)")
+            # Powers move on in their own type, as the reference multiplies them; numbers made of them are computed in
+            # 64 bits.
             own[s.name] = Typed(f"old_{s.name}", s.dtype)
             names[s.name] = Typed(s.name, float64)
         writer = Writer()
@@ -328,7 +335,10 @@ def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: S
             skip = (update.value(update.first, "SkipUpdate"),) if update.skip else ()
             given = (ADDRESSES, update.value(update.first, "LearningRate"), *skip, NUMBERS, len(sizes))
             grid = (-(-len(sizes) // tensors),)
+            # Without contraction, in both launches: a fused multiply-add rounds once where the reference rounds
+            # twice.
             launches.append(Launch("prepare", grid, given, {"TENSORS": tensors}, 4, update.prepare_types(), False))
+        # All tensors may be empty, and a launch of no programs is an error; `prepare` still moves their numbers on.
         if len(rows):
             launches.append(Launch("kernel", (len(rows),), operands(parameters), {"BLOCK": block}, contract=False))
         addresses = Table(addressed, text=update.addresses_text())
