@@ -7,7 +7,7 @@ The API:
 * ``static``     Program, Executor, CompiledProgram, strategies, save and load
 * ``nn``         layers, functional, initializers
 * ``optimizer``  update rules and learning rates
-* ``io``         samplers for the parts of a data set
+* ``io``         data sets, samplers, and loaders that batch them; ``reader`` has those of Paddle 1.x
 * ``testing``    checks for programs of one's own
 * ``tensor``, ``metric``, ``regularizer``, ``device``, ``distributed``, ``utils``, ``framework``, ``base``  Paddle's module paths
 * ``fluid``      the 1.x names
@@ -25,7 +25,7 @@ What it is made of, from the bottom:
 """
 
 from tstatic import where as _where  # noqa: F401 - the name itself is removed below
-from tstatic.ir.export import facade
+from tstatic.ir.export import facade, facade_module
 from tstatic.ir.methods import add_methods
 from tstatic.ir.program import hooks as _hooks
 from tstatic.viz import draw as _draw
@@ -34,11 +34,13 @@ __getattr__, __dir__ = facade(
     __name__,
     "tensor",
     modules=(
-        "autodiff base device distributed errors fluid framework io metric nn optimizer regularizer static tensor utils version"
+        "autodiff base device distributed errors fluid framework io metric nn optimizer reader regularizer static tensor utils "
+        "version"
     ),
     others={
         "tstatic.flags": "get_flags, set_flags",
         "tstatic.fusion.register": "register_kernel",
+        "tstatic.io.readers": "batch",
         "tstatic.ir.program": "Variable Tensor",
         "tstatic.ir.types": (
             "DType dtype, bfloat16, bool_ bool, float16, float32, float64, int8, int16, int32, int64, uint8"
@@ -51,6 +53,8 @@ __getattr__, __dir__ = facade(
         "tstatic.version": "__version__, show_versions",
     },
 )
+facade_module("reader", "readers of samples, and what decorates them.", modules="decorator")
+facade_module("reader.decorator", "readers of samples, and what decorates them.", "reader")
 _hooks.svg = _draw
 add_methods()
 del globals()["where"]  # the module gives way to the function ``tstatic.where``

@@ -60,14 +60,6 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "The loop ends with the iterator, where reader.start(), reset() and EOFException stood",
     ),
     Unsupported(
-        (
-            "io.Dataset", "io.IterableDataset", "io.BatchSampler", "io.TensorDataset", "batch", "reader",
-            *_in("fluid", "base")("DataFeeder reader data_feeder"), "fluid.io.batch", "fluid.io.shuffle",
-        ),
-        "Data loading is not part of this release",
-        "a Python iterator that stacks each batch into numpy arrays: exe.run(feed={'x': np.stack(images), ...})",
-    ),
-    Unsupported(
         ("save", "load"),
         "Files hold programs and their variables, not any Python object",
         "static.save(program, path) and static.load(program, path), or np.save for an array",

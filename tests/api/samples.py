@@ -597,7 +597,17 @@ REFUSES = "always an error"
 PROCESS = "it asks or sets a state of the process"
 FILES = "it works on files, bytes or a scope"
 ABSTRACT = "a base class, or a container without settings"
+DATA = "it gives samples; tests/io compares them"
 WITHOUT_SAMPLE: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "tstatic.batch",
+            *(f"tstatic.reader.{name}" for name in (
+                "buffered", "cache", "chain", "compose", "firstn", "map_readers", "multiprocess_reader", "shuffle", "xmap_readers",
+            )),
+        ),
+        DATA,
+    ),
     **dict.fromkeys(
         (
             "tstatic.static.WeightNormParamAttr", "tstatic.nn.Layer", "tstatic.nn.LayerDict", "tstatic.nn.LayerList",

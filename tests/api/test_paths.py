@@ -78,6 +78,7 @@ fluid.is_compiled_with_cuda fluid.core.is_compiled_with_cuda fluid.core.get_cuda
 get_flags utils.require_version fluid.require_version utils.unique_name.guard fluid.unique_name.guard
 utils.unique_name.generate framework.random._manual_program_seed framework.seed get_default_dtype framework.get_default_dtype
 version.full_version version.commit version.show_versions distributed.get_rank distributed.get_world_size
+batch reader.shuffle reader.decorator.buffered fluid.io.xmap_readers fluid.layers.batch fluid.DataFeeder base.DataFeeder
 fluid.core.EOFException fluid.core.VarDesc.VarType.FP32 fluid.LoDTensor fluid.Tensor fluid.core.LoDTensor
 fluid.layer_helper.LayerHelper fluid.nets.simple_img_conv_pool
 fluid.layers.fc fluid.layers.data fluid.layers.io.data fluid.layers.mean fluid.layers.cross_entropy fluid.layers.embedding
@@ -117,6 +118,7 @@ MEMBERS = {
 MODULES = words("""
 fluid nn nn.functional nn.initializer static static.nn static.amp static.io base base.core base.framework base.layers
 distributed optimizer optimizer.lr tensor metric regularizer device utils framework framework.random framework.core version
+io reader reader.decorator fluid.data_feeder
 fluid.layers fluid.layers.nn fluid.layers.ops fluid.layers.tensor fluid.layers.control_flow fluid.layers.io
 fluid.layers.learning_rate_scheduler fluid.framework fluid.nets fluid.unique_name fluid.core fluid.compiler fluid.optimizer
 fluid.io fluid.regularizer fluid.executor fluid.initializer fluid.clip fluid.backward fluid.param_attr fluid.layer_helper
@@ -286,7 +288,6 @@ def test_a_missing_name_says_what_to_use() -> None:
         ("fluid.average", "np.mean"),
         ("fluid.metrics", "static.accuracy"),
         ("fluid.layers.IfElse", "static.nn.cond"),
-        ("base.DataFeeder", "np.stack"),
         ("fluid.layers.py_reader", "static.data"),
         ("tensor.array_write", "while_loop"),
         ("static.nn.control_flow", "static.nn.cond"),

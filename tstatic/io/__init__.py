@@ -1,10 +1,12 @@
-"""``paddle.io``: which rows of a data set each process trains on.
+"""``paddle.io``: data sets, samplers, and what makes batches of them.
 
-* ``batch_sampler``   DistributedBatchSampler
+* ``readers``  functions that decorate readers: batch, shuffle, buffered and others
+* ``prefetch``  iterators that run ahead in threads
+* ``feeder``  DataFeeder: lists of samples as feeds
+* ``batch_sampler``  DistributedBatchSampler
+* ``errors``  what they raise
 """
 
-from tstatic.io.batch_sampler import DistributedBatchSampler
-from tstatic.unsupported import missing_in
+from tstatic.ir.export import facade
 
-__all__ = ["DistributedBatchSampler"]
-__getattr__ = missing_in(__name__, __all__)
+__getattr__, __dir__ = facade(__name__)

@@ -9,12 +9,14 @@ from numpy.typing import NDArray
 
 from tstatic.comm import launch
 from tstatic.errors import TstaticError
+from tstatic.ir.export import export
 
 
 class SamplerError(TstaticError, ValueError):
     """An argument of a sampler that is out of range."""
 
 
+@export("io.DistributedBatchSampler")
 class DistributedBatchSampler:
     """This process's batches of a data set, as lists of row numbers.
 
@@ -32,6 +34,12 @@ class DistributedBatchSampler:
 
     Raises:
         SamplerError: If an argument is out of range (a ``ValueError``).
+
+    Example:
+        >>> from tstatic import io
+        >>> sampler = io.DistributedBatchSampler(range(6), batch_size=2, num_replicas=2, rank=1)
+        >>> list(sampler)
+        [[2, 3], [5]]
     """
 
     def __init__(
