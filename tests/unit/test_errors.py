@@ -34,11 +34,11 @@ def test_message_has_every_part_and_nothing_twice(cls: type[TstaticError]) -> No
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda c: c.__name__)
 def test_a_pickled_error_is_the_same_error(cls: type[TstaticError]) -> None:
     error = cls("the inner sizes of a matrix product differ", **PARTS)
-    grad_is_forward_op = pickle.loads(pickle.dumps(error))
-    assert type(grad_is_forward_op) is cls
-    assert str(grad_is_forward_op) == str(error)
-    assert vars(grad_is_forward_op) == vars(error)
-    assert grad_is_forward_op.args == error.args
+    restored = pickle.loads(pickle.dumps(error))
+    assert type(restored) is cls
+    assert str(restored) == str(error)
+    assert vars(restored) == vars(error)
+    assert restored.args == error.args
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda c: c.__name__)

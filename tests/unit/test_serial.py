@@ -59,9 +59,9 @@ def small() -> Program:
 @settings(max_examples=3000 if SOAK else 100)
 def test_saving_and_reading_keep_everything(program: Program) -> None:
     data = saved(program)
-    grad_is_forward_op = Program.parse_from_string(data)
-    assert canonical(grad_is_forward_op) == canonical(program)
-    assert saved(grad_is_forward_op) == data
+    restored = Program.parse_from_string(data)
+    assert canonical(restored) == canonical(program)
+    assert saved(restored) == data
 
 
 def test_a_training_program_comes_back() -> None:

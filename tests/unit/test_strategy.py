@@ -177,15 +177,15 @@ def test_a_good_value_is_kept_and_seen_everywhere(
     assert (strategy.key() != cls().key()) is differs
     assert (strategy != cls()) is differs
     hash(strategy.key())
-    for grad_is_forward_op in (
+    for restored in (
         strategy.copy(),
         copy.copy(strategy),
         copy.deepcopy(strategy),
         pickle.loads(pickle.dumps(strategy)),
     ):
-        assert grad_is_forward_op == strategy
-        assert grad_is_forward_op.key() == strategy.key()
-        assert type(grad_is_forward_op) is cls
+        assert restored == strategy
+        assert restored.key() == strategy.key()
+        assert type(restored) is cls
 
 
 @every_property

@@ -35,9 +35,9 @@ SAMPLES = {
 @settings(max_examples=3000 if SOAK else 100)
 def test_print_and_parse_keep_everything(program: Program, with_details: bool) -> None:
     text = program.to_string(True, with_details)
-    grad_is_forward_op = Program.parse_from_text(text)
-    assert canonical(grad_is_forward_op) == canonical(program)
-    assert grad_is_forward_op.to_string(True, with_details) == text
+    restored = Program.parse_from_text(text)
+    assert canonical(restored) == canonical(program)
+    assert restored.to_string(True, with_details) == text
 
 
 @pytest.mark.parametrize("definition", OPS.values(), ids=lambda c: c.type)
@@ -82,9 +82,9 @@ def test_control_flow_reads_back() -> None:
         )
         static.gradients([paddle.sum(y)], [x])
     assert main.num_blocks > 6
-    grad_is_forward_op = parse(str(main))
-    assert canonical(grad_is_forward_op) == canonical(main)
-    assert [b.parent_idx for b in grad_is_forward_op.blocks] == [b.parent_idx for b in main.blocks]
+    restored = parse(str(main))
+    assert canonical(restored) == canonical(main)
+    assert [b.parent_idx for b in restored.blocks] == [b.parent_idx for b in main.blocks]
 
 
 BLOCK_CHANGES = {"built": 99, "grad_prefix": "g/", "forward_block_idx": 0, "parent_idx": 0}
@@ -227,8 +227,8 @@ def test_a_regularizer_of_your_own_stays_behind_with_a_warning(caplog: pytest.Lo
 
     program = Program()
     program.global_block().create_parameter(name="w", shape=[2], dtype="float32", regularizer=Mine())
-    grad_is_forward_op = parse(str(program))
-    assert grad_is_forward_op.all_parameters()[0].regularizer is None
+    restored = parse(str(program))
+    assert restored.all_parameters()[0].regularizer is None
     assert "Mine" in caplog.text
 
 
