@@ -51,6 +51,7 @@ def reads_value(grad: OpDef, slot: Slot, wanted: Sequence[Slot]) -> bool:
     """Returns whether a backward op needs the values in an input slot to compute the wanted outputs."""
     if slot.name in grad.shape_only:
         return False
+    # The gradient of a product by X reads Y alone: X may be overwritten where no other gradient is wanted.
     if slot.name in grad.linear_in:
         return any(s.name != f"{slot.name}{GRAD}" for s in wanted)
     if grad.pointwise is not None and grad.prepare is None:
@@ -152,6 +153,7 @@ class Backward:
             ProgramError: A value that the gradient reads is overwritten.
         """
         grads: dict[str, str] = {}
+        # All later readers are processed, as ops come last first: the sum over the partial gradients is complete.
         for name in dict.fromkeys(op.output_arg_names):
             final = self.accumulate(name, op.where)
             if final is not None:
@@ -251,6 +253,7 @@ class Backward:
     ) -> None:
         """Creates the ops with which a rule answers; arguments as of :meth:`grad_op`, ``definition`` is the forward op's."""
         count: dict[str, int] = {}
+        # Sorted: sets have another order in each process, and names must be equal on all ranks.
         targets = {n: self.target_of(n, count) for n in sorted(wanted)}
         fresh_metas: dict[str, None] = {}
 

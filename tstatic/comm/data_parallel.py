@@ -125,6 +125,8 @@ def _gradients(program: FrozenProgram) -> Iterator[_Gradient]:
         made = {program.names.get(v, v): v for v in op.writes()}
         for param, grad in zip(op.role_var[::2], op.role_var[1::2], strict=True):
             if grad in made:
+                # Popped first, so that a gradient that is completed anew
+                # (an accumulated one) moves to the end of the order.
                 found.pop(param, None)
                 found[param] = made[grad], i
     readers: dict[str, int] = {}
@@ -142,6 +144,7 @@ def _owners(gradients: Sequence[_Gradient], metas: Mapping[str, Meta], replicas:
     owners = {}
     for g in gradients:
         owner = min(range(replicas), key=lambda r: (load[r], r))
+        # At least 1: empty parameters are dealt out, too, instead of all going to one replica.
         load[owner] += max(1, metas[g.value].numel)
         owners[g.param] = owner
     return owners
@@ -156,6 +159,7 @@ def _buckets(gradients: Sequence[_Gradient], metas: Mapping[str, Meta], how: Dis
         full = how.bucket_count == 0 or (
             how.bucket_bytes is not None and size + nbytes > how.bucket_bytes and len(bucket) >= how.bucket_count
         )
+        # A bucket is one flat sum, so of one dtype.
         other = bool(bucket) and metas[bucket[0].value].dtype is not metas[g.value].dtype
         # A bucket is summed where its last gradient is complete, which must be before the first op that reads one of them.
         if bucket and (full or other or min(b.read for b in bucket) <= g.made):
@@ -189,6 +193,7 @@ def _collected(
             metas[r], names[r] = metas[v], names.get(v, v)
     ops: list[FrozenOp] = []
     for i, op in enumerate(program.ops):
+        # Ops up to the collective still read the replica's own gradient.
         late = {v: renamed[v][0] for v in op.reads() if v in renamed and renamed[v][1] < i}
         ops.append(op.with_inputs(late) if late else op)
         ops.extend(after.get(i, ()))
@@ -232,6 +237,7 @@ def _placed(program: FrozenProgram, owned: Mapping[str, int], report: Report) ->
     known: dict[str, str] = {}
     ops: list[FrozenOp] = []
     for op in program.ops:
+        # Collectives run on all replicas, whoever owns what they read.
         if op.definition.collective:
             ops.append(op)
             continue
@@ -281,6 +287,7 @@ def _sent(program: FrozenProgram, placed: Placed, how: Distribution, report: Rep
     metas, names, writes = dict(program.metas), dict(program.names), dict(program.writes)
     ops = list(program.ops)
     renamed: dict[str, str] = {}
+    # After all updates: the values to send are the new ones.
     last = ops[-1]
     for group in [sent] if how.fuse_broadcasts else [[one] for one in sent]:
         broadcast, results = _broadcast([v for _, v in group], placed, last, metas, names)

@@ -422,6 +422,8 @@ class Sum(Collective):
     def calls(self, peers: Sequence[Sum]) -> list[Call]:
         made: list[Call] = []
         for arrays, to in self._joined(peers):
+            # Parts by position in the array, equal on all replicas: each
+            # element is summed by one replica, in the order of all.
             low, high = (arrays[0].size * part // self._parts for part in (self._part, self._part + 1))
             if high > low:
                 rows = [self.device.slice(array, low, (high - low,)) for array in arrays]
@@ -467,6 +469,7 @@ class Sum(Collective):
         owned = [peers[to[0]].arrays[i] for i, to in enumerate(self._to)]
         if not self._staged:
             buffer = self.communicator.buffer
+            # Kept between runs: pinning memory is slow, and the arrays stay until the plan binds anew.
             self._staged = [None if isinstance(a, np.ndarray) else buffer(a.shape, a.dtype, "pinned") for a in owned]
         moved = [(a, s) for a, s in zip(owned, self._staged, strict=True) if s is not None]
         for array, staged in moved:
@@ -477,6 +480,7 @@ class Sum(Collective):
         for array, staged in moved:
             device.copy(array, staged, stream)
         for i, (total, to) in enumerate(zip(owned, self._to, strict=True)):
+            # Across processes one replica's copy was summed; here the other replicas of this process get it.
             for r in to[1:]:
                 device.copy(peers[r].arrays[i], total, stream)
 

@@ -144,6 +144,7 @@ class Monitor:
     def failed_rank(self, waited: float) -> tuple[int, str, str]:
         """Returns the rank that keeps a collective from ending, with kind and text of its failure."""
         mine = self.at
+        # The rank that is furthest behind is the one that the others wait for, directly or not.
         behind = [(p.at.number, rank) for rank, p in self._peers.items() if p.at.number < mine.number]
         rank = min(behind)[1] if behind else max(self._peers, key=lambda r: self._peers[r].silent)
         peer = self._peers[rank]
@@ -236,12 +237,14 @@ class Monitor:
             self._mesh.post({"t": "beat", "at": self.at, "current_op": self._doing()})
             limit = float(flags.flag("FLAGS_step_timeout_s"))
             for rank, peer in self._peers.items():
+                # Reset by any message: a long collective is not silence, as the mesh has a thread of its own.
                 peer.silent += elapsed
                 if peer.silent >= limit and peer.left is None and rank not in self._accused:
                     self.accuse(rank, "stopped", f"gave no sign of life for {peer.silent:.1f} s")
             self._compare()
             self._check_left()
         nearest = now + TICK
+        # The verdict must not wait for the next heartbeat.
         return min(nearest, self._settled_at) if self._settled_at > now else nearest
 
     def _doing(self) -> str:
@@ -305,6 +308,7 @@ def _verdict(message: Message) -> RankFailure:
 def odd_ones(labels: dict[int, str]) -> tuple[Sequence[int], str]:
     """Returns the ranks that differ from the majority, and the majority's value; in a draw, the lowest rank's value."""
     counts = Counter(labels.values())
+    # A draw needs a rule that all ranks share, or two halves would blame each other.
     usual = max(counts, key=lambda label: (counts[label], -min(r for r, one in labels.items() if one == label)))
     return [rank for rank in sorted(labels) if labels[rank] != usual], usual
 

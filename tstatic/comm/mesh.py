@@ -133,10 +133,12 @@ class Mesh:
             link, _ = self._server.accept()
         except TimeoutError:
             return
+        # A stranger that connects and says nothing keeps the ranks behind it waiting for this long.
         link.settimeout(min(left, 2.0))
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             greeting = b""
             while not greeting.endswith(b"\n") and len(greeting) < _HELLO:
+                # One byte at a time: what follows the greeting is the first message, and belongs to the mesh's thread.
                 byte = link.recv(1)
                 if not byte:
                     break
@@ -256,6 +258,7 @@ class Mesh:
         pending = self._outgoing[rank]
         try:
             while pending:
+                # The socket takes what fits its buffer; the rest stays for the next time that it can be written to.
                 del pending[: self._sockets[rank].send(bytes(pending[:_CHUNK]))]
         except (BlockingIOError, InterruptedError):
             pass

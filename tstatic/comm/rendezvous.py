@@ -195,6 +195,8 @@ class Rendezvous:
         try:
             messages = link.receive()
         except ValueError:
+            # To another rank this is the server, which must speak
+            # the protocol; a stranger at rank 0's port is sent away.
             if link.rank == 0:
                 raise self._rank0_error("another program answers there, not a rank of this run") from None
             messages = None
@@ -285,6 +287,7 @@ class Rendezvous:
             self._strangers.remove(link)
             link.link.close()
             return
+        # Before the run is compared, which this message does not name.
         if "left" in message:
             raise self._failed(rank, str(message["left"]))
         if message.get("run") != self._run or message.get("size") != self.size or rank in self._links:
@@ -309,6 +312,7 @@ class Rendezvous:
             if left <= 0:
                 raise self._rank0_error(why)
             try:
+                # Five seconds at most: an address that drops packets must not use up the time for further attempts.
                 link = _Link(socket.create_connection(self.address, min(left, 5.0)))
                 break
             except OSError as error:

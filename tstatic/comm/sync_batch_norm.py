@@ -38,6 +38,7 @@ def _moments(x: Array) -> tuple[Array, Array]:
     mean = np.add.reduce(x, axis=(0, 2), dtype=np.float64) / count
     squares = np.zeros_like(mean)
     for image in x:
+        # Image by image: the differences of a whole batch in float64 would take twice the memory of the batch.
         difference = image - mean[:, None]
         squares += np.einsum("cv,cv->c", difference, difference)
     return mean, squares
@@ -89,6 +90,7 @@ def _normalize_ref(
     source, target = _planes(x, data_layout), _planes(y, data_layout)
     center, spread, total = _merged(everyone)
     if not total:
+        # Without samples anywhere the running statistics go on as they are.
         center, spread = mean.astype(np.float64), variance.astype(np.float64)
     inverse = 1.0 / np.sqrt(spread + epsilon)
     statistics = center.astype(x.dtype), spread.astype(x.dtype)
@@ -123,6 +125,7 @@ def _grad_sums_ref(
     for image, gradient in zip(source, given, strict=True):
         own[:channels] += np.add.reduce(gradient, axis=1, dtype=np.float64)
         own[channels:-1] += np.einsum("cv,cv->c", gradient, (image - middle) * inverse, dtype=np.float64)
+    # Replicas may have parts of different sizes, so the count is summed along.
     own[-1] = source.shape[0] * source.shape[2]
     # The gradients of scale and bias cover the replica's own samples; they are summed later, with the other gradients.
     if dbias is not None:
@@ -146,6 +149,7 @@ def _grad_ref(
     source, given, target = (_planes(one, data_layout) for one in (x, dy, dx))
     channels = source.shape[1]
     middle, inverse = saved_mean[:, None], saved_inverse[:, None]
+    # Sums over no samples are 0, and stay 0.
     total = max(sums[-1], 1.0)
     by_bias = (sums[:channels] / total).astype(x.dtype)[:, None]
     by_scale = (sums[channels:-1] / total).astype(x.dtype)[:, None]
@@ -174,6 +178,7 @@ _RESULT = _step(_GRAD, "X, Scale?, SavedMean, SavedVariance, Y@GRAD, Sums -> X@G
 
 
 def _bind(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
+    # In float64, as one exchange: the merge subtracts means that may be close.
     length = 1 + 2 * math.prod(ins[3].shape)
     own, everyone = group.buffer((length,), "float64"), group.buffer((group.world, length), "float64")
     return [

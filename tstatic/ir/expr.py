@@ -80,7 +80,6 @@ def define(
     FUNCTIONS[name] = Function(numpy, lowered, derivatives, expand, kind, triton, exact or kind == "bool", rounded)
 
 
-# numpy 2.4 wants the output of these two as a keyword.
 define("add", np.add, lambda t, a, b: a + b, "1", "1", triton="{a} + {b}")
 define("sub", np.subtract, lambda t, a, b: a - b, "1", "-1", triton="{a} - {b}")
 define("mul", np.multiply, lambda t, a, b: a * b, "b", "a", triton="{a} * {b}")
@@ -252,8 +251,10 @@ def make(op: str, *args: Node) -> Node:
 
     ``0 * a`` stays: it is NaN where ``a`` is NaN or infinite.
     """
+    # Not a division by 0: Python raises there, and numpy gives an infinity or NaN.
     if op in _FOLDED and all(a.op == "const" for a in args) and not (op == "div" and args[1].value == 0):
         return const(_FOLDED[op](*(a.value for a in args)))
+    # Signed zeros aside: 0 + -0.0 is 0.0, and what is folded stays -0.0.
     if op == "add":
         if _is(args[0], 0):
             return args[1]
@@ -272,6 +273,7 @@ def make(op: str, *args: Node) -> Node:
     elif op == "pow":
         if _is(args[1], 1):
             return args[0]
+        # A square is one product, rounded once; a power is a call of the mathematical library.
         if _is(args[1], 2):
             return Node("square", (args[0],))
     elif op == "where":
@@ -344,6 +346,7 @@ def diff(node: Node, name: str) -> Node:
         return ZERO
     function = FUNCTIONS[node.op]
     total = ZERO
+    # Derivatives may use the result itself: exp and sqrt need no second evaluation, and equal parts are computed once.
     bound = dict(zip("abc", node.args, strict=False)) | {"r": node}
     for arg, text in zip(node.args, function.grads, strict=False):
         inner = diff(arg, name)

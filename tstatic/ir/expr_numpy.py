@@ -87,6 +87,7 @@ _OUT_BY_KEYWORD = (np.maximum, np.minimum)
 
 
 def _mask(condition: Any, out: Any) -> None:
+    # Truth values are the bytes 0 and 1; negated they are 0 and -1, which has all bits set at any width.
     np.negative(condition, out=out)
 
 
@@ -150,6 +151,7 @@ class _Compiler:
         logical = node.op in ("both", "either", "invert", "differ")
         operands = self.arguments(node.args, logical, node.op in MODULAR)
         dtype = np.dtype(np.bool_) if function.kind == "bool" else operands[0].dtype
+        # True division, as in numpy: integers give floats.
         if node.op == "div" and dtype.kind in "iu":
             dtype = self.float
         target = into if into is not None and into.dtype == dtype else self.fresh(dtype)
@@ -191,9 +193,11 @@ class _Compiler:
             return Operand(o.kind, o.index, o.dtype, True, o.value)
 
         self.instructions.append(Instruction(_mask, (bits(c), mask)))
+        # Tested by its bits: -0.0 equals 0 but has a bit set, and must be kept.
         if b.kind == "const" and not b.value.view(ints).any():
             self.instructions.append(Instruction(np.bitwise_and, (bits(a), mask, bits(target))))
         else:
+            # b ^ ((a ^ b) & mask): a where all bits of the mask are set, else b; NaN and signed zeros keep their bits.
             mixed = self.fresh(ints)
             self.instructions.append(Instruction(np.bitwise_xor, (bits(a), bits(b), mixed)))
             self.instructions.append(Instruction(np.bitwise_and, (mixed, mask, mixed)))
@@ -203,6 +207,7 @@ class _Compiler:
     def store(self, node: Node, index: int, dtype: np.dtype[Any]) -> None:
         out = Operand("out", index, dtype)
         weak = node.op == "const" or (node.op == "var" and node.value not in self.inputs)
+        # The last function writes to the output itself; a value that exists already is copied, and rounded there.
         if not weak and node.op != "var" and node not in self.known:
             result = self.apply(node, out)
             self.known[node] = result
@@ -219,10 +224,12 @@ def _through_outputs(instructions: Sequence[Instruction], shared: Mapping[int, i
         *read, target = instruction.operands
         if target.kind != "out" or not isinstance(instruction.function, np.ufunc):
             continue
+        # In between, nobody may touch the output's memory, nor the input that may lie in it.
         barred = {("out", target.index), ("in", shared.get(target.index))}
         for r in read:
             touching = [k for k, one in enumerate(done) if _touches(one.operands, {(r.kind, r.index)})]
             first = done[touching[0]]
+            # Exactly two instructions: the one that makes the value, and this one that reads it.
             if r.kind != "reg" or r.dtype != target.dtype or len(touching) != 2 or first.operands[-1] != r:
                 continue
             between = (*(o for one in done[touching[0] + 1 : at] for o in one.operands), *read)
@@ -244,6 +251,7 @@ def _allocate(instructions: list[Instruction], in_place: bool) -> Code:
         instructions: The last operand of each is written.
         in_place: Let a ufunc write to the register of an operand that is not read again.
     """
+    # Linear scan: a register is free after its last use, and the next value of its dtype takes it.
     last: dict[int, int] = {}
     for at, instruction in enumerate(instructions):
         for o in instruction.operands:
@@ -264,6 +272,8 @@ def _allocate(instructions: list[Instruction], in_place: bool) -> Code:
         operands = []
         target = instruction.operands[-1]
         for o in instruction.operands:
+            # Only ufuncs may write where they read; the operands come
+            # before the target, so they have their places already.
             if o is target and in_place and isinstance(instruction.function, np.ufunc):
                 release(tuple(r for r in instruction.operands if (r.kind, r.index) != (o.kind, o.index)), at)
             if o.kind == "reg":

@@ -102,6 +102,7 @@ class BoundFormula:
         self._single = set(numbers)
         self._inlined: dict[str, Node] = {}
         for name, node in terms.items():
+            # A number that the update itself moves on, such as a power of a decay rate.
             if name.removesuffix("Out").lower() in numbers:
                 self.moved[name] = node
             elif node.op == "squares":
@@ -121,6 +122,7 @@ class BoundFormula:
             whole = substitute(node, self._inlined)
             if not variables(whole):
                 return const(evaluate([whole], {})[0])
+            # Equal numbers share a name: each is computed and loaded once per tensor.
             name = next((n for n, known in self.numbers.items() if known == whole), f"number{len(self.numbers)}")
             self.numbers[name] = whole
             return Node("var", value=name)
@@ -136,6 +138,7 @@ class BoundFormula:
             if not variables(node).isdisjoint(late):
                 late.add(name.lower())
         found: list[Pass] = []
+        # A sum of squares is complete after a pass over all blocks, so what needs it waits for a second pass.
         for turn in (False, True)[: 1 + bool(late)]:
             inlined: dict[str, Node] = {}
             for name, node in self.elements.items():
@@ -191,6 +194,8 @@ Numbers = Callable[[Mapping[str, Any]], tuple[float, ...]]
 def compiled(nodes: Sequence[Node], functions: Mapping[str, Callable[..., Any]] = _MATH) -> Numbers:
     """Returns a function of the variables' values, by name, that computes expressions in float64."""
     text = "".join(f"{to_python(node, lambda name: f'n[{name!r}]')}, " for node in nodes)
+    # Compiled Python: a step evaluates these numbers for every
+    # tensor, and floats are faster than arrays of no dimension.
     made: Numbers = eval(f"lambda n: ({text})", {"__builtins__": {}, **_SPECIAL, **functions})
     return made
 
@@ -199,5 +204,6 @@ def evaluate(nodes: Sequence[Node], values: Mapping[str, float]) -> tuple[float,
     """Computes expressions in float64 by IEEE 754: a division by 0 is infinite, the root of a negative number NaN."""
     functions: dict[str, Any] = {n: f.numpy for n, f in FUNCTIONS.items() if f.numpy is not None}
     with np.errstate(all="ignore"):
+        # numpy's scalars and functions: Python's own raise for a division by 0 and the root of a negative number.
         found = compiled(nodes, functions)({n: np.float64(v) for n, v in values.items()})
         return tuple(float(v) for v in found)

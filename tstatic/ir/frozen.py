@@ -164,6 +164,7 @@ class FrozenProgram:
 def unfused(program: FrozenProgram) -> FrozenProgram:
     """Replaces every fused op by the ops of its body."""
     ops: list[FrozenOp] = []
+    # A stack, last op first: a fused op may contain fused ops, and order must stay.
     pending = list(reversed(program.ops))
     while pending:
         op = pending.pop()
@@ -196,6 +197,7 @@ class _Frame:
     def read(self, name: str) -> str:
         value = self.current.get(name)
         if value is None:
+            # Read before any op wrote it: it comes from outside, under its own name, as version 0.
             value = self.current[name] = self.note(name, name)
             self.versions[name] = 0
             self.external[name] = value
@@ -238,8 +240,10 @@ def _freeze_op(op: Operator, frame: _Frame) -> FrozenOp:
     slot_names: dict[str, tuple[str, ...]] = {}
     if any(spec.kind == "block" for spec in definition.attrs.values()):
         frozen = tuple(_freeze_sub_block(op.block.program.blocks[i]) for i in sub_blocks(op))
+        # Bodies look values up by variable name, which versions would hide.
         slot_names = {**op.inputs, **{n: v for n, v in op.outputs.items() if n not in op.inputs}}
     inputs = _slot_entries(definition.inputs, op.inputs, frame.read)
+    # After the inputs: an op that reads and writes a variable reads its old version.
     outputs = _slot_entries(definition.outputs, op.outputs, frame.write)
     return FrozenOp(
         definition,
@@ -298,6 +302,7 @@ def freeze(
             continue
         ops.append(_freeze_op(op, frame))
     reads: dict[str, str] = {}
+    # An input that only a branch reads need not be fed in runs that do not take the branch.
     lacking = _lacking(block, frame.external, ops)
     ops = [_without(op, lacking) for op in ops] if lacking else ops
     for name, value in frame.external.items():
@@ -331,6 +336,7 @@ def freeze(
                     op="fetch",
                     where=show(var.made_at),
                 )
+            # A persistable variable that no op touches is fetched from the scope as it is.
             reads[name] = frame.read(name)
         fetched.append((name, frame.current[name]))
     writes = {}

@@ -95,12 +95,14 @@ class TileSize:
             return None
         if self.even:
             count, whole = 1, items // multiple
+            # By doubling: with a power of two, two, four or eight threads end together.
             while 2 * count <= min(most, whole) and work >= 2 * count * self.size * times:
                 count *= 2
             bounds = [*(whole * i // count * multiple for i in range(count)), items]
             found = [slice(a, b) for a, b in itertools.pairwise(bounds)]
         elif most:
             found = equal(items, max(1, self.count(work)), multiple)
+        # Up to one and a half tiles stay whole: the second would be too small to pay for waking a thread.
         elif work <= self.size + self.size // 2:
             return None
         else:

@@ -95,12 +95,15 @@ def grad_is_linear_op(type: str, result: str, slots: Sequence[str], keep: Sequen
         specs: list[OpSpec] = []
         inputs = {slot: ctx.inputs[slot] for slot in keep}
         for i, slot in enumerate(slots):
+            # The first slot is not an input of the backward op, so
+            # zeros for it take their shape from the result's gradient.
             like = ctx.inputs[slot if i else result + GRAD][0]
             name = ctx.out_grads.get(ctx.outputs[slot + GRAD][0]) if ctx.outputs.get(slot + GRAD) else None
             if name is None:
                 name = ctx.fresh(like)
                 specs.append(OpSpec("fill_any_like", {"X": [like]}, {"Out": [name]}, {"value": 0.0}))
             inputs[slot] = [name]
+        # All summands are zeros: no gradient arrived.
         if wanted is None or len(specs) == len(slots):
             return []
         return [*specs, OpSpec(type, inputs, {result: [wanted]}, ctx.attrs)]

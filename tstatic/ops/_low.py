@@ -52,6 +52,7 @@ def in_float32(outputs: int = 1) -> Callable[[Callable[..., None]], Callable[...
                 if not is_low(a):
                     return a
                 wide = np.empty(a.shape, np.float32)
+                # The caller's array is written once, from the finished result: no intermediate value is rounded.
                 rounded.append((a, wide))
                 return wide
 
@@ -72,6 +73,7 @@ Array = np.ndarray[Any, Any]
 def flat_parts(x: Array) -> Iterator[tuple[slice, Array]]:
     """Yields positions in C order and the elements there: views where the array allows it, else small float copies."""
     wide = np.float32 if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x.dtype
+    # `flat` walks any strides in C order, and copies a block at a time instead of the whole array.
     flat = x.reshape(-1) if x.flags.c_contiguous else x.flat
     for at in range(0, x.size, BLOCK):
         part = slice(at, min(at + BLOCK, x.size))

@@ -53,6 +53,7 @@ def by_rows(
         length = array.shape[at] if array.ndim else 1
         rows = array.size // length if length else math.prod(array.shape[:at] + array.shape[at + 1 :])
         last = at >= array.ndim - 1
+        # Kernels take rows that lie in one piece, so any other axis is moved to the end by a copy.
         view = view_of(array, (rows, length)) if last else None
         if view is not None:
             return view

@@ -126,6 +126,7 @@ class _Planner:
             for value in op.contents():
                 self.last[value] = i
         for value in self.program.roots():
+            # Fetched and kept values are copied after the last step.
             self.last[value] = self.end
 
     def sources(self) -> None:

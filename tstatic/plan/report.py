@@ -108,6 +108,7 @@ def memory_report(
         changes[b.last + 2] -= aligned(b.nbytes)
     live = []
     total = 0
+    # A running sum of the changes: linear in steps and buffers, however long the values live.
     for i in range(steps + 1):
         total += changes[i]
         live.append(total)

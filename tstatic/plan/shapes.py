@@ -115,6 +115,7 @@ def infer_program(program: FrozenProgram, known: Mapping[str, Meta]) -> dict[str
     metas: dict[str, Meta] = {v: program.metas[v] for v in program.reads.values() if v in program.metas}
     metas.update(known)
     for value, array in program.constants.items():
+        # A folded constant has the size that the program may have left unknown.
         metas[value] = program.metas[value].with_shape(array.shape)
     for op in program.ops:
         infer_op(op, metas)

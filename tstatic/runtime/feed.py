@@ -129,6 +129,7 @@ def _convert(value: Any, var: Variable) -> np.ndarray[Any, Any]:
             "feed real numbers; a ragged list has to be padded first, and a complex array fed as its .real and .imag",
             FeedTypeError,
         )  # fmt: skip
+    # Ufuncs and kernels read memory as it is; a file's arrays may have the other byte order.
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     return array
@@ -176,6 +177,7 @@ def _from_torch(value: Any) -> np.ndarray[Any, Any]:
         getattr(value, "layout", None) is not None and "strided" not in str(value.layout)
     ):
         raise TypeError("a sparse or meta tensor has no plain values")
+    # torch refuses numpy() of tensors that need gradients or lie on a GPU.
     value = value.detach().cpu()
     if "bfloat16" in str(value.dtype):
         import torch  # the tensor is torch's, so torch is loaded already
@@ -202,6 +204,7 @@ def check_array(array: np.ndarray[Any, Any], var: Variable) -> np.ndarray[Any, A
         )  # fmt: skip
     if var.shape == array.shape:
         return array
+    # A parameter or learning rate of one element may be fed with another rank: () for (1,), or a number.
     if numel(var.shape) == 1 and array.size == 1 and not var.is_data:
         return array.reshape(var.shape)
     fits = len(var.shape) == array.ndim and all(w in (UNKNOWN, g) for w, g in zip(var.shape, array.shape, strict=True))

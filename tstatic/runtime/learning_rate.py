@@ -25,11 +25,13 @@ def _scheduled(program: Program, scope: Scope) -> Iterator[None]:
         yield
         return
     old = [owner_of(array).to_host(array) for array in held]
+    # Read before anything is written: a scheduler that raises leaves the old rate in place.
     value = program.lr_scheduler()
     for array in held:
         owner_of(array).fill(array, value)
     try:
         yield
+    # Also after Ctrl-C: a step that was not made must not have changed the scope.
     except BaseException:
         for array, before in zip(held, old, strict=True):
             owner_of(array).from_host(array, before)

@@ -48,6 +48,7 @@ class _Touched:
         """
         if step.reads is None or step.writes is None:
             return set(last)
+        # A step with unknown accesses waits for all before it, and all after it wait for it.
         found = {self._barrier} if self._barrier >= 0 else set()
         for low, high in step.reads:
             found.update(i for a, b, written, i in self._spans if written and a < high and low < b)
@@ -61,6 +62,7 @@ class _Touched:
             self._spans, self._barrier = [], index
             return
         for low, high in step.writes:
+            # Keeps the list short: each new step is compared with all spans, and arenas are written over and over.
             self._spans = [s for s in self._spans if s[0] < low or s[1] > high]
         self._spans += [(low, high, False, index) for low, high in step.reads]
         self._spans += [(low, high, True, index) for low, high in step.writes]
@@ -80,11 +82,13 @@ def waits(steps: Sequence[Queued]) -> list[list[int]]:
         mine = id(step.stream)
         before = dict(reached[last[mine]]) if mine in last else {}
         needed: list[int] = []
+        # Latest first: a wait for it often implies those for earlier steps, through what it had reached.
         for j in sorted(touched.conflicts(step, last.values()), reverse=True):
             if before.get(id(steps[j].stream), -1) < j and steps[j].stream is not step.stream:
                 needed.append(j)
                 for stream, at in reached[j].items():
                     before[stream] = max(before.get(stream, -1), at)
+        # The step counts as reached by those behind it in its stream, which runs in order.
         before[mine] = i
         last[mine] = i
         touched.add(i, step)
@@ -96,6 +100,7 @@ def waits(steps: Sequence[Queued]) -> list[list[int]]:
 def in_order(device: Device, steps: Sequence[Queued]) -> list[list[Call]]:
     """Returns the calls of each step, with the events that order them."""
     needed = waits(steps)
+    # An event only for steps that another stream waits for, however many wait.
     events = {j: device.event() for js in needed for j in js}
     return [
         [

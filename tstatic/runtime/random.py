@@ -41,11 +41,13 @@ def seed(seed: int) -> int:
 def current(program_seed: int) -> int:
     """Returns the seed of a program's random ops."""
     global _entropy
+    # As in Paddle, a program's `random_seed` of 0 means that it has none.
     if program_seed:
         return program_seed % 2**64
     if _seed is not None:
         return _seed
     if not _entropy:
+        # Never 0, which means that no seed is drawn yet.
         _entropy = secrets.randbits(63) | 1
     return _entropy
 

@@ -127,6 +127,7 @@ class ReplicaThreads:
         """
         self._ready(timeout)
         step = _Step(self.size)
+        # Until all have answered: an interrupt between two orders leaves it unknown which replicas got one.
         self._drained = False
         try:
             for i, task in enumerate(tasks):

@@ -218,6 +218,7 @@ class Scope:
         self.layout = 0
         self.runs: dict[int, tuple[int, int]] = {}
         self.lock = rlock()
+        # One dict for a tree of scopes: a child's program writes the parent's variables.
         self.torn: dict[LoDTensor, str] = {} if parent is None else parent.torn
         self.replicas: list[ReplicaScope] = []
         self._writes = 0
@@ -254,6 +255,7 @@ class Scope:
     def _layout_changed(self) -> None:
         self.layout += 1
         self._writes += 1
+        # Plans of children are bound to this scope's storage, too.
         for kid in (*self.kids, *self.replicas):
             kid._layout_changed()
 
@@ -370,6 +372,7 @@ class ReplicaScope(Scope):
         if dropped:
             self.erase(dropped)
         assert self.parent is not None
+        # The copies are current unless the user, or a program on one place, wrote to the parent since.
         fresh = self._copied == self.parent.writes
         for name in own:
             if fresh and name in self._vars:
@@ -514,6 +517,7 @@ def flatten(scope: Scope, wanted: Mapping[str, Sequence[str]], device: Device) -
     moved = 0
     for stream, names in wanted.items():
         loose: dict[str, list[ScopeVar]] = {}
+        # Once each: a variable that two ops share must not get two places.
         for name in dict.fromkeys(names):
             var = scope.find_var(name)
             array = None if var is None else var.get_tensor().array
@@ -539,6 +543,7 @@ def _move(stream: str, group: Sequence[ScopeVar], device: Device) -> None:
         array = var.get_tensor().array
         assert array is not None
         offsets.append(total)
+        # Kernels of updates take whole blocks, which reach into the padding but never into the next variable.
         total += -(-array.size // PAD) * PAD
         dtype = array.dtype
     assert dtype is not None

@@ -102,11 +102,13 @@ class Session:
         self.runs = 0
         self._bound = False
         self._flat_buffers = state_buffers(plan.program)
+        # What the update region writes is read after it: fetched and committed late, not before parameters change.
         self._late = {v for step in plan.steps if step.region == "update" for v in step.op.writes()}
         self._commits = [[(var, v) for var, v in plan.commits if (v in self._late) is late] for late in (False, True)]
         self._blas = any(_uses_blas(step.op) for step in plan.steps)
         # A program without feeds that writes state (a startup program) usually runs once; its arena is not kept.
         self._transient = not plan.program.feeds and bool(plan.program.writes)
+        # Marks what is written as torn until it is complete, so that an interrupted update is noticed by the next read.
         self._writing = Writing(scope, plan.program.writes, "a step")
 
     # ------------------------------------------------------------------------------------------------------------- bind
@@ -121,6 +123,7 @@ class Session:
         device = self.device
         if self.communicator is not None:
             self.communicator.free()
+        # Before flattening: a flat buffer is made on the device, of values that lie there.
         self._move_state()
         flatten(self.scope, self._flat_buffers, device)
         self.arena = device.allocate(plan.arena_bytes, purpose="an arena of temporaries")
@@ -338,6 +341,8 @@ class Session:
     def _reserved(self, op: FrozenOp) -> dict[str, Any]:
         reserved: dict[str, Any] = {}
         if op.definition.random or op.sub_blocks:
+            # Bound once and filled in by each step: seed and run are
+            # not known here, and binding costs more than a step.
             key = RngKey(0, self.place, op.position, 0, 0)
             self.keys.append(key)
             reserved["rng"] = key
@@ -422,6 +427,8 @@ class Session:
     def _step(self, last: bool) -> list[np.ndarray[Any, Any]]:
         epoch = random.epoch()
         begun, count = self.scope.runs.get(self.uid, (epoch, 0))
+        # `paddle.seed` restarts the count of programs without a seed
+        # of their own, so that they draw the same numbers again.
         if begun != epoch and not self.seed:
             count = 0
         if self.keys:
@@ -438,12 +445,16 @@ class Session:
             for i, (_, value) in enumerate(self.plan.program.fetches):
                 if self.plan.storage[value].kind == "state" or value in self._late:
                     late.append((i, value))
+                    # Allocated now and filled after the update: an allocation
+                    # that fails must do so before state is written.
                     fetched.append(np.empty(self.arrays[value].shape, self.arrays[value].dtype))
                 else:
                     fetched.append(self.device.to_host(self.arrays[value], self.streams[0]))
         early, late_commits = self._commits
+        # New storage is allocated before the point of no return, too (docs/design/0002).
         pending = self._pending(early) if early else []
         if self.communicator is not None:
+            # All replicas of all processes pass, or none writes state: after it, only updates and copies are left.
             self.communicator.commit()
         if self.calls["update"] or pending:
             with self._writing:
@@ -461,6 +472,8 @@ class Session:
 
     def _execute(self, region: str) -> None:
         calls = self.calls[region]
+        # The iterator's remaining length tells which call failed:
+        # a counter would cost an instruction of Python per call.
         running = iter(calls)
         self._at = region, running
         try:

@@ -111,6 +111,7 @@ def _starts(value: Any, array: Array, var: Variable) -> list[int]:
                 f"{levels} for shape {list(array.shape)}",
                 "set_lod takes offsets, not lengths: [[0, 2, 5]] for sequences of 2 and 3 rows",
             )
+    # From the outermost level to rows: offsets of a level are positions in the next one.
     starts = levels[0]
     for level in levels[1:]:
         starts = [level[i] for i in starts]
@@ -138,6 +139,7 @@ def _cut(array: Array, var: Variable, count: int, starts: Sequence[int]) -> list
         return [array] * count
     rows = len(starts) - 1 if starts else array.shape[0]
     if var.persistable:
+        # As in Paddle: one row of a persistable variable (a learning rate) goes to all devices, or each gets its own.
         if rows not in (1, count):
             raise _refused(
                 var,

@@ -55,6 +55,7 @@ def run_op(op: FrozenOp, env: MutableMapping[str, Any], reserved: Mapping[str, A
             for m in metas
         )
         if not unknown:
+            # Slots that hold objects (tensor arrays) are lists already, and are not allocated.
             made = allocate([m if w else None for m, w in zip(metas, wanted, strict=True)])
             outs = [o if o is not None else m for o, m in zip(outs, made, strict=True)]
             call_ref(definition, ins, outs, op.attrs, **reserved)
@@ -62,6 +63,7 @@ def run_op(op: FrozenOp, env: MutableMapping[str, Any], reserved: Mapping[str, A
                 if entry is not None:
                     store_entry(entry, result, env)
             return
+    # Sizes that depend on values: the reference allocates, and may answer with a view of an input.
     results = definition.ref.compute(ins, outs, op.attrs, reserved)
     taken = [a for one in ins for a in (one if isinstance(one, list) else [one]) if isinstance(a, np.ndarray)]
     for entry, result in zip(op.outputs, results, strict=True):
@@ -91,6 +93,7 @@ class BlockRunner:
         self.sub_block: SubBlock = op.sub_blocks[0]
         self.key = key
         self.iteration = 0
+        # By identity: equal ops at two places of a body count their iterations apart.
         self._inner = {id(o): BlockRunner(o, key) for o in self.sub_block.ops if o.sub_blocks}
 
     def names(self, slot: str) -> tuple[str, ...]:
@@ -124,6 +127,7 @@ class BlockRunner:
         for name, value in self.sub_block.inputs:
             if name in given:
                 env[value] = given[name]
+        # Before the ops, from 1: iteration 0 keys the random numbers of ops outside of bodies.
         self.iteration += 1
         for op in self.sub_block.ops:
             key = RngKey(self.key.seed, self.key.place, op.position, self.key.run, self.iteration)
@@ -132,6 +136,7 @@ class BlockRunner:
             except Exception as error:
                 annotate(error, op)
                 raise
+        # Inner values stay by name for the backward pass, and the body's variables are added under theirs.
         results: Env = dict(env)
         for name, value in self.sub_block.outputs:
             results[name] = env[value]
@@ -146,5 +151,6 @@ def annotate(error: BaseException, op: FrozenOp) -> None:
     """Adds op, variables and the user's line to an error that an op raised."""
     if hasattr(error, "add_context"):
         error.add_context(op=op.type, var=", ".join(list(op.reads())[:6]) or None, where=show(op.where))
+    # Bodies nest, and the innermost op is the one that failed: outer ones add nothing to its note.
     elif not getattr(error, "__notes__", None):
         error.add_note(f"while running operator '{op.type}' ({', '.join(op.reads())}), built at {show(op.where)}")

@@ -61,6 +61,7 @@ class Key(NamedTuple):
 def loss_scale(strategy: BuildStrategy, world: int) -> float:
     """Returns the initial gradient of the loss on each of ``world`` replicas, unless it is fed."""
     independent = strategy.reduce_strategy is BuildStrategy.ReduceStrategy._NoReduce
+    # Replicas sum their gradients: scaling that of the loss by 1 / world makes the sum a mean.
     coefficient = strategy.gradient_scale_strategy is BuildStrategy.GradientScaleStrategy.CoeffNumDevice
     return 1.0 / world if coefficient and not independent else 1.0
 
@@ -198,6 +199,7 @@ class Compilation:
             FeedError: If a persistable variable that the program reads has no value.
         """
         count = len(self.replicas)
+        # Replicas run at the same time and share the cores; results do not depend on the number.
         each = max(1, min(threads, usable_cpus()) // count)
         check = bool(flags.flag("FLAGS_check_nan_inf"))
         sessions = []
@@ -261,6 +263,7 @@ def compile_program(
     states = []
     for mine, metas in zip(programs, feeds, strict=False):
         state = state_metas(mine, program, scope)
+        # Replicas with equal programs and equal feeds share one lowering, and so one plan and its kernels.
         alike = id(mine), tuple(sorted(metas.items()))
         if alike not in known:
             inferred = infer_program(mine, {**metas, **{mine.reads[var]: meta for var, meta in state.items()}})
@@ -309,6 +312,7 @@ class CompileCache:
             return None
         for session in found.sessions:
             if session.stale():
+                # Other storage of the same shapes is only bound anew; other shapes need another plan.
                 if not found.compilation.fits(scope):
                     return None
                 break

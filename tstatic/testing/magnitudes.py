@@ -164,6 +164,7 @@ def _sized(
         size = np.zeros(value.shape)
         if function.kind != "bool":
             if node.op in ("add", "sub"):
+                # Not |a + b|: where terms cancel, the error is that of the terms.
                 size = pairs[0][1] + pairs[1][1]
             else:
                 size = np.abs(value.astype(np.float64))

@@ -172,6 +172,7 @@ def _copies(type: str) -> bool:
         or not domain.cases
     ):
         return False
+    # Random values: that a result equals one of them by chance, without being copied, is out of the question.
     rng = np.random.default_rng(0)
     for case in domain.cases[:3]:
         ins: list[Any] = []
@@ -329,8 +330,10 @@ def ulps_of(
     costs = [0.0 if _signature(op) in untouched else units(op) for op in ops]
     everything = (1 << len(ops)) - 1
     masks: dict[str, int] = {}
+    # A second round carries what updates wrote to what reads it in the next run.
     for _ in range(2 if again else 1):
         for i, op in enumerate(ops):
+            # A set of ops as the bits of an int: unions over thousands of ops stay cheap.
             mask = 1 << i
             for name in op.input_arg_names:
                 mask |= masks.get(name, 0)

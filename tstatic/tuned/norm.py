@@ -273,6 +273,7 @@ def batch_norm_grad(
         size = gradient.shape[1]
         hat = flat(scratch[0], gradient.shape)
         sums, products = (flat(scratch[1][k * n * size :], (n, size)) for k in range(2))
+        # Behind the sums by image: three values per channel of this block.
         rest = scratch[1][2 * n * size :]
         given, along, factor = (rest[k * size : (k + 1) * size] for k in range(3))
         np.multiply(inverse[block], 1 if scale is None else scale[block], factor)
@@ -281,6 +282,7 @@ def batch_norm_grad(
             np.matmul(gradient, vector, out=sums)
             np.add.reduce(sums, axis=0, out=given)
             np.subtract(x[:, block], _spread(mean[block], values, scratch[2]), hat)
+            # Without the factor `inverse`, which is cheaper to apply to the sums than to the block.
             np.vecdot(gradient, hat, out=products)
             np.add.reduce(products, axis=0, out=along)
             np.multiply(along, inverse[block], along)

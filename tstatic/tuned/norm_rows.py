@@ -48,6 +48,7 @@ class _Repeated:
         Each item ends with the parameter rows that fit it, in the order of :meth:`put`.
         """
         count = len(arrays[0])
+        # Rows can be joined only where nothing lies between them.
         whole = count - count % self.times if all(a.flags.c_contiguous for a in arrays) else 0
         if whole:
             yield *(a[:whole].reshape(-1, self.times * self.channels) for a in arrays), self.rows.reshape(4, -1)
@@ -57,6 +58,7 @@ class _Repeated:
 
 def _add_columns(matrix: Array, total: Array, buffer: Array) -> None:
     """``total += matrix.sum(0)``."""
+    # A product with ones is faster than `add.reduce` (ops/reduce/_sum.py has the numbers).
     np.matmul(ones(len(matrix), matrix.dtype), matrix, out=buffer)
     np.add(total, buffer, total)
 

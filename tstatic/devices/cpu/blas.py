@@ -29,6 +29,7 @@ class _Limit:
 
     def __init__(self) -> None:
         self._lock = lock()
+        # A set and not a count: leaving twice, as after an interrupt in `__enter__`, does no harm.
         self._inside: set[object] = set()
         self._before: list[tuple[Any, int]] | None = None
 

@@ -54,6 +54,8 @@ class Buffer:
 
     def release(self) -> None:
         """Releases the pages; the next touch finds zeros at the same address."""
+        # The mapping stays, and with it every address that plans are
+        # bound to; the kernel gives zeroed pages on the next touch.
         self._map.madvise(mmap.MADV_DONTNEED)
         self.forget()
 

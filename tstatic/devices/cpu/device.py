@@ -172,6 +172,7 @@ def _tiles_of_pointwise(ins: Sequence[Any], outs: Sequence[Any]) -> list[tuple[l
         if flat:
             return a.reshape(-1)[part]
         at = axis - (out.ndim - a.ndim)
+        # An operand without the axis, or with size 1 there, is broadcast: every tile gets all of it.
         return a if at < 0 or a.shape[at] == 1 else a[along(at, part)]
 
     cuts = [[cut(a, p) for a in arrays] for p in parts]
@@ -200,6 +201,7 @@ def prepare(
     if definition.effects or definition.objects or "run_block" in ref.takes:
         # It prints, raises, or accesses more than its arguments: no address range says what may run beside it.
         work.spans = None
+    # A slot that only lends its shape does not access memory, and must not keep steps from being chained.
     read = [slot.name not in definition.shape_only for slot in definition.inputs]
 
     def add(ref: Ref, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any]) -> None:
@@ -247,6 +249,7 @@ def _add_up(parts: Sequence[Any], out: Any) -> None:
     """Sums the partial results in tile order; 16-bit floats are added in float32 and rounded once."""
     if len(parts) == 1:
         np.copyto(out, parts[0])
+    # numpy has no bfloat16 of its own: that of ml_dtypes has kind V.
     elif out.dtype.itemsize == 2 and out.dtype.kind in "fV":
         total = parts[0].astype(np.float32)
         for part in parts[1:]:
@@ -299,6 +302,8 @@ class CpuDevice(Device):
         base = first.base
         if first.dtype != second.dtype or not isinstance(base, np.ndarray) or base is not second.base:
             return None
+        # Neighbours of the arena are up to ALIGNED - 1 bytes apart;
+        # what lies between belongs to neither and may be summed along.
         gap = second.ctypes.data - first.ctypes.data
         if not first.nbytes <= gap < first.nbytes + ALIGNED or gap % first.itemsize:
             return None
@@ -338,6 +343,7 @@ class CpuDevice(Device):
         return array
 
     def assigning(self, destination: HostArray, source: HostArray) -> Call:
+        # A function in C, as `scope.assign` requires: no signal handler can run in the middle of it.
         return operator.setitem, (destination, ..., source)
 
     def stream(self) -> Stream:

@@ -76,6 +76,7 @@ class Pool:
         self.pid = os.getpid()
         self._orders: list[queue.SimpleQueue[Job | None]] = [queue.SimpleQueue() for _ in range(threads - 1)]
         self._done: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        # Two executors may share the pool of a size; a job has all helpers.
         self._busy = threading.Lock()
         self._must_drain = False
         self._helpers = [
@@ -113,9 +114,11 @@ class Pool:
             job = Job(bound, len(bound[0]))
             self._must_drain = True
             try:
+                # No more helpers than tiles: each that is woken costs the caller time.
                 helpers = min(self.threads, job.count) - 1
                 for orders in self._orders[:helpers]:
                     orders.put(job)
+                # The caller takes tiles as well, instead of waiting for helpers to wake.
                 job.work(0)
                 self._wait(job, helpers)
                 self._must_drain = False
@@ -153,6 +156,7 @@ class Pool:
         held: BaseException | None = None
         while self._must_drain:
             try:
+                # Queues are first in, first out: a helper that returns this job has finished all earlier ones.
                 empty = Job((), 0)
                 for orders in self._orders:
                     orders.put(empty)
@@ -203,6 +207,7 @@ def pool_of(threads: int) -> Pool | None:
     """Returns the process-wide pool of that size; ``None`` for one thread."""
     if threads <= 1:
         return None
+    # By process: threads do not survive a fork, and the child needs a pool of its own.
     key = (os.getpid(), threads)
     with _lock:
         found = _pools.get(key)

@@ -42,6 +42,7 @@ def _groups(pairs: set[tuple[int, int]], count: int, tiles: int) -> list[int]:
 
     def find(i: int) -> int:
         while root[i] != i:
+            # Path halving: chains of up to 256 tasks stay flat.
             root[i] = root[root[i]]
             i = root[i]
         return i
@@ -67,6 +68,7 @@ class TileChain:
         self.works: list[tuple[BoundStep, Any]] = [(work, owner)]
         self.tasks: list[list[tuple[int, int]]] = [[(0, i)] for i in range(len(work.tile_binders))]
         """Per task: (index of the work, index of its tile)."""
+        # At least two tasks a thread, so that an uneven pair of tasks does not leave a core idle.
         self._least = max(4, 2 * threads)
         self._closed = work.spans is None
         self._reads: Spans = []
@@ -93,8 +95,10 @@ class TileChain:
             return False
         reads = [(*span, i) for i, (r, _) in enumerate(work.spans) for span in r]
         writes = [(*span, i) for i, (_, w) in enumerate(work.spans) for span in w]
+        # Sums of partial results run after the whole chain, so nothing in it may read or overwrite them.
         if _overlaps([(*span, 0) for span in self._after], reads + writes):
             return False
+        # Read after write, write after write, and write after read: the last two as arena slots are used again.
         pairs = _overlaps(self._writes, reads + writes) | _overlaps(self._reads, writes)
         groups = _groups(pairs, count, tiles)
         # Neither the new step nor the tasks that it merges may lose parallelism: enough groups must remain for all threads.
@@ -124,6 +128,8 @@ class TileChain:
         op_of_call: list[Any] = []
         bound: list[list[list[Call]]] = []
         ends: list[Ends] = []
+        # Bound per thread where threads share the work: scratch memory
+        # differs. Otherwise the calls join the step's own list.
         shared = pool is not None and len(self.tasks) > 1
         for workspace in workspaces if shared else workspaces[:1]:
             ready = [work.bind(workspace) for work, _ in self.works]

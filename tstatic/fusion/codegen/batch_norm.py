@@ -114,8 +114,7 @@ class _Module:
         self.results = {n: v for n, v in own.items() if n in self.terms.data}
         self.statistics = {n: v for n, v in own.items() if n not in self.terms.data and v in self.needed}
         kept = {s.param for s in norm.definition.outputs} | self.terms.sums.keys()
-        # Sums exist only after the merge. What does not depend on them each program computes from the inputs by
-        # itself.
+        # Sums exist only after the merge. What does not depend on them each program computes from the inputs by itself.
         kept &= self.terms.late - self.terms.data
         self.handed = [n for n in self.terms.needs(self.results, kept) if n in kept]
         self.used: set[str] = set()
@@ -127,8 +126,8 @@ class _Module:
         metas = {**metas, _INNER: metas[value]}
         norm = FrozenOp(RECOMPUTED, inputs, (_INNER,), self.norm.attrs)
         act = FrozenOp(op_def(first.definition.of), (_INNER,), (value,), first.attrs)
-        # The activation's gradient goes on as it was: it reads the value that its forward op now makes in the same
-        # kernel.
+        # The activation's gradient goes on as it was: it reads the
+        # value that its forward op now makes in the same kernel.
         others.insert(0, act)
         self.told[:0] = [norm, act]
         found = channels_of(norm, metas, ["Y"])
@@ -240,8 +239,8 @@ class _Module:
         if second:
             f.tile(self.results, self.handed, again=self.head)
         else:
-            # Every strip computes the statistics that it needs; one alone stores them, so that no two programs write
-            # an address.
+            # Every strip computes the statistics that it needs; one alone
+            # stores them, so that no two programs write an address.
             f.tile({**self.results, **self.statistics}, mask="inside & (tl.program_id(1) == 0)")
         f.store(self.results)
         f.add(*self.extent.tiles([*f.in_tile, *f.stores]))

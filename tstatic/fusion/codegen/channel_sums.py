@@ -96,8 +96,8 @@ class Moments:
             'shift = tl.where(tl.abs(first) < float("inf"), first, 0.0)',
             f.write("p_shift", partial("shift"), f.compute, "shift", mask=first),
             *_zeros(f, "plain", "total", "spread"),
-            # One counter for all places: a place that the mask hides in the last tile has a zero difference, and
-            # `end` counts anew.
+            # One counter for all places: a place that the mask hides in
+            # the last tile has a zero difference, and `end` counts anew.
             f"seen = tl.zeros((1, 1), {LANGUAGE[f.compute.name]})",
         )
 

@@ -306,8 +306,8 @@ def build(
         raise CodegenUnsupported("ROWS", "the dimensions of a row are not the last ones of the common shape")
     inner = outer.index(False) if reduced else None
     operands = [tuple(r) for r in rows]
-    # Numbered, not the user's names: programs that differ in names alone share a kernel, and no name can break the
-    # text.
+    # Numbered, not the user's names: programs that differ in
+    # names alone share a kernel, and no name can break the text.
     names = [f"x{i}" for i in range(len(inputs))], [f"y{i}" for i in range(len(outputs))]
     group = LoopNest(
         iteration_space,

@@ -136,8 +136,8 @@ print(said)
 raise SystemExit(int(bool(failed)))
 '''
 
-# Relative beyond 1, absolute below: two units in the last place of the 16-bit types, 84 of float32, where sums have
-# another order.
+# Relative beyond 1, absolute below: two units in the last place of
+# the 16-bit types, 84 of float32, where sums have another order.
 _ALLOWED = '{"torch.float64": 1e-09, "torch.float32": 1e-05, "torch.float16": 0.002, "torch.bfloat16": 0.016}'
 
 

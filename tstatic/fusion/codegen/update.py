@@ -73,8 +73,8 @@ class _Update:
         self.master = self.given("MasterParam")
         self.skip = self.given("SkipUpdate")
         self.compute = self.dtype("MasterParam" if self.master else "Param").compute
-        # Which slots and attributes are given is equal for all members: the fusion groups updates by them, so the
-        # first speaks for all.
+        # Which slots and attributes are given is equal for all members:
+        # the fusion groups updates by them, so the first speaks for all.
         numbers = [n for n in formula.numbers if self.given(n)]
         if "LearningRate" not in numbers:
             raise CodegenUnsupported("NO_KERNEL_FORM", "the update has no learning rate", self.first)
@@ -229,8 +229,8 @@ class _Update:
             body.append(f"at = {self.pointers(s, s.slot)}")
             body.append(f"old_{s.name} = tl.load(at, mask=mask, other=0)")
             body.append(f"{s.name} = old_{s.name}.to(tl.float64)")
-            # Powers move on in their own type, as the reference multiplies them; numbers made of them are computed in
-            # 64 bits.
+            # Powers move on in their own type, as the reference multiplies
+            # them; numbers made of them are computed in 64 bits.
             own[s.name] = Typed(f"old_{s.name}", s.dtype)
             names[s.name] = Typed(s.name, float64)
         writer = Writer()
@@ -335,8 +335,7 @@ def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: S
             skip = (update.value(update.first, "SkipUpdate"),) if update.skip else ()
             given = (ADDRESSES, update.value(update.first, "LearningRate"), *skip, NUMBERS, len(sizes))
             grid = (-(-len(sizes) // tensors),)
-            # Without contraction, in both launches: a fused multiply-add rounds once where the reference rounds
-            # twice.
+            # Without contraction, in both launches: a fused multiply-add rounds once where the reference rounds twice.
             launches.append(Launch("prepare", grid, given, {"TENSORS": tensors}, 4, update.prepare_types(), False))
         # All tensors may be empty, and a launch of no programs is an error; `prepare` still moves their numbers on.
         if len(rows):

@@ -97,6 +97,7 @@ def _convolve(torch: Any, padded: Any, w: Any, window: Window) -> Any:
 
 
 def _backward(torch: Any, small: Any, padded: Any, w: Any, window: Window, wanted: tuple[bool, bool, bool]) -> Any:
+    # The large side is padded already: aten pads both ends alike, and Paddle's paddings may differ.
     zeros = (0,) * len(window.kernel)
     return torch.ops.aten.convolution_backward(
         small, padded, w, None, window.strides, zeros, window.dilations, False, zeros, window.groups, wanted
@@ -258,6 +259,7 @@ def _type(rank: int, x: Variable, weight: Variable, groups: int, data_format: st
     """Returns the op type: depthwise where each channel has filters of its own."""
     count = x.shape[-1 if is_last(data_format) else 1] if len(x.shape) == rank + 2 else 0
     if transposed:
+        # As Paddle: a transposed convolution is depthwise only with one filter per channel.
         own = len(weight.shape) == rank + 2 and weight.shape[1] == 1
     else:
         own = (weight.shape[0] if weight.shape else 0) % max(count, 1) == 0

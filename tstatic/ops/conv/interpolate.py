@@ -67,11 +67,14 @@ def axis_taps(
     plain = align_corners or (align_mode == 1 and method == "linear")
     source = place * ratio if plain else (place + 0.5) * ratio - 0.5
     if method == "linear":
+        # Before the first place's middle the first value is repeated, as torch and Paddle do.
         source = np.maximum(source, 0)
+        # Never negative here, so truncation is rounding down.
         low = np.minimum(source.astype(np.int64), size - 1)
         part = np.clip(source - low, 0, 1).astype(dtype)
         return (low, 1 - part), (np.minimum(low + 1, size - 1), part)
     low = np.floor(source).astype(np.int64)
+    # Places beyond the border read the border's value; weights stay, so that they still sum to 1.
     return tuple((np.clip(low + k, 0, size - 1), _cubic(source - low - k).astype(dtype)) for k in range(-1, 3))
 
 
@@ -161,6 +164,7 @@ def _ref(x: Array, out: Array, scratch: Sequence[Array], **attrs: Any) -> None:
     for axis, taps in enumerate(resize.taps(out.dtype)):
         target = scratch[axis]
         for k, (place, weight) in enumerate(taps):
+            # The first tap writes the target; others are added, in the taps' order.
             room = target if k == 0 else scratch[-1][: target.size].reshape(target.shape)
             np.take(source, place, axis=axis + 2, out=room, mode="clip")
             if resize.method != "nearest":

@@ -95,6 +95,7 @@ class Pooling:
         self.pads: Pairs = ((0, 0),) * rank
         self.strides = per_axis(attrs["strides"], rank)
         if attrs["global_pooling"]:
+            # A global pooling is an adaptive one to a single place.
             self.adaptive, kernel = True, (1,) * rank
         self.kernel = kernel
         if self.adaptive:
@@ -155,6 +156,7 @@ def _infer(x: Meta, **attrs: Any) -> Meta:
         check_no_windows(sizes, pooling.outs, pooling.kernel, pooling.pads)
         explicit = attrs.get("padding_algorithm", "EXPLICIT") == "EXPLICIT"
         for axis, (pad, kernel) in enumerate(zip(pooling.pads, pooling.kernel, strict=True)):
+            # Such a window would have only padding: a maximum of minus infinity, an average of nothing.
             if explicit and max(pad) >= kernel:
                 raise ShapeError(
                     f"the padding of a pooling leaves a window without values along spatial axis {axis}",
@@ -228,6 +230,7 @@ def _torch_pool(torch: Any, x: Any, **attrs: Any) -> Any:
         return (f.adaptive_max_pool2d if largest else f.adaptive_avg_pool2d)(x, pooling.outs)
     pads = pooling.torch_pads()
     if largest:
+        # torch has one padding per axis, of at most half a window, and another rule for `ceil_mode`.
         return f.max_pool2d(f.pad(x, pads, value=-float("inf")), pooling.kernel, pooling.strides)
     sums = f.avg_pool2d(f.pad(x, pads), pooling.kernel, pooling.strides, divisor_override=1)
     extents = pooling.extents(attrs["exclusive"])

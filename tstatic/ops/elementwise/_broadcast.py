@@ -207,6 +207,7 @@ class SummedRef(CallRef, ExpressionRef):
             aligned = shapes[self.like[i]]
             assert aligned is not None
             axes = tuple(a for a, (s, f) in enumerate(zip(aligned, full, strict=True)) if s != f)
+            # A gradient that is another value summed (that of an addition) needs no buffer for its summands.
             source = inputs[node.value][0] if node.op == "var" and axes else -1
             if source < 0 or shapes[source] != full:
                 source = -1
@@ -328,6 +329,8 @@ def _best_axis(full: Shape, written: Sequence[Shape]) -> int:
         tile = total // size * rows
         partial = sum(math.prod(w) for w in written if w[axis] == 1)
         run = math.prod(full[axis + 1 :]) * rows
+        # In units of a tile's work: writing and adding partial sums,
+        # short runs, tiles above twice the usual size, then outer axes.
         cost = 3 * partial / tile + (run < 256) + 0.3 * max(0.0, math.log2(tile / POINTWISE.size) - 1) + 0.01 * axis
         if rows < size and cost < lowest:
             best, lowest = axis, cost

@@ -49,6 +49,7 @@ def common_dtype(a: DType, b: DType) -> DType | None:
     """
     if a is b:
         return a
+    # Kind before width: an int64 beside a float32 becomes float32.
     ranks = [2 * d.is_float + d.is_integer for d in (a, b)]
     if ranks[0] != ranks[1]:
         return a if ranks[0] > ranks[1] else b

@@ -31,6 +31,7 @@ def _power(x: Array, y: Array, out: Array) -> None:
     if out.dtype.kind not in "iu" or np.all(np.asarray(y) >= 0):
         np.power(x, y, out)
         return
+    # numpy raises for integers to negative powers, so these exponents are replaced before.
     base, exponent = (np.array(np.broadcast_to(a, out.shape)) for a in (x, y))
     negative, unit = exponent < 0, np.abs(base) == 1
     np.power(base, np.where(negative, np.where(unit, -exponent, 0), exponent), out)

@@ -113,6 +113,7 @@ def multiply(a: Any, b: Any, out: Any) -> Calls:
 
     A batch of matrices times one matrix is a single taller matrix: BLAS packs the second operand once.
     """
+    # Axes of size 1 in front only broadcast; without them the batch is one taller matrix.
     while b.ndim > 2 and b.shape[0] == 1 and b.ndim <= out.ndim:
         b = b[0]
     if b.ndim == 2 and a.ndim > 2 and a.size and out.size:
@@ -180,6 +181,7 @@ def gradient_calls(
     calls: Calls = []
     buffers = list(scratch)
     if dx is not None:
+        # Transposed operands are passed as views: BLAS reads either order, and nothing is copied.
         right = y if trans_y else swap(y)
         a, b = (swap(right), swap(dout)) if trans_x else (dout, right)
         calls += _reduced(a, b, dx, batch, buffers)
@@ -268,6 +270,7 @@ def cut(
         slots: The entries of all slots from those of ``a``, ``b`` and ``out``.
     """
     count = tile_count(flops)
+    # The operand that is not cut is packed by every tile: the longest axis makes that the smaller one.
     best = max(candidates, key=lambda w: w.weight)
     parts = equal(out.shape[best.out], count, best.align) if count > 1 and out.shape[best.out] > 1 else []
     if len(parts) < 2:

@@ -54,6 +54,7 @@ def _partials(shape: Shape, axes: Shape) -> tuple[Shape, ...]:
     while True in summed:
         at = _last(summed)
         block = _block(sizes[at], at == len(sizes) - 1)
+        # Blocks of a long axis are added first, then their sums: the error grows with the logarithm of the length.
         if sizes[at] > block:
             sizes[at] = -(-sizes[at] // block)
             done.append(tuple(sizes))
@@ -127,6 +128,7 @@ def sum_calls(x: Any, axes: Sequence[int], out: Any, scratch: Sequence[Any]) -> 
             sizes[at] = whole
             continue
         many = grouped[(*head, slice(0, whole * block))]
+        # A view, as axes are split and not joined.
         many = many.reshape((*sizes[:at], whole, block, *sizes[at + 1 :]), copy=False)
         calls.append(_product(many, block, last, result[(*head, slice(0, whole))]))
         if rest:

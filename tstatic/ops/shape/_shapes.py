@@ -111,6 +111,7 @@ def clear(target: Array) -> Call:
 
 def copy_reshaped(target: Array, source: Array) -> Call:
     """Returns the call that copies the elements of ``source``, in C order, into a ``target`` of another shape."""
+    # Reshaping a contiguous side is a view; only where neither is, elements go through a buffer.
     if target.flags.c_contiguous:
         return np.copyto, (target.reshape(source.shape), source)
     if source.flags.c_contiguous:

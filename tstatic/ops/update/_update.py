@@ -99,6 +99,7 @@ class UpdateRef(Ref):
     def _passes(self, named: Mapping[str, Any], attrs: Attrs) -> list[_PassCode]:
         """Returns the formula as numpy code; what was compiled before is found again."""
         given = frozenset(n for n, a in named.items() if a is not None)
+        # By text: 0.0 and -0.0, or 1 and True, are equal but give different code.
         key = given, self._computed(named), repr(sorted(attrs.items()))
         found = self._known.get(key)
         if found is None:
@@ -240,6 +241,8 @@ class UpdateRef(Ref):
                 size = part.stop - at
                 views = {n: buffers[n][:size] if n in buffers else a.reshape(-1)[part] for n, a in bodies.items()}
                 for n in odd:
+                    # A second pass reads what the first stored. The
+                    # parameter's new value is not stored before the last pass.
                     if n in self.inputs or (turn and n != target):
                         calls.append(_load(views[n], bodies[n], part))
                 calls += one.block([*views.values()], [r[:size] for r in registers])
@@ -260,6 +263,7 @@ class UpdateRef(Ref):
         own, buffers = scratch[: len(scratch) - len(tables)], scratch[len(scratch) - len(tables) :]
         mask = named[ROW_MASK]
         for start in range(0, mask.size, BLOCK):
+            # By blocks of the mask: a list of all rows would need memory for the largest table.
             rows = np.flatnonzero(mask[start : start + BLOCK])
             rows += start
             for at in range(0, rows.size, max(1, buffers[0].shape[0])):
@@ -297,6 +301,7 @@ class _Pass:
         return [*calls, *((self.add_squares, (name, outs[at])) for name, at in self.code.squares.items())]
 
     def add_squares(self, name: str, values: Array) -> None:
+        # A dot in the computed type per block; blocks are added in float64, in their order.
         self.sums[name] += float(np.dot(values, values))
 
 
@@ -342,6 +347,7 @@ class _UpdateStep:
             if one.numbers:
                 try:
                     numbers = one.code.values(known)
+                # Python raises where IEEE 754 has an infinity or NaN; the slow form gives those, and is rarely needed.
                 except (ArithmeticError, ValueError):
                     numbers = evaluate(list(one.code.numbers.values()), known)
                 for array, number in zip(one.numbers, numbers, strict=True):
@@ -375,6 +381,7 @@ def _moved(node: Node, name: str, x: Array, out: Array) -> _Moved:
     code = compile_numpy({0: node}, inputs, {0: x.dtype}, {})
     calls = code.bind([x, *arrays], [out], [np.empty(out.shape, d) for d in code.registers])
     values = compiled(constants)
+    # Attributes alone: the constants are filled now, not in each step.
     if not any(map(variables, constants)):
         for array, value in zip(arrays, values({}), strict=True):
             array.fill(value)
