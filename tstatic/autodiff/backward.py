@@ -106,6 +106,7 @@ class Backward:
 
     def accumulate(self, name: str, where: Where | None) -> str | None:
         """Sums the partial gradients of a forward variable; returns the gradient's name, or ``None`` if there are none."""
+        # Popped: what ops before this one read under the name is another value, with a gradient of its own.
         partial_grads = self.partial_grads.pop(name, None)
         if not partial_grads:
             return None
@@ -120,6 +121,7 @@ class Backward:
             return written
         renamed = []
         for i, (new_op, written) in enumerate(partial_grads):
+            # Paddle's spelling of partial gradients.
             new = f"{final}@RENAME@block{self.block.idx}@{i}"
             if new_op is None:
                 # A gradient that the caller supplied keeps its name.
@@ -210,6 +212,7 @@ class Backward:
             else:
                 source = slot.name.removesuffix(GRAD)
                 made = op.outputs.get(source, ())
+                # An optional gradient that does not arrive is left out; a required one becomes zeros.
                 if slot.optional and not any(n in grads for n in made):
                     row = ()
                 else:
@@ -314,6 +317,7 @@ class Backward:
         block = self.target
         for new_op in self.pending:
             definition = op_def(new_op.type)
+            # A backward op may have fewer attributes than its forward op, all of whose were copied.
             attrs = definition.complete({n: v for n, v in new_op.attrs.items() if n in definition.attrs})
             self.infer_outputs(definition, new_op, attrs)
             inputs = {s.name: new_op.inputs[s.name] for s in definition.inputs if new_op.inputs.get(s.name)}

@@ -64,6 +64,7 @@ def _read() -> dict[str, str]:
             # Installers set times as they like, so what a wheel brings has none.
             if fingerprint is None or tuple(found["sources"]) == fingerprint[: 1 if shipped else 2]:
                 return {key: module for module, keys in found["modules"].items() for key in keys}
+        # A damaged index counts as none.
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             continue
     return {}
@@ -80,6 +81,7 @@ def _write(sources: tuple[int, ...]) -> None:
     for key, module in sorted(_registered.items()):
         modules.setdefault(module, []).append(key)
     text = json.dumps({"sources": sources, "modules": modules})
+    # Written aside and renamed: readers find the old or the new one, and two writers do not share a file.
     temporary = LEARNED.with_name(f"{SHIPPED}.{os.getpid()}.{threading.get_ident()}")
     with contextlib.suppress(OSError):
         LEARNED.parent.mkdir(exist_ok=True)
@@ -100,6 +102,7 @@ def load_all() -> None:
     Several threads may do so at once: the only locks held are the import system's.
     """
     global _complete
+    # By thread: a module's body that iterates over a registry while all are loaded sees what is there so far.
     if _complete or getattr(_state, "loading", False):
         return
     _state.loading = True
@@ -121,6 +124,7 @@ def load_all() -> None:
 
 def _registering() -> str:
     """Returns the name of the module whose body is running: the one to import for what it registers."""
+    # Past helpers of other modules (`unary_op`, `register_update`): the body that called them is what has to run again.
     frame = sys._getframe(2)
     while frame.f_code.co_name != "<module>" and frame.f_back is not None:
         frame = frame.f_back
@@ -152,6 +156,7 @@ class Registry(MutableMapping[str, V]):
             try:
                 import_module(module)
             except ModuleNotFoundError as error:
+                # An index may name a module that is gone; one that fails on an import of its own is an error.
                 if error.name != module:
                     raise
         return self.loaded.get(key)

@@ -80,6 +80,7 @@ def decode(data: bytes, path: object, strict: bool = True) -> Checkpoint:
     with needed_for("reading saved values"):
         from tstatic.runtime import header
     read = header.parse(data, path, strict)
+    # A view: the file is in memory once, and each tensor is copied out of it.
     body = np.frombuffer(data, np.uint8)[read.start :]
     rows = None if read.manifest is None else read.manifest.tensors
     tensors: dict[str, Array] = {}

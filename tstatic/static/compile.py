@@ -261,11 +261,13 @@ def compile_program(
     known: dict[tuple[Any, ...], LoweredProgram] = {}
     replicas = []
     states = []
+    # Not strict: an explanation gives the feeds of the first replica only.
     for mine, metas in zip(programs, feeds, strict=False):
         state = state_metas(mine, program, scope)
         # Replicas with equal programs and equal feeds share one lowering, and so one plan and its kernels.
         alike = id(mine), tuple(sorted(metas.items()))
         if alike not in known:
+            # Sizes of the state come from the scope, where they may differ from the declared ones.
             inferred = infer_program(mine, {**metas, **{mine.reads[var]: meta for var, meta in state.items()}})
             log = Log()
             fused, after = pipeline.fuse(mine, inferred, build, log)

@@ -121,6 +121,7 @@ def _environment(formula: LoopBody, values: Mapping[str, Array]) -> dict[str, tu
         assert entry is not None
         assert shape is not None
         array = values[entry].reshape(shape)
+        # Integers and truth values are exact: they add no rounding error.
         done[name] = array, np.abs(array) if array.dtype == np.float64 else np.zeros(shape)
     if formula.inner is not None:
         row = formula.full[formula.inner :]
@@ -171,6 +172,7 @@ def _sized(
                 for i, (array, magnitude) in enumerate(pairs):
                     # First-order propagation of the argument's error: |df/da| * magnitude of a, by a forward difference.
                     moved = _applied(function, [*arrays[:i], array + DELTA * magnitude, *arrays[i + 1 :]])
+                    # `fmax`, as a step out of the function's domain gives NaN.
                     size = np.fmax(size, np.abs(moved - value) / DELTA)
         done = value, size
     known[node] = done

@@ -61,6 +61,7 @@ def ulp(y64: Array, dtype: Any) -> Array:
     """Returns the unit in the last place of ``dtype`` at each value; below the smallest normal number, that of subnormals."""
     kind = dtype_of(dtype)
     info = np.finfo(kind.np) if kind.name != "bfloat16" else ml_dtypes.finfo(kind.np)
+    # The mantissa of frexp lies in [0.5, 1), so a value's own exponent is one less.
     _, exponent = np.frexp(np.abs(y64))
     lowest = int(info.minexp) - int(info.nmant)
     unit = np.ldexp(1.0, np.where(y64 == 0, lowest, np.maximum(exponent - 1 - int(info.nmant), lowest)))
@@ -101,6 +102,7 @@ def check(y64: Array, unfused: Array, fused: Array, k: float = 0.0, spread: Any 
         moved = np.nan_to_num(np.broadcast_to(np.asarray(spread, np.float64), u.shape), nan=0.0, posinf=0.0)
         allowed = FACTOR * np.maximum(np.abs(u - base), moved) + k * ulp(base, unfused.dtype)
         error = np.abs(f - base)
+        # Not `error > allowed`, which is false where the error is NaN.
         bad = np.isfinite(u) & ~(error <= allowed)
         return _worst("value", bad, np.where(bad, error - allowed, -1.0), base, unfused, fused, allowed)
 

@@ -169,8 +169,8 @@ def cross_entropy(
 
     Args:
         logits: ``[rows, length]``.
-        label: Class numbers in ``[0, length)``, ``[rows]``, any integer type; a row whose label is ``ignore`` has loss
-        0. Another number outside the range gives loss NaN.
+        label: Class numbers in ``[0, length)``, ``[rows]``, any integer type; a row whose label is ``ignore`` has
+            loss 0. Another number outside the range gives loss NaN.
         out: The softmax, ``[rows, length]``, written unless ``None``.
         loss: ``[rows]``, written.
         ignore: The label to be ignored.

@@ -132,6 +132,8 @@ class TileChain:
         # differs. Otherwise the calls join the step's own list.
         shared = pool is not None and len(self.tasks) > 1
         for workspace in workspaces if shared else workspaces[:1]:
+            # All steps of a chain use one workspace: a task runs its tiles
+            # one after another, and scratch does not outlive a tile.
             ready = [work.bind(workspace) for work, _ in self.works]
             bound.append([[call for w, p in task for call in ready[w][p]] for task in self.tasks])
             if not ends:
@@ -159,6 +161,7 @@ def find_failed_op(error: Exception, owner: Any) -> tuple[BaseException, Any]:
     """Returns the error that a call raised, and the op of the step that raised it."""
     if isinstance(error, TileFailed):
         assert error.__cause__ is not None
+        # Calls are counted within the task; its ends say up to which call each op reaches.
         return error.__cause__, next(o for end, o in owner[error.tile] if error.done < end)
     return error, owner
 

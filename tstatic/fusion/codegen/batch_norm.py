@@ -85,6 +85,7 @@ class _Module:
         self.norm = norm = body[-1 if self.head else 0]
         self.needed = set(needed)
         others = list(body[:-1] if self.head else body[1:])
+        # An output that nobody reads or keeps costs no term.
         seen = self.needed | {v for op in others for v in op.reads()}
         outputs = {s.name: e for s, e in zip(norm.definition.outputs, norm.outputs, strict=True)}
         found = channels_of(norm, metas, [slot for slot, e in outputs.items() if e in seen])
@@ -333,6 +334,7 @@ class _Function(Function):
                 self.load(sorted(variables(self.terms.nodes[name])))
                 self.add(*self.term(name))
             if mask:
+                # What is handed on and what is kept may be one memory: it is stored once.
                 places = [m.memory(name)] if name in m.handed else []
                 if name in m.statistics:
                     places.append((name, m.statistics[name], m.metas[m.statistics[name]].dtype))
@@ -389,6 +391,7 @@ class _Function(Function):
         self.values(wanted, known, mask)
         loaded = {n: v for n, v in m.inputs.items() if n not in m.arriving}
         loaded |= {} if stored is None else dict.fromkeys(m.arriving, stored)
+        # Terms that read what the other ops make: their lines come after those of these ops.
         later: list[str] = []
         for name in self.terms.needs(wanted, known):
             if name not in self.terms.data:

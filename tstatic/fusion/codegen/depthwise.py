@@ -237,6 +237,7 @@ class _Module:
                     + rest_row + rest_column,
                     f"source = {place}",
                     f"d = {f.read('dout', self.small, self.metas[self.small].dtype, 'source', 'there')}",
+                    # Where no output reads x the load gives 0, which times an infinite weight would be NaN.
                     f"total += tl.where(there, d * {name}[None, :], 0.0)",
                 ]  # fmt: skip
         lines += [

@@ -342,6 +342,7 @@ class Expression:
 
     def _call(self, name: str, operands: tuple[Typed, ...], dtype: DType) -> Typed:
         function = FUNCTIONS[name]
+        # In 64 bits Triton's own division and root round once already.
         text = function.rounded if self.lines.rounds_once and dtype is float32 and function.rounded else function.triton
         self.lines.used.update(word for word in _words(text) if word.startswith("_"))
         texts = dict(zip("abc", (o.text for o in operands), strict=False))
@@ -362,6 +363,7 @@ class Expression:
         types = [v.dtype for v in strong.values() if v.dtype is not bool_]
         if types:
             dtype = types[0]
+        # Truth values alone: they count as numbers of the op's own type; a single one stays a truth value.
         elif strong and like is None:
             dtype = self.float if any(a.op == "const" for a in args) or len(strong) > 1 else bool_
             if self.default is not self.float and self.default is not bool_:

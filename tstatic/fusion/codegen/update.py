@@ -109,6 +109,7 @@ class _Update:
         entry = op.input(slot) if slot in self.inputs else op.output(slot)
         if not isinstance(entry, str):
             raise CodegenUnsupported("NO_KERNEL_FORM", f"'{slot}' is not written", op)
+        # The product is never stored: the kernel reads its operand and multiplies (`scaled`).
         return self.raw[entry] if slot == "Grad" and self.raw else entry
 
     def dtype(self, slot: str) -> DType:

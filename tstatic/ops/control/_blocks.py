@@ -51,6 +51,7 @@ def undone_on_error(program: Program) -> Iterator[None]:
     """Takes back every op, variable and block that was added when the body raises."""
     blocks = len(program.blocks)
     current = program.current_block_idx
+    # The count of built ops is restored, too: it numbers ops, and so keys their random numbers.
     marks = [(b, len(b.ops), b.built, set(b.vars)) for b in program.blocks]
     try:
         yield
@@ -90,6 +91,7 @@ def deliver(values: Sequence[Any], outs: Sequence[Any] | None) -> list[Any]:
 def flatten(value: Any) -> list[Any]:
     """Returns the leaves of nested lists, tuples and dicts, in order."""
     if isinstance(value, dict):
+        # Sorted: two branches may build their dicts in different order.
         return [leaf for key in sorted(value) for leaf in flatten(value[key])]
     if isinstance(value, list | tuple):
         return [leaf for item in value for leaf in flatten(item)]

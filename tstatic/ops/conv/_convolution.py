@@ -302,6 +302,7 @@ def split_filters(w: Meta, small: Meta, groups: int, data_format: str) -> list[T
     if w.numel > _LARGE_FILTER and groups == 1:
         parts = _parts(w.shape[0], work, max(2, w.shape[0] // 128))
         return tiles(parts, -1 if is_last(data_format) else 1, WHOLE, 0)
+    # All partial sums together have at most 4 << 18 elements: 4 MiB in float32.
     return tiles(_parts(small.shape[0], work, min(16, 4 * _LARGE_FILTER // w.numel)), 0, 0, PARTIAL_SUM)
 
 

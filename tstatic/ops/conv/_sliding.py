@@ -155,6 +155,7 @@ def torch_gradient(torch: Any, function: Callable[[Any], Any], x: Any, dout: Any
 
 
 # ---------------------------------------------------------------------------------------------------- users' arguments
+# What an axis of size 1 needs: windows, strides and dilations of 1, and no padding.
 _HEIGHT = {"ksize": 1, "strides": 1, "dilations": 1, "output_size": 1, "paddings": 0, "output_padding": 0}
 
 
@@ -188,6 +189,7 @@ def padding_of(padding: Any, rank: int, last: bool, function: str) -> tuple[tupl
             fix="crop with slicing instead of a negative padding",
             op=function,
         )
+    # As Paddle: equal paddings are stored with one value per axis.
     if len(padding) == 2 * rank and all(padding[2 * i] == padding[2 * i + 1] for i in range(rank)):
         padding = padding[::2]
     return tuple(padding), "EXPLICIT"

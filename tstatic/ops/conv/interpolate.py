@@ -71,6 +71,7 @@ def axis_taps(
         source = np.maximum(source, 0)
         # Never negative here, so truncation is rounding down.
         low = np.minimum(source.astype(np.int64), size - 1)
+        # Rounded once, from places in float64.
         part = np.clip(source - low, 0, 1).astype(dtype)
         return (low, 1 - part), (np.minimum(low + 1, size - 1), part)
     low = np.floor(source).astype(np.int64)

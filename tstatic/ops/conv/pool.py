@@ -255,6 +255,7 @@ def _grad_lower(torch: Any, x: Any, out: Any, dout: Any, **attrs: Any) -> Any:
 def _cost(x: Meta, out: Meta, **attrs: Any) -> Cost:
     layout = attrs["data_format"]
     pooling = Pooling(spatial(x.shape, layout), attrs)
+    # Adaptive windows differ in size; on average each covers the input divided by the output.
     window = max(x.numel // max(out.numel, 1), 1) if pooling.adaptive else pooling.kernel[0] * pooling.kernel[1]
     return Cost(float(out.numel * window), float(x.nbytes + out.nbytes))
 

@@ -86,6 +86,7 @@ def _fold_ref(y: Array, x: Array, scratch: Sequence[Array], **attrs: Any) -> Non
     columns, _ = _columns(y, blocks, x.shape[1])
     for a in range(blocks.kernel[0]):
         for b in range(blocks.kernel[1]):
+            # Place by place of the block, since blocks overlap: within one, every element is written once.
             place = blocks.tap(padded, a, b)
             np.add(place, columns[:, :, a, b], place)
     np.copyto(x, blocks.inner(padded))
@@ -131,6 +132,7 @@ def _torch_unfold(torch: Any, x: Any, attrs: Mapping[str, Any]) -> Any:
     top, left, bottom, right = attrs["paddings"]
     padded = torch.nn.functional.pad(x, (left, right, top, bottom))
     blocks = Blocks(x.shape[2:], attrs)
+    # torch refuses images without elements.
     if x.numel() == 0:
         return x.new_zeros((x.shape[0], x.shape[1] * blocks.area, blocks.length))
     return torch.nn.functional.unfold(padded, blocks.kernel, blocks.dilations, 0, blocks.strides)

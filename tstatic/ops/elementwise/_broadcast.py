@@ -271,6 +271,7 @@ class SummedRef(CallRef, ExpressionRef):
                 continue
             value = expr.run_torch(torch, expr.substitute(expr.without(node, absent), known), named, {})
             if not hasattr(value, "dtype"):
+                # An expression without variables is a number of Python.
                 value = torch.full((), value, dtype=like.dtype)
             axes = tuple(a for a, (s, f) in enumerate(zip(aligned, full, strict=True)) if s != f)
             value = value.broadcast_to(full)

@@ -138,6 +138,8 @@ def unary_op(
         def lower(torch: Any, x: Any, **given: Any) -> Any:
             return reduce(getattr, path, torch)(x, *(given[n] for n in names))
 
+    # Only what the gradient names is an input of the backward
+    # op: a value that it does not read need not stay in memory.
     reads = [slot for slot, name in (("X", "x"), ("Out", "out")) if re.search(rf"\b{name}\b", gradient)]
     rule = DERIVE if reads else None
     register(OpDef(

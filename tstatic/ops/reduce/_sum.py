@@ -100,6 +100,7 @@ def sum_calls(x: Any, axes: Sequence[int], out: Any, scratch: Sequence[Any]) -> 
     sizes, summed = _groups(x.shape, axes)
     if True not in summed:
         return [(np.copyto, (out, x.reshape(out.shape)))]
+    # Integers have no BLAS, and their sums are exact in any order.
     if x.dtype.kind != "f":
         return [(np.add.reduce, (x, tuple(axes), out.dtype, out.reshape(kept, copy=False)))]
     grouped = view_of(x, sizes)
@@ -142,6 +143,7 @@ def sum_calls(x: Any, axes: Sequence[int], out: Any, scratch: Sequence[Any]) -> 
 
 def _sum_copy(x: Any, axes: tuple[int, ...], out: Any) -> None:
     """Adds up by way of a copy: for strides that cannot be walked in place."""
+    # In the same blocks as without the copy: the bits do not depend on strides.
     source, total = np.array(x, order="C"), np.empty(out.shape, out.dtype)
     scratch = [np.empty(shape, x.dtype) for shape in _partials(source.shape, axes)[:-1]]
     for function, args in sum_calls(source, axes, total, scratch):

@@ -196,6 +196,7 @@ class UpdateRef(Ref):
             ]
             if self._lazy(named, attrs):
                 assert len(step.passes) == 1
+                # Which rows are gathered depends on the mask's values, so the calls are made in the step.
                 step.passes[0].calls = [(self._update_rows, (named, step, scratch))]
             else:
                 for one, calls in zip(step.passes, self._calls(named, step, scratch), strict=True):
@@ -249,6 +250,7 @@ class UpdateRef(Ref):
                 for n in odd:
                     if n in self.outputs and (last or n != target):
                         calls.append(_store(bodies[n], part, views[n]))
+                # The parameter is the master rounded once, in the same block while it is in the cache.
                 if last and source == "MasterParam":
                     calls.append(_store(named["ParamOut"], part, views[target]))
             found.append(calls)
@@ -270,6 +272,8 @@ class UpdateRef(Ref):
                 index = rows[at : at + buffers[0].shape[0]]
                 part = dict(named)
                 for (n, table), buffer in zip(tables.items(), buffers, strict=True):
+                    # Indices come from the mask and are in range; `clip`
+                    # spares the buffer that `raise` needs for `out`.
                     part[n] = np.take(table, index, axis=0, out=buffer[: index.size], mode="clip")
                 part |= {o: part[o.removesuffix("Out")] for o, _ in outs}
                 (calls,) = self._calls(part, step, own)
