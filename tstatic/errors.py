@@ -124,6 +124,8 @@ def _rebuild(cls: type[TstaticError], what: str, state: dict[str, Any]) -> Tstat
 class FeedError(TstaticError, ValueError):
     """Something given in ``feed`` or asked for in ``fetch_list`` does not fit the program.
 
+    Takes the arguments of :class:`TstaticError`.
+
     Example:
         >>> y = static.data("x", [None, 3]) * 2
         >>> try:
@@ -141,6 +143,8 @@ class FeedTypeError(FeedError, TypeError):
 class ShapeError(TstaticError, ValueError):
     """Shapes, ranks, axes or sizes that do not fit together.
 
+    Takes the arguments of :class:`TstaticError`.
+
     Example:
         >>> try:
         ...     paddle.matmul(paddle.ones([2, 3]), paddle.ones([4, 2]))
@@ -157,6 +161,8 @@ class LossSizeError(ShapeError, AssertionError):
 class DTypeError(TstaticError, TypeError):
     """A dtype that an operator does not take, or dtypes that do not agree.
 
+    Takes the arguments of :class:`TstaticError`.
+
     Example:
         >>> try:
         ...     paddle.tanh(static.data("x", [2], dtype="bool"))
@@ -168,6 +174,8 @@ class DTypeError(TstaticError, TypeError):
 
 class ProgramError(TstaticError, ValueError):
     """A program is built or edited in a way that has no meaning (use before definition, a bad attribute, ...).
+
+    Takes the arguments of :class:`TstaticError`.
 
     Example:
         >>> try:
@@ -198,6 +206,8 @@ class ProgramTypeError(ProgramError, TypeError):
 class NotFoundError(TstaticError, LookupError, ValueError):
     """A name that nothing has; near names are suggested.
 
+    Takes the arguments of :class:`TstaticError`.
+
     Example:
         >>> try:
         ...     static.default_main_program().global_block().var("x")
@@ -214,6 +224,8 @@ class IndexRangeError(TstaticError, IndexError):
 class NumericsError(TstaticError, FloatingPointError):
     """A NaN or an infinity was found where ``FLAGS_check_nan_inf`` forbids it.
 
+    Takes the arguments of :class:`TstaticError`.
+
     Example:
         >>> paddle.set_flags({"FLAGS_check_nan_inf": True})
         >>> y = paddle.log(static.data("x", [1]))
@@ -228,6 +240,8 @@ class NumericsError(TstaticError, FloatingPointError):
 
 class CheckpointError(TstaticError, OSError):
     """A saved file is damaged, incomplete or not what it says.
+
+    Takes the arguments of :class:`TstaticError`.
 
     Example:
         >>> main = static.default_main_program()
@@ -246,6 +260,8 @@ class CheckpointError(TstaticError, OSError):
 class DeviceError(TstaticError):
     """A place that this machine does not have, or a device that failed.
 
+    Takes the arguments of :class:`TstaticError`.
+
     Example:
         >>> y = paddle.ones([2])
         >>> try:
@@ -257,15 +273,23 @@ class DeviceError(TstaticError):
 
 
 class RankFailedError(TstaticError):
-    """Another process of a distributed run died, stalled or runs something else."""
+    """Another process of a distributed run died, stalled or runs something else.
+
+    Takes the arguments of :class:`TstaticError`.
+    """
 
 
 class ForkedProcessError(TstaticError):
-    """An object that holds threads or device state was used in a forked child."""
+    """An object that holds threads or device state was used in a forked child.
+
+    Takes the arguments of :class:`TstaticError`.
+    """
 
 
 class UnsupportedError(TstaticError, NotImplementedError):
     """A call that tstatic does not have; the message says what to use instead.
+
+    Takes the arguments of :class:`TstaticError`.
 
     Example:
         >>> try:
@@ -277,11 +301,16 @@ class UnsupportedError(TstaticError, NotImplementedError):
 
 
 class MissingPackageError(TstaticError, ImportError):
-    """A call needs a package that is not installed."""
+    """A call needs a package that is not installed.
+
+    Takes the arguments of :class:`TstaticError`.
+    """
 
 
 class StrategyTypeError(TstaticError, TypeError):
     """A strategy property was set to a value of the wrong type.
+
+    Takes the arguments of :class:`TstaticError`.
 
     Example:
         >>> strategy = static.BuildStrategy()
@@ -295,6 +324,8 @@ class StrategyTypeError(TstaticError, TypeError):
 
 class StrategyValueError(TstaticError, ValueError):
     """A strategy property was set to a value that is out of range.
+
+    Takes the arguments of :class:`TstaticError`.
 
     Example:
         >>> strategy = static.ExecutionStrategy()
@@ -331,7 +362,13 @@ class EOFException(Exception):  # noqa: N818 - Paddle's name, which scripts catc
 
 
 def near(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """Returns a sentence with up to three names like ``name``, or the empty string when none is close."""
+    """Returns a sentence with up to three names like ``name``, or the empty string when none is close.
+
+    Args:
+        name: What the user wrote; its first 400 characters count.
+        known: The names that there are; the first 4000 of them, of up to 400 characters, are compared.
+        cutoff: How alike a name must be, from 0 to 1 (the ratio of ``difflib``).
+    """
     import difflib
 
     # Comparing takes 10 microseconds a name: of a million names from a strange file the first few thousand will do.

@@ -641,13 +641,12 @@ WITHOUT_SAMPLE: dict[str, str] = {
             "tstatic.static.set_program_state", "tstatic.fluid.io.get_parameter_value",
             "tstatic.fluid.io.get_parameter_value_by_name", "tstatic.fluid.io.load_inference_model",
             "tstatic.fluid.io.save_inference_model",
+            "Variable.get_value", "Variable.set_value",
             *(
                 f"tstatic.static.io.{name}"
                 for name in (
-                    "_serialize_persistables", "encode_save", "get_program_parameter",
-                    "get_program_persistable_vars", "get_value", "is_belong_to_optimizer", "load_params", "load_persistables",
-                    "load_vars", "path_of", "persistables", "program_of", "save_params", "save_persistables", "save_vars",
-                    "set_state_dict", "set_value", "state_dict", "state_of", "values_of_variables", "with_suffix",
+                    "_serialize_persistables", "get_program_parameter", "get_program_persistable_vars", "is_belong_to_optimizer",
+                    "load_params", "load_persistables", "load_vars", "save_params", "save_persistables", "save_vars",
                 )
             ),
         ),

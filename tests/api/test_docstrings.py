@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Mapping
 from typing import Any
 
-from tests.api import surface
+from tests.api import arguments, surface
+from tstatic.no_effect import no_effect
 
 SHARED = {id(value): (path, value) for path, value in reversed(list(surface.walk()))}
 DOCUMENTED = {
@@ -46,6 +48,39 @@ def test_documented_arguments_exist() -> None:
     assert wrong == [], "these arguments are documented but do not exist"
 
 
+def undocumented_arguments(value: Any, docs: Mapping[str, str]) -> list[str]:
+    """Parameters, of two or more, that the docstring leaves out, and those that it refers to, whose names lead to ``docs``.
+
+    A name is there in an ``Args:`` part, in double backticks outside of the example, or among the arguments without effect.
+    ``name`` is about the result; no user writes the name of a ``**`` parameter.
+    """
+    if isinstance(value, type) and issubclass(value, BaseException) and not inspect.isfunction(value.__init__):
+        return []  # Python's own constructor of exceptions
+    given = inspect.signature(value).parameters.values()
+    needed = [p.name for p in given if p.kind is not p.VAR_KEYWORD and p.name not in ("self", "cls", "name")]
+    todo, read, found = [own_doc(value)], set[str](), set(arguments.declarations(value))
+    while todo:
+        doc = todo.pop()
+        text = re.sub(r"^\s*Example:\n(.*?)(?:\n\s*\n(?=\s*\w+.*:\n)|\Z)", "", doc, flags=re.MULTILINE | re.DOTALL)
+        found |= {
+            *stated_arguments(doc),
+            *(w for code in re.findall("``(.+?)``", text) for w in re.findall(r"\w+", code)),
+        }
+        named = {name.rpartition(".")[2] for name in re.findall(r":(?:func|class|meth):`~?(.+?)`", text)} - read
+        read |= named
+        todo += [docs[name] for name in sorted(named) if name in docs]
+    return [name for name in needed if name not in found] if len(needed) > 1 else []
+
+
+def test_arguments_are_documented() -> None:
+    docs: dict[str, str] = {}
+    for path, value in DOCUMENTED.items():
+        name = path.rpartition(".")[2]
+        docs[name] = f"{docs.get(name, '')}\n\n{inspect.cleandoc(own_doc(value))}"
+    missing = {path: undocumented_arguments(value, docs) for path, value in DOCUMENTED.items()}
+    assert {path: names for path, names in missing.items() if names} == {}, "these arguments are not documented"
+
+
 def test_public_modules_are_documented() -> None:
     assert [m.__name__ for m in surface.modules() if len((m.__doc__ or "").split()) < 3] == []
 
@@ -56,3 +91,25 @@ def test_the_oracle_sees_a_wrong_argument() -> None:
         "x", "y", "axes",
     ]  # fmt: skip
     assert own_doc(type("Derived", (ValueError,), {})) == ""
+
+
+def test_the_oracle_sees_an_argument_that_is_left_out() -> None:
+    def planted(x: int, axis: int, kept: int = 0, name: str | None = None) -> None: ...
+
+    docs = {"flip": "Args:\n    axis: Which.", "turn": "See :func:`flip`.", "far": "See :class:`absent`."}
+    for text, missing in (
+        ("Reverses.", ["x", "axis", "kept"]),
+        ("Reverses ``x`` along ``axis``; kept is a word.", ["kept"]),
+        ("Reverses ``x[axis]`` where ``kept`` is 0.", []),
+        ("Reverses.\n\n    Args:\n        x, kept: Two.", ["axis"]),
+        ("Calls :func:`nn.flip` of ``x`` and ``kept``.", []),
+        ("Calls :func:`turn` of ``x`` and ``kept``.", []),
+        ("Calls :func:`far` of ``x`` and ``kept``.", ["axis"]),
+        ("Reverses ``x``.\n\n    Example:\n        >>> ``axis``\n\n    Returns:\n        ``kept``.", ["axis"]),
+        ("Reverses.\n\n    Returns:\n        kept: ``x``.", ["axis", "kept"]),
+    ):
+        planted.__doc__ = text
+        assert undocumented_arguments(planted, docs) == missing, text
+    planted.__doc__ = "Reverses ``x`` and ``axis``."
+    assert undocumented_arguments(no_effect(kept="never read")(planted), docs) == []
+    assert undocumented_arguments(lambda x, name=None: x, docs) == [], "one argument needs no list"

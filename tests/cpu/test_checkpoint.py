@@ -22,6 +22,7 @@ from tstatic.errors import CheckpointError, FeedError, ProgramError, ProgramType
 from tstatic.ir.types import DTYPES
 from tstatic.runtime import checkpoint
 from tstatic.runtime.checkpoint import Checkpoint
+from tstatic.static.saving import state_of
 
 
 def small() -> Checkpoint:
@@ -176,7 +177,7 @@ def test_a_forged_manifest_is_refused(name: str) -> None:
 def test_a_forged_run_count_is_ignored(tmp_path: Path) -> None:
     _, main, _ = trained()
     for count in ("7", -1, None, 1.5, [1]):
-        values, kinds = static.io.state_of(main, static.global_scope(), "test")
+        values, kinds = state_of(main, static.global_scope(), "test")
         (tmp_path / "m.pdparams").write_bytes(checkpoint.encode(Checkpoint(values, kinds, {"run_count": count})))
         before = static.global_scope().runs[main.uid]
         static.load(main, str(tmp_path / "m"))

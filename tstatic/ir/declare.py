@@ -72,6 +72,10 @@ def reset_default_programs() -> None:
 def program_guard(main_program: Program, startup_program: Program | None = None) -> Iterator[None]:
     """Makes the given programs the default ones inside the ``with`` block, for the thread that enters it.
 
+    Args:
+        main_program: The default main program inside the block.
+        startup_program: The default startup program inside the block; ``None`` leaves the one outside.
+
     Raises:
         ProgramTypeError: If an argument is not a Program; it names the argument.
 

@@ -143,12 +143,13 @@ def unknown(error: type[TstaticError], type: str, kind: str, name: str, known: I
 
 
 class OperatorBase:
-    """The part of :class:`~tstatic.ir.program.Operator` that needs no block."""
+    """The part of :class:`~tstatic.ir.program.Operator` that only keeps its block."""
 
     __slots__ = (
         "_attrs",
         "_inputs",
         "_outputs",
+        "block",
         "device",
         "namescope",
         "position",
@@ -161,6 +162,7 @@ class OperatorBase:
     _attrs: OpAttrs
     _inputs: OpSlots
     _outputs: OpSlots
+    block: Any
     device: str
     namescope: str
     position: int
@@ -168,6 +170,33 @@ class OperatorBase:
     role_var: tuple[str, ...]
     type: str
     where: Where | None
+
+    def __init__(
+        self,
+        block: Any,
+        type: str,
+        inputs: dict[str, tuple[str, ...]],
+        outputs: dict[str, tuple[str, ...]],
+        attrs: dict[str, Any],
+        *,
+        role: int = 0,
+        role_var: tuple[str, ...] = (),
+        where: Where | None = None,
+        position: int = 0,
+        namescope: str = "",
+        device: str = "",
+    ) -> None:
+        self.block = block
+        self.type = type
+        self._inputs = OpSlots(self, inputs)
+        self._outputs = OpSlots(self, outputs)
+        self._attrs = OpAttrs(self, attrs)
+        self.role = role
+        self.role_var = role_var
+        self.where = where
+        self.position = position
+        self.namescope = namescope
+        self.device = device
 
     def _touch(self) -> None:
         """Records that the program has changed."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from tstatic.errors import IndexRangeError, NotFoundError, ProgramError, ProgramTypeError, near, shown
 from tstatic.ir import names
 from tstatic.ir.methods import ProgramMethods
-from tstatic.ir.operator import OpAttrs, OperatorBase, OpRole, OpSlots
+from tstatic.ir.operator import OperatorBase, OpRole
 from tstatic.ir.types import dtype_of
 from tstatic.ir.variable import VariableBase
 from tstatic.no_effect import PRINTS, no_effect
@@ -41,16 +41,19 @@ hooks = Hooks()
 
 
 class Variable(VariableBase):
-    """A named value of a program.
+    """A named value of a program; its arguments are attributes, too, ``where`` as ``made_at``.
 
-    Attributes:
+    Args:
+        block: The Block it belongs to; the constructor does not enter it there.
         name: Unique within its block.
         shape: Sizes; ``-1`` is unknown.
         dtype: Element type.
         persistable: Lives in the scope between runs.
         stop_gradient: No gradient flows to or through it.
         is_data: Declared by ``static.data``.
-        made_at: The user's file and line that made it.
+        need_check_feed: Whether the shape and dtype of a fed array are checked; those without ``is_data`` always are.
+        lod_level, type: 0, as there are no LoD sequences; and Paddle's kind of variable.
+        where: The user's file and line that made it.
 
     Example:
         >>> x = static.data("x", [None, 2])
@@ -104,20 +107,24 @@ class Variable(VariableBase):
 
     @no_effect(throw_on_error=PRINTS)
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
-        """Returns one readable line: name, dtype, shape, marks."""
+        """Returns one readable line: name, dtype, shape, marks; with ``with_details`` also the marks at their defaults."""
         return hooks.text(self, with_details)
 
 
 class Parameter(Variable):
-    """A persistable variable that optimizers update.
+    """A persistable variable that optimizers update; its arguments are attributes, too.
 
-    Attributes:
+    ``gradient_clip_attr`` is how ``fluid.clip.set_gradient_clip`` clips its gradient.
+
+    Args:
+        block, name, shape, dtype: As of :class:`Variable`; all sizes are known.
         trainable: Whether ``minimize`` updates it.
-        optimize_attr: ``{"learning_rate": multiplier}``.
+        optimize_attr: ``{"learning_rate": multiplier}``; 1.0 if ``None``.
         regularizer: Overrides the optimizer's weight decay.
+        do_model_average, is_distributed: Stored for Paddle scripts.
         need_clip: Whether gradient clipping takes it in.
-        gradient_clip_attr: How ``fluid.clip.set_gradient_clip`` clips its gradient.
         initializer: How its start value is made.
+        **kwargs: Further arguments of :class:`Variable`.
 
     Example:
         >>> y = static.nn.fc(static.data("x", [None, 3]), 2)
@@ -155,7 +162,17 @@ class Parameter(Variable):
 
 
 class Operator(OperatorBase):
-    """One op of a block: type, slots of variable names, attributes, role and the user's line.
+    """One op of a block: type, slots of variable names, attributes, role and the user's line; its arguments are attributes.
+
+    Args:
+        block: The Block it belongs to; the constructor does not enter it there.
+        type: Op type, such as ``"relu"``.
+        inputs, outputs: Slot -> names of variables.
+        attrs: Attribute -> value.
+        role, role_var: Bits of ``OpRole``; and, for an op of the optimizer, names of the parameter and its gradient.
+        where: File and line of the user's statement.
+        position: The op's number among all that were ever built in the block; random ops draw by it.
+        namescope, device: The ``name_scope`` and the ``device_guard`` around it.
 
     Example:
         >>> y = paddle.scale(static.data("x", [2]), 3.0)
@@ -164,34 +181,8 @@ class Operator(OperatorBase):
         ('scale', ['x'], 3.0)
     """
 
-    __slots__ = ("block",)
-
-    def __init__(
-        self,
-        block: Block,
-        type: str,
-        inputs: dict[str, tuple[str, ...]],
-        outputs: dict[str, tuple[str, ...]],
-        attrs: dict[str, Any],
-        *,
-        role: int = 0,
-        role_var: tuple[str, ...] = (),
-        where: Where | None = None,
-        position: int = 0,
-        namescope: str = "",
-        device: str = "",
-    ) -> None:
-        self.block = block
-        self.type = type
-        self._inputs = OpSlots(self, inputs)
-        self._outputs = OpSlots(self, outputs)
-        self._attrs = OpAttrs(self, attrs)
-        self.role = role
-        self.role_var = role_var
-        self.where = where
-        self.position = position
-        self.namescope = namescope
-        self.device = device
+    __slots__ = ()
+    block: Block
 
     def _touch(self) -> None:
         self.block.program._touch()
@@ -219,6 +210,12 @@ class Operator(OperatorBase):
 
 class Block:
     """A list of ops and the variables they use; block 0 is the global one, others belong to control flow.
+
+    Args:
+        program: The Program it belongs to.
+        idx: Its number among the program's blocks.
+        parent_idx: Number of the block around it; -1 for none.
+        forward_idx: For a block of gradients the number of the block they belong to; -1 for none.
 
     Example:
         >>> block = static.default_main_program().global_block()

@@ -21,6 +21,11 @@ class DType:
 
     ``paddle.float32``, ``"float32"``, ``np.float32`` and ``VarType.FP32`` all name the same object after :func:`dtype_of`.
 
+    Args:
+        name: ``"float32"`` and the like.
+        np_type: What ``numpy.dtype`` takes.
+        short: Paddle's name, such as ``"FP32"``.
+
     Example:
         >>> x = static.data("x", [2], dtype=paddle.float16)
         >>> x.dtype == "float16", x.dtype.itemsize

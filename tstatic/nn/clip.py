@@ -41,6 +41,13 @@ class ClipGradBase:
 class ClipGradByValue(ClipGradBase):
     """Cuts every element to ``[min, max]``; ``min`` defaults to ``-max``.
 
+    Args:
+        max: Upper limit; positive when ``min`` is left out.
+        min: Lower limit.
+
+    Raises:
+        ProgramError: If ``min`` exceeds ``max``, or ``max`` is not positive without ``min``.
+
     Example:
         >>> clip = paddle.nn.ClipGradByValue(max=3.5)
         >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(0.0))

@@ -62,6 +62,9 @@ def fans(shape: Sequence[int]) -> tuple[int, int]:
 class Constant(Initializer):
     """All elements ``value``.
 
+    Args:
+        value: A number.
+
     Example:
         >>> rule = paddle.nn.initializer.Constant(0.5)
         >>> w = paddle.create_parameter([2], "float32", name="w", default_initializer=rule)
@@ -121,6 +124,11 @@ class Uniform(Initializer):
 class Normal(Initializer):
     """Normal with mean ``mean`` and standard deviation ``std``.
 
+    Args:
+        mean: The mean; 1.x calls it ``loc``.
+        std: The standard deviation; 1.x calls it ``scale``.
+        seed: Replaces the program's seed when it is not 0.
+
     Example:
         >>> rule = paddle.nn.initializer.Normal(mean=1.0, std=0.1)
         >>> w = paddle.create_parameter([10000], "float32", name="w", default_initializer=rule)
@@ -150,6 +158,9 @@ class Normal(Initializer):
 @no_effect(name=NO_NAME)
 class TruncatedNormal(Normal):
     """Normal, cut at two standard deviations.
+
+    Args:
+        mean, std, seed: As of :class:`Normal`, before the cut.
 
     Example:
         >>> rule = paddle.nn.initializer.TruncatedNormal(mean=1.0, std=0.1)
@@ -190,6 +201,11 @@ def _symmetric(limit: float) -> tuple[float, float]:
 class XavierUniform(_Xavier):
     """Uniform within sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
 
+    Args:
+        fan_in: Inputs of a unit; ``None``: from the shape (the receptive field times the channels of a filter).
+        fan_out: Outputs of a unit; the same.
+        gain: Factor of the bound.
+
     Example:
         >>> rule = paddle.nn.initializer.XavierUniform()
         >>> w = paddle.create_parameter([50, 400], "float32", name="w", default_initializer=rule)
@@ -204,6 +220,10 @@ class XavierUniform(_Xavier):
 @no_effect(name=NO_NAME)
 class XavierNormal(_Xavier):
     """Normal with variance 2 / (fan_in + fan_out) (Glorot and Bengio, 2010).
+
+    Args:
+        fan_in, fan_out: As of :class:`XavierUniform`.
+        gain: Factor of the standard deviation.
 
     Example:
         >>> rule = paddle.nn.initializer.XavierNormal()
@@ -220,6 +240,11 @@ class XavierNormal(_Xavier):
 @export("fluid.initializer.Xavier", "fluid.initializer.XavierInitializer")
 class XavierInitializer(_Xavier):
     """1.x spelling of both Xavier initializers.
+
+    Args:
+        uniform: ``True`` draws as :class:`XavierUniform`, ``False`` as :class:`XavierNormal`.
+        fan_in, fan_out: As there.
+        seed: Replaces the program's seed when it is not 0.
 
     Example:
         >>> x = static.data("x", [None, 8])
@@ -240,6 +265,11 @@ class XavierInitializer(_Xavier):
 @export("nn.initializer.calculate_gain")
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """Returns the recommended gain of a nonlinearity.
+
+    Args:
+        nonlinearity: ``"sigmoid"``, ``"tanh"``, ``"relu"``, ``"leaky_relu"``, ``"selu"``, ``"linear"``, or ``"conv1d"``
+            to ``"conv3d"``, also with ``"_transpose"``.
+        param: Slope of ``"leaky_relu"`` below 0; 0.01 if ``None``.
 
     Raises:
         ProgramTypeError: For a nonlinearity without a known gain.
@@ -272,6 +302,12 @@ class _Kaiming(Initializer):
 class KaimingUniform(_Kaiming):
     """Uniform within gain * sqrt(3 / fan_in) (He et al., 2015).
 
+    Args:
+        fan_in: Inputs of a unit; ``None``: from the shape.
+        negative_slope: Slope of ``"leaky_relu"`` below 0.
+        nonlinearity: What follows; it decides the gain, see :func:`calculate_gain`, which raises its errors when a
+            parameter is made.
+
     Example:
         >>> rule = paddle.nn.initializer.KaimingUniform()
         >>> w = paddle.create_parameter([50, 400], "float32", name="w", default_initializer=rule)
@@ -285,6 +321,9 @@ class KaimingUniform(_Kaiming):
 @export("nn.initializer.KaimingNormal")
 class KaimingNormal(_Kaiming):
     """Normal with standard deviation gain / sqrt(fan_in) (He et al., 2015).
+
+    Args:
+        fan_in, negative_slope, nonlinearity: As of :class:`KaimingUniform`.
 
     Example:
         >>> rule = paddle.nn.initializer.KaimingNormal()
@@ -301,6 +340,11 @@ class KaimingNormal(_Kaiming):
 @export("fluid.initializer.MSRA", "fluid.initializer.MSRAInitializer")
 class MSRAInitializer(_Kaiming):
     """1.x spelling of both Kaiming initializers.
+
+    Args:
+        uniform: ``True`` draws as :class:`KaimingUniform`, ``False`` as :class:`KaimingNormal`.
+        fan_in, negative_slope, nonlinearity: As there.
+        seed: Replaces the program's seed when it is not 0.
 
     Example:
         >>> x = static.data("x", [None, 8])
@@ -429,6 +473,13 @@ class Dirac(_FromArray):
 class Orthogonal(_FromArray):
     """A (semi-)orthogonal matrix times ``gain`` (Saxe et al., 2013); drawn while the program is built.
 
+    Args:
+        gain: Factor of the matrix.
+        seed: Replaces the program's seed when it is not 0.
+
+    Raises:
+        ShapeError: If the parameter has fewer than two axes; those behind the first count as one.
+
     Example:
         >>> rule = paddle.nn.initializer.Orthogonal()
         >>> w = paddle.create_parameter([3, 3], "float32", name="w", default_initializer=rule)
@@ -458,7 +509,14 @@ _bias: Initializer | None = None
 
 @export("nn.initializer.set_global_initializer", "fluid.set_global_initializer")
 def set_global_initializer(weight_init: Initializer | None, bias_init: Initializer | None = None) -> None:
-    """Replaces the default initializers of weights and biases; ``None`` restores Paddle's."""
+    """Replaces the default initializers of weights and biases; ``None`` restores Paddle's.
+
+    Args:
+        weight_init, bias_init: An initializer of weights, and one of biases. One that a ParamAttr names beats them.
+
+    Raises:
+        ProgramTypeError: If one is not an initializer.
+    """
     global _weight, _bias
     for name, given in (("weight_init", weight_init), ("bias_init", bias_init)):
         check_type(given, (Initializer, NoneType), name, "set_global_initializer")

@@ -37,6 +37,10 @@ class WeightDecayRegularizer:
 class L2Decay(WeightDecayRegularizer):
     """Adds ``coeff * w`` to the gradient of ``w``.
 
+    Args:
+        coeff: The factor; a number.
+        regularization_coeff: Its name in Paddle 1.x; it counts if it is given.
+
     Example:
         >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Assign([1.0, -2.0]))
         >>> optimizer = paddle.optimizer.SGD(learning_rate=1.0, weight_decay=paddle.regularizer.L2Decay(0.1))
@@ -57,6 +61,10 @@ class L2Decay(WeightDecayRegularizer):
 @export("regularizer.L1Decay", "fluid.regularizer.L1Decay", "fluid.regularizer.L1DecayRegularizer")
 class L1Decay(WeightDecayRegularizer):
     """Adds ``coeff * sign(w)`` to the gradient of ``w``.
+
+    Args:
+        coeff: The factor; a number.
+        regularization_coeff: Its name in Paddle 1.x; it counts if it is given.
 
     Example:
         >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Assign([1.0, -2.0]))

@@ -115,6 +115,12 @@ def fluid_fc(
 ) -> Variable:
     """Builds a fully connected layer, as :func:`fc`; 1.x calls ``weight_attr`` ``param_attr`` and ``activation`` ``act``.
 
+    Args:
+        input: The ``x`` of :func:`fc`: one or several Variables.
+        size, num_flatten_dims, name: As there.
+        param_attr, bias_attr: ParamAttr, name or initializer of weight and bias; ``False`` for no bias.
+        act: Op type of an activation, or ``None``.
+
     Example:
         >>> x = fluid.layers.data("x", shape=[3])
         >>> y = fluid.layers.fc(x, size=2, param_attr=fluid.initializer.Constant(0.5))

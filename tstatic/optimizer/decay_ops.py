@@ -133,7 +133,17 @@ def exponential_decay(
 def natural_exp_decay(
     learning_rate: float | Variable, decay_steps: float, decay_rate: float, staircase: bool = False
 ) -> Variable:
-    """Returns ``learning_rate * exp(-decay_rate * t / decay_steps)``; arguments as in :func:`exponential_decay`."""
+    """Returns ``learning_rate * exp(-decay_rate * t / decay_steps)``; arguments as in :func:`exponential_decay`.
+
+    Args:
+        learning_rate: The rate at t = 0, before the first run.
+        decay_steps: Runs per unit of ``decay_rate``, > 0.
+        decay_rate: A number.
+        staircase: Round ``t / decay_steps`` down, so that the rate falls in steps.
+
+    Raises:
+        ProgramError: If ``decay_steps`` is not positive.
+    """
     rate = _rate("natural_exp_decay", learning_rate)
     factor = check_number(decay_rate, "decay_rate", "natural_exp_decay")
     with default_main_program()._lr_schedule_guard():
@@ -145,7 +155,17 @@ def natural_exp_decay(
 def inverse_time_decay(
     learning_rate: float | Variable, decay_steps: float, decay_rate: float, staircase: bool = False
 ) -> Variable:
-    """Returns ``learning_rate / (1 + decay_rate * t / decay_steps)``; arguments as in :func:`exponential_decay`."""
+    """Returns ``learning_rate / (1 + decay_rate * t / decay_steps)``; arguments as in :func:`exponential_decay`.
+
+    Args:
+        learning_rate: The rate at t = 0, before the first run.
+        decay_steps: Runs per unit of ``decay_rate``, > 0.
+        decay_rate: A number.
+        staircase: Round ``t / decay_steps`` down, so that the rate falls in steps.
+
+    Raises:
+        ProgramError: If ``decay_steps`` is not positive.
+    """
     rate = _rate("inverse_time_decay", learning_rate)
     factor = check_number(decay_rate, "decay_rate", "inverse_time_decay")
     with default_main_program()._lr_schedule_guard():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,10 @@ FUSED = "``BuildStrategy.fuse_all_optimizer_ops`` updates several parameters at 
 @export("optimizer.SGD")
 class SGD(Optimizer):
     """p -= lr * g.
+
+    Args:
+        learning_rate, parameters, weight_decay, grad_clip: As of :class:`Optimizer`.
+        multi_precision: Update a float32 copy of float16 and bfloat16 parameters.
 
     Example:
         >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
@@ -51,6 +56,13 @@ class SGD(Optimizer):
 @export("optimizer.Momentum")
 class Momentum(Optimizer):
     """v = mu * v + g; p -= lr * v, or with Nesterov p -= lr * (g + mu * v). L2 decay happens inside the op.
+
+    Args:
+        learning_rate, parameters, weight_decay, grad_clip, name: As of :class:`Optimizer`.
+        momentum: mu: how much of the velocity stays.
+        use_nesterov: Whether the step looks ahead.
+        multi_precision: Update a float32 copy of float16 and bfloat16 parameters.
+        rescale_grad: Factor of gradients.
 
     Example:
         >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
@@ -119,6 +131,16 @@ class Adam(_AdamLike):
     is only read by lookups with ``is_sparse`` (``sparse``) outside of control flow, and no weight decay that is added to its
     gradient; all other parameters are updated as a whole.
 
+    Args:
+        learning_rate, parameters, weight_decay, grad_clip, name: As of :class:`Optimizer`.
+        beta1, beta2: How much of the first and second moment stays; from 0 to below 1.
+        epsilon: Added to the root of the second moment; at least 0.
+        lazy_mode: See above.
+        multi_precision: Update a float32 copy of float16 and bfloat16 parameters.
+
+    Raises:
+        ProgramError: If ``beta1``, ``beta2`` or ``epsilon`` is out of range.
+
     Example:
         >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
         >>> loss = paddle.sum(w * paddle.to_tensor([3.0, 4.0]))
@@ -158,6 +180,16 @@ class AdamW(Adam):
 
     ``lazy_mode`` acts as in :class:`Adam`; rows that are left alone do not decay either.
 
+    Args:
+        learning_rate, beta1, beta2, epsilon, parameters, grad_clip, lazy_mode, multi_precision, name: As of
+            :class:`Adam`.
+        weight_decay: coeff; a number.
+        lr_ratio: Takes a parameter, returns a factor of its learning rate.
+        apply_decay_param_fun: Takes a parameter's name, returns whether it decays; all do if ``None``.
+
+    Raises:
+        ProgramTypeError: If ``weight_decay`` is not a number.
+
     Example:
         >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
         >>> loss = paddle.sum(w * paddle.to_tensor([3.0, 4.0]))
@@ -192,6 +224,14 @@ class AdamW(Adam):
 @export("optimizer.Adamax")
 class Adamax(_AdamLike):
     """Adam with the infinity norm (Kingma and Ba, 2014, section 7.1).
+
+    Args:
+        learning_rate, parameters, weight_decay, grad_clip, name: As of :class:`Optimizer`.
+        beta1, beta2: How much of the moment and of the norm stays; from 0 to below 1.
+        epsilon: Keeps the norm from 0; at least 0.
+
+    Raises:
+        ProgramError: If ``beta1``, ``beta2`` or ``epsilon`` is out of range.
 
     Example:
         >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
@@ -236,6 +276,14 @@ class Adamax(_AdamLike):
 class Adagrad(Optimizer):
     """s += g * g; p -= lr * g / (sqrt(s) + epsilon) (Duchi et al., 2011).
 
+    Args:
+        learning_rate, parameters, weight_decay, grad_clip, name: As of :class:`Optimizer`.
+        epsilon: At least 0.
+        initial_accumulator_value: First value of s.
+
+    Raises:
+        ProgramError: If ``epsilon`` is negative.
+
     Example:
         >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
         >>> loss = paddle.sum(w * paddle.to_tensor([3.0, 4.0]))
@@ -266,6 +314,14 @@ class Adagrad(Optimizer):
 @export("optimizer.Adadelta")
 class Adadelta(Optimizer):
     """Adadelta (Zeiler, 2012), with the learning rate applied.
+
+    Args:
+        learning_rate, parameters, weight_decay, grad_clip, name: As of :class:`Optimizer`.
+        epsilon: Added to the mean squares; at least 0.
+        rho: How much of the mean squares stays; from 0 to below 1.
+
+    Raises:
+        ProgramError: If ``epsilon`` or ``rho`` is out of range.
 
     Example:
         >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
@@ -300,6 +356,16 @@ class Adadelta(Optimizer):
 @export("optimizer.RMSProp")
 class RMSProp(Optimizer):
     """RMSProp, with epsilon inside the root.
+
+    Args:
+        learning_rate, parameters, weight_decay, grad_clip, name: As of :class:`Optimizer`.
+        rho: How much of the mean square stays; from 0 to below 1.
+        epsilon: At least 0.
+        momentum: How much of the last step stays.
+        centered: Subtract the squared mean of the gradients from their mean square.
+
+    Raises:
+        ProgramError: If ``epsilon`` or ``rho`` is out of range.
 
     Example:
         >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
@@ -343,6 +409,18 @@ class Lamb(_AdamLike):
 
     Parameters without weight decay (``lamb_weight_decay=0``, or excluded by ``exclude_from_weight_decay_fn``) take plain
     Adam steps, unless ``always_adapt`` is on.
+
+    Args:
+        learning_rate, parameters, grad_clip, name: As of :class:`Optimizer`.
+        lamb_weight_decay: Factor of the parameter that is added to the direction.
+        beta1, beta2: How much of the first and second moment stays; from 0 to below 1.
+        epsilon: Added to the root of the second moment; at least 0.
+        exclude_from_weight_decay_fn: Takes a parameter, returns whether it has no weight decay.
+        multi_precision: Update a float32 copy of float16 and bfloat16 parameters.
+        always_adapt: See above.
+
+    Raises:
+        ProgramError: If ``beta1``, ``beta2`` or ``epsilon`` is out of range.
 
     Example:
         >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
@@ -396,10 +474,18 @@ def _signature(today: type[Optimizer]) -> inspect.Signature:
 
 
 def _doc(today: type[Optimizer]) -> str:
-    """Returns today's docstring, with the old spelling in its example."""
-    return inspect.cleandoc(today.__doc__ or "").replace(
-        f"paddle.optimizer.{today.__name__}(", f"fluid.optimizer.{today.__name__}("
+    """Returns today's docstring, with the old names of arguments and the old spelling in its example."""
+    decay = "``regularization`` for ``weight_decay``"
+    if "weight_decay" not in inspect.signature(today).parameters:
+        decay = "a ``regularization`` (a float for L2, or a regularizer) that is added to gradients"
+    head = (
+        f"1.x spelling of :class:`optimizer.{today.__name__}`, with ``parameter_list`` for ``parameters`` and\n{decay}."
     )
+    text = inspect.cleandoc(today.__doc__ or "")
+    for old, new in _TODAY.items():
+        text = re.sub(rf"^(    (?:\w+, )*){new}\b", rf"\1{old}", text, flags=re.MULTILINE)
+    text = text.replace(f"paddle.optimizer.{today.__name__}(", f"fluid.optimizer.{today.__name__}(")
+    return f"{head}\n\n{text}"
 
 
 def _legacy(today: type[Optimizer], *spellings: str) -> type[Optimizer]:
@@ -408,7 +494,7 @@ def _legacy(today: type[Optimizer], *spellings: str) -> type[Optimizer]:
     own = set(inspect.signature(today).parameters)
 
     class Legacy(today):  # type: ignore[misc, valid-type]
-        __doc__ = f"1.x spelling of :class:`optimizer.{today.__name__}`.\n\n{_doc(today)}"
+        __doc__ = _doc(today)
         __signature__ = signature
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:

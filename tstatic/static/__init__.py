@@ -11,7 +11,7 @@
 * ``explain``, ``explain_html``, ``inquiry``  what the fusions did to a program, and why not more: the records and their
   text, the page, and how they are found
 * ``dot``  a compiled program as a graph
-* ``io``, ``loading``  save and load; how files of any form are read and checked before their values are written
+* ``saving``, ``loading``  save and load; how files of any form are read and checked before their values are written
 * ``inference``  inference models, as files and as bytes
 * ``variable_files``  Paddle 1.x's functions for saved values and models
 * ``nn``  layers that make parameters
@@ -19,7 +19,7 @@
 * ``mode``  static mode, which is the only one
 """
 
-from tstatic.ir.export import facade
+from tstatic.ir.export import facade, facade_module
 
 __getattr__, __dir__ = facade(
     __name__,
@@ -36,3 +36,4 @@ __getattr__, __dir__ = facade(
         "tstatic.static.strategy": "BuildStrategy, ExecutionStrategy",
     },
 )
+facade_module("static.io", "saved programs, values and inference models.")

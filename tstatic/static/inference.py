@@ -19,7 +19,8 @@ from tstatic.runtime.checkpoint import Checkpoint
 from tstatic.runtime.scope import assign, global_scope
 from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor
-from tstatic.static.io import (
+from tstatic.static.loading import read_values
+from tstatic.static.saving import (
     MODEL_SUFFIX,
     PARAMETERS_SUFFIX,
     VALUES_SUFFIX,
@@ -30,7 +31,6 @@ from tstatic.static.io import (
     state_of,
     with_suffix,
 )
-from tstatic.static.loading import read_values
 from tstatic.where import show
 
 
@@ -420,7 +420,15 @@ def serialize_persistables(feed_vars: Any, fetch_vars: Any, executor: Executor |
 
 @export("static.io._serialize_persistables")
 def _serialize_persistables(program: Program, executor: Executor | None) -> bytes | None:
-    """Returns the values of a program's persistable variables as bytes; ``None`` if it has none."""
+    """Returns the values of a program's persistable variables as bytes; ``None`` if it has none.
+
+    Args:
+        program: A Program or CompiledProgram.
+        executor: Accepted as in Paddle.
+
+    Raises:
+        FeedError: If a variable has no value.
+    """
     check_executor(executor, "serialize_persistables")
     return _values_or_none(program_of(program, "serialize_persistables"))
 
@@ -466,7 +474,12 @@ def deserialize_persistables(program: Program, data: bytes | None, executor: Exe
 def save_to_file(path: str, content: bytes) -> None:
     """Writes bytes to a file: staged, fsynced and renamed.
 
+    Args:
+        path: A path that ends in a file name.
+        content: The bytes.
+
     Raises:
+        ProgramError: If ``path`` does not end in a file name.
         ProgramTypeError: If ``content`` is not bytes.
         CheckpointError: If the file cannot be written; an old one is untouched.
     """

@@ -21,8 +21,8 @@ from tstatic.runtime.scope import assign, global_scope
 from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor
 from tstatic.static.inference import check_executor, load_model_bytes, load_model_files, normalize_program
-from tstatic.static.io import encode_save, path_of, persistables, program_of, values_of_variables
 from tstatic.static.loading import read_values
+from tstatic.static.saving import encode_save, path_of, persistables, program_of, values_of_variables
 
 Array = np.ndarray[Any, Any]
 AnyProgram = Program | CompiledProgram | None
@@ -76,6 +76,10 @@ def _get_valid_program(program: AnyProgram = None) -> Program:
 def get_parameter_value(para: Parameter, executor: Executor | None = None) -> Array:
     """Returns a copy of a parameter's value in the global scope.
 
+    Args:
+        para: A Parameter.
+        executor: Accepted as in Paddle.
+
     Raises:
         FeedError: If it has no value.
     """
@@ -86,6 +90,11 @@ def get_parameter_value(para: Parameter, executor: Executor | None = None) -> Ar
 @export("fluid.io.get_parameter_value_by_name")
 def get_parameter_value_by_name(name: str, executor: Executor | None = None, program: AnyProgram = None) -> Array:
     """Returns a copy of the value of the parameter of that name in the global scope.
+
+    Args:
+        name: The parameter's name.
+        executor: Accepted as in Paddle.
+        program: Where the name is looked up; the default main program if ``None``.
 
     Raises:
         NotFoundError: If the program has no such parameter.
@@ -248,7 +257,11 @@ def paths_of(folder: Path, filename: str | None, variables: Sequence[Variable], 
 def save_params(
     executor: Executor | None, dirname: str, main_program: AnyProgram = None, filename: str | None = None
 ) -> None:
-    """Saves the parameters of a program to a folder (see :func:`save_vars`)."""
+    """Saves the parameters of a program to a folder (see :func:`save_vars`).
+
+    Args:
+        executor, dirname, main_program, filename: As in :func:`save_vars`, with its errors.
+    """
     save_vars(executor, dirname, main_program, predicate=is_parameter, filename=filename)
 
 
@@ -261,7 +274,11 @@ def load_params(
     *,
     strict: bool = True,
 ) -> None:
-    """Loads what :func:`save_params` saved (see :func:`load_vars`)."""
+    """Loads what :func:`save_params` saved (see :func:`load_vars`).
+
+    Args:
+        executor, dirname, main_program, filename, strict: As in :func:`load_vars`, with its errors.
+    """
     load_vars(executor, dirname, main_program, predicate=is_parameter, filename=filename, strict=strict)
 
 
@@ -270,6 +287,9 @@ def save_persistables(
     executor: Executor | None, dirname: str, main_program: AnyProgram = None, filename: str | None = None
 ) -> None:
     """Saves all persistable variables of a program to a folder (see :func:`save_vars`).
+
+    Args:
+        executor, dirname, main_program, filename: As in :func:`save_vars`, with its errors.
 
     Example:
         >>> import os
@@ -292,7 +312,11 @@ def load_persistables(
     *,
     strict: bool = True,
 ) -> None:
-    """Loads what :func:`save_persistables` saved (see :func:`load_vars`)."""
+    """Loads what :func:`save_persistables` saved (see :func:`load_vars`).
+
+    Args:
+        executor, dirname, main_program, filename, strict: As in :func:`load_vars`, with its errors.
+    """
     load_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename, strict=strict)
 
 

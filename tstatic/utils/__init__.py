@@ -37,7 +37,12 @@ def _parse(text: str, name: str) -> tuple[int, ...]:
 def require_version(min_version: str, max_version: str | None = None) -> None:
     """Checks the Paddle version whose static API tstatic follows (2.6.2).
 
+    Args:
+        min_version, max_version: One to four numbers with dots, such as ``"2.0.0"``, both included; ``None``: any later
+            one.
+
     Raises:
+        ProgramTypeError: If one is not a str.
         ProgramError: If it is outside of the range.
 
     Example:
@@ -79,7 +84,13 @@ def run_check() -> None:
 
 @no_effect(level="calls never warn, as in Paddle 2.6")
 def deprecated(update_to: str = "", since: str = "", reason: str = "", level: int = 0) -> Callable[[F], F]:
-    """Marks a function as deprecated in its docstring."""
+    """Marks a function as deprecated in its docstring.
+
+    Args:
+        update_to: What to use instead.
+        since: The first version in which it is deprecated.
+        reason: A sentence.
+    """
 
     def mark(function: F) -> F:
         function.__doc__ = f"Deprecated since {since}: use {update_to}. {reason}\n\n{function.__doc__ or ''}"

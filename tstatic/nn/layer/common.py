@@ -158,6 +158,9 @@ class Embedding(Layer):
 class Flatten(Layer):
     """Merges the axes from ``start_axis`` to ``stop_axis`` into one; by default all but the first.
 
+    Args:
+        start_axis, stop_axis: The first and the last axis that are merged; negative ones count from the end.
+
     Example:
         >>> layer = paddle.nn.Flatten()
         >>> x = static.data("x", [None, 3, 4])
@@ -317,6 +320,11 @@ class Pad3D(Pad):
 class ZeroPad2D(Pad):
     """Pads images with zeros; ``padding`` is an int or ``[left, right, top, bottom]``.
 
+    Args:
+        padding: Rows and columns of zeros, at least 0.
+        data_format: ``"NCHW"`` or ``"NHWC"``.
+        name: Name of the op's layer.
+
     Example:
         >>> layer = paddle.nn.ZeroPad2D([1, 0, 0, 1])
         >>> y = layer(paddle.to_tensor([[[[1.0, 2.0]]]]))
@@ -355,6 +363,12 @@ class _Resize(Layer):
 class UpsamplingNearest2D(_Resize):
     """Resizes images to ``size``, or by ``scale_factor``, taking the nearest value.
 
+    Args:
+        size: ``[height, width]`` of the result; give this or ``scale_factor``.
+        scale_factor: A number, or one per axis.
+        data_format: ``"NCHW"`` or ``"NHWC"``.
+        name: Name of the op's layer.
+
     Example:
         >>> layer = paddle.nn.UpsamplingNearest2D(scale_factor=2)
         >>> y = layer(paddle.to_tensor([[[[1.0, 2.0]]]]))
@@ -367,6 +381,12 @@ class UpsamplingNearest2D(_Resize):
 @export("nn.UpsamplingBilinear2D")
 class UpsamplingBilinear2D(_Resize):
     """Resizes images to ``size``, or by ``scale_factor``, between the four nearest values; corners stay in the corners.
+
+    Args:
+        size: ``[height, width]`` of the result; give this or ``scale_factor``.
+        scale_factor: A number, or one per axis.
+        data_format: ``"NCHW"`` or ``"NHWC"``.
+        name: Name of the op's layer.
 
     Example:
         >>> layer = paddle.nn.UpsamplingBilinear2D(size=[1, 3])

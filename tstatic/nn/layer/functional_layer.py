@@ -66,6 +66,16 @@ def _example(doc: str, name: str, function: str, inputs: int) -> str:
     return head + re.sub(rf"paddle\.(?:nn\.functional\.)?{function}\(([^()]*)\)", layer, text.split("\n\n")[0])
 
 
+def _arguments(doc: str, settings: Sequence[str]) -> str:
+    """Returns the part of a function's docstring that documents the settings of its layer."""
+    part = re.search(r"\nArgs:\n(.*?)(?:\n\n|\Z)", doc, re.DOTALL)
+    rows = []
+    for names, text in re.findall(r"^    (\w[\w, ]*): (.*(?:\n     .*)*)", part[1] if part else "", re.MULTILINE):
+        kept = [name for name in names.split(", ") if name in settings]
+        rows += [f"    {', '.join(kept)}: {text}"] if kept else []
+    return "\n\nArgs:\n" + "\n".join(rows) if rows else ""
+
+
 def functional_layer(
     name: str, function: str, inputs: int = 1, without: Sequence[str] = (), order: Sequence[str] = ()
 ) -> type[FunctionalLayer]:
@@ -85,13 +95,13 @@ def functional_layer(
         settings = sorted(settings, key=lambda p: order.index(p.name))
     signature = inspect.Signature([p.replace(kind=p.POSITIONAL_OR_KEYWORD, annotation=p.empty) for p in settings])
     doc = inspect.getdoc(call) or ""
-    summary = doc.split("\n\n")[0] + _example(doc, name, function, inputs)
-    names = ", ".join(f"``{p.name}``" for p in settings) or "none"
+    arguments = _arguments(doc, [p.name for p in settings])
+    summary = doc.split("\n\n")[0] + arguments + _example(doc, name, function, inputs)
     cls = type(
         name,
         (FunctionalLayer,),
         {
-            "__doc__": f"Calls ``nn.functional.{function}`` with the settings {names}.\n\n{summary}",
+            "__doc__": f"Calls :func:`nn.functional.{function}`.\n\n{summary}",
             "__module__": "tstatic.nn",
             "__signature__": signature,
             "_function": staticmethod(call),

@@ -107,7 +107,7 @@ def while_loop(
         cond: Takes the loop variables, returns a bool Variable with one element.
         body: Takes the loop variables, returns as many of the same types.
         loop_vars: List of Variables (or nested structures of them).
-        is_test: Keep nothing for a backward pass.
+        is_test: Kept as the op's attribute; a loop runs alike in training and in tests.
         name: Prefix of names.
 
     Returns:
@@ -184,6 +184,15 @@ def while_loop(
 @export("fluid.layers.While", "static.nn.While")
 class While:
     """1.x style: ``while_op = While(cond)``, then ``with while_op.block(): ...`` that writes to ``cond``.
+
+    Args:
+        cond: A bool Variable of one element; the loop runs while it is true.
+        is_test: Kept as the op's attribute; a loop runs alike in training and in tests.
+        name: Name of the layer.
+
+    Raises:
+        DTypeError: If ``cond`` is not bool.
+        ShapeError: If ``cond`` has several elements.
 
     Example:
         >>> i, n = paddle.zeros([1], "int64"), paddle.full([1], 5, "int64")

@@ -177,6 +177,10 @@ def upsample(
 ) -> Variable:
     """Resizes as :func:`interpolate`, whose other name it is.
 
+    Args:
+        x, size, scale_factor, mode, align_corners, align_mode, data_format, name: As in :func:`interpolate`, with its
+            errors.
+
     Returns:
         ``x`` with its spatial sizes changed.
 
@@ -280,6 +284,12 @@ def resize_trilinear(
 ) -> Variable:
     """Resizes volumes by linear interpolation along three axes; arguments as in :func:`resize_bilinear`.
 
+    Args:
+        input: ``[n, c, d, h, w]`` (``NCDHW``) or channels last (``NDHWC``), floats.
+        out_shape, scale, actual_shape, align_corners, align_mode: As in :func:`resize_bilinear`, with three sizes.
+        name: Name of the layer.
+        data_format: ``"NCDHW"`` or ``"NDHWC"``.
+
     Returns:
         ``input`` with its spatial sizes changed.
     """
@@ -301,6 +311,12 @@ def resize_linear(
     data_format: str = "NCW",
 ) -> Variable:
     """Resizes sequences by linear interpolation; arguments as in :func:`resize_bilinear`.
+
+    Args:
+        input: ``[n, c, length]`` (``NCW``) or ``[n, length, c]`` (``NWC``), floats.
+        out_shape, scale, actual_shape, align_corners, align_mode: As in :func:`resize_bilinear`, with one size.
+        name: Name of the layer.
+        data_format: ``"NCW"`` or ``"NWC"``.
 
     Returns:
         ``input`` with its length changed.

@@ -191,8 +191,19 @@ def max_pool1d(
 ) -> Pooled:
     """Takes the maximum over sliding windows of ``[n, c, length]``; see :func:`max_pool2d`.
 
+    Args:
+        x: ``[n, c, length]``, floats.
+        kernel_size: Length of a window.
+        stride: Distance of windows; the kernel size if ``None``.
+        padding: An int, ``[before, after]``, ``"SAME"`` or ``"VALID"``; padding counts as minus infinity.
+        return_mask, ceil_mode: As in :func:`max_pool2d`.
+        name: Name of the layer.
+
     Returns:
         ``[n, c, out length]``, or that and the places of the maxima.
+
+    Raises:
+        ShapeError: If ``x`` has another rank, or the padding is not one of these.
 
     Example:
         >>> x = paddle.to_tensor([[[1.0, 3.0, 2.0, 4.0]]])
@@ -216,8 +227,19 @@ def avg_pool1d(
 ) -> Variable:
     """Takes the average over sliding windows of ``[n, c, length]``; see :func:`avg_pool2d`.
 
+    Args:
+        x: ``[n, c, length]``, floats.
+        kernel_size: Length of a window.
+        stride: Distance of windows; the kernel size if ``None``.
+        padding: An int, ``[before, after]``, ``"SAME"`` or ``"VALID"``.
+        exclusive, ceil_mode: As in :func:`avg_pool2d`.
+        name: Name of the layer.
+
     Returns:
         ``[n, c, out length]``.
+
+    Raises:
+        ShapeError: If ``x`` has another rank, or the padding is not one of these.
 
     Example:
         >>> x = paddle.to_tensor([[[1.0, 3.0, 2.0, 4.0]]])
@@ -282,8 +304,16 @@ def adaptive_max_pool2d(x: Variable, output_size: Any, return_mask: bool = False
 def adaptive_avg_pool1d(x: Variable, output_size: Any, name: str | None = None) -> Variable:
     """Takes the average over windows that share ``[n, c, length]``; see :func:`adaptive_avg_pool2d`.
 
+    Args:
+        x: ``[n, c, length]``, floats.
+        output_size: Number of windows, at least 1.
+        name: Name of the layer.
+
     Returns:
         ``[n, c, output_size]``.
+
+    Raises:
+        ShapeError: If ``x`` has another rank, or ``output_size`` is 0.
 
     Example:
         >>> x = paddle.to_tensor([[[1.0, 3.0, 2.0, 4.0]]])
@@ -298,8 +328,17 @@ def adaptive_avg_pool1d(x: Variable, output_size: Any, name: str | None = None) 
 def adaptive_max_pool1d(x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None) -> Pooled:
     """Takes the maximum over windows that share ``[n, c, length]``; see :func:`adaptive_max_pool2d`.
 
+    Args:
+        x: ``[n, c, length]``, floats.
+        output_size: Number of windows, at least 1.
+        return_mask: Also return the places of the maxima, int32.
+        name: Name of the layer.
+
     Returns:
         ``[n, c, output_size]``, or that and the places of the maxima.
+
+    Raises:
+        ShapeError: If ``x`` has another rank, or ``output_size`` is 0.
 
     Example:
         >>> x = paddle.to_tensor([[[1.0, 3.0, 2.0, 4.0]]])
@@ -381,6 +420,13 @@ def adaptive_pool2d(
     input: Variable, pool_size: Any, pool_type: str = "max", require_index: bool = False, name: str | None = None
 ) -> Pooled:
     """Pools over adaptive windows under the names of Paddle 1.x; see ``nn.functional.adaptive_avg_pool2d``.
+
+    Args:
+        input: ``[n, c, h, w]``, floats.
+        pool_size: Rows and columns of windows: an int, or one per axis, of which ``None`` keeps the axis.
+        pool_type: ``"max"`` or ``"avg"``.
+        require_index: Also return the places ``row * w + column`` of the maxima, int32.
+        name: Name of the layer.
 
     Returns:
         ``[n, c, *pool_size]``, or that and the places of the maxima with ``require_index``.

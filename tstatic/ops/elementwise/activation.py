@@ -191,7 +191,16 @@ def swish(x: Variable, name: str | None = None) -> Variable:
 
 @export("fluid.layers.swish", op="swish")
 def fluid_swish(x: Variable, beta: float = 1.0, name: str | None = None) -> Variable:
-    """Returns ``x * sigmoid(beta * x)`` of each element; any shape."""
+    """Returns ``x * sigmoid(beta * x)`` of each element; any shape.
+
+    Args:
+        x: Floats.
+        beta: Factor inside the sigmoid.
+        name: Name of the layer.
+
+    Raises:
+        DTypeError: For integers.
+    """
     return unary("swish", x, {"beta": beta}, name=name)
 
 
@@ -210,7 +219,16 @@ def mish(x: Variable, name: str | None = None) -> Variable:
 
 @export("fluid.layers.mish", op="mish")
 def fluid_mish(x: Variable, threshold: float = 20, name: str | None = None) -> Variable:
-    """Returns ``x * tanh(softplus(x))``, where the softplus is ``x`` above the threshold; any shape."""
+    """Returns ``x * tanh(softplus(x))``, where the softplus is ``x`` above the threshold; any shape.
+
+    Args:
+        x: Floats.
+        threshold: Where the softplus turns into ``x``.
+        name: Name of the layer.
+
+    Raises:
+        DTypeError: For integers.
+    """
     return unary("mish", x, {"threshold": threshold}, name=name)
 
 
@@ -229,7 +247,16 @@ def stanh(x: Variable, scale_a: float = 0.67, scale_b: float = 1.7159, name: str
 
 @export("fluid.layers.soft_relu", op="soft_relu")
 def soft_relu(x: Variable, threshold: float = 40.0, name: str | None = None) -> Variable:
-    """Returns ``log(1 + exp(x))`` with ``x`` clipped to plus and minus the threshold first; any shape."""
+    """Returns ``log(1 + exp(x))`` with ``x`` clipped to plus and minus the threshold first; any shape.
+
+    Args:
+        x: Floats.
+        threshold: Bound of the absolute value of ``x``; there is no gradient beyond it.
+        name: Name of the layer.
+
+    Raises:
+        DTypeError: For integers.
+    """
     return unary("soft_relu", x, {"threshold": threshold}, name=name)
 
 

@@ -128,7 +128,16 @@ def relu6(x: Variable, name: str | None = None) -> Variable:
 
 @export("fluid.layers.relu6", op="relu6")
 def fluid_relu6(x: Variable, threshold: float = 6.0, name: str | None = None) -> Variable:
-    """Returns ``min(max(x, 0), threshold)`` of each element; any shape."""
+    """Returns ``min(max(x, 0), threshold)`` of each element; any shape.
+
+    Args:
+        x: Floats.
+        threshold: Largest result.
+        name: Name of the layer.
+
+    Raises:
+        DTypeError: For integers.
+    """
     return unary("relu6", x, {"threshold": threshold}, name=name)
 
 
@@ -152,7 +161,16 @@ def leaky_relu(x: Variable, negative_slope: float = 0.01, name: str | None = Non
 
 @export("fluid.layers.leaky_relu", op="leaky_relu")
 def fluid_leaky_relu(x: Variable, alpha: float = 0.02, name: str | None = None) -> Variable:
-    """Returns ``x`` where it is positive, ``alpha * x`` elsewhere; any shape."""
+    """Returns ``x`` where it is positive, ``alpha * x`` elsewhere; any shape.
+
+    Args:
+        x: Floats.
+        alpha: Slope below 0.
+        name: Name of the layer.
+
+    Raises:
+        DTypeError: For integers.
+    """
     return unary("leaky_relu", x, {"alpha": alpha}, name=name)
 
 
@@ -201,7 +219,17 @@ def selu(
 def fluid_selu(
     x: Variable, scale: float | None = None, alpha: float | None = None, name: str | None = None
 ) -> Variable:
-    """Returns what ``nn.functional.selu`` returns; ``None`` means the usual constant."""
+    """Returns what ``nn.functional.selu`` returns; ``None`` means the usual constant.
+
+    Args:
+        x: Floats of any shape.
+        scale: Factor of the result; 1.0507009873554805 if ``None``.
+        alpha: Factor of ``exp(x) - 1`` below 0; 1.6732632423543772 if ``None``.
+        name: Name of the layer.
+
+    Raises:
+        DTypeError: For integers.
+    """
     given = {"scale": scale, "alpha": alpha}
     return unary("selu", x, {n: v for n, v in given.items() if v is not None}, name=name)
 
@@ -244,7 +272,16 @@ def hardtanh(x: Variable, min: float = -1.0, max: float = 1.0, name: str | None 
 
 @export("fluid.layers.brelu", op="brelu")
 def brelu(x: Variable, t_min: float = 0.0, t_max: float = 24.0, name: str | None = None) -> Variable:
-    """Returns each element, or the limit that it exceeds; any shape."""
+    """Returns each element, or the limit that it exceeds; any shape.
+
+    Args:
+        x: Floats.
+        t_min, t_max: Lower and upper limit.
+        name: Name of the layer.
+
+    Raises:
+        DTypeError: For integers.
+    """
     return unary("brelu", x, {"t_min": t_min, "t_max": t_max}, name=name)
 
 
@@ -268,7 +305,15 @@ def softshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> 
 
 @export("fluid.layers.softshrink", op="softshrink")
 def fluid_softshrink(x: Variable, alpha: float | None = None) -> Variable:
-    """Returns each element moved towards 0 by ``alpha`` (0.5 if ``None``), 0 where it is smaller; any shape."""
+    """Returns each element moved towards 0 by ``alpha`` (0.5 if ``None``), 0 where it is smaller; any shape.
+
+    Args:
+        x: Floats.
+        alpha: The distance that elements move.
+
+    Raises:
+        DTypeError: For integers.
+    """
     return unary("softshrink", x, {} if alpha is None else {"threshold": alpha})
 
 
@@ -292,7 +337,15 @@ def hardshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> 
 
 @export("fluid.layers.hard_shrink", op="hard_shrink")
 def hard_shrink(x: Variable, threshold: float | None = None) -> Variable:
-    """Returns each element, 0 where its absolute value is not above the threshold (``None``: 0.5); any shape."""
+    """Returns each element, 0 where its absolute value is not above the threshold (``None``: 0.5); any shape.
+
+    Args:
+        x: Floats.
+        threshold: Largest absolute value that becomes 0.
+
+    Raises:
+        DTypeError: For integers.
+    """
     return unary("hard_shrink", x, {} if threshold is None else {"threshold": threshold})
 
 
@@ -316,7 +369,15 @@ def thresholded_relu(x: Variable, threshold: float = 1.0, name: str | None = Non
 
 @export("fluid.layers.thresholded_relu", op="thresholded_relu")
 def fluid_thresholded_relu(x: Variable, threshold: float | None = None) -> Variable:
-    """Returns each element, 0 where it is not above the threshold (``None``: 1); any shape."""
+    """Returns each element, 0 where it is not above the threshold (``None``: 1); any shape.
+
+    Args:
+        x: Floats.
+        threshold: Largest value that becomes 0.
+
+    Raises:
+        DTypeError: For integers.
+    """
     return unary("thresholded_relu", x, {} if threshold is None else {"threshold": threshold})
 
 
@@ -340,7 +401,16 @@ def hardsigmoid(x: Variable, slope: float = 0.1666667, offset: float = 0.5, name
 
 @export("fluid.layers.hard_sigmoid", op="hard_sigmoid")
 def hard_sigmoid(x: Variable, slope: float = 0.2, offset: float = 0.5, name: str | None = None) -> Variable:
-    """Returns ``slope * x + offset`` of each element, clipped to [0, 1]; any shape."""
+    """Returns ``slope * x + offset`` of each element, clipped to [0, 1]; any shape.
+
+    Args:
+        x: Floats.
+        slope, offset: The line's slope, and its value at 0.
+        name: Name of the layer.
+
+    Raises:
+        DTypeError: For integers.
+    """
     return unary("hard_sigmoid", x, {"slope": slope, "offset": offset}, name=name)
 
 
@@ -361,7 +431,18 @@ def hardswish(x: Variable, name: str | None = None) -> Variable:
 def hard_swish(
     x: Variable, threshold: float = 6.0, scale: float = 6.0, offset: float = 3.0, name: str | None = None
 ) -> Variable:
-    """Returns ``x * min(max(x + offset, 0), threshold) / scale`` of each element; any shape."""
+    """Returns ``x * min(max(x + offset, 0), threshold) / scale`` of each element; any shape.
+
+    Args:
+        x: Floats.
+        threshold: Upper limit of ``x + offset``.
+        scale: What the product is divided by.
+        offset: Added to ``x`` in the factor.
+        name: Name of the layer.
+
+    Raises:
+        DTypeError: For integers.
+    """
     return unary("hard_swish", x, {"threshold": threshold, "scale": scale, "offset": offset}, name=name)
 
 

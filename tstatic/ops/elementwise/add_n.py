@@ -118,6 +118,15 @@ def add_n(inputs: Variable | Sequence[Variable], name: str | None = None) -> Var
 def fluid_sum(x: Variable | Sequence[Variable], out: Variable | None = None) -> Variable:
     """Returns the sum of Variables of one shape and dtype, or writes it to ``out``.
 
+    Args:
+        x: A Variable, or a list of Variables of one shape and dtype.
+        out: A Variable of that shape and dtype; it is returned. ``None`` makes a new one.
+
+    Raises:
+        ProgramError: If the list is empty.
+        ShapeError: If shapes differ.
+        DTypeError: If dtypes differ.
+
     Example:
         >>> x, y = paddle.to_tensor([1.0, 2.0]), paddle.to_tensor([10.0, 20.0])
         >>> z = fluid.layers.sum([x, y, y])

@@ -309,6 +309,16 @@ def binary_op(type: str, x: Any, y: Any, name: str | None, prefix: str | None = 
 def add(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns ``x + y``; shapes broadcast, dtypes meet.
 
+    Args:
+        x, y: Variables of any shapes that broadcast; one of them may be a number, a list or an array. Of two dtypes the
+            wider wins, and floats win over integers.
+        name: Name of the layer.
+
+    Raises:
+        ProgramTypeError: If neither is a Variable.
+        DTypeError: For two bools, or if the dtypes have no common one (float16 and bfloat16, int8 and uint8).
+        ShapeError: If the shapes do not broadcast.
+
     Example:
         >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
         >>> y = paddle.add(x, paddle.to_tensor([10.0, 20.0]))
@@ -321,13 +331,13 @@ def add(x: Variable, y: Variable, name: str | None = None) -> Variable:
 
 @export("tensor.subtract", "Variable.subtract", "tensor.subtract_", "Variable.subtract_", op="elementwise_sub")
 def subtract(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns ``x - y``; shapes broadcast, dtypes meet."""
+    """Returns ``x - y``; arguments and errors as of :func:`add`."""
     return binary_op("elementwise_sub", x, y, name)
 
 
 @export("tensor.multiply", "Variable.multiply", "tensor.multiply_", "Variable.multiply_", op="elementwise_mul")
 def multiply(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns ``x * y``; shapes broadcast, dtypes meet.
+    """Returns ``x * y``, of two bools whether both are true; arguments and errors as of :func:`add`.
 
     Example:
         >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -341,51 +351,70 @@ def multiply(x: Variable, y: Variable, name: str | None = None) -> Variable:
 
 @export("tensor.divide", "Variable.divide", "tensor.divide_", "Variable.divide_", op="elementwise_div")
 def divide(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns ``x / y``; of two integers the whole quotient, -3 for -7 and 2 (the operator ``/`` gives float32)."""
+    """Returns ``x / y``; of two integers the whole quotient, -3 for -7 and 2 (the operator ``/`` gives float32).
+
+    Args:
+        x, y: As in :func:`add`, with its errors; bools count as int64.
+        name: Name of the layer.
+    """
     a, b = operands(x, y, "divide")
     return binary_op("elementwise_div", a, b, name) if a.dtype.is_float else whole_quotient(a, b, name)
 
 
 @export("tensor.floor_divide", "Variable.floor_divide", op="elementwise_floordiv")
 def floor_divide(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns the whole quotient, rounded down; shapes broadcast, dtypes meet."""
+    """Returns the whole quotient of ``x`` and ``y``, rounded down; arguments and errors as of :func:`add`."""
     return binary_op("elementwise_floordiv", x, y, name)
 
 
 @export("tensor.remainder", "tensor.mod", "tensor.floor_mod", "Variable.remainder", "Variable.mod", "Variable.floor_mod",
          "tensor.remainder_", "Variable.remainder_", op="elementwise_mod")  # fmt: skip
 def remainder(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns what :func:`floor_divide` leaves, with the sign of ``y``; shapes broadcast, dtypes meet."""
+    """Returns what :func:`floor_divide` leaves, with the sign of ``y``; shapes broadcast, dtypes meet.
+
+    Args:
+        x, y: As in :func:`add`, with its errors.
+        name: Name of the layer.
+    """
     return binary_op("elementwise_mod", x, y, name)
 
 
 @export("tensor.maximum", "Variable.maximum", op="elementwise_max")
 def maximum(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns the greater of each pair, NaN where one is NaN; shapes broadcast, dtypes meet."""
+    """Returns the greater of each pair, NaN where one is NaN; arguments and errors as of :func:`add`."""
     return binary_op("elementwise_max", x, y, name)
 
 
 @export("tensor.minimum", "Variable.minimum", op="elementwise_min")
 def minimum(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns the lesser of each pair, NaN where one is NaN; shapes broadcast, dtypes meet."""
+    """Returns the lesser of each pair, NaN where one is NaN; arguments and errors as of :func:`add`."""
     return binary_op("elementwise_min", x, y, name)
 
 
 @export("tensor.fmax", "Variable.fmax", op="elementwise_fmax")
 def fmax(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns the greater of each pair, the other one where one is NaN; shapes broadcast, dtypes meet."""
+    """Returns the greater of each pair, the other one where one is NaN; arguments and errors as of :func:`add`."""
     return binary_op("elementwise_fmax", x, y, name)
 
 
 @export("tensor.fmin", "Variable.fmin", op="elementwise_fmin")
 def fmin(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns the lesser of each pair, the other one where one is NaN; shapes broadcast, dtypes meet."""
+    """Returns the lesser of each pair, the other one where one is NaN; arguments and errors as of :func:`add`."""
     return binary_op("elementwise_fmin", x, y, name)
 
 
 @export("tensor.atan2", "Variable.atan2", op="atan2")
 def atan2(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns the angle of the point with height ``x`` and breadth ``y``, in (-pi, pi]; float64 for integers."""
+    """Returns the angle of the point with height ``x`` and breadth ``y``, in (-pi, pi]; float64 for integers.
+
+    Args:
+        x, y: Variables of any shapes that broadcast, floats or integers; dtypes meet as in :func:`add`.
+        name: Name of the layer.
+
+    Raises:
+        ProgramTypeError: If one is not a Variable.
+        ShapeError: If the shapes do not broadcast.
+    """
     a, b = unify(check_variable(x, "x", "atan2"), check_variable(y, "y", "atan2"), "atan2")
     if a.dtype.is_integer:
         a, b = cast_to(a, float64), cast_to(b, float64)

@@ -50,19 +50,24 @@ def _compare(type: str, x: Any, y: Any, name: str | None = None, cond: Variable 
 
 @export("tensor.equal", "Variable.equal", op="equal")
 def equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns whether ``x == y`` for each pair, as bool; shapes broadcast, dtypes meet."""
+    """Returns whether ``x == y`` for each pair, as bool; shapes broadcast, dtypes meet.
+
+    Args:
+        x, y: As in :func:`add`, with its errors; two bools may be compared, too.
+        name: Name of the layer.
+    """
     return _compare("equal", x, y, name)
 
 
 @export("tensor.not_equal", "Variable.not_equal", op="not_equal")
 def not_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns whether ``x != y`` for each pair, as bool; shapes broadcast, dtypes meet."""
+    """Returns whether ``x != y`` for each pair, as bool; arguments and errors as of :func:`equal`."""
     return _compare("not_equal", x, y, name)
 
 
 @export("tensor.less_than", "Variable.less_than", op="less_than")
 def less_than(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns whether ``x < y`` for each pair, as bool; shapes broadcast, dtypes meet.
+    """Returns whether ``x < y`` for each pair, as bool; arguments and errors as of :func:`equal`.
 
     Example:
         >>> x = paddle.to_tensor([1.0, 2.0, 3.0])
@@ -75,31 +80,40 @@ def less_than(x: Variable, y: Variable, name: str | None = None) -> Variable:
 
 @export("tensor.less_equal", "Variable.less_equal", op="less_equal")
 def less_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns whether ``x <= y`` for each pair, as bool; shapes broadcast, dtypes meet."""
+    """Returns whether ``x <= y`` for each pair, as bool; arguments and errors as of :func:`equal`."""
     return _compare("less_equal", x, y, name)
 
 
 @export("tensor.greater_than", "Variable.greater_than", op="greater_than")
 def greater_than(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns whether ``x > y`` for each pair, as bool; shapes broadcast, dtypes meet."""
+    """Returns whether ``x > y`` for each pair, as bool; arguments and errors as of :func:`equal`."""
     return _compare("greater_than", x, y, name)
 
 
 @export("tensor.greater_equal", "Variable.greater_equal", op="greater_equal")
 def greater_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns whether ``x >= y`` for each pair, as bool; shapes broadcast, dtypes meet."""
+    """Returns whether ``x >= y`` for each pair, as bool; arguments and errors as of :func:`equal`."""
     return _compare("greater_equal", x, y, name)
 
 
 @export("fluid.layers.equal", op="equal")
 def fluid_equal(x: Variable, y: Variable, cond: Variable | None = None, name: str | None = None) -> Variable:
-    """Returns whether ``x == y``; ``cond`` is an existing bool Variable to write to."""
+    """Returns whether ``x == y``; ``cond`` is an existing bool Variable to write to.
+
+    Args:
+        x, y: As in :func:`add`; with ``cond`` both must be Variables.
+        cond: A bool Variable of the result's shape; it is returned. ``None`` makes a new one.
+        name: Name of the layer.
+
+    Raises:
+        DTypeError: If ``cond`` is not bool.
+    """
     return _compare("equal", x, y, name, cond)
 
 
 @export("fluid.layers.not_equal", op="not_equal")
 def fluid_not_equal(x: Variable, y: Variable, cond: Variable | None = None, name: str | None = None) -> Variable:
-    """Returns whether ``x != y``; ``cond`` is an existing bool Variable to write to."""
+    """Returns whether ``x != y``; ``cond`` and errors as of ``fluid.layers.equal``."""
     return _compare("not_equal", x, y, name, cond)
 
 
@@ -108,7 +122,7 @@ def fluid_not_equal(x: Variable, y: Variable, cond: Variable | None = None, name
 def fluid_less_than(
     x: Variable, y: Variable, force_cpu: bool | None = None, cond: Variable | None = None, name: str | None = None
 ) -> Variable:
-    """Returns whether ``x < y``; ``cond`` is an existing bool Variable to write to.
+    """Returns whether ``x < y``; ``cond`` and errors as of ``fluid.layers.equal``.
 
     Example:
         >>> i = fluid.layers.fill_constant([1], "int64", 3)
@@ -121,19 +135,19 @@ def fluid_less_than(
 
 @export("fluid.layers.less_equal", op="less_equal")
 def fluid_less_equal(x: Variable, y: Variable, cond: Variable | None = None, name: str | None = None) -> Variable:
-    """Returns whether ``x <= y``; ``cond`` is an existing bool Variable to write to."""
+    """Returns whether ``x <= y``; ``cond`` and errors as of ``fluid.layers.equal``."""
     return _compare("less_equal", x, y, name, cond)
 
 
 @export("fluid.layers.greater_than", op="greater_than")
 def fluid_greater_than(x: Variable, y: Variable, cond: Variable | None = None, name: str | None = None) -> Variable:
-    """Returns whether ``x > y``; ``cond`` is an existing bool Variable to write to."""
+    """Returns whether ``x > y``; ``cond`` and errors as of ``fluid.layers.equal``."""
     return _compare("greater_than", x, y, name, cond)
 
 
 @export("fluid.layers.greater_equal", op="greater_equal")
 def fluid_greater_equal(x: Variable, y: Variable, cond: Variable | None = None, name: str | None = None) -> Variable:
-    """Returns whether ``x >= y``; ``cond`` is an existing bool Variable to write to."""
+    """Returns whether ``x >= y``; ``cond`` and errors as of ``fluid.layers.equal``."""
     return _compare("greater_equal", x, y, name, cond)
 
 
@@ -213,6 +227,16 @@ def _negate(type: str, x: Any, out: Variable | None, name: str | None) -> Variab
 def logical_and(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Returns whether both are true (not 0), as bool; shapes broadcast. ``out`` is an existing Variable to write to.
 
+    Args:
+        x: Any shape and dtype.
+        y: A Variable, or a number, a list or an array; its shape broadcasts with that of ``x``.
+        out: A bool Variable of the result's shape; it is returned. ``None`` makes a new one.
+        name: Name of the layer.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast.
+        DTypeError: If ``out`` is not bool.
+
     Example:
         >>> x = paddle.to_tensor([True, True, False])
         >>> y = paddle.logical_and(x, paddle.to_tensor([True, False, False]))
@@ -224,43 +248,69 @@ def logical_and(x: Variable, y: Variable, out: Variable | None = None, name: str
 
 @export("tensor.logical_or", "Variable.logical_or", "fluid.layers.logical_or", op="logical_or")
 def logical_or(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
-    """Returns whether one is true (not 0), as bool; shapes broadcast. ``out`` is an existing Variable to write to."""
+    """Returns whether one is true (not 0), as bool; arguments and errors as of :func:`logical_and`."""
     return _logical("logical_or", x, y, out, name)
 
 
 @export("tensor.logical_xor", "Variable.logical_xor", "fluid.layers.logical_xor", op="logical_xor")
 def logical_xor(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
-    """Returns whether exactly one is true (not 0), as bool; shapes broadcast. ``out`` is a Variable to write to."""
+    """Returns whether exactly one is true (not 0), as bool; arguments and errors as of :func:`logical_and`."""
     return _logical("logical_xor", x, y, out, name)
 
 
 @export("tensor.logical_not", "Variable.logical_not", "fluid.layers.logical_not", op="logical_not")
 def logical_not(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
-    """Returns whether each element is false (0), as bool; any shape. ``out`` is an existing Variable to write to."""
+    """Returns whether each element is false (0), as bool; any shape. ``out`` is an existing Variable to write to.
+
+    Args:
+        x: Any shape and dtype.
+        out: A bool Variable of that shape; it is returned. ``None`` makes a new one.
+        name: Name of the layer.
+    """
     return _negate("logical_not", x, out, name)
 
 
 @export("tensor.bitwise_and", "Variable.bitwise_and", op="bitwise_and")
 def bitwise_and(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
-    """Returns the bits set in both, of integers or bools; shapes broadcast. ``out`` is a Variable to write to."""
+    """Returns the bits set in both, of integers or bools; shapes broadcast. ``out`` is a Variable to write to.
+
+    Args:
+        x: Integers or bools of any shape.
+        y: The same dtype, of a shape that broadcasts with that of ``x``; also a number, a list or an array.
+        out: A Variable of the result's shape and dtype; it is returned. ``None`` makes a new one.
+        name: Name of the layer.
+
+    Raises:
+        DTypeError: For floats, or two dtypes.
+        ShapeError: If the shapes do not broadcast.
+    """
     return _logical("bitwise_and", x, y, out, name)
 
 
 @export("tensor.bitwise_or", "Variable.bitwise_or", op="bitwise_or")
 def bitwise_or(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
-    """Returns the bits set in one or both, of integers or bools; shapes broadcast. ``out`` is a Variable to write to."""
+    """Returns the bits set in one or both; arguments and errors as of :func:`bitwise_and`."""
     return _logical("bitwise_or", x, y, out, name)
 
 
 @export("tensor.bitwise_xor", "Variable.bitwise_xor", op="bitwise_xor")
 def bitwise_xor(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
-    """Returns the bits set in exactly one, of integers or bools; shapes broadcast. ``out`` is a Variable to write to."""
+    """Returns the bits set in exactly one; arguments and errors as of :func:`bitwise_and`."""
     return _logical("bitwise_xor", x, y, out, name)
 
 
 @export("tensor.bitwise_not", "Variable.bitwise_not", op="bitwise_not")
 def bitwise_not(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
-    """Returns all bits flipped, of integers or bools; any shape. ``out`` is an existing Variable to write to."""
+    """Returns all bits flipped, of integers or bools; any shape. ``out`` is an existing Variable to write to.
+
+    Args:
+        x: Integers or bools of any shape.
+        out: A Variable of that shape and dtype; it is returned. ``None`` makes a new one.
+        name: Name of the layer.
+
+    Raises:
+        DTypeError: For floats.
+    """
     return _negate("bitwise_not", x, out, name)
 
 
@@ -290,7 +340,13 @@ def is_empty(x: Variable, name: str | None = None) -> Variable:
 
 @export("fluid.layers.is_empty", op="is_empty")
 def fluid_is_empty(x: Variable, cond: Variable | None = None, name: str | None = None) -> Variable:
-    """Returns whether ``x`` has no element; ``cond`` is an existing bool Variable to write to."""
+    """Returns whether ``x`` has no element; ``cond`` is an existing bool Variable to write to.
+
+    Args:
+        x: Any shape and dtype.
+        cond: A bool Variable of shape ``[]``; it is returned. ``None`` makes a new one.
+        name: Name of the layer.
+    """
     return _negate("is_empty", x, cond, name)
 
 
@@ -437,13 +493,29 @@ def isclose(
 def allclose(
     x: Variable, y: Variable, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False, name: str | None = None
 ) -> Variable:
-    """Returns whether all pairs are close, as a bool of shape ``[]``; arguments as in :func:`isclose`."""
+    """Returns whether all pairs are close, as a bool of shape ``[]``; arguments as in :func:`isclose`.
+
+    Args:
+        x, y, rtol, atol, equal_nan: As in :func:`isclose`.
+        name: Name of the layer.
+
+    Raises:
+        DTypeError: If the dtypes differ.
+    """
     return _close("allclose", x, y, rtol, atol, equal_nan, name)
 
 
 @export("tensor.equal_all", "Variable.equal_all", op="equal_all")
 def equal_all(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns whether shapes and all elements are equal, as a bool of shape ``[]``; dtypes are equal."""
+    """Returns whether shapes and all elements are equal, as a bool of shape ``[]``; dtypes are equal.
+
+    Args:
+        x, y: Variables of one dtype; their shapes may differ.
+        name: Name of the layer.
+
+    Raises:
+        DTypeError: If the dtypes differ.
+    """
     return emit_one(
         "equal_all", {"X": check_variable(x, "x", "equal_all"), "Y": check_variable(y, "y", "equal_all")}, name=name
     )

@@ -130,7 +130,16 @@ def maxout(x: Variable, groups: int, axis: int = 1, name: str | None = None) -> 
 def maxout_1x(x: Variable, groups: int, name: str | None = None, axis: int = 1) -> Variable:
     """Returns what :func:`maxout` returns, with the order of arguments of Paddle 1.x.
 
+    Args:
+        x: ``[n, c, h, w]``.
+        groups: How many channels compete for one of the output; it divides ``c``.
+        name: Name of the layer.
+        axis: The axis of the channels.
+
     Returns:
         ``x`` with ``c / groups`` channels.
+
+    Raises:
+        ShapeError: If ``groups`` does not divide the channels.
     """
     return maxout(x, groups, axis, name)

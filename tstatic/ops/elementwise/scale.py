@@ -218,6 +218,14 @@ def increment(x: Variable, value: float = 1.0, name: str | None = None) -> Varia
 def fluid_increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variable:
     """Adds ``value`` to ``x``, in place or into a new Variable.
 
+    Args:
+        x: Floats, or integers with a whole ``value``; any shape.
+        value: A number.
+        in_place: Write the result to ``x`` and return it; otherwise ``x`` keeps its value.
+
+    Raises:
+        DTypeError: If ``value`` has a fraction beside integers.
+
     Example:
         >>> i = fluid.layers.fill_constant([1], "int64", 3)
         >>> j = fluid.layers.increment(i, value=2, in_place=False)
@@ -292,5 +300,11 @@ def _limits(x: Variable) -> tuple[int, int]:
 
 @export("fluid.layers.clip", op="clip")
 def fluid_clip(x: Variable, min: float, max: float, name: str | None = None) -> Variable:
-    """Returns each element, or the limit that it exceeds; any shape."""
+    """Returns each element, or the limit that it exceeds; any shape.
+
+    Args:
+        x: Floats or integers.
+        min, max: The limits, as in :func:`clip`; of crossed limits ``max`` counts.
+        name: Name of the layer.
+    """
     return clip(x, min, max, name)

@@ -222,7 +222,13 @@ def pow(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
 
 @export("fluid.layers.pow", op="pow")
 def fluid_pow(x: Variable, factor: Variable | float = 1.0, name: str | None = None) -> Variable:
-    """Returns ``x`` to the power of ``factor``; any shape."""
+    """Returns ``x`` to the power of ``factor``; any shape.
+
+    Args:
+        x: Floats or integers.
+        factor: The exponent: a number or a Variable, as ``y`` of ``paddle.pow``.
+        name: Name of the layer.
+    """
     return pow(x, factor, name)
 
 

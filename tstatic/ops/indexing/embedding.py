@@ -329,13 +329,31 @@ def _one_hot(type: str, x: Variable, depth: Any, allow_out_of_range: bool, name:
 
 @export("fluid.one_hot", op="one_hot_v2")
 def fluid_one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Variable:
-    """Calls :func:`one_hot`; classes out of range may be allowed and then give rows of zeros."""
+    """Calls :func:`one_hot`; classes out of range may be allowed and then give rows of zeros.
+
+    Args:
+        input: ``[...]`` class numbers, int64 or int32.
+        depth: The length of a row, at least 1; an int or a Variable of one integer.
+        allow_out_of_range: Let classes outside of ``[0, depth)`` give rows of zeros; otherwise they raise
+            IndexRangeError when the program runs.
+
+    Raises:
+        ShapeError: If ``depth`` is not positive.
+        DTypeError: If ``input`` does not hold integers.
+    """
     return _one_hot("one_hot_v2", check_variable(input, "input", "one_hot", INTEGERS), depth, allow_out_of_range)
 
 
 @export("fluid.layers.one_hot", op="one_hot")
 def fluid_layers_one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Variable:
     """Makes one-hot rows in the place of a last dimension of 1: ``[n, 1]`` gives ``[n, depth]``.
+
+    Args:
+        input: ``[..., 1]`` class numbers, int64 or int32.
+        depth, allow_out_of_range: As in ``fluid.one_hot``.
+
+    Raises:
+        ShapeError: If the last size is not 1, or ``depth`` is not positive.
 
     Example:
         >>> label = fluid.layers.data("label", shape=[1], dtype="int64")

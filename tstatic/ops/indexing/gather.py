@@ -142,6 +142,10 @@ def gather(x: Variable, index: Variable, axis: int | None = None, name: str | No
 def fluid_gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable:
     """Reads rows, as :func:`gather` does.
 
+    Args:
+        input: ``[...]``, any dtype.
+        index: ``[n]`` row numbers from 0.
+
     Example:
         >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
         >>> y = fluid.layers.gather(x, paddle.to_tensor([2, 0]))

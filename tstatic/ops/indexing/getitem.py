@@ -353,6 +353,9 @@ def getitem(x: Variable, item: Any) -> Variable:
 def setitem(x: Variable, item: Any, value: Any) -> None:
     """Refuses ``x[item] = value``: values of a program are never changed in place.
 
+    Args:
+        x, item, value: The Variable, the index and what would be written; the message names them.
+
     Raises:
         UnsupportedError: Always; it names what to use.
     """

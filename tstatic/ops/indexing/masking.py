@@ -148,5 +148,9 @@ def masked_fill(x: Variable, mask: Variable, value: Any, name: str | None = None
 
 @export("tensor.masked_fill_", "Variable.masked_fill_", op="where")
 def masked_fill_(x: Variable, mask: Variable, value: Any, name: str | None = None) -> Variable:
-    """Does the same as :func:`masked_fill`: a program's values are never changed in place."""
+    """Does the same as :func:`masked_fill`: a program's values are never changed in place.
+
+    Args:
+        x, mask, value, name: As in :func:`masked_fill`.
+    """
     return masked_fill(x, mask, value, name)

@@ -168,7 +168,11 @@ def scatter(
 def scatter_(
     x: Variable, index: Variable, updates: Variable, overwrite: bool = True, name: str | None = None
 ) -> Variable:
-    """Does the same as :func:`scatter`: a program's values are never changed in place."""
+    """Does the same as :func:`scatter`: a program's values are never changed in place.
+
+    Args:
+        x, index, updates, overwrite, name: As in :func:`scatter`.
+    """
     return scatter(x, index, updates, overwrite, name)
 
 
@@ -176,7 +180,12 @@ def scatter_(
 def fluid_scatter(
     input: Variable, index: Variable, updates: Variable, name: str | None = None, overwrite: bool = True
 ) -> Variable:
-    """Calls :func:`scatter` under its older signature."""
+    """Calls :func:`scatter` under its older signature.
+
+    Args:
+        input: The ``x`` of :func:`scatter`.
+        index, updates, name, overwrite: As there.
+    """
     return scatter(input, index, updates, overwrite, name)
 
 
@@ -255,7 +264,12 @@ def scatter_nd_add(x: Variable, index: Variable, updates: Variable, name: str | 
 
 @export("fluid.layers.scatter_nd_add", op="scatter_nd_add")
 def fluid_scatter_nd_add(ref: Variable, index: Variable, updates: Variable, name: str | None = None) -> Variable:
-    """Calls :func:`scatter_nd_add` under its older signature."""
+    """Calls :func:`scatter_nd_add` under its older signature.
+
+    Args:
+        ref: The ``x`` of :func:`scatter_nd_add`.
+        index, updates, name: As there.
+    """
     return scatter_nd_add(ref, index, updates, name)
 
 

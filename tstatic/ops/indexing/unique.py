@@ -152,14 +152,30 @@ def unique(
 
 @export("fluid.layers.unique", op="unique")
 def fluid_unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
-    """Returns the distinct elements of a vector in order, and each element's number among them."""
+    """Returns the distinct elements of a vector in order, and each element's number among them.
+
+    Args:
+        x: A vector ``[n]``; of more dimensions the flattened value.
+        dtype: Of the numbers: int32 or int64.
+
+    Raises:
+        ProgramError: For another ``dtype``.
+    """
     found: tuple[Variable, Variable] = unique(x, return_inverse=True, dtype=dtype)
     return found
 
 
 @export("fluid.layers.unique_with_counts", op="unique")
 def fluid_unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable, Variable]:
-    """Returns what :func:`fluid_unique` does, and how often each distinct element occurs."""
+    """Returns what :func:`fluid_unique` does, and how often each distinct element occurs.
+
+    Args:
+        x: A vector ``[n]``; of more dimensions the flattened value.
+        dtype: Of the numbers and counts: int32 or int64.
+
+    Raises:
+        ProgramError: For another ``dtype``.
+    """
     found: tuple[Variable, Variable, Variable] = unique(x, return_inverse=True, return_counts=True, dtype=dtype)
     return found
 

@@ -296,6 +296,12 @@ def fluid_label_smooth(
 ) -> Variable:
     """Returns :func:`label_smooth`, computed in ``dtype``.
 
+    Args:
+        label: ``[..., classes]``, one-hot or any distribution; converted to ``dtype`` first.
+        prior_dist, epsilon: As in :func:`label_smooth`.
+        dtype: A float type, that of the result.
+        name: Name of the layer.
+
     Example:
         >>> label = paddle.to_tensor([[0.0, 1.0], [1.0, 0.0]])
         >>> y = fluid.layers.label_smooth(label, epsilon=0.1)

@@ -286,7 +286,17 @@ def accuracy(
 def fluid_accuracy(
     input: Variable, label: Variable, k: int = 1, correct: Variable | None = None, total: Variable | None = None
 ) -> Variable:
-    """Returns the share of samples whose label is among the ``k`` largest predictions; float32 of shape [1]."""
+    """Returns the share of samples whose label is among the ``k`` largest predictions; float32 of shape [1].
+
+    Args:
+        input: Predictions ``[batch, classes]``, floats.
+        label: Class numbers ``[batch, 1]``, int64 or int32.
+        k: How many predictions count.
+        correct, total: Variables that get the number of hits and that of samples; ``None`` to leave them out.
+
+    Raises:
+        ShapeError: If there are fewer than ``k`` classes, or the batches differ.
+    """
     return _accuracy(input, label, k, correct, total, None, True)
 
 
@@ -346,7 +356,16 @@ def fluid_auc(
     topk: int = 1,
     slide_steps: int = 1,
 ) -> tuple[Variable, Variable, list[Variable]]:
-    """Returns the area under the curve, see ``static.auc``; both areas have shape [1]."""
+    """Returns the area under the curve, see ``static.auc``; both areas have shape [1].
+
+    Args:
+        input: Probabilities ``[batch, 2]`` or ``[batch, 1]``, floats; the last column is that of the positive class.
+        label: 0 or 1, ``[batch, 1]``, int64 or int32.
+        curve, num_thresholds, topk, slide_steps: As in ``static.auc``.
+
+    Raises:
+        UnsupportedError: If ``topk`` is not 1.
+    """
     return _auc(input, label, curve, num_thresholds, topk, slide_steps, None, True)
 
 

@@ -190,7 +190,17 @@ def kl_div(input: Variable, label: Variable, reduction: str = "mean", name: str 
 
 @export("fluid.layers.kldiv_loss", op="kldiv_loss")
 def kldiv_loss(x: Variable, target: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
-    """Returns :func:`kl_div`; a reduced loss has shape ``[1]``."""
+    """Returns :func:`kl_div`; a reduced loss has shape ``[1]``.
+
+    Args:
+        x: Log-probabilities of any shape.
+        target: Probabilities of the same shape.
+        reduction: ``"mean"``, ``"sum"``, ``"batchmean"`` or ``"none"``.
+        name: Name of the layer.
+
+    Raises:
+        ShapeError: If the shapes differ.
+    """
     check_choice(reduction, KL_WORDS, "reduction", "kldiv_loss")
     a, b = labels.variables("kldiv_loss", x=x, target=target)
     return emit_one("kldiv_loss", {"X": a, "Target": b}, {"reduction": reduction, "one_d": True}, name=name)
@@ -226,7 +236,17 @@ def smooth_l1_loss(
 
 @export("fluid.layers.huber_loss", op="huber_loss")
 def huber_loss(input: Variable, label: Variable, delta: float) -> Variable:
-    """Returns :func:`smooth_l1_loss` of each element."""
+    """Returns :func:`smooth_l1_loss` of each element.
+
+    Args:
+        input: Floats of any shape.
+        label: The same shape.
+        delta: Where the loss turns linear; positive.
+
+    Raises:
+        ShapeError: If the shapes differ.
+        ProgramError: If ``delta`` is out of range.
+    """
     x, y = labels.variables("huber_loss", input=input, label=label)
     return _huber_loss(x, y, delta, None)
 
@@ -325,7 +345,15 @@ def mse_loss(input: Variable, label: Variable, reduction: str = "mean", name: st
 
 @export("fluid.layers.mse_loss", op="square")
 def fluid_mse_loss(input: Variable, label: Variable) -> Variable:
-    """Returns the mean squared distance, of shape ``[1]``."""
+    """Returns the mean squared distance, of shape ``[1]``.
+
+    Args:
+        input: Floats of any shape.
+        label: A shape that broadcasts with it.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast.
+    """
     attrs = {"dim": (0,), "reduce_all": True, "one_d": True}
     return emit_one("reduce_mean", {"X": square_error_cost(input, label)}, attrs)
 

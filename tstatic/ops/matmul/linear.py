@@ -186,7 +186,15 @@ def cosine_similarity(x1: Variable, x2: Variable, axis: int = 1, eps: float = 1e
 
 @export("fluid.layers.cos_sim")
 def cos_sim(X: Variable, Y: Variable) -> Variable:
-    """Returns the cosine of the angle between rows, ``[n, 1]``: ``X`` is ``[n, k]``, ``Y`` ``[n, k]`` or ``[1, k]``."""
+    """Returns the cosine of the angle between rows, ``[n, 1]``: ``X`` is ``[n, k]``, ``Y`` ``[n, k]`` or ``[1, k]``.
+
+    Args:
+        X, Y: Floats, ``[n, k]``; of more dimensions all but the first are one row. A single row in ``Y`` is compared
+            with every row.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast.
+    """
     check_variable(X, "X", "cos_sim")
     check_variable(Y, "Y", "cos_sim")
     helper = LayerNamer("cos_sim")

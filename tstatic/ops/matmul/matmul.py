@@ -220,7 +220,11 @@ def matmul(
 
 @export("Variable.__matmul__", op="matmul_v2")
 def matmul_operator(x: Variable, y: Variable) -> Variable:
-    """Returns ``x @ y``; see :func:`matmul`."""
+    """Returns ``x @ y``; see :func:`matmul`.
+
+    Args:
+        x, y: As in :func:`matmul`, with its errors.
+    """
     return matmul(x, y)
 
 
@@ -248,6 +252,14 @@ def fluid_matmul(
     """Returns ``alpha`` times the matrix product; two vectors give shape ``[1]``. See :func:`matmul`.
 
     A transposed vector is a column as ``x`` and a row as ``y``.
+
+    Args:
+        x, y, transpose_x, transpose_y: As in :func:`matmul`, but for vectors.
+        alpha: A number that the product is multiplied by.
+        name: Name of the layer.
+
+    Raises:
+        ShapeError: If the width of ``x`` is not the height of ``y``, or the batches do not broadcast.
 
     Example:
         >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])

@@ -210,6 +210,15 @@ def softmax(x: Variable, axis: int = -1, dtype: Any = None, name: str | None = N
 def log_softmax(x: Variable, axis: int = -1, dtype: Any = None, name: str | None = None) -> Variable:
     """Returns ``x - log(sum(exp(x)))`` along an axis, without overflow; see :func:`softmax`.
 
+    Args:
+        x: Floats of any shape.
+        axis: The axis over which ``exp`` of the result sums to 1.
+        dtype: Convert ``x`` to this dtype first.
+        name: Name of the layer.
+
+    Raises:
+        ShapeError: If the axis is out of range.
+
     Example:
         >>> x = paddle.to_tensor([[0.0, 0.0], [0.0, 2.0]])
         >>> y = paddle.nn.functional.log_softmax(x, axis=-1)
@@ -224,6 +233,15 @@ def log_softmax(x: Variable, axis: int = -1, dtype: Any = None, name: str | None
 @export("fluid.layers.softmax", op="softmax")
 def fluid_softmax(input: Variable, use_cudnn: bool = True, name: str | None = None, axis: int = -1) -> Variable:
     """Returns the softmax along an axis.
+
+    Args:
+        input: Floats of any shape.
+        name: Name of the layer.
+        axis: The axis whose elements sum to 1.
+
+    Raises:
+        ShapeError: If the axis is out of range.
+        DTypeError: For integers.
 
     Example:
         >>> x = paddle.to_tensor([[0.0, 0.0], [0.0, 2.0]])

@@ -252,19 +252,49 @@ def _uniform(shape: Any, dtype: Any, low: float, high: float, seed: int, name: s
 def gaussian_random(
     shape: Any, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = "float32", name: str | None = None
 ) -> Variable:
-    """Draws normal numbers of the given mean and standard deviation."""
+    """Draws normal numbers of the given mean and standard deviation.
+
+    Args:
+        shape: Sizes, or an int Variable that holds them.
+        mean: A number.
+        std: The standard deviation, at least 0.
+        seed: Replaces the program's seed when it is not 0; numbers still differ from run to run.
+        dtype: A float type.
+        name: Name of the result.
+
+    Raises:
+        ProgramError: If ``std`` is negative.
+        DTypeError: If ``dtype`` is not a float type.
+    """
     return _gaussian(shape, mean, std, seed, dtype, name, "gaussian_random")
 
 
 @export("tensor.standard_normal", op="gaussian_random")
 def standard_normal(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
-    """Draws normal numbers of mean 0 and variance 1 of the given shape."""
+    """Draws normal numbers of mean 0 and variance 1 of the given shape.
+
+    Args:
+        shape: Sizes, or an int Variable that holds them.
+        dtype: A float type; the default dtype if ``None``.
+        name: Name of the result.
+
+    Raises:
+        DTypeError: If ``dtype`` is not a float type.
+    """
     return _gaussian(shape, 0.0, 1.0, 0, dtype, name)
 
 
 @export("tensor.randn", op="gaussian_random")
 def randn(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """Draws normal numbers of mean 0 and variance 1 of the given shape.
+
+    Args:
+        shape: Sizes, or an int Variable that holds them.
+        dtype: A float type; the default dtype if ``None``.
+        name: Name of the result.
+
+    Raises:
+        DTypeError: If ``dtype`` is not a float type.
 
     Example:
         >>> x = paddle.randn([10000])
@@ -312,7 +342,17 @@ def gaussian_random_batch_size_like(
     seed: int = 0,
     dtype: Any = "float32",
 ) -> Variable:
-    """Draws normal numbers of ``shape``, whose axis ``output_dim_idx`` is as long as axis ``input_dim_idx`` of ``input``."""
+    """Draws normal numbers of ``shape``, whose axis ``output_dim_idx`` is as long as axis ``input_dim_idx`` of ``input``.
+
+    Args:
+        input: A Variable of any dtype; only its shape counts.
+        shape: A list of ints; entry ``output_dim_idx`` is replaced.
+        input_dim_idx, output_dim_idx: Axes, from 0.
+        mean, std, seed, dtype: As in :func:`gaussian_random`.
+
+    Raises:
+        ProgramError: If an axis is out of range.
+    """
     x = check_variable(input, "input", "gaussian_random_batch_size_like")
     attrs = {"shape": list(shape), "dtype": dtype, "input_dim_idx": input_dim_idx, "output_dim_idx": output_dim_idx,
              "mean": mean, "std": std, "seed": seed}  # fmt: skip
@@ -342,6 +382,17 @@ def uniform_random(
 ) -> Variable:
     """Draws uniform numbers in [min, max); see ``paddle.uniform``.
 
+    Args:
+        shape: Sizes, or an int Variable that holds them.
+        dtype: A float type.
+        min, max: Bounds, finite and in order.
+        seed: Replaces the program's seed when it is not 0; numbers still differ from run to run.
+        name: Name of the result.
+
+    Raises:
+        ProgramError: If the bounds are not in order.
+        DTypeError: If ``dtype`` is not a float type.
+
     Example:
         >>> x = fluid.layers.uniform_random([1000], min=-2.0, max=2.0)
         >>> value = static.Executor().run(fetch_list=[x])[0]
@@ -354,6 +405,14 @@ def uniform_random(
 @export("tensor.rand", op="uniform_random")
 def rand(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """Draws uniform numbers in [0, 1) of the given shape.
+
+    Args:
+        shape: Sizes, or an int Variable that holds them.
+        dtype: A float type; the default dtype if ``None``.
+        name: Name of the result.
+
+    Raises:
+        DTypeError: If ``dtype`` is not a float type.
 
     Example:
         >>> x = paddle.rand([1000])
@@ -375,7 +434,17 @@ def uniform_random_batch_size_like(
     max: float = 1.0,
     seed: int = 0,
 ) -> Variable:
-    """Draws uniform numbers of ``shape``, whose axis ``output_dim_idx`` is as long as axis ``input_dim_idx`` of ``input``."""
+    """Draws uniform numbers of ``shape``, whose axis ``output_dim_idx`` is as long as axis ``input_dim_idx`` of ``input``.
+
+    Args:
+        input: A Variable of any dtype; only its shape counts.
+        shape: A list of ints; entry ``output_dim_idx`` is replaced.
+        dtype, min, max, seed: As in :func:`uniform_random`.
+        input_dim_idx, output_dim_idx: Axes, from 0.
+
+    Raises:
+        ProgramError: If an axis is out of range.
+    """
     x = check_variable(input, "input", "uniform_random_batch_size_like")
     attrs = {"shape": list(shape), "dtype": dtype, "input_dim_idx": input_dim_idx, "output_dim_idx": output_dim_idx,
              "min": min, "max": max, "seed": seed}  # fmt: skip

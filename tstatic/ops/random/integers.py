@@ -134,5 +134,14 @@ def randint(
 
 @export("tensor.randperm", op="randperm")
 def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:
-    """Draws the numbers 0 to ``n - 1`` in random order, of shape [n]."""
+    """Draws the numbers 0 to ``n - 1`` in random order, of shape [n].
+
+    Args:
+        n: How many, at least 0.
+        dtype: Element type, integers or floats.
+        name: Name of the result.
+
+    Raises:
+        ShapeError: If ``n`` is negative.
+    """
     return emit_one("randperm", {}, {"n": check_int(n, "n", "randperm"), "dtype": dtype}, name=name)

@@ -201,19 +201,34 @@ def max(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None =
 
 @export("tensor.min", "Variable.min", op="reduce_min")
 def min(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Returns the smallest element over axes; see :func:`max`."""
+    """Returns the smallest element over axes; see :func:`max`.
+
+    Args:
+        x, axis, keepdim: As in :func:`max`.
+        name: Name of the layer.
+    """
     return reduced("reduce_min", "min", x, axis, keepdim, name)
 
 
 @export("tensor.amax", "Variable.amax", op="reduce_amax")
 def amax(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Returns the largest element over axes; equal maxima share the gradient evenly. See :func:`max`."""
+    """Returns the largest element over axes; equal maxima share the gradient evenly. See :func:`max`.
+
+    Args:
+        x, axis, keepdim: As in :func:`max`.
+        name: Name of the layer.
+    """
     return reduced("reduce_amax", "amax", x, axis, keepdim, name)
 
 
 @export("tensor.amin", "Variable.amin", op="reduce_amin")
 def amin(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Returns the smallest element over axes; equal minima share the gradient evenly. See :func:`max`."""
+    """Returns the smallest element over axes; equal minima share the gradient evenly. See :func:`max`.
+
+    Args:
+        x, axis, keepdim: As in :func:`max`.
+        name: Name of the layer.
+    """
     return reduced("reduce_amin", "amin", x, axis, keepdim, name)
 
 
@@ -245,25 +260,49 @@ def any(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None =
 
 @export("fluid.layers.reduce_max", op="reduce_max")
 def reduce_max(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """Returns the largest element over ``dim``; over all axes (``None``) it has shape ``[1]``."""
+    """Returns the largest element over ``dim``; over all axes (``None``) it has shape ``[1]``.
+
+    Args:
+        input: Any shape, floats, integers or bools.
+        dim, keep_dim: As in :func:`reduce_sum`.
+        name: Name of the layer.
+    """
     return fluid_reduced("reduce_max", input, dim, keep_dim, name)
 
 
 @export("fluid.layers.reduce_min", op="reduce_min")
 def reduce_min(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """Returns the smallest element over ``dim``; over all axes (``None``) it has shape ``[1]``."""
+    """Returns the smallest element over ``dim``; over all axes (``None``) it has shape ``[1]``.
+
+    Args:
+        input: Any shape, floats, integers or bools.
+        dim, keep_dim: As in :func:`reduce_sum`.
+        name: Name of the layer.
+    """
     return fluid_reduced("reduce_min", input, dim, keep_dim, name)
 
 
 @export("fluid.layers.reduce_all", op="reduce_all")
 def reduce_all(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """Returns whether all elements over ``dim`` are true; over all axes (``None``) it has shape ``[1]``."""
+    """Returns whether all elements over ``dim`` are true; over all axes (``None``) it has shape ``[1]``.
+
+    Args:
+        input: Any shape; numbers other than 0 count as true.
+        dim, keep_dim: As in :func:`reduce_sum`.
+        name: Name of the layer.
+    """
     return fluid_reduced("reduce_all", input, dim, keep_dim, name)
 
 
 @export("fluid.layers.reduce_any", op="reduce_any")
 def reduce_any(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """Returns whether any element over ``dim`` is true; over all axes (``None``) it has shape ``[1]``."""
+    """Returns whether any element over ``dim`` is true; over all axes (``None``) it has shape ``[1]``.
+
+    Args:
+        input: Any shape; numbers other than 0 count as true.
+        dim, keep_dim: As in :func:`reduce_sum`.
+        name: Name of the layer.
+    """
     return fluid_reduced("reduce_any", input, dim, keep_dim, name)
 
 

@@ -193,7 +193,16 @@ def sort(x: Variable, axis: int = -1, descending: bool = False, name: str | None
 def fluid_argsort(
     input: Variable, axis: int = -1, descending: bool = False, name: str | None = None
 ) -> tuple[Variable, Variable]:
-    """Returns the sorted elements and the indices that sort them."""
+    """Returns the sorted elements and the indices that sort them.
+
+    Args:
+        input: ``[...]``.
+        axis, descending: As in :func:`argsort`.
+        name: Name of the layer.
+
+    Raises:
+        ShapeError: If the axis is out of range.
+    """
     x = check_variable(input, "input", "argsort")
     found: tuple[Variable, Variable] = emit("argsort", {"X": x}, {"axis": axis, "descending": descending}, name=name)
     return found
@@ -291,6 +300,14 @@ def topk(
 @export("fluid.layers.topk", op="top_k_v2")
 def fluid_topk(input: Variable, k: Any, name: str | None = None) -> tuple[Variable, Variable]:
     """Returns the ``k`` largest entries of each row, in order, and where they stand.
+
+    Args:
+        input: ``[..., n]``.
+        k: How many, at most ``n``; an int or a Variable of one integer.
+        name: Name of the layer.
+
+    Raises:
+        ShapeError: If a row has fewer than ``k`` entries.
 
     Example:
         >>> x = paddle.to_tensor([[1.0, 5.0, 2.0], [7.0, 0.0, 3.0]])
@@ -463,17 +480,36 @@ def argmin(
     """Returns the position of the smallest element along an axis, the first of equals; NaN counts as the smallest.
 
     Arguments and errors are those of :func:`argmax`.
+
+    Args:
+        x, axis, keepdim, dtype, name: As in :func:`argmax`, with its errors.
     """
     return _positions("arg_min", x, axis, keepdim, dtype, name)
 
 
 @export("fluid.layers.argmax", op="arg_max")
 def fluid_argmax(x: Variable, axis: int = 0) -> Variable:
-    """Returns the position of the largest element along an axis, the first by default."""
+    """Returns the position of the largest element along an axis, the first by default.
+
+    Args:
+        x: ``[...]``.
+        axis: Which axis, the first by default; ``None``: the flattened value.
+
+    Raises:
+        ShapeError: If there is no element, or the axis is out of range.
+    """
     return argmax(x, axis)
 
 
 @export("fluid.layers.argmin", op="arg_min")
 def fluid_argmin(x: Variable, axis: int = 0) -> Variable:
-    """Returns the position of the smallest element along an axis, the first by default."""
+    """Returns the position of the smallest element along an axis, the first by default.
+
+    Args:
+        x: ``[...]``.
+        axis: Which axis, the first by default; ``None``: the flattened value.
+
+    Raises:
+        ShapeError: If there is no element, or the axis is out of range.
+    """
     return argmin(x, axis)

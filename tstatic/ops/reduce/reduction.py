@@ -302,6 +302,15 @@ def mean(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None 
 def reduce_sum(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
     """Returns the sum over ``dim``; over all axes (``None``) it has shape ``[1]``.
 
+    Args:
+        input: Any shape; integers and bools are added up in int64.
+        dim: An int or a list of ints; negative ones count from the end.
+        keep_dim: Keep reduced axes with size 1.
+        name: Name of the layer.
+
+    Raises:
+        ShapeError: If an axis is out of range.
+
     Example:
         >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
         >>> y = fluid.layers.reduce_sum(x, dim=1, keep_dim=True)
@@ -315,6 +324,14 @@ def reduce_sum(input: Variable, dim: Any = None, keep_dim: bool = False, name: s
 @export("fluid.layers.reduce_mean", op="reduce_mean")
 def reduce_mean(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
     """Returns the mean over ``dim``; over all axes (``None``) it has shape ``[1]``.
+
+    Args:
+        input: Floats of any shape.
+        dim, keep_dim: As in :func:`reduce_sum`.
+        name: Name of the layer.
+
+    Raises:
+        DTypeError: For integers.
 
     Example:
         >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 6.0]])
@@ -354,5 +371,11 @@ def prod(x: Variable, axis: Any = None, keepdim: bool = False, dtype: Any = None
 
 @export("fluid.layers.reduce_prod", op="reduce_prod")
 def reduce_prod(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """Returns the product over ``dim``; over all axes (``None``) it has shape ``[1]``."""
+    """Returns the product over ``dim``; over all axes (``None``) it has shape ``[1]``.
+
+    Args:
+        input: Any shape; bools are multiplied in int64.
+        dim, keep_dim: As in :func:`reduce_sum`.
+        name: Name of the layer.
+    """
     return fluid_reduced("reduce_prod", input, dim, keep_dim, name)

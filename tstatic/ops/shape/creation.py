@@ -85,6 +85,14 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, name: str | None = None
 def zeros(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """Makes zeros of ``shape``; the default dtype if ``dtype`` is ``None``.
 
+    Args:
+        shape: As in :func:`full`.
+        dtype: Element type; the default dtype if ``None``.
+        name: Name of the result.
+
+    Raises:
+        ShapeError: If a size is negative.
+
     Example:
         >>> x = paddle.zeros([2, 3])
         >>> n = paddle.zeros([2], dtype="int64")
@@ -99,6 +107,14 @@ def zeros(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
 def ones(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """Makes ones of ``shape``; the default dtype if ``dtype`` is ``None``.
 
+    Args:
+        shape: As in :func:`full`.
+        dtype: Element type; the default dtype if ``None``.
+        name: Name of the result.
+
+    Raises:
+        ShapeError: If a size is negative.
+
     Example:
         >>> x = paddle.ones([2, 3])
         >>> n = paddle.ones([2], dtype="int64")
@@ -111,7 +127,16 @@ def ones(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
 
 @export("tensor.empty", op="empty")
 def empty(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
-    """Makes a Variable of ``shape`` whose content is of no importance (it is 0, so that runs repeat)."""
+    """Makes a Variable of ``shape`` whose content is of no importance (it is 0, so that runs repeat).
+
+    Args:
+        shape: As in :func:`full`.
+        dtype: Element type; the default dtype if ``None``.
+        name: Name of the result.
+
+    Raises:
+        ShapeError: If a size is negative.
+    """
     if has_variable(shape):
         return filled(shape, _float(dtype), 0, "empty", name)
     attrs = {"shape": known_shape(shape, "empty"), "dtype": _float(dtype)}
@@ -135,6 +160,12 @@ def _like(x: Any, value: Any, dtype: Any, function: str, name: str | None) -> Va
 def full_like(x: Variable, fill_value: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """Makes a Variable in the shape of ``x`` (and, if ``dtype`` is ``None``, of its dtype) that is ``fill_value`` everywhere.
 
+    Args:
+        x: Any shape and dtype.
+        fill_value: A number, or a Variable with one element.
+        dtype: Element type.
+        name: Name of the result.
+
     Example:
         >>> x = static.data("x", [None, 2])
         >>> y = paddle.full_like(x, 7, dtype="int64")
@@ -150,6 +181,11 @@ def full_like(x: Variable, fill_value: Any, dtype: Any = None, name: str | None 
 def zeros_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
     """Makes zeros in the shape of ``x``.
 
+    Args:
+        x: Any shape and dtype.
+        dtype: Element type; that of ``x`` if ``None``.
+        name: Name of the result.
+
     Example:
         >>> x = static.data("x", [None, 2])
         >>> y = paddle.zeros_like(x)
@@ -162,6 +198,11 @@ def zeros_like(x: Variable, dtype: Any = None, name: str | None = None) -> Varia
 @export("tensor.ones_like", op="fill_any_like")
 def ones_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
     """Makes ones in the shape of ``x``.
+
+    Args:
+        x: Any shape and dtype.
+        dtype: Element type; that of ``x`` if ``None``.
+        name: Name of the result.
 
     Example:
         >>> x = static.data("x", [None, 2])
@@ -176,7 +217,13 @@ def ones_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variab
 
 @export("tensor.empty_like", op="fill_any_like")
 def empty_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
-    """Makes a Variable in the shape of ``x`` whose content is of no importance (it is 0, so that runs repeat)."""
+    """Makes a Variable in the shape of ``x`` whose content is of no importance (it is 0, so that runs repeat).
+
+    Args:
+        x: Any shape and dtype.
+        dtype: Element type; that of ``x`` if ``None``.
+        name: Name of the result.
+    """
     return _like(x, 0, dtype, "empty_like", name)
 
 
@@ -307,6 +354,14 @@ def fill_constant(
 def fluid_zeros(shape: Any, dtype: Any, force_cpu: bool = False, name: str | None = None) -> Variable:
     """Makes zeros of ``shape``.
 
+    Args:
+        shape: As in :func:`full`.
+        dtype: Element type.
+        name: Name of the result.
+
+    Raises:
+        ShapeError: If a size is negative.
+
     Example:
         >>> x = fluid.layers.zeros([2, 3], "float32")
         >>> n = fluid.layers.zeros([1], "int64")
@@ -320,13 +375,26 @@ def fluid_zeros(shape: Any, dtype: Any, force_cpu: bool = False, name: str | Non
 @export("fluid.layers.ones", "fluid.layers.tensor.ones", op="fill_constant")
 @no_effect(force_cpu=PLACE)
 def fluid_ones(shape: Any, dtype: Any, force_cpu: bool = False) -> Variable:
-    """Makes ones of ``shape``."""
+    """Makes ones of ``shape``.
+
+    Args:
+        shape: As in :func:`full`.
+        dtype: Element type.
+
+    Raises:
+        ShapeError: If a size is negative.
+    """
     return fill_constant(shape, dtype, 1.0, force_cpu)
 
 
 @export("fluid.layers.zeros_like", "fluid.layers.tensor.zeros_like", op="fill_zeros_like")
 def fluid_zeros_like(x: Variable, out: Variable | None = None) -> Variable:
-    """Makes zeros in the shape of ``x``; written to ``out`` if it is given."""
+    """Makes zeros in the shape of ``x``; written to ``out`` if it is given.
+
+    Args:
+        x: Any shape and dtype.
+        out: A Variable of that shape and dtype; it is returned. ``None`` makes a new one.
+    """
     outputs = None if out is None else {"Out": check_variable(out, "out", "zeros_like")}
     made = emit("fill_zeros_like", {"X": check_variable(x, "x", "zeros_like")}, outputs=outputs, prefix="zeros_like")
     made.stop_gradient = True
@@ -335,7 +403,12 @@ def fluid_zeros_like(x: Variable, out: Variable | None = None) -> Variable:
 
 @export("fluid.layers.ones_like", "fluid.layers.tensor.ones_like", op="fill_any_like")
 def fluid_ones_like(x: Variable, out: Variable | None = None) -> Variable:
-    """Makes ones in the shape of ``x``; written to ``out`` if it is given."""
+    """Makes ones in the shape of ``x``; written to ``out`` if it is given.
+
+    Args:
+        x: Any shape and dtype.
+        out: A Variable of that shape and dtype; it is returned. ``None`` makes a new one.
+    """
     outputs = None if out is None else {"Out": check_variable(out, "out", "ones_like")}
     made = emit("fill_any_like", {"X": check_variable(x, "x", "ones_like")}, {"value": 1.0}, outputs=outputs,
                 prefix="ones_like")  # fmt: skip
@@ -355,6 +428,17 @@ def fill_constant_batch_size_like(
 ) -> Variable:
     """Fills ``shape``, whose axis ``output_dim_idx`` is as long as axis ``input_dim_idx`` of ``input``, with ``value``.
 
+    Args:
+        input: A Variable of any dtype; only its shape counts.
+        shape: A list of ints; entry ``output_dim_idx`` is replaced.
+        dtype: Element type.
+        value: A number.
+        input_dim_idx, output_dim_idx: Axes, from 0.
+        force_cpu: Accepted; the executor's place decides where values live.
+
+    Raises:
+        ProgramError: If an axis is out of range.
+
     Example:
         >>> x = fluid.layers.data("x", shape=[4])
         >>> y = fluid.layers.fill_constant_batch_size_like(x, shape=[-1, 2], dtype="int64", value=7)
@@ -373,7 +457,13 @@ def fill_constant_batch_size_like(
 
 @export("fluid.layers.create_tensor", "fluid.layers.tensor.create_tensor", op="assign")
 def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False) -> Variable:
-    """Declares a Variable without a value, to be the ``output`` of ``assign`` and the like."""
+    """Declares a Variable without a value, to be the ``output`` of ``assign`` and the like.
+
+    Args:
+        dtype: Element type.
+        name: Name of the Variable; generated if ``None``.
+        persistable: Keep the value in the scope between runs.
+    """
     block = default_main_program().current_block()
     return block.create_var(
         name=name or names.generate("create_tensor"), dtype=dtype_of(dtype), persistable=persistable, shape=None

@@ -245,7 +245,18 @@ def fluid_eye(
     dtype: Any = "float32",
     name: str | None = None,
 ) -> Variable:
-    """Makes the identity matrix, repeated along leading axes of sizes ``batch_shape``."""
+    """Makes the identity matrix, repeated along leading axes of sizes ``batch_shape``.
+
+    Args:
+        num_rows: At least 0.
+        num_columns: At least 0; as many as rows if ``None``.
+        batch_shape: An int or a list of ints; ``None`` for one matrix.
+        dtype: Element type.
+        name: Name of the layer.
+
+    Raises:
+        ShapeError: If ``num_rows`` is negative.
+    """
     out = _eye(num_rows, num_columns, dtype, name)
     return out if batch_shape is None else expand(out, [*as_list(batch_shape), *out.shape])
 

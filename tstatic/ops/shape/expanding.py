@@ -178,7 +178,11 @@ def expand(x: Variable, shape: Any, name: str | None = None) -> Variable:
 
 @export("tensor.broadcast_to", "Variable.broadcast_to", op="expand_v2")
 def broadcast_to(x: Variable, shape: Any, name: str | None = None) -> Variable:
-    """Calls :func:`expand` under another name."""
+    """Calls :func:`expand` under another name.
+
+    Args:
+        x, shape, name: As in :func:`expand`.
+    """
     return expand(x, shape, name)
 
 
@@ -424,7 +428,16 @@ def tile(x: Variable, repeat_times: Any, name: str | None = None) -> Variable:
 # ------------------------------------------------------------------------------------------------------ older spellings
 @export("fluid.layers.expand", op="expand")
 def fluid_expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
-    """Repeats a value as a whole, ``expand_times[i]`` times along axis ``i``."""
+    """Repeats a value as a whole, ``expand_times[i]`` times along axis ``i``.
+
+    Args:
+        x: ``[...]``, any dtype.
+        expand_times: One number for each axis: a list of ints and Variables, or one Variable.
+        name: Name of the layer.
+
+    Raises:
+        ShapeError: If there are more or fewer numbers than axes.
+    """
     attr, given, each = sizes_given(expand_times)
     inputs = {"X": check_variable(x, "x", "expand"), "ExpandTimes": given, "expand_times_tensor": each}
     return emit_one("expand", inputs, {"expand_times": attr}, name=name)
@@ -465,7 +478,17 @@ register(OpDef(
 
 @export("fluid.layers.expand_as", op="expand_as")
 def fluid_expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
-    """Repeats a value as a whole until it has the target's shape."""
+    """Repeats a value as a whole until it has the target's shape.
+
+    Args:
+        x: ``[...]``, any dtype.
+        target_tensor: A Variable of as many dimensions, whose sizes are multiples of those of ``x``; only its shape
+            counts.
+        name: Name of the layer.
+
+    Raises:
+        ShapeError: If they are not.
+    """
     target = check_variable(target_tensor, "target_tensor", "expand_as")
     return emit_one("expand_as", {"X": check_variable(x, "x", "expand_as"), "target_tensor": target}, name=name)
 

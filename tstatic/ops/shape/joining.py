@@ -231,6 +231,10 @@ def concat(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Var
 def fluid_concat(input: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
     """Calls :func:`concat` under its older signature.
 
+    Args:
+        input: A list of Variables: the ``x`` of :func:`concat`.
+        axis, name: As there.
+
     Example:
         >>> x = paddle.to_tensor([[1.0, 2.0]])
         >>> y = fluid.layers.concat([x, x * 10], axis=1)
@@ -323,6 +327,12 @@ def fluid_split(
     input: Variable, num_or_sections: int | Sequence[int], dim: int = -1, name: str | None = None
 ) -> list[Variable]:
     """Calls :func:`split` under its older signature, along the last axis by default.
+
+    Args:
+        input: The ``x`` of :func:`split`.
+        num_or_sections: As there.
+        dim: The ``axis``.
+        name: Name of the layer.
 
     Example:
         >>> x = paddle.to_tensor([[1, 2, 3, 4], [5, 6, 7, 8]])
@@ -426,7 +436,16 @@ def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Vari
 
 @export("Variable.stack", op="stack")
 def variable_stack(x: Variable, axis: int = 0, name: str | None = None) -> Variable:
-    """Stacks this value alone: inserts an axis of size 1."""
+    """Stacks this value alone: inserts an axis of size 1.
+
+    Args:
+        x: ``[...]``, any dtype.
+        axis: Where the new axis is in the result; negative counts from its end.
+        name: Name of the layer.
+
+    Raises:
+        ShapeError: If the axis is out of range.
+    """
     return stack([x], axis, name)
 
 

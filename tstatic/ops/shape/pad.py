@@ -203,7 +203,17 @@ register(OpDef(
 
 @export("fluid.layers.pad", op="pad")
 def fluid_pad(x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None) -> Variable:
-    """Pads with ``paddings[2 * i]`` constants before and ``paddings[2 * i + 1]`` behind ``x`` along each axis ``i``."""
+    """Pads with ``paddings[2 * i]`` constants before and ``paddings[2 * i + 1]`` behind ``x`` along each axis ``i``.
+
+    Args:
+        x: ``[...]``.
+        paddings: Two numbers for each axis, at least 0.
+        pad_value: The constant.
+        name: Name of the layer.
+
+    Raises:
+        ShapeError: If there are more or fewer numbers, or one is negative.
+    """
     attrs = {"paddings": as_list(paddings), "pad_value": pad_value}
     return emit_one("pad", {"X": check_variable(x, "x", "pad")}, attrs, name=name)
 

@@ -322,7 +322,11 @@ def reshape(x: Variable, shape: Any, name: str | None = None) -> Variable:
 
 @export("tensor.reshape_", "Variable.reshape_", op="reshape2")
 def reshape_(x: Variable, shape: Any, name: str | None = None) -> Variable:
-    """Does the same as :func:`reshape`: a program's values are never changed in place."""
+    """Does the same as :func:`reshape`: a program's values are never changed in place.
+
+    Args:
+        x, shape, name: As in :func:`reshape`.
+    """
     return reshape(x, shape, name)
 
 
@@ -337,6 +341,14 @@ def fluid_reshape(
     name: str | None = None,
 ) -> Variable:
     """Calls :func:`reshape`, with an optional activation ``act`` on the result; ``actual_shape`` takes precedence over ``shape``.
+
+    Args:
+        x, shape, name: As in :func:`reshape`.
+        actual_shape: An int Variable that holds all sizes, in place of ``shape``.
+        act: Op type of an activation, or ``None``.
+
+    Raises:
+        NotFoundError: If there is no such activation.
 
     Example:
         >>> x = fluid.layers.data("x", shape=[6])
@@ -370,6 +382,14 @@ def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | N
 def fluid_flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
     """Makes a matrix: the axes before ``axis`` joined into rows, the others into columns.
 
+    Args:
+        x: ``[...]``, any dtype.
+        axis: From 0 (one row) to the number of axes (one column).
+        name: Name of the layer.
+
+    Raises:
+        ShapeError: If the axis is out of range.
+
     Example:
         >>> x = paddle.ones([2, 3, 4, 5])
         >>> fluid.layers.flatten(x).shape
@@ -382,7 +402,11 @@ def fluid_flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variab
 
 @export("tensor.flatten_", "Variable.flatten_", op="flatten_contiguous_range")
 def flatten_(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | None = None) -> Variable:
-    """Does the same as :func:`flatten`: a program's values are never changed in place."""
+    """Does the same as :func:`flatten`: a program's values are never changed in place.
+
+    Args:
+        x, start_axis, stop_axis, name: As in :func:`flatten`.
+    """
     return flatten(x, start_axis, stop_axis, name)
 
 
@@ -504,6 +528,11 @@ def squeeze(x: Variable, axis: int | Sequence[int] | None = None, name: str | No
 def fluid_squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Variable:
     """Calls :func:`squeeze` under its older signature.
 
+    Args:
+        input: The ``x`` of :func:`squeeze`.
+        axes: The ``axis``; an empty list removes all axes of size 1.
+        name: Name of the layer.
+
     Example:
         >>> x = paddle.ones([1, 3, 1])
         >>> fluid.layers.squeeze(x, axes=[]).shape
@@ -538,17 +567,31 @@ def unsqueeze(x: Variable, axis: int | Sequence[int], name: str | None = None) -
 
 @export("fluid.layers.unsqueeze", op="unsqueeze2")
 def fluid_unsqueeze(input: Variable, axes: int | Sequence[int], name: str | None = None) -> Variable:
-    """Calls :func:`unsqueeze` under its older signature."""
+    """Calls :func:`unsqueeze` under its older signature.
+
+    Args:
+        input: The ``x`` of :func:`unsqueeze`.
+        axes: The ``axis``.
+        name: Name of the layer.
+    """
     return unsqueeze(input, axes, name)
 
 
 @export("tensor.squeeze_", "Variable.squeeze_", op="squeeze2")
 def squeeze_(x: Variable, axis: int | Sequence[int] | None = None, name: str | None = None) -> Variable:
-    """Does the same as :func:`squeeze`: a program's values are never changed in place."""
+    """Does the same as :func:`squeeze`: a program's values are never changed in place.
+
+    Args:
+        x, axis, name: As in :func:`squeeze`.
+    """
     return squeeze(x, axis, name)
 
 
 @export("tensor.unsqueeze_", "Variable.unsqueeze_", op="unsqueeze2")
 def unsqueeze_(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
-    """Does the same as :func:`unsqueeze`: a program's values are never changed in place."""
+    """Does the same as :func:`unsqueeze`: a program's values are never changed in place.
+
+    Args:
+        x, axis, name: As in :func:`unsqueeze`.
+    """
     return unsqueeze(x, axis, name)

@@ -208,7 +208,18 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, na
 
 @export("fluid.layers.range", "fluid.layers.tensor.range", op="range")
 def range_(start: Any, end: Any, step: Any, dtype: Any, name: str | None = None) -> Variable:
-    """Makes the numbers from ``start`` to below ``end``; see ``paddle.arange``."""
+    """Makes the numbers from ``start`` to below ``end``; see ``paddle.arange``.
+
+    Args:
+        start: First number.
+        end: Where to stop; not included.
+        step: Difference, not 0.
+        dtype: Element type.
+        name: Name of the result.
+
+    Raises:
+        ProgramError: If ``step`` is 0, or a bound is not finite.
+    """
     return arange(start, end, step, dtype, name)
 
 

@@ -374,7 +374,12 @@ def strided_slice(
 
 @export("fluid.layers.strided_slice", op="strided_slice")
 def fluid_strided_slice(input: Variable, axes: Sequence[int], starts: Any, ends: Any, strides: Any) -> Variable:
-    """Calls :func:`strided_slice` under its older signature."""
+    """Calls :func:`strided_slice` under its older signature.
+
+    Args:
+        input: The ``x`` of :func:`strided_slice`.
+        axes, starts, ends, strides: As there.
+    """
     return strided_slice(input, axes, starts, ends, strides)
 
 
@@ -460,6 +465,12 @@ def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None =
 
 @export("fluid.layers.crop", op="crop_tensor")
 def fluid_crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Variable:
-    """Calls :func:`crop`; of a Variable given as ``shape`` the shape counts, not the values."""
+    """Calls :func:`crop`; of a Variable given as ``shape`` the shape counts, not the values.
+
+    Args:
+        x, offsets: As in :func:`crop`.
+        shape: The same; of a Variable only its shape counts.
+        name: Name of the layer.
+    """
     sizes = list(shape.shape) if isinstance(shape, Variable) else shape
     return crop(x, sizes, offsets, name)

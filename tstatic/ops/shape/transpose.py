@@ -97,7 +97,11 @@ def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Vari
 
 @export("tensor.transpose_", "Variable.transpose_", op="transpose2")
 def transpose_(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
-    """Does the same as :func:`transpose`: a program's values are never changed in place."""
+    """Does the same as :func:`transpose`: a program's values are never changed in place.
+
+    Args:
+        x, perm, name: As in :func:`transpose`.
+    """
     return transpose(x, perm, name)
 
 
@@ -206,7 +210,11 @@ def flip(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Var
 
 @export("tensor.reverse", "Variable.reverse", "fluid.layers.reverse", op="flip")
 def reverse(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
-    """Calls :func:`flip` under another name."""
+    """Calls :func:`flip` under another name.
+
+    Args:
+        x, axis, name: As in :func:`flip`.
+    """
     return flip(x, axis, name)
 
 

@@ -228,8 +228,15 @@ def pixel_shuffle(x: Variable, upscale_factor: int, data_format: str = "NCHW", n
 def pixel_shuffle_1x(x: Variable, upscale_factor: int) -> Variable:
     """Calls :func:`pixel_shuffle` of ``[n, c, h, w]`` under its name of Paddle 1.x.
 
+    Args:
+        x: ``[n, c, h, w]``, ``c`` a multiple of ``r * r``.
+        upscale_factor: r.
+
     Returns:
         ``[n, c / r / r, h * r, w * r]``.
+
+    Raises:
+        ShapeError: If ``c`` is not such a multiple.
     """
     return pixel_shuffle(x, upscale_factor)
 
@@ -295,8 +302,16 @@ def channel_shuffle(x: Variable, groups: int, data_format: str = "NCHW", name: s
 def shuffle_channel(x: Variable, group: int, name: str | None = None) -> Variable:
     """Calls :func:`channel_shuffle` of ``[n, c, h, w]`` under its name of Paddle 1.x.
 
+    Args:
+        x: ``[n, c, h, w]``.
+        group: The number of groups; it divides ``c``.
+        name: Name of the layer.
+
     Returns:
         A Variable like ``x``.
+
+    Raises:
+        ShapeError: If it does not.
     """
     check_variable(x, "x", "shuffle_channel")
     return emit_one("shuffle_channel", {"X": x}, {"group": group}, name=name)

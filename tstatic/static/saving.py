@@ -12,7 +12,7 @@ import numpy as np
 from tstatic.errors import CheckpointError, FeedError, NotFoundError, ProgramError, ProgramTypeError, shown
 from tstatic.ir import serial
 from tstatic.ir.checks import check_type
-from tstatic.ir.export import export, facade
+from tstatic.ir.export import export
 from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.logs import get_logger, warn_once
 from tstatic.no_effect import PLACE, no_effect
@@ -109,7 +109,7 @@ def values_of_variables(
     return values, kinds
 
 
-@export("static.save", "fluid.save", "fluid.io.save")
+@export("static.save", "static.io.save", "fluid.save", "fluid.io.save")
 @no_effect(protocol="nothing is pickled", pickle_protocol="nothing is pickled")
 def save(program: Any, model_path: str, protocol: int = 4, **configs: Any) -> None:
     """Saves parameters and all other persistable variables of a program, with its run count, to ``<model_path>.pdparams``.
@@ -185,7 +185,7 @@ def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name.removesuffix(PARAMETERS_SUFFIX) + suffix)
 
 
-@export("static.load", "fluid.load", "fluid.io.load")
+@export("static.load", "static.io.load", "fluid.load", "fluid.io.load")
 @no_effect(executor=PLACE)
 def load(
     program: Any,
@@ -262,7 +262,12 @@ def _run_count(facts: Mapping[str, Any], path: Path) -> int | None:
     return count
 
 
-@export("static.load_program_state", "fluid.load_program_state", "fluid.io.load_program_state")
+@export(
+    "static.load_program_state",
+    "static.io.load_program_state",
+    "fluid.load_program_state",
+    "fluid.io.load_program_state",
+)
 def load_program_state(
     model_path: str, var_list: Sequence[Variable] | None = None, *, strict: bool = True
 ) -> dict[str, Array]:
@@ -293,11 +298,18 @@ def load_program_state(
     return {n: a for n, a in found.tensors.items() if n in names}
 
 
-@export("static.set_program_state", "fluid.set_program_state", "fluid.io.set_program_state")
+@export(
+    "static.set_program_state", "static.io.set_program_state", "fluid.set_program_state", "fluid.io.set_program_state"
+)
 def set_program_state(program: Any, state_dict: Mapping[str, Any]) -> None:
     """Writes values into the global scope; names that the program lacks are named in one warning.
 
+    Args:
+        program: A Program or CompiledProgram.
+        state_dict: Name -> array, as :func:`load_program_state` returns it.
+
     Raises:
+        ProgramTypeError: If ``program`` is neither.
         ShapeError: If shape or dtype of a value differ; nothing is written then.
 
     Example:
@@ -334,6 +346,10 @@ def _warn_unused(names: Iterable[Any], known: Container[str], key: Hashable, wha
 def state_dict(self: Program, mode: str = "all", scope: Scope | None = None) -> OrderedDict[str, LoDTensor]:
     """Returns the values of persistable variables: ``"param"``, ``"opt"`` (all others) or ``"all"``.
 
+    Args:
+        mode: Which of them.
+        scope: Where the values are; the global scope if ``None``.
+
     Raises:
         ProgramError: If the mode is another one.
         FeedError: If a variable has no value.
@@ -360,6 +376,10 @@ def state_dict(self: Program, mode: str = "all", scope: Scope | None = None) -> 
 @export("Program.set_state_dict")
 def set_state_dict(self: Program, state: Mapping[str, Any], scope: Scope | None = None) -> None:
     """Writes values of matching names; names that the program lacks are named in one warning.
+
+    Args:
+        state: Name -> array or tensor.
+        scope: Where the values go; the global scope if ``None``.
 
     Raises:
         ShapeError: If shape or dtype of a value differ; nothing is written then.
@@ -391,6 +411,10 @@ def get_value(self: Variable, scope: Scope | None = None) -> LoDTensor:
 def set_value(self: Variable, value: Any, scope: Scope | None = None) -> None:
     """Writes the variable's value in a scope.
 
+    Args:
+        value: An array, a list or a tensor of the variable's shape and dtype.
+        scope: Where the value goes; the global scope if ``None``.
+
     Raises:
         ProgramTypeError: If the value is not an array.
         NotFoundError: If the scope has no such variable.
@@ -409,6 +433,3 @@ def set_value(self: Variable, value: Any, scope: Scope | None = None) -> None:
     array = array_of(value, self.name, "set_value")
     check_value(self, array, "set_value")
     tensor.set(array)
-
-
-__getattr__, __dir__ = facade(__name__)
