@@ -51,7 +51,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     ),
     Unsupported(
         (
-            "io.DataLoader", "fluid.io.DataLoader", "fluid.io.PyReader", "base.io.DataLoader",
+            "fluid.io.PyReader",
             *_LAYERS("py_reader create_py_reader_by_data read_file double_buffer open_files random_data_generator"),
         ),
         "Readers that feed a network by themselves are not part of this release",

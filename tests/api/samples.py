@@ -601,7 +601,7 @@ DATA = "it gives samples; tests/io compares them"
 WITHOUT_SAMPLE: dict[str, str] = {
     **dict.fromkeys(
         (
-            "tstatic.batch",
+            "tstatic.batch", "tstatic.io.get_worker_info", "tstatic.io.random_split",
             *(f"tstatic.reader.{name}" for name in (
                 "buffered", "cache", "chain", "compose", "firstn", "map_readers", "multiprocess_reader", "shuffle", "xmap_readers",
             )),

@@ -3,6 +3,9 @@
 * ``readers``  functions that decorate readers: batch, shuffle, buffered and others
 * ``prefetch``  iterators that run ahead in threads
 * ``feeder``  DataFeeder: lists of samples as feeds
+* ``dataset``, ``sampler``  samples by number or one after another, and in which order they are taken
+* ``data_loader``, ``collate``, ``workers``  DataLoader: how batches are made of samples, and the processes that do it
+* ``draw``  random numbers that follow ``paddle.seed``
 * ``batch_sampler``  DistributedBatchSampler
 * ``errors``  what they raise
 """

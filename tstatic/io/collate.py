@@ -1,0 +1,81 @@
+"""Joins samples into batches, and makes tensors of what results."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import shown
+from tstatic.io.errors import DataError, DataTypeError
+from tstatic.runtime.scope import LoDTensor, tensor_of
+
+
+def collate(samples: Sequence[Any]) -> Any:
+    """Returns a batch with the structure of one sample.
+
+    Arrays and tensors are stacked, numbers become an array (int64 or float64), texts a list; lists and dicts are joined field
+    by field.
+
+    Raises:
+        DataError: If samples have different shapes or numbers of fields (a ``RuntimeError`` and a ``ValueError``).
+        DataTypeError: For other types.
+    """
+    first = samples[0]
+    if isinstance(first, np.ndarray | LoDTensor):
+        arrays = [np.asarray(s) for s in samples]
+        shapes = sorted({a.shape for a in arrays})
+        if len(shapes) > 1:
+            raise _unequal("the samples of a batch have different shapes", "equal shapes", shapes)
+        return np.stack(arrays)
+    if isinstance(first, numbers.Number):
+        return np.array(samples)
+    if isinstance(first, str | bytes):
+        return list(samples)
+    if isinstance(first, Mapping):
+        keys = [key for key in first if any(key not in s for s in samples)]
+        if keys or any(len(s) != len(first) for s in samples):
+            raise _unequal(
+                "the samples of a batch have different fields", f"the fields {list(first)}", [*map(list, samples)]
+            )
+        return {key: collate([s[key] for s in samples]) for key in first}
+    if isinstance(first, Sequence):
+        counts = sorted({len(s) for s in samples})
+        if len(counts) > 1:
+            raise _unequal("fields number not same among samples in a batch", "equally many fields", counts)
+        return [collate(fields) for fields in zip(*samples, strict=True)]
+    raise DataTypeError(
+        f"batch data can only contain: tensor, numpy.ndarray, dict, list, number, but got {type(first)}",
+        expected="arrays, numbers, texts, and lists and dicts of them",
+        received=shown(first),
+        fix="convert the sample in the data set, or pass collate_fn",
+    )
+
+
+def _unequal(what: str, expected: str, received: object) -> DataError:
+    return DataError(what, expected=expected, received=received, fix="pad the samples, or pass collate_fn")
+
+
+def to_tensors(batch: Any) -> Any:
+    """Returns a batch with tensors in place of arrays and numbers; tuples become lists."""
+    if isinstance(batch, np.ndarray | numbers.Number):
+        array = np.asarray(batch)
+        return tensor_of(array) if array.dtype.kind in "biufV" else batch
+    if isinstance(batch, Mapping):
+        return {key: to_tensors(value) for key, value in batch.items()}
+    if isinstance(batch, list | tuple):
+        return [to_tensors(value) for value in batch]
+    return batch
+
+
+def leaves(batch: Any) -> Iterator[Any]:
+    """Yields the fields of a batch in order, whatever they are nested in."""
+    if isinstance(batch, Mapping):
+        batch = list(batch.values())
+    if isinstance(batch, list | tuple):
+        for value in batch:
+            yield from leaves(value)
+    else:
+        yield batch

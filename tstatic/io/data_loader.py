@@ -1,0 +1,268 @@
+"""Batches of a data set, as tensors that can be fed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from tstatic import places as _places
+from tstatic.errors import shown
+from tstatic.io import draw
+from tstatic.io.collate import collate, leaves, to_tensors
+from tstatic.io.dataset import IterableDataset
+from tstatic.io.errors import DataError, DataTypeError, DataUseError
+from tstatic.io.prefetch import ahead
+from tstatic.io.sampler import BatchSampler, SequenceSampler
+from tstatic.io.workers import END, Fetch, Workers
+from tstatic.ir.export import export
+from tstatic.ir.program import Variable
+from tstatic.no_effect import no_effect
+from tstatic.places import Place
+
+_AHEAD = 2
+"""Batches that the thread of ``use_buffer_reader`` keeps ready."""
+
+
+def place_list(places: Any) -> list[Place]:
+    """Returns the places of an argument: one, a list, or their spellings; the expected place for ``None``."""
+    if places is None:
+        return [_places.expected_place()]
+    return [_places.to_place(one) for one in (places if isinstance(places, list | tuple) else [places])]
+
+
+def feed_names(feed_list: Iterable[Variable | str]) -> list[str]:
+    """Returns the names of a feed list.
+
+    Raises:
+        DataTypeError: If it holds something else than Variables and names.
+    """
+    names = [item.name if isinstance(item, Variable) else item for item in feed_list]
+    for name in names:
+        if not isinstance(name, str):
+            raise DataTypeError(
+                "Feed list should contain a list of variable",
+                expected="Variables or their names",
+                received=shown(name),
+                fix="pass what static.data returned",
+            )
+    return names
+
+
+def named(fields: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
+    """Returns the fields of a batch by name.
+
+    Raises:
+        DataUseError: If there is another number of fields.
+    """
+    if len(fields) != len(names):
+        raise DataUseError(
+            f"The number of fields in data ({len(fields)}) does not match len(feed_list) ({len(names)})",
+            expected=f"one field for each of {', '.join(map(repr, names))}",
+            received=f"{len(fields)} fields",
+            fix="change feed_list or the samples",
+        )
+    return dict(zip(names, fields, strict=True))
+
+
+@export("io.DataLoader", "fluid.io.DataLoader")
+class DataLoader:
+    """Batches of a data set: each iteration is an epoch.
+
+    A batch has the structure of a sample, with a tensor in place of each array or number: a list for a tuple, a dict for a
+    dict. With several places an item is a list with a batch for each; batches at the end that are fewer are left out.
+
+    Args:
+        dataset: A Dataset, an IterableDataset, or anything with ``__getitem__`` and ``__len__``.
+        feed_list: Variables, in the order of the fields of a sample; needed with ``return_list=False``.
+        places: One or several places; the expected place if ``None``.
+        return_list: ``False`` gives lists with a dict ``{name: tensor}`` for each place, which can be fed as they are.
+        batch_sampler: What gives the lists of numbers; in place of the next three.
+        batch_size: Samples in a batch; ``None`` gives single samples.
+        shuffle: Takes the samples in a random order, which ``np.random.seed`` decides.
+        drop_last: Leaves out a last batch that is smaller.
+        collate_fn: Makes a batch of a list of samples; by default arrays are stacked and numbers become arrays.
+        num_workers: Processes that make the batches, in order; 0 makes them in this one.
+        use_buffer_reader: Makes the next batches in a thread while one is used.
+        prefetch_factor: Batches that each worker makes ahead.
+        timeout: Seconds to wait for a worker's batch; 0 waits for ever.
+        worker_init_fn: Called in each worker with its number.
+        persistent_workers: Keeps the workers from epoch to epoch; an epoch that is begun ends an earlier one.
+
+    Raises:
+        DataUseError: If arguments exclude each other or are out of range (an ``AssertionError``).
+        DataError: If an IterableDataset is to be shuffled, or has a ``batch_sampler`` (a ``ValueError``).
+
+    Example:
+        >>> x, y = static.data("x", [None, 2], "float64"), static.data("y", [None], "int64")
+        >>> dataset = [(np.array([i, i + 0.5]), i) for i in range(3)]
+        >>> loader = paddle.io.DataLoader(dataset, feed_list=[x, y], batch_size=2, return_list=False)
+        >>> exe = static.Executor()
+        >>> [exe.run(feed=data, fetch_list=[y * 2])[0].tolist() for data in loader]
+        [[0, 2], [4]]
+    """
+
+    @no_effect(use_shared_memory="batches come through pipes")
+    def __init__(
+        self,
+        dataset: Any,
+        feed_list: Sequence[Variable | str] | None = None,
+        places: Any = None,
+        return_list: bool = True,
+        batch_sampler: Any = None,
+        batch_size: int | None = 1,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        num_workers: int = 0,
+        use_buffer_reader: bool = True,
+        prefetch_factor: int = 2,
+        use_shared_memory: bool = True,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        persistent_workers: bool = False,
+    ) -> None:
+        iterable = isinstance(dataset, IterableDataset)
+        for wrong, what in (
+            (not return_list and feed_list is None, "feed_list should be set when return_list=False"),
+            (num_workers < 0, "num_workers should be a non-negative value"),
+            (prefetch_factor <= 0, "prefetch_factor should be a positive value"),
+            (timeout < 0, "timeout should be a non-negative value"),
+            (
+                batch_sampler is not None and not iterable and (batch_size != 1 or shuffle or drop_last),
+                "batch_size/shuffle/drop_last should not be set when batch_sampler is given",
+            ),
+            (
+                batch_sampler is None and batch_size is not None and batch_size <= 0,
+                "batch_size should be None or a positive value when batch_sampler is not given",
+            ),
+        ):
+            if wrong:
+                raise DataUseError(
+                    what,
+                    expected="arguments that fit together",
+                    received="others",
+                    fix="change the arguments",
+                    op="DataLoader",
+                )
+        if iterable and (shuffle or batch_sampler is not None):
+            raise DataError(
+                f"IterableDataset not support shuffle, but got shuffle={shuffle}"
+                if shuffle
+                else "IterableDataset expect unspecified batch_sampler",
+                expected="shuffle=False and no batch_sampler",
+                received=f"shuffle={shuffle}, batch_sampler={batch_sampler!r}",
+                fix="shuffle in the data set's __iter__, or use a Dataset",
+                op="DataLoader",
+            )
+        self.dataset = dataset
+        self.feed_list = feed_list
+        self.places = place_list(places)
+        self.return_list = return_list
+        self.batch_size = None if batch_sampler is not None else batch_size
+        self.drop_last = drop_last
+        self.collate_fn = collate_fn
+        self.num_workers = num_workers
+        self.use_buffer_reader = use_buffer_reader
+        self.prefetch_factor = prefetch_factor
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.batch_sampler = batch_sampler
+        if batch_sampler is None and batch_size is not None and not iterable:
+            self.batch_sampler = BatchSampler(dataset, None, shuffle, batch_size, drop_last)
+        self._persistent_workers = persistent_workers
+        self._kept: Workers | None = None
+
+    def __len__(self) -> int:
+        """Batches of an epoch.
+
+        Raises:
+            DataTypeError: For an IterableDataset (a ``ValueError`` and a ``TypeError``).
+        """
+        if isinstance(self.dataset, IterableDataset):
+            # Being a TypeError too, it lets ``list(loader)`` go on without a length.
+            raise DataTypeError(
+                "length of IterableDataset not supported",
+                expected="a Dataset",
+                received=type(self.dataset).__name__,
+                fix="count the batches while iterating",
+            )
+        return len(self.dataset if self.batch_sampler is None else self.batch_sampler)
+
+    def __call__(self) -> Iterator[Any]:
+        """Returns an iterator over an epoch, as ``iter`` does."""
+        return iter(self)
+
+    def __iter__(self) -> Iterator[Any]:
+        made = self._from_workers if self.num_workers else self._batches
+        return self._items(ahead(made, _AHEAD) if self.use_buffer_reader else made())
+
+    def _items(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Groups batches by places, and makes them what the user gets."""
+        names = None if self.return_list else feed_names(self.feed_list or ())
+        count = len(self.places)
+        while len(group := list(itertools.islice(batches, count))) == count:
+            if names is not None:
+                yield [named([to_tensors(field) for field in leaves(batch)], names) for batch in group]
+            else:
+                made = [to_tensors(batch) for batch in group]
+                yield made[0] if count == 1 else made
+
+    # ---------------------------------------------------------------------------------------------------------- batches
+    def _tasks(self) -> Iterable[Any]:
+        """What :meth:`_fetch` takes for each batch: numbers of samples; nothing for an IterableDataset."""
+        if isinstance(self.dataset, IterableDataset):
+            return itertools.repeat(None)
+        return SequenceSampler(self.dataset) if self.batch_sampler is None else self.batch_sampler
+
+    def _fetch(self) -> Fetch:
+        """Returns a function that makes the batch of a task."""
+        dataset, join = self.dataset, self.collate_fn or collate
+        if not isinstance(dataset, IterableDataset):
+            if self.batch_sampler is None:
+                return lambda number: self._single(dataset[number])
+            return lambda numbers: join([dataset[number] for number in numbers])
+        samples = iter(dataset)
+        size = self.batch_size
+
+        def fetch(_: None) -> Any:
+            rows = list(itertools.islice(samples, size or 1))
+            if not rows or (size is not None and len(rows) < size and self.drop_last):
+                return END
+            return self._single(rows[0]) if size is None else join(rows)
+
+        return fetch
+
+    def _single(self, sample: Any) -> Any:
+        return sample if self.collate_fn is None else self.collate_fn(sample)
+
+    def _batches(self) -> Iterator[Any]:
+        fetch = self._fetch()
+        for task in self._tasks():
+            batch = fetch(task)
+            if batch is END:
+                return
+            yield batch
+
+    def _from_workers(self) -> Iterator[Any]:
+        workers = self._kept
+        if workers is None:
+            seed = int(draw.generator().integers(2**31))
+            workers = Workers(
+                self._fetch,
+                self.dataset,
+                self.num_workers,
+                seed,
+                self.worker_init_fn,
+                self.prefetch_factor,
+                self.timeout,
+            )
+        self._kept = workers if self._persistent_workers else None
+        try:
+            yield from workers.epoch(self._tasks())
+        except Exception:
+            self._kept = None
+            raise
+        finally:
+            if self._kept is not workers:
+                workers.close()
