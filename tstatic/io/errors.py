@@ -20,6 +20,8 @@ class DataUseError(DataError, AssertionError):
 class ComposeNotAligned(DataError):  # noqa: N818 - Paddle's name
     """Readers that :func:`compose` joins do not have equally many samples.
 
+    Takes the arguments of :class:`TstaticError`.
+
     Example:
         >>> pairs = paddle.reader.compose(lambda: iter([1, 2]), lambda: iter([3]))
         >>> try:
