@@ -81,7 +81,7 @@ class TstaticError(RuntimeError):
         return self._where or self._called
 
     def add_context(self, *, op: str | None = None, var: str | None = None, where: str | None = None) -> TstaticError:
-        """Fills the parts that are still unknown; returns self, for ``raise error.add_context(...)``."""
+        """Fills ``op``, ``var`` and ``where`` if they are still unknown; returns self, for ``raise error.add_context(...)``."""
         self.op = self.op or op
         self.var = self.var or var
         self._where = self._where or where

@@ -355,7 +355,13 @@ class LayerNamer:
         return names.generate(f"{self.name}.tmp")
 
     def variable(self, dtype: Any, shape: Sequence[int] | None = None, stop_gradient: bool = False) -> Variable:
-        """Makes a result variable by hand (for ops that own blocks)."""
+        """Makes a result variable by hand (for ops that own blocks).
+
+        Args:
+            dtype: Element type.
+            shape: Sizes, -1 for unknown ones.
+            stop_gradient: No gradient flows to or through it.
+        """
         block = self.block
         var = Variable(block, self.temp_name(), shape, dtype, stop_gradient=stop_gradient, where=user_line())
         block.vars[var.name] = var
@@ -371,7 +377,22 @@ class LayerNamer:
         order: Sequence[str] | None = None,
         drop: Sequence[str] = (),
     ) -> Any:
-        """Appends an op and makes its output variables; see :func:`emit`."""
+        """Appends an op and makes its output variables; see :func:`emit`.
+
+        Args:
+            type: Op type.
+            inputs: Slot -> a Variable, a list of them, or ``None``.
+            attrs: Attribute -> value; the others have their defaults.
+            outputs: Slot -> existing Variables to write to.
+            order: Slots in the order in which their variables are named; that of the op by default.
+            drop: Slots that get no variable.
+
+        Returns:
+            The variable of the only output, or a tuple.
+
+        Raises:
+            TstaticError: If inputs or attributes do not fit the op; it names the op and the user's line.
+        """
         block = self.block
         try:
             definition = op_def(type)

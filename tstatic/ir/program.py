@@ -202,7 +202,7 @@ class Operator(OperatorBase):
 
     @no_effect(throw_on_error=PRINTS)
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
-        """Returns the op in the text form of ``print(program)``."""
+        """Returns the op in the text form of ``print(program)``; with ``with_details`` every automatic attribute, too."""
         return hooks.text(self, with_details)
 
     __str__ = to_string
@@ -333,7 +333,10 @@ class Block:
         attrs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> Operator:
-        """Checks, infers and appends an op; slots hold variables, names, or lists of them."""
+        """Checks and appends an op; slots of ``inputs`` and ``outputs`` hold variables, names, or lists of them.
+
+        ``type`` is its op type, ``attrs`` its attributes; those left out have their defaults.
+        """
         return hooks.append_op(self, type, inputs or {}, outputs or {}, attrs, **kwargs)
 
     def _insert_op(self, index: int, **kwargs: Any) -> Operator:
@@ -379,7 +382,7 @@ class Block:
 
     @no_effect(throw_on_error=PRINTS)
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
-        """Returns the block in the text form of ``print(program)``."""
+        """Returns the block in the text form of ``print(program)``; with ``with_details`` all marks and attributes, too."""
         return hooks.text(self, with_details)
 
     def __repr__(self) -> str:
@@ -529,7 +532,10 @@ class Program(ProgramMethods):
         return self.version
 
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
-        """Returns the program in readable code form; :meth:`parse_from_text` reads it back."""
+        """Returns the program in readable code form; :meth:`parse_from_text` reads it back.
+
+        ``with_details`` shows defaults, too; it and ``throw_on_error``, which does nothing, must be bools.
+        """
         for name, value in (("throw_on_error", throw_on_error), ("with_details", with_details)):
             assert isinstance(value, bool), (
                 f"The type of {name} parameter is wrong, expected bool, but received {type(value)}."

@@ -33,7 +33,7 @@ class Initializer:
     """
 
     def __call__(self, var: Variable, block: Block | None = None) -> Any:
-        """Appends the op to ``block`` (the variable's own by default) and returns it."""
+        """Appends the op that fills ``var`` to ``block`` (the variable's own by default) and returns it."""
         type, attrs = self.op(var)
         return append_op(block if block is not None else var.block, type, {}, {"Out": var}, attrs)
 

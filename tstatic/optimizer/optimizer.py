@@ -193,6 +193,7 @@ class Optimizer:
             startup_program: Gets the ops that start accumulators and the learning rate.
             parameters: Variables or names to update; all trainable ones by default.
             no_grad_set: Variables or names that no gradient flows to.
+            parameter_list: Its name in Paddle 1.x; ``parameters`` counts if both are given.
 
         Returns:
             The update ops, and (parameter, gradient) pairs in program order.
@@ -216,7 +217,12 @@ class Optimizer:
         callbacks: Any = None,
         parameter_list: Any = None,
     ) -> list[Pair]:
-        """Appends the backward ops; returns (parameter, gradient) pairs."""
+        """Appends the backward ops; returns (parameter, gradient) pairs.
+
+        Args:
+            loss, startup_program, parameters, no_grad_set, parameter_list: As of :meth:`minimize`, with its errors.
+            callbacks: Called with ``(block, context)`` after each appended backward op.
+        """
         check_variable(loss, "loss", f"{self.type or 'Optimizer'}.backward")
         if loss.meta.numel != 1:
             raise LossSizeError(
@@ -238,7 +244,13 @@ class Optimizer:
     def apply_optimize(
         self, loss: Variable, startup_program: Program | None, params_grads: Sequence[Pair]
     ) -> list[Operator]:
-        """Appends clipping, decay and update ops to the loss's program."""
+        """Appends clipping, decay and update ops to the loss's program; returns the update ops.
+
+        Args:
+            loss: A Variable of that program.
+            startup_program: As of :meth:`minimize`.
+            params_grads: (parameter, gradient) pairs; those without a gradient are left out.
+        """
         startup = startup_program if startup_program is not None else default_startup_program()
         with program_guard(loss.block.program, startup):
             return self.apply_gradients(params_grads)

@@ -226,7 +226,7 @@ class Bilinear(Layer):
         self.bias = self.create_parameter((1, out_features), bias_attr, is_bias=True)
 
     def forward(self, x1: Variable, x2: Variable) -> Variable:
-        """Maps ``[n, in1_features]`` and ``[n, in2_features]`` to ``[n, out_features]``."""
+        """Maps ``x1``, ``[n, in1_features]``, and ``x2``, ``[n, in2_features]``, to ``[n, out_features]``."""
         return bilinear(x1, x2, self.weight, self.bias, self._name)
 
     def extra_repr(self) -> str:

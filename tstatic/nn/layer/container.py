@@ -148,7 +148,7 @@ class LayerList(_Container):
         return self
 
     def insert(self, index: int, sublayer: Layer) -> None:
-        """Puts a layer before position ``index``."""
+        """Puts ``sublayer`` before position ``index``, which may be the length; negative ones count from the end."""
         layers = self._list()
         if index != len(layers):
             index = _position(index, len(layers), "LayerList")

@@ -260,7 +260,7 @@ class Conv2DTranspose(_ConvTranspose):
         self._output_padding = output_padding
 
     def forward(self, x: Variable, output_size: Any = None) -> Variable:
-        """Maps ``[n, in_channels, h, w]`` to ``[n, out_channels, oh, ow]``; ``output_size`` beats ``output_padding``."""
+        """Maps ``x``, ``[n, in_channels, h, w]``, to ``[n, out_channels, oh, ow]``; ``output_size`` beats ``output_padding``."""
         return self._transpose(conv2d_transpose, x, output_size)
 
 
@@ -301,5 +301,8 @@ class Conv1DTranspose(_ConvTranspose):
         self._output_padding = output_padding
 
     def forward(self, x: Variable, output_size: Any = None) -> Variable:
-        """Maps ``[n, in_channels, length]`` to ``[n, out_channels, out length]``; ``output_size`` beats ``output_padding``."""
+        """Maps ``x``, ``[n, in_channels, length]``, to ``[n, out_channels, out length]``.
+
+        ``output_size`` beats ``output_padding``.
+        """
         return self._transpose(conv1d_transpose, x, output_size)

@@ -300,7 +300,13 @@ class Layer:
     def named_sublayers(
         self, prefix: str = "", include_self: bool = False, layers_set: set[Layer] | None = None
     ) -> Iterator[tuple[str, Layer]]:
-        """Yields (dotted name, layer) of all layers inside, outer before inner, each once."""
+        """Yields (dotted name, layer) of all layers inside, outer before inner, each once.
+
+        Args:
+            prefix: First part of the names.
+            include_self: Yield this layer, too, under the name ``prefix``.
+            layers_set: Layers to leave out, with what is inside them; those that are met are added.
+        """
         seen = set() if layers_set is None else layers_set
         stack: list[tuple[str, Layer]] = [(prefix, self)]
         first = True
@@ -329,7 +335,10 @@ class Layer:
                     yield f"{path}.{name}" if path else name, value
 
     def named_parameters(self, prefix: str = "", include_sublayers: bool = True) -> Iterator[tuple[str, Parameter]]:
-        """Yields (dotted name, parameter) of all parameters, each once."""
+        """Yields (dotted name, parameter) of all parameters, each once; names begin with ``prefix``.
+
+        Without ``include_sublayers`` those of the layers inside are left out.
+        """
         return self._named("_parameters", prefix, include_sublayers)
 
     def parameters(self, include_sublayers: bool = True) -> list[Parameter]:
@@ -337,7 +346,7 @@ class Layer:
         return [p for _, p in self.named_parameters(include_sublayers=include_sublayers)]
 
     def named_buffers(self, prefix: str = "", include_sublayers: bool = True) -> Iterator[tuple[str, Variable]]:
-        """Yields (dotted name, variable) of all buffers, each once."""
+        """Yields (dotted name, variable) of all buffers, each once; arguments as in :meth:`named_parameters`."""
         return self._named("_buffers", prefix, include_sublayers)
 
     def buffers(self, include_sublayers: bool = True) -> list[Variable]:

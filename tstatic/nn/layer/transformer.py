@@ -104,7 +104,10 @@ class MultiHeadAttention(Layer):
         return emit("transpose2", {"X": split}, {"axis": (0, 2, 1, 3)}, prefix="transpose")  # type: ignore[no-any-return]
 
     def compute_kv(self, key: Variable, value: Variable) -> tuple[Variable, Variable]:
-        """Returns keys and values in heads: ``[n, heads, positions, head size]`` each."""
+        """Returns keys and values in heads: ``[n, heads, positions, head size]`` each.
+
+        ``key`` is ``[n, positions, kdim]`` and ``value`` ``[n, positions, vdim]``.
+        """
         k, v = self.k_proj(key), self.v_proj(value)
         return self._heads(k), self._heads(v)
 
@@ -284,7 +287,10 @@ class TransformerEncoderLayer(_Block):
     _attentions = ("self_attn",)
 
     def forward(self, src: Variable, src_mask: Variable | None = None, cache: Any = None) -> Any:
-        """Maps ``[n, positions, d_model]`` to the same shape; with ``cache`` also the new cache."""
+        """Maps ``src``, ``[n, positions, d_model]``, to the same shape; with ``cache`` also the new cache.
+
+        ``src_mask`` is the ``attn_mask`` of :class:`MultiHeadAttention`.
+        """
         src, cache_out = self._sublayer(
             src, self.norm1, self.dropout1, lambda x: self.self_attn(x, x, x, src_mask, cache)
         )
@@ -349,7 +355,10 @@ class TransformerEncoder(_Stack):
         self._set_up(encoder_layer, num_layers, norm)
 
     def forward(self, src: Variable, src_mask: Variable | None = None, cache: Any = None) -> Any:
-        """Maps ``[n, positions, d_model]`` to the same shape; with ``cache`` (a list) also the new caches."""
+        """Maps ``src``, ``[n, positions, d_model]``, to the same shape; with ``cache`` (a list) also the new caches.
+
+        ``src_mask`` is the ``attn_mask`` of :class:`MultiHeadAttention`.
+        """
         return self._run(src, (src_mask,), cache)
 
     def gen_cache(self, src: Variable) -> list[Any]:
@@ -385,7 +394,11 @@ class TransformerDecoderLayer(_Block):
         memory_mask: Variable | None = None,
         cache: Any = None,
     ) -> Any:
-        """Maps ``[n, positions, d_model]`` to the same shape; with ``cache`` (a pair) also the new pair of caches."""
+        """Maps ``tgt``, ``[n, positions, d_model]``, to the same shape; with ``cache`` (a pair) also the new pair of caches.
+
+        ``memory`` is ``[n, positions of the source, d_model]``. ``tgt_mask`` and ``memory_mask`` are the ``attn_mask`` of the
+        attention to ``tgt`` and to ``memory``.
+        """
         own, fixed = (None, None) if cache is None else cache
         tgt, own = self._sublayer(tgt, self.norm1, self.dropout1, lambda x: self.self_attn(x, x, x, tgt_mask, own))
         tgt, fixed = self._sublayer(
@@ -431,11 +444,17 @@ class TransformerDecoder(_Stack):
         memory_mask: Variable | None = None,
         cache: Any = None,
     ) -> Any:
-        """Maps ``[n, positions, d_model]`` to the same shape; with ``cache`` (a list) also the new caches."""
+        """Maps ``tgt``, ``[n, positions, d_model]``, to the same shape; with ``cache`` (a list) also the new caches.
+
+        ``memory``, ``tgt_mask`` and ``memory_mask`` are those of :class:`TransformerDecoderLayer`.
+        """
         return self._run(tgt, (memory, tgt_mask, memory_mask), cache)
 
     def gen_cache(self, memory: Variable, do_zip: bool = False) -> list[Any]:
-        """Returns caches for step-by-step calls, one pair per layer; ``do_zip`` gives a list of first and one of second parts."""
+        """Returns caches for step-by-step calls with ``memory``, one pair per layer.
+
+        ``do_zip`` gives a list of the pairs' first parts and one of the second.
+        """
         caches = [layer.gen_cache(memory) for layer in self.layers]
         return list(zip(*caches, strict=True)) if do_zip else caches
 
@@ -518,7 +537,11 @@ class Transformer(Layer):
         tgt_mask: Variable | None = None,
         memory_mask: Variable | None = None,
     ) -> Any:
-        """Maps ``[n, positions of src, d_model]`` and ``[n, positions of tgt, d_model]`` to the shape of ``tgt``."""
+        """Maps ``[n, positions of src, d_model]`` and ``[n, positions of tgt, d_model]`` to the shape of ``tgt``.
+
+        ``src_mask`` is the ``attn_mask`` in the encoder, ``tgt_mask`` that of the attention to ``tgt`` in the decoder, and
+        ``memory_mask`` that of the attention to the encoder's result.
+        """
         memory = self.encoder(src, src_mask)
         return self.decoder(tgt, memory, tgt_mask, memory_mask)
 
