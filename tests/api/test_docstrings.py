@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.api import arguments, surface
@@ -48,10 +48,10 @@ def test_documented_arguments_exist() -> None:
     assert wrong == [], "these arguments are documented but do not exist"
 
 
-def undocumented_arguments(value: Any, docs: Mapping[str, str]) -> list[str]:
-    """Parameters, of two or more, that the docstring leaves out, and those that it refers to, whose names lead to ``docs``.
+def undocumented_arguments(value: Any, docs: Mapping[str, Sequence[str]]) -> list[str]:
+    """Parameters, of two or more, that neither the docstring has nor those in ``docs`` (name -> docstrings) that it refers to.
 
-    A name is there in an ``Args:`` part, in double backticks outside of the example, or among the arguments without effect.
+    It has a name in its ``Args:`` part, in double backticks outside of the example, or among the arguments without effect.
     ``name`` is about the result; no user writes the name of a ``**`` parameter.
     """
     if isinstance(value, type) and issubclass(value, BaseException) and not inspect.isfunction(value.__init__):
@@ -68,17 +68,16 @@ def undocumented_arguments(value: Any, docs: Mapping[str, str]) -> list[str]:
         }
         named = {name.rpartition(".")[2] for name in re.findall(r":(?:func|class|meth):`~?(.+?)`", text)} - read
         read |= named
-        todo += [docs[name] for name in sorted(named) if name in docs]
+        todo += [text for name in sorted(named) for text in docs.get(name, ())]
     return [name for name in needed if name not in found] if len(needed) > 1 else []
 
 
 def test_arguments_are_documented() -> None:
     public = {**{path: function for path, function, _ in arguments.callables()}, **DOCUMENTED}  # methods, too
     assert len(public) > len(DOCUMENTED) + 200
-    docs: dict[str, str] = {}
+    docs: dict[str, list[str]] = {}
     for path, value in public.items():
-        name = path.rpartition(".")[2]
-        docs[name] = f"{docs.get(name, '')}\n\n{inspect.cleandoc(own_doc(value))}"
+        docs.setdefault(path.rpartition(".")[2], []).append(own_doc(value))
     missing = {path: undocumented_arguments(value, docs) for path, value in public.items()}
     assert {path: names for path, names in missing.items() if names} == {}, "these arguments are not documented"
 
@@ -98,7 +97,7 @@ def test_the_oracle_sees_a_wrong_argument() -> None:
 def test_the_oracle_sees_an_argument_that_is_left_out() -> None:
     def planted(x: int, axis: int, kept: int = 0, name: str | None = None) -> None: ...
 
-    docs = {"flip": "Args:\n    axis: Which.", "turn": "See :func:`flip`.", "far": "See :class:`absent`."}
+    docs = {"flip": ["", "Args:\n    axis: Which."], "turn": ["See :func:`flip`."], "far": ["See :class:`absent`."]}
     for text, missing in (
         ("Reverses.", ["x", "axis", "kept"]),
         ("Reverses ``x`` along ``axis``; kept is a word.", ["kept"]),
