@@ -60,6 +60,7 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
     program = _collected(program, buckets, owners, how.block)
     if not owners:
         return [program] * how.replicas, report
+    # Only the sum is the owner's alone; the gradient itself exists on every replica.
     owned = {f"{value}{REDUCED}": owner for value, owner in owners.items()}
     program, placed = _placed(program, owned, report)
     program = _sent(program, placed, how, report)

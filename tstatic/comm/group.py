@@ -442,6 +442,8 @@ class Sum(Collective):
             if not arrays[0].size:
                 continue
             if done and done[-1][1] == to:
+                # Fewer, longer sums: each costs calls on every replica;
+                # gradients of fused updates lie together in the arena.
                 joined = [self.device.join(a, b) for a, b in zip(done[-1][0], arrays, strict=True)]
                 if len({0 if one is None else one.size for one in joined}) == 1 and joined[0] is not None:
                     done[-1] = joined, to

@@ -66,6 +66,7 @@ class Code:
             if instruction.function is np.copyto and same_place(args[0], args[1]):
                 # A result that took over its input's buffer is there already.
                 continue
+            # Everywhere else the output is positional: calls are replayed as `function(*args)`.
             if instruction.function in _OUT_BY_KEYWORD:
                 calls.append((partial(instruction.function, out=args[-1]), tuple(args[:-1])))
             else:
@@ -99,6 +100,7 @@ class _Compiler:
         self.values = values
         self.instructions: list[Instruction] = []
         self.known: dict[Node, Operand] = {}
+        # Numbers are weak, as in numpy: they take the type of the operands, floats before integers.
         floats = [d for _, d in inputs.values() if d.kind in "fV"]
         self.float = compute_dtype(floats[0]) if floats else np.dtype(np.float32)
         ints = [d for _, d in inputs.values() if d.kind in "iu"]
@@ -137,6 +139,7 @@ class _Compiler:
         wanted = compute_dtype(dtype)
         if wanted == dtype:
             return operand
+        # Low precision is widened once, however often it is read; the result is rounded once, when it is stored.
         register = self.fresh(wanted)
         self.instructions.append(Instruction(np.copyto, (register, operand), ("unsafe",)))
         return register

@@ -57,6 +57,7 @@ class UpdateFormula:
         """
         known = {n: const(v) for n, v in attrs.items() if isinstance(v, bool | int | float | str)}
         known |= {n.lower(): const(1.0) for n in self.numbers if n not in given}
+        # A tensor takes the attribute's place: its name then stays a variable, read in each step.
         for slot, attr in self.replaces.items():
             if slot in given:
                 del known[attr]
@@ -133,6 +134,7 @@ class BoundFormula:
 
         The second pass reads the new values that the first stored.
         """
+        # Late are numbers made of sums of squares, and then every term that reads a late one, in order.
         late = {n for n, node in self.numbers.items() if not variables(node).isdisjoint(self.squares)}
         for name, node in self.elements.items():
             if not variables(node).isdisjoint(late):

@@ -355,6 +355,7 @@ def _lacking(block: Block, external: Iterable[str], ops: Sequence[FrozenOp]) -> 
     found = {n for n in external if (var := block.vars.get(n)) is not None and var.is_data and not var.persistable}
     for op in ops:
         for slot, entry in zip(op.definition.inputs, op.inputs, strict=True):
+            # Any other reader runs for certain, so the input is needed.
             if found and slot.name not in op.definition.may_lack:
                 found.difference_update(flat((entry,)))
     return found

@@ -170,6 +170,7 @@ def tiles(parts: Sequence[slice] | None, *entries: Entry) -> list[Tile] | None:
 def free_axis(shape: Shape, taken: Sequence[int], tiles: int) -> int | None:
     """Returns an axis that is not ``taken``: the first that gives so many tiles, or 16, or else the first of the longest."""
     free = [i for i, n in enumerate(shape) if i not in taken and n > 1]
+    # The outermost axis that is long enough: its parts are the longest runs of memory.
     long = [i for i in free if shape[i] >= min(16, tiles)]
     return long[0] if long else max(free, key=lambda i: shape[i], default=None)
 

@@ -126,6 +126,7 @@ def bilinear_grad(type: str, first: str = "X", second: str = "Y", out: str = "Ou
         )
         specs: list[OpSpec] = []
         if dout in ctx.in_grads:
+            # A missing ddX or ddY is zero everywhere, and so is its product.
             pairs = [(a, b) for a, b in ((ddx, y), (x, ddy)) if a is not None and b is not None]
             target = ctx.in_grads[dout]
             parts = [target] if len(pairs) == 1 else [ctx.fresh(target) for _ in pairs]

@@ -28,6 +28,7 @@ def generated_work(found: Generated, known: Mapping[str, Any], device: Device, s
     """
     with needed_for("running generated kernels (TSTATIC_CPU_BACKEND=interpret)"):
         module = cache.load(found.kernel.text, found.kernel.name)
+    # Values that only tables name are touched, too: their addresses are in the table, not among the arguments.
     touched = dict.fromkeys(a for one in found.calls.launches for a in one.arguments if isinstance(a, str))
     touched.update(dict.fromkeys(v for table in found.calls.tables.values() for v in table.values))
     arrays: dict[str, Any] = {v: known[v] for v in touched if v in known}
@@ -38,6 +39,7 @@ def generated_work(found: Generated, known: Mapping[str, Any], device: Device, s
             mine[value] = device.empty(array.shape, array.dtype)
             calls.append((device.copy, (mine[value], array, stream)))
     mine.update((name, device.empty((count,), dtype.np)) for name, (count, dtype) in found.calls.partials.items())
+    # After the copies above: tables hold the addresses of the arrays that the launches get.
     mine.update((name, device.upload(table.filled(mine, device.span))) for name, table in found.calls.tables.items())
     launches = [one.call for one in found.calls.launches]
     # No other work runs beside a kernel: the interpreter patches Triton's language while it runs.

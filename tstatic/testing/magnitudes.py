@@ -52,6 +52,7 @@ def made_values(program: Program) -> dict[str, bool]:
     found = {}
     for name, count in times.items():
         var = block._find_var_recursive(name)
+        # Written once: an addition behind an op in the middle of several writes would perturb only some readers.
         if count == 1 and var is not None and not var.persistable and var.type == "dense_tensor" and var.dtype.is_float:
             found[name] = name in read
     return found

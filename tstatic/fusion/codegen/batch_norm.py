@@ -423,6 +423,7 @@ class _Function(Function):
     def result(self, name: str, value: str) -> Typed:
         """Returns a result for the ops that follow; where memory holds it, they go on with what is stored, as gradients will."""
         typed, writer = self.module.rounds(name, value), Writer()
+        # Memory holds the rounded value, and later ops of the unfused program read that one.
         if value in self.module.needed and typed.low is not None:
             self.in_tile.append(f"{name}_here = {writer.rounded(typed).text}")
             self.used |= writer.used

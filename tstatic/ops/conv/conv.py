@@ -317,6 +317,7 @@ def _build(
         added: Variable = helper.emit("elementwise_add", {"X": out, "Y": bias}, {"axis": -1})
         return added
     sequence, axis = LayerNamer(function, name), 1 if last else 2
+    # There is no op over one axis: its images have height 1, so that one set of kernels serves both.
     image = sequence.emit("unsqueeze2", {"X": x}, {"axes": (axis,)})
     filters = sequence.emit("unsqueeze2", {"X": weight}, {"axes": (2,)})
     helper = LayerNamer(type, None)

@@ -53,6 +53,7 @@ def align(shapes: Sequence[Shape | None], attrs: Mapping[str, Any], like: Sequen
     """
     axis = attrs.get("axis", -1)
     x, y = shapes[0], shapes[1]
+    # Of equal ranks all dimensions meet, so `axis` has nothing to choose.
     if axis != -1 and x is not None and y is not None and len(x) != len(y):
         lower, rank = (1, len(x)) if len(x) > len(y) else (0, len(y))
         shapes = [
@@ -315,6 +316,7 @@ def _full(shapes: Sequence[Shape | None]) -> Shape:
 
 def _own_axis(shape: Shape, aligned: Shape, axis: int) -> int:
     """Returns the dimension of the unaligned shape that stands at an axis of the aligned one, where it is longer than 1."""
+    # Sizes of 1 may have been added or dropped by `axis`; the order of the longer dimensions stays.
     longer = sum(1 for s in aligned[:axis] if s != 1)
     return [a for a, s in enumerate(shape) if s != 1][longer]
 
