@@ -259,6 +259,7 @@ class Communicator:
 
     def of_op(self, op: FrozenOp) -> Communicator:
         """Returns a handle of the same replica that binds work of ``op``."""
+        # Shallow: `buffers` and the workspace are shared, so that `free` reaches what all handles allocated.
         made = copy.copy(self)
         made.op = op
         return made
@@ -285,6 +286,7 @@ class Communicator:
         op = FrozenOp(definition, (), (), definition.complete(attrs or {}), where=where)
         step: BoundStep = self.device.bind(op, ins, outs, {}, self.stream)
         if step.scratch_bytes > self._workspace.need:
+            # Calls that are bound already keep the old, smaller buffer.
             self._workspace.reserve(step.scratch_bytes)
             self._workspace.allocate()
         return [call for tile in step.bind(self._workspace) for call in tile] + step.after
@@ -442,8 +444,7 @@ class Sum(Collective):
             if not arrays[0].size:
                 continue
             if done and done[-1][1] == to:
-                # Fewer, longer sums: each costs calls on every replica;
-                # gradients of fused updates lie together in the arena.
+                # Fewer, longer sums: each costs calls on every replica.
                 joined = [self.device.join(a, b) for a, b in zip(done[-1][0], arrays, strict=True)]
                 if len({0 if one is None else one.size for one in joined}) == 1 and joined[0] is not None:
                     done[-1] = joined, to

@@ -172,6 +172,7 @@ class Mesh:
         while self._thread.is_alive() and (self._outbox or any(self._outgoing.values())):
             if time.monotonic() > deadline:
                 return False
+            # Polled, as a condition would need a lock that an interrupted thread may hold.
             time.sleep(0.001)
         return True
 
@@ -237,6 +238,7 @@ class Mesh:
         for line in lines:
             self._listener.on_message(rank, json.loads(line))
         if closed:
+            # Else `flush` would wait for messages that nobody will take.
             self._outgoing[rank].clear()
             self._sockets.pop(rank).close()
             self._listener.on_disconnect(rank, why)

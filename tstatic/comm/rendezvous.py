@@ -64,6 +64,7 @@ class _Link:
     def send(self, message: Any) -> None:
         # A rank that died, or does not read, is noticed when reading from it.
         with contextlib.suppress(OSError):
+            # A rank that does not read must not hold up what the others are told.
             self.link.settimeout(1.0)
             self.link.sendall(json.dumps(message).encode() + b"\n")
 
@@ -220,6 +221,7 @@ class Rendezvous:
     def _failed(self, rank: int, text: str) -> RankFailedError:
         self._told = True
         self._tell({"failed": rank, "text": text})
+        # Ranks that have not connected yet would wait until their time-out.
         if self._server is not None and len(self._here) < self.size - 1:
             self._tell_newcomers({"failed": rank, "text": text})
         return RankFailedError(

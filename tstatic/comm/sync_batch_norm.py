@@ -103,6 +103,7 @@ def _normalize_ref(
     keep = momentum if momentum_tensor is None else float(momentum_tensor.reshape(-1)[0])
     for new, old, now in ((mean_out, mean, center), (variance_out, variance, spread)):
         if new is not None:
+            # Paddle's momentum is the weight of the old value, and its running variance is the biased one.
             np.copyto(new, old * keep + now * (1 - keep) if total else old, casting="unsafe")
 
 

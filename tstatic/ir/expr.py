@@ -297,6 +297,7 @@ def substitute(node: Node, names: Mapping[str, Node], build: Callable[..., Node]
         return names.get(node.value, node)
     if not node.args:
         return node
+    # Built anew, so that attributes that became numbers fold choices and products away.
     return build(node.op, *(substitute(a, names, build) for a in node.args))
 
 

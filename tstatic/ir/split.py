@@ -224,6 +224,7 @@ class Split:
         slots = [m if isinstance(m, list | tuple) else [m] for m in metas]
         entries = self.entries * len(slots) if len(self.entries) == 1 else self.entries
         cut = [(m, e) for ms, e in zip(slots, entries, strict=True) for m in ms if m is not None and _is_axis(e)]
+        # Sizes below 1 are unknown (-1) or empty.
         if attrs.get(self.unless) or any(min(m.shape, default=1) < 1 for m, _ in cut):
             return None
         chosen = [(metas[self.work], entries[self.work])] if self.work is not None else cut

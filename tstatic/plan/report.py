@@ -122,6 +122,7 @@ def memory_report(
     categories = {"feeds": 0, "activations": 0, "gradients": 0, "temporaries": 0}
     if peak is not None:
         for b in plan.lifetimes:
+            # Only what is live at the peak: the categories then add up to the arena's use there.
             if b.first <= peak.step <= b.last:
                 categories[_category(plan, b.name, makers)] += aligned(b.nbytes)
     categories["parameters"] = sum(m.nbytes for n, m in state.items() if n in parameters)

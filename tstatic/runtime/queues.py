@@ -37,6 +37,7 @@ class _Touched:
     def __init__(self) -> None:
         self._spans: list[tuple[int, int, bool, int]] = []
         """First byte, byte after the last, whether it was written, step."""
+        # No step with unknown accesses so far.
         self._barrier = -1
 
     def conflicts(self, step: Queued, last: Collection[int]) -> set[int]:

@@ -79,10 +79,12 @@ class LoDTensor:
         if self._array is not None and self._array.shape == array.shape and self._array.dtype == array.dtype:
             if self._scope is not None:
                 self._scope.bump_version()
+            # The version was counted before: replicas copy anew also if the write is interrupted.
             owner_of(self._array).from_host(self._array, array)
             if self._scope is not None:
                 self._scope.torn.pop(self, None)
         else:
+            # The caller's array stays the caller's; the scope writes into its own.
             self.hold(array.copy())
 
     def _move_to(self, flat: Flat, offset: int) -> None:
@@ -136,6 +138,7 @@ class LoDTensor:
         values = read(self._array)
         if dtype is not None and values.dtype != dtype:
             return values.astype(dtype)
+        # numpy's protocol: `copy=False` raises where only a copy can be given.
         if copy is False and values is not self._array:
             raise ValueError("the tensor lies on a device whose memory the host cannot read without a copy")
         return values if copy is False or values is not self._array else values.copy()
@@ -238,6 +241,7 @@ class Scope:
         for name in names:
             var = self.find_var(name)
             if var is not None:
+                # By tensor, not by name: names of parent and child may hide each other.
                 self.torn[var.get_tensor()] = reason
 
     def _mend(self, names: Iterable[str]) -> None:

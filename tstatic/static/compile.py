@@ -356,6 +356,7 @@ class CompileCache:
 
     def forget(self, group: Group) -> None:
         """Removes the entries of replicas whose group has ended."""
+        # A list, as the dict changes in the loop.
         for key in [key for key, entry in self._entries.items() if entry.group is group]:
             del self._entries[key]
         self._newest = None, None

@@ -112,6 +112,7 @@ def _worst(
 ) -> Difference | None:
     if not np.any(bad):
         return None
+    # Without a score the first element that breaks the rule.
     flat = int(np.argmax(np.asarray(bad if score is None else score)))
     at = tuple(int(i) for i in np.unravel_index(flat, unfused.shape))
     limit = 0.0 if allowed is None else float(allowed[at])

@@ -219,6 +219,7 @@ def prepare(
         return work
     tiles = None
     if definition.split is not None and cut:
+        # From metadata alone: shapes decide, never values or the number of threads (docs/design/0003).
         tiles = definition.split(*metas_of(ins), *metas_of(outs), **definition.pick(definition.split, attrs))
     if not tiles:
         add(ref, ins, outs, reserved)
@@ -302,8 +303,7 @@ class CpuDevice(Device):
         base = first.base
         if first.dtype != second.dtype or not isinstance(base, np.ndarray) or base is not second.base:
             return None
-        # Neighbours of the arena are up to ALIGNED - 1 bytes apart;
-        # what lies between belongs to neither and may be summed along.
+        # A gap below ALIGNED is padding: no other value fits into it, so it may be summed along.
         gap = second.ctypes.data - first.ctypes.data
         if not first.nbytes <= gap < first.nbytes + ALIGNED or gap % first.itemsize:
             return None

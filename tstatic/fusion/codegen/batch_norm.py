@@ -141,6 +141,7 @@ class _Module:
     # --------------------------------------------------------------------------------------------------------- launches
     def kernel(self) -> Kernel:
         """Returns the module: one launch, or those that sum and, if results with all elements wait for sums, one more."""
+        # Results that need sums cannot be written by the launch that makes the sums.
         late = not self.terms.late.isdisjoint(self.results)
         sums: list[Moments | PlainSums] = []
         launched: list[_Function] = []
@@ -256,6 +257,7 @@ class _Module:
         """Returns the value in which the function that sums strips writes what the norm's gradient reads, if it does."""
         done = _Function(self, "unused").elements({v: self.rounds(n, v) for n, v in self.recomputed.items()}).done
         (read,) = (done[v].text for v in self.arriving.values())
+        # Equal text is the same value: reading what the first launch stored gives the bits that it summed.
         return next((v for v in self.made if v in self.needed and done[v].text == read), None)
 
     def memory(self, name: str) -> tuple[str, str, DType]:

@@ -87,7 +87,7 @@ def extent_of(x: Meta, layout: str) -> Extent:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Tiles of ``tall`` rows and ``wide`` channels, ``strips`` strips of ``strip`` rows."""
+    """Tiles of ``tall`` rows and ``wide`` channels, ``strips`` strips of ``strip`` rows, ``blocks`` blocks of channels."""
 
     wide: int
     tall: int

@@ -153,6 +153,7 @@ class _Expressions:
             summed = target != d.full and position not in d.per_row
             if summed:
                 axes = tuple(i for i, (n, full) in enumerate(zip(target, d.full, strict=True)) if n != full)
+                # Broadcast first: along an axis that the expression lacks, its value counts once for each place.
                 text = f"np.sum({_number(_whole(value, d.full)).text}, axis={axes!r}, keepdims=True)"
                 value = Value(text, target)
             value = _shaped(_whole(self._stored(value, meta.dtype), target), meta.shape)

@@ -208,6 +208,7 @@ def _once(buffers: Sequence[KernelArgument]) -> list[KernelArgument]:
 
 
 def _keys(kernel: Kernel) -> dict[str, str]:
+    # Counters, not the user's names, which must not become part of a text that is run.
     keys = {b.value: f"x{i}" for i, b in enumerate(_once(kernel.inputs))}
     return keys | {b.value: f"y{i}" for i, b in enumerate(_once(kernel.outputs))}
 

@@ -118,6 +118,7 @@ class _Update:
     def _reads(self) -> list[_Stream]:
         streams = [_Stream("Grad", "grad", self.dtype("Grad")), *map(self._stream, self.state)]
         if self.master:
+            # Formulas speak of `param`: that is the master where there is one, and the parameter itself is `rounded`.
             streams.append(_Stream("MasterParam", "param", self.dtype("MasterParam")))
         if not self.master or self.skip:
             # Beside a master the parameter itself is only needed where a skipped step must leave it.
@@ -332,6 +333,7 @@ def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: S
         partials: dict[KernelLocal, tuple[int, DType]] = {}
         if update.prepared:
             partials[NUMBERS] = len(update.numbers) * len(sizes), update.compute
+            # On a GPU a tensor for each thread of four warps.
             tensors = power_of_two(len(sizes), 16, 1 << 12 if target.large_programs else 128)
             skip = (update.value(update.first, "SkipUpdate"),) if update.skip else ()
             given = (ADDRESSES, update.value(update.first, "LearningRate"), *skip, NUMBERS, len(sizes))

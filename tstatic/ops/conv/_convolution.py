@@ -229,6 +229,7 @@ class Product:
             return list(scratch[self.buffers :])
         large, filters, small = sides
         part, needs = scratch[0], scratch[1 : 1 + self.buffers]
+        # Places that no tap reaches, because of padding or strides, are zero.
         sides[self.side].fill(0)
         for i in range(small.shape[2]):
             for k, (a, p) in enumerate(window.taps(i, large.shape[2])):

@@ -116,6 +116,7 @@ def _grad_lower(torch: Any, x: Any, w: Any, dout: Any, **attrs: Any) -> Any:
     source, gradient = (torch_wide(torch_first(t, layout)) for t in (x, dout))
     window = Window(source.shape[2:], w.shape[2:], attrs)
     dx, dw, _ = _backward(torch, gradient, _padded(torch, source, window), torch_wide(w), window, (True, True, False))
+    # The gradient of the padding is dropped.
     for axis, (before, _) in enumerate(window.pads):
         dx = dx.narrow(axis + 2, before, source.shape[axis + 2])
     return torch_back(dx, layout, x.dtype), dw.to(w.dtype)

@@ -181,6 +181,7 @@ def _split(x: Meta, *rest: Meta | None, data_format: str = "NCHW") -> list[Tile]
 
 # ----------------------------------------------------------------------------------------------------- averages, maxima
 def _scratch(x: Meta, out: Meta, **attrs: Any) -> tuple[Meta, ...]:
+    # Averages sum into the output itself.
     if attrs["pooling_type"] != "max":
         return ()
     layout = attrs["data_format"]

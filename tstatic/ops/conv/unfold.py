@@ -142,6 +142,7 @@ def _torch_fold(torch: Any, y: Any, sizes: Sequence[int], attrs: Mapping[str, An
     blocks = Blocks(sizes, attrs)
     if y.numel() == 0:
         return y.new_zeros((y.shape[0], y.shape[1] // blocks.area, *sizes))
+    # Into the padded image, then cropped: torch has one padding per axis, here all four sides may differ.
     full = torch.nn.functional.fold(y, blocks.padded, blocks.kernel, blocks.dilations, 0, blocks.strides)
     return blocks.inner(full)
 

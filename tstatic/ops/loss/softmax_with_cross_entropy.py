@@ -273,6 +273,7 @@ def _rule(ctx: GradContext) -> list[OpSpec]:
     grads = {f"{s}{GRAD}": [ctx.out_grads[n]] for s, (n,) in ctx.outputs.items() if n in ctx.out_grads}
     joint = None if ctx.attrs["use_softmax"] else labels.joint_gradient(ctx, "Logits", "Loss", softmax[0])
     if joint is not None:
+        # The loss's gradient goes past the probabilities; only what arrives for `Softmax` still passes this op.
         grads.pop(f"Loss{GRAD}")
     if wanted is None or not grads:
         return joint or []

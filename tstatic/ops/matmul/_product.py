@@ -183,6 +183,7 @@ def gradient_calls(
     if dx is not None:
         # Transposed operands are passed as views: BLAS reads either order, and nothing is copied.
         right = y if trans_y else swap(y)
+        # Of a transposed operand the gradient is the transposed product, (a @ b)^T = b^T @ a^T: views alone.
         a, b = (swap(right), swap(dout)) if trans_x else (dout, right)
         calls += _reduced(a, b, dx, batch, buffers)
     if dy is not None:

@@ -144,6 +144,7 @@ class UpdateRef(Ref):
         param = named["Param"]
         assert param is not None
         compute = dtype_of(self._computed(named))
+        # A size that is unknown makes the count negative.
         size = (min(max(param.numel, 0), BLOCK),)
         bodies = self._bodies(named)
         odd = [n for n, m in bodies.items() if n in self.inputs and m.dtype != compute]
