@@ -172,7 +172,6 @@ class Mesh:
         while self._thread.is_alive() and (self._outbox or any(self._outgoing.values())):
             if time.monotonic() > deadline:
                 return False
-            # Polled, as a condition would need a lock that an interrupted thread may hold.
             time.sleep(0.001)
         return True
 

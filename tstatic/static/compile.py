@@ -179,6 +179,7 @@ class Compilation:
         for state in self.states:
             for var, meta in state.items():
                 array = scope.array(var)
+                # Types are not compared: binding checks them, with a message of its own.
                 if array is None or array.shape != meta.shape:
                     return False
         return True

@@ -91,6 +91,7 @@ class TileChain:
         if self._closed or work.spans is None or len(self.works) >= MOST_STEPS:
             return False
         count, tiles = len(self.tasks), len(work.spans)
+        # One task beside one tile is nothing to run side by side.
         if max(count, tiles) < 2 or count + tiles > MOST:
             return False
         reads = [(*span, i) for i, (r, _) in enumerate(work.spans) for span in r]

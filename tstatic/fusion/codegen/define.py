@@ -105,6 +105,7 @@ def _define_rows(op: FrozenOp, metas: Mapping[str, Meta]) -> LoopBody | None:
     for i, (slot, entry) in enumerate(zip(definition.outputs, op.outputs, strict=True)):
         if not isinstance(entry, str):
             continue
+        # An output without a formula: the op runs by its reference.
         if slot.name not in rows.texts:
             return None
         nodes[i] = expr.substitute(expr.parse(rows.texts[slot.name]), values)

@@ -87,6 +87,7 @@ class Reference:
         bodies = [(op, define(op, self.metas) or define_channels(op, self.metas)) for op in ops]
         self.read = {v for op, body in bodies if body is not None for v in op.reads()}
         for op, body in bodies:
+            # A user's op may be called anything, and this line is part of a text that is run.
             self.lines.append(f"# {safe(op.type)}")
             if body is not None:
                 _Expressions(self, op, body).write()

@@ -67,6 +67,7 @@ def running(operand: Operand, value: Typed, tile: str) -> tuple[str, str]:
     """
     if not value.dtype.is_float:
         raise CodegenUnsupported("SUM_TYPE", "a group sums floats only")
+    # By the operand's name, which is a counter: several outputs are summed beside each other.
     name = f"sum_{operand.name}"
     return name, f"{name} = tl.zeros({tile}, {LANGUAGE[value.dtype.name]})"
 

@@ -121,6 +121,7 @@ def multiply(a: Any, b: Any, out: Any) -> Calls:
         if tall is not None and result is not None and len(tall) == len(result):
             a, out = tall, result
     if a.ndim == 2 and b.ndim == 2 and out.shape[1] <= NARROW:
+        # Rows are cut so that each part is at most SKINNY multiply-adds.
         count = math.ceil(a.size * out.shape[1] / SKINNY)
         if 1 < count <= 16:
             length = -(-len(a) // count)

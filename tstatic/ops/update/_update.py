@@ -204,6 +204,7 @@ class UpdateRef(Ref):
                     one.calls = calls
         step.skip = named.get("SkipUpdate")
         step.read = [(TENSORS.get(n, n.lower()), named[n]) for n in self.formula.numbers if named.get(n) is not None]
+        # A skipped step writes the old values where an output has memory of its own.
         step.kept = [
             (np.copyto, (named[target], named[source]))
             for source, target in self.pairs
