@@ -27,8 +27,9 @@ class FrozenOp:
         definition: What the op is.
         inputs, outputs: One entry per slot of the op definition.
         attrs: Complete attributes.
+        role, role_var: As of ``Operator``.
+        where: The user's line that built it.
         position: Where the op stood when it was built; keys its random numbers and never changes.
-        origin: Names of the user's ops that this op replaces.
         sub_blocks: Bodies of control flow.
         scope: The op's name scope; parts of it forbid or demand fusions.
         body: For a fused op: the ops that it replaces, over values of the program and values of their own.

@@ -26,7 +26,7 @@ from tstatic.ir.types import DType, Meta
 from tstatic.target import Target
 
 BLOCK = 4096
-"""Elements per program: 16 per thread, enough loads in flight."""
+"""Elements per program: 32 for each thread of four warps, enough loads in flight."""
 
 FIRSTS, PARTIALS, SUMS = KernelLocal("table:firsts"), KernelLocal("partial:blocks"), KernelLocal("partial:tensors")
 
