@@ -23,7 +23,9 @@ class PendingOp:
     """A backward op that is not appended yet, because the names of its outputs depend on later ones.
 
     Attributes:
+        type: Op type.
         inputs, outputs: Slot -> names.
+        attrs: Attributes, of which the op definition's own are kept.
         where: The user's line that built the forward op.
         role, role_var: As of ``Operator``.
         position: Position of the forward op, which keys its random numbers.

@@ -83,6 +83,7 @@ def _levels(node: Node) -> int:
     most, stack = 0, [(node, 0)]
     while stack:
         current, level = stack.pop()
+        # Each function of a row on the way from the result is one more pass over the row.
         level += current.op in ALONG
         most = max(most, level)
         stack.extend((argument, level) for argument in current.args)

@@ -57,6 +57,7 @@ class LoopNest:
         inputs, outputs: Operands.
         ops: With their loop bodies, in order.
         reads: (index of the op, name inside its expressions) -> operand's index, or the value of an earlier op.
+        metas: Metadata of all values.
         inner: For a group along rows: where the dimensions of a row begin.
     """
 

@@ -150,6 +150,7 @@ class _Expressions:
                 self.reference.jumps = True
                 value = Value(f"rounded({value.text}, torch.{value.low.name})", value.shape)
             if node.op == "const":
+                # A number has no shape of its own; what follows sums and reshapes.
                 value = Value(f"np.full({d.full!r}, {value.text})", d.full, value.is_bool)
             summed = target != d.full and position not in d.per_row
             if summed:

@@ -218,6 +218,7 @@ class Product:
 
     def scratch(self, shapes: tuple[Shape, Shape, Shape], window: Window, meta: Meta) -> tuple[Meta, ...]:
         """Returns the scratch of :meth:`compute` for sides of these shapes; ``meta`` has their dtype."""
+        # Planes: over three axes the depth is summed product by product.
         flat = [(*s[:2], *s[-2:]) for s in shapes]
         found = as_metas(self.needs(*flat, window.plane, meta.dtype.compute.np))
         return found if len(window.kernel) == 2 else (Meta(flat[self.side], meta.dtype.compute), *found)

@@ -109,6 +109,7 @@ class UpdateRef(Ref):
     def _compiled(self, named: Mapping[str, Any], attrs: Attrs, given: frozenset[str]) -> list[_PassCode]:
         compute = self._computed(named)
         slots = list(self._bodies(named))
+        # Formulas call the master `param`.
         places = {n.replace("MasterParam", "Param").lower(): i for i, n in enumerate(slots)}
         found = []
         for one in self.formula.bind(attrs, given).passes():
@@ -128,6 +129,7 @@ class UpdateRef(Ref):
                     received=f"variables in {', '.join(n for n, a in named.items() if a is not None)}",
                     fix=f"give the operator '{lacking[0]}', or change its attributes",
                 )
+            # A new value may lie in the memory of the old one: parameters and moments are updated in place.
             pairs = {i: slots.index(o.removesuffix("Out")) for i, o in enumerate(slots) if o in self.outputs}
             code = compile_numpy(outputs, inputs, dict.fromkeys(outputs, compute), {}, pairs)
             assert not _reads_overwritten(code, pairs), "a term reads a slot after its new value was written"
