@@ -51,13 +51,12 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     ),
     Unsupported(
         (
-            "fluid.io.PyReader",
             *_LAYERS("py_reader create_py_reader_by_data read_file double_buffer open_files random_data_generator"),
         ),
-        "Readers that feed a network by themselves are not part of this release",
-        "static.data(name, shape, dtype) for each variable that the reader gave, and a loop over your own iterator of numpy "
-        "arrays: 'for image, label in batches: exe.run(program, feed={'image': image, 'label': label}, fetch_list=[loss])'. "
-        "The loop ends with the iterator, where reader.start(), reset() and EOFException stood",
+        "Readers that are variables of a program are not part of this release",
+        "static.data(name, shape, dtype) for each variable that the reader gave, and 'loader = "
+        "fluid.io.DataLoader.from_generator(feed_list=[image, label], capacity=8, iterable=False)'; then start(), exe.run "
+        "without a feed, EOFException and reset() as before",
     ),
     Unsupported(
         ("save", "load"),

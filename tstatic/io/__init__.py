@@ -5,6 +5,7 @@
 * ``feeder``  DataFeeder: lists of samples as feeds
 * ``dataset``, ``sampler``  samples by number or one after another, and in which order they are taken
 * ``data_loader``, ``collate``, ``workers``  DataLoader: how batches are made of samples, and the processes that do it
+* ``generator_loader``  DataLoader.from_generator and PyReader: batches from a reader, also without a feed
 * ``draw``  random numbers that follow ``paddle.seed``
 * ``batch_sampler``  DistributedBatchSampler
 * ``errors``  what they raise

@@ -6,63 +6,21 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from tstatic import places as _places
-from tstatic.errors import shown
 from tstatic.io import draw
 from tstatic.io.collate import collate, leaves, to_tensors
 from tstatic.io.dataset import IterableDataset
 from tstatic.io.errors import DataError, DataTypeError, DataUseError
+from tstatic.io.feeder import feed_names, named, place_list
+from tstatic.io.generator_loader import from_generator
 from tstatic.io.prefetch import ahead
 from tstatic.io.sampler import BatchSampler, SequenceSampler
 from tstatic.io.workers import END, Fetch, Workers
 from tstatic.ir.export import export
 from tstatic.ir.program import Variable
 from tstatic.no_effect import no_effect
-from tstatic.places import Place
 
 _AHEAD = 2
 """Batches that the thread of ``use_buffer_reader`` keeps ready."""
-
-
-def place_list(places: Any) -> list[Place]:
-    """Returns the places of an argument: one, a list, or their spellings; the expected place for ``None``."""
-    if places is None:
-        return [_places.expected_place()]
-    return [_places.to_place(one) for one in (places if isinstance(places, list | tuple) else [places])]
-
-
-def feed_names(feed_list: Iterable[Variable | str]) -> list[str]:
-    """Returns the names of a feed list.
-
-    Raises:
-        DataTypeError: If it holds something else than Variables and names.
-    """
-    names = [item.name if isinstance(item, Variable) else item for item in feed_list]
-    for name in names:
-        if not isinstance(name, str):
-            raise DataTypeError(
-                "Feed list should contain a list of variable",
-                expected="Variables or their names",
-                received=shown(name),
-                fix="pass what static.data returned",
-            )
-    return names
-
-
-def named(fields: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
-    """Returns the fields of a batch by name.
-
-    Raises:
-        DataUseError: If there is another number of fields.
-    """
-    if len(fields) != len(names):
-        raise DataUseError(
-            f"The number of fields in data ({len(fields)}) does not match len(feed_list) ({len(names)})",
-            expected=f"one field for each of {', '.join(map(repr, names))}",
-            received=f"{len(fields)} fields",
-            fix="change feed_list or the samples",
-        )
-    return dict(zip(names, fields, strict=True))
 
 
 @export("io.DataLoader", "fluid.io.DataLoader")
@@ -172,6 +130,8 @@ class DataLoader:
             self.batch_sampler = BatchSampler(dataset, None, shuffle, batch_size, drop_last)
         self._persistent_workers = persistent_workers
         self._kept: Workers | None = None
+
+    from_generator = staticmethod(from_generator)
 
     def __len__(self) -> int:
         """Batches of an epoch.

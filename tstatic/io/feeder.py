@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tstatic import places
 from tstatic.errors import shown
 from tstatic.io.errors import DataError, DataTypeError, DataUseError
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.export import export
 from tstatic.ir.program import Program, Variable
 from tstatic.ir.types import UNKNOWN
+from tstatic.places import CUDAPlace, Place, cpu_places, cuda_places, expected_place, to_place
 from tstatic.runtime.scope import LoDTensor, tensor_of
 from tstatic.where import show
 
@@ -147,7 +147,7 @@ class DataFeeder:
     def _count(self, num_places: int | None) -> int:
         if num_places is not None:
             return int(num_places)
-        return len(places.cuda_places() if isinstance(self.place, places.CUDAPlace) else places.cpu_places())
+        return len(cuda_places() if isinstance(self.place, CUDAPlace) else cpu_places())
 
 
 def field_tensor(column: list[Any], var: Variable) -> LoDTensor:
@@ -186,3 +186,44 @@ def field_tensor(column: list[Any], var: Variable) -> LoDTensor:
     tensor = tensor_of(array)
     tensor.set_lod([[0, *itertools.accumulate(level)] for level in lengths])
     return tensor
+
+
+def place_list(places: Any) -> list[Place]:
+    """Returns the places of an argument: one, a list, or their spellings; the expected place for ``None``."""
+    if places is None:
+        return [expected_place()]
+    return [to_place(one) for one in (places if isinstance(places, list | tuple) else [places])]
+
+
+def feed_names(feed_list: Iterable[Variable | str]) -> list[str]:
+    """Returns the names of a feed list.
+
+    Raises:
+        DataTypeError: If it holds something else than Variables and names.
+    """
+    names = [item.name if isinstance(item, Variable) else item for item in feed_list]
+    for name in names:
+        if not isinstance(name, str):
+            raise DataTypeError(
+                "Feed list should contain a list of variable",
+                expected="Variables or their names",
+                received=shown(name),
+                fix="pass what static.data returned",
+            )
+    return names
+
+
+def named(fields: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
+    """Returns the fields of a batch by name.
+
+    Raises:
+        DataUseError: If there is another number of fields.
+    """
+    if len(fields) != len(names):
+        raise DataUseError(
+            f"The number of fields in data ({len(fields)}) does not match len(feed_list) ({len(names)})",
+            expected=f"one field for each of {', '.join(map(repr, names))}",
+            received=f"{len(fields)} fields",
+            fix="change feed_list or the samples",
+        )
+    return dict(zip(names, fields, strict=True))

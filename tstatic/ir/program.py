@@ -419,6 +419,7 @@ class Program(ProgramMethods):
         self.lr_var: Variable | None = None
         self.loss_name: str | None = None
         self.mixed_precision: tuple[Any, ...] = ()
+        self.readers: list[Any] = []  # loaders that give a run what its feed lacks
         self._is_test = False
         # How often gradients were appended; names of higher orders begin with ``grad/``.
         self.grad_order = 0

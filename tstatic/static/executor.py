@@ -36,7 +36,15 @@ from tstatic.static.compile import Bound, CompileCache, Key, compile_program, di
 from tstatic.static.compiled_program import PLAIN, CompiledProgram, Settings, settings_of
 from tstatic.static.data_parallel import Replicas, places_of
 from tstatic.static.dot import write_graphs
-from tstatic.static.request import FeedReader, Signature, check_holders, damaged_program, fetch_names, signature_of
+from tstatic.static.request import (
+    FeedReader,
+    Signature,
+    check_holders,
+    damaged_program,
+    fetch_names,
+    signature_of,
+    with_readers,
+)
 from tstatic.static.strategy import BuildStrategy
 from tstatic.where import show, user_line
 
@@ -93,7 +101,8 @@ class Executor:
 
         Args:
             program: A Program or CompiledProgram; the default main program if ``None``.
-            feed: ``{name: array}``; dtypes must equal the declared ones; unknown sizes may be any.
+            feed: ``{name: array}``; dtypes must equal the declared ones; unknown sizes may be any. What it lacks comes from the
+                program's loaders that are not iterable.
             fetch_list: Variables or names, nested lists allowed.
             feed_var_name, fetch_var_name: Accepted as in Paddle; part of the cache key.
             scope: The scope of persistable variables; the global scope if ``None``.
@@ -106,6 +115,7 @@ class Executor:
 
         Raises:
             FeedError, FeedTypeError: If feeds or fetches do not fit the program.
+            EOFException: If a loader of the program has no batch left.
             TstaticError: If an operator fails; it has the user's line. The scope is then as before the run.
         """
         try:
@@ -146,6 +156,8 @@ class Executor:
             try:
                 place, replicas = self._place_of(settings)
                 device = of_place(place if isinstance(place, Place) else place[0])
+                if base.readers:
+                    feed = with_readers(base, feed, len(place) if isinstance(place, tuple) else 1)
                 feeds, signatures = self._read(base, feed, names, replicas)
                 # CPU_NUM threads; replicas have four each.
                 threads = settings.threads or (os.environ.get("CPU_NUM", "1") if replicas is None else 4)

@@ -87,6 +87,27 @@ class FeedReader:
                 self._accepted[name, value.shape, value.dtype] = name in self.used
 
 
+def with_readers(program: Program, feed: Any, places: int) -> Any:
+    """Returns the feed of a run with the next batches of the program's loaders.
+
+    Args:
+        program: The program to run.
+        feed: The user's ``feed``: a dict, a list with a dict for each place, or ``None``; it wins over the loaders.
+        places: Number of places; each takes a batch.
+    """
+    given = feed if isinstance(feed, list | tuple) else [feed or {}] * places
+    if len(given) != places or not all(isinstance(one, Mapping) for one in given):
+        return feed  # what checks feeds says why
+    parts = [dict(one) for one in given]
+    taken = [batches for reader in program.readers if (batches := reader.take(places, parts[0])) is not None]
+    if not taken:
+        return feed
+    for batches in taken:
+        for part, batch in zip(parts, batches, strict=True):
+            part.update(batch)
+    return parts if places > 1 else parts[0]
+
+
 def fetch_names(fetch_list: Any) -> tuple[list[str], list[str]]:
     """Returns the names of a (nested) fetch list, and the names that optimizer ops in it write.
 
