@@ -421,12 +421,10 @@ class Program(ProgramMethods):
         self.mixed_precision: tuple[Any, ...] = ()
         self.readers: list[Any] = []  # loaders that give a run what its feed lacks
         self._is_test = False
-        # How often gradients were appended; names of higher orders begin with ``grad/``.
-        self.grad_order = 0
-        # Inputs and results of an inference program, in order.
-        self.feed_names: tuple[str, ...] = ()
+        self.grad_order = 0  # how often gradients were appended; names of higher orders begin with ``grad/``
         self._from_file = False
-        self.fetch_names: tuple[str, ...] = ()
+        self.feed_names: tuple[str, ...] = ()  # inputs of an inference program, in order
+        self.fetch_names: tuple[str, ...] = ()  # and its results
 
     def _touch(self) -> None:
         self.version += 1
