@@ -51,9 +51,9 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     ),
     Unsupported(
         (
-            *_LAYERS("py_reader create_py_reader_by_data read_file double_buffer open_files random_data_generator"),
+            *_LAYERS("open_files random_data_generator"),
         ),
-        "Readers that are variables of a program are not part of this release",
+        "Readers of record files are not part of tstatic",
         "static.data(name, shape, dtype) for each variable that the reader gave, and 'loader = "
         "fluid.io.DataLoader.from_generator(feed_list=[image, label], capacity=8, iterable=False)'; then start(), exe.run "
         "without a feed, EOFException and reset() as before",

@@ -601,6 +601,9 @@ DATA = "it gives samples; tests/io compares them"
 WITHOUT_SAMPLE: dict[str, str] = {
     **dict.fromkeys(
         (
+            *(f"tstatic.fluid.layers.{name}" for name in (
+                "py_reader", "create_py_reader_by_data", "read_file", "double_buffer",
+            )),
             "tstatic.batch", "tstatic.io.get_worker_info", "tstatic.io.random_split",
             *(f"tstatic.reader.{name}" for name in (
                 "buffered", "cache", "chain", "compose", "firstn", "map_readers", "multiprocess_reader", "shuffle", "xmap_readers",

@@ -288,7 +288,7 @@ def test_a_missing_name_says_what_to_use() -> None:
         ("fluid.average", "np.mean"),
         ("fluid.metrics", "static.accuracy"),
         ("fluid.layers.IfElse", "static.nn.cond"),
-        ("fluid.layers.py_reader", "static.data"),
+        ("fluid.layers.open_files", "static.data"),
         ("tensor.array_write", "while_loop"),
         ("static.nn.control_flow", "static.nn.cond"),
         ("fluid.incubate", "not part of tstatic"),
@@ -309,7 +309,7 @@ def test_a_missing_name_says_what_to_use() -> None:
 
 def test_a_from_import_of_a_missing_name_gives_the_advice_of_attribute_access() -> None:
     for module, name, part in (
-        ("tstatic.fluid.layers", "py_reader", "exe.run"),
+        ("tstatic.fluid.layers", "open_files", "exe.run"),
         ("tstatic", "relu", "it is nn.functional.relu"),
         ("tstatic.fluid.layers", "IfElse", "static.nn.cond"),
         ("tstatic.nn.functional", "sofmax", "did you mean 'softmax'"),

@@ -6,6 +6,7 @@
 * ``dataset``, ``sampler``  samples by number or one after another, and in which order they are taken
 * ``data_loader``, ``collate``, ``workers``  DataLoader: how batches are made of samples, and the processes that do it
 * ``generator_loader``  DataLoader.from_generator and PyReader: batches from a reader, also without a feed
+* ``program_reader``  py_reader and read_file of Paddle 1.x
 * ``draw``  random numbers that follow ``paddle.seed``
 * ``batch_sampler``  DistributedBatchSampler
 * ``errors``  what they raise
