@@ -164,7 +164,7 @@ class GeneratorLoader:
             raise _misuse(f"{method}() cannot be called when DataLoader is iterable", "iterable=False", "iterable=True")
 
     def take(self, places: int, feed: dict[str, Any]) -> list[dict[str, Any]] | None:
-        """Returns the next batch for each place, for the Executor; ``None`` if ``feed`` has what this loader reads.
+        """Returns the next batches, one for each of ``places``, for the Executor; ``None`` if ``feed`` has what this loader reads.
 
         Raises:
             EOFException: If no batches are left, or fewer than places.
@@ -259,13 +259,13 @@ class PyReader(GeneratorLoader):
     def decorate_sample_generator(
         self, sample_generator: Reader, batch_size: int, drop_last: bool = True, places: Any = None
     ) -> None:
-        """Sets a reader of samples as the source, as ``set_sample_generator`` does."""
+        """Sets ``sample_generator``, a reader of samples, as the source, as :meth:`set_sample_generator` does."""
         self.set_sample_generator(sample_generator, batch_size, drop_last, places)
 
     def decorate_sample_list_generator(self, reader: Reader, places: Any = None) -> None:
-        """Sets a reader of lists of samples as the source, as ``set_sample_list_generator`` does."""
+        """Sets a reader of lists of samples as the source, as :meth:`set_sample_list_generator` does."""
         self.set_sample_list_generator(reader, places)
 
     def decorate_batch_generator(self, reader: Reader, places: Any = None) -> None:
-        """Sets a reader of batches as the source, as ``set_batch_generator`` does."""
+        """Sets a reader of batches as the source, as :meth:`set_batch_generator` does."""
         self.set_batch_generator(reader, places)

@@ -31,13 +31,13 @@ class ProgramReader(GeneratorLoader):
         self.variables = list(variables)
 
     def decorate_paddle_reader(self, reader: Reader, places: Any = None) -> None:
-        """Sets a reader of lists of samples as the source, as ``set_sample_list_generator`` does."""
+        """Sets a reader of lists of samples as the source, as :meth:`set_sample_list_generator` does."""
         self.set_sample_list_generator(reader, places)
 
     decorate_sample_list_generator = decorate_paddle_reader
 
     def decorate_tensor_provider(self, reader: Reader, places: Any = None) -> None:
-        """Sets a reader of batches as the source, as ``set_batch_generator`` does."""
+        """Sets a reader of batches as the source, as :meth:`set_batch_generator` does."""
         self.set_batch_generator(reader, places)
 
     decorate_batch_generator = decorate_tensor_provider
@@ -131,7 +131,7 @@ def read_file(reader: ProgramReader) -> Variable | list[Variable]:
 @export("fluid.layers.double_buffer")
 @no_effect(place=PLACE, name="no variable is made for the reader itself")
 def double_buffer(reader: ProgramReader, place: Any = None, name: str | None = None) -> ProgramReader:
-    """Returns the reader, whose thread reads ahead in any case.
+    """Returns ``reader``, whose thread reads ahead in any case.
 
     Example:
         >>> reader = fluid.layers.py_reader(4, shapes=[(-1, 3)], dtypes=["float32"])

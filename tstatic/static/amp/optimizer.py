@@ -106,7 +106,7 @@ class OptimizerWithMixedPrecision:
         no_grad_set: Any = None,
         callbacks: Any = None,
     ) -> list[Pair]:
-        """Rewrites the program of a loss, scales the loss and appends backward ops; arguments as in :meth:`minimize`."""
+        """Rewrites a loss's program, scales the loss, appends backward ops; arguments as in :meth:`Optimizer.backward`."""
         check_variable(loss, "loss", "amp.decorate(...).backward")
         startup = startup_program if startup_program is not None else default_startup_program()
         self._program = program = loss.block.program
@@ -141,7 +141,7 @@ class OptimizerWithMixedPrecision:
     def apply_optimize(
         self, loss: Variable, startup_program: Program | None, params_grads: Sequence[Pair]
     ) -> list[Operator]:
-        """Appends what :meth:`apply_gradients` appends, to the program of a loss."""
+        """Appends what :meth:`apply_gradients` appends, to a loss's program; arguments as in :meth:`Optimizer.apply_optimize`."""
         startup = startup_program if startup_program is not None else default_startup_program()
         with program_guard(loss.block.program, startup):
             return self.apply_gradients(params_grads)
