@@ -15,11 +15,13 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 if os.environ.get("TSTATIC_CPU_BACKEND") == "interpret":
     os.environ["TRITON_INTERPRET"] = "1"
     collect_ignore = [
+        "amp",
         "api",
         "bench",
         "comm",
         "cpu",
         "examples",
+        "io",
         "kernels",
         "ops",
         "parallel",
