@@ -299,15 +299,14 @@ class CompileCache:
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Key, Bound] = OrderedDict()
-        self._newest: tuple[Key | None, Bound | None] = None, None
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def find(self, key: Key, scope: Scope) -> Bound | None:
         """Returns the entry of a key, if the scope's values still fit it."""
-        # Most runs repeat the last one, and comparing two keys takes a fifth of hashing one twice.
-        newest, found = self._newest
+        # Most runs repeat the last one, whose entry is at the end; comparing two keys takes a fifth of hashing one twice.
+        newest, found = next(reversed(self._entries.items()), (None, None))
         repeated = key == newest
         if not repeated:
             found = self._entries.get(key)
@@ -321,7 +320,6 @@ class CompileCache:
                 break
         if not repeated:
             self._entries.move_to_end(key)
-            self._newest = key, found
         return found
 
     def add(self, key: Key, entry: Bound, milliseconds: float) -> None:
@@ -333,7 +331,6 @@ class CompileCache:
             _log.info("compiled %r%s in %.1f ms: %s", program, where, milliseconds, self._reason(key))
         self._entries[key] = entry
         self._entries.move_to_end(key)
-        self._newest = key, entry
         while len(self._entries) > CACHE_SIZE:
             self._entries.popitem(last=False)
 
@@ -360,7 +357,6 @@ class CompileCache:
         # A list, as the dict changes in the loop.
         for key in [key for key, entry in self._entries.items() if entry.group is group]:
             del self._entries[key]
-        self._newest = None, None
 
     def close(self) -> None:
         """Frees the memory of all sessions and removes all entries."""
@@ -368,7 +364,6 @@ class CompileCache:
             for session in entry.sessions:
                 session.drop()
         self._entries.clear()
-        self._newest = None, None
 
     @property
     def held_bytes(self) -> int:
