@@ -81,25 +81,27 @@ class DataLoader:
         persistent_workers: bool = False,
     ) -> None:
         iterable = isinstance(dataset, IterableDataset)
-        for wrong, what in (
-            (not return_list and feed_list is None, "feed_list should be set when return_list=False"),
-            (num_workers < 0, "num_workers should be a non-negative value"),
-            (prefetch_factor <= 0, "prefetch_factor should be a positive value"),
-            (timeout < 0, "timeout should be a non-negative value"),
+        for wrong, what, received in (
+            (not return_list and feed_list is None, "feed_list should be set when return_list=False", "feed_list=None"),
+            (num_workers < 0, "num_workers should be a non-negative value", f"num_workers={num_workers}"),
+            (prefetch_factor <= 0, "prefetch_factor should be a positive value", f"prefetch_factor={prefetch_factor}"),
+            (timeout < 0, "timeout should be a non-negative value", f"timeout={timeout}"),
             (
                 batch_sampler is not None and not iterable and (batch_size != 1 or shuffle or drop_last),
                 "batch_size/shuffle/drop_last should not be set when batch_sampler is given",
+                f"batch_size={batch_size}, shuffle={shuffle}, drop_last={drop_last}",
             ),
             (
                 batch_sampler is None and batch_size is not None and batch_size <= 0,
                 "batch_size should be None or a positive value when batch_sampler is not given",
+                f"batch_size={batch_size}",
             ),
         ):
             if wrong:
                 raise DataUseError(
                     what,
                     expected="arguments that fit together",
-                    received="others",
+                    received=received,
                     fix="change the arguments",
                     op="DataLoader",
                 )
