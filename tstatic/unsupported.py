@@ -13,7 +13,7 @@ from tstatic.errors import near
 
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 
-__all__ = ["UNSUPPORTED", "Unsupported", "add_namespace", "advice", "missing_in", "refuse"]
+__all__ = ["UNSUPPORTED", "Unsupported", "add_namespace", "advice", "declined", "missing_in", "refuse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,13 @@ class Unsupported:
         names: Below ``paddle``; a name also covers what lies below it.
         why: A sentence.
         use: What a script does instead.
+        declined: Whether tstatic will not have them, as they are not part of static-graph training in one program.
     """
 
     names: tuple[str, ...]
     why: str
     use: str
+    declined: bool = False
 
 
 def _in(*places: str) -> Callable[[str], tuple[str, ...]]:
@@ -41,10 +43,63 @@ _BOTH = _in("static.nn", "fluid.layers")
 UNSUPPORTED: tuple[Unsupported, ...] = (
     Unsupported(
         (
+            "jit", "Model", "callbacks", "DataParallel", "LazyGuard", "autograd", "amp.GradScaler", "amp.auto_cast", "amp.decorate",
+            "fluid.dygraph_grad_clip", "fluid.load_dygraph", "fluid.save_dygraph", "fluid.framework._test_eager_guard",
+            "incubate.jit", "incubate.autograd",
+            *_in("fluid.dygraph")(
+                "BackwardStrategy BilinearTensorProduct Conv2D Conv2DTranspose Conv3D Conv3DTranspose CosineDecay DataParallel Dropout "
+                "Embedding ExponentialDecay GRUUnit GroupNorm InstanceNorm InverseTimeDecay LambdaDecay LayerNorm Linear "
+                "LinearLrWarmup MultiStepDecay NCE NaturalExpDecay NoamDecay PRelu ParallelEnv PiecewiseDecay PolynomialDecay Pool2D "
+                "ProgramTranslator ReduceLROnPlateau SpectralNorm StaticModelRunner StepDecay TracedLayer Tracer TreeConv base "
+                "checkpoint declarative dygraph_to_static dygraph_to_static_func enabled grad guard jit learning_rate_scheduler "
+                "load_dygraph no_grad parallel prepare_context save_dygraph to_variable tracer"
+            ),
+        ),
+        "There is no eager mode: tstatic builds programs and runs them",
+        "static.data for inputs, layers on them, and static.Executor.run",
+        declined=True,
+    ),
+    Unsupported(
+        (
+            *_in("distributed")(
+                "CountFilterEntry ProbabilityEntry ShowClickEntry ps fleet.run_server fleet.utils.HDFSClient fleet.utils.DistributedInfer"
+            ),
+            *_in("fluid")("DistributeTranspiler DistributeTranspilerConfig transpiler incubate.fleet.parameter_server"),
+            "incubate.distributed",
+        ),
+        "Parameter servers are not part of tstatic",
+        "fleet.init(is_collective=True) and static.nn.embedding(is_sparse=True)",
+        declined=True,
+    ),
+    Unsupported(
+        _in("distributed")(
+            "DistAttr ParallelMode Partial Placement ProcessMesh ReduceType Replicate Shard Strategy auto_parallel dtensor_from_fn "
+            "load_state_dict passes reshard rpc save_state_dict shard_layer shard_optimizer shard_tensor sharding split to_static "
+            "fleet.CommunicateTopology fleet.HybridCommunicateGroup fleet.meta_parallel fleet.auto"
+        ),
+        "Pipeline and tensor parallelism are not part of tstatic",
+        "data parallelism: static.CompiledProgram(program).with_data_parallel(loss.name) in processes that torchrun starts",
+        declined=True,
+    ),
+    Unsupported(
+        (
+            "quantization", "static.quantization", "nn.quant", "fluid.contrib.slim", "incubate.asp", "static.sparsity", "sparse",
+            "nn.functional.sparse_attention",
+        ),
+        "Quantisation, pruned weights and sparse tensors are not part of tstatic",
+        "static.amp.decorate(optimizer, dtype='bfloat16') for speed, nn.functional.embedding(sparse=True) for tables",
+        declined=True,
+    ),
+    Unsupported(
+        ("onnx", "hub", "pir", "fluid.core.ProgramDesc", "fluid.core.OpDesc", "fluid.core.VarDesc.infer_shape"),
+        "Descriptions for other tools, and downloads, are not part of tstatic",
+        "Program.to_string to read a program, static.save_inference_model for its file",
+        declined=True,
+    ),
+    Unsupported(
+        (
             "distributed.fleet", "distributed.ParallelEnv", "distributed.all_reduce", "distributed.all_gather",
-            "distributed.spawn", "distributed.launch", "distributed.Shard", "distributed.Replicate", "distributed.Partial",
-            "distributed.ProcessMesh", "distributed.shard_tensor", "distributed.shard_layer", "fluid.DistributeTranspiler",
-            "fluid.DistributeTranspilerConfig", "fluid.transpiler",
+            "distributed.spawn", "distributed.launch",
         ),
         "Collectives are operators of data-parallel programs here; fleet, transpilers and process starters are not part of tstatic",
         "static.CompiledProgram(program).with_data_parallel(loss.name) in processes that torchrun starts; distributed.mean(x)",
@@ -75,7 +130,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "static.nn.cond, case, switch_case and while_loop; paddle.where chooses row by row, as IfElse did",
     ),
     Unsupported(
-        ("linalg", "fft", "signal", "distribution", "geometric", "quantization", "device.cuda"),
+        ("linalg", "fft", "signal", "distribution", "geometric", "device.cuda"),
         "These packages are not part of tstatic",
         "the functions that stand in the top namespace (paddle.matmul, paddle.norm, ...), or numpy before the feed",
     ),
@@ -136,16 +191,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "static.amp.decorate(optimizer, dtype='bfloat16')",
     ),
     Unsupported(
-        (
-            "jit", "Model", "DataParallel", "autograd", "fluid.dygraph.guard", "fluid.dygraph.to_variable",
-            "fluid.dygraph.enabled", "fluid.dygraph.load_dygraph", "fluid.dygraph.save_dygraph", "fluid.dygraph.base",
-            "fluid.dygraph.jit", "fluid.load_dygraph", "fluid.save_dygraph", "fluid.framework._test_eager_guard",
-        ),
-        "There is no eager mode: tstatic builds programs and runs them",
-        "static.data for inputs, layers on them, and static.Executor.run",
-    ),
-    Unsupported(
-        ("onnx", "static.sparsity", "incubate", "fluid.incubate", "sparse", "vision", "text", "hub", "audio"),
+        ("incubate", "fluid.incubate", "vision", "text", "audio"),
         "These packages are not part of tstatic",
         "static.save and static.load for parameters, static.nn and nn for layers",
     ),
@@ -204,14 +250,25 @@ _NAMESPACES: dict[str, Callable[[], Iterable[str]]] = {}
 """Public module, below ``paddle`` -> its names; a search for a missing name goes through all of them."""
 
 
+def _entry(name: str) -> Unsupported | None:
+    """Returns the entry of ``name`` or, failing that, of the longest name above it."""
+    while name:
+        for entry in UNSUPPORTED:
+            if name in entry.names:
+                return entry
+        name = name.rpartition(".")[0]
+    return None
+
+
 def advice(name: str) -> str:
     """Returns why ``name`` (below ``paddle``) is missing and what to use instead; empty if nothing is known of it."""
-    parts = name.split(".")
-    prefixes = {".".join(parts[:n]) for n in range(1, len(parts) + 1)}
-    for entry in UNSUPPORTED:
-        if prefixes.intersection(entry.names):
-            return f"{entry.why}: use {entry.use}."
-    return ""
+    entry = _entry(name)
+    return "" if entry is None else f"{entry.why}: use {entry.use}."
+
+
+def declined(name: str) -> bool:
+    """Whether ``name`` (below ``paddle``) is one that tstatic will not have."""
+    return (entry := _entry(name)) is not None and entry.declined
 
 
 def _elsewhere(name: str) -> str:

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.parity import generate
+from tests.parity import generate, names
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RECORDED = Path(__file__).parent / "recorded" / "paddle.json.xz"
@@ -79,6 +79,7 @@ def main() -> int:
             -1
         ]
     )
+    names.save(names.ask(str(PADDLE)))
     calls = generate.calls()
     found = answers(str(PADDLE), "paddle", calls)
     save(
