@@ -34,7 +34,7 @@ __getattr__, __dir__ = facade(
     __name__,
     "tensor",
     modules=(
-        "autodiff base device distributed errors fluid framework io metric nn optimizer reader regularizer static tensor utils "
+        "amp autodiff base device distributed errors fluid framework io metric nn optimizer reader regularizer static tensor utils "
         "version"
     ),
     others={
@@ -54,6 +54,7 @@ __getattr__, __dir__ = facade(
     },
 )
 facade_module("reader", "readers of samples, and what decorates them.", modules="decorator")
+facade_module("amp", "which 16-bit floats there are; ``static.amp`` has mixed precision.")
 facade_module("reader.decorator", "readers of samples, and what decorates them.", "reader")
 _hooks.svg = _draw
 add_methods()
