@@ -145,7 +145,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "static.data for inputs, layers on them, and static.Executor.run",
     ),
     Unsupported(
-        ("onnx", "static.sparsity", "incubate", "fluid.incubate", "sparse", "vision", "text", "hub", "audio"),
+        ("onnx", "static.sparsity", "fluid.incubate", "sparse", "vision", "text", "hub", "audio"),
         "These packages are not part of tstatic",
         "static.save and static.load for parameters, static.nn and nn for layers",
     ),
@@ -179,8 +179,6 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     ),
     Unsupported(
         (
-            "fluid.optimizer.Ftrl", "fluid.optimizer.FtrlOptimizer", "fluid.optimizer.Dpsgd", "fluid.optimizer.DpsgdOptimizer",
-            "fluid.optimizer.DecayedAdagrad", "fluid.optimizer.DecayedAdagradOptimizer", "fluid.optimizer.LarsMomentum",
             "fluid.optimizer.GradientMergeOptimizer", "fluid.optimizer.LookaheadOptimizer",
         ),
         "These update rules are not part of this release",
