@@ -11,6 +11,7 @@ The API:
 * ``testing``    checks for programs of one's own
 * ``tensor``, ``metric``, ``regularizer``, ``device``, ``distributed``, ``utils``, ``framework``, ``base``  Paddle's module paths
 * ``fluid``      the 1.x names
+* ``incubate``   averages of parameters, LookAhead, LARS
 * ``as_paddle``  runs a script in which ``paddle`` is this package
 
 What it is made of, from the bottom:
@@ -34,8 +35,8 @@ __getattr__, __dir__ = facade(
     __name__,
     "tensor",
     modules=(
-        "amp autodiff base device distributed errors fluid framework io metric nn optimizer reader regularizer static tensor utils "
-        "version"
+        "amp autodiff base device distributed errors fluid framework incubate io metric nn optimizer reader "
+        "regularizer static tensor utils version"
     ),
     others={
         "tstatic.flags": "get_flags, set_flags",

@@ -197,7 +197,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "static.amp.decorate(optimizer, dtype='bfloat16')",
     ),
     Unsupported(
-        ("incubate", "fluid.incubate", "vision", "text", "audio"),
+        ("fluid.incubate", "vision", "text", "audio"),
         "These packages are not part of tstatic",
         "static.save and static.load for parameters, static.nn and nn for layers",
     ),
@@ -231,8 +231,6 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     ),
     Unsupported(
         (
-            "fluid.optimizer.Ftrl", "fluid.optimizer.FtrlOptimizer", "fluid.optimizer.Dpsgd", "fluid.optimizer.DpsgdOptimizer",
-            "fluid.optimizer.DecayedAdagrad", "fluid.optimizer.DecayedAdagradOptimizer", "fluid.optimizer.LarsMomentum",
             "fluid.optimizer.GradientMergeOptimizer", "fluid.optimizer.LookaheadOptimizer",
         ),
         "These update rules are not part of this release",
