@@ -34,8 +34,8 @@ __getattr__, __dir__ = facade(
     __name__,
     "tensor",
     modules=(
-        "autodiff base device distributed errors fluid framework io metric nn optimizer reader regularizer static tensor utils "
-        "version"
+        "autodiff base device distributed errors fluid framework io metric nn optimizer reader regularizer static tensor text "
+        "utils version"
     ),
     others={
         "tstatic.flags": "get_flags, set_flags",
@@ -55,6 +55,7 @@ __getattr__, __dir__ = facade(
 )
 facade_module("reader", "readers of samples, and what decorates them.", modules="decorator")
 facade_module("reader.decorator", "readers of samples, and what decorates them.", "reader")
+facade_module("text", "decoders of label sequences.")
 _hooks.svg = _draw
 add_methods()
 del globals()["where"]  # the module gives way to the function ``tstatic.where``
