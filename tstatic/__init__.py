@@ -36,7 +36,7 @@ __getattr__, __dir__ = facade(
     "tensor",
     modules=(
         "amp autodiff base device distributed errors fluid framework incubate io metric nn optimizer reader "
-        "regularizer static tensor utils version"
+        "regularizer static tensor text utils version"
     ),
     others={
         "tstatic.flags": "get_flags, set_flags",
@@ -57,6 +57,7 @@ __getattr__, __dir__ = facade(
 facade_module("reader", "readers of samples, and what decorates them.", modules="decorator")
 facade_module("amp", "which 16-bit floats there are; ``static.amp`` has mixed precision.")
 facade_module("reader.decorator", "readers of samples, and what decorates them.", "reader")
+facade_module("text", "decoders of label sequences.")
 _hooks.svg = _draw
 add_methods()
 del globals()["where"]  # the module gives way to the function ``tstatic.where``
