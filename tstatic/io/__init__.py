@@ -7,6 +7,8 @@
 * ``data_loader``, ``collate``, ``workers``  DataLoader: how batches are made of samples, and the processes that do it
 * ``generator_loader``  DataLoader.from_generator and PyReader: batches from a reader, also without a feed
 * ``program_reader``  py_reader and read_file of Paddle 1.x
+* ``file_dataset``, ``multislot``  InMemoryDataset and QueueDataset, and the text that they read
+* ``data_generator``  programs that print such text
 * ``draw``  random numbers that follow ``paddle.seed``
 * ``batch_sampler``  DistributedBatchSampler
 * ``errors``  what they raise
