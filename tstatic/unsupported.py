@@ -162,14 +162,6 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     ),
     Unsupported(
         (
-            "dataset", "fluid.DatasetFactory", "distributed.InMemoryDataset", "distributed.QueueDataset",
-            "static.Executor.train_from_dataset", "static.Executor.infer_from_dataset",
-        ),
-        "Downloads and parameter-server data sets are not part of tstatic",
-        "arrays that you load yourself (see examples/digits.py)",
-    ),
-    Unsupported(
-        (
             "fluid.create_lod_tensor", "fluid.create_random_int_lodtensor", "fluid.nets.sequence_conv_pool",
             *_BOTH(
                 "sequence_pool sequence_conv sequence_softmax sequence_expand sequence_last_step sequence_first_step "
