@@ -29,6 +29,10 @@ from tstatic.tuned.recurrent_step import (
 CHUNK_ROWS = 256
 """Rows (steps x batch) of which the input product is made at once: 1 MB of results for a width of 256 stay in cache."""
 
+PADDING = 16
+"""Columns that nobody reads after each row of the state's weights: rows of 4096 bytes lie in the same lines of the cache, and
+a product of 16 rows of 256 by 1024 columns takes 180 us instead of 110."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
@@ -61,7 +65,7 @@ def forward_scratch(
     chunk, columns = _chunk(steps, batch), kind.gates * width
     return (
         ((inputs, columns), dtype),
-        ((width, columns), dtype),
+        ((width, columns + PADDING), dtype),
         ((columns,), dtype),
         ((chunk, batch, inputs), dtype),
         ((chunk, batch, columns), dtype),
@@ -144,6 +148,7 @@ def forward(
     width = out.shape[-1]
     w, u, bias, rows, products, of_state, work = scratch
     # Transposed copies: OpenBLAS takes 1.6 times as long for a transposed operand of every step.
+    u = u[:, : len(bias)]
     np.copyto(w, weights[0].T)
     np.copyto(u, weights[1].T)
     np.copyto(bias, biases[0])

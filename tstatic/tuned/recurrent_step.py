@@ -14,11 +14,9 @@ import numpy as np
 
 from tstatic.tuned._common import Array
 
-ACTIVATIONS = ("sigmoid", "tanh", "relu", "identity")
-
 
 def activate(name: str, x: Array) -> None:
-    """Replaces ``x`` by one of :data:`ACTIVATIONS` of it."""
+    """Replaces ``x`` by its ``sigmoid``, ``tanh`` or ``relu``; any other name leaves it as it is."""
     if name == "tanh":
         np.tanh(x, x)
     elif name == "sigmoid":

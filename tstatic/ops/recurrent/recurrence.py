@@ -9,15 +9,13 @@ from tstatic.ir.attrs import one_of
 from tstatic.ir.checks import FLOATS, INDICES, check_dtype, check_has_shape, check_rank, check_same_dtype, check_size
 from tstatic.ir.opdef import GRAD, PARTIAL_SUM, WHOLE, Attr, Case, Cost, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.ref import plain
-from tstatic.ir.split import TileSize, tiles
+from tstatic.ir.split import RECURRENCES, tiles
 from tstatic.ir.types import Meta
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.conv._sliding import as_metas
 from tstatic.tuned._common import Array
 from tstatic.tuned.recurrent import GRU, LSTM, SIMPLE, Recurrence, backward, backward_scratch, forward, forward_scratch
 
-ROWS = TileSize(4e7, 16, even=True)
-"""Operations of the smallest tile: half a millisecond. A tile transposes the weights and runs through all steps."""
 TILE_ROWS = 16
 """Rows of the batch in a tile: a step's product of 8 rows takes nearly as long as one of 16."""
 _WEIGHTS = ("WeightIh", "WeightHh", "BiasIh", "BiasHh")
@@ -141,7 +139,7 @@ class _Sequence:
     def _parts(self, x: Meta, rest: Sequence[Any]) -> list[slice] | None:
         if min(x.shape) < 1:
             return None
-        return ROWS.parts(x.shape[1], self.cost(x, *rest).flops, multiple=TILE_ROWS if x.shape[1] >= TILE_ROWS else 1)
+        return RECURRENCES.parts(x.shape[1], self.cost(x, *rest).flops, multiple=TILE_ROWS if x.shape[1] >= TILE_ROWS else 1)
 
     def split(self, x: Meta, *rest: Any) -> Any:
         """Cuts the forward pass along the batch."""
