@@ -181,7 +181,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         (
             "fluid.optimizer.Ftrl", "fluid.optimizer.FtrlOptimizer", "fluid.optimizer.Dpsgd", "fluid.optimizer.DpsgdOptimizer",
             "fluid.optimizer.DecayedAdagrad", "fluid.optimizer.DecayedAdagradOptimizer", "fluid.optimizer.LarsMomentum",
-            "fluid.optimizer.GradientMergeOptimizer", "fluid.optimizer.LookaheadOptimizer",
+            "fluid.optimizer.LookaheadOptimizer",
         ),
         "These update rules are not part of this release",
         "optimizer.SGD, Momentum, Adam, AdamW, Adamax, Adagrad, Adadelta, RMSProp or Lamb",
