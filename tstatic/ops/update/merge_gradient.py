@@ -22,12 +22,9 @@ def _infer(x: Meta, total: Meta, first: Meta, hold: Meta) -> tuple[Meta, Meta]:
 
 
 def _ref(x: Array, total: Array, first: Array, hold: Array, out: Array | None, total_out: Array | None) -> None:
+    wide = x.astype(total.dtype)  # 16-bit gradients are added in float32, as data parallelism does
     # The first gradient is copied: 0 + x would turn -0 into 0, and an infinity of earlier runs must not stay.
-    if bool(first.flat[0]):
-        merged = x.astype(total.dtype)
-    else:
-        # 16-bit gradients are added in float32, as data parallelism does.
-        merged = total + x.astype(total.dtype)
+    merged = wide if bool(first.flat[0]) else total + wide
     if total_out is not None:
         np.copyto(total_out, merged)
     if out is not None:
