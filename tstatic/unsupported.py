@@ -222,7 +222,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     ),
     Unsupported(
         (
-            "fluid.optimizer.GradientMergeOptimizer", "fluid.optimizer.LookaheadOptimizer",
+            "fluid.optimizer.LookaheadOptimizer",
         ),
         "These update rules are not part of this release",
         "optimizer.SGD, Momentum, Adam, AdamW, Adamax, Adagrad, Adadelta, RMSProp or Lamb",
