@@ -51,7 +51,7 @@ def output_size(size: int, kernel: int, stride: int, before: int, after: int, di
     return max(0, (size + before + after - dilation * (kernel - 1) - 1) // stride + 1)
 
 
-Mode = Literal["none", "direct", "rows", "wide", "shifts", "pixels"]
+Mode = Literal["none", "direct", "rows", "wide", "shifts", "pixels", "windows"]
 
 _PRODUCT_ROWS = 384
 """Rows that a product of mode ``pixels`` has at least: the other operand is repacked for every product."""
@@ -71,7 +71,7 @@ class ConvPlan:
             last, so that a copy takes a row of the window with all channels; ``rows``: columns are copied one output row at
             a time; ``wide``: columns keep the padded row length, so that copies are long, and the product is narrowed
             afterwards; ``shifts``: columns hold a row of the window only, and the products of its rows, which read the
-            same columns further down, are added.
+            same columns further down, are added; ``windows``: only for scattering, a row of a window is added at a time.
         images: Images per block.
         rows: Output rows per block (all of them unless one image alone overflows the cache).
     """
@@ -169,7 +169,12 @@ def _shifts_pay(w_shape: Sequence[int], stride: int, places: int, batch: int, fi
 
 @lru_cache(maxsize=1024)
 def conv_plan(
-    x_shape: Shape4, w_shape: Shape4, geometry: Geometry, narrow: bool = False, filter_grad: bool = False
+    x_shape: Shape4,
+    w_shape: Shape4,
+    geometry: Geometry,
+    narrow: bool = False,
+    filter_grad: bool = False,
+    scatter: bool = False,
 ) -> ConvPlan:
     """Chooses mode and block sizes from shapes alone, so that results never depend on the machine's load.
 
@@ -180,6 +185,7 @@ def conv_plan(
         x_shape, w_shape, geometry: Of the convolution.
         narrow: Rule out modes ``wide`` and ``shifts``, for gradients that cannot use them.
         filter_grad: Mode ``shifts`` is possible all the same.
+        scatter: Columns are made by a product and added to the places that they come from; mode ``windows`` is possible.
     """
     n, c, h, w = x_shape
     filters, _, kh, kw = w_shape
@@ -198,9 +204,12 @@ def conv_plan(
         mode = "direct"
     elif (not narrow or filter_grad) and _shifts_pay(w_shape, strides[0], oh * ow, n, filter_grad):
         mode = "shifts"
-    elif groups == 1 and c >= 8:
-        # With fewer channels a row of the window is too short a copy.
+    elif groups == 1 and c >= 8 and not ((kh, kw) == (1, 1) and oh * ow >= 128):
+        # With fewer channels a row of the window is too short a copy; a single pixel needs no other order of the channels.
         mode = "pixels"
+    elif scatter and kw > ow:
+        # numpy takes as long to begin a row as to add 15 values: the longer of the two rows is the one to add.
+        mode = "windows"
     else:
         by_rows = total * (5.5 + 0.02 * ow)
         # A copy per filter tap of the whole padded image, and a product with columns that nothing reads.

@@ -60,14 +60,22 @@ def conv2d_forward(
 
 
 # ------------------------------------------------------------------------------------------------------- input gradient
+_MIRRORED = 2.0
+"""Times as many multiply-adds that a correlation with mirrored filters may have: it takes a fifth less time for each."""
+
+
 def _mirror_plan(x_shape: Shape4, w_shape: Shape4, out_shape: Shape4, geometry: Geometry) -> ConvPlan | None:
-    """Returns the plan of the input gradient as a correlation with mirrored filters; ``None`` where it is not one."""
+    """Returns the plan of the input gradient as a correlation with mirrored filters; ``None`` where that is slower or none."""
     strides, (top, bottom, left, right), dilations, groups = geometry
     reach_h, reach_w = dilations[0] * (w_shape[2] - 1), dilations[1] * (w_shape[3] - 1)
     # Every input place sees the output places that read it: the border shrinks where the input had one, and a padding
     # beyond the reach would have to crop.
     pads = (reach_h - top, reach_h - bottom, reach_w - left, reach_w - right)
     if strides != (1, 1) or min(pads) < 0:
+        return None
+    # The filters meet every place of the input instead of every place of the output: 128 times as many where they are as
+    # wide as an input of 128 columns.
+    if x_shape[2] * x_shape[3] > _MIRRORED * out_shape[2] * out_shape[3]:
         return None
     mirrored = (x_shape[1], w_shape[0] // groups, w_shape[2], w_shape[3])
     return conv_plan(out_shape, mirrored, Geometry((1, 1), pads, dilations, groups))
@@ -85,7 +93,7 @@ def conv2d_input_grad_scratch(
     plan = _mirror_plan(x_shape, w_shape, out_shape, geometry)
     if plan is not None:
         return buffers(dtype, plan.sources, plan.columns, plan.products, filters)
-    plan = conv_plan(x_shape, w_shape, geometry, narrow=True)
+    plan = conv_plan(x_shape, w_shape, geometry, narrow=True, scatter=True)
     return buffers(dtype, plan.sources, plan.columns, plan.products, filters if plan.mode == "pixels" else 0)
 
 
@@ -114,7 +122,7 @@ def conv2d_input_grad(
     (o, c, kh, kw), groups = w.shape, geometry.groups
     plan = _mirror_plan(dx.shape, w.shape, dout.shape, geometry)
     if plan is None:
-        plan = conv_plan(dx.shape, w.shape, geometry, narrow=True)
+        plan = conv_plan(dx.shape, w.shape, geometry, narrow=True, scatter=True)
         if plan.mode == "pixels":
             filters = flat(scratch[3], (o, kh, kw, c))
             np.copyto(filters, w.transpose(0, 2, 3, 1))
