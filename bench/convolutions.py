@@ -29,7 +29,10 @@ def _draw(rng: random.Random) -> dict[str, Any]:
     """One convolution: of a residual net, depthwise, strided, of text as wide as its input, in groups, or of any shape."""
     kind = rng.choice(("square", "square", "pointwise", "depthwise", "strided", "wide", "groups", "any", "sequence"))
     batch = rng.choice((1, 2, 4, 8, 16, 32))
-    channels, filters = rng.choice((1, 3, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256)), rng.choice((4, 8, 16, 32, 64, 128, 256))
+    channels, filters = (
+        rng.choice((1, 3, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256)),
+        rng.choice((4, 8, 16, 32, 64, 128, 256)),
+    )
     height = rng.choice((4, 7, 8, 12, 14, 16, 20, 28, 32, 40, 56, 64, 96, 112))
     width, groups, dilation = height, 1, (1, 1)
     kernel = (3, 3)
@@ -98,11 +101,17 @@ def shapes(count: int) -> list[dict[str, Any]]:
 def describe(one: dict[str, Any]) -> str:
     """A line that names a convolution."""
     a = one["attrs"]
-    rest = "".join(f" {n[0]}{v}" for n, v in a.items() if isinstance(v, list) and v != ([0, 0] if n == "paddings" else [1, 1]))
-    return f"{one['number']} {one['kind']} x{one['x']} w{one['w']}{rest}" + (f" g{a['groups']}" if a["groups"] > 1 else "")
+    rest = "".join(
+        f" {n[0]}{v}" for n, v in a.items() if isinstance(v, list) and v != ([0, 0] if n == "paddings" else [1, 1])
+    )
+    return f"{one['number']} {one['kind']} x{one['x']} w{one['w']}{rest}" + (
+        f" g{a['groups']}" if a["groups"] > 1 else ""
+    )
 
 
-def measure(ours: Worker, theirs: Worker, one: dict[str, Any], threads: int, rounds: int, turn_s: float) -> dict[str, Any]:
+def measure(
+    ours: Worker, theirs: Worker, one: dict[str, Any], threads: int, rounds: int, turn_s: float
+) -> dict[str, Any]:
     """Medians of both peers in seconds for one pass, from turns; and whether their values agree."""
     case = "conv:" + json.dumps(one)
     peers = {"tstatic": ours, "paddle": theirs}
@@ -114,7 +123,14 @@ def measure(ours: Worker, theirs: Worker, one: dict[str, Any], threads: int, rou
         for name, worker in peers.items():
             times[name].append(statistics.median(worker.ask(do="run", least=3, for_s=turn_s)["seconds"]))
     mine, other = (statistics.median(times[n]) for n in ("tstatic", "paddle"))
-    return {"number": one["number"], "pass": one["pass"], "tstatic_s": mine, "paddle_s": other, "ratio": mine / other, "values": values}
+    return {
+        "number": one["number"],
+        "pass": one["pass"],
+        "tstatic_s": mine,
+        "paddle_s": other,
+        "ratio": mine / other,
+        "values": values,
+    }
 
 
 def page(result: dict[str, Any]) -> str:
@@ -125,7 +141,13 @@ def page(result: dict[str, Any]) -> str:
         found = sorted(r["ratio"] for r in some)
         at = [found[min(len(found) - 1, int(q * len(found)))] for q in (0.5, 0.9, 0.95)]
         over = [sum(r > limit for r in found) for limit in (1.5, 2, 5)]
-        return f"| {name} | {len(found)} | " + " | ".join(f"{v:.2f}" for v in (*at, found[-1])) + " | " + " | ".join(map(str, over)) + " |"
+        return (
+            f"| {name} | {len(found)} | "
+            + " | ".join(f"{v:.2f}" for v in (*at, found[-1]))
+            + " | "
+            + " | ".join(map(str, over))
+            + " |"
+        )
 
     m = result["machine"]
     lines = [

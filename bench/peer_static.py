@@ -139,9 +139,7 @@ def _convolution(described: str, threads: int) -> Case:
         set_parameter(paddle, name, rng.standard_normal(size).astype("float32"), paddle.CPUPlace())
     program, fetch = with_threads(paddle, main, threads), [mean]
     first = exe.run(program, fetch_list=fetch)[0]
-    return Case(
-        lambda: exe.run(program, fetch_list=fetch)[0], {"first_value": float(np.asarray(first).reshape(-1)[0])}
-    )
+    return Case(lambda: exe.run(program, fetch_list=fetch)[0], {"first_value": float(np.asarray(first).reshape(-1)[0])})
 
 
 def prepare(case: str, threads: int) -> Case:

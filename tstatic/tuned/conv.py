@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tstatic.tuned import conv_pixels, conv_rows
+from tstatic.tuned import conv_depthwise, conv_pixels, conv_rows
 from tstatic.tuned._common import Array, Buffer, buffers, flat
 from tstatic.tuned._windows import ConvPlan, Geometry, Shape4, conv_plan
 
@@ -56,7 +56,8 @@ def conv2d_forward(
         np.copyto(filters, w.transpose(2, 3, 1, 0))
         conv_pixels.correlate(x, filters.reshape(plan.depth, plan.filters), out, plan, scratch)
     else:
-        conv_rows.correlate(x, w.reshape(plan.groups, plan.filters // plan.groups, plan.depth), out, plan, scratch)
+        correlate = conv_depthwise.correlate if plan.mode == "depthwise" else conv_rows.correlate
+        correlate(x, w.reshape(plan.groups, plan.filters // plan.groups, plan.depth), out, plan, scratch)
 
 
 # ------------------------------------------------------------------------------------------------------- input gradient
@@ -139,7 +140,8 @@ def conv2d_input_grad(
     else:
         filters = flat(scratch[3], (groups, c, o // groups, kh, kw))
         np.copyto(filters, turned.reshape(groups, o // groups, c, kh, kw).transpose(0, 2, 1, 3, 4))
-        conv_rows.correlate(dout, filters.reshape(groups, c, plan.depth), dx, plan, scratch)
+        correlate = conv_depthwise.correlate if plan.mode == "depthwise" else conv_rows.correlate
+        correlate(dout, filters.reshape(groups, c, plan.depth), dx, plan, scratch)
 
 
 # ------------------------------------------------------------------------------------------------------ filter gradient
@@ -182,5 +184,7 @@ def conv2d_filter_grad(
         dw.fill(0)
     elif plan.mode == "pixels":
         conv_pixels.filter_grad(x, dout, dw, plan, scratch)
+    elif plan.mode == "depthwise":
+        conv_depthwise.filter_grad(x, dout, dw, plan, scratch)
     else:
         conv_rows.filter_grad(x, dout, dw, plan, scratch)
