@@ -157,14 +157,16 @@ def page(result: dict[str, Any]) -> str:
         f"{result['threads']} threads; medians of {result['rounds']} turns of {result['turn_s']:g} s each; load when it began: "
         + ", ".join(f"{v:.2f}" for v in m["load"]),
         "- time of tstatic over time of Paddle; wanted: median at most 1.5, 95 % at most 2, none above 5", "",
-        "| passes | count | median | 90 % | 95 % | largest | above 1.5 | above 2 | above 5 |", "|---|---|---|---|---|---|---|---|---|",
+        "| passes | count | median | 90 % | 95 % | largest | above 1.5 | above 2 | above 5 |",
+        "|---|---|---|---|---|---|---|---|---|",
         line("all", rows),
         *(line(p, [r for r in rows if r["pass"] == p]) for p in PASSES),
         *(
             line(kind, [r for r in rows if by_number[r["number"]]["kind"] == kind])
             for kind in sorted({s["kind"] for s in by_number.values()})
         ),
-        "", "## Slower than Paddle by more than 1.5", "", "| ratio | ms | Paddle's ms | pass | convolution |", "|---|---|---|---|---|",
+        "", "## Slower than Paddle by more than 1.5", "",
+        "| ratio | ms | Paddle's ms | pass | convolution |", "|---|---|---|---|---|",
     ]  # fmt: skip
     for row in sorted((r for r in rows if r["ratio"] > 1.5), key=lambda r: -r["ratio"]):
         times = f"{row['tstatic_s'] * 1e3:.3g} | {row['paddle_s'] * 1e3:.3g}"

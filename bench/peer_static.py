@@ -143,7 +143,7 @@ def _convolution(described: str, threads: int) -> Case:
 
 
 def prepare(case: str, threads: int) -> Case:
-    """Builds and compiles a case: a net's name, ``tiny:<ops>``, ``bare:<ops>`` or ``conv:<JSON>``, ``null:`` in front of the first three."""
+    """Builds and compiles a case: a net's name, ``tiny:<ops>``, ``bare:<ops>`` ``conv:<JSON>``; ``null:`` may stand in front."""
     if case.startswith("conv:"):
         return _convolution(case.removeprefix("conv:"), threads)
     kind, _, count = case.removeprefix("null:").partition(":")
