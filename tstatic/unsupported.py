@@ -173,21 +173,9 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "the formula in the program: w * (g / paddle.norm(w))",
     ),
     Unsupported(
-        ("static.ExponentialMovingAverage", "fluid.optimizer.ExponentialMovingAverage", "fluid.optimizer.ModelAverage"),
-        "Averages of parameters are not part of this release",
-        "a persistable variable that paddle.assign(average * 0.99 + w * 0.01, output=average) updates",
-    ),
-    Unsupported(
-        (
-            "fluid.optimizer.GradientMergeOptimizer", "fluid.optimizer.LookaheadOptimizer",
-        ),
-        "These update rules are not part of this release",
-        "optimizer.SGD, Momentum, Adam, AdamW, Adamax, Adagrad, Adadelta, RMSProp or Lamb",
-    ),
-    Unsupported(
-        ("fluid.optimizer.RecomputeOptimizer",),
-        "Recomputation is an argument here, not an optimizer",
-        "static.append_backward(loss, checkpoints=[...]) and optimizer.apply_gradients",
+        ("fluid.optimizer.GradientMergeOptimizer",),
+        "This wrapper is not part of this release",
+        "a larger batch",
     ),
     Unsupported(
         ("static.nn.sparse_embedding", "static.nn.nce", "fluid.layers.nce", "fluid.layers.hsigmoid",
