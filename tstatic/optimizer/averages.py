@@ -156,8 +156,7 @@ class ExponentialMovingAverage(_Average):
         >>> ema = static.ExponentialMovingAverage(0.9)
         >>> ema.update()
         >>> exe = static.Executor()
-        >>> _ = exe.run(static.default_startup_program())
-        >>> _ = [exe.run() for _ in range(3)]  # 0.9, 0.8, 0.7
+        >>> _ = [exe.run(p) for p in (static.default_startup_program(), None, None, None)]  # 0.9, 0.8, 0.7
         >>> with ema.apply(exe):
         ...     print(np.array(static.global_scope().find_var(w.name).get_tensor()))
         [0.793]
