@@ -121,7 +121,7 @@ class Parameter(Variable):
         trainable: Whether ``minimize`` updates it.
         optimize_attr: ``{"learning_rate": multiplier}``; 1.0 if ``None``.
         regularizer: Overrides the optimizer's weight decay.
-        do_model_average, is_distributed: Stored for Paddle scripts.
+        do_model_average, is_distributed: ``False`` keeps it out of averages of parameters; stored for Paddle scripts.
         need_clip: Whether gradient clipping takes it in.
         initializer: How its start value is made.
         **kwargs: Further arguments of :class:`Variable`.
