@@ -33,8 +33,8 @@ from tstatic.runtime.learning_rate import scheduled
 from tstatic.runtime.scope import Scope, global_scope, tensor_of
 from tstatic.runtime.shards import merged, shards
 from tstatic.static.compile import Bound, CompileCache, Key, compile_program, distribution
-from tstatic.static.compiled_program import PLAIN, CompiledProgram, Settings, settings_of
-from tstatic.static.data_parallel import Replicas, places_of
+from tstatic.static.compiled_program import PLAIN, CompiledProgram, Settings, over_processes, settings_of
+from tstatic.static.data_parallel import OWN_PLACE, Replicas, places_of
 from tstatic.static.dot import write_graphs
 from tstatic.static.from_dataset import FetchHandler, run_batches
 from tstatic.static.request import (
@@ -148,6 +148,8 @@ class Executor:
         if self._closed or os.getpid() != self._pid:
             raise self._unusable()
         base, settings = (program, PLAIN) if isinstance(program, Program) else self._source_of(program)
+        if base.distributed is not None:
+            settings = over_processes(base, settings)
         where = scope if scope is not None else global_scope()
         if not isinstance(where, Scope):
             check_type(where, Scope, "scope", "Executor.run", fix="make one with static.Scope()")
@@ -191,10 +193,11 @@ class Executor:
                 took = [seconds for one in entry.sessions if (seconds := one.device_seconds) is not None]
                 on_device = f", of which {max(took) * 1e3:.3f} ms on the device" if took else ""
                 _steps.debug("ran %r in %.3f ms%s", base, (time.perf_counter() - start) * 1e3, on_device)
-        if replicas is not None and not return_merged:
+        own = replicas is None or settings.places is OWN_PLACE
+        if not own and not return_merged:
             rows = [[one[i] for one in results] for i in range(len(names))]
             return rows if return_numpy else [[tensor_of(v) for v in row] for row in rows]
-        values = results[0] if replicas is None else merged(results, names)
+        values = results[0] if own else merged(results, names)
         return values if return_numpy else [tensor_of(v) for v in values]
 
     def _unusable(self) -> TstaticError:
@@ -294,7 +297,8 @@ class Executor:
             # Joins again: the process group may have changed.
             replicas = self._join(len(feeds), build)
             group, rank = replicas.group, replicas.rank
-            how = distribution(build, len(feeds), None if replicas.outer is None else replicas.outer.launch)
+            processes = None if replicas.outer is None else replicas.outer.launch
+            how = distribution(build, len(feeds), processes, settings.bucket_megabytes)
         metas = [{name: meta_of(array) for name, array in part.items()} for part in feeds]
         made = compile_program(program, build, metas, names, scope, how=how, kept=kept, device=key.device, key=key)
         if not rank:
