@@ -178,7 +178,7 @@ def test_dropout_lies_between_layers() -> None:
     ("build", "error", "words"),
     [
         (lambda x: nn.LSTM(3, 4, direction="backward"), ProgramError, "direction"),
-        (lambda x: nn.LSTM(3, 0), ProgramError, "hidden_size"),
+        (lambda x: nn.LSTM(3, 0), ShapeError, "hidden_size"),
         (lambda x: nn.SimpleRNN(3, 4, activation="sigmoid"), ProgramError, "activation"),
         (lambda x: nn.LSTM(5, 4)(x), ShapeError, "input_size"),
         (lambda x: nn.LSTM(3, 4)(x, x), TstaticError, "initial_states"),

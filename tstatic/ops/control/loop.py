@@ -143,10 +143,7 @@ def while_loop(
     with _blocks.undone_on_error(program):
         helper = LayerNamer("while_loop", name)
         # Copies, so that the variables given keep their values for whoever reads them after the loop.
-        carried = [
-            _copy_of(helper, _blocks.leaf_variable(v, "while_loop"))
-            for v in _blocks.flatten(list(loop_vars))
-        ]
+        carried = [_copy_of(helper, _blocks.leaf_variable(v, "while_loop")) for v in _blocks.flatten(list(loop_vars))]
         for var, given in zip(carried, _blocks.flatten(list(loop_vars)), strict=True):
             var.stop_gradient = isinstance(given, Variable) and given.stop_gradient and not var.dtype.is_float
         state = _blocks.pack(list(loop_vars), iter(carried))
