@@ -14,6 +14,7 @@ from tstatic.ir.names import NAME_SCOPE
 from tstatic.ir.opdef import DERIVE, EMPTY, GRAD, GradContext, GradOp, OpDef, OpSpec, Slot, op_def
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Block, Operator, Variable
+from tstatic.ir.tensor_array import KIND
 from tstatic.ir.types import Meta
 from tstatic.where import Where, show
 
@@ -101,6 +102,11 @@ class Backward:
         found = self.metas.get(name)
         return found if found is not None else self.block._var_recursive(name).meta
 
+    def is_array(self, name: str) -> bool:
+        """Returns whether a forward variable is a tensor array, whose gradient is one, too."""
+        var = self.block._find_var_recursive(name)
+        return var is not None and var.type == KIND
+
     def add_partial(self, name: str, new_op: PendingOp | None, written: str) -> None:
         """Records that ``new_op`` writes a partial gradient of ``name`` to ``written``."""
         self.partial_grads.setdefault(name, []).append((new_op, written))
@@ -133,14 +139,16 @@ class Backward:
             self.metas[new] = self.meta(name)
             renamed.append(new)
         self.metas[final] = self.meta(name)
-        self.pending.append(PendingOp("sum", {"X": tuple(renamed)}, {"Out": (final,)}, {}, where))
+        total = "sum_arrays" if self.is_array(name) else "sum"
+        self.pending.append(PendingOp(total, {"X": tuple(renamed)}, {"Out": (final,)}, {}, where))
         return final
 
     def zeros_like(self, name: str, where: Where | None) -> str:
         """Returns a zero gradient for an output that no gradient reaches, which a backward op nevertheless reads."""
         new = names.generate(f"{name}{GRAD}@ZERO")
         self.metas[new] = self.meta(name)
-        self.pending.append(PendingOp("fill_zeros_like", {"X": (name,)}, {"Out": (new,)}, {}, where))
+        zeros = "array_zeros_like" if self.is_array(name) else "fill_zeros_like"
+        self.pending.append(PendingOp(zeros, {"X": (name,)}, {"Out": (new,)}, {}, where))
         return new
 
     # ------------------------------------------------------------------------------------------------------ one op

@@ -202,6 +202,7 @@ class GradOp:
     prepare: Prepare | None = None
     domain: Domain | None = None
     effects: bool = False
+    dynamic: bool = False
     rows: Callable[..., Rows | None] | None = None
     channels: Callable[..., Channels | None] | None = None
 
