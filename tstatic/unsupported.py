@@ -107,17 +107,11 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     ),
     Unsupported(
         (
-            "fluid.create_lod_tensor", "fluid.create_random_int_lodtensor", "fluid.nets.sequence_conv_pool",
-            *_BOTH(
-                "sequence_pool sequence_conv sequence_softmax sequence_expand sequence_last_step sequence_first_step "
-                "sequence_reshape sequence_enumerate sequence_scatter sequence_slice sequence_unpad sequence_pad row_conv"
-            ),
-            *_LAYERS("dynamic_lstm dynamic_lstmp dynamic_gru gru_unit lstm_unit lstm lod_reset beam_search "
-                     "beam_search_decode im2sequence"),
+            *_LAYERS("gru_unit lstm_unit lstm beam_search beam_search_decode"),
             *_in("fluid.layers", "tensor")("array_write array_read array_length create_array"),
         ),
-        "Sequences of different lengths in one tensor (LoD) and tensor arrays are not part of tstatic",
-        "padded batches with a mask, paddle.arange(n) < paddle.unsqueeze(lengths, 1), and static.nn.while_loop for recurrences",
+        "These recurrences, decoders and tensor arrays are not part of tstatic",
+        "static.nn.while_loop for recurrences, paddle.argmax for the best word of each step",
     ),
     Unsupported(
         (

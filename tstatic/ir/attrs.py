@@ -188,6 +188,8 @@ def packed(array: np.ndarray[Any, Any]) -> tuple[Any, ...] | bytes:
 # -------------------------------------------------------------------------------------------------------------- slots
 GRAD = "@GRAD"
 EMPTY = "@EMPTY@"
+LOD = "@LOD"
+"""Behind the name of a slot: the slot of the row offsets of what is in it (``ir/lod.py``)."""
 
 
 @dataclass(frozen=True, slots=True)
