@@ -632,10 +632,8 @@ SAMPLES |= {
         {"chunk_scheme": ["plain"], "num_chunk_types": [3], "excluded_chunk_types": [[1]], "seq_length": [lambda: ids(2, 1)]},
     ),
     "tstatic.fluid.layers.edit_distance": Sample(
-        lambda: {
-            "input": ids(2, 3), "label": ids(2, 4, name="y"), "input_length": _lengths(), "label_length": _lengths("m"),
-        },
-        {"normalized": [False], **_TWO},
+        lambda: {name: static.data(name, [None, 1], "int64", lod_level=1) for name in ("input", "label")},
+        {"normalized": [False], "ignored_tokens": [[1]], **_TWO},
     ),
     "tstatic.fluid.layers.warpctc": Sample(_ctc("input", "label", "length"), _CTC | _TWO),
     "tstatic.nn.functional.ctc_loss": Sample(_ctc("log_probs", "labels", "lengths"), _CTC),

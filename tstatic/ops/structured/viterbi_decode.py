@@ -11,7 +11,7 @@ from tstatic.ir.checks import INDICES, check_dtype, check_has_shape, check_rank,
 from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int64
-from tstatic.ops.structured._sequences import Array, TimeMajor, count_of, spans
+from tstatic.ops.structured._sequences import Array, TimeMajor, count_of, starts_and_lengths
 from tstatic.ops.structured.crf_decoding import best_path
 
 _FLOATS = ("float32", "float64")
@@ -30,7 +30,7 @@ def _ref(
     x: Array, transition: Array, length: Array, scores: Any, path: Any, *, include_bos_eos_tag: bool
 ) -> tuple[Array, Array]:
     batch, steps, tags = x.shape
-    order = TimeMajor(*spans(x, length, None))
+    order = TimeMajor(*starts_and_lengths(x, length, None))
     w = transition.astype(np.float64)
     # Ending is a row, too, as in Paddle, although what is reached is a column elsewhere.
     start, end = (w[-1], w[-2]) if include_bos_eos_tag else (np.zeros(tags), np.zeros(tags))
