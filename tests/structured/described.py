@@ -153,7 +153,7 @@ def _chunks(fluid, scheme, excluded, padded):
         return run(fluid, build_padded, {"x": found, "y": wanted, "n": np.array(lengths, "int64")})
 
     def rows(tags):
-        return lod(fluid, np.concatenate([row[:n] for row, n in zip(tags, lengths, strict=False)])[:, None], lengths)
+        return lod(fluid, np.concatenate([tags[i, :n] for i, n in enumerate(lengths)])[:, None], lengths)
 
     return run(fluid, build, {"x": rows(found), "y": rows(wanted)})
 
@@ -222,6 +222,119 @@ def chunks_lod(fluid):
     return [_chunks(fluid, scheme, excluded, False) for scheme in sorted(SCHEMES) for excluded in (None, [1])]
 
 
+# ------------------------------------------------------------------------------------------------------------ beam search
+def _step(fluid, words, best, lengths, ids, scores, accumulated=True):
+    def build():
+        def rows(name, width, dtype):
+            return fluid.data(name, [None, width], dtype, lod_level=2)
+
+        last, score = rows("last", 1, "int64"), rows("score", 1, "float32")
+        candidates = None if ids is None else rows("ids", ids.shape[1], "int64")
+        probabilities = rows("scores", scores.shape[1], "float32")
+        return fluid.layers.beam_search(
+            last, score, candidates, probabilities, 2, 1, is_accumulated=accumulated, return_parent_idx=True
+        )
+
+    def tensor(value):
+        return fluid.create_lod_tensor(value, lengths, fluid.CPUPlace())
+
+    columns = np.array(words, "int64")[:, None], np.array(best, "float32")[:, None]
+    feed = {"last": tensor(columns[0]), "score": tensor(columns[1]), "scores": tensor(scores)}
+    if ids is not None:
+        feed["ids"] = tensor(ids)
+    return run(fluid, build, feed)
+
+
+def beam_steps(fluid):
+    rng = _draw(14)
+    ids, scores = rng.randint(1, 9, (4, 3)).astype("int64"), rng.rand(4, 3).astype("float32")
+    lengths = [[2, 2], [1, 1, 1, 1]]
+    return [
+        _step(fluid, [2, 3, 4, 5], [0, 0, 0, 0], lengths, ids, scores),
+        _step(fluid, [2, 1, 4, 5], [0, 0.85, 0, 0], lengths, ids, scores),
+        _step(fluid, [1, 1, 4, 5], [0.4, 0.85, 0, 0], lengths, ids, scores),
+        _step(fluid, [1, 1, 1, 1], [0.4, 0.85, 0.1, 0.2], lengths, ids, scores),
+        _step(fluid, [2, 3, 4, 5], [0, 0, 0, 0], [[1, 3], [1, 1, 1, 1]], ids, scores),
+        _step(fluid, [2, 3, 4, 5], [-1, -2, 0, -0.5], lengths, None, scores, False),
+        _step(fluid, [2, 3, 4, 5], [-1, -2, 0, -0.5], lengths, ids, scores, False),
+        _step(fluid, [2, 3], [0, 0], [[1, 1], [1, 1]], ids[:2], scores[:2]),
+    ]
+
+
+def decoded_beams(fluid):
+    """The translation of two states by a decoder that keeps three sentences of each, written as in 1.x."""
+    return _decoded(fluid, 7, 3, 2, 6)
+
+
+def decoded_until_all_end(fluid):
+    return _decoded(fluid, 3, 2, 1, 12)
+
+
+def _decoded(fluid, size, beam, end, most):
+    rng = _draw(15)
+    values = {
+        "table": rng.randn(size, 4), "by_state": rng.randn(4, 4), "by_word": rng.randn(4, 4), "bias": rng.randn(4),
+        "out_w": rng.randn(4, size), "out_b": rng.randn(size) * 2,
+    }  # fmt: skip
+
+    if most > 10:
+        values["out_b"][end] += 3
+
+    def attr(name):
+        return fluid.ParamAttr(name=name)
+
+    def build():
+        L = fluid.layers
+        init = fluid.data("init", [None, 4], "float32")
+        first, zero = (
+            fluid.data("first", [None, 1], "int64", lod_level=2),
+            fluid.data("zero", [None, 1], "float32", lod_level=2),
+        )
+        counter = L.zeros(shape=[1], dtype="int64", force_cpu=True)
+        limit = L.fill_constant(shape=[1], dtype="int64", value=most)
+        states = L.create_array("float32")
+        L.array_write(init, array=states, i=counter)
+        words, scores = L.create_array("int64"), L.create_array("float32")
+        L.array_write(first, array=words, i=counter)
+        L.array_write(zero, array=scores, i=counter)
+        going = L.less_than(x=counter, y=limit)
+        loop = L.While(cond=going)
+        with loop.block():
+            last = L.array_read(array=words, i=counter)
+            before = L.array_read(array=states, i=counter)
+            score = L.array_read(array=scores, i=counter)
+            expanded = L.sequence_expand(before, score)
+            emb = L.embedding(last, size=[size, 4], param_attr=attr("table"))
+            state = L.fc(
+                [expanded, emb],
+                size=4,
+                act="tanh",
+                param_attr=[attr("by_state"), attr("by_word")],
+                bias_attr=attr("bias"),
+            )
+            with_lod = L.lod_reset(x=state, y=score)
+            p = L.fc(with_lod, size=size, act="softmax", param_attr=attr("out_w"), bias_attr=attr("out_b"))
+            best, ids = L.topk(p, k=beam)
+            total = L.elementwise_add(x=L.log(best), y=L.reshape(score, shape=[-1]), axis=0)
+            chosen, their_scores = L.beam_search(last, score, ids, total, beam, end_id=end, level=0)
+            L.increment(x=counter, value=1, in_place=True)
+            L.array_write(state, array=states, i=counter)
+            L.array_write(chosen, array=words, i=counter)
+            L.array_write(their_scores, array=scores, i=counter)
+            L.logical_and(x=L.less_than(x=counter, y=limit), y=L.logical_not(L.is_empty(x=chosen)), out=going)
+        sentences, their_scores = L.beam_search_decode(ids=words, scores=scores, beam_size=beam, end_id=end)
+        return [sentences, their_scores, counter]
+
+    def rows(value):
+        return fluid.create_lod_tensor(value, [[1, 1], [1, 1]], fluid.CPUPlace())
+
+    feed = {
+        "init": rng.randn(2, 4).astype("float32"), "first": rows(np.zeros((2, 1), "int64")),
+        "zero": rows(np.zeros((2, 1), "float32")),
+    }  # fmt: skip
+    return run(fluid, build, feed, {name: value.astype("float32") for name, value in values.items()})
+
+
 PADDED = (
     crf_padded,
     ctc_padded,
@@ -232,4 +345,5 @@ PADDED = (
     trees,
     chunks_padded,
 )
-LOD = (crf_lod, ctc_lod, edit_distance_lod, chunks_lod)
+LOD = (crf_lod, ctc_lod, edit_distance_lod, chunks_lod, beam_steps)
+DECODED = (decoded_beams, decoded_until_all_end)

@@ -12,7 +12,9 @@ def fluid_answers():
     import paddle.fluid as fluid
 
     described = importlib.import_module("tests.structured.described")
-    return {case.__name__: case(fluid) for case in (*described.PADDED, *described.LOD)}
+    programs = importlib.import_module("tests.structured.programs")
+    answers = {case.__name__: case(fluid) for case in (*described.PADDED, *described.LOD, *described.DECODED)}
+    return {**answers, **{net.__name__: programs.train(fluid, net, how) for net, how in programs.PROGRAMS}}
 
 
 def paddle_answers():
