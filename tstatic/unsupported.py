@@ -163,7 +163,6 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     Unsupported(
         (
             *_LAYERS("gru_unit lstm_unit lstm beam_search beam_search_decode"),
-            *_in("fluid.layers", "tensor")("array_write array_read array_length create_array"),
         ),
         "These recurrences, decoders and tensor arrays are not part of tstatic",
         "static.nn.while_loop for recurrences, paddle.argmax for the best word of each step",
