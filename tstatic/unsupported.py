@@ -41,13 +41,14 @@ _BOTH = _in("static.nn", "fluid.layers")
 UNSUPPORTED: tuple[Unsupported, ...] = (
     Unsupported(
         (
-            "distributed.fleet", "distributed.ParallelEnv", "distributed.all_reduce", "distributed.all_gather",
-            "distributed.spawn", "distributed.launch", "distributed.Shard", "distributed.Replicate", "distributed.Partial",
-            "distributed.ProcessMesh", "distributed.shard_tensor", "distributed.shard_layer", "fluid.DistributeTranspiler",
-            "fluid.DistributeTranspilerConfig", "fluid.transpiler",
+            "distributed.Shard", "distributed.Replicate", "distributed.Partial", "distributed.ProcessMesh",
+            "distributed.shard_tensor", "distributed.shard_layer", "distributed.split", "distributed.fleet.auto",
+            "distributed.fleet.meta_parallel", "distributed.fleet.layers", "fluid.DistributeTranspiler",
+            "fluid.DistributeTranspilerConfig", "fluid.transpiler", "distributed.transpiler",
         ),
-        "Collectives are operators of data-parallel programs here; fleet, transpilers and process starters are not part of tstatic",
-        "static.CompiledProgram(program).with_data_parallel(loss.name) in processes that torchrun starts; distributed.mean(x)",
+        "Programs are not cut over processes, and there are no parameter servers",
+        "fleet.init(is_collective=True) and fleet.distributed_optimizer(optimizer, strategy), and static.nn.embedding("
+        "is_sparse=True), in processes that python -m tstatic.distributed.launch starts",
     ),
     Unsupported(
         (
