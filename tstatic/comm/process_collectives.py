@@ -535,10 +535,8 @@ def scatter(
     """
     call = _begin("scatter", group)
     var, root = call.checked(tensor), call.root(src, "src")
-    if launch.current().rank == src:
-        parts = call.listed(tensor_list, "tensor_list", call.size)
-    else:
-        parts = [var] * call.size
+    sends = launch.current().rank == src
+    parts = call.listed(tensor_list, "tensor_list", call.size) if sends else [var] * call.size
     if call.member:
         emit("scatter_from", {"X": parts}, {"root": root, "ranks": call.ranks}, outputs={"Out": var})
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
+from tstatic import flags
 from tstatic.comm import processes
 from tstatic.comm.launch import current as _current
 from tstatic.comm.process_collectives import Group
@@ -111,7 +112,7 @@ class ParallelEnv:
         self.rank = mine.rank
         self.local_rank = mine.local_rank
         self.world_size = self.nranks = mine.size
-        chosen = os.environ.get("FLAGS_selected_gpus", "").split(",")[0].strip()
+        chosen = str(flags.flag("FLAGS_selected_gpus")).split(",")[0].strip()
         self.device_id = self.dev_id = int(chosen) if chosen.isdecimal() else 0
         self.device_type = "gpu" if chosen.isdecimal() else ""
         self.trainer_endpoints = os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")
