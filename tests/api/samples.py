@@ -391,6 +391,7 @@ OTHERS |= {
     "parameter_list": [lambda: ["w"]],
     "apply_decay_param_fun": [lambda: lambda name: name == "w"],
     "exclude_from_weight_decay_fn": [lambda: lambda param: param.name == "w"],
+    "exclude_from_weight_decay": [lambda: ["w"]],
     "lr_ratio": [lambda: lambda param: 0.5],
     "anneal_strategy": ["linear"],
     "padding_mode": ["reflect", "replicate", "circular"],

@@ -245,6 +245,11 @@ class Backward:
         outs = [n for row in op.outputs.values() for n in row if n in writes]
         ins = [n for slot, row in new_op.outputs.items() for n, w in zip(op.inputs[slot.removesuffix(GRAD)], row, strict=True)
                if w != EMPTY]  # fmt: skip
+        if op.definition.carried is not None:
+            # A state hands its gradient to the step before even where nobody asks for that of its first value.
+            before, after = (op.attrs[name] for name in op.definition.carried)
+            ins = list(dict.fromkeys((*ins, *before)))
+            outs = list(dict.fromkeys((*outs, *after)))
         new_op.attrs["sub_block"] = differentiate_block(body, outs, ins, self.prefix)
 
     def grad_from_rule(

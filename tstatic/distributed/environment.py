@@ -18,7 +18,7 @@ from tstatic.no_effect import ONE_GROUP, no_effect
 from tstatic.runtime.shards import bounds
 
 Array = np.ndarray[Any, Any]
-Part = TypeVar("Part", bound=Sequence[Any])
+_Part = TypeVar("_Part", bound=Sequence[Any])
 
 
 def get_rank(group: Group | None = None) -> int:
@@ -134,7 +134,7 @@ def barrier(group: object = None) -> None:
 @overload
 def local(array: Array) -> Array: ...
 @overload
-def local(array: Part) -> Part: ...
+def local(array: _Part) -> _Part: ...
 def local(array: Any) -> Any:
     """This process's part of an array, list or other sequence, cut along its first axis.
 

@@ -217,7 +217,7 @@ class Slot:
         return "d" * order + name.lower()
 
 
-_SLOT = re.compile(r"^([A-Za-z0-9_@]+)([*?~]*)$")
+_SLOT = re.compile(r"^([A-Za-z0-9_@-]+)([*?~]*)$")
 
 
 def parse_slots(text: str) -> tuple[tuple[Slot, ...], tuple[Slot, ...]]:

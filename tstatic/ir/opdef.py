@@ -245,6 +245,9 @@ class OpDef:
         dynamic: The output's shape depends on values, not only on shapes.
         numbers: State slots that hold one number, whatever the shape of the parameter is.
         objects: Slots that hold a Python list (saved scopes of control flow) instead of an array.
+        per_step: Of an op that owns a block: slots of which the block has one step, a part along the first axis.
+        carried: Of such an op: the names of two attributes, which list the block's variables that hold its state before and
+            after a step.
         amp: The list of mixed precision that the op is on: ``"white"`` runs in 16 bits, ``"black"`` in float32, ``"gray"`` as
             its inputs, ``"float32"`` in float32 at level O2 as well, because 16 bits gain nothing there; ``""`` for none.
         float32_inputs: Input slots that mixed precision leaves in float32.
@@ -285,6 +288,8 @@ class OpDef:
     dynamic: bool = False
     numbers: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
+    per_step: tuple[str, ...] = ()
+    carried: tuple[str, str] | None = None
     amp: str = ""
     float32_inputs: tuple[str, ...] = ()
     domain: Domain | None = None

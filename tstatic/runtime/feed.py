@@ -116,7 +116,7 @@ def _convert(value: Any, var: Variable) -> np.ndarray[Any, Any]:
             "feed the data itself; a Variable only names a place in the program", FeedTypeError,
         )  # fmt: skip
     elif hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
-        array = _from_foreign(value)
+        array = host_array(value)
     else:
         raise _fail(
             var, f"what was fed for '{name}' cannot become an array", "an array, a list of numbers, or anything with __array__",
@@ -166,9 +166,12 @@ def _from_list(value: Any, var: Variable) -> np.ndarray[Any, Any]:
     return array.astype(wanted.np)
 
 
-def _from_foreign(value: Any) -> np.ndarray[Any, Any]:
+def host_array(value: Any) -> np.ndarray[Any, Any]:
+    """Returns what another library's array or tensor holds, without a copy where the host can read its memory."""
     if type(value).__module__.partition(".")[0] == "torch":
         return _from_torch(value)
+    if not hasattr(value, "__array__"):
+        return np.from_dlpack(value)
     return np.asarray(value)
 
 

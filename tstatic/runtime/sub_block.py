@@ -30,7 +30,7 @@ def store_entry(entry: Entry, result: Any, env: MutableMapping[str, Any]) -> Non
     """Stores an op's result under the values of its slot."""
     if isinstance(entry, str):
         env[entry] = result
-    elif entry is not None:
+    elif entry:
         for value, one in zip(entry, result, strict=True):
             if value != EMPTY:
                 env[value] = one

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from logging import DEBUG
 from typing import Any
 
@@ -17,7 +18,6 @@ from tstatic.errors import (
     ProgramError,
     ProgramTypeError,
     TstaticError,
-    UnsupportedError,
     shown,
 )
 from tstatic.ir.checks import check_type
@@ -36,6 +36,7 @@ from tstatic.static.compile import Bound, CompileCache, Key, compile_program, di
 from tstatic.static.compiled_program import PLAIN, CompiledProgram, Settings, over_processes, settings_of
 from tstatic.static.data_parallel import OWN_PLACE, Replicas, places_of
 from tstatic.static.dot import write_graphs
+from tstatic.static.from_dataset import FetchHandler, run_batches
 from tstatic.static.request import (
     FeedReader,
     Signature,
@@ -50,6 +51,8 @@ from tstatic.where import show, user_line
 
 _PLAIN_KEY = PLAIN.build.key()
 _steps = get_logger("steps")
+_ORDER = "batches are read in order, so that runs can be repeated"
+_DEBUG = "TSTATIC_LOGS=steps logs the time of each run"
 
 MOST_READERS = 128
 """The most program versions for which an Executor keeps a FeedReader."""
@@ -317,27 +320,85 @@ class Executor:
     def flush(self) -> None:
         """Does nothing: all work of a run is done when ``run`` returns."""
 
-    def infer_from_dataset(self, *args: Any, **kwargs: Any) -> None:
-        """Raises UnsupportedError: parameter-server datasets are not part of tstatic."""
-        raise _no_dataset("infer_from_dataset")
+    @no_effect(thread=_ORDER, debug=_DEBUG)
+    def train_from_dataset(
+        self,
+        program: Program | CompiledProgram | None = None,
+        dataset: Any = None,
+        scope: Scope | None = None,
+        thread: int = 0,
+        debug: bool = False,
+        fetch_list: Any = None,
+        fetch_info: Sequence[str] | None = None,
+        print_period: int = 100,
+        fetch_handler: FetchHandler | None = None,
+    ) -> None:
+        """Runs a program once for each batch of a data set of files.
 
-    def train_from_dataset(self, *args: Any, **kwargs: Any) -> None:
-        """Raises UnsupportedError: parameter-server datasets are not part of tstatic."""
-        raise _no_dataset("train_from_dataset")
+        Args:
+            program: A Program or CompiledProgram; the default main program if ``None``.
+            dataset: A ``distributed.InMemoryDataset`` or ``QueueDataset``.
+            scope: The scope of persistable variables; the global scope if ``None``.
+            fetch_list: Variables or names whose values are printed.
+            fetch_info: A text for each of them; their names if ``None``.
+            print_period: Batches between two lines of print.
+            fetch_handler: Gets values from time to time, in place of print.
+
+        Raises:
+            ProgramError: If ``dataset`` is not one, or the arguments of print do not fit (a ``RuntimeError``).
+            TstaticError: If the data set cannot be read, or a run fails; batches before it have been trained on.
+
+        Example:
+            >>> x = static.data("x", [None, 2])
+            >>> total = paddle.sum(x)
+            >>> np.savetxt("part.txt", [[2, 1, 2], [2, 3, 4]], fmt="%d")
+            >>> dataset = paddle.distributed.QueueDataset()
+            >>> dataset.init(use_var=[x])
+            >>> dataset.set_filelist(["part.txt"])
+            >>> exe = static.Executor()
+            >>> exe.train_from_dataset(dataset=dataset, fetch_list=[total])
+        """
+
+        def run(feed: Any, names: list[str]) -> list[Any]:
+            return self.run(program, feed, names, scope=scope)
+
+        run_batches(run, dataset, fetch_list, fetch_info, print_period, fetch_handler)
+
+    @no_effect(thread=_ORDER, debug=_DEBUG)
+    def infer_from_dataset(
+        self,
+        program: Program | CompiledProgram | None = None,
+        dataset: Any = None,
+        scope: Scope | None = None,
+        thread: int = 0,
+        debug: bool = False,
+        fetch_list: Any = None,
+        fetch_info: Sequence[str] | None = None,
+        print_period: int = 100,
+        fetch_handler: FetchHandler | None = None,
+    ) -> None:
+        """Runs a program once for each batch of a data set, as :meth:`train_from_dataset` does: pass one without updates.
+
+        Args:
+            program: A Program or CompiledProgram; the default main program if ``None``.
+            dataset: A ``distributed.InMemoryDataset`` or ``QueueDataset``.
+            scope: The scope of persistable variables; the global scope if ``None``.
+            fetch_list: Variables or names whose values are printed.
+            fetch_info: A text for each of them; their names if ``None``.
+            print_period: Batches between two lines of print.
+            fetch_handler: Gets values from time to time, in place of print.
+
+        Raises:
+            ProgramError: As :meth:`train_from_dataset` does.
+        """
+        self.train_from_dataset(
+            program, dataset, scope, thread, debug, fetch_list, fetch_info, print_period, fetch_handler
+        )
 
     @property
     def held_bytes(self) -> int:
         """Bytes that the arenas of cached plans hold now."""
         return self._cache.held_bytes
-
-
-def _no_dataset(name: str) -> UnsupportedError:
-    return UnsupportedError(
-        f"Executor.{name} reads parameter-server datasets, which tstatic does not have",
-        expected="batches fed with Executor.run(feed=...)",
-        received=name,
-        fix="loop over your data and call exe.run(program, feed=batch, fetch_list=[...])",
-    )
 
 
 __all__ = ["Executor"]
