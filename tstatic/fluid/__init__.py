@@ -11,7 +11,7 @@ from tstatic.ir.export import facade, facade_module
 __getattr__, __dir__ = facade(
     __name__,
     modules=(
-        "backward clip compiler contrib core data_feeder dygraph executor framework generator initializer input io layer_helper "
+        "backward clip compiler contrib core data_feeder dygraph executor framework generator incubate initializer input io layer_helper "
         "layers nets optimizer param_attr profiler regularizer unique_name"
     ),
     others={
@@ -128,4 +128,23 @@ facade_module("fluid.data_feeder", "lists of samples as feeds.")
 facade_module("fluid.generator", "generators are not part of tstatic, and asking for one says what to use.")
 facade_module(
     "fluid.profiler", "timing; its functions are not part of this release, and asking for one says what to use."
+)
+
+# ------------------------------------------------------------------------------------------------------------- fleet of 1.x
+_FLEET = "tstatic.distributed.fleet"
+facade_module("fluid.incubate", "what Paddle 1.x tried out: fleet.", modules="fleet")
+facade_module("fluid.incubate.fleet", "distributed training.", modules="base collective")
+facade_module(
+    "fluid.incubate.fleet.collective",
+    "training by collectives.",
+    others={f"{_FLEET}.older": "CollectiveOptimizer, DistributedStrategy, fleet"},
+)
+facade_module("fluid.incubate.fleet.base", "role makers.", modules="role_maker")
+facade_module(
+    "fluid.incubate.fleet.base.role_maker",
+    "who this process is.",
+    others={
+        f"{_FLEET}.older": "OlderRoleMaker UserDefinedRoleMaker",
+        f"{_FLEET}.role_maker": "PaddleCloudRoleMaker, Role, RoleMakerBase, UserDefinedCollectiveRoleMaker",
+    },
 )
