@@ -131,20 +131,19 @@ facade_module(
 )
 
 # ------------------------------------------------------------------------------------------------------------- fleet of 1.x
-_FLEET = "tstatic.distributed.fleet"
 facade_module("fluid.incubate", "what Paddle 1.x tried out: fleet.", modules="fleet")
 facade_module("fluid.incubate.fleet", "distributed training.", modules="base collective")
 facade_module(
     "fluid.incubate.fleet.collective",
     "training by collectives.",
-    others={f"{_FLEET}.older": "CollectiveOptimizer, DistributedStrategy, fleet"},
+    others={"tstatic.distributed.fleet.older": "CollectiveOptimizer, DistributedStrategy, fleet"},
 )
 facade_module("fluid.incubate.fleet.base", "role makers.", modules="role_maker")
 facade_module(
     "fluid.incubate.fleet.base.role_maker",
     "who this process is.",
     others={
-        f"{_FLEET}.older": "OlderRoleMaker UserDefinedRoleMaker",
-        f"{_FLEET}.role_maker": "PaddleCloudRoleMaker, Role, RoleMakerBase, UserDefinedCollectiveRoleMaker",
+        "tstatic.distributed.fleet.older": "OlderRoleMaker UserDefinedRoleMaker",
+        "tstatic.distributed.fleet.role_maker": "PaddleCloudRoleMaker, Role, RoleMakerBase, UserDefinedCollectiveRoleMaker",
     },
 )
