@@ -1,7 +1,7 @@
 """``paddle.distributed.fleet``: distributed training as Paddle spells it.
 
 * ``controller``  Fleet: init, distributed_optimizer, minimize, saving
-* ``strategy``  DistributedStrategy
+* ``strategy``, ``applied``  DistributedStrategy, and what it makes of an optimizer and of how processes run its program
 * ``role_maker``  who this process is
 * ``util_base``, ``metrics``  exchanges of arrays, and metrics over the processes
 * ``common``  roles of ops; parameters that begin alike

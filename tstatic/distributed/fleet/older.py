@@ -32,7 +32,7 @@ def _execution(value: object) -> ExecutionStrategy:
 def _mode(value: object) -> str | None:
     if value not in (None, "grad_allreduce", "local_sgd"):
         raise TypeError
-    return value  # type: ignore[return-value]
+    return value
 
 
 def _list(value: object) -> list[Any]:
