@@ -15,7 +15,7 @@ __getattr__, __dir__ = facade(
     __name__,
     modules="fleet io launch",
     others={
-        "tstatic.comm.process_collectives": "ReduceOp",
+        "tstatic.comm.process_ops": "ReduceOp",
         "tstatic.distributed.environment": (
             "ParallelEnv, barrier, destroy_process_group, get_backend, get_rank, get_world_size, init_parallel_env, "
             "is_available, is_initialized, local, mean"
