@@ -69,8 +69,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     Unsupported(
         (
             *_in("distributed")(
-                "CountFilterEntry ProbabilityEntry ShowClickEntry ps fleet.run_server fleet.utils.HDFSClient "
-                "fleet.utils.DistributedInfer"
+                "CountFilterEntry ProbabilityEntry ShowClickEntry ps transpiler fleet.utils.DistributedInfer"
             ),
             *_in("fluid")("DistributeTranspiler DistributeTranspilerConfig transpiler incubate.fleet.parameter_server"),
             "incubate.distributed",
@@ -86,7 +85,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
             "fleet.CommunicateTopology fleet.HybridCommunicateGroup fleet.meta_parallel fleet.auto"
         ),
         "Pipeline and tensor parallelism are not part of tstatic",
-        "data parallelism: static.CompiledProgram(program).with_data_parallel(loss.name) in processes that torchrun starts",
+        "data parallelism: fleet.init(is_collective=True) in processes that python -m tstatic.distributed.launch starts",
         declined=True,
     ),
     Unsupported(
@@ -103,14 +102,6 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "Descriptions for other tools, and downloads, are not part of tstatic",
         "Program.to_string to read a program, static.save_inference_model for its file",
         declined=True,
-    ),
-    Unsupported(
-        (
-            "distributed.fleet", "distributed.ParallelEnv", "distributed.all_reduce", "distributed.all_gather",
-            "distributed.spawn", "distributed.launch",
-        ),
-        "Collectives are operators of data-parallel programs here; fleet, transpilers and process starters are not part of tstatic",
-        "static.CompiledProgram(program).with_data_parallel(loss.name) in processes that torchrun starts; distributed.mean(x)",
     ),
     Unsupported(
         (
@@ -181,7 +172,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "static.amp.decorate(optimizer, dtype='bfloat16')",
     ),
     Unsupported(
-        ("fluid.incubate", "vision", "audio", *_in("text")("Conll05st Imdb Imikolov Movielens UCIHousing WMT14 WMT16")),
+        ("vision", "audio", *_in("text")("Conll05st Imdb Imikolov Movielens UCIHousing WMT14 WMT16")),
         "These packages are not part of tstatic",
         "static.save and static.load for parameters, static.nn and nn for layers",
     ),
