@@ -15,6 +15,7 @@ from tstatic.ir.attrs import EMPTY, EXPECT, GRAD, NO_ATTRS, REQUIRED, Attr, Slot
 from tstatic.ir.channels import Channels
 from tstatic.ir.export import PUBLIC_API, Export, export, namespace
 from tstatic.ir.formula import UpdateFormula
+from tstatic.ir.paddle_form import SAME, PaddleForm
 from tstatic.ir.pointwise import PointwiseRef, Prepare, Rows, derive_gradient, same_as_first, torch_lowering
 from tstatic.ir.ref import NO_REF, ExpressionRef, Ref, as_ref, pick
 from tstatic.ir.registry import Registry
@@ -261,6 +262,7 @@ class OpDef:
         softmax: (input slot, output slot) if the output is the softmax of the input along attribute ``axis``.
         uses_blas: It or its backward op calls BLAS, whose threads a session then limits to one.
         collective: All replicas meet in it; ``ref`` gets this replica's place among them as ``group``.
+        paddle: How it stands in Paddle's files, where that is not as it is here.
     """
 
     type: str
@@ -299,6 +301,7 @@ class OpDef:
     uses_blas: bool = False
     collective: bool = False
     kernel: Any = None
+    paddle: PaddleForm = SAME
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attrs", MappingProxyType({n: Attr.of(a) for n, a in self.attrs.items()}))
