@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tstatic.errors import CheckpointError, ProgramTypeError
-from tstatic.runtime.pickles import dump_pickle, load_pickle
+from tstatic.runtime.pickle_writer import dump_pickle
+from tstatic.runtime.pickles import load_pickle
 
 NEST: dict[str, Any] = {
     "a": np.arange(3, dtype="float32"),

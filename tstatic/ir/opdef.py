@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from tstatic.errors import NotFoundError, ProgramError, near
-from tstatic.ir.attrs import EMPTY, EXPECT, GRAD, NO_ATTRS, REQUIRED, Attr, Slot, parse_slots
+from tstatic.ir.attrs import EMPTY, EXPECT, GRAD, NO_ATTRS, REQUIRED, Attr, OpSpec, Slot, parse_slots
 from tstatic.ir.channels import Channels
 from tstatic.ir.export import PUBLIC_API, Export, export, namespace
 from tstatic.ir.formula import UpdateFormula
@@ -111,16 +111,6 @@ class Domain:
 
 
 # --------------------------------------------------------------------------------------------------- op definition
-@dataclass(frozen=True, slots=True)
-class OpSpec:
-    """An op to be appended: what a gradient rule answers with. Values are lists of variable names."""
-
-    type: str
-    inputs: Mapping[str, Sequence[str]]
-    outputs: Mapping[str, Sequence[str]]
-    attrs: Mapping[str, Any] = NO_ATTRS
-
-
 @dataclass(frozen=True, slots=True)
 class GradContext:
     """What a gradient rule that emits ordinary ops knows about its forward op.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from tstatic.ir.opdef import OpSpec
-    from tstatic.ir.types import DType, Meta
+from tstatic.ir.attrs import OpSpec
+from tstatic.ir.types import DType, Meta
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class PaddleOp:
     fresh: Callable[[Meta], str] | None = None
 
     def constants_of(self, *slots: str) -> list[Any] | None:
-        """Returns the numbers that the program fills inputs with; ``None`` if one of them is no constant."""
+        """Returns the numbers that the program fills inputs with; ``None`` if one of them is computed."""
         known = [self.constants.get(name) for slot in slots for name in self.inputs.get(slot, ("",))]
         return None if None in known else known
 
@@ -42,11 +41,10 @@ class PaddleOp:
         (name,) = self.outputs["Out"]
         return name
 
-    def filled(self, values: Mapping[str, Any], dtypes: Mapping[str, DType]) -> tuple[list[OpSpec], dict[str, list[str]]]:
+    def filled(
+        self, values: Mapping[str, Any], dtypes: Mapping[str, DType]
+    ) -> tuple[list[OpSpec], dict[str, list[str]]]:
         """Returns ops that fill new variables of one element with numbers, and these variables by slot (when a file is written)."""
-        from tstatic.ir.opdef import OpSpec
-        from tstatic.ir.types import Meta
-
         assert self.fresh is not None
         ops, slots = [], {}
         for slot, value in values.items():
@@ -57,8 +55,6 @@ class PaddleOp:
 
     def made(self, type: str = "", **changes: Any) -> OpSpec:
         """Returns the op with another type, other ``inputs``, ``outputs`` or ``attrs``."""
-        from tstatic.ir.opdef import OpSpec
-
         given = {"inputs": self.inputs, "outputs": self.outputs, "attrs": self.attrs, **changes}
         return OpSpec(type or self.type, **given)
 
@@ -84,13 +80,3 @@ class PaddleForm:
 
 SAME = PaddleForm()
 ABSENT = PaddleForm(absent=True)
-
-
-def same_form(op: PaddleOp) -> OpSpec:
-    """Returns an op as it is; a result that Paddle declares as one element in a list gets the attribute that says so, if it has it."""
-    from tstatic.ir.opdef import op_def
-
-    if "one_d" in op_def(op.type).attrs and "one_d" not in op.attrs:
-        first = next((row[0] for row in op.outputs.values() if row), "")
-        return op.made(attrs={**op.attrs, "one_d": list(op.shapes.get(first) or ()) == [1]})
-    return op.made()

@@ -1,7 +1,7 @@
 """Programs in Paddle's files: read as programs of tstatic, and written from them.
 
-Slots, attributes and op types are Paddle's here too, so one translation serves all ops: it looks at the op definition and nothing else.
-What an op spells in another way stands with it, as :attr:`~tstatic.ir.opdef.OpDef.paddle`.
+Slots, attributes and op types are Paddle's here too, so one translation serves all ops: it looks at the op definition and nothing
+else. What an op spells in another way stands with it, as :attr:`~tstatic.ir.opdef.OpDef.paddle`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tstatic.errors import CheckpointError, NotFoundError, ProgramError, Tstatic
 from tstatic.ir import paddle_proto as proto
 from tstatic.ir.attrs import Attr
 from tstatic.ir.opdef import EMPTY, OPS, OpDef, OpSpec, op_def
-from tstatic.ir.paddle_form import PaddleOp, same_form
+from tstatic.ir.paddle_form import PaddleOp
 from tstatic.ir.program import Block, Parameter, Program, Variable
 from tstatic.ir.restore import restore
 from tstatic.ir.rng import op_position
@@ -25,7 +25,8 @@ from tstatic.ir.types import DTYPES, DType, Meta
 VERSION = 2_006_002
 """The version of Paddle that written programs claim to be of."""
 DTYPE_NUMBERS = {
-    "bool": 0, "int16": 1, "int32": 2, "int64": 3, "float16": 4, "float32": 5, "float64": 6, "uint8": 20, "int8": 21, "bfloat16": 22,
+    "bool": 0, "int16": 1, "int32": 2, "int64": 3, "float16": 4, "float32": 5, "float64": 6, "uint8": 20, "int8": 21,
+    "bfloat16": 22,
 }  # fmt: skip
 _DTYPES = {number: DTYPES[name] for name, number in DTYPE_NUMBERS.items()}
 _DENSE, _FEED, _FETCH, _STEP_SCOPES = 7, 9, 10, 11
@@ -135,7 +136,7 @@ class _Reading:
             raise ValueError(f"a variable that block {number} has twice")
         read = {name for op in block.ops for slot in op.inputs for name in slot.arguments}
         constants = _Constants()
-        ops = []
+        ops: list[OpDesc] = []
         for op in block.ops:
             if op.type in ("feed", "fetch"):
                 self.bound(op)
@@ -189,15 +190,28 @@ class _Reading:
         )  # fmt: skip
 
     def op(
-        self, block: int, index: int, op: proto.OpDesc, variables: dict[str, VarDesc], read: set[str], constants: _Constants
+        self,
+        block: int,
+        index: int,
+        op: proto.OpDesc,
+        variables: dict[str, VarDesc],
+        read: set[str],
+        constants: _Constants,
     ) -> OpDesc:
         attrs = {attr.name: proto.value_of(attr) for attr in op.attrs}
-        inputs, outputs = ({s.parameter: list(s.arguments) for s in row if s.arguments} for row in (op.inputs, op.outputs))
+        inputs, outputs = (
+            {s.parameter: list(s.arguments) for s in row if s.arguments} for row in (op.inputs, op.outputs)
+        )
         shapes = {n: v.shape for row in outputs.values() for n in row if (v := variables.get(n)) is not None}
-        dtypes = {n: DTYPES[v.dtype] for row in outputs.values() for n in row if (v := variables.get(n)) is not None and v.dtype}
+        dtypes = {
+            n: DTYPES[v.dtype]
+            for row in outputs.values()
+            for n in row
+            if (v := variables.get(n)) is not None and v.dtype
+        }
         found = PaddleOp(op.type, inputs, outputs, attrs, shapes, dtypes, constants.values)
         definition = op_def(op.type)
-        spec = definition.paddle.read(found) if definition.paddle.read is not None else same_form(found)
+        spec = definition.paddle.read(found) if definition.paddle.read is not None else _same(found, definition)
         definition = op_def(spec.type)
         known = {n: list(row) for n, row in spec.outputs.items()}
         for name in [n for n in known if n not in definition.output_slots]:
@@ -236,6 +250,14 @@ class _Reading:
                 op=definition.type,
             )
         return done
+
+
+def _same(op: PaddleOp, definition: OpDef) -> OpSpec:
+    """Returns an op as it is, with ``one_d``, if it has that, where Paddle declares a result as one element in a list."""
+    if "one_d" in definition.attrs and "one_d" not in op.attrs:
+        first = next((row[0] for row in op.outputs.values() if row), "")
+        return op.made(attrs={**op.attrs, "one_d": list(op.shapes.get(first) or ()) == [1]})
+    return op.made()
 
 
 class _Constants:
@@ -321,9 +343,7 @@ class _Writing:
             variables.append(proto.VarDesc(name, kind, stop_gradient=True))
             return name
 
-        feeds, fetches = (
-            (self.program.feed_names, self.program.fetch_names) if block.idx == 0 else ((), ())
-        )
+        feeds, fetches = (self.program.feed_names, self.program.fetch_names) if block.idx == 0 else ((), ())
         if feeds or fetches:
             variables.append(proto.VarDesc("feed", proto.VarType(_FEED), True))
             variables.append(proto.VarDesc("fetch", proto.VarType(_FETCH), True))
@@ -339,7 +359,7 @@ class _Writing:
                 self.lacking[op.type] = op.type
                 continue
             role = [_int("op_role", op.role), _text("op_device", op.device)]
-            for spec in form.write(found) if form.write is not None else [same_form(found)]:
+            for spec in form.write(found) if form.write is not None else [found.made()]:
                 attrs = self.attributes(spec, op.definition if spec.type == op.type else None)
                 ops.append(_op(spec.type, spec.inputs, spec.outputs, [*attrs, *role]))
         for column, name in enumerate(fetches):
@@ -371,7 +391,9 @@ class _Writing:
 def _op(
     type: str, inputs: Mapping[str, Sequence[str]], outputs: Mapping[str, Sequence[str]], attrs: list[proto.Attr]
 ) -> proto.OpDesc:
-    sides = ([proto.Slot(n, [v for v in row if v != EMPTY or n]) for n, row in side.items()] for side in (inputs, outputs))
+    sides = (
+        [proto.Slot(n, [v for v in row if v != EMPTY or n]) for n, row in side.items()] for side in (inputs, outputs)
+    )
     ins, outs = sides
     return proto.OpDesc(ins, outs, type, attrs)
 

@@ -1,7 +1,7 @@
 """Paddle's saved programs as messages: a reader and a writer of the part of protobuf that they use.
 
-The schema below is all that there is: neither the protobuf package nor generated code is needed, which would bring limits of their own
-(none on memory) and a version to keep up with. Fields that the schema lacks are skipped, as protobuf demands.
+The schema below is all that there is. The protobuf package without generated code would need the same schema as descriptors, and
+has no limit on memory: an empty message of two bytes costs a hundred. Fields that the schema lacks are skipped, as protobuf wants.
 """
 
 from __future__ import annotations
@@ -144,7 +144,8 @@ _FIELDS: dict[type, dict[int, tuple[str, Any]]] = {
     TensorDesc: {1: ("data_type", "int"), 2: ("dims", "int*")},
     LoDTensorDesc: {1: ("tensor", TensorDesc), 2: ("lod_level", "int")},
     VarType: {
-        1: ("type", "int"), 2: ("selected_rows", TensorDesc), 3: ("lod_tensor", LoDTensorDesc), 4: ("tensor_array", LoDTensorDesc),
+        1: ("type", "int"), 2: ("selected_rows", TensorDesc), 3: ("lod_tensor", LoDTensorDesc),
+        4: ("tensor_array", LoDTensorDesc),
     },
     VarDesc: {
         1: ("name", "str"), 2: ("type", VarType), 3: ("persistable", "bool"), 4: ("need_check_feed", "bool"),
@@ -160,7 +161,8 @@ _FIELDS: dict[type, dict[int, tuple[str, Any]]] = {
     },
     OpDesc: {1: ("inputs", (Slot,)), 2: ("outputs", (Slot,)), 3: ("type", "str"), 4: ("attrs", (Attr,))},
     BlockDesc: {
-        1: ("idx", "int"), 2: ("parent_idx", "int"), 3: ("vars", (VarDesc,)), 4: ("ops", (OpDesc,)), 5: ("forward_block_idx", "int"),
+        1: ("idx", "int"), 2: ("parent_idx", "int"), 3: ("vars", (VarDesc,)), 4: ("ops", (OpDesc,)),
+        5: ("forward_block_idx", "int"),
     },
     Version: {1: ("version", "int")},
     ProgramDesc: {1: ("blocks", (BlockDesc,)), 4: ("version", Version)},
@@ -227,7 +229,9 @@ class _Reader:
             else:
                 raise ValueError(f"wire type {wire}")
             if at > end or number == 0:
-                raise ValueError("a field that is longer than what it stands in" if number else "a field without a number")
+                raise ValueError(
+                    "a field that is longer than what it stands in" if number else "a field without a number"
+                )
             self.spend(_OBJECT)
             yield number, wire, begin, at
 
@@ -242,7 +246,7 @@ class _Reader:
             many = isinstance(form, tuple) or (isinstance(form, str) and form.endswith("*"))
             if isinstance(form, type | tuple):
                 if wire != 2:
-                    raise ValueError(f"{name} is no message")
+                    raise ValueError(f"{name} should be a message")
                 self.spend(_OBJECT)
                 value = self.message(form[0] if isinstance(form, tuple) else form, begin, stop)
             else:

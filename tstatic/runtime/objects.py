@@ -10,7 +10,8 @@ import re
 from typing import Any
 
 from tstatic.errors import CheckpointError
-from tstatic.runtime.pickles import dump_pickle, read_pickle
+from tstatic.runtime.pickle_writer import dump_pickle
+from tstatic.runtime.pickles import read_pickle
 
 _TRAILER = re.compile(rb"\ntstatic-object 1 ([0-9a-f]{64})\n")
 

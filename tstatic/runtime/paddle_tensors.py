@@ -21,7 +21,7 @@ MAX_LEVELS = 16
 
 
 def is_tensors(data: bytes) -> bool:
-    """Returns whether bytes begin as Paddle's tensors do: version 0, and a number of levels that is no length of a JSON text."""
+    """Returns whether bytes begin as Paddle's tensors do: version 0, and few levels, where other formats have a length."""
     return len(data) >= 16 and data[:4] == bytes(4) and int.from_bytes(data[4:12], "little") <= MAX_LEVELS
 
 

@@ -174,7 +174,7 @@ def for_paddle(format: Any, function: str) -> bool:
             ("format", "paddle"),
             "format='paddle': these files have no place for checksums, so damage to them is not noticed when they are loaded",
         )
-    return format == "paddle"
+    return bool(format == "paddle")
 
 
 def _encode_for_paddle(program: Program, path: Path) -> dict[Path, bytes]:

@@ -101,7 +101,12 @@ def autoencoder(paddle: Any) -> Built:
     nn, F, x = paddle.nn, paddle.nn.functional, paddle.static.data("image", [None, 1, 12, 12])
     h = F.leaky_relu(nn.Conv2D(1, 4, 4, stride=2, padding=1)(x), 0.2)
     out = F.sigmoid(nn.Conv2DTranspose(4, 1, 4, stride=2, padding=1)(h))
-    return Built([x], [out, paddle.clip(h, -0.1, 0.1)], F.mse_loss(out, F.sigmoid(x)), paddle.optimizer.Adam(0.02, weight_decay=1e-3))
+    return Built(
+        [x],
+        [out, paddle.clip(h, -0.1, 0.1)],
+        F.mse_loss(out, F.sigmoid(x)),
+        paddle.optimizer.Adam(0.02, weight_decay=1e-3),
+    )
 
 
 def unet(paddle: Any) -> Built:
@@ -121,7 +126,9 @@ def recurrent(paddle: Any) -> Built:
     projected = static.nn.fc(x, 8)
     i, n = paddle.full([1], 0, "int64"), paddle.full([1], 4, "int64")
     last = static.nn.while_loop(
-        lambda i, h: i < n, lambda i, h: [i + 1, paddle.tanh(paddle.matmul(h, weight) + projected)], [i, projected * 1.0]
+        lambda i, h: i < n,
+        lambda i, h: [i + 1, paddle.tanh(paddle.matmul(h, weight) + projected)],
+        [i, projected * 1.0],
     )[1]
     far = static.nn.cond(paddle.mean(last) > 0.0, lambda: last * 2.0, lambda: last - 1.0)
     built = _classified(paddle, [x], static.nn.fc(last, 4), paddle.optimizer.SGD(0.2))
@@ -165,4 +172,6 @@ def trained(paddle: Any, name: str, steps: int = 5) -> tuple[Any, Built, Any]:
 def inferred(paddle: Any, program: Any, feeds: list[str], fetches: list[Any], exe: Any) -> list[Any]:
     """What an inference model answers to a batch that was not trained on."""
     given = feed(99)
-    return [np.asarray(value) for value in exe.run(program, feed={name: given[name] for name in feeds}, fetch_list=fetches)]
+    return [
+        np.asarray(value) for value in exe.run(program, feed={name: given[name] for name in feeds}, fetch_list=fetches)
+    ]

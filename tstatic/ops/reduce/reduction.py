@@ -173,7 +173,8 @@ def _mean_read(op: PaddleOp) -> OpSpec:
 
 
 register(OpDef(
-    "mean", "X -> Out", paddle=PaddleForm(_mean_read), infer=lambda x: _mean_infer(x, _ALL), ref=_ALL.ref(_mean_calls, _sum_scratch_metas),
+    "mean", "X -> Out", infer=lambda x: _mean_infer(x, _ALL), paddle=PaddleForm(_mean_read),
+    ref=_ALL.ref(_mean_calls, _sum_scratch_metas),
     lower=lambda torch, x: torch.mean(x).reshape(1), cost=_cost, grad=_grad_op("mean", _ALL), amp="black", uses_blas=True,
     domain=Domain(cases=tuple(Case(c.shapes) for c in (*CASES, *LONG_CASES) if 0 not in c.shapes[0]), ulps=12.0),
 ))  # fmt: skip

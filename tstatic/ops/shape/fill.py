@@ -197,7 +197,7 @@ def _fill_read(op: PaddleOp) -> OpSpec:
     if "ValueTensor" in op.inputs:
         value = op.constants_of("ValueTensor")
         if value is None:
-            raise ValueError("operator 'fill_constant' with a value that is no constant of the program")
+            raise ValueError("operator 'fill_constant' with a computed value")
         attrs = op.without("str_value") | {"value": value[0]}
     if "ShapeTensor" in op.inputs:
         attrs["value"] = number_of(attrs.get("value", 0.0), attrs.pop("str_value", ""))
@@ -206,7 +206,7 @@ def _fill_read(op: PaddleOp) -> OpSpec:
     if "ShapeTensorList" in op.inputs:
         sizes = op.constants_of("ShapeTensorList")
         if sizes is None:
-            raise ValueError("operator 'fill_constant' with sizes that are no constants of the program")
+            raise ValueError("operator 'fill_constant' with computed sizes")
         attrs["shape"] = tuple(map(int, sizes))
     return op.made(inputs={}, attrs=attrs)
 
@@ -413,7 +413,11 @@ def _assign_write(op: PaddleOp) -> list[OpSpec]:
     # A dtype without a list of its own is filled as a wider one and cast.
     wide = dtype if dtype.name in _PADDLE_VALUES else dtype_of("float32" if dtype.is_float else "int32")
     values = unpacked(op.attrs["values"], dtype, shape).astype(wide.np).ravel().tolist()
-    attrs = {"shape": shape, "dtype": wide, _PADDLE_VALUES[wide.name]: [int(v) for v in values] if wide.name == "bool" else values}
+    attrs = {
+        "shape": shape,
+        "dtype": wide,
+        _PADDLE_VALUES[wide.name]: [int(v) for v in values] if wide.name == "bool" else values,
+    }
     if wide is dtype:
         return [op.made(attrs=attrs)]
     assert op.fresh is not None
@@ -423,7 +427,8 @@ def _assign_write(op: PaddleOp) -> list[OpSpec]:
 
 
 register(OpDef(
-    "assign_value", "-> Out", paddle=PaddleForm(_assign_read, _assign_write), attrs={"shape": Attr((), "ints"), "dtype": float32, "values": Attr(kind="any")},
+    "assign_value", "-> Out", attrs={"shape": Attr((), "ints"), "dtype": float32, "values": Attr(kind="any")},
+    paddle=PaddleForm(_assign_read, _assign_write),
     infer=_assign_infer, ref=copies(_assign_calls), lower=_assign_lower,
     domain=Domain(
         cases=(

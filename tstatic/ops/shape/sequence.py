@@ -79,7 +79,9 @@ def _range_read(op: PaddleOp) -> OpSpec:
     bounds = op.constants_of("Start", "End", "Step")
     if bounds is None:
         return op.made("arange", attrs={})
-    return op.made(inputs={}, attrs=dict(zip(("start", "end", "step"), bounds, strict=True)) | {"dtype": op.dtypes[op.result]})
+    return op.made(
+        inputs={}, attrs=dict(zip(("start", "end", "step"), bounds, strict=True)) | {"dtype": op.dtypes[op.result]}
+    )
 
 
 def _range_write(op: PaddleOp) -> list[OpSpec]:
@@ -128,7 +130,8 @@ def _arange_lower(torch: Any, start: Any, end: Any, step: Any) -> Any:
 
 
 register(OpDef(
-    "arange", "Start, End, Step -> Out", paddle=PaddleForm(write=lambda op: [op.made("range")]), infer=_arange_infer, ref=_arange_ref, lower=_arange_lower, dynamic=True,
+    "arange", "Start, End, Step -> Out", infer=_arange_infer, ref=_arange_ref, lower=_arange_lower, dynamic=True,
+    paddle=PaddleForm(write=lambda op: [op.made("range")]),
     domain=Domain(
         cases=(Case(((), (), ())), Case(((1,), (1,), (1,)))),
         values={"Start": ValueRange(-3, 3), "End": ValueRange(2, 9), "Step": ValueRange(1, 2)},
@@ -160,7 +163,7 @@ def _linspace_lower(torch: Any, *, start: float, stop: float, num: int, dtype: D
 def _linspace_read(op: PaddleOp) -> OpSpec:
     bounds = op.constants_of("Start", "Stop", "Num")
     if bounds is None:
-        raise ValueError("operator 'linspace' with bounds that are no constants of the program")
+        raise ValueError("operator 'linspace' with computed bounds")
     return op.made(inputs={}, attrs={**op.attrs, "start": bounds[0], "stop": bounds[1], "num": int(bounds[2])})
 
 
