@@ -59,11 +59,6 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "without a feed, EOFException and reset() as before",
     ),
     Unsupported(
-        ("save", "load"),
-        "Files hold programs and their variables, not any Python object",
-        "static.save(program, path) and static.load(program, path), or np.save for an array",
-    ),
-    Unsupported(
         ("fluid.average", "fluid.metrics", "fluid.evaluator"),
         "Averages over batches are a line of Python",
         "np.mean of the fetched values, or static.accuracy and static.auc in the program",
@@ -92,10 +87,9 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "False in its place; is_compiled_with_custom_device(name) answers for any name",
     ),
     Unsupported(
-        ("inference", "fluid.core.AnalysisConfig", "fluid.core.create_paddle_predictor"),
-        "There is no separate predictor",
-        "program, feeds, fetches = static.load_inference_model(path, exe), then "
-        "exe.run(program, feed=dict(zip(feeds, arrays)), fetch_list=fetches)",
+        ("fluid.core.AnalysisConfig", "fluid.core.create_paddle_predictor"),
+        "Predictors have the names of Paddle 2 here",
+        "paddle.inference.Config and paddle.inference.create_predictor",
     ),
     Unsupported(
         (
@@ -138,8 +132,8 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     Unsupported(
         (
             "jit", "Model", "DataParallel", "autograd", "fluid.dygraph.guard", "fluid.dygraph.to_variable",
-            "fluid.dygraph.enabled", "fluid.dygraph.load_dygraph", "fluid.dygraph.save_dygraph", "fluid.dygraph.base",
-            "fluid.dygraph.jit", "fluid.load_dygraph", "fluid.save_dygraph", "fluid.framework._test_eager_guard",
+            "fluid.dygraph.enabled", "fluid.dygraph.base",
+            "fluid.dygraph.jit", "fluid.framework._test_eager_guard",
         ),
         "There is no eager mode: tstatic builds programs and runs them",
         "static.data for inputs, layers on them, and static.Executor.run",

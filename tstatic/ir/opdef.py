@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -15,12 +15,14 @@ from tstatic.ir.attrs import EMPTY, EXPECT, GRAD, NO_ATTRS, REQUIRED, Attr, OpSp
 from tstatic.ir.channels import Channels
 from tstatic.ir.export import PUBLIC_API, Export, export, namespace
 from tstatic.ir.formula import UpdateFormula
-from tstatic.ir.paddle_form import SAME, PaddleForm
 from tstatic.ir.pointwise import PointwiseRef, Prepare, Rows, derive_gradient, same_as_first, torch_lowering
 from tstatic.ir.ref import NO_REF, ExpressionRef, Ref, as_ref, pick
 from tstatic.ir.registry import Registry
 from tstatic.ir.split import PARTIAL_SUM, WHOLE, Tile
 from tstatic.ir.types import Meta
+
+if TYPE_CHECKING:
+    from tstatic.ir.paddle_form import PaddleForm
 
 __all__ = [
     "DERIVE",
@@ -252,7 +254,7 @@ class OpDef:
         softmax: (input slot, output slot) if the output is the softmax of the input along attribute ``axis``.
         uses_blas: It or its backward op calls BLAS, whose threads a session then limits to one.
         collective: All replicas meet in it; ``ref`` gets this replica's place among them as ``group``.
-        paddle: How it stands in Paddle's files, where that is not as it is here.
+        paddle: How it stands in Paddle's files; ``None`` if as here.
     """
 
     type: str
@@ -291,7 +293,7 @@ class OpDef:
     uses_blas: bool = False
     collective: bool = False
     kernel: Any = None
-    paddle: PaddleForm = SAME
+    paddle: PaddleForm | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attrs", MappingProxyType({n: Attr.of(a) for n, a in self.attrs.items()}))

@@ -15,7 +15,7 @@ from tstatic.errors import CheckpointError, NotFoundError, ProgramError, Tstatic
 from tstatic.ir import paddle_proto as proto
 from tstatic.ir.attrs import Attr
 from tstatic.ir.opdef import EMPTY, OPS, OpDef, OpSpec, op_def
-from tstatic.ir.paddle_form import PaddleOp
+from tstatic.ir.paddle_form import SAME, PaddleOp
 from tstatic.ir.program import Block, Parameter, Program, Variable
 from tstatic.ir.restore import restore
 from tstatic.ir.rng import op_position
@@ -211,7 +211,8 @@ class _Reading:
         }
         found = PaddleOp(op.type, inputs, outputs, attrs, shapes, dtypes, constants.values)
         definition = op_def(op.type)
-        spec = definition.paddle.read(found) if definition.paddle.read is not None else _same(found, definition)
+        form = definition.paddle or SAME
+        spec = form.read(found) if form.read is not None else _same(found, definition)
         definition = op_def(spec.type)
         known = {n: list(row) for n, row in spec.outputs.items()}
         for name in [n for n in known if n not in definition.output_slots]:
@@ -350,7 +351,7 @@ class _Writing:
         for column, name in enumerate(feeds):
             ops.append(_op("feed", {"X": ["feed"]}, {"Out": [name]}, [_int("col", column)]))
         for op in block.ops:
-            form = op.definition.paddle
+            form = op.definition.paddle or SAME
             written = [v for n in op.output_arg_names if (v := block._find_var_recursive(n)) is not None]
             shapes = {v.name: v._shape for v in written}
             dtypes = {v.name: v._dtype for v in written if v._dtype is not None}

@@ -13,7 +13,7 @@ from tstatic.ir import expr
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, NUMBERS, check_dtype
 from tstatic.ir.opdef import DERIVE, NO_ATTRS, Domain, GradOp, OpDef, ValueRange, register
-from tstatic.ir.paddle_form import SAME, PaddleForm
+from tstatic.ir.paddle_form import PaddleForm
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, bool_
 from tstatic.ops.shape._shapes import emit_one
@@ -114,7 +114,7 @@ def unary_op(
     samples: tuple[Mapping[str, Any], ...] = (NO_ATTRS,),
     others: tuple[str, ...] = (),
     ulps: float = 4,
-    paddle: PaddleForm = SAME,
+    paddle: PaddleForm | None = None,
 ) -> None:
     """Registers an op ``X -> Out`` that is a formula, and its backward op.
 

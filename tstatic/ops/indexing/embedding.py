@@ -9,7 +9,7 @@ import numpy as np
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, INTEGERS, check_dtype, check_index, check_int, check_rank, check_size, check_sizes
 from tstatic.ir.opdef import WHOLE, Attr, Case, Cost, Domain, GradOp, OpDef, ValueRange, export, register
-from tstatic.ir.paddle_form import ABSENT, SAME
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, IMAGES, Split
 from tstatic.ir.types import UNKNOWN, DType, Meta, float32
@@ -268,7 +268,7 @@ def _one_hot_op(type: str, column: bool, cases: tuple[Case, ...]) -> None:
         return (classes == torch.arange(count, device=x.device)).to(getattr(torch, dtype.name))
 
     register(OpDef(
-        type, "X, depth_tensor? -> Out", paddle=ABSENT if column else SAME,
+        type, "X, depth_tensor? -> Out", paddle=ABSENT if column else None,
         attrs={"depth": 1, "dtype": Attr(float32, "dtype"), "allow_out_of_range": False}, infer=infer, ref=ref,
         lower=lower, split=Split(ELEMENTS, 0, None, 0),
         domain=Domain(

@@ -13,7 +13,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, check_number, check_result_dtype, check_sizes
 from tstatic.ir.declare import default_dtype
 from tstatic.ir.opdef import Case, Domain, OpDef, export, register
-from tstatic.ir.paddle_form import ABSENT, SAME, PaddleForm
+from tstatic.ir.paddle_form import ABSENT, PaddleForm
 from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import DType, Meta, Shape, dtype_of
@@ -66,7 +66,7 @@ def _register_like(
     check: Check,
     fill: NumpyDraw,
     torch_draw: TorchDraw,
-    paddle: PaddleForm = SAME,
+    paddle: PaddleForm | None = None,
     **domain: Any,
 ) -> None:
     """Registers the ops that draw numbers of another value's shape, and of a shape with one of its sizes."""

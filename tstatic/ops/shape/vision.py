@@ -11,7 +11,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_choice, check_divisible, check_rank
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, export, register
-from tstatic.ir.paddle_form import ABSENT, SAME, PaddleForm
+from tstatic.ir.paddle_form import ABSENT, PaddleForm
 from tstatic.ir.program import Variable
 from tstatic.ir.split import IMAGES, Split
 from tstatic.ir.types import UNKNOWN, Meta, Shape
@@ -90,7 +90,7 @@ def _move(source: Array, target: Array, plan: Permutation, back: bool) -> None:
 
 
 def _permuting(
-    type: str, planner: Planner, attrs: dict[str, Any], cases: tuple[Case, ...], paddle: PaddleForm = SAME
+    type: str, planner: Planner, attrs: dict[str, Any], cases: tuple[Case, ...], paddle: PaddleForm | None = None
 ) -> None:
     """Registers an op that only moves values, and its backward op, the same moves backwards."""
 
