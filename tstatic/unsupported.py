@@ -51,7 +51,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     Unsupported(
         (
             "jit", "Model", "callbacks", "DataParallel", "LazyGuard", "autograd", "amp.GradScaler", "amp.auto_cast", "amp.decorate",
-            "fluid.dygraph_grad_clip", "fluid.load_dygraph", "fluid.save_dygraph", "fluid.framework._test_eager_guard",
+            "fluid.dygraph_grad_clip", "fluid.framework._test_eager_guard",
             "incubate.jit", "incubate.autograd",
             *_in("fluid.dygraph")(
                 "BackwardStrategy BilinearTensorProduct Conv2D Conv2DTranspose Conv3D Conv3DTranspose CosineDecay DataParallel "
@@ -59,7 +59,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
                 "LinearLrWarmup MultiStepDecay NCE NaturalExpDecay NoamDecay PRelu ParallelEnv PiecewiseDecay PolynomialDecay "
                 "Pool2D ProgramTranslator ReduceLROnPlateau SpectralNorm StaticModelRunner StepDecay TracedLayer Tracer TreeConv "
                 "base checkpoint declarative dygraph_to_static dygraph_to_static_func enabled grad guard jit "
-                "learning_rate_scheduler load_dygraph no_grad parallel prepare_context save_dygraph to_variable tracer"
+                "learning_rate_scheduler no_grad parallel prepare_context to_variable tracer"
             ),
         ),
         "There is no eager mode: tstatic builds programs and runs them",
@@ -113,11 +113,6 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "without a feed, EOFException and reset() as before",
     ),
     Unsupported(
-        ("save", "load"),
-        "Files hold programs and their variables, not any Python object",
-        "static.save(program, path) and static.load(program, path), or np.save for an array",
-    ),
-    Unsupported(
         ("fluid.evaluator", "fluid.metrics.DetectionMAP"),
         "Evaluators that change the program are not part of tstatic",
         "the metrics of fluid.metrics with fetched values",
@@ -146,10 +141,9 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "False in its place; is_compiled_with_custom_device(name) answers for any name",
     ),
     Unsupported(
-        ("inference", "fluid.core.AnalysisConfig", "fluid.core.create_paddle_predictor"),
-        "There is no separate predictor",
-        "program, feeds, fetches = static.load_inference_model(path, exe), then "
-        "exe.run(program, feed=dict(zip(feeds, arrays)), fetch_list=fetches)",
+        ("fluid.core.AnalysisConfig", "fluid.core.create_paddle_predictor"),
+        "Predictors have the names of Paddle 2 here",
+        "paddle.inference.Config and paddle.inference.create_predictor",
     ),
     Unsupported(
         (

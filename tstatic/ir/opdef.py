@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
 from tstatic.errors import NotFoundError, ProgramError, near
-from tstatic.ir.attrs import EMPTY, EXPECT, GRAD, LOD, NO_ATTRS, REQUIRED, Attr, Slot, parse_slots
+from tstatic.ir.attrs import EMPTY, EXPECT, GRAD, LOD, NO_ATTRS, REQUIRED, Attr, OpSpec, Slot, parse_slots
 from tstatic.ir.channels import Channels
 from tstatic.ir.export import PUBLIC_API, Export, export, namespace
 from tstatic.ir.formula import UpdateFormula
@@ -20,6 +20,9 @@ from tstatic.ir.ref import NO_REF, ExpressionRef, Ref, as_ref, pick
 from tstatic.ir.registry import Registry
 from tstatic.ir.split import PARTIAL_SUM, WHOLE, Tile
 from tstatic.ir.types import Meta
+
+if TYPE_CHECKING:
+    from tstatic.ir.paddle_form import PaddleForm
 
 __all__ = [
     "DERIVE",
@@ -113,16 +116,6 @@ class Domain:
 
 
 # --------------------------------------------------------------------------------------------------- op definition
-@dataclass(frozen=True, slots=True)
-class OpSpec:
-    """An op to be appended: what a gradient rule answers with. Values are lists of variable names."""
-
-    type: str
-    inputs: Mapping[str, Sequence[str]]
-    outputs: Mapping[str, Sequence[str]]
-    attrs: Mapping[str, Any] = NO_ATTRS
-
-
 @dataclass(frozen=True, slots=True)
 class GradContext:
     """What a gradient rule that emits ordinary ops knows about its forward op.
@@ -271,6 +264,7 @@ class OpDef:
         lod: The input slot whose row offsets those results share that have its rows, ``"*"`` for any (the default of pointwise
             ops), ``"X[:-1]"`` for all levels but the innermost. ``infer`` says which results have its rows. Those in ``Out``
             have the offsets that the op writes to ``Out@LOD`` behind them.
+        paddle: How it stands in Paddle's files; ``None`` if as here.
     """
 
     type: str
@@ -312,6 +306,7 @@ class OpDef:
     collective: bool = False
     lod: str | None = None
     kernel: Any = None
+    paddle: PaddleForm | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attrs", MappingProxyType({n: Attr.of(a) for n, a in self.attrs.items()}))

@@ -19,6 +19,7 @@ from tstatic.ir.checks import (
     check_type,
 )
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, export, register
+from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
 from tstatic.ir.split import along
@@ -279,9 +280,16 @@ def _joined_by(type: str, result: str, slot: str) -> Callable[[GradContext], lis
     return rule
 
 
+def _split_write(op: PaddleOp) -> list[OpSpec]:
+    """Paddle's kernel counts an axis from the first one."""
+    rank = len(op.shapes[op.outputs["Out"][0]] or ())
+    return [op.made(attrs=op.without("axis", axis=op.attrs["axis"] % max(rank, 1)))]
+
+
 register(OpDef(
     "split", "X -> Out*", lod="X", attrs={"num": 0, "sections": Attr((), "ints"), "axis": 0}, infer=_infer_split,
-    ref=copies(_split_calls), lower=_lower_split, grad=_joined_by("concat", "Out", "Out"), amp="gray",
+    paddle=PaddleForm(write=_split_write), ref=copies(_split_calls), lower=_lower_split,
+    grad=_joined_by("concat", "Out", "Out"), amp="gray",
     domain=Domain(
         cases=(
             Case(((6, 2),), {"num": 3, "axis": 0}), Case(((2, 6),), {"num": 0, "sections": (1, 2, 3), "axis": 1}),
