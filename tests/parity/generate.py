@@ -85,6 +85,10 @@ NOT_COMPARED = {
     "seed": "random numbers differ",
     "grad": "Paddle's is for eager mode",
     "swapaxes": "Paddle 2.6.2 lacks it",
+    **dict.fromkeys(
+        ("as_strided", "view", "view_as", "unfold", "uniform_", "normal_", "cauchy_", "geometric_"),
+        "Paddle has it in eager mode only",
+    ),
     "nn.functional.group_norm": "Paddle 2.6.2 lacks it",
     "nn.LayerDict": "holds layers",
     "nn.LayerList": "holds layers",
@@ -165,7 +169,7 @@ SPECIAL = {
 }
 
 
-def _seeded(data: Any, count: list[int]) -> Any:
+def seeded(data: Any, count: list[int]) -> Any:
     """Numbers the feeds of a call, so that no two have the same values."""
     if isinstance(data, dict):
         if "feed" in data:
@@ -174,8 +178,8 @@ def _seeded(data: Any, count: list[int]) -> Any:
                 feed.setdefault("seed", count[0])
             count[0] += 1
             return {"feed": feed}
-        return {k: _seeded(v, count) for k, v in data.items()}
-    return [_seeded(v, count) for v in data] if isinstance(data, list) else data
+        return {k: seeded(v, count) for k, v in data.items()}
+    return [seeded(v, count) for v in data] if isinstance(data, list) else data
 
 
 def _retyped(data: Any, dtype: str, left: list[int]) -> Any:
@@ -266,6 +270,9 @@ RANDOM = (
     "nn.Dropout2D",
     "nn.Dropout3D",
     "empty_like",
+    "poisson",
+    "randint_like",
+    "exponential_",
 )
 
 
@@ -372,7 +379,7 @@ def calls() -> list[Call]:
         elif name in public and own and name not in RANDOM:
             extra = list(variations(name, public[name], own[0]))
         for call in [*own, *extra]:
-            made = _seeded({"path": path, **call}, [0])
+            made = seeded({"path": path, **call}, [0])
             found.append({**made, **_compare(name, call)})
     found += initializers()
     for call in found:
@@ -412,6 +419,6 @@ def fluid_calls() -> list[Call]:
             continue
         same = [p for p, f in functions().items() if f is entry.function]
         for sample in own.get(same[0], [])[:3] if same else []:
-            call = _seeded({"path": name, **sample}, [0])
+            call = seeded({"path": name, **sample}, [0])
             found.append({**call, **_compare(same[0], sample), "id": name_of(call)})
     return found

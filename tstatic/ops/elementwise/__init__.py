@@ -7,6 +7,7 @@
   fmin, atan2, and lerp.
 * ``logic``: Comparisons, nearness, truth values and bits, tests for NaN and infinity, and choice by a condition.
 * ``maxout``: The maximum over groups of channels.
+* ``nan_to_num``: Numbers in the place of NaN and infinities.
 * ``operators``: Python's operators on Variables: which ops they build.
 * ``pairs``: Functions of two values that broadcast, beside arithmetic: heaviside, nextafter, gcd, lcm, hypot and others.
 * ``scale``: Copies, conversions, linear functions and limits of one value: assign, cast, scale, increment, clip.

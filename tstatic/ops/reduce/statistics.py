@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -426,7 +426,7 @@ def bincount(x: Variable, weights: Variable | None = None, minlength: int = 0, n
 
 # -------------------------------------------------------------------------------------------------------- sorted search
 def _ref_search(sorted_sequence: Array, values: Array, out: Array, *, right: bool) -> None:
-    side = "right" if right else "left"
+    side: Literal["left", "right"] = "right" if right else "left"
     if sorted_sequence.ndim == 1:
         np.copyto(out, np.searchsorted(sorted_sequence, values, side), casting="same_kind")
         return
