@@ -373,7 +373,7 @@ def calls() -> list[Call]:
     for name, own in sampled().items():
         path = "tensor." + name if name in IN_TENSOR else name
         extra: list[dict[str, Any]] = []
-        if name.endswith("_") and public.get(name) is public.get(name[:-1]):
+        if name in public and name.endswith("_") and public[name] is public.get(name[:-1]):
             # One function under two names: one call shows that Paddle's second name gives the same.
             own = own[:1]
         elif name in public and own and name not in RANDOM:

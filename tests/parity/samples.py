@@ -516,6 +516,7 @@ TENSOR: dict[str, list[Data]] = {
 
 LOSS = {"input": f(3, 4), "label": f(3, 4)}
 FUNCTIONAL: dict[str, list[Data]] = {
+    "diag_embed": TENSOR["diag_embed"],
     "adaptive_avg_pool1d": [c(LINE, 4), c(LINE, 3)],
     "adaptive_avg_pool2d": [
         c(IMAGE, 3),

@@ -183,8 +183,9 @@ def trace(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: st
         offset, axis1, axis2: As in :func:`diagonal`, with its errors.
         name: Name of the layer.
     """
-    attrs = {"dim": [-1]}
-    return emit_one("reduce_sum", {"X": diagonal(x, offset, axis1, axis2)}, attrs, name=name, prefix="trace")
+    line = diagonal(x, offset, axis1, axis2)
+    # Sums of integers are int64 by default; those of a diagonal keep the dtype, as in Paddle.
+    return emit_one("reduce_sum", {"X": line}, {"dim": [-1], "out_dtype": line.dtype}, name=name, prefix="trace")
 
 
 # ------------------------------------------------------------------------------------------------------------- diag_v2
