@@ -147,18 +147,17 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     ),
     Unsupported(
         (
-            *_LAYERS("gru_unit lstm_unit lstm beam_search beam_search_decode"),
+            *_LAYERS("gru_unit lstm_unit lstm beam_search_decode dynamic_lstm dynamic_lstmp dynamic_gru"),
         ),
         "These recurrences, decoders and tensor arrays are not part of tstatic",
         "static.nn.while_loop for recurrences, paddle.argmax for the best word of each step",
     ),
     Unsupported(
         (
-            "static.nn.StaticRNN", "fluid.layers.StaticRNN", "fluid.layers.DynamicRNN", "nn.LSTM", "nn.GRU", "nn.SimpleRNN",
-            "nn.LSTMCell", "nn.GRUCell", "nn.BeamSearchDecoder", "nn.dynamic_decode",
+            "fluid.layers.DynamicRNN", "nn.BeamSearchDecoder", "nn.dynamic_decode",
         ),
-        "Recurrent layers are not part of this release",
-        "static.nn.while_loop, or nn.Transformer",
+        "These recurrences are not part of this release",
+        "static.nn.while_loop, nn.LSTM or nn.GRU",
     ),
     Unsupported(
         ("amp.debugging", "static.amp.debugging"),
