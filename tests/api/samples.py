@@ -664,6 +664,15 @@ REFUSES = "always an error"
 PROCESS = "it asks or sets a state of the process"
 FILES = "it works on files, bytes or a scope"
 ABSTRACT = "a base class, or a container without settings"
+SAMPLES |= {
+    f"tstatic.atleast_{n}d": Sample(
+        lambda: {"name": "base"},
+        call=lambda name=None, n=n: getattr(paddle, f"atleast_{n}d")(data([4] if n > 1 else []), name=name),
+    )
+    for n in (1, 2, 3)
+}
+OWN_OTHERS["tstatic.view_as"] = {"other": (lambda: data([2, 3, 1], name="another"),)}
+
 DATA = "it gives samples; tests/io compares them"
 WITHOUT_SAMPLE: dict[str, str] = {
     **dict.fromkeys(
