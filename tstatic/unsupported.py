@@ -188,7 +188,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "static.amp.decorate(optimizer, dtype='bfloat16')",
     ),
     Unsupported(
-        ("fluid.incubate", "vision", "audio", *_in("text")("Conll05st Imdb Imikolov Movielens UCIHousing WMT14 WMT16")),
+        ("fluid.incubate", "vision.models", "vision.transforms", "vision.ops", "vision.get_image_backend", "audio"),
         "These packages are not part of tstatic",
         "static.save and static.load for parameters, static.nn and nn for layers",
     ),
