@@ -213,6 +213,7 @@ def test_a_pickle_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         pickle.dumps(Evil()), pickle.dumps({b"data": Evil(), b"labels": [1]}), b"", b"\x80\x02.", pickle.dumps([1]),
         pickle.dumps({b"data": np.zeros((1, 5), np.uint8), b"labels": [1]}, 2),
         pickle.dumps({b"data": np.zeros((1, 3072), np.float32), b"labels": [1]}, 2),
+        pickle.dumps({b"data": np.zeros((1, 3072), np.int8), b"labels": [1]}, 2),
         pickle.dumps({b"data": np.zeros((1, 3072), object), b"labels": [1]}, 2),
         pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": ["a"]}, 2),
         pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": 4}, 2),

@@ -11,8 +11,8 @@ from tstatic.ir.export import facade, facade_module
 __getattr__, __dir__ = facade(
     __name__,
     modules=(
-        "backward clip compiler contrib core data_feeder dygraph executor framework generator initializer input io layer_helper "
-        "layers nets optimizer param_attr profiler regularizer unique_name"
+        "backward clip compiler contrib core data_feeder dataset dygraph executor framework generator initializer input io "
+        "layer_helper layers nets optimizer param_attr profiler reader regularizer unique_name"
     ),
     others={
         "tstatic.flags": "get_flags, set_flags",
@@ -124,6 +124,8 @@ facade_module(
 facade_module("fluid.contrib.mixed_precision.fp16_utils", "rewriting programs.", "static.amp.fp16_utils")
 facade_module("fluid.contrib.mixed_precision.bf16", "mixed precision with bfloat16.", "static.amp.bf16")
 facade_module("fluid.io", "saving and loading, readers of samples, and loaders.")
+facade_module("fluid.dataset", "data sets of files.")
+facade_module("fluid.reader", "loaders, under the module path of Paddle 1.x.")
 facade_module("fluid.data_feeder", "lists of samples as feeds.")
 facade_module("fluid.generator", "generators are not part of tstatic, and asking for one says what to use.")
 facade_module(

@@ -71,7 +71,7 @@ class Fetcher:
         return sample if self.collate_fn is None else self.collate_fn(sample)
 
 
-@export("io.DataLoader", "fluid.io.DataLoader")
+@export("io.DataLoader", "fluid.io.DataLoader", "fluid.reader.DataLoader")
 class DataLoader:
     """Batches of a data set: each iteration is an epoch.
 
