@@ -8,7 +8,7 @@ The API:
 * ``nn``         layers, functional, initializers
 * ``optimizer``  update rules and learning rates
 * ``io``         data sets, samplers, and loaders that batch them; ``reader`` has those of Paddle 1.x
-* ``dataset``, ``text``, ``vision``  well-known data sets, from local files
+* ``dataset``    well-known data sets, from local files; ``text`` and ``vision`` have them as classes
 * ``testing``    checks for programs of one's own
 * ``tensor``, ``metric``, ``regularizer``, ``device``, ``distributed``, ``utils``, ``framework``, ``base``  Paddle's module paths
 * ``fluid``      the 1.x names
