@@ -222,6 +222,10 @@ def test_a_pickle_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(DataError, match=r"cannot read .*evil\.tar\.gz"):
             paddle.vision.datasets.Cifar10(path)
     assert not (tmp_path / "owned").exists()
+    # As Python 2 wrote them: texts where bytes are meant.
+    old = b"\x80\x02}(U\x06labels](K\x01eU\x04data" + pickle.dumps(np.ones((1, 3072), np.uint8), 2)[2:-1] + b"u."
+    path = tar(tmp_path / "old.tar.gz", "cifar-10-batches-py/data_batch_1", old)
+    assert paddle.vision.datasets.Cifar10(path)[0][1] == 1
 
 
 def test_bombs_are_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,7 +101,9 @@ def test_files_go_through_the_command(kind: str, files: list[str]) -> None:
 
 def test_a_command_ends_with_its_reader(files: list[str], tmp_path: Path) -> None:
     pid = tmp_path / "pid"
-    dataset = made("QueueDataset", files, inputs(), pipe_command=f"echo $$ > {pid}; sleep 100 & cat; wait", batch_size=1)
+    dataset = made(
+        "QueueDataset", files, inputs(), pipe_command=f"echo $$ > {pid}; sleep 100 & cat; wait", batch_size=1
+    )
     batches = dataset.batches()
     next(batches)
     batches.close()
@@ -124,7 +126,8 @@ def running(group: int) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "slot"),
     [
-        ("3 1 2 1 1 0 3 1 1 1", "ids"), ("2 1 2 1 0 2 1 1", "x"), ("2 1 2 1 0 3 1 1", "x"), ("2 1 2 1 0", "x"), ("0 1 0 3 1 1 1", "ids"),
+        ("3 1 2 1 1 0 3 1 1 1", "ids"), ("2 1 2 1 0 2 1 1", "x"),
+        ("2 1 2 1 0 3 1 1", "x"), ("2 1 2 1 0", "x"), ("0 1 0 3 1 1 1", "ids"),
         ("2 1 b 1 0 3 1 1 1", "ids"), ("2 1 2 1 0.5 3 1 1 1", "label"), ("", "ids"),
         ("2 1 2 1 99999999999999999999 3 1 1 1", "label"),
         ("x", "ids"), ("-2 1 2", "ids"),

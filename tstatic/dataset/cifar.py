@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import pickle
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, ClassVar
 
@@ -12,8 +10,10 @@ from numpy.typing import NDArray
 
 from tstatic.dataset.common import checked_mode, download, found, members, no_member, reading
 from tstatic.dataset.mnist import checked_backend
+from tstatic.errors import CheckpointError
 from tstatic.io.dataset import Dataset
 from tstatic.ir.export import export
+from tstatic.runtime.pickles import load_pickle
 
 __all__ = ["test10", "test100", "train10", "train100"]
 
@@ -24,53 +24,6 @@ Images = tuple[NDArray[np.uint8], list[int]]
 Reader = Callable[[], Iterator[tuple[NDArray[np.float32], int]]]
 
 
-class _Array:
-    """Replaces numpy's array while a pickle is read: takes a state, and makes an array of bytes of it."""
-
-    def __init__(self, *ignored: Any) -> None:
-        self.value: NDArray[np.uint8] | None = None
-
-    def __setstate__(self, state: Any) -> None:
-        _, shape, dtype, fortran, data = state
-        if dtype.text != "u1" or not isinstance(data, bytes) or len(shape) != 2:
-            raise pickle.UnpicklingError("an array of another kind than bytes in rows")
-        self.value = np.frombuffer(data, np.uint8).reshape(shape, order="F" if fortran else "C")
-
-
-class _Dtype:
-    """Replaces numpy's dtype while a pickle is read."""
-
-    def __init__(self, text: Any, *ignored: Any) -> None:
-        self.text = text.decode() if isinstance(text, bytes) else text
-
-    def __setstate__(self, state: Any) -> None:
-        """Ignores byte order and the rest: bytes have none."""
-
-
-def _encode(text: str, codec: str) -> bytes:
-    if codec not in ("latin1", "latin-1"):
-        raise pickle.UnpicklingError(f"the codec {codec}")
-    return text.encode("latin1")
-
-
-_ALLOWED: dict[tuple[str, str], Any] = {
-    ("numpy.core.multiarray", "_reconstruct"): _Array,
-    ("numpy._core.multiarray", "_reconstruct"): _Array,
-    ("numpy", "ndarray"): _Array,
-    ("numpy", "dtype"): _Dtype,
-    ("_codecs", "encode"): _encode,
-}
-"""The only names that a file may ask for; none is what it names, so a file runs no code."""
-
-
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        try:
-            return _ALLOWED[module, name]
-        except KeyError:
-            raise pickle.UnpicklingError(f"the name {module}.{name}, which no image has") from None
-
-
 def _parse(file: BinaryIO) -> Images:
     """Returns the images of a batch, ``[count, 3072]``, and their classes.
 
@@ -78,11 +31,15 @@ def _parse(file: BinaryIO) -> Images:
         ValueError: If it holds something else.
     """
     try:
-        batch = _Unpickler(io.BytesIO(file.read()), encoding="bytes").load()
-        pixels, labels = batch[b"data"].value, batch.get(b"labels", batch.get(b"fine_labels"))
-    except (pickle.UnpicklingError, RecursionError, MemoryError, ImportError) as error:
-        raise ValueError(f"a pickle with {error}") from error
-    if pixels is None or pixels.shape != (len(labels), _PIXELS) or not all(type(label) is int for label in labels):
+        batch = load_pickle(file.read(), strings="bytes")
+    except CheckpointError as error:
+        raise ValueError(f"{error.what}: {error.received}") from error
+    pixels, labels = batch[b"data"], batch.get(b"labels", batch.get(b"fine_labels"))
+    if (
+        not isinstance(pixels, np.ndarray)
+        or (pixels.dtype, pixels.shape) != (np.uint8, (len(labels), _PIXELS))
+        or not all(type(label) is int for label in labels)
+    ):
         raise ValueError("a batch that does not have 3072 bytes and a label for each image")
     return pixels, labels
 

@@ -12,6 +12,7 @@ from tstatic.ir.program import Program, Variable
 from tstatic.ir.types import UNKNOWN, DType, dtype_of, has_mask, numel
 from tstatic.logs import warn_once
 from tstatic.plan.plan import Plan
+from tstatic.runtime.lod import offsets_of
 from tstatic.runtime.scope import LoDTensor
 from tstatic.where import show
 
@@ -260,7 +261,8 @@ def read_feed(program: Program, feed: Any, used: frozenset[str]) -> Arrays:
     """
     done: Arrays = {}
     block = program.global_block()
-    for name, value in check_feed_dict(feed).items():
+    given = check_feed_dict(feed)
+    for name, value in given.items():
         var = block.vars.get(name)
         if var is None:
             missing = [n for n, v in block.vars.items() if v.is_data and n in used and n not in feed]
@@ -282,6 +284,9 @@ def read_feed(program: Program, feed: Any, used: frozenset[str]) -> Arrays:
         array = to_array(value, var)
         if name in used:
             done[name] = check_array(array, var)
+        if var.lod:
+            offsets = offsets_of(value, len(array) if array.ndim else 1, var, given)
+            done.update((n, level) for n, level in offsets.items() if n in used)
     return done
 
 

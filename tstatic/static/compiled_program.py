@@ -24,7 +24,7 @@ from tstatic.runtime.session import Session
 from tstatic.runtime.shards import shard_metas
 from tstatic.static.compile import Bound, Compilation, compile_program, distribution
 from tstatic.static.data_parallel import OWN_PLACE, places_of
-from tstatic.static.explain import Explanation
+from tstatic.static.explain import Explanation, PropertyStatus
 from tstatic.static.inquiry import as_program, build_explanation
 from tstatic.static.request import fetch_names
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
@@ -72,6 +72,7 @@ class Settings:
         places: The places as the user gave them; ``None``: they follow from the Executor's place.
         share: The history of the data-parallel program whose variables this one uses.
         bucket_megabytes: Most of gradients in one collective; ``None``: what the flags say.
+        statuses: What the strategy of fleet that made them did, for explanations.
         threads, dry_run, iterations, drop_every: Properties of the execution strategy, read once.
     """
 
@@ -82,6 +83,7 @@ class Settings:
     places: Any = None
     share: History | None = None
     bucket_megabytes: float | None = None
+    statuses: tuple[PropertyStatus, ...] = ()
     threads: int = field(init=False)
     dry_run: bool = field(init=False)
     iterations: int = field(init=False)
@@ -368,7 +370,9 @@ class CompiledProgram:
             # Sizes are those of the whole batch; the plan is for the first replica's part.
             known = {name: _part(meta, how.replicas) for name, meta in known.items()}
         made = compile_program(self._program, build, [known], names, self._history.scope or global_scope(), how=how)
-        return build_explanation(made, build, self.exec_strategy, note)
+        fleet = self._program.distributed
+        statuses = fleet.statuses if isinstance(fleet, Settings) else ()
+        return build_explanation(made, build, self.exec_strategy, note, statuses)
 
     def _has_backward(self) -> bool:
         return any(op.role & OpRole.Backward for op in self._program.global_block().ops)
@@ -400,14 +404,16 @@ def over_processes(program: Program, settings: Settings) -> Settings:
         settings: The settings of the CompiledProgram that is run, or ``PLAIN``; what a strategy of fleet says beats them.
     """
     given = program.distributed if isinstance(program.distributed, Settings) else None
-    if settings.parallel:
-        return settings
-    if launch.current().size == 1:
-        return given if given is not None and settings is PLAIN else settings
-    if settings is PLAIN:
-        return ACROSS if given is None else given
+    plain = settings is PLAIN
+    if settings.parallel or (given is not None and given.parallel and plain):
+        return given if plain and given is not None else settings
+    if not program.collectives and launch.current().size == 1:
+        return given if plain and given is not None else settings
+    if plain and given is None:
+        return ACROSS
     megabytes = None if given is None else given.bucket_megabytes
-    return replace(settings, parallel=True, places=OWN_PLACE, bucket_megabytes=megabytes)
+    base = given if plain and given is not None else settings
+    return replace(base, parallel=True, places=OWN_PLACE, bucket_megabytes=megabytes)
 
 
 def settings_of(compiled: CompiledProgram) -> tuple[Program, Settings]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tstatic.ir.attrs import one_of
-from tstatic.ir.checks import FLOATS, INDICES, check_dtype, check_has_shape, check_rank, check_same_dtype, check_size
+from tstatic.ir.checks import FLOATS, INDICES, check_dtype, check_has_shape, check_rank, check_same_dtype
 from tstatic.ir.opdef import GRAD, PARTIAL_SUM, WHOLE, Attr, Case, Cost, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.ref import plain
 from tstatic.ir.split import RECURRENCES, tiles
@@ -139,7 +139,9 @@ class _Sequence:
     def _parts(self, x: Meta, rest: Sequence[Any]) -> list[slice] | None:
         if min(x.shape) < 1:
             return None
-        return RECURRENCES.parts(x.shape[1], self.cost(x, *rest).flops, multiple=TILE_ROWS if x.shape[1] >= TILE_ROWS else 1)
+        return RECURRENCES.parts(
+            x.shape[1], self.cost(x, *rest).flops, multiple=TILE_ROWS if x.shape[1] >= TILE_ROWS else 1
+        )
 
     def split(self, x: Meta, *rest: Any) -> Any:
         """Cuts the forward pass along the batch."""
