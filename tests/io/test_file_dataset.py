@@ -279,3 +279,16 @@ def test_sequences_have_row_offsets(kind: str, tmp_path: Path) -> None:
     first, second = made(kind, [str(path)], use_var).batches()
     assert np.array(first["w"]).tolist() == [[1], [2], [3], [9]]
     assert [first["w"].lod(), first["y"].lod(), second["w"].recursive_sequence_lengths()] == [[[0, 3, 4]], [], [[2]]]
+
+
+@KINDS
+def test_runs_over_sequences(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "w.txt"
+    path.write_text("3 1 2 3 1 0\n1 9 1 1\n2 5 6 1 1\n")
+    words = static.data("w", [None, 1], "int64", lod_level=1)
+    use_var = [words, static.data("y", [None, 1], "int64")]
+    sums = static.nn.sequence_pool(paddle.cast(words, "float32"), "sum")
+    dataset = made(kind, [str(path)], use_var)
+    static.Executor().train_from_dataset(dataset=dataset, fetch_list=[sums], fetch_info=["sums"], print_period=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition("sums")[2] for line in lines] == ["[2]:[6 9]", "[1]:[11]"]
