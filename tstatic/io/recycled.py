@@ -45,5 +45,6 @@ class Recycled:
             number = self._made
             self._made += 1
             block = self._blocks[number] = np.empty(size, np.uint8)
-        memory = np.asarray(Lease(block, number, self._freed))
-        return memory[:size].view(kind).reshape(shape)
+        memory: Bytes = np.asarray(Lease(block, number, self._freed))
+        array: NDArray[Any] = memory[:size].view(kind).reshape(shape)
+        return array
