@@ -158,7 +158,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "static.amp.decorate(optimizer, dtype='bfloat16')",
     ),
     Unsupported(
-        ("vision", "audio", *_in("text")("Conll05st Imdb Imikolov Movielens UCIHousing WMT14 WMT16")),
+        ("vision.models", "vision.transforms", "vision.ops", "vision.get_image_backend", "audio"),
         "These packages are not part of tstatic",
         "static.save and static.load for parameters, static.nn and nn for layers",
     ),
