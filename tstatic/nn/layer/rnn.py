@@ -35,7 +35,7 @@ def _is_shape(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(n, int) for n in value)
 
 
-@export("nn.RNNCellBase", "nn.layer.rnn.RNNCellBase", "fluid.layers.RNNCell")
+@export("nn.RNNCellBase")
 class RNNCellBase(Layer):
     """Base class of cells: ``forward(inputs, states)`` returns the output of one step and the new states.
 
@@ -161,7 +161,7 @@ class _GatedCell(RNNCellBase):
         return f"{self.input_size}, {self.hidden_size}"
 
 
-@export("nn.SimpleRNNCell", "nn.layer.rnn.SimpleRNNCell")
+@export("nn.SimpleRNNCell")
 class SimpleRNNCell(_GatedCell):
     """One step of a simple recurrence: ``h = act(W_ih x + b_ih + W_hh h + b_hh)``.
 
@@ -209,7 +209,7 @@ class SimpleRNNCell(_GatedCell):
         return super().extra_repr() + other
 
 
-@export("nn.LSTMCell", "nn.layer.rnn.LSTMCell")
+@export("nn.LSTMCell")
 class LSTMCell(_GatedCell):
     """One step of an LSTM: gates i, f, g, o from ``W_ih x + b_ih + W_hh h + b_hh``; ``c = f c + i g``, ``h = o tanh(c)``.
 
@@ -260,7 +260,7 @@ class LSTMCell(_GatedCell):
         return h, (h, c)
 
 
-@export("nn.GRUCell", "nn.layer.rnn.GRUCell")
+@export("nn.GRUCell")
 class GRUCell(_GatedCell):
     """One step of a GRU: gates r, z; ``n = tanh(W_n x + b_n + r (U_n h + b'_n))``, ``h = z h + (1 - z) n``.
 
@@ -326,6 +326,7 @@ def run_cell(
     time_major: bool = False,
     is_reverse: bool = False,
     function: str = "rnn",
+    keep_output: bool = False,
     **kwargs: Any,
 ) -> tuple[Any, Any]:
     """Calls a cell for each step of a sequence.
@@ -338,6 +339,7 @@ def run_cell(
         time_major: Inputs and outputs are ``[steps, batch, ...]``.
         is_reverse: Runs from the last step to the first.
         function: Who is called, for messages.
+        keep_output: After a row's end, an output that is a state stays, too.
         **kwargs: Further arguments of the cell.
 
     Returns:
@@ -367,10 +369,14 @@ def run_cell(
                 fix="return (output, new_states) from the cell",
                 op=function,
             )
+        kept: dict[str, Variable] = {}
         for memory, new in zip(memories, _blocks.flatten(states), strict=True):
-            builder.update(memory, new if alive is None else _choose(alive, new, memory))
+            chosen = new if alive is None else _choose(alive, new, memory)
+            builder.update(memory, chosen)
+            if keep_output:
+                kept[new.name] = chosen
         for one in _blocks.flatten(output):
-            builder.output(one)
+            builder.output(kept.get(one.name, one))
         for memory in memories:
             builder.last(memory)
     outputs = builder.outputs if time_major else [_time_major(x) for x in builder.outputs]
@@ -393,7 +399,7 @@ def _choose(alive: Variable, new: Variable, old: Variable) -> Variable:
     return emit("elementwise_add", {"X": old, "Y": emit("elementwise_mul", {"X": apart, "Y": column})})  # type: ignore[no-any-return]
 
 
-@export("nn.RNN", "nn.layer.rnn.RNN")
+@export("nn.RNN")
 class RNN(Layer):
     """Calls any cell for each step of a sequence.
 
@@ -431,7 +437,7 @@ class RNN(Layer):
         )
 
 
-@export("nn.BiRNN", "nn.layer.rnn.BiRNN")
+@export("nn.BiRNN")
 class BiRNN(Layer):
     """Runs one cell forward and another backward, and joins their outputs along the last axis.
 
@@ -469,7 +475,8 @@ class BiRNN(Layer):
 
 
 # -------------------------------------------------------------------------------------------------- whole sequences
-@export("nn.layer.rnn.RNNBase")
+
+
 class RNNBase(LayerList):
     """Base class of :class:`SimpleRNN`, :class:`LSTM` and :class:`GRU`."""
 
@@ -607,7 +614,7 @@ class RNNBase(LayerList):
         return text
 
 
-@export("nn.SimpleRNN", "nn.layer.rnn.SimpleRNN", op="simple_rnn_sequence")
+@export("nn.SimpleRNN", op="simple_rnn_sequence")
 class SimpleRNN(RNNBase):
     """Layers of a simple recurrence over whole sequences; formula and parameters as in :class:`SimpleRNNCell`.
 
@@ -653,7 +660,7 @@ class SimpleRNN(RNNBase):
         )
 
 
-@export("nn.LSTM", "nn.layer.rnn.LSTM", op="lstm_sequence")
+@export("nn.LSTM", op="lstm_sequence")
 class LSTM(RNNBase):
     """Layers of an LSTM over whole sequences; formula and parameters as in :class:`LSTMCell`.
 
@@ -697,7 +704,7 @@ class LSTM(RNNBase):
         super().__init__(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs, name)
 
 
-@export("nn.GRU", "nn.layer.rnn.GRU", op="gru_sequence")
+@export("nn.GRU", op="gru_sequence")
 class GRU(RNNBase):
     """Layers of a GRU over whole sequences; formula and parameters as in :class:`GRUCell`.
 

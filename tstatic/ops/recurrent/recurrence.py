@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tstatic.ir.attrs import one_of
-from tstatic.ir.checks import FLOATS, INDICES, check_dtype, check_has_shape, check_rank, check_same_dtype, check_size
+from tstatic.ir.checks import FLOATS, INDICES, check_dtype, check_has_shape, check_rank, check_same_dtype
 from tstatic.ir.opdef import GRAD, PARTIAL_SUM, WHOLE, Attr, Case, Cost, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.ref import plain
 from tstatic.ir.split import RECURRENCES, tiles
