@@ -69,10 +69,9 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "np.mean of the fetched values, or static.accuracy and static.auc in the program",
     ),
     Unsupported(
-        ("fluid.layers.IfElse", "static.nn.IfElse", "static.nn.control_flow", "static.nn.ConditionalBlock",
-         "fluid.layers.ConditionalBlock"),
+        ("static.nn.IfElse", "static.nn.control_flow", "static.nn.ConditionalBlock", "fluid.layers.ConditionalBlock"),
         "Control flow is built from functions here",
-        "static.nn.cond, case, switch_case and while_loop; paddle.where chooses row by row, as IfElse did",
+        "static.nn.cond, case, switch_case and while_loop; fluid.layers.IfElse for rows",
     ),
     Unsupported(
         ("linalg", "fft", "signal", "distribution", "geometric", "quantization", "device.cuda"),
@@ -113,20 +112,16 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
                 "sequence_reshape sequence_enumerate sequence_scatter sequence_slice sequence_unpad sequence_pad row_conv "
                 "crf_decoding"
             ),
-            *_LAYERS("dynamic_lstm dynamic_lstmp dynamic_gru gru_unit lstm_unit lstm lod_reset linear_chain_crf beam_search "
+            *_LAYERS("dynamic_lstm dynamic_lstmp dynamic_gru lod_reset linear_chain_crf beam_search "
                      "beam_search_decode chunk_eval im2sequence warpctc"),
-            *_in("fluid.layers", "tensor")("array_write array_read array_length create_array"),
         ),
-        "Sequences of different lengths in one tensor (LoD) and tensor arrays are not part of tstatic",
+        "Sequences of different lengths in one tensor (LoD) are not part of tstatic",
         "padded batches with a mask, paddle.arange(n) < paddle.unsqueeze(lengths, 1), and static.nn.while_loop for recurrences",
     ),
     Unsupported(
-        (
-            "static.nn.StaticRNN", "fluid.layers.StaticRNN", "fluid.layers.DynamicRNN", "nn.LSTM", "nn.GRU", "nn.SimpleRNN",
-            "nn.LSTMCell", "nn.GRUCell", "nn.BeamSearchDecoder", "nn.dynamic_decode",
-        ),
-        "Recurrent layers are not part of this release",
-        "static.nn.while_loop, or nn.Transformer",
+        ("fluid.layers.DynamicRNN",),
+        "Recurrences over sequences of different lengths in one tensor (LoD) are not part of this release",
+        "padded batches and static.nn.StaticRNN, or nn.LSTM and nn.GRU with sequence_length",
     ),
     Unsupported(
         (
