@@ -11,6 +11,7 @@ The API:
 * ``testing``    checks for programs of one's own
 * ``tensor``, ``metric``, ``regularizer``, ``device``, ``distributed``, ``utils``, ``framework``, ``base``  Paddle's module paths
 * ``fluid``      the 1.x names
+* ``incubate``   averages of parameters, LookAhead, LARS
 * ``as_paddle``  runs a script in which ``paddle`` is this package
 
 What it is made of, from the bottom:
@@ -34,8 +35,8 @@ __getattr__, __dir__ = facade(
     __name__,
     "tensor",
     modules=(
-        "autodiff base device distributed errors fluid framework io metric nn optimizer reader regularizer static tensor utils "
-        "version"
+        "amp autodiff base device distributed errors fluid framework incubate io metric nn optimizer reader "
+        "regularizer static tensor text utils version"
     ),
     others={
         "tstatic.flags": "get_flags, set_flags",
@@ -54,7 +55,9 @@ __getattr__, __dir__ = facade(
     },
 )
 facade_module("reader", "readers of samples, and what decorates them.", modules="decorator")
+facade_module("amp", "which 16-bit floats there are; ``static.amp`` has mixed precision.")
 facade_module("reader.decorator", "readers of samples, and what decorates them.", "reader")
+facade_module("text", "decoders of label sequences.")
 _hooks.svg = _draw
 add_methods()
 del globals()["where"]  # the module gives way to the function ``tstatic.where``

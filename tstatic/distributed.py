@@ -8,12 +8,12 @@ import numpy as np
 from tstatic.comm.launch import current as _current
 from tstatic.comm.processes import world as _world
 from tstatic.errors import FeedError
+from tstatic.ir.export import facade
 from tstatic.no_effect import ONE_GROUP, no_effect
 from tstatic.runtime.shards import bounds
-from tstatic.unsupported import missing_in
 
 Array = np.ndarray[Any, Any]
-Part = TypeVar("Part", bound=Sequence[Any])
+_Part = TypeVar("_Part", bound=Sequence[Any])
 
 
 @no_effect(group=ONE_GROUP)
@@ -66,7 +66,7 @@ def barrier(group: object = None) -> None:
 @overload
 def local(array: Array) -> Array: ...
 @overload
-def local(array: Part) -> Part: ...
+def local(array: _Part) -> _Part: ...
 def local(array: Any) -> Any:
     """This process's part of an array, list or other sequence, cut along its first axis.
 
@@ -135,5 +135,4 @@ def mean(x: Any) -> Any:
     return given if isinstance(x, np.ndarray) else float(given) if given.ndim == 0 else given
 
 
-__all__ = ["barrier", "get_rank", "get_world_size", "init_parallel_env", "local", "mean"]
-__getattr__ = missing_in(__name__, __all__)
+__getattr__, __dir__ = facade(__name__)

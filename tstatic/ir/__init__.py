@@ -9,6 +9,7 @@
   channels, and of updates
 * ``program``, ``operator``, ``variable``, ``methods``  the graph that users build
 * ``build``, ``checks``, ``shape_checks``, ``declare``, ``names``  how it is built
+* ``lod``  row offsets of sequences: which variables an op reads them from, and which its results share
 * ``edit``  clone, prune
 * ``frozen``  the single-assignment copy that passes work on, and what must be true of it
 * ``text``, ``parse``  print and parse

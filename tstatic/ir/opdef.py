@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from tstatic.errors import NotFoundError, ProgramError, near
-from tstatic.ir.attrs import EMPTY, EXPECT, GRAD, NO_ATTRS, REQUIRED, Attr, Slot, parse_slots
+from tstatic.ir.attrs import EMPTY, EXPECT, GRAD, LOD, NO_ATTRS, REQUIRED, Attr, Slot, parse_slots
 from tstatic.ir.channels import Channels
 from tstatic.ir.export import PUBLIC_API, Export, export, namespace
 from tstatic.ir.formula import UpdateFormula
@@ -25,6 +25,7 @@ __all__ = [
     "DERIVE",
     "EMPTY",
     "GRAD",
+    "LOD",
     "NO_ATTRS",
     "OPS",
     "PARTIAL_SUM",
@@ -63,6 +64,7 @@ class ValueRange:
         dtype: ``"float"`` follows the tested float type; otherwise a dtype's name.
         distinct: No two elements closer than 0.01 (ties of max, sort, top-k).
         rows: Each row along the last axis is positive and sums to 1 (soft labels, probabilities).
+        offsets: ``"X.0"``: rising numbers from 0 to the size of axis 0 of input ``X`` (sequence offsets, some of them equal).
     """
 
     low: float = -2.0
@@ -71,6 +73,7 @@ class ValueRange:
     dtype: str = "float"
     distinct: bool = False
     rows: bool = False
+    offsets: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +268,9 @@ class OpDef:
         softmax: (input slot, output slot) if the output is the softmax of the input along attribute ``axis``.
         uses_blas: It or its backward op calls BLAS, whose threads a session then limits to one.
         collective: All replicas meet in it; ``ref`` gets this replica's place among them as ``group``.
+        lod: The input slot whose row offsets those results share that have its rows, ``"*"`` for any (the default of pointwise
+            ops), ``"X[:-1]"`` for all levels but the innermost. ``infer`` says which results have its rows. Those in ``Out``
+            have the offsets that the op writes to ``Out@LOD`` behind them.
     """
 
     type: str
@@ -304,6 +310,7 @@ class OpDef:
     softmax: tuple[str, str] | None = None
     uses_blas: bool = False
     collective: bool = False
+    lod: str | None = None
     kernel: Any = None
 
     def __post_init__(self) -> None:
@@ -403,6 +410,8 @@ def _complete_pointwise(definition: OpDef) -> OpDef:
         )
     if definition.infer is None:
         changes["infer"] = same_as_first
+    if definition.lod is None:
+        changes["lod"] = "*"
     if len(definition.inputs) > 1:
         # Inputs that are broadcast have gradients that are summed.
         changes["uses_blas"] = True

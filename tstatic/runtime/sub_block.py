@@ -67,7 +67,12 @@ def run_op(op: FrozenOp, env: MutableMapping[str, Any], reserved: Mapping[str, A
             return
     # Sizes that depend on values: the reference allocates, and may answer with a view of an input.
     results = definition.ref.compute(ins, outs, op.attrs, reserved)
-    taken = [a for one in ins for a in (one if isinstance(one, list) and not isinstance(one, TensorArray) else [one]) if isinstance(a, np.ndarray)]
+    taken = [
+        a
+        for one in ins
+        for a in (one if isinstance(one, list) and not isinstance(one, TensorArray) else [one])
+        if isinstance(a, np.ndarray)
+    ]
     for entry, result in zip(op.outputs, results, strict=True):
         if entry is not None:
             store_entry(entry, _owned(result, taken), env)

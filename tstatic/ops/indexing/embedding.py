@@ -96,6 +96,7 @@ def _definition(type: str, infer: Any, lower: Any, cases: tuple[Case, ...]) -> O
     return OpDef(
         type,
         "Ids, W -> Out",
+        lod="Ids",
         attrs={"padding_idx": Attr(-1, "int"), "is_sparse": SPARSE, "is_distributed": DISTRIBUTED},
         infer=infer,
         ref=_ref,
@@ -267,7 +268,7 @@ def _one_hot_op(type: str, column: bool, cases: tuple[Case, ...]) -> None:
         return (classes == torch.arange(count, device=x.device)).to(getattr(torch, dtype.name))
 
     register(OpDef(
-        type, "X, depth_tensor? -> Out",
+        type, "X, depth_tensor? -> Out", lod="X",
         attrs={"depth": 1, "dtype": Attr(float32, "dtype"), "allow_out_of_range": False}, infer=infer, ref=ref,
         lower=lower, split=Split(ELEMENTS, 0, None, 0),
         domain=Domain(

@@ -129,9 +129,7 @@ def _grad_lower(torch: Any, *given: Any, **attrs: Any) -> Any:
 
 
 def _case(batch: int, width: int, bias: bool, **attrs: Any) -> Case:
-    return Case(
-        ((batch, 3 * width), (batch, width), (width, 3 * width), (1, 3 * width) if bias else None), attrs
-    )
+    return Case(((batch, 3 * width), (batch, width), (width, 3 * width), (1, 3 * width) if bias else None), attrs)
 
 
 register(OpDef(

@@ -227,7 +227,7 @@ def _like_lower(torch: Any, x: Any, *, dtype: DType | None, value: Number) -> An
 
 
 register(OpDef(
-    "fill_any_like", "X -> Out", attrs={"value": Attr(0.0, "number"), "dtype": Attr(None, "dtype")}, infer=_like_infer,
+    "fill_any_like", "X -> Out", lod="X", attrs={"value": Attr(0.0, "number"), "dtype": Attr(None, "dtype")}, infer=_like_infer,
     ref=number_ref(_plain, "value"), lower=_like_lower, shape_only=("X",),
     domain=Domain(
         "unary", attrs=({"value": 1.0}, {"value": 3, "dtype": "int64"}, {}), others=("int64", "bool"), ulps=0,
@@ -236,7 +236,7 @@ register(OpDef(
 ))  # fmt: skip
 
 register(OpDef(
-    "fill_zeros_like", "X -> Out", infer=lambda x: x, ref=number_ref(lambda: 0),
+    "fill_zeros_like", "X -> Out", lod="X", infer=lambda x: x, ref=number_ref(lambda: 0),
     lower=lambda torch, x: torch.zeros_like(x), shape_only=("X",),
     domain=Domain(
         "unary", others=("int64", "bool"), ulps=0, check_grad="the result does not depend on the values of X",

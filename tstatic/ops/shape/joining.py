@@ -160,7 +160,7 @@ _CONCAT_CASES = (
 )
 
 register(OpDef(
-    "concat", "X* -> Out", attrs={"axis": 0}, infer=_infer_concat, ref=copies(_concat_calls),
+    "concat", "X* -> Out", lod="X", attrs={"axis": 0}, infer=_infer_concat, ref=copies(_concat_calls),
     lower=lambda torch, xs, *, axis: torch.cat(list(xs), axis), grad=_concat_grad, amp="gray",
     domain=Domain(cases=_CONCAT_CASES, others=ANY, ulps=0),
 ))  # fmt: skip
@@ -280,7 +280,7 @@ def _joined_by(type: str, result: str, slot: str) -> Callable[[GradContext], lis
 
 
 register(OpDef(
-    "split", "X -> Out*", attrs={"num": 0, "sections": Attr((), "ints"), "axis": 0}, infer=_infer_split,
+    "split", "X -> Out*", lod="X", attrs={"num": 0, "sections": Attr((), "ints"), "axis": 0}, infer=_infer_split,
     ref=copies(_split_calls), lower=_lower_split, grad=_joined_by("concat", "Out", "Out"), amp="gray",
     domain=Domain(
         cases=(
@@ -404,7 +404,7 @@ def _stack_grad(ctx: GradContext) -> list[OpSpec]:
 
 
 register(OpDef(
-    "stack", "X* -> Y", attrs={"axis": 0}, infer=_infer_stack, ref=copies(_stack_calls),
+    "stack", "X* -> Y", lod="X", attrs={"axis": 0}, infer=_infer_stack, ref=copies(_stack_calls),
     lower=lambda torch, xs, *, axis: torch.stack(list(xs), axis), grad=_stack_grad, amp="gray",
     domain=Domain(
         cases=(
