@@ -14,6 +14,7 @@
 * ``frozen``  the single-assignment copy that passes work on, and what must be true of it
 * ``text``, ``parse``  print and parse
 * ``serial``  the saved form
+* ``tensor_array``  the value of a tensor array
 * ``schema``, ``restore``  what files and texts hold, stated once, and a program made of it
 """
 

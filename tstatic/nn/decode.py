@@ -16,7 +16,8 @@ from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Block, Variable
 from tstatic.ir.types import UNKNOWN, bool_, int64
-from tstatic.nn.layer.rnn import _time_major
+from tstatic.nn.layer.rnn import swap_steps_and_batch
+from tstatic.no_effect import no_effect
 from tstatic.ops.control import _blocks
 from tstatic.ops.control.loop import While
 from tstatic.ops.control.tensor_array import array_write, create_array, join_array
@@ -47,8 +48,14 @@ class Decoder:
         tracks_own_finished: Whether :meth:`step` itself keeps finished rows finished and counts lengths in its state.
 
     Example:
-        >>> issubclass(paddle.nn.BeamSearchDecoder, paddle.nn.Decoder)
-        True
+        >>> class Counter(paddle.nn.Decoder):
+        ...     def initialize(self, inits):
+        ...         return inits, inits, inits > 9
+        ...     def step(self, time, inputs, states):
+        ...         return states, states + 1, states + 1, states > 2
+        >>> numbers, last = paddle.nn.dynamic_decode(Counter(), inits=paddle.zeros([1, 1]))
+        >>> static.Executor().run(fetch_list=[numbers])[0].ravel()
+        array([0., 1., 2., 3.], dtype=float32)
     """
 
     tracks_own_finished = False
@@ -64,13 +71,24 @@ class Decoder:
     def step(self, time: Variable, inputs: Any, states: Any, **kwargs: Any) -> tuple[Any, Any, Any, Variable]:
         """Returns the outputs of a step, the new states, the next inputs, and which rows are finished.
 
+        Args:
+            time: The number of the step, int64 ``[1]``.
+            inputs, states: Of this step.
+            **kwargs: What :func:`dynamic_decode` was given besides.
+
         Raises:
             UnsupportedError: If the class has none.
         """
         raise self._missing("step")
 
+    @no_effect(sequence_lengths="for decoders of the user's own")
     def finalize(self, outputs: Any, final_states: Any, sequence_lengths: Variable) -> tuple[Any, Any]:
-        """Returns what becomes of the outputs of all steps and the last states: by default what they are."""
+        """Returns what becomes of the outputs of all steps and the last states: by default what they are.
+
+        Args:
+            outputs: Of all steps, ``[steps, batch, ...]``.
+            final_states: The states after the last step.
+        """
         return outputs, final_states
 
     def _missing(self, method: str) -> UnsupportedError:
@@ -163,11 +181,11 @@ class BeamSearchDecoder(Decoder):
         inputs = ids if self.embedding_fn is None else self.embedding_fn(ids)
         return inputs, self.StateWrapper(states, log_probs, finished, filled(0, int64)), finished
 
+    @no_effect(time="every step is alike")
     def step(self, time: Variable, inputs: Any, states: Any, **kwargs: Any) -> tuple[Any, Any, Any, Variable]:
         """Runs the cell on all beams and keeps the best of their continuations.
 
         Args:
-            time: The number of the step.
             inputs: ``[batch, beam_size, ...]``.
             states: A ``StateWrapper``.
             **kwargs: Further arguments of the cell.
@@ -215,8 +233,14 @@ class BeamSearchDecoder(Decoder):
         first = emit("scale", {"X": counted}, {"bias": -float(self.beam_size)})
         return _reshape(emit("elementwise_add", {"X": beams, "Y": first}), (-1,))
 
+    @no_effect(sequence_lengths="ended sequences go on with the end token")
     def finalize(self, outputs: Any, final_states: Any, sequence_lengths: Variable) -> tuple[Any, Any]:
-        """Returns the ids of whole sequences ``[steps, batch, beam_size]``, the best first, and the states."""
+        """Returns the ids of whole sequences ``[steps, batch, beam_size]``, the best first, and the states.
+
+        Args:
+            outputs: An ``OutputWrapper`` of all steps.
+            final_states: Returned as they are.
+        """
         ids = emit("gather_tree", {"Ids": outputs.predicted_ids, "Parents": outputs.parent_ids})
         return ids, final_states
 
@@ -289,17 +313,18 @@ class DecodeHelper:
     sample_ids)``.
 
     Example:
-        >>> issubclass(fluid.layers.TrainingHelper, fluid.layers.DecodeHelper)
-        True
+        >>> helper = fluid.layers.DecodeHelper()
+        >>> ids = helper.sample(None, paddle.to_tensor([[0.0, 2.0, 1.0]]), None)
+        >>> static.Executor().run(fetch_list=[ids])[0]
+        array([1])
     """
 
+    @no_effect(time="every step is alike", states="the logits say all")
     def sample(self, time: Variable, outputs: Variable, states: Any) -> Variable:
         """Returns the most probable id of each row.
 
         Args:
-            time: The number of the step.
             outputs: Logits ``[batch, vocabulary]``.
-            states: The cell's states.
         """
         return emit("arg_max", {"X": outputs}, {"axis": -1})  # type: ignore[no-any-return]
 
@@ -323,7 +348,7 @@ class TrainingHelper(DecodeHelper):
     def __init__(self, inputs: Any, sequence_length: Variable, time_major: bool = False) -> None:
         self.sequence_length = check_variable(sequence_length, "sequence_length", "TrainingHelper", INDICES)
         given = _map(lambda x: check_variable(x, "inputs", "TrainingHelper"), inputs)
-        sequences = given if time_major else _map(_time_major, given)
+        sequences = given if time_major else _map(swap_steps_and_batch, given)
 
         def padded(x: Variable) -> Variable:
             first = emit("slice", {"Input": x}, {"axes": (0,), "starts": (0,), "ends": (1,)})
@@ -340,12 +365,12 @@ class TrainingHelper(DecodeHelper):
     def _at(self, time: Variable) -> Any:
         return _map(lambda x: _reshape(emit("gather", {"X": x, "Index": time}), x.shape[1:]), self.inputs)
 
+    @no_effect(outputs="the given sequence is the input", sample_ids="the given sequence is the input")
     def next_inputs(self, time: Variable, outputs: Any, states: Any, sample_ids: Variable) -> tuple[Variable, Any, Any]:
         """Returns which rows are finished, the next step, and the states.
 
         Args:
             time: The number of the step, int64 ``[1]``.
-            outputs, sample_ids: Not read.
             states: Returned as they are.
         """
         following = emit("increment", {"X": time}, {"step": 1.0})
@@ -381,11 +406,11 @@ class GreedyEmbeddingHelper(DecodeHelper):
         none = _cast(emit("fill_zeros_like", {"X": self.start_tokens}), bool_)
         return self.embedding_fn(self.start_tokens), none
 
+    @no_effect(time="every step is alike", outputs="the ids were chosen from them")
     def next_inputs(self, time: Variable, outputs: Any, states: Any, sample_ids: Variable) -> tuple[Variable, Any, Any]:
         """Returns which rows end, the inputs of the chosen ids, and the states.
 
         Args:
-            time, outputs: Not read.
             states: Returned as they are.
             sample_ids: The ids chosen in this step.
         """
@@ -421,13 +446,12 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
         self.softmax_temperature = softmax_temperature
         self.seed = seed
 
+    @no_effect(time="every step is alike", states="the logits say all")
     def sample(self, time: Variable, outputs: Variable, states: Any) -> Variable:
-        """Returns an id of each row, drawn with the probabilities of the logits ``outputs`` ``[batch, vocabulary]``.
+        """Returns an id of each row, drawn with the probabilities of the logits.
 
         Args:
-            time: The number of the step.
-            outputs: Logits.
-            states: The cell's states.
+            outputs: Logits ``[batch, vocabulary]``.
         """
         if self.softmax_temperature is not None:
             outputs = emit("scale", {"X": outputs}, {"scale": 1.0 / self.softmax_temperature})
@@ -454,7 +478,7 @@ def dynamic_decode(
     decoder: Any,
     inits: Any = None,
     max_step_num: int | None = None,
-    output_time_major: bool = False,
+    outputswap_steps_and_batch: bool = False,
     impute_finished: bool = False,
     is_test: bool = False,
     return_length: bool = False,
@@ -466,7 +490,7 @@ def dynamic_decode(
         decoder: A :class:`Decoder`.
         inits: What ``decoder.initialize`` gets, such as the cell's first states.
         max_step_num: Ends after at most ``max_step_num + 1`` steps.
-        output_time_major: Outputs are ``[steps, batch, ...]`` instead of ``[batch, steps, ...]``.
+        outputswap_steps_and_batch: Outputs are ``[steps, batch, ...]`` instead of ``[batch, steps, ...]``.
         impute_finished: Rows that are finished keep their states.
         is_test: Kept as the loop's attribute; it runs alike in training and in tests.
         return_length: Returns the lengths, too.
@@ -531,8 +555,8 @@ def dynamic_decode(
             append_op(block, "assign", {"X": _going(finished, step, max_step_num)}, {"Out": going})
         made = _blocks.pack(outputs, iter([join_array(array, 0, True, None)[0] for array in arrays]))
         final, states = decoder.finalize(made, states, lengths)
-        if not output_time_major:
-            final = _map(_time_major, final)
+        if not outputswap_steps_and_batch:
+            final = _map(swap_steps_and_batch, final)
     return (final, states, lengths) if return_length else (final, states)
 
 

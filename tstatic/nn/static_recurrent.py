@@ -318,7 +318,7 @@ class _LSTMUnit(_Unit):
     def _parts(self) -> Sequence[tuple[str, int]]:
         return (("gate", 4),)
 
-    def step(self, x: Variable, h: Variable, c: Variable) -> tuple[Variable, Variable]:
+    def _step(self, x: Variable, h: Variable, c: Variable) -> tuple[Variable, Variable]:
         """Returns ``h`` and ``c`` after the step; gates i, g, f, o."""
         sums = self._affine("gate", (x, h), 4 * self.hidden_size)
         i, g, f, o = emit("split", {"X": sums}, {"num": 4, "axis": 1})
@@ -334,7 +334,7 @@ class _GRUUnit(_Unit):
     def _parts(self) -> Sequence[tuple[str, int]]:
         return (("gate", 2), ("candidate", 1))
 
-    def step(self, x: Variable, h: Variable) -> Variable:
+    def _step(self, x: Variable, h: Variable) -> Variable:
         """Returns the state after the step: ``u h + (1 - u) n`` with ``n = act([x, r h] W + b)``."""
         gates = self._gate_activation(self._affine("gate", (x, h), 2 * self.hidden_size))
         r, u = emit("split", {"X": gates}, {"num": 2, "axis": 1})
@@ -378,8 +378,13 @@ class BasicLSTMUnit(_LSTMUnit):
         )
 
     def forward(self, input: Variable, pre_hidden: Variable, pre_cell: Variable) -> tuple[Variable, Variable]:
-        """Maps ``[batch, size]`` and the states ``[batch, hidden_size]`` to the new states."""
-        return self.step(input, pre_hidden, pre_cell)
+        """Computes one step and returns the new states.
+
+        Args:
+            input: ``[batch, size]``.
+            pre_hidden, pre_cell: States before the step, ``[batch, hidden_size]``.
+        """
+        return self._step(input, pre_hidden, pre_cell)
 
 
 @export("fluid.contrib.layers.BasicGRUUnit", "fluid.contrib.BasicGRUUnit")
@@ -413,13 +418,21 @@ class BasicGRUUnit(_GRUUnit):
         super().__init__(name_scope, hidden_size, param_attr, bias_attr, gate_activation, activation, dtype)
 
     def forward(self, input: Variable, pre_hidden: Variable) -> Variable:
-        """Maps ``[batch, size]`` and the state ``[batch, hidden_size]`` to the new state."""
-        return self.step(input, pre_hidden)
+        """Computes one step and returns the new state.
+
+        Args:
+            input: ``[batch, size]``.
+            pre_hidden: The state before the step, ``[batch, hidden_size]``.
+        """
+        return self._step(input, pre_hidden)
 
 
 @export("fluid.layers.RNNCell")
 class RNNCell(RNNCellBase):
     """Base class of 1.x cells, which write ``call(inputs, states)`` instead of ``forward``.
+
+    Args:
+        name_scope, dtype: As of :class:`Layer`.
 
     Example:
         >>> class Sum(fluid.layers.RNNCell):
@@ -432,11 +445,20 @@ class RNNCell(RNNCellBase):
     """
 
     def forward(self, inputs: Any, states: Any, **kwargs: Any) -> Any:
-        """Calls :meth:`call`."""
+        """Calls :meth:`call`.
+
+        Args:
+            inputs, states: Of this step.
+            **kwargs: Further arguments.
+        """
         return self.call(inputs, states, **kwargs)
 
     def call(self, inputs: Any, states: Any, **kwargs: Any) -> Any:
         """Returns the output and the new states; each class writes its own.
+
+        Args:
+            inputs, states: Of this step.
+            **kwargs: Further arguments.
 
         Raises:
             UnsupportedError: If the class has none.
@@ -486,7 +508,12 @@ class LSTMCell(RNNCell):
         return self.unit.state_shape
 
     def call(self, inputs: Variable, states: Any) -> tuple[Variable, list[Variable]]:  # type: ignore[override]
-        """Returns the output and ``[h, c]``."""
+        """Returns the output and ``[h, c]``.
+
+        Args:
+            inputs: ``[batch, size]``.
+            states: ``[h, c]`` before the step.
+        """
         h, c = self.unit(inputs, *states)
         return h, [h, c]
 
@@ -503,7 +530,8 @@ class GRUCell(RNNCell):
         name: First part of the parameters' names.
 
     Example:
-        >>> y, h = fluid.layers.rnn(fluid.layers.GRUCell(hidden_size=2), static.data("x", [None, 5, 3]))
+        >>> cell = fluid.layers.GRUCell(hidden_size=2)
+        >>> y, h = fluid.layers.rnn(cell, static.data("x", [None, 5, 3]))
         >>> y.shape, h.shape
         ((-1, 5, 2), (-1, 2))
     """
@@ -528,7 +556,12 @@ class GRUCell(RNNCell):
         return self.unit.state_shape
 
     def call(self, inputs: Variable, states: Variable) -> tuple[Variable, Variable]:  # type: ignore[override]
-        """Returns the output and the new state."""
+        """Returns the output and the new state.
+
+        Args:
+            inputs: ``[batch, size]``.
+            states: The state before the step.
+        """
         h = self.unit(inputs, states)
         return h, h
 

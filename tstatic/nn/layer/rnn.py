@@ -41,6 +41,9 @@ class RNNCellBase(Layer):
 
     A cell says the shape of its state, without the batch, in the property ``state_shape``: a shape, or a nest of shapes.
 
+    Args:
+        name_scope, dtype: As of :class:`Layer`.
+
     Example:
         >>> class Sum(paddle.nn.RNNCellBase):
         ...     state_shape = (2,)
@@ -197,7 +200,15 @@ class SimpleRNNCell(_GatedCell):
         self.activation = activation
 
     def forward(self, inputs: Variable, states: Any = None) -> tuple[Variable, Variable]:
-        """Maps ``[batch, input_size]`` and the state ``[batch, hidden_size]`` (zeros if ``None``) to (output, new state)."""
+        """Computes one step.
+
+        Args:
+            inputs: ``[batch, input_size]``.
+            states: The state ``[batch, hidden_size]``; zeros if ``None``.
+
+        Returns:
+            The output and the new state, which are one value.
+        """
         h = self.get_initial_states(inputs) if states is None else states
         total = emit("elementwise_add", dict(zip("XY", self._sums(inputs, h), strict=True)))
         h = emit(self.activation, {"X": total})
@@ -248,7 +259,15 @@ class LSTMCell(_GatedCell):
         return ((self.hidden_size,), (self.hidden_size,))
 
     def forward(self, inputs: Variable, states: Any = None) -> tuple[Variable, tuple[Variable, Variable]]:
-        """Maps ``[batch, input_size]`` and the states (zeros if ``None``) to (output, (h, c))."""
+        """Computes one step.
+
+        Args:
+            inputs: ``[batch, input_size]``.
+            states: The pair (h, c), ``[batch, hidden_size]`` each; zeros if ``None``.
+
+        Returns:
+            The output and the new pair.
+        """
         h, c = self.get_initial_states(inputs) if states is None else states
         total = emit("elementwise_add", dict(zip("XY", self._sums(inputs, h), strict=True)))
         i, f, g, o = self._split(total)
@@ -294,7 +313,15 @@ class GRUCell(_GatedCell):
         super().__init__(input_size, hidden_size, (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr), name)
 
     def forward(self, inputs: Variable, states: Any = None) -> tuple[Variable, Variable]:
-        """Maps ``[batch, input_size]`` and the state (zeros if ``None``) to (output, new state)."""
+        """Computes one step.
+
+        Args:
+            inputs: ``[batch, input_size]``.
+            states: The state ``[batch, hidden_size]``; zeros if ``None``.
+
+        Returns:
+            The output and the new state, which are one value.
+        """
         h = self.get_initial_states(inputs) if states is None else states
         (xr, xz, xn), (hr, hz, hn) = (self._split(part) for part in self._sums(inputs, h))
         r, z = (emit("sigmoid", {"X": emit("elementwise_add", {"X": a, "Y": b})}) for a, b in ((xr, hr), (xz, hz)))
@@ -306,7 +333,7 @@ class GRUCell(_GatedCell):
 
 
 # ---------------------------------------------------------------------------------------------------------- any cell
-def _time_major(x: Variable) -> Variable:
+def swap_steps_and_batch(x: Variable) -> Variable:
     """Swaps the first two axes."""
     order = (1, 0, *range(2, len(x.shape)))
     return emit("transpose2", {"X": x}, {"axis": order}, drop=("XShape",))  # type: ignore[no-any-return]
@@ -347,7 +374,7 @@ def run_cell(
     """
     _check_lengths(sequence_length, function)
     given = [check_variable(x, "inputs", function) for x in _blocks.flatten(inputs)]
-    sequences = given if time_major else [_time_major(x) for x in given]
+    sequences = given if time_major else [swap_steps_and_batch(x) for x in given]
     if initial_states is None:
         initial_states = cell.get_initial_states(given[0], batch_dim_idx=1 if time_major else 0)
     builder = StepBuilder(LayerNamer("rnn"), is_reverse)
@@ -379,7 +406,7 @@ def run_cell(
             builder.output(kept.get(one.name, one))
         for memory in memories:
             builder.last(memory)
-    outputs = builder.outputs if time_major else [_time_major(x) for x in builder.outputs]
+    outputs = builder.outputs if time_major else [swap_steps_and_batch(x) for x in builder.outputs]
     return _blocks.pack(output, iter(outputs)), _blocks.pack(states, iter(builder.final))
 
 
@@ -461,7 +488,13 @@ class BiRNN(Layer):
     def forward(
         self, inputs: Any, initial_states: Any = None, sequence_length: Variable | None = None, **kwargs: Any
     ) -> tuple[Any, Any]:
-        """Returns the joined outputs and the pair of last states; arguments as in :meth:`RNN.forward`, states in a pair."""
+        """Returns the joined outputs and the pair of last states.
+
+        Args:
+            inputs, sequence_length: As in :meth:`RNN.forward`.
+            initial_states: A pair, one entry for each cell.
+            **kwargs: Further arguments of the cells.
+        """
         pair = (None, None) if initial_states is None else initial_states
         outputs, states = [], []
         for cell, state, reverse in zip((self.cell_fw, self.cell_bw), pair, (False, True), strict=True):
@@ -555,7 +588,7 @@ class RNNBase(LayerList):
         _check_lengths(sequence_length, kind)
         helper = LayerNamer(self.full_name(), self._name)
         states = self._initial(inputs, initial_states, self.num_layers * self.num_directions)
-        x = inputs if self.time_major else _time_major(inputs)
+        x = inputs if self.time_major else swap_steps_and_batch(inputs)
         ends: list[list[Variable]] = [[] for _ in states]
         for number, cells in enumerate(self._cells()):
             if number and self.dropout:
@@ -578,7 +611,7 @@ class RNNBase(LayerList):
                     row.append(one)
             x = outs[0] if len(outs) == 1 else emit("concat", {"X": outs}, {"axis": 2})
         last = [emit("stack", {"X": row}, {"axis": 0}) for row in ends]
-        return x if self.time_major else _time_major(x), tuple(last) if len(last) == 2 else last[0]
+        return x if self.time_major else swap_steps_and_batch(x), tuple(last) if len(last) == 2 else last[0]
 
     def _initial(self, inputs: Variable, given: Any, rows: int) -> list[list[Variable]]:
         """Returns, for each value of a state, one Variable per layer and direction."""

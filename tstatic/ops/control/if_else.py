@@ -11,8 +11,10 @@ from tstatic.ir.checks import check_dtype, check_has_shape
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
+from tstatic.no_effect import no_effect
 
 
+@no_effect(name="results are named after the ops that make them")
 @export("fluid.layers.IfElse", "fluid.layers.control_flow.IfElse")
 class IfElse:
     """Sends the rows of a batch through one of two branches, and merges the results in the rows' order.
@@ -21,7 +23,6 @@ class IfElse:
 
     Args:
         cond: Bool ``[batch, 1]``: true for the rows of the first branch.
-        name: Not used: the results are named after the ops that make them.
 
     Raises:
         DTypeError, ShapeError: If ``cond`` is not bool, or not ``[batch, 1]``.
