@@ -99,7 +99,12 @@ facade_module(
     },
 )
 facade_module("fluid.input", "the layers that look up rows.")
-facade_module("fluid.contrib", "what Paddle 1.x added beside its layers: mixed precision.", modules="mixed_precision")
+facade_module(
+    "fluid.contrib",
+    "what Paddle 1.x added beside its layers: mixed precision, and recurrent layers.",
+    modules="layers mixed_precision",
+)
+facade_module("fluid.contrib.layers", "recurrent layers of 1.x programs.")
 facade_module(
     "fluid.contrib.mixed_precision",
     "mixed precision; ``decorate`` has the arguments of 1.x.",
