@@ -274,7 +274,7 @@ def test_unsupported_names_are_missing_or_refuse() -> None:
 
 def test_a_missing_name_says_what_to_use() -> None:
     for path, part in (
-        ("fluid.layers.dynamic_lstm", "padded batches with a mask"),
+        ("fluid.layers.gru_unit", "while_loop"),
         ("fluid.layers.softmx", "did you mean 'softmax'"),
         ("static.nn.fcc", "did you mean 'fc'"),
         ("nn.LSTM", "while_loop"),
