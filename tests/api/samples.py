@@ -391,6 +391,7 @@ OTHERS |= {
     "parameter_list": [lambda: ["w"]],
     "apply_decay_param_fun": [lambda: lambda name: name == "w"],
     "exclude_from_weight_decay_fn": [lambda: lambda param: param.name == "w"],
+    "exclude_from_weight_decay": [lambda: ["w"]],
     "lr_ratio": [lambda: lambda param: 0.5],
     "anneal_strategy": ["linear"],
     "padding_mode": ["reflect", "replicate", "circular"],
@@ -726,7 +727,8 @@ WITHOUT_SAMPLE: dict[str, str] = {
             "tstatic.static.save_to_file", "tstatic.static.serialize_persistables", "tstatic.static.serialize_program",
             "tstatic.static.set_program_state", "tstatic.fluid.io.get_parameter_value",
             "tstatic.fluid.io.get_parameter_value_by_name", "tstatic.fluid.io.load_inference_model",
-            "tstatic.fluid.io.save_inference_model",
+            "tstatic.fluid.io.save_inference_model", "tstatic.load", "tstatic.save", "tstatic.fluid.load_dygraph",
+            "tstatic.fluid.save_dygraph",
             "Variable.get_value", "Variable.set_value",
             *(
                 f"tstatic.static.io.{name}"

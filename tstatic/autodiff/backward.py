@@ -14,6 +14,7 @@ from tstatic.ir.names import NAME_SCOPE
 from tstatic.ir.opdef import DERIVE, EMPTY, GRAD, GradContext, GradOp, OpDef, OpSpec, Slot, op_def
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Block, Operator, Variable
+from tstatic.ir.tensor_array import KIND
 from tstatic.ir.types import Meta
 from tstatic.where import Where, show
 
@@ -103,6 +104,11 @@ class Backward:
         found = self.metas.get(name)
         return found if found is not None else self.block._var_recursive(name).meta
 
+    def is_array(self, name: str) -> bool:
+        """Returns whether a forward variable is a tensor array, whose gradient is one, too."""
+        var = self.block._find_var_recursive(name)
+        return var is not None and var.type == KIND
+
     def describe(self, grad: str, name: str) -> None:
         """Records the metadata and the row offsets of a gradient of ``name``."""
         self.metas[grad] = self.meta(name)
@@ -141,14 +147,16 @@ class Backward:
             self.describe(new, name)
             renamed.append(new)
         self.describe(final, name)
-        self.pending.append(PendingOp("sum", {"X": tuple(renamed)}, {"Out": (final,)}, {}, where))
+        total = "sum_arrays" if self.is_array(name) else "sum"
+        self.pending.append(PendingOp(total, {"X": tuple(renamed)}, {"Out": (final,)}, {}, where))
         return final
 
     def zeros_like(self, name: str, where: Where | None) -> str:
         """Returns a zero gradient for an output that no gradient reaches, which a backward op nevertheless reads."""
         new = names.generate(f"{name}{GRAD}@ZERO")
         self.metas[new] = self.meta(name)
-        self.pending.append(PendingOp("fill_zeros_like", {"X": (name,)}, {"Out": (new,)}, {}, where))
+        zeros = "array_zeros_like" if self.is_array(name) else "fill_zeros_like"
+        self.pending.append(PendingOp(zeros, {"X": (name,)}, {"Out": (new,)}, {}, where))
         return new
 
     # ------------------------------------------------------------------------------------------------------ one op
@@ -253,6 +261,11 @@ class Backward:
         outs = [n for row in op.outputs.values() for n in row if n in writes]
         ins = [n for slot, row in new_op.outputs.items() for n, w in zip(op.inputs[slot.removesuffix(GRAD)], row, strict=True)
                if w != EMPTY]  # fmt: skip
+        if op.definition.carried is not None:
+            # A state hands its gradient to the step before even where nobody asks for that of its first value.
+            before, after = (op.attrs[name] for name in op.definition.carried)
+            ins = list(dict.fromkeys((*ins, *before)))
+            outs = list(dict.fromkeys((*outs, *after)))
         new_op.attrs["sub_block"] = differentiate_block(body, outs, ins, self.prefix)
 
     def grad_from_rule(

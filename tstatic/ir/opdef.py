@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
 from tstatic.errors import NotFoundError, ProgramError, near
-from tstatic.ir.attrs import EMPTY, EXPECT, GRAD, LOD, NO_ATTRS, REQUIRED, Attr, Slot, parse_slots
+from tstatic.ir.attrs import EMPTY, EXPECT, GRAD, LOD, NO_ATTRS, REQUIRED, Attr, OpSpec, Slot, parse_slots
 from tstatic.ir.channels import Channels
 from tstatic.ir.export import PUBLIC_API, Export, export, namespace
 from tstatic.ir.formula import UpdateFormula
@@ -20,6 +20,9 @@ from tstatic.ir.ref import NO_REF, ExpressionRef, Ref, as_ref, pick
 from tstatic.ir.registry import Registry
 from tstatic.ir.split import PARTIAL_SUM, WHOLE, Tile
 from tstatic.ir.types import Meta
+
+if TYPE_CHECKING:
+    from tstatic.ir.paddle_form import PaddleForm
 
 __all__ = [
     "DERIVE",
@@ -114,16 +117,6 @@ class Domain:
 
 # --------------------------------------------------------------------------------------------------- op definition
 @dataclass(frozen=True, slots=True)
-class OpSpec:
-    """An op to be appended: what a gradient rule answers with. Values are lists of variable names."""
-
-    type: str
-    inputs: Mapping[str, Sequence[str]]
-    outputs: Mapping[str, Sequence[str]]
-    attrs: Mapping[str, Any] = NO_ATTRS
-
-
-@dataclass(frozen=True, slots=True)
 class GradContext:
     """What a gradient rule that emits ordinary ops knows about its forward op.
 
@@ -205,6 +198,7 @@ class GradOp:
     prepare: Prepare | None = None
     domain: Domain | None = None
     effects: bool = False
+    dynamic: bool = False
     rows: Callable[..., Rows | None] | None = None
     channels: Callable[..., Channels | None] | None = None
 
@@ -248,6 +242,9 @@ class OpDef:
         dynamic: The output's shape depends on values, not only on shapes.
         numbers: State slots that hold one number, whatever the shape of the parameter is.
         objects: Slots that hold a Python list (saved scopes of control flow) instead of an array.
+        per_step: Of an op that owns a block: slots of which the block has one step, a part along the first axis.
+        carried: Of such an op: the names of two attributes, which list the block's variables that hold its state before and
+            after a step.
         amp: The list of mixed precision that the op is on: ``"white"`` runs in 16 bits, ``"black"`` in float32, ``"gray"`` as
             its inputs, ``"float32"`` in float32 at level O2 as well, because 16 bits gain nothing there; ``""`` for none.
         float32_inputs: Input slots that mixed precision leaves in float32.
@@ -267,6 +264,7 @@ class OpDef:
         lod: The input slot whose row offsets those results share that have its rows, ``"*"`` for any (the default of pointwise
             ops), ``"X[:-1]"`` for all levels but the innermost. ``infer`` says which results have its rows. Those in ``Out``
             have the offsets that the op writes to ``Out@LOD`` behind them.
+        paddle: How it stands in Paddle's files; ``None`` if as here.
     """
 
     type: str
@@ -291,6 +289,8 @@ class OpDef:
     dynamic: bool = False
     numbers: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
+    per_step: tuple[str, ...] = ()
+    carried: tuple[str, str] | None = None
     amp: str = ""
     float32_inputs: tuple[str, ...] = ()
     domain: Domain | None = None
@@ -306,6 +306,7 @@ class OpDef:
     collective: bool = False
     lod: str | None = None
     kernel: Any = None
+    paddle: PaddleForm | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attrs", MappingProxyType({n: Attr.of(a) for n, a in self.attrs.items()}))

@@ -121,7 +121,7 @@ class Parameter(Variable):
         trainable: Whether ``minimize`` updates it.
         optimize_attr: ``{"learning_rate": multiplier}``; 1.0 if ``None``.
         regularizer: Overrides the optimizer's weight decay.
-        do_model_average, is_distributed: Stored for Paddle scripts.
+        do_model_average, is_distributed: ``False`` keeps it out of averages of parameters; stored for Paddle scripts.
         need_clip: Whether gradient clipping takes it in.
         initializer: How its start value is made.
         **kwargs: Further arguments of :class:`Variable`.
@@ -419,6 +419,9 @@ class Program(ProgramMethods):
         self.loss_name: str | None = None
         self.mixed_precision: tuple[Any, ...] = ()
         self.readers: list[Any] = []  # loaders that give a run what its feed lacks
+        # How a launcher's processes run it together: settings that fleet attaches, or True for those of a plain program.
+        self.distributed: Any = None
+        self.collectives = False  # whether ops of its own exchange values between processes
         self._is_test = False
         self.grad_order = 0  # how often gradients were appended; names of higher orders begin with ``grad/``
         self._from_file = False

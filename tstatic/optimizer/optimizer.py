@@ -53,6 +53,8 @@ class Optimizer:
     _multi_precision = False
     _skip_update: Variable | None = None
     """A truth value of the program: a step in which it is true leaves parameters and accumulators as they are."""
+    _checkpoints: Any = None
+    """Variables or names to keep: what lies between them is computed again in the backward part."""
     _sparse: dict[str, Lookups] | None = None
     """The sparse gradients, where ops that change whole lists of gradients stand between them and the updates."""
 
@@ -239,7 +241,7 @@ class Optimizer:
             chosen = self._parameter_list
         startup = startup_program if startup_program is not None else default_startup_program()
         with program_guard(loss.block.program, startup):
-            return list(append_backward(loss, chosen, no_grad_set, callbacks))
+            return list(append_backward(loss, chosen, no_grad_set, callbacks, self._checkpoints))
 
     def apply_optimize(
         self, loss: Variable, startup_program: Program | None, params_grads: Sequence[Pair]

@@ -7,5 +7,6 @@
 * ``replica_threads``  one thread per replica
 * ``random``, ``learning_rate``  seeds, and a scheduler's rate
 * ``checkpoint``, ``header``, ``files``  saved values: their format, its reader, and sets of files that change together
+* ``pickles``, ``pickle_writer``, ``objects``, ``paddle_tensors``  plain data and values in Paddle's files
 * ``interrupt``  signals wait while state is written
 """

@@ -18,6 +18,7 @@ from tstatic.where import show
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
+_CAPSULE = "PyCapsule"
 _NO_NUMBERS = "OSUMmc"
 """Kinds of numpy dtypes that hold no real numbers: objects, texts, dates and complex numbers."""
 
@@ -116,8 +117,8 @@ def _convert(value: Any, var: Variable) -> np.ndarray[Any, Any]:
             var, f"a Variable was fed for '{name}'", "an array", repr(value),
             "feed the data itself; a Variable only names a place in the program", FeedTypeError,
         )  # fmt: skip
-    elif hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
-        array = _from_foreign(value)
+    elif is_foreign(value):
+        array = host_array(value)
     else:
         raise _fail(
             var, f"what was fed for '{name}' cannot become an array", "an array, a list of numbers, or anything with __array__",
@@ -167,9 +168,32 @@ def _from_list(value: Any, var: Variable) -> np.ndarray[Any, Any]:
     return array.astype(wanted.np)
 
 
-def _from_foreign(value: Any) -> np.ndarray[Any, Any]:
+def is_foreign(value: Any) -> bool:
+    """Whether :func:`host_array` may read a value: another library's array or tensor, or a DLPack capsule."""
+    return hasattr(value, "__array__") or hasattr(value, "__dlpack__") or type(value).__name__ == _CAPSULE
+
+
+class _Capsule:
+    """A DLPack capsule on its own, as the object that numpy wants."""
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+def host_array(value: Any) -> np.ndarray[Any, Any]:
+    """Returns what another library's array or tensor holds, without a copy where the host can read its memory."""
+    if type(value).__name__ == _CAPSULE:
+        return np.from_dlpack(_Capsule(value))
     if type(value).__module__.partition(".")[0] == "torch":
         return _from_torch(value)
+    if not hasattr(value, "__array__"):
+        return np.from_dlpack(value)
     return np.asarray(value)
 
 

@@ -143,6 +143,25 @@ class LoDTensor:
             raise ValueError("the tensor lies on a device whose memory the host cannot read without a copy")
         return values if copy is False or values is not self._array else values.copy()
 
+    def __dlpack__(self, **options: Any) -> Any:
+        """Returns the value as a DLPack capsule, for ``torch.from_dlpack`` and ``np.from_dlpack``.
+
+        A fetched tensor shares its memory with what is made of it. A scope's variable gives a copy: its storage changes with
+        every step.
+
+        Args:
+            **options: Those of numpy's arrays.
+
+        Raises:
+            BufferError: For bfloat16, which numpy cannot pass on.
+        """
+        values = self.__array__(copy=None if self._scope is not None else False)
+        return values.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Returns DLPack's number of the CPU, ``(1, 0)``: values of other devices are copied to it."""
+        return 1, 0
+
     def numpy(self) -> np.ndarray[Any, Any]:
         """Returns a copy of the value."""
         return self.__array__()

@@ -358,7 +358,7 @@ register(
 )  # fmt: skip
 
 
-@export("tensor.put_along_axis", "Variable.put_along_axis", op="put_along_axis")
+@export("tensor.put_along_axis", "Variable.put_along_axis", op="put_along_axis", inplace=True)
 def put_along_axis(
     arr: Variable,
     indices: Variable,

@@ -101,7 +101,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@export("tensor.cumsum", "Variable.cumsum", op="cumsum")
+@export("tensor.cumsum", "Variable.cumsum", op="cumsum", inplace=True)
 def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """Returns the running sum along an axis.
 
@@ -213,7 +213,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@export("tensor.cumprod", "Variable.cumprod", op="cumprod")
+@export("tensor.cumprod", "Variable.cumprod", op="cumprod", inplace=True)
 def cumprod(x: Variable, dim: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """Returns the running product along axis ``dim``; ``dtype`` converts ``x`` first.
 

@@ -37,7 +37,7 @@ from tstatic.tuned._common import BLOCK
 Array = np.ndarray[Any, Any]
 
 
-SCALARS = ("LearningRate", "Beta1Pow", "Beta2Pow", "SkipUpdate", "Beta1Tensor", "Beta2Tensor", "EpsilonTensor")
+SCALARS = ("LearningRate", "Beta1Pow", "Beta2Pow", "SkipUpdate", "Beta1Tensor", "Beta2Tensor", "EpsilonTensor", "Noise")
 """Input slots that hold one number."""
 
 MULTI_PRECISION = Attr.idle(False, "the slot MasterParam says whether there is a float32 copy")
