@@ -147,7 +147,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     ),
     Unsupported(
         (
-            *_LAYERS("gru_unit lstm_unit lstm beam_search beam_search_decode"),
+            *_LAYERS("gru_unit lstm_unit lstm"),
         ),
         "These recurrences, decoders and tensor arrays are not part of tstatic",
         "static.nn.while_loop for recurrences, paddle.argmax for the best word of each step",

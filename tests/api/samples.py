@@ -625,6 +625,13 @@ def _beam() -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _beams() -> dict[str, Any]:
+    zero = paddle.zeros([1], "int64")
+    kinds = (("ids", "int64"), ("scores", "float32"))
+    arrays = {n: paddle.tensor.array_write(static.data(n, [None, 1], t, lod_level=2), zero) for n, t in kinds}
+    return {**arrays, "beam_size": 2, "end_id": 1}
+
+
 _CTC = {"blank": [2], "norm_by_times": [True]}
 _TWO = {"input_length": [lambda: _lengths("other")], "label_length": [lambda: _lengths("other")]}
 
@@ -653,6 +660,7 @@ SAMPLES |= {
             "return_parent_idx": [True],
         },
     ),
+    "tstatic.fluid.layers.beam_search_decode": Sample(_beams, {"end_id": [2], "name": ["other"]}),
     "tstatic.fluid.layers.warpctc": Sample(_ctc("input", "label", "length"), _CTC | _TWO),
     "tstatic.nn.functional.ctc_loss": Sample(_ctc("log_probs", "labels", "lengths"), _CTC),
     "tstatic.nn.CTCLoss": Sample(

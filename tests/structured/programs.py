@@ -335,7 +335,7 @@ PROGRAMS = (
     (image_ctc, sgd),
     (word2vec, sgd),
     (recommender, sgd),
-    (language_model, adam),
+    (language_model, sgd),
     (translation, adam),
     (question_match, sgd),
 )
