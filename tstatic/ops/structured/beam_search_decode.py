@@ -49,8 +49,8 @@ def _ref(
         row = np.searchsorted(of_row, row, side="right") - 1
     # The best sentence of each source first: by the score of the last word, which is the first that was found.
     final = np.zeros(len(source))
-    sentence, word, score = (np.concatenate([s[i] for s in steps]) if steps else np.zeros(0) for i in range(3))
-    sentence = sentence.astype(np.int64)
+    joined = [np.concatenate([step[i] for step in steps]) if steps else np.zeros(0) for i in range(3)]
+    sentence, word, score = joined[0].astype(np.int64), joined[1], joined[2]
     first = np.unique(sentence, return_index=True)[1]
     final[sentence[first]] = score[first]
     place = np.empty(len(source), np.int64)

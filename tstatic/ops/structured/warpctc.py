@@ -153,7 +153,8 @@ def _log_add(x: Array, skips: Array) -> Array:
     np.exp(ways, out=ways)
     total: Array = ways.sum(axis=0)
     np.log(total, out=total)
-    return np.add(total, most, out=total)
+    np.add(total, most, out=total)
+    return total
 
 
 def _check_labels(label: Array, classes: int, blank: int) -> None:
