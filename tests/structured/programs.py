@@ -320,11 +320,6 @@ def question_match(fluid):
     return loss, [good, bad], feeds
 
 
-READY = (
-    (lexical_analysis_padded, sgd),
-    (image_ctc, sgd),
-    (word2vec, sgd),
-)
 PROGRAMS = (
     (sentiment_conv, adam),
     (sentiment_lstm, adagrad),
@@ -336,7 +331,8 @@ PROGRAMS = (
     (word2vec, sgd),
     (recommender, sgd),
     (language_model, sgd),
-    (translation, adam),
     (question_match, sgd),
 )
 """Net, and the optimizer that trains it."""
+RECORDED_ONLY = ((translation, adam),)
+"""Needs DynamicRNN."""
