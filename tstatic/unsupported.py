@@ -138,7 +138,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "paddle.inference.Config and paddle.inference.create_predictor",
     ),
     Unsupported(
-        tuple(_LAYERS("beam_search_decode dynamic_lstm dynamic_lstmp dynamic_gru DynamicRNN")),
+        tuple(_LAYERS("DynamicRNN")),
         "Recurrences over sequences of different lengths in one tensor (LoD) are not part of this release",
         "padded batches and static.nn.StaticRNN, or nn.LSTM and nn.GRU with sequence_length",
     ),

@@ -712,6 +712,23 @@ def _ctc(scores: str, label: str, length: str) -> Callable[[], dict[str, Any]]:
     }  # fmt: skip
 
 
+def _beam() -> dict[str, Any]:
+    def rows(name: str, width: int, dtype: str) -> Any:
+        return static.data(name, [None, width], dtype, lod_level=2)
+
+    return {
+        "pre_ids": rows("last", 1, "int64"), "pre_scores": rows("score", 1, "float32"), "ids": rows("ids", 3, "int64"),
+        "scores": rows("scores", 3, "float32"), "beam_size": 2, "end_id": 1,
+    }  # fmt: skip
+
+
+def _beams() -> dict[str, Any]:
+    zero = paddle.zeros([1], "int64")
+    kinds = (("ids", "int64"), ("scores", "float32"))
+    arrays = {n: paddle.tensor.array_write(static.data(n, [None, 1], t, lod_level=2), zero) for n, t in kinds}
+    return {**arrays, "beam_size": 2, "end_id": 1}
+
+
 _CTC = {"blank": [2], "norm_by_times": [True]}
 _TWO = {"input_length": [lambda: _lengths("other")], "label_length": [lambda: _lengths("other")]}
 
@@ -733,6 +750,14 @@ SAMPLES |= {
         lambda: {name: static.data(name, [None, 1], "int64", lod_level=1) for name in ("input", "label")},
         {"normalized": [False], "ignored_tokens": [[1]], **_TWO},
     ),
+    "tstatic.fluid.layers.beam_search": Sample(
+        _beam,
+        {
+            "ids": [None], "beam_size": [3], "end_id": [2], "level": [1], "is_accumulated": [False], "name": ["other"],
+            "return_parent_idx": [True],
+        },
+    ),
+    "tstatic.fluid.layers.beam_search_decode": Sample(_beams, {"end_id": [2], "name": ["other"]}),
     "tstatic.fluid.layers.warpctc": Sample(_ctc("input", "label", "length"), _CTC | _TWO),
     "tstatic.nn.functional.ctc_loss": Sample(_ctc("log_probs", "labels", "lengths"), _CTC),
     "tstatic.nn.CTCLoss": Sample(
