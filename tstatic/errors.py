@@ -286,6 +286,10 @@ class ForkedProcessError(TstaticError):
     """
 
 
+class MissingCheckpointsError(ProgramError, AssertionError):
+    """``RecomputeOptimizer`` was given no checkpoints; Paddle raises an ``AssertionError`` there."""
+
+
 class UnsupportedError(TstaticError, NotImplementedError):
     """A call that tstatic does not have; the message says what to use instead.
 

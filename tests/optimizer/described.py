@@ -157,11 +157,87 @@ def incubate_rules(paddle):
     }
 
 
+# --------------------------------------------------------------------------------------------------------------- averages
+EMA = {"plain": {"decay": 0.9}, "scheduled": {"decay": 0.3}}
+LAST = (STEPS - 1,)
+WINDOWS = ((0.15, 2, 10), (0.5, 1, 3), (1.0, 100, 100))
+LOOKAHEAD = ((0.5, 2), (0.8, 3), (0.25, 1))
+
+
+def averaged(api, sgd, make, steps=range(STEPS)):
+    """Returns the parameters after each step, and while averages are applied.
+
+    Args:
+        api: :class:`Fluid` or :class:`Static`.
+        sgd: ``loss -> None``.
+        make: ``() -> object with apply``, after ``sgd``.
+        steps: After which steps.
+    """
+    main, startup, scope = api.Program(), api.Program(), api.Scope()
+    found = []
+    with api.guard(main, startup), api.names(), api.scope(scope):
+        loss = net(api)
+        sgd(loss)
+        average = make()
+        exe = api.Executor(api.place)
+        exe.run(startup)
+        for step in range(STEPS):
+            exe.run(main, feed=feed(step), fetch_list=[loss])
+            if step not in steps:
+                continue
+            before = values(scope)
+            with average.apply(exe):
+                applied = values(scope)
+            assert values(scope) == before
+            found.append({"trained " + n: v for n, v in before.items()})
+            found[-1].update({"applied " + n: v for n, v in applied.items()})
+    return found
+
+
+def ema_of(static, how, counter):
+    """Makes an exponential moving average and its update."""
+    more = {"thres_steps": counter()} if how == "scheduled" else {}
+    ema = static.ExponentialMovingAverage(**EMA[how], **more)
+    ema.update()
+    return ema
+
+
 def of_1(fluid):
     """Everything that is recorded from 1.8.5."""
-    return {"rules": fluid_rules(fluid)}
+    api = Fluid(fluid)
+    rules = fluid.optimizer
+
+    def sgd(loss):
+        rules.SGD(0.3).minimize(loss)
+
+    def counter():
+        return fluid.layers.autoincreased_step_counter("@COUNTER@", begin=0)
+
+    return {
+        "rules": fluid_rules(fluid),
+        # Its apply overwrites the averages themselves, so that only the first one is right.
+        "ema": {how: averaged(api, sgd, lambda h=how: ema_of(rules, h, counter), LAST) for how in EMA},
+        "windows": [averaged(api, sgd, lambda w=w: rules.ModelAverage(*w)) for w in WINDOWS],
+    }
 
 
 def of_2(paddle):
     """Everything that is recorded from 2.6.2."""
-    return {"rules": incubate_rules(paddle)}
+    api = Static(paddle)
+
+    def sgd(loss):
+        paddle.optimizer.SGD(0.3).minimize(loss)
+
+    def ahead(loss, alpha, k):
+        paddle.incubate.LookAhead(paddle.optimizer.SGD(0.3), alpha=alpha, k=k).minimize(loss)
+
+    def window(rate, least, most):
+        return paddle.incubate.ModelAverage(rate, min_average_window=least, max_average_window=most)
+
+    return {
+        "rules": incubate_rules(paddle),
+        # Its thres_steps ends in a TypeError.
+        "ema": {"plain": averaged(api, sgd, lambda: ema_of(paddle.static, "plain", None))},
+        "windows": [averaged(api, sgd, lambda w=w: window(*w)) for w in WINDOWS],
+        "lookahead": [trajectory(api, lambda loss, c=choice: ahead(loss, *c)) for choice in LOOKAHEAD],
+    }

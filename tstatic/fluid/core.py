@@ -13,7 +13,7 @@ from tstatic.places import (
     is_compiled_with_xpu,
 )
 from tstatic.places import device_count as get_cuda_device_count
-from tstatic.runtime.scope import LoDTensor, Scope
+from tstatic.runtime.scope import LoDTensor, LoDTensorArray, Scope
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.unsupported import missing_in
 
@@ -78,6 +78,7 @@ __all__ = [
     "EnforceNotMet",
     "ExecutionStrategy",
     "LoDTensor",
+    "LoDTensorArray",
     "Place",
     "Scope",
     "Tensor",

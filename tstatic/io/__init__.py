@@ -3,6 +3,7 @@
 * ``readers``  functions that decorate readers: batch, shuffle, buffered and others
 * ``prefetch``  iterators that run ahead in threads
 * ``feeder``  DataFeeder: lists of samples as feeds
+* ``lod_tensor``  tensors of sequences made from lengths
 * ``dataset``, ``sampler``  samples by number or one after another, and in which order they are taken
 * ``data_loader``, ``collate``, ``workers``, ``shared``  DataLoader: how batches are made of samples, the processes that do it, and
   the memory in which they pass them on

@@ -11,8 +11,8 @@ import numpy as np
 from tstatic.errors import shown
 from tstatic.io.errors import DataError, DataTypeError
 from tstatic.io.shared import Empty
-from tstatic.runtime.feed import host_array
-from tstatic.runtime.scope import tensor_of
+from tstatic.runtime.feed import host_array, is_foreign
+from tstatic.runtime.scope import LoDTensor, tensor_of
 
 
 def collate(samples: Sequence[Any], empty: Empty = np.empty) -> Any:
@@ -48,7 +48,7 @@ def collate(samples: Sequence[Any], empty: Empty = np.empty) -> Any:
         if len(counts) > 1:
             raise _unequal("fields number not same among samples in a batch", "equally many fields", counts)
         return [collate(fields, empty) for fields in zip(*samples, strict=True)]
-    if hasattr(first, "__array__") or hasattr(first, "__dlpack__"):
+    if is_foreign(first):
         return _stacked([host_array(s) for s in samples], empty)
     raise DataTypeError(
         f"batch data can only contain: tensor, numpy.ndarray, dict, list, number, but got {type(first)}",
@@ -89,6 +89,8 @@ def to_tensors(batch: Any) -> Any:
         return {key: to_tensors(value) for key, value in batch.items()}
     if isinstance(batch, list | tuple):
         return [to_tensors(value) for value in batch]
+    if is_foreign(batch) and not isinstance(batch, LoDTensor):
+        return tensor_of(host_array(batch))
     return batch
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tstatic.io import draw
 from tstatic.io.collate import collate, leaves, to_tensors
-from tstatic.io.dataset import IterableDataset
+from tstatic.io.dataset import in_order
 from tstatic.io.errors import DataError, DataTypeError, DataUseError
 from tstatic.io.feeder import feed_names, named, place_list
 from tstatic.io.generator_loader import from_generator
@@ -49,7 +49,7 @@ class Fetcher:
         """Returns a function that makes the batch of a task; ``empty`` makes its arrays."""
         dataset = self.dataset
         join = self.collate_fn or partial(collate, empty=empty)
-        if not isinstance(dataset, IterableDataset):
+        if not in_order(dataset):
             if not self.grouped:
                 return lambda number: self._single(dataset[number])
             whole = getattr(dataset, "__getitems__", None)  # of torch and Hugging Face: samples of many numbers at once
@@ -128,7 +128,7 @@ class DataLoader:
         worker_init_fn: Callable[[int], Any] | None = None,
         persistent_workers: bool = False,
     ) -> None:
-        iterable = isinstance(dataset, IterableDataset)
+        iterable = in_order(dataset)
         for wrong, what, received in (
             (not return_list and feed_list is None, "feed_list should be set when return_list=False", "feed_list=None"),
             (num_workers < 0, "num_workers should be a non-negative value", f"num_workers={num_workers}"),
@@ -190,7 +190,7 @@ class DataLoader:
         Raises:
             DataTypeError: For an IterableDataset (a ``ValueError`` and a ``TypeError``).
         """
-        if isinstance(self.dataset, IterableDataset):
+        if in_order(self.dataset):
             # Being a TypeError too, it lets ``list(loader)`` go on without a length.
             raise DataTypeError(
                 "length of IterableDataset not supported",
@@ -223,7 +223,7 @@ class DataLoader:
     # ---------------------------------------------------------------------------------------------------------- batches
     def _tasks(self) -> Iterable[Any]:
         """What a Fetch takes for each batch: numbers of samples; nothing for an IterableDataset."""
-        if isinstance(self.dataset, IterableDataset):
+        if in_order(self.dataset):
             return itertools.repeat(None)
         return SequenceSampler(self.dataset) if self.batch_sampler is None else self.batch_sampler
 

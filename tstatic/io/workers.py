@@ -7,6 +7,7 @@ import os
 import pickle
 import random
 import signal
+import sys
 import threading
 import traceback
 import warnings
@@ -234,6 +235,12 @@ def _work(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the loader's process ends the workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a handler of the loader's process is not meant for them
     _info = info
+    theirs = sys.modules.get("torch.utils.data._utils.worker")
+    if theirs is not None:
+        # A torch data set asks torch which worker it is in.
+        theirs._worker_info = theirs.WorkerInfo(  # type: ignore[attr-defined]
+            id=info.id, num_workers=info.num_workers, seed=info.seed, dataset=info.dataset
+        )
     np.random.seed(info.seed % 2**32)
     random.seed(info.seed)
     failed = _attempt(init, info.id) if init is not None else None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from tstatic.errors import TstaticError
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import INDICES, check_known, check_static_dim
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Variable
+from tstatic.ir.types import UNKNOWN, Meta, int64
 from tstatic.nn.param import LayerHelper, ParamAttr, check_enabled
-from tstatic.ops.structured.linear_chain_crf import FLOATS
+from tstatic.ops.structured.linear_chain_crf import FLOATS, check_crf
 
 
 def _inputs(function: str, input: Variable, label: Variable | None, length: Variable | None) -> dict[str, Any]:
@@ -57,8 +59,16 @@ def linear_chain_crf(
     ins = _inputs(function, input, check_variable(label, "label", function), length)
     check_enabled(param_attr, "param_attr", function)
     tags = check_static_dim(input.shape[-1] if input.shape else 0, input, "the last axis (the tags)", function)
-    helper = LayerHelper(function)
-    transition = helper.create_parameter(param_attr, (tags + 2, tags), input.dtype)
+    helper, shape = LayerHelper(function), (tags + 2, tags)
+    # Before the parameter is made: a layer that is refused leaves nothing behind.
+    offsets = Meta((UNKNOWN,), int64) if input.lod_level else None
+    try:
+        check_crf(
+            input.meta, input.meta.with_shape(shape), label.meta, None if length is None else length.meta, offsets
+        )
+    except TstaticError as error:
+        raise error.add_context(op=function, var=input.name) from None
+    transition = helper.create_parameter(param_attr, shape, input.dtype)
     loss: Variable = helper.emit(function, {**ins, "Transition": transition})
     return loss
 

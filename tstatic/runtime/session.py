@@ -22,6 +22,7 @@ from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.rng import RngKey
+from tstatic.ir.tensor_array import TensorArray
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.flat_buffers import state_buffers
 from tstatic.plan.plan import Plan, Step
@@ -449,7 +450,7 @@ class Session:
                     # that fails must do so before state is written.
                     fetched.append(np.empty(self.arrays[value].shape, self.arrays[value].dtype))
                 else:
-                    fetched.append(self.device.to_host(self.arrays[value], self.streams[0]))
+                    fetched.append(self._to_host(self.arrays[value]))
         early, late_commits = self._commits
         # New storage is allocated before the point of no return, too (docs/design/0002).
         pending = self._pending(early) if early else []
@@ -469,6 +470,12 @@ class Session:
             array = self.arrays[value]
             np.copyto(fetched[i], self.device.to_host(array, self.streams[0]) if self.device.deferred else array)
         return fetched
+
+    def _to_host(self, value: Any) -> Any:
+        """Returns a fetched value: a copy of an array, or a list of copies of a tensor array's elements."""
+        if isinstance(value, TensorArray):
+            return [self.device.to_host(one, self.streams[0]) for one in value]
+        return self.device.to_host(value, self.streams[0])
 
     def _execute(self, region: str) -> None:
         calls = self.calls[region]

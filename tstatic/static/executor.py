@@ -30,7 +30,8 @@ from tstatic.no_effect import no_effect
 from tstatic.places import CPUPlace, Place
 from tstatic.runtime.feed import Arrays
 from tstatic.runtime.learning_rate import scheduled
-from tstatic.runtime.scope import Scope, global_scope, tensor_of
+from tstatic.runtime.lod import FetchedLods, check_numpy, with_lod
+from tstatic.runtime.scope import Scope, global_scope
 from tstatic.runtime.shards import merged, shards
 from tstatic.static.compile import Bound, CompileCache, Key, compile_program, distribution
 from tstatic.static.compiled_program import PLAIN, CompiledProgram, Settings, over_processes, settings_of
@@ -163,7 +164,12 @@ class Executor:
                 device = of_place(place if isinstance(place, Place) else place[0])
                 if base.readers:
                     feed = with_readers(base, feed, len(place) if isinstance(place, tuple) else 1)
-                feeds, signatures = self._read(base, feed, names, replicas)
+                feeds, signatures, fetched = self._read(base, feed, names, replicas)
+                lods = fetched.available(feeds[0])
+                if any(lods) and return_numpy:
+                    check_numpy(names, lods)
+                # The row offsets of what is fetched are fetched behind it.
+                count, names = len(names), [*names, *(n for lod in lods for n in lod)]
                 # CPU_NUM threads; replicas have four each.
                 threads = settings.threads or (os.environ.get("CPU_NUM", "1") if replicas is None else 4)
                 key = Key(
@@ -180,7 +186,7 @@ class Executor:
             if settings.history is not None:
                 settings.history.compilation = entry.compilation
             if settings.dry_run:
-                return [None] * len(names)
+                return [None] * count
             start = time.perf_counter()
             with scheduled(base, where):
                 if replicas is None:
@@ -195,10 +201,12 @@ class Executor:
                 _steps.debug("ran %r in %.3f ms%s", base, (time.perf_counter() - start) * 1e3, on_device)
         own = replicas is None or settings.places is OWN_PLACE
         if not own and not return_merged:
-            rows = [[one[i] for one in results] for i in range(len(names))]
-            return rows if return_numpy else [[tensor_of(v) for v in row] for row in rows]
-        values = results[0] if own else merged(results, names)
-        return values if return_numpy else [tensor_of(v) for v in values]
+            if return_numpy:
+                return [[one[i] for one in results] for i in range(count)]
+            each = [with_lod(one, lods) for one in results]
+            return [list(row) for row in zip(*each, strict=True)]
+        values = results[0] if own else merged(results, names, frozenset(names[count:]))
+        return values if return_numpy else with_lod(values, lods)
 
     def _unusable(self) -> TstaticError:
         if self._closed:
@@ -262,8 +270,8 @@ class Executor:
 
     def _read(
         self, program: Program, feed: Any, names: list[str], replicas: Replicas | None
-    ) -> tuple[list[Arrays], tuple[Signature, ...]]:
-        """Returns each replica's feed, checked, and the feeds' signatures."""
+    ) -> tuple[list[Arrays], tuple[Signature, ...], FetchedLods]:
+        """Returns each replica's feed, checked, the feeds' signatures, and the row offsets of what is fetched."""
         version = program.uid, program.version, tuple(names)
         reader = self._readers.get(version)
         if reader is None:
@@ -272,9 +280,9 @@ class Executor:
             reader = self._readers[version] = FeedReader(program, names)
         if replicas is None:
             arrays, signature = reader.read(program, feed)
-            return [arrays], (signature,)
+            return [arrays], (signature,), reader.lods
         parts = shards(program, feed, reader.used, replicas.group.size)
-        return parts, tuple(signature_of(part) for part in parts)
+        return parts, tuple(signature_of(part) for part in parts), reader.lods
 
     # ---------------------------------------------------------------------------------------------------------- compile
     def _compile(

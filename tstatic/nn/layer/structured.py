@@ -54,7 +54,7 @@ class ViterbiDecoder(Layer):
 
     Args:
         transitions: ``[tags, tags]``: the score of going from a tag (row) to another (column).
-        include_bos_eos_tag: The last tag stands before each sequence, the last but one behind it.
+        include_bos_eos_tag: The last row holds the scores of beginning with each tag, the last but one those of ending with it.
         name: Name of the layer.
 
     Example:

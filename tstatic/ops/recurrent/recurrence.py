@@ -139,7 +139,9 @@ class _Sequence:
     def _parts(self, x: Meta, rest: Sequence[Any]) -> list[slice] | None:
         if min(x.shape) < 1:
             return None
-        return RECURRENCES.parts(x.shape[1], self.cost(x, *rest).flops, multiple=TILE_ROWS if x.shape[1] >= TILE_ROWS else 1)
+        return RECURRENCES.parts(
+            x.shape[1], self.cost(x, *rest).flops, multiple=TILE_ROWS if x.shape[1] >= TILE_ROWS else 1
+        )
 
     def split(self, x: Meta, *rest: Any) -> Any:
         """Cuts the forward pass along the batch."""

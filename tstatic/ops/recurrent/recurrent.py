@@ -19,7 +19,9 @@ from tstatic.ops.control import _blocks
 Arrays = Sequence[Any]
 
 
-def _given(run_block: Any, inputs: Arrays, initial: Arrays, parameters: Arrays) -> tuple[dict[str, Any], dict[str, Any]]:
+def _given(
+    run_block: Any, inputs: Arrays, initial: Arrays, parameters: Arrays
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns the sequences by name, and what every step reads; the state is added to that for each step."""
     fixed = dict(zip(run_block.names("parameters"), parameters, strict=True))
     return dict(zip(run_block.names("inputs"), inputs, strict=True)), fixed

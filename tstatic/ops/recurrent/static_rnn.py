@@ -50,7 +50,9 @@ class StaticRNN:
             ProgramError: If there are no step inputs, or a memory is not updated.
         """
         if self._state != "before":
-            raise self._misplaced("step() of a StaticRNN can be entered once", "a new StaticRNN", "make another StaticRNN")
+            raise self._misplaced(
+                "step() of a StaticRNN can be entered once", "a new StaticRNN", "make another StaticRNN"
+            )
         self._state = "inside"
         try:
             with self._builder.step():
@@ -191,4 +193,6 @@ class StaticRNN:
             )  # fmt: skip
 
     def _misplaced(self, what: str, expected: str, fix: str) -> ProgramError:
-        return ProgramError(what, expected=expected, received=f"a call {self._state} the block", fix=fix, op="StaticRNN")
+        return ProgramError(
+            what, expected=expected, received=f"a call {self._state} the block", fix=fix, op="StaticRNN"
+        )

@@ -86,7 +86,7 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
 
 
 register(OpDef(
-    "cumsum", "X -> Out", attrs={"axis": -1, "flatten": False, "exclusive": False, "reverse": False}, infer=_infer,
+    "cumsum", "X -> Out", lod="X", attrs={"axis": -1, "flatten": False, "exclusive": False, "reverse": False}, infer=_infer,
     ref=_ref, lower=_lower, split=Split(ELEMENTS, FREE, taken="axis", unless="flatten"), grad=_grad, amp="black",
     domain=Domain(
         cases=(

@@ -57,7 +57,7 @@ def count_of(x: Meta, length: Meta | None, offsets: Meta | None, axis: int = 0) 
 
 
 # ---------------------------------------------------------------------------------------------------------- at run time
-def spans(
+def starts_and_lengths(
     x: Array, length: Array | None, offsets: Array | None, what: str = "Length", time_first: bool = False
 ) -> tuple[Array, Array]:
     """Returns the position of the first row of each sequence, and its number of rows, among the rows that ``x`` flattens to.
@@ -88,13 +88,6 @@ def spans(
     lengths = length.reshape(-1).astype(np.int64)
     check_index(lengths, steps + 1, what, fix=f"pass lengths of at most {steps}, the number of padded steps")
     return np.arange(batch) * (1 if time_first else steps), lengths
-
-
-def row_numbers(starts: Array, lengths: Array) -> Array:
-    """Returns the positions of all rows, sequence by sequence."""
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.asarray(np.arange(total) + np.repeat(starts - (ends - lengths), lengths))
 
 
 class TimeMajor:

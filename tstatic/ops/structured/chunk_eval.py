@@ -24,7 +24,8 @@ from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, regi
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import Meta, float32, int64
-from tstatic.ops.structured._sequences import Array, check_form, count_of, row_numbers, spans
+from tstatic.ops.sequence._offsets import spans
+from tstatic.ops.structured._sequences import Array, check_form, count_of, starts_and_lengths
 
 SCHEMES = {"IOB": "BI", "IOE": "IE", "IOBES": "BIES", "plain": "-"}
 """Scheme -> what each of a type's tags says: the beginning, inside, the end of a chunk, or a single one."""
@@ -82,8 +83,8 @@ def _ref(
     chunk_scheme: str,
     excluded_chunk_types: Sequence[int],
 ) -> None:
-    starts, lengths = spans(inference, length, offsets, "SeqLength")
-    rows = row_numbers(starts, lengths)
+    starts, lengths = starts_and_lengths(inference, length, offsets, "SeqLength")
+    rows = spans(starts, lengths)
     first = np.zeros(len(rows) + 1, bool)
     first[np.cumsum(lengths) - lengths] = True
     found = []
@@ -156,10 +157,12 @@ register(OpDef(
             Case(((4, 9), (4, 9), (4,)), {"num_chunk_types": 1, "chunk_scheme": "IOBES"}),
             Case(((4, 9), (4, 9), (4,)), {"num_chunk_types": 4, "chunk_scheme": "plain", "excluded_chunk_types": (1,)}),
             Case(((0, 9), (0, 9), (0,)), {"num_chunk_types": 2}),
+            Case(((9, 1), (9, 1), None, (4,)), {"num_chunk_types": 2}),
         ),
         values={
             "Inference": ValueRange(0, 4, dtype="int64"), "Label": ValueRange(0, 4, dtype="int64"),
             "SeqLength": ValueRange(0, "Inference.1", dtype="int64"),
+            "Inference@LOD": ValueRange(dtype="int64", offsets="Inference.0"),
         },
         floats=("float32",), ulps=1,
     ),

@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.ir.opdef import Case, Domain, OpDef, register
 from tstatic.ir.types import Meta, int64
-from tstatic.ops.structured._sequences import Array, TimeMajor, spans
+from tstatic.ops.structured._sequences import Array, TimeMajor, starts_and_lengths
 from tstatic.ops.structured.linear_chain_crf import CASES, FLOATS, VALUES, check_crf, sequences
 
 
@@ -47,7 +47,7 @@ def best_path(order: TimeMajor, x: Array, start: Array, end: Array, w: Array) ->
 def _ref(
     emission: Array, transition: Array, label: Array | None, length: Array | None, offsets: Array | None, out: Array
 ) -> None:
-    order = TimeMajor(*spans(emission, length, offsets))
+    order = TimeMajor(*starts_and_lengths(emission, length, offsets))
     tags = emission.shape[-1]
     flat = np.zeros(emission.size // tags, np.int64)
     if order.count:
@@ -81,7 +81,7 @@ def _lower(torch: Any, emission: Any, transition: Any, label: Any, length: Any, 
 
 register(OpDef(
     "crf_decoding", "Emission, Transition, Label?, Length?, Emission@LOD? -> ViterbiPath", infer=_infer, ref=_ref,
-    lower=_lower, amp="black",
+    lower=_lower, lod="Emission", amp="black",
     domain=Domain(
         cases=(*(Case((*c.shapes[:2], None, *c.shapes[3:])) for c in CASES), CASES[0]), values=VALUES, floats=FLOATS,
     ),

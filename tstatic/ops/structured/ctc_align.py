@@ -12,8 +12,9 @@ from tstatic.ir.checks import INDICES, check_dtype, check_int, check_rank
 from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ops.sequence._offsets import spans
 from tstatic.ops.shape._shapes import emit_one
-from tstatic.ops.structured._sequences import Array, check_form, count_of, row_numbers, spans
+from tstatic.ops.structured._sequences import Array, check_form, count_of, starts_and_lengths
 
 
 def _infer(x: Meta, length: Meta | None, offsets: Meta | None) -> tuple[Meta, Meta | None, Meta | None]:
@@ -32,8 +33,8 @@ def _ref(
     x: Array, length: Array | None, offsets: Array | None, out: Any, out_length: Any, out_offsets: Any,
     *, blank: int, merge_repeated: bool, padding_value: int,
 ) -> tuple[Array, Array | None, Array | None]:  # fmt: skip
-    starts, lengths = spans(x, length, offsets)
-    classes = x.reshape(-1)[row_numbers(starts, lengths)]
+    starts, lengths = starts_and_lengths(x, length, offsets)
+    classes = x.reshape(-1)[spans(starts, lengths)]
     kept = classes != blank
     if merge_repeated and len(classes):
         first = np.zeros(len(classes) + 1, bool)
@@ -76,8 +77,10 @@ register(OpDef(
         cases=(
             Case(((3, 6), (3,))), Case(((2, 5), (2, 1)), {"merge_repeated": False, "padding_value": -1}),
             Case(((2, 7), (2,)), {"blank": 2}), Case(((0, 4), (0,))),
+            Case(((9, 1), None, (4,))),
         ),
-        values={"Input": ValueRange(0, 2, dtype="int64"), "InputLength": ValueRange(0, "Input.1", dtype="int64")},
+        values={"Input": ValueRange(0, 2, dtype="int64"), "InputLength": ValueRange(0, "Input.1", dtype="int64"),
+            "Input@LOD": ValueRange(dtype="int64", offsets="Input.0"),},
         floats=("float32",), ulps=0,
     ),
 ))  # fmt: skip

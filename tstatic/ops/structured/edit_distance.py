@@ -15,8 +15,9 @@ from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, regi
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta, float32, int64
+from tstatic.ops.sequence._offsets import OFFSETS
 from tstatic.ops.shape._shapes import emit_one
-from tstatic.ops.structured._sequences import Array, check_form, count_of, spans
+from tstatic.ops.structured._sequences import Array, check_form, count_of, starts_and_lengths
 
 
 def _infer(
@@ -76,8 +77,8 @@ def _ref(
     *,
     normalized: bool,
 ) -> None:
-    at, lengths = spans(hyps, hyps_length, hyps_offsets, "HypsLength")
-    to, wanted = spans(refs, refs_length, refs_offsets, "RefsLength")
+    at, lengths = starts_and_lengths(hyps, hyps_length, hyps_offsets, "HypsLength")
+    to, wanted = starts_and_lengths(refs, refs_length, refs_offsets, "RefsLength")
     if normalized and not wanted.all():
         raise FeedError(
             f"reference {int(np.argmin(wanted))} of edit_distance is empty, so no distance can be divided by its length",
@@ -122,10 +123,13 @@ register(OpDef(
         cases=(
             Case(((3, 4), (3, 5), (3,), (3,))), Case(((2, 6), (2, 3), (2, 1), (2,)), {"normalized": True}),
             Case(((0, 3), (0, 2), (0,), (0,))),
+            Case(((7, 1), (6, 1), None, None, (4,), (4,))),
         ),
         values={
             "Hyps": _TOKENS, "Refs": _TOKENS, "HypsLength": ValueRange(0, "Hyps.1", dtype="int64"),
             "RefsLength": ValueRange(1, "Refs.1", dtype="int64"),
+            "Hyps@LOD": ValueRange(dtype="int64", offsets="Hyps.0"),
+            "Refs@LOD": ValueRange(dtype="int64", offsets="Refs.0"),
         },
         floats=("float32",), ulps=1,
     ),
@@ -154,8 +158,8 @@ register(OpDef(
     "sequence_erase", "X, X@LOD -> Out, Out@LOD", attrs={"tokens": Attr((), "ints")}, infer=_erase_infer,
     ref=_erase_ref, lower=_erase_lower, dynamic=True,
     domain=Domain(
-        cases=(Case(((7, 1), (1,)), {"tokens": (1, 3)}), Case(((5,), (1,))), Case(((0, 1), (1,)), {"tokens": (0,)})),
-        values={"X": _TOKENS, "X@LOD": ValueRange(0, 0, dtype="int64")}, floats=("float32",), others=("int32",), ulps=0,
+        cases=(Case(((7, 1), (4,)), {"tokens": (1, 3)}), Case(((5,), (3,))), Case(((0, 1), (1,)), {"tokens": (0,)})),
+        values={"X": _TOKENS, "X@LOD": OFFSETS}, floats=("float32",), others=("int32",), ulps=0,
     ),
 ))  # fmt: skip
 

@@ -19,7 +19,7 @@ from tstatic.ir.checks import (
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops.structured._sequences import Array, TimeMajor, check_form, count_of, spans
+from tstatic.ops.structured._sequences import Array, TimeMajor, check_form, count_of, starts_and_lengths
 
 FLOATS = ("float32", "float64")
 TINY = 1e-280
@@ -108,7 +108,7 @@ def _prepare(
         IndexRangeError: If a label is not a tag; what stands behind a padded sequence is not looked at.
     """
     tags = emission.shape[-1]
-    order = TimeMajor(*spans(emission, length, offsets))
+    order = TimeMajor(*starts_and_lengths(emission, length, offsets))
     x = emission.reshape(-1, tags)[order.index].astype(np.float64)
     y = label.reshape(-1)[order.index]
     check_index(y, tags, "Label", fix=f"check the labels that are fed, or the number of tags ({tags})")
@@ -230,11 +230,15 @@ CASES = (
     Case(((2, 2, 2), (4, 2), (2, 2, 1), (2, 1), None)),
     Case(((1, 4, 1), (3, 1), (1, 4), (1,), None)),
     Case(((0, 4, 3), (5, 3), (0, 4), (0,), None)),
+    Case(((7, 3), (5, 3), (7, 1), None, (4,))),
+    Case(((0, 2), (4, 2), (0,), None, (1,))),
 )
-"""Scores, transitions, labels and lengths that fit together."""
+"""Scores, transitions, labels, and lengths or offsets that fit together."""
 VALUES = {
-    "Label": ValueRange(0, "Emission.2", dtype="int64"), "Length": ValueRange(0, "Emission.1", dtype="int64"),
-}  # fmt: skip
+    "Label": ValueRange(0, "Emission.-1", dtype="int64"),
+    "Length": ValueRange(0, "Emission.1", dtype="int64"),
+    "Emission@LOD": ValueRange(dtype="int64", offsets="Emission.0"),
+}
 
 register(OpDef(
     "linear_chain_crf", "Emission, Transition, Label, Length?, Emission@LOD? -> LogLikelihood", infer=_infer, ref=_ref,

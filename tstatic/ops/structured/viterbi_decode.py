@@ -1,4 +1,4 @@
-"""The best path of a linear-chain CRF whose special tags stand before and behind each sequence."""
+"""The best path of a linear-chain CRF that has one matrix of transitions, perhaps with special tags for start and end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tstatic.ir.checks import INDICES, check_dtype, check_has_shape, check_rank,
 from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int64
-from tstatic.ops.structured._sequences import Array, TimeMajor, count_of, spans
+from tstatic.ops.structured._sequences import Array, TimeMajor, count_of, starts_and_lengths
 from tstatic.ops.structured.crf_decoding import best_path
 
 _FLOATS = ("float32", "float64")
@@ -30,10 +30,10 @@ def _ref(
     x: Array, transition: Array, length: Array, scores: Any, path: Any, *, include_bos_eos_tag: bool
 ) -> tuple[Array, Array]:
     batch, steps, tags = x.shape
-    order = TimeMajor(*spans(x, length, None))
+    order = TimeMajor(*starts_and_lengths(x, length, None))
     w = transition.astype(np.float64)
-    # The last tag stands before each sequence, the last but one behind it.
-    start, end = (w[-1], w[:, -2]) if include_bos_eos_tag else (np.zeros(tags), np.zeros(tags))
+    # Ending is a row, too, as in Paddle, although what is reached is a column elsewhere.
+    start, end = (w[-1], w[-2]) if include_bos_eos_tag else (np.zeros(tags), np.zeros(tags))
     best, found = np.zeros(batch, x.dtype), np.zeros((batch, order.steps), np.int64)
     if order.count:
         rows = x.reshape(-1, tags)[order.index].astype(np.float64)
@@ -45,7 +45,7 @@ def _ref(
 def _lower(torch: Any, x: Any, transition: Any, length: Any, *, include_bos_eos_tag: bool) -> Any:
     w = transition.double()
     zero = torch.zeros(w.shape[0], dtype=w.dtype)
-    start, end = (w[-1], w[:, -2]) if include_bos_eos_tag else (zero, zero)
+    start, end = (w[-1], w[-2]) if include_bos_eos_tag else (zero, zero)
     counts = length.reshape(-1).tolist()
     scores = torch.zeros(len(counts), dtype=x.dtype)
     path = torch.zeros((len(counts), max(counts, default=0)), dtype=torch.int64)
@@ -91,8 +91,8 @@ def viterbi_decode(
         potentials: Scores of each tag ``[batch, steps, tags]``, float32 or float64.
         transition_params: ``[tags, tags]``: the score of going from a tag (row) to another (column).
         lengths: ``[batch]``: steps of each sequence, int64.
-        include_bos_eos_tag: The last tag stands before each sequence, the last but one behind it, and transitions from and to
-            them count.
+        include_bos_eos_tag: The last row of ``transition_params`` holds the scores of beginning with each tag, the last but one
+            those of ending with it. The two tags are special ones that sequences are taken to begin and end with.
         name: Name of the layer.
 
     Returns:

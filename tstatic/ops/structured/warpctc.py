@@ -15,8 +15,9 @@ from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops.loss._labels import REDUCTIONS, reduced
+from tstatic.ops.sequence._offsets import spans
 from tstatic.ops.shape._shapes import emit_one
-from tstatic.ops.structured._sequences import Array, TimeMajor, check_form, count_of, row_numbers, spans
+from tstatic.ops.structured._sequences import Array, TimeMajor, check_form, count_of, starts_and_lengths
 
 _FLOATS = ("float32", "float64")
 
@@ -74,7 +75,7 @@ class _Alignments:
         self.states = np.full((len(counts), 2 * int(counts.max(initial=0)) + 1), blank)
         sequence = np.repeat(np.arange(len(counts)), counts)
         place = np.arange(len(sequence)) - np.repeat(np.cumsum(counts) - counts, counts)
-        given = label.reshape(-1)[row_numbers(starts, counts)]
+        given = label.reshape(-1)[spans(starts, counts)]
         _check_labels(given, classes, blank)
         self.states[sequence, 2 * place + 1] = given
         same = self.states[:, 2:] == self.states[:, :-2]
@@ -161,9 +162,11 @@ def _ref(
     blank: int,
 ) -> None:
     stride = 1 if logits_length is None else logits.shape[1]
-    starts, lengths = spans(logits, logits_length, logits_offsets, "LogitsLength", time_first=True)
+    starts, lengths = starts_and_lengths(logits, logits_length, logits_offsets, "LogitsLength", time_first=True)
     order = TimeMajor(starts, lengths, stride)
-    all_ = _Alignments(logits, order, label, *spans(label, label_length, label_offsets, "LabelLength"), blank)
+    all_ = _Alignments(
+        logits, order, label, *starts_and_lengths(label, label_length, label_offsets, "LabelLength"), blank
+    )
     alpha = all_.forward()
     log_p = all_.log_probability(alpha)
     possible = all_.possible[: order.count]
@@ -188,7 +191,7 @@ def _grad_ref(
 ) -> None:
     if dlogits is None:
         return
-    _, lengths = spans(grad, logits_length, logits_offsets, "LogitsLength", time_first=True)
+    _, lengths = starts_and_lengths(grad, logits_length, logits_offsets, "LogitsLength", time_first=True)
     each = dloss.reshape(-1)
     if norm_by_times:
         each = each / np.maximum(lengths, 1)
@@ -237,10 +240,13 @@ register(OpDef(
             Case(((7, 3, 5), (3, 3), (3, 1), (3,)), {"blank": 1}),
             Case(((4, 1, 3), (1, 1), (1,), (1, 1))),
             Case(((4, 0, 3), (0, 2), (0,), (0,))),
+            Case(((9, 4), (5, 1), None, None, (4,), (4,))),
         ),
         values={
-            "Label": ValueRange(2, "Logits.2", dtype="int64"), "LogitsLength": ValueRange(1, "Logits.0", dtype="int64"),
+            "Label": ValueRange(2, "Logits.-1", dtype="int64"), "LogitsLength": ValueRange(1, "Logits.0", dtype="int64"),
             "LabelLength": ValueRange(0, "Label.1", dtype="int64"),
+            "Logits@LOD": ValueRange(dtype="int64", offsets="Logits.0"),
+            "Label@LOD": ValueRange(dtype="int64", offsets="Label.0"),
         },
         floats=_FLOATS,
     ),
