@@ -12,6 +12,7 @@ The API:
 * ``tensor``, ``metric``, ``regularizer``, ``device``, ``distributed``, ``utils``, ``framework``, ``base``  Paddle's module paths
 * ``fluid``      the 1.x names
 * ``incubate``   averages of parameters, LookAhead, LARS
+* ``profiler``   how long operators take
 * ``as_paddle``  runs a script in which ``paddle`` is this package
 
 What it is made of, from the bottom:
@@ -35,8 +36,8 @@ __getattr__, __dir__ = facade(
     __name__,
     "tensor",
     modules=(
-        "autodiff base device distributed errors fluid framework incubate io metric nn optimizer reader regularizer static "
-        "tensor utils version"
+        "autodiff base device distributed errors fluid framework incubate io metric nn optimizer profiler reader regularizer "
+        "static tensor utils version"
     ),
     others={
         "tstatic.flags": "get_flags, set_flags",

@@ -128,6 +128,4 @@ facade_module("fluid.metrics", "metrics that add up fetched values.")
 facade_module("fluid.average", "a weighted mean of fetched values.")
 facade_module("fluid.data_feeder", "lists of samples as feeds.")
 facade_module("fluid.generator", "generators are not part of tstatic, and asking for one says what to use.")
-facade_module(
-    "fluid.profiler", "timing; its functions are not part of this release, and asking for one says what to use."
-)
+facade_module("fluid.profiler", "a table of how long operators take.")

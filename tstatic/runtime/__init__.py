@@ -8,4 +8,5 @@
 * ``random``, ``learning_rate``  seeds, and a scheduler's rate
 * ``checkpoint``, ``header``, ``files``  saved values: their format, its reader, and sets of files that change together
 * ``interrupt``  signals wait while state is written
+* ``trace``  records when operators run, for the profiler
 """

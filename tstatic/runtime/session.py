@@ -25,7 +25,7 @@ from tstatic.ir.rng import RngKey
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.flat_buffers import state_buffers
 from tstatic.plan.plan import Plan, Step
-from tstatic.runtime import random
+from tstatic.runtime import random, trace
 from tstatic.runtime.feed import uninitialised
 from tstatic.runtime.generated import generated_work
 from tstatic.runtime.interrupt import Writing, check_whole
@@ -472,13 +472,15 @@ class Session:
 
     def _execute(self, region: str) -> None:
         calls = self.calls[region]
-        # The iterator's remaining length tells which call failed:
-        # a counter would cost an instruction of Python per call.
+        # The iterator's remaining length tells which call failed: a counter would cost an instruction of Python per call.
         running = iter(calls)
         self._at = region, running
         try:
-            for function, args in running:
-                function(*args)
+            if trace.recorder is None:
+                for function, args in running:
+                    function(*args)
+            else:
+                trace.recorder.run_region(region, running, self.op_of_call[region], self.arrays, self.device)
             return
         except Exception as raised:
             index = len(calls) - operator.length_hint(running) - 1
