@@ -7,6 +7,7 @@ The API:
 * ``static``     Program, Executor, CompiledProgram, strategies, save and load
 * ``nn``         layers, functional, initializers
 * ``optimizer``  update rules and learning rates
+* ``inference``  predictors over saved models
 * ``io``         data sets, samplers, and loaders that batch them; ``reader`` has those of Paddle 1.x
 * ``testing``    checks for programs of one's own
 * ``tensor``, ``metric``, ``regularizer``, ``device``, ``distributed``, ``utils``, ``framework``, ``base``  Paddle's module paths
@@ -36,8 +37,8 @@ __getattr__, __dir__ = facade(
     __name__,
     "tensor",
     modules=(
-        "autodiff base device distributed errors fluid framework incubate io metric nn optimizer profiler reader regularizer "
-        "static tensor utils version"
+        "amp autodiff base device distributed errors fluid framework incubate inference io metric nn optimizer profiler "
+        "reader regularizer static tensor text utils version"
     ),
     others={
         "tstatic.flags": "get_flags, set_flags",
@@ -51,12 +52,15 @@ __getattr__, __dir__ = facade(
             "CPUPlace, CUDAPinnedPlace, CUDAPlace, get_device, is_compiled_with_cuda, is_compiled_with_custom_device, "
             "is_compiled_with_rocm, is_compiled_with_xpu, set_device"
         ),
+        "tstatic.static.object_files": "load, save",
         "tstatic.static.mode": "disable_static, enable_static, in_dynamic_mode, no_grad",
         "tstatic.version": "__version__, show_versions",
     },
 )
 facade_module("reader", "readers of samples, and what decorates them.", modules="decorator")
+facade_module("amp", "which 16-bit floats there are; ``static.amp`` has mixed precision.")
 facade_module("reader.decorator", "readers of samples, and what decorates them.", "reader")
+facade_module("text", "decoders of label sequences.")
 _hooks.svg = _draw
 add_methods()
 del globals()["where"]  # the module gives way to the function ``tstatic.where``

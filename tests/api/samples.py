@@ -593,6 +593,72 @@ def use_of(cls: type) -> Callable[[Any, Any], Any] | None:
     return next((use for kind, use in kinds if issubclass(cls, kind)), None)
 
 
+# ------------------------------------------------------------------------------------------------------- label sequences
+def _padded(**extra: Callable[[], Any]) -> Callable[[], dict[str, Any]]:
+    """Makes two padded sequences of 4 steps: scores of 3 tags, and tags."""
+    makers = {"input": lambda: data((2, 4, 3)), "label": lambda: ids(2, 4), **extra}
+    return lambda: {name: make() for name, make in makers.items()}
+
+
+def _lengths(name: str = "n") -> Any:
+    return ids(2, name=name)
+
+
+def _crf(**arguments: Any) -> dict[str, Any]:
+    parameter("crfw", (5, 3)), parameter("other", (5, 3))
+    return {"input": data((2, 4, 3)), "param_attr": "crfw", "length": _lengths(), **arguments}
+
+
+def _ctc(scores: str, label: str, length: str) -> Callable[[], dict[str, Any]]:
+    return lambda: {
+        scores: data((4, 2, 3)), label: ids(2, 2), f"input_{length}": _lengths(), f"label_{length}": _lengths("m"),
+    }  # fmt: skip
+
+
+_CTC = {"blank": [2], "norm_by_times": [True]}
+_TWO = {"input_length": [lambda: _lengths("other")], "label_length": [lambda: _lengths("other")]}
+
+SAMPLES |= {
+    "tstatic.fluid.layers.linear_chain_crf": Sample(
+        _padded(length=_lengths), {"length": [lambda: ids(2, 1, name="other")], "label": [lambda: ids(2, 4, 1)]}
+    ),
+    "tstatic.static.nn.crf_decoding": Sample(
+        _crf, {"param_attr": ["other"], "label": [lambda: ids(2, 4)], "length": [lambda: ids(2, 1, name="other")]}
+    ),
+    "tstatic.fluid.layers.chunk_eval": Sample(
+        lambda: {
+            "input": ids(2, 4), "label": ids(2, 4, name="y"), "chunk_scheme": "IOB", "num_chunk_types": 2,
+            "seq_length": _lengths(),
+        },
+        {"chunk_scheme": ["plain"], "num_chunk_types": [3], "excluded_chunk_types": [[1]], "seq_length": [lambda: ids(2, 1)]},
+    ),
+    "tstatic.fluid.layers.edit_distance": Sample(
+        lambda: {name: static.data(name, [None, 1], "int64", lod_level=1) for name in ("input", "label")},
+        {"normalized": [False], "ignored_tokens": [[1]], **_TWO},
+    ),
+    "tstatic.fluid.layers.warpctc": Sample(_ctc("input", "label", "length"), _CTC | _TWO),
+    "tstatic.nn.functional.ctc_loss": Sample(_ctc("log_probs", "labels", "lengths"), _CTC),
+    "tstatic.nn.CTCLoss": Sample(
+        dict, {"blank": [2]}, lambda layer, _: layer(*_ctc("log_probs", "labels", "lengths")().values())
+    ),
+    "tstatic.fluid.layers.ctc_greedy_decoder": Sample(
+        lambda: {"input": data((2, 4, 3)), "blank": 0, "input_length": _lengths()}, {"blank": [1], "padding_value": [-1]}
+    ),
+    "tstatic.nn.functional.gather_tree": Sample(lambda: {"ids": ids(3, 2, 2), "parents": ids(3, 2, 2, name="parents")}),
+    "tstatic.nn.functional.sequence_mask": Sample(
+        lambda: {"x": ids(3)}, {"maxlen": [4, lambda: ids(1, name="most")], "dtype": ["bool"]}
+    ),
+    "tstatic.text.viterbi_decode": Sample(
+        lambda: {"potentials": data((2, 4, 3)), "transition_params": data((3, 3), name="w"), "lengths": _lengths()},
+        {"include_bos_eos_tag": [False]},
+    ),
+    "tstatic.text.ViterbiDecoder": Sample(
+        lambda: {"transitions": data((3, 3), name="w")}, {"include_bos_eos_tag": [False]},
+        lambda layer, _: layer(data((2, 4, 3)), _lengths()),
+    ),
+}  # fmt: skip
+
+
 # -------------------------------------------------------------------------------------------------------- without samples
 REFUSES = "always an error"
 PROCESS = "it asks or sets a state of the process"
@@ -645,7 +711,8 @@ WITHOUT_SAMPLE: dict[str, str] = {
             "tstatic.static.save_to_file", "tstatic.static.serialize_persistables", "tstatic.static.serialize_program",
             "tstatic.static.set_program_state", "tstatic.fluid.io.get_parameter_value",
             "tstatic.fluid.io.get_parameter_value_by_name", "tstatic.fluid.io.load_inference_model",
-            "tstatic.fluid.io.save_inference_model",
+            "tstatic.fluid.io.save_inference_model", "tstatic.load", "tstatic.save", "tstatic.fluid.load_dygraph",
+            "tstatic.fluid.save_dygraph",
             "Variable.get_value", "Variable.set_value",
             *(
                 f"tstatic.static.io.{name}"

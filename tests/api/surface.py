@@ -22,7 +22,7 @@ ROOTS = (
     "tstatic.nn.functional", "tstatic.nn.initializer", "tstatic.nn.utils", "tstatic.optimizer", "tstatic.optimizer.lr",
     "tstatic.regularizer", "tstatic.metric", "tstatic.utils", "tstatic.device", "tstatic.distributed",
     "tstatic.framework", "tstatic.framework.random", "tstatic.version", "tstatic.errors", "tstatic.tensor",
-    "tstatic.io", "tstatic.reader",
+    "tstatic.io", "tstatic.reader", "tstatic.amp", "tstatic.text", "tstatic.incubate",
 )  # fmt: skip
 
 

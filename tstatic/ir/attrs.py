@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -188,6 +188,8 @@ def packed(array: np.ndarray[Any, Any]) -> tuple[Any, ...] | bytes:
 # -------------------------------------------------------------------------------------------------------------- slots
 GRAD = "@GRAD"
 EMPTY = "@EMPTY@"
+LOD = "@LOD"
+"""Behind the name of a slot: the slot of the row offsets of what is in it (``ir/lod.py``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +219,7 @@ class Slot:
         return "d" * order + name.lower()
 
 
-_SLOT = re.compile(r"^([A-Za-z0-9_@]+)([*?~]*)$")
+_SLOT = re.compile(r"^([A-Za-z0-9_@-]+)([*?~]*)$")
 
 
 def parse_slots(text: str) -> tuple[tuple[Slot, ...], tuple[Slot, ...]]:
@@ -235,3 +237,14 @@ def parse_slots(text: str) -> tuple[tuple[Slot, ...], tuple[Slot, ...]]:
         return tuple(slots)
 
     return side(left), side(right)
+
+
+# ---------------------------------------------------------------------------------------------------------------- op spec
+@dataclass(frozen=True, slots=True)
+class OpSpec:
+    """An op to be appended: what a gradient rule answers with. Values are lists of variable names."""
+
+    type: str
+    inputs: Mapping[str, Sequence[str]]
+    outputs: Mapping[str, Sequence[str]]
+    attrs: Mapping[str, Any] = NO_ATTRS

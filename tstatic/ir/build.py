@@ -23,7 +23,8 @@ from tstatic.ir.attrs import packed
 from tstatic.ir.checks import same_shape
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.evaluate import infer_outputs
-from tstatic.ir.opdef import EMPTY, NO_ATTRS, OpDef, Slot, op_def
+from tstatic.ir.lod import give_offsets, with_offsets
+from tstatic.ir.opdef import EMPTY, LOD, NO_ATTRS, OpDef, Slot, op_def
 from tstatic.ir.operator import unknown
 from tstatic.ir.program import Block, Operator, Variable
 from tstatic.ir.rng import op_position
@@ -157,7 +158,10 @@ def _slot_names(
         if row or slot.many:
             done[name] = tuple(row)
     for name, slot in slots.items():
-        if name not in done and not slot.optional and not (slot.many and name in given):
+        if name in done or slot.optional or (slot.many and name in given):
+            continue
+        # Variables for offsets that the op computes are made with it.
+        if side == "input" or not name.endswith(LOD):
             raise ProgramError(
                 f"{side.capitalize()} {name} not found: operator '{definition.type}' needs it"
                 if side == "input"
@@ -183,8 +187,12 @@ def _metas(definition: OpDef, block: Block, inputs: Mapping[str, tuple[str, ...]
 
 def _infer(
     definition: OpDef, block: Block, inputs: Mapping[str, tuple[str, ...]], attrs: Mapping[str, Any]
-) -> list[Any] | None:
-    return None if definition.infer is None else infer_outputs(definition, _metas(definition, block, inputs), attrs)
+) -> tuple[list[Any], list[Any]] | None:
+    """Returns the metadata per input slot and per output slot; ``None`` if it is not inferred."""
+    if definition.infer is None:
+        return None
+    metas = _metas(definition, block, inputs)
+    return metas, infer_outputs(definition, metas, attrs)
 
 
 def _split_attrs(attrs: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -295,12 +303,13 @@ def append_op(
         definition = op_def(type)
         own, automatic = _split_attrs(attrs)
         done = _clean_attrs(definition, own)
+        inputs = with_offsets(definition, block, inputs)
         ins = _slot_names(definition, block, definition.input_slots, inputs, "input")
         outs = _slot_names(definition, block, definition.output_slots, outputs, "output")
         metas = _infer(definition, block, ins, done)
         pending: list[tuple[Variable, Meta]] = []
         if metas is not None:
-            for slot, meta in zip(definition.outputs, metas, strict=True):
+            for slot, meta in zip(definition.outputs, metas[1], strict=True):
                 row = outs.get(slot.name)
                 if not row or meta is None:
                     continue
@@ -314,6 +323,8 @@ def append_op(
         _adopt(var, meta)
         if stop_gradient is not None:
             var.stop_gradient = stop_gradient
+    if metas is not None:
+        give_offsets(definition, block, ins, outs, done, metas)
     return _add(block, definition, ins, outs, done, automatic)
 
 
@@ -398,10 +409,11 @@ class LayerNamer:
             definition = op_def(type)
             own, automatic = _split_attrs(attrs)
             done = _clean_attrs(definition, own)
+            inputs = with_offsets(definition, block, inputs)
             ins = _slot_names(definition, block, definition.input_slots, inputs, "input")
             metas = _infer(definition, block, ins, done)
             assert metas is not None, f"{type} cannot be emitted without infer"
-            by_slot = {slot.name: meta for slot, meta in zip(definition.outputs, metas, strict=True)}
+            by_slot = {slot.name: meta for slot, meta in zip(definition.outputs, metas[1], strict=True)}
             given = dict(outputs or NO_ATTRS)
             for name, value in given.items():
                 for var, one in _pairs(value, by_slot[name]):
@@ -412,7 +424,7 @@ class LayerNamer:
         made: dict[str, Any] = {}
         for name in order if order is not None else by_slot:
             meta = by_slot[name]
-            if meta is None or name in drop:
+            if meta is None or name in drop or name.endswith(LOD):
                 continue
             if name in given:
                 made[name] = given[name]
@@ -427,6 +439,7 @@ class LayerNamer:
             for slot in definition.outputs
             if (m := made.get(slot.name)) is not None
         }
+        give_offsets(definition, block, ins, outs, done, metas)
         _add(block, definition, ins, outs, done, automatic)
         results = [made[s.name] for s in definition.outputs if not s.intermediate and s.name in made]
         return results[0] if len(results) == 1 else tuple(results)

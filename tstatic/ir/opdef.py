@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
 from tstatic.errors import NotFoundError, ProgramError, near
-from tstatic.ir.attrs import EMPTY, EXPECT, GRAD, NO_ATTRS, REQUIRED, Attr, Slot, parse_slots
+from tstatic.ir.attrs import EMPTY, EXPECT, GRAD, LOD, NO_ATTRS, REQUIRED, Attr, OpSpec, Slot, parse_slots
 from tstatic.ir.channels import Channels
 from tstatic.ir.export import PUBLIC_API, Export, export, namespace
 from tstatic.ir.formula import UpdateFormula
@@ -21,10 +21,14 @@ from tstatic.ir.registry import Registry
 from tstatic.ir.split import PARTIAL_SUM, WHOLE, Tile
 from tstatic.ir.types import Meta
 
+if TYPE_CHECKING:
+    from tstatic.ir.paddle_form import PaddleForm
+
 __all__ = [
     "DERIVE",
     "EMPTY",
     "GRAD",
+    "LOD",
     "NO_ATTRS",
     "OPS",
     "PARTIAL_SUM",
@@ -63,6 +67,7 @@ class ValueRange:
         dtype: ``"float"`` follows the tested float type; otherwise a dtype's name.
         distinct: No two elements closer than 0.01 (ties of max, sort, top-k).
         rows: Each row along the last axis is positive and sums to 1 (soft labels, probabilities).
+        offsets: ``"X.0"``: rising numbers from 0 to the size of axis 0 of input ``X`` (sequence offsets, some of them equal).
     """
 
     low: float = -2.0
@@ -71,6 +76,7 @@ class ValueRange:
     dtype: str = "float"
     distinct: bool = False
     rows: bool = False
+    offsets: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +116,6 @@ class Domain:
 
 
 # --------------------------------------------------------------------------------------------------- op definition
-@dataclass(frozen=True, slots=True)
-class OpSpec:
-    """An op to be appended: what a gradient rule answers with. Values are lists of variable names."""
-
-    type: str
-    inputs: Mapping[str, Sequence[str]]
-    outputs: Mapping[str, Sequence[str]]
-    attrs: Mapping[str, Any] = NO_ATTRS
-
-
 @dataclass(frozen=True, slots=True)
 class GradContext:
     """What a gradient rule that emits ordinary ops knows about its forward op.
@@ -202,6 +198,7 @@ class GradOp:
     prepare: Prepare | None = None
     domain: Domain | None = None
     effects: bool = False
+    dynamic: bool = False
     rows: Callable[..., Rows | None] | None = None
     channels: Callable[..., Channels | None] | None = None
 
@@ -245,6 +242,9 @@ class OpDef:
         dynamic: The output's shape depends on values, not only on shapes.
         numbers: State slots that hold one number, whatever the shape of the parameter is.
         objects: Slots that hold a Python list (saved scopes of control flow) instead of an array.
+        per_step: Of an op that owns a block: slots of which the block has one step, a part along the first axis.
+        carried: Of such an op: the names of two attributes, which list the block's variables that hold its state before and
+            after a step.
         amp: The list of mixed precision that the op is on: ``"white"`` runs in 16 bits, ``"black"`` in float32, ``"gray"`` as
             its inputs, ``"float32"`` in float32 at level O2 as well, because 16 bits gain nothing there; ``""`` for none.
         float32_inputs: Input slots that mixed precision leaves in float32.
@@ -261,6 +261,10 @@ class OpDef:
         softmax: (input slot, output slot) if the output is the softmax of the input along attribute ``axis``.
         uses_blas: It or its backward op calls BLAS, whose threads a session then limits to one.
         collective: All replicas meet in it; ``ref`` gets this replica's place among them as ``group``.
+        lod: The input slot whose row offsets those results share that have its rows, ``"*"`` for any (the default of pointwise
+            ops), ``"X[:-1]"`` for all levels but the innermost. ``infer`` says which results have its rows. Those in ``Out``
+            have the offsets that the op writes to ``Out@LOD`` behind them.
+        paddle: How it stands in Paddle's files; ``None`` if as here.
     """
 
     type: str
@@ -285,6 +289,8 @@ class OpDef:
     dynamic: bool = False
     numbers: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
+    per_step: tuple[str, ...] = ()
+    carried: tuple[str, str] | None = None
     amp: str = ""
     float32_inputs: tuple[str, ...] = ()
     domain: Domain | None = None
@@ -298,7 +304,9 @@ class OpDef:
     softmax: tuple[str, str] | None = None
     uses_blas: bool = False
     collective: bool = False
+    lod: str | None = None
     kernel: Any = None
+    paddle: PaddleForm | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attrs", MappingProxyType({n: Attr.of(a) for n, a in self.attrs.items()}))
@@ -397,6 +405,8 @@ def _complete_pointwise(definition: OpDef) -> OpDef:
         )
     if definition.infer is None:
         changes["infer"] = same_as_first
+    if definition.lod is None:
+        changes["lod"] = "*"
     if len(definition.inputs) > 1:
         # Inputs that are broadcast have gradients that are summed.
         changes["uses_blas"] = True

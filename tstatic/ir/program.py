@@ -52,7 +52,7 @@ class Variable(VariableBase):
         stop_gradient: No gradient flows to or through it.
         is_data: Declared by ``static.data``.
         need_check_feed: Whether the shape and dtype of a fed array are checked; those without ``is_data`` always are.
-        lod_level, type: 0, as there are no LoD sequences; and Paddle's kind of variable.
+        lod_level, type: How deep its rows are nested in sequences, whose offsets ``lod`` names; and Paddle's kind of variable.
         where: The user's file and line that made it.
 
     Example:
@@ -360,14 +360,13 @@ class Block:
         if new in self.vars:
             raise ProgramError(
                 f"cannot rename '{old}' to '{new}': the name is taken",
-                expected="a new name",
-                received=repr(new),
-                fix="choose another name",
-                var=old,
-            )
+                expected="a new name", received=repr(new), fix="choose another name", var=old,
+            )  # fmt: skip
         var = self.var(old)
         self.vars = OrderedDict((new if n == old else n, v) for n, v in self.vars.items())
         var.name = new
+        for other in self.vars.values():
+            other.lod = tuple(new if n == old else n for n in other.lod)
         for op in self.ops:
             op._rename_input(old, new)
             op._rename_output(old, new)
@@ -420,6 +419,9 @@ class Program(ProgramMethods):
         self.loss_name: str | None = None
         self.mixed_precision: tuple[Any, ...] = ()
         self.readers: list[Any] = []  # loaders that give a run what its feed lacks
+        # How a launcher's processes run it together: settings that fleet attaches, or True for those of a plain program.
+        self.distributed: Any = None
+        self.collectives = False  # whether ops of its own exchange values between processes
         self._is_test = False
         self.grad_order = 0  # how often gradients were appended; names of higher orders begin with ``grad/``
         self._from_file = False

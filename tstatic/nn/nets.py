@@ -34,7 +34,7 @@ def data(
         shape: Sizes of one sample. A ``None`` or negative size means that the batch axis is there already.
         append_batch_size: ``False``: ``shape`` includes the batch axis.
         dtype: Element type.
-        lod_level: 0; sequences with LoD are not supported.
+        lod_level: How deep the rows are nested in sequences, as of :func:`static.data`.
         stop_gradient: Whether gradients end here.
 
     Raises:

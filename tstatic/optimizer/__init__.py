@@ -3,6 +3,7 @@
 * ``optimizer``       the base class: minimize, clipping, decay, accumulators, rows of sparse gradients
 * ``rules``           SGD, Momentum, Adam, AdamW, Adamax, Adagrad, Adadelta, RMSProp, Lamb, and their 1.x spellings
 * ``fluid_rules``     LarsMomentum, Ftrl, DecayedAdagrad, Dpsgd
+* ``gradient_merge``  the optimizer that updates once in several runs
 * ``averages``      ExponentialMovingAverage, ModelAverage
 * ``lookahead``, ``recompute``  optimizers around another one
 * ``lr_decay``, ``lr``  schedulers: the base class and decays; all others

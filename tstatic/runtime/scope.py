@@ -143,6 +143,25 @@ class LoDTensor:
             raise ValueError("the tensor lies on a device whose memory the host cannot read without a copy")
         return values if copy is False or values is not self._array else values.copy()
 
+    def __dlpack__(self, **options: Any) -> Any:
+        """Returns the value as a DLPack capsule, for ``torch.from_dlpack`` and ``np.from_dlpack``.
+
+        A fetched tensor shares its memory with what is made of it. A scope's variable gives a copy: its storage changes with
+        every step.
+
+        Args:
+            **options: Those of numpy's arrays.
+
+        Raises:
+            BufferError: For bfloat16, which numpy cannot pass on.
+        """
+        values = self.__array__(copy=None if self._scope is not None else False)
+        return values.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Returns DLPack's number of the CPU, ``(1, 0)``: values of other devices are copied to it."""
+        return 1, 0
+
     def numpy(self) -> np.ndarray[Any, Any]:
         """Returns a copy of the value."""
         return self.__array__()
@@ -163,15 +182,51 @@ class LoDTensor:
         return self._lod
 
     def set_lod(self, lod: Sequence[Sequence[int]]) -> None:
-        self._lod = [list(level) for level in lod]
+        """Sets the offsets of each level, from the outermost inwards: ``[[0, 2, 5]]`` for sequences of 2 and 3 rows.
+
+        They are checked where the tensor is fed.
+        """
+        self._lod = [[int(offset) for offset in level] for level in lod]
 
     def recursive_sequence_lengths(self) -> list[list[int]]:
+        """Returns the lengths of each level: ``[[2, 3]]`` for sequences of 2 and 3 rows."""
         return [[b - a for a, b in itertools.pairwise(level)] for level in self._lod]
+
+    def set_recursive_sequence_lengths(self, recursive_sequence_lengths: Sequence[Sequence[int]]) -> None:
+        """Sets the lengths of each level, from the outermost inwards, instead of the offsets."""
+        self.set_lod([[0, *itertools.accumulate(level)] for level in recursive_sequence_lengths])
+
+    def has_valid_recursive_sequence_lengths(self) -> bool:
+        """Returns whether the offsets of each level rise from 0 to the number of what they divide; also without levels."""
+        rows = 0 if self._array is None or not self._array.ndim else self._array.shape[0]
+        return divides(self._lod, rows)
 
     def __repr__(self) -> str:
         if self._array is None:
             return "LoDTensor(empty)"
-        return f"LoDTensor({dtype_of(self._array.dtype).name}{list(self._array.shape)})\n{read(self._array)!r}"
+        lod = f", lod={self._lod}" if self._lod else ""
+        return f"LoDTensor({dtype_of(self._array.dtype).name}{list(self._array.shape)}{lod})\n{read(self._array)!r}"
+
+
+class LoDTensorArray(list[LoDTensor]):
+    """A list of tensors.
+
+    Example:
+        >>> tensors = fluid.LoDTensorArray()
+        >>> tensors.append(fluid.create_lod_tensor([[1, 2], [3]], [[2, 1]], fluid.CPUPlace()))
+        >>> len(tensors), tensors[0].lod()
+        (1, [[0, 2, 3]])
+    """
+
+
+def divides(lod: Sequence[Sequence[int]], rows: int) -> bool:
+    """Returns whether each level holds offsets from 0, rising, to the number of what it divides."""
+    ends = [len(level) - 1 for level in lod[1:]] + [rows]
+    # Without levels there is an end, but nothing to compare with it.
+    return all(
+        len(level) > 0 and level[0] == 0 and level[-1] == end and all(a <= b for a, b in itertools.pairwise(level))
+        for level, end in zip(lod, ends, strict=False)
+    )
 
 
 def tensor_of(array: np.ndarray[Any, Any]) -> LoDTensor:

@@ -22,6 +22,7 @@ from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.rng import RngKey
+from tstatic.ir.tensor_array import TensorArray
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.flat_buffers import state_buffers
 from tstatic.plan.plan import Plan, Step
@@ -105,7 +106,7 @@ class Session:
         # What the update region writes is read after it: fetched and committed late, not before parameters change.
         self._late = {v for step in plan.steps if step.region == "update" for v in step.op.writes()}
         self._commits = [[(var, v) for var, v in plan.commits if (v in self._late) is late] for late in (False, True)]
-        self._blas = any(_uses_blas(step.op) for step in plan.steps)
+        self._blas = any(blas.is_used_by(step.op) for step in plan.steps)
         # A program without feeds that writes state (a startup program) usually runs once; its arena is not kept.
         self._transient = not plan.program.feeds and bool(plan.program.writes)
         # Marks what is written as torn until it is complete, so that an interrupted update is noticed by the next read.
@@ -449,7 +450,7 @@ class Session:
                     # that fails must do so before state is written.
                     fetched.append(np.empty(self.arrays[value].shape, self.arrays[value].dtype))
                 else:
-                    fetched.append(self.device.to_host(self.arrays[value], self.streams[0]))
+                    fetched.append(self._to_host(self.arrays[value]))
         early, late_commits = self._commits
         # New storage is allocated before the point of no return, too (docs/design/0002).
         pending = self._pending(early) if early else []
@@ -469,6 +470,12 @@ class Session:
             array = self.arrays[value]
             np.copyto(fetched[i], self.device.to_host(array, self.streams[0]) if self.device.deferred else array)
         return fetched
+
+    def _to_host(self, value: Any) -> Any:
+        """Returns a fetched value: a copy of an array, or a list of copies of a tensor array's elements."""
+        if isinstance(value, TensorArray):
+            return [self.device.to_host(one, self.streams[0]) for one in value]
+        return self.device.to_host(value, self.streams[0])
 
     def _execute(self, region: str) -> None:
         calls = self.calls[region]
@@ -592,9 +599,3 @@ class Session:
         if not self._bound or self.arena is None:
             return 0
         return self.arena.held_bytes + sum(w.held_bytes for w in self.workspaces)
-
-
-def _uses_blas(op: FrozenOp) -> bool:
-    """Returns whether an op, an op that it fuses, or an op in its body calls BLAS."""
-    inner = (*op.body, *(o for block in op.sub_blocks for o in block.ops))
-    return op.definition.uses_blas or any(_uses_blas(o) for o in inner)

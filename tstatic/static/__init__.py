@@ -3,6 +3,7 @@
 * ``pipeline``  the passes and fusions that a program and a strategy require, in order: read this first
 * ``compile``  compiles a program for given feeds and fetches into a Compilation; and the cache
 * ``executor``  runs programs
+* ``from_dataset``  runs over all batches of a data set of files
 * ``request``  the arguments of a run: feeds, fetches, state
 * ``compiled_program``  a program with strategies, and the history of its runs
 * ``data_parallel``  the replicas of a program on several places
@@ -13,6 +14,8 @@
 * ``dot``  a compiled program as a graph
 * ``saving``, ``loading``  save and load; how files of any form are read and checked before their values are written
 * ``inference``  inference models, as files and as bytes
+* ``object_files``, ``input_spec``  nests of plain data; shape and dtype of an input
+* ``predictor``, ``predictor_config``  ``paddle.inference``
 * ``variable_files``  Paddle 1.x's functions for saved values and models
 * ``nn``  layers that make parameters
 * ``amp``  mixed precision

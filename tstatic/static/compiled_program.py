@@ -23,8 +23,8 @@ from tstatic.runtime.scope import Scope, global_scope
 from tstatic.runtime.session import Session
 from tstatic.runtime.shards import shard_metas
 from tstatic.static.compile import Bound, Compilation, compile_program, distribution
-from tstatic.static.data_parallel import places_of
-from tstatic.static.explain import Explanation
+from tstatic.static.data_parallel import OWN_PLACE, places_of
+from tstatic.static.explain import Explanation, PropertyStatus
 from tstatic.static.inquiry import as_program, build_explanation
 from tstatic.static.request import fetch_names
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
@@ -71,6 +71,8 @@ class Settings:
         parallel: Whether it runs on several places, as replicas that each get a part of the batch.
         places: The places as the user gave them; ``None``: they follow from the Executor's place.
         share: The history of the data-parallel program whose variables this one uses.
+        bucket_megabytes: Most of gradients in one collective; ``None``: what the flags say.
+        statuses: What the strategy of fleet that made them did, for explanations.
         threads, dry_run, iterations, drop_every: Properties of the execution strategy, read once.
     """
 
@@ -80,6 +82,8 @@ class Settings:
     parallel: bool = False
     places: Any = None
     share: History | None = None
+    bucket_megabytes: float | None = None
+    statuses: tuple[PropertyStatus, ...] = ()
     threads: int = field(init=False)
     dry_run: bool = field(init=False)
     iterations: int = field(init=False)
@@ -330,11 +334,14 @@ class CompiledProgram:
 
     def _distribution(self) -> Distribution | None:
         """Returns how the program is distributed over its places; ``None`` for a program on one place."""
-        if not self._settings.parallel:
+        settings = self._settings
+        if self._program.distributed is not None:
+            settings = over_processes(self._program, settings)
+        if not settings.parallel:
             return None
-        build = self._settings.build
-        count = len(places_of(places.CPUPlace(), self._settings.places))
-        return distribution(build, count, launch.agree(launch.current(), build))
+        build = settings.build
+        count = len(places_of(places.CPUPlace(), settings.places))
+        return distribution(build, count, launch.agree(launch.current(), build), settings.bucket_megabytes)
 
     def explain(self, fetch_list: Any = None, feed_shapes: Mapping[str, Sequence[int]] | None = None) -> Explanation:
         """Explains for every property of both strategies whether it acts, and which ops were fused or not, and why.
@@ -363,7 +370,9 @@ class CompiledProgram:
             # Sizes are those of the whole batch; the plan is for the first replica's part.
             known = {name: _part(meta, how.replicas) for name, meta in known.items()}
         made = compile_program(self._program, build, [known], names, self._history.scope or global_scope(), how=how)
-        return build_explanation(made, build, self.exec_strategy, note)
+        fleet = self._program.distributed
+        statuses = fleet.statuses if isinstance(fleet, Settings) else ()
+        return build_explanation(made, build, self.exec_strategy, note, statuses)
 
     def _has_backward(self) -> bool:
         return any(op.role & OpRole.Backward for op in self._program.global_block().ops)
@@ -383,6 +392,30 @@ PLAIN = Settings(BuildStrategy(), ExecutionStrategy())
 """The settings of a plain Program."""
 
 
+ACROSS = Settings(BuildStrategy(), ExecutionStrategy(), parallel=True, places=OWN_PLACE)
+"""The settings of a plain Program with collectives, where there are several processes."""
+
+
+def over_processes(program: Program, settings: Settings) -> Settings:
+    """Returns the settings with which a launcher's processes run a program together, on one place each.
+
+    Args:
+        program: A program with ``distributed``.
+        settings: The settings of the CompiledProgram that is run, or ``PLAIN``; what a strategy of fleet says beats them.
+    """
+    given = program.distributed if isinstance(program.distributed, Settings) else None
+    plain = settings is PLAIN
+    if settings.parallel or (given is not None and given.parallel and plain):
+        return given if plain and given is not None else settings
+    if not program.collectives and launch.current().size == 1:
+        return given if plain and given is not None else settings
+    if plain and given is None:
+        return ACROSS
+    megabytes = None if given is None else given.bucket_megabytes
+    base = given if plain and given is not None else settings
+    return replace(base, parallel=True, places=OWN_PLACE, bucket_megabytes=megabytes)
+
+
 def settings_of(compiled: CompiledProgram) -> tuple[Program, Settings]:
     """Returns the program of a CompiledProgram, and its settings."""
     return compiled._program, compiled._settings
@@ -395,4 +428,4 @@ def _copied(strategy: S | None, kind: type[S], arg: str) -> S:
     return check_type(strategy, kind, arg, "CompiledProgram", expected=f"a static.{kind.__name__} or None").copy()
 
 
-__all__ = ["PLAIN", "CompiledProgram", "History", "Settings", "settings_of"]
+__all__ = ["PLAIN", "CompiledProgram", "History", "Settings", "over_processes", "settings_of"]

@@ -15,6 +15,7 @@ from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.runtime.feed import Arrays, read_feed
+from tstatic.runtime.lod import FetchedLods
 from tstatic.runtime.scope import Scope, dtype_check
 
 Signature = tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
@@ -39,7 +40,8 @@ class FeedReader:
 
     def __init__(self, program: Program, fetches: Sequence[str]) -> None:
         read = {name for block in program.blocks for op in block.ops for name in op.input_arg_names}
-        self.used = frozenset(read | set(fetches))
+        self.lods = FetchedLods(program, fetches)
+        self.used = frozenset(read | set(fetches) | self.lods.names)
         # (name, shape, dtype) of plain arrays that need no conversion -> whether the program uses the fed value.
         self._accepted: dict[tuple[str, tuple[int, ...], np.dtype[Any]], bool] = {}
 
@@ -78,7 +80,7 @@ class FeedReader:
             self._accepted.clear()
         for name, value in list(feed.items()):
             var = program.global_block().vars.get(name)
-            if var is None or type(value) is not np.ndarray or value.dtype != var.dtype.np:
+            if var is None or var.lod or type(value) is not np.ndarray or value.dtype != var.dtype.np:
                 continue
             sizes = len(var.shape) == value.ndim and all(
                 w in (UNKNOWN, g) for w, g in zip(var.shape, value.shape, strict=True)

@@ -4,6 +4,7 @@
   Switch.
 * ``debug``: Ops for looking into a run: `print` and `assert`.
 * ``loop``: Loops: `while`, and while_loop and While built from it.
+* ``tensor_array``: Lists of arrays that loops write and read: create_array, array_write, array_read, array_length.
 * ``py_func``: Calls a Python function in the middle of a program.
 * ``_blocks``: Building ops that own blocks: what a body reads and writes of the blocks around it, and undoing a body
   that failed.

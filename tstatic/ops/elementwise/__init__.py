@@ -8,7 +8,9 @@
 * ``logic``: Comparisons, nearness, truth values and bits, tests for NaN and infinity, and choice by a condition.
 * ``maxout``: The maximum over groups of channels.
 * ``operators``: Python's operators on Variables: which ops they build.
+* ``pairs``: Functions of two values that broadcast, beside arithmetic: heaviside, nextafter, gcd, lcm, hypot and others.
 * ``scale``: Copies, conversions, linear functions and limits of one value: assign, cast, scale, increment, clip.
+* ``special``: The gamma function and its derivatives, Bessel functions, and the inverse of erf.
 * ``unary``: Exponentials, logarithms, roots, powers, circular functions, rounding, absolute value, sign and erf.
 * ``_broadcast``: Ops of several inputs that broadcast: alignment by Paddle's `axis`, `infer`, and gradients summed
   back.

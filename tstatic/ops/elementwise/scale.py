@@ -53,7 +53,9 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@export("tensor.cast", "Variable.cast", "Variable.astype", "fluid.layers.cast", op="cast")
+@export(
+    "tensor.cast", "tensor.cast_", "Variable.cast", "Variable.cast_", "Variable.astype", "fluid.layers.cast", op="cast"
+)
 def cast(x: Variable, dtype: Any) -> Variable:
     """Returns ``x`` converted to another dtype; any shape, fractions are cut off.
 
@@ -153,7 +155,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@export("tensor.scale", "Variable.scale", "tensor.scale_", "Variable.scale_", "fluid.layers.scale", op="scale")
+@export("tensor.scale", "Variable.scale", "fluid.layers.scale", op="scale", inplace=True)
 def scale(
     x: Variable,
     scale: float | Variable = 1.0,
@@ -257,7 +259,7 @@ unary_op(
 )  # fmt: skip
 
 
-@export("tensor.clip", "Variable.clip", "tensor.clip_", "Variable.clip_")
+@export("tensor.clip", "Variable.clip", inplace=True)
 def clip(
     x: Variable, min: float | Variable | None = None, max: float | Variable | None = None, name: str | None = None
 ) -> Variable:

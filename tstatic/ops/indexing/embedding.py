@@ -9,6 +9,7 @@ import numpy as np
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, INTEGERS, check_dtype, check_index, check_int, check_rank, check_size, check_sizes
 from tstatic.ir.opdef import WHOLE, Attr, Case, Cost, Domain, GradOp, OpDef, ValueRange, export, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, IMAGES, Split
 from tstatic.ir.types import UNKNOWN, DType, Meta, float32
@@ -96,6 +97,7 @@ def _definition(type: str, infer: Any, lower: Any, cases: tuple[Case, ...]) -> O
     return OpDef(
         type,
         "Ids, W -> Out",
+        lod="Ids",
         attrs={"padding_idx": Attr(-1, "int"), "is_sparse": SPARSE, "is_distributed": DISTRIBUTED},
         infer=infer,
         ref=_ref,
@@ -154,7 +156,7 @@ def _rows_lower(torch: Any, ids: Any, w: Any, padding_idx: int) -> Any:
 
 register(OpDef(
     "embedding_rows", "Ids, W -> Out", attrs={"padding_idx": Attr(-1, "int")}, infer=_rows_infer, ref=_rows_ref,
-    lower=_rows_lower, shape_only=("W",),
+    lower=_rows_lower, shape_only=("W",), paddle=ABSENT,
     domain=Domain(
         cases=(Case(((3, 4), (7, 5))), Case(((6, 1), (4, 3)), {"padding_idx": 2}), Case(((0,), (4, 3)))),
         values={"Ids": ValueRange(0, "W.0", dtype="int64")},
@@ -267,7 +269,7 @@ def _one_hot_op(type: str, column: bool, cases: tuple[Case, ...]) -> None:
         return (classes == torch.arange(count, device=x.device)).to(getattr(torch, dtype.name))
 
     register(OpDef(
-        type, "X, depth_tensor? -> Out",
+        type, "X, depth_tensor? -> Out", lod="X", paddle=ABSENT if column else None,
         attrs={"depth": 1, "dtype": Attr(float32, "dtype"), "allow_out_of_range": False}, infer=infer, ref=ref,
         lower=lower, split=Split(ELEMENTS, 0, None, 0),
         domain=Domain(

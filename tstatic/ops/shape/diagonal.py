@@ -301,7 +301,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@export("tensor.tril", "Variable.tril", "fluid.layers.tril", op="tril_triu")
+@export("tensor.tril", "Variable.tril", "fluid.layers.tril", op="tril_triu", inplace=True)
 def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """Keeps the lower triangle of the last two axes, zeros above; ``diagonal`` moves the border up.
 
@@ -317,7 +317,7 @@ def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     return emit_one("tril_triu", {"X": check_variable(x, "x", "tril")}, attrs, name=name, prefix="tril")
 
 
-@export("tensor.triu", "Variable.triu", "fluid.layers.triu", op="tril_triu")
+@export("tensor.triu", "Variable.triu", "fluid.layers.triu", op="tril_triu", inplace=True)
 def triu(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """Keeps the upper triangle of the last two axes, zeros below; ``diagonal`` moves the border up.
 

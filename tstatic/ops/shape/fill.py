@@ -12,7 +12,8 @@ from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.ir.attrs import packed
 from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.checks import check_dtype, check_int, check_sizes, check_type
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, register
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, OpSpec, ValueRange, register
+from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, dtype_of, float32, numel
@@ -190,6 +191,32 @@ def _fill_lower(torch: Any, *, shape: Shape, dtype: DType, value: Number, str_va
     return _full(torch, shape, dtype, number_of(value, str_value))
 
 
+def _fill_read(op: PaddleOp) -> OpSpec:
+    """Paddle takes shape and value as inputs, too: those that the program fills with numbers are attributes here."""
+    attrs = op.without("str_value") if op.attrs.get("str_value") == "" else dict(op.attrs)
+    if "ValueTensor" in op.inputs:
+        value = op.constants_of("ValueTensor")
+        if value is None:
+            raise ValueError("operator 'fill_constant' with a computed value")
+        attrs = op.without("str_value") | {"value": value[0]}
+    if "ShapeTensor" in op.inputs:
+        attrs["value"] = number_of(attrs.get("value", 0.0), attrs.pop("str_value", ""))
+        inputs, known = {"ShapeTensor": op.inputs["ShapeTensor"]}, ("shape", "dtype", "value")
+        return op.made("full_with_tensor", inputs=inputs, attrs={n: v for n, v in attrs.items() if n in known})
+    if "ShapeTensorList" in op.inputs:
+        sizes = op.constants_of("ShapeTensorList")
+        if sizes is None:
+            raise ValueError("operator 'fill_constant' with computed sizes")
+        attrs["shape"] = tuple(map(int, sizes))
+    return op.made(inputs={}, attrs=attrs)
+
+
+def _fill_write(op: PaddleOp) -> list[OpSpec]:
+    """Whole numbers go as text, too, as Paddle's attribute is a float of 32 bits."""
+    text = op.attrs.get("str_value") or ("" if op.attrs["dtype"].is_low else repr(op.attrs["value"]))
+    return [op.made(attrs=op.without("str_value", str_value="" if op.attrs["dtype"].name == "bool" else text))]
+
+
 _FILL_CASES = (
     *(Case((), {"shape": (3, 4), "dtype": d, "value": 1}) for d in ANY_DTYPE),
     *(Case((), {"shape": s, "value": -2.5}) for s in ((), (0,), (7,), (2, 0, 3), (2, 1, 3))),
@@ -207,6 +234,7 @@ register(OpDef(
         "force_cpu": Attr.idle(False, PLACE), "place_type": Attr.idle(-1, PLACE),
     },
     infer=_fill_infer, ref=number_ref(number_of, "value", "str_value"), lower=_fill_lower,
+    paddle=PaddleForm(_fill_read, _fill_write),
     domain=Domain(cases=_FILL_CASES, ulps=0),
 ))  # fmt: skip
 
@@ -227,7 +255,7 @@ def _like_lower(torch: Any, x: Any, *, dtype: DType | None, value: Number) -> An
 
 
 register(OpDef(
-    "fill_any_like", "X -> Out", attrs={"value": Attr(0.0, "number"), "dtype": Attr(None, "dtype")}, infer=_like_infer,
+    "fill_any_like", "X -> Out", lod="X", attrs={"value": Attr(0.0, "number"), "dtype": Attr(None, "dtype")}, infer=_like_infer,
     ref=number_ref(_plain, "value"), lower=_like_lower, shape_only=("X",),
     domain=Domain(
         "unary", attrs=({"value": 1.0}, {"value": 3, "dtype": "int64"}, {}), others=("int64", "bool"), ulps=0,
@@ -236,7 +264,7 @@ register(OpDef(
 ))  # fmt: skip
 
 register(OpDef(
-    "fill_zeros_like", "X -> Out", infer=lambda x: x, ref=number_ref(lambda: 0),
+    "fill_zeros_like", "X -> Out", lod="X", infer=lambda x: x, ref=number_ref(lambda: 0),
     lower=lambda torch, x: torch.zeros_like(x), shape_only=("X",),
     domain=Domain(
         "unary", others=("int64", "bool"), ulps=0, check_grad="the result does not depend on the values of X",
@@ -315,6 +343,7 @@ register(OpDef(
         "shape": Attr.idle((), "it tells which sizes are known when the program is built", "ints"),
     },
     infer=_dynamic_infer, ref=_dynamic_ref, lower=_dynamic_lower, dynamic=True,
+    paddle=PaddleForm(write=lambda op: [op.made("fill_constant")]),
     domain=Domain(
         cases=(Case(((3,),), {"value": 2.5}), Case(((0,),), {"dtype": "int64", "value": 7}), Case(((1,),))),
         values={"ShapeTensor": ValueRange(0, 3, dtype="int64")}, ulps=0,
@@ -365,8 +394,41 @@ def _assign_lower(torch: Any, *, shape: Shape, dtype: DType, values: Any) -> Any
     return torch.tensor(values, dtype=kind).reshape(shape)
 
 
+_PADDLE_VALUES = {
+    "bool": "bool_values", "int32": "int32_values", "int64": "int64_values", "float32": "fp32_values", "float64": "fp64_values",
+}  # fmt: skip
+
+
+def _assign_read(op: PaddleOp) -> OpSpec:
+    """Paddle has a list for each dtype, of which one is set; lists of its files are long numbers also for bool."""
+    dtype = op.dtypes[op.result]
+    if dtype.name not in _PADDLE_VALUES:
+        raise ValueError(f"operator 'assign_value' of {dtype.name}")
+    values = np.array(op.attrs.get("values") or op.attrs.get(_PADDLE_VALUES[dtype.name], ()), dtype.np)
+    return op.made(attrs={"shape": op.attrs.get("shape", ()), "dtype": dtype, "values": packed(values)})
+
+
+def _assign_write(op: PaddleOp) -> list[OpSpec]:
+    shape, dtype = op.attrs["shape"], op.attrs["dtype"]
+    # A dtype without a list of its own is filled as a wider one and cast.
+    wide = dtype if dtype.name in _PADDLE_VALUES else dtype_of("float32" if dtype.is_float else "int32")
+    values = unpacked(op.attrs["values"], dtype, shape).astype(wide.np).ravel().tolist()
+    attrs = {
+        "shape": shape,
+        "dtype": wide,
+        _PADDLE_VALUES[wide.name]: [int(v) for v in values] if wide.name == "bool" else values,
+    }
+    if wide is dtype:
+        return [op.made(attrs=attrs)]
+    assert op.fresh is not None
+    made = [op.fresh(Meta(tuple(shape), wide))]
+    cast = OpSpec("cast", {"X": made}, op.outputs, {"in_dtype": wide, "out_dtype": dtype})
+    return [op.made(outputs={"Out": made}, attrs=attrs), cast]
+
+
 register(OpDef(
     "assign_value", "-> Out", attrs={"shape": Attr((), "ints"), "dtype": float32, "values": Attr(kind="any")},
+    paddle=PaddleForm(_assign_read, _assign_write),
     infer=_assign_infer, ref=copies(_assign_calls), lower=_assign_lower,
     domain=Domain(
         cases=(

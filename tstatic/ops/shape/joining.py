@@ -19,12 +19,14 @@ from tstatic.ir.checks import (
     check_type,
 )
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, export, register
+from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
 from tstatic.ir.split import along
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
 from tstatic.ops._call_ref import copies
 from tstatic.ops._gradients import gathered, scattered
+from tstatic.ops.control.tensor_array import is_array, join_array
 from tstatic.ops.shape._shapes import ANY, Array, as_list, copy, emit_list, emit_one
 
 
@@ -159,7 +161,7 @@ _CONCAT_CASES = (
 )
 
 register(OpDef(
-    "concat", "X* -> Out", attrs={"axis": 0}, infer=_infer_concat, ref=copies(_concat_calls),
+    "concat", "X* -> Out", lod="X", attrs={"axis": 0}, infer=_infer_concat, ref=copies(_concat_calls),
     lower=lambda torch, xs, *, axis: torch.cat(list(xs), axis), grad=_concat_grad, amp="gray",
     domain=Domain(cases=_CONCAT_CASES, others=ANY, ulps=0),
 ))  # fmt: skip
@@ -206,11 +208,11 @@ register(OpDef(
 
 
 @export("tensor.concat", op="concat")
-def concat(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
+def concat(x: Sequence[Variable] | Variable, axis: int = 0, name: str | None = None) -> Variable:
     """Joins values along an existing axis.
 
     Args:
-        x: Variables of one dtype, with equal sizes except along ``axis``.
+        x: Variables of one dtype, with equal sizes except along ``axis``, or a tensor array of such.
         axis: The axis; negative counts from the end.
         name: Name of the layer.
 
@@ -224,11 +226,13 @@ def concat(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Var
         [array([[1., 2.],
                [3., 4.]], dtype=float32), array([[1., 2., 3., 4.]], dtype=float32)]
     """
+    if is_array(x):
+        return join_array(x, axis, False, name)[0]
     return emit_one("concat", {"X": variables(x, "x", "concat")}, {"axis": axis}, name=name)
 
 
 @export("fluid.layers.concat", op="concat")
-def fluid_concat(input: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
+def fluid_concat(input: Sequence[Variable] | Variable, axis: int = 0, name: str | None = None) -> Variable:
     """Calls :func:`concat` under its older signature.
 
     Args:
@@ -241,6 +245,8 @@ def fluid_concat(input: Sequence[Variable], axis: int = 0, name: str | None = No
         >>> static.Executor().run(fetch_list=[y])[0]
         array([[ 1.,  2., 10., 20.]], dtype=float32)
     """
+    if is_array(input):
+        return join_array(input, axis, False, name)[0]
     return emit_one("concat", {"X": variables(input, "input", "concat")}, {"axis": axis}, name=name)
 
 
@@ -274,9 +280,16 @@ def _joined_by(type: str, result: str, slot: str) -> Callable[[GradContext], lis
     return rule
 
 
+def _split_write(op: PaddleOp) -> list[OpSpec]:
+    """Paddle's kernel counts an axis from the first one."""
+    rank = len(op.shapes[op.outputs["Out"][0]] or ())
+    return [op.made(attrs=op.without("axis", axis=op.attrs["axis"] % max(rank, 1)))]
+
+
 register(OpDef(
-    "split", "X -> Out*", attrs={"num": 0, "sections": Attr((), "ints"), "axis": 0}, infer=_infer_split,
-    ref=copies(_split_calls), lower=_lower_split, grad=_joined_by("concat", "Out", "Out"), amp="gray",
+    "split", "X -> Out*", lod="X", attrs={"num": 0, "sections": Attr((), "ints"), "axis": 0}, infer=_infer_split,
+    paddle=PaddleForm(write=_split_write), ref=copies(_split_calls), lower=_lower_split,
+    grad=_joined_by("concat", "Out", "Out"), amp="gray",
     domain=Domain(
         cases=(
             Case(((6, 2),), {"num": 3, "axis": 0}), Case(((2, 6),), {"num": 0, "sections": (1, 2, 3), "axis": 1}),
@@ -399,7 +412,7 @@ def _stack_grad(ctx: GradContext) -> list[OpSpec]:
 
 
 register(OpDef(
-    "stack", "X* -> Y", attrs={"axis": 0}, infer=_infer_stack, ref=copies(_stack_calls),
+    "stack", "X* -> Y", lod="X", attrs={"axis": 0}, infer=_infer_stack, ref=copies(_stack_calls),
     lower=lambda torch, xs, *, axis: torch.stack(list(xs), axis), grad=_stack_grad, amp="gray",
     domain=Domain(
         cases=(
@@ -413,11 +426,11 @@ register(OpDef(
 
 
 @export("tensor.stack", "fluid.layers.stack", op="stack")
-def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
+def stack(x: Sequence[Variable] | Variable, axis: int = 0, name: str | None = None) -> Variable:
     """Joins values of one shape along a new axis.
 
     Args:
-        x: Variables of one shape and dtype.
+        x: Variables of one shape and dtype, or a tensor array of such.
         axis: Where the new axis is in the result; negative counts from its end.
         name: Name of the layer.
 
@@ -431,6 +444,8 @@ def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Vari
         array([[1., 3.],
                [2., 4.]], dtype=float32)
     """
+    if is_array(x):
+        return join_array(x, axis, True, name)[0]
     return emit_one("stack", {"X": variables(x, "x", "stack")}, {"axis": axis}, name=name)
 
 

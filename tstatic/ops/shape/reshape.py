@@ -164,7 +164,7 @@ def _reshaping_op(
 
     known = lower or by_shape
     register(OpDef(
-        type, "X -> Out, XShape~", attrs=attrs, infer=lambda x, **values: with_shape(x, shape_of(x.shape, **values)),
+        type, "X -> Out, XShape~", lod="X", attrs=attrs, infer=lambda x, **values: with_shape(x, shape_of(x.shape, **values)),
         ref=copies(plain_copy), lower=lambda torch, x, **values: (known(torch, x, **values), None),
         view=lambda x, **values: view_of(x, shape_of(x.shape, **values)), grad=grad, amp="gray",
         domain=Domain(cases=tuple(Case((shape,), given) for shape, given in cases), others=ANY, ulps=0),
@@ -194,7 +194,7 @@ def _reshape_lower(torch: Any, x: Any, given: Any, each: Any, *, shape: Sequence
 
 
 register(OpDef(
-    "reshape2", "X, Shape?, ShapeTensor*? -> Out, XShape~", attrs={"shape": Attr((), "ints")}, infer=_infer_reshape,
+    "reshape2", "X, Shape?, ShapeTensor*? -> Out, XShape~", lod="X", attrs={"shape": Attr((), "ints")}, infer=_infer_reshape,
     ref=copies(_reshape_calls, _reshape_fresh), lower=_reshape_lower,
     view=lambda x, *, shape: view_of(x, resolve(x.shape, shape)), grad=reshape_back, amp="gray",
     domain=Domain(

@@ -4,6 +4,7 @@
 * ``decayed_adagrad``, ``dpsgd``, ``ftrl``, ``lars_momentum``: A file for each of the updates that only 1.x had.
 * ``common``: The common updates: sgd, momentum, adam, adamw.
 * ``loss_scaling``: Loss scaling of mixed precision: unscale gradients and look for infinities, then move the scale.
+* ``merge_gradient``: The sum of a gradient over several runs.
 * ``_update``: What the op definitions of optimizer updates share: inference, tiles, and flat blocks in the type that
   is computed in.
 """
