@@ -829,6 +829,7 @@ WITHOUT_SAMPLE: dict[str, str] = {
             "tstatic.nn.initializer.set_global_initializer", "tstatic.utils.require_version", "tstatic.utils.run_check",
             "tstatic.distributed.local", "tstatic.distributed.mean", "tstatic.fluid.framework.switch_main_program",
             "tstatic.fluid.framework.switch_startup_program", "Variable.dim",
+            *(f"tstatic.fluid.profiler.{name}" for name in ("cuda_profiler", "profiler", "start_profiler", "stop_profiler")),
             "tstatic.static.amp.cast_parameters_to_fp16", "tstatic.static.amp.bf16.cast_parameters_to_bf16",
         ),
         PROCESS,

@@ -279,7 +279,6 @@ def test_a_missing_name_says_what_to_use() -> None:
         ("fluid.layers.softmx", "did you mean 'softmax'"),
         ("static.nn.fcc", "did you mean 'fc'"),
         ("fluid.layers.DynamicRNN", "StaticRNN"),
-        ("fluid.profiler.start_profiler", "TSTATIC_LOGS"),
         ("static.amp.debugging", "static.amp.decorate"),
         ("relu", "it is nn.functional.relu"),
         ("fc", "it is static.nn.fc"),
