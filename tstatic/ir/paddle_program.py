@@ -426,6 +426,8 @@ def _attribute(op: str, name: str, value: Any, spec: Attr | None) -> proto.Attr:
         return _int(name, value)
     if isinstance(value, str):
         return _text(name, value)
+    if isinstance(value, np.ndarray) and value.dtype == np.float64:
+        return proto.Attr(name, 12, float64s=value.tolist())
     if isinstance(value, list | tuple):
         return _row(op, name, value, kind)
     raise _no_place(op, name, value)
