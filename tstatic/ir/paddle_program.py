@@ -212,7 +212,10 @@ class _Reading:
         found = PaddleOp(op.type, inputs, outputs, attrs, shapes, dtypes, constants.values)
         definition = op_def(op.type)
         form = definition.paddle or SAME
-        spec = form.read(found) if form.read is not None else _same(found, definition)
+        try:
+            spec = form.read(found) if form.read is not None else _same(found, definition)
+        except LookupError as error:
+            raise ValueError(f"operator '{op.type}' without {error}") from None
         definition = op_def(spec.type)
         known = {n: list(row) for n, row in spec.outputs.items()}
         for name in [n for n in known if n not in definition.output_slots]:

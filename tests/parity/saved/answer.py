@@ -26,6 +26,12 @@ def main(folder: Path) -> None:
             program, _, exe = models.trained(paddle, name, 0)
             paddle.static.load(program, str(folder / f"{name}_training"), exe)
             answers[f"{name}.state"] = models.checked(paddle, program)
+    with paddle.static.scope_guard(paddle.static.Scope()):
+        exe = paddle.static.Executor(paddle.CPUPlace())
+        program, feeds, fetches = paddle.static.load_inference_model(str(folder / "numbers"), exe)
+        given = {feeds[0]: np.array([[-1, 0.1, 2]], "float32")}
+        for i, value in enumerate(exe.run(program, feed=given, fetch_list=fetches)):
+            answers[f"numbers.{i}"] = value
     nest = paddle.load(str(folder / "nest"), return_numpy=True)
     answers["nest"] = np.asarray([*nest["w"].ravel(), nest["rows"][1], len(nest["rows"][3])])
     np.savez_compressed(folder / "answers.npz", **answers)
