@@ -64,10 +64,9 @@ def files_of(*steps: int) -> list[str]:
 def test_the_newest_and_the_best_are_kept(tmp_path: Path) -> None:
     training = Training(tmp_path, keep=2)
     manager = training.manager
-    assert (manager.steps(), manager.latest(), manager.best(), manager.restore(), manager.restore("best")) == (
-        [],
-        *[None] * 4,
-    )
+    assert manager.steps() == []
+    for ask in (manager.latest, manager.best, manager.read, manager.restore, lambda: manager.restore("best")):
+        assert ask() is None
     kept = []
     for step, metric in enumerate((3.0, 1.0, float("nan"), 2.0, 1.0, 0.5), 1):
         path = manager.save(step, metric=metric)
@@ -139,8 +138,12 @@ def test_a_resumed_training_is_the_unbroken_one_bit_for_bit(tmp_path: Path, at: 
         first.manager.save(at, metric=told[-1], losses=told, rng=np.random.default_rng(1).bit_generator.state)
     with static.scope_guard(static.Scope()):
         again = Training(tmp_path / "broken")
+        before = again.state()
+        told_only = again.manager.read()
+        assert again.state() == before
         found = again.manager.restore()
         assert found is not None
+        assert found == told_only == again.manager.read(at)
         assert (found.step, found.metric, found.state["losses"]) == (at, told[-1], told)
         assert found.state["rng"] == np.random.default_rng(1).bit_generator.state
         assert [*told, *(again.step(number) for number in range(at, 6))] == losses

@@ -61,22 +61,15 @@ class CheckpointManager:
         ProgramError: If an argument has a value that cannot be used.
 
     Example:
-        >>> x = static.data("x", [None, 2])
-        >>> loss = paddle.mean(static.nn.fc(x, 1))
-        >>> rate = paddle.optimizer.lr.StepDecay(0.1, 2)
-        >>> _ = paddle.optimizer.Adam(rate).minimize(loss)
-        >>> exe = static.Executor()
-        >>> _ = exe.run(static.default_startup_program())
-        >>> manager = static.CheckpointManager("run", static.default_main_program(), keep=2, scheduler=rate)
-        >>> for step in range(1, 5):
-        ...     (value,) = exe.run(feed={"x": np.ones((1, 2), "float32")}, fetch_list=[loss])
-        ...     rate.step()
-        ...     _ = manager.save(step, metric=value, seen=step * 10)
+        >>> w = paddle.create_parameter([2], "float32", name="w")
+        >>> _ = static.Executor().run(static.default_startup_program())
+        >>> manager = static.CheckpointManager("run", static.default_main_program(), keep=2)
+        >>> for epoch, loss in enumerate([0.5, 0.1, 0.3, 0.2]):
+        ...     _ = manager.save(epoch, metric=loss, seen=epoch * 10)
         >>> manager.steps(), manager.best()
-        ([3, 4], 4)
-        >>> found = manager.restore()
-        >>> found.step, found.state
-        (4, {'seen': 40})
+        ([1, 2, 3], 1)
+        >>> manager.restore().state
+        {'seen': 30}
     """
 
     def __init__(
@@ -137,6 +130,24 @@ class CheckpointManager:
             return None
         found = self._state(steps[-1])["best"]
         return found[0] if found is not None and found[0] in steps else None
+
+    def read(self, step: int | None = None) -> Restored | None:
+        """Returns what the caller saved with a checkpoint, and loads nothing.
+
+        Args:
+            step: Which one; the newest if ``None``.
+
+        Returns:
+            Step, metric and state; ``None`` if there is no checkpoint.
+
+        Raises:
+            CheckpointError: If it is damaged or missing.
+        """
+        wanted = self.latest() if step is None else step
+        if wanted is None:
+            return None
+        held = self._state(wanted)
+        return Restored(wanted, held["metric"], held["state"])
 
     def _found(self) -> dict[int, set[str]]:
         """Returns which files there are of each step."""
