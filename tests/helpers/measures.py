@@ -239,7 +239,7 @@ def imported_modules() -> int:
     """Own files that ``import tstatic`` loads, in a fresh process; up to the next five. Modules that only pass on names have none."""
     code = (
         "import sys, tstatic; "
-        "print(sum(n.split('.')[0] == 'tstatic' and hasattr(m, '__file__') for n, m in sys.modules.items()))"
+        "print(sum(n.split('.')[0] == 'tstatic' and '__file__' in vars(m) for n, m in sys.modules.items()))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     return _step(int(done.stdout), 5)
