@@ -9,10 +9,12 @@ The API:
 * ``optimizer``  update rules and learning rates
 * ``inference``  predictors over saved models
 * ``io``         data sets, samplers, and loaders that batch them; ``reader`` has those of Paddle 1.x
+* ``dataset``    well-known data sets, from local files; ``text`` and ``vision`` have them as classes
 * ``testing``    checks for programs of one's own
 * ``tensor``, ``metric``, ``regularizer``, ``device``, ``distributed``, ``utils``, ``framework``, ``base``  Paddle's module paths
 * ``fluid``      the 1.x names
 * ``incubate``   averages of parameters, LookAhead, LARS
+* ``profiler``   how long operators take
 * ``as_paddle``  runs a script in which ``paddle`` is this package
 
 What it is made of, from the bottom:
@@ -36,8 +38,8 @@ __getattr__, __dir__ = facade(
     __name__,
     "tensor",
     modules=(
-        "amp autodiff base device distributed errors fluid framework incubate inference io metric nn optimizer "
-        "reader regularizer static tensor text utils version"
+        "amp autodiff base dataset device distributed errors fluid framework incubate inference io metric nn "
+        "optimizer profiler reader regularizer static tensor text utils version vision"
     ),
     others={
         "tstatic.flags": "get_flags, set_flags",
@@ -63,7 +65,10 @@ __getattr__, __dir__ = facade(
 facade_module("reader", "readers of samples, and what decorates them.", modules="decorator")
 facade_module("amp", "which 16-bit floats there are; ``static.amp`` has mixed precision.")
 facade_module("reader.decorator", "readers of samples, and what decorates them.", "reader")
-facade_module("text", "decoders of label sequences.")
+facade_module("text", "decoders of label sequences, and data sets of texts.", modules="datasets")
+facade_module("text.datasets", "data sets of texts.", "text")
+facade_module("vision", "images.", modules="datasets")
+facade_module("vision.datasets", "data sets of images.")
 _hooks.svg = _draw
 add_methods()
 del globals()["where"]  # the module gives way to the function ``tstatic.where``

@@ -118,10 +118,9 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "the metrics of fluid.metrics with fetched values",
     ),
     Unsupported(
-        ("fluid.layers.IfElse", "static.nn.IfElse", "static.nn.control_flow", "static.nn.ConditionalBlock",
-         "fluid.layers.ConditionalBlock"),
+        ("static.nn.IfElse", "static.nn.control_flow", "static.nn.ConditionalBlock", "fluid.layers.ConditionalBlock"),
         "Control flow is built from functions here",
-        "static.nn.cond, case, switch_case and while_loop; paddle.where chooses row by row, as IfElse did",
+        "static.nn.cond, case, switch_case and while_loop; fluid.layers.IfElse for rows",
     ),
     Unsupported(
         ("fft", "signal", "distribution", "geometric"),
@@ -139,18 +138,9 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "paddle.inference.Config and paddle.inference.create_predictor",
     ),
     Unsupported(
-        (
-            *_LAYERS("gru_unit lstm_unit lstm beam_search_decode dynamic_lstm dynamic_lstmp dynamic_gru"),
-        ),
-        "These recurrences, decoders and tensor arrays are not part of tstatic",
-        "static.nn.while_loop for recurrences, paddle.argmax for the best word of each step",
-    ),
-    Unsupported(
-        (
-            "fluid.layers.DynamicRNN", "nn.BeamSearchDecoder", "nn.dynamic_decode",
-        ),
-        "These recurrences are not part of this release",
-        "static.nn.while_loop, nn.LSTM or nn.GRU",
+        tuple(_LAYERS("DynamicRNN")),
+        "Recurrences over sequences of different lengths in one tensor (LoD) are not part of this release",
+        "padded batches and static.nn.StaticRNN, or nn.LSTM and nn.GRU with sequence_length",
     ),
     Unsupported(
         ("amp.debugging", "static.amp.debugging"),
@@ -158,17 +148,9 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "static.amp.decorate(optimizer, dtype='bfloat16')",
     ),
     Unsupported(
-        ("vision", "audio", *_in("text")("Conll05st Imdb Imikolov Movielens UCIHousing WMT14 WMT16")),
+        ("vision.models", "vision.transforms", "vision.ops", "vision.get_image_backend", "audio"),
         "These packages are not part of tstatic",
         "static.save and static.load for parameters, static.nn and nn for layers",
-    ),
-    Unsupported(
-        (
-            "profiler", "utils.profiler", "fluid.profiler.profiler", "fluid.profiler.start_profiler",
-            "fluid.profiler.stop_profiler", "fluid.profiler.reset_profiler",
-        ),
-        "A profiler is not part of this release",
-        "TSTATIC_LOGS=steps for times, compiled.memory_report(...) for memory",
     ),
     Unsupported(
         ("fluid.memory_optimize", "fluid.release_memory"),
