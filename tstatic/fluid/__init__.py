@@ -99,7 +99,12 @@ facade_module(
     },
 )
 facade_module("fluid.input", "the layers that look up rows.")
-facade_module("fluid.contrib", "what Paddle 1.x added beside its layers: mixed precision.", modules="mixed_precision")
+facade_module(
+    "fluid.contrib",
+    "what Paddle 1.x added beside its layers: mixed precision, and recurrent layers.",
+    modules="layers mixed_precision",
+)
+facade_module("fluid.contrib.layers", "recurrent layers of 1.x programs.")
 facade_module(
     "fluid.contrib.mixed_precision",
     "mixed precision; ``decorate`` has the arguments of 1.x.",
@@ -137,9 +142,7 @@ facade_module(
 )
 facade_module("fluid.data_feeder", "lists of samples as feeds.")
 facade_module("fluid.generator", "generators are not part of tstatic, and asking for one says what to use.")
-facade_module(
-    "fluid.profiler", "timing; its functions are not part of this release, and asking for one says what to use."
-)
+facade_module("fluid.profiler", "a table of how long operators take.")
 
 # ------------------------------------------------------------------------------------------------------------- fleet of 1.x
 facade_module("fluid.incubate", "what Paddle 1.x tried out: fleet.", modules="data_generator fleet")
