@@ -760,7 +760,7 @@ DATA = (
     ),
     Mutant(
         "io/recycled.py",
-        "Recycled.empty",
+        "Recycled._block",
         "comparison",
         "block.size >= size",
         "True",

@@ -28,10 +28,11 @@ from tstatic.plan.flat_buffers import state_buffers
 from tstatic.plan.plan import Plan, Step
 from tstatic.runtime import random, trace
 from tstatic.runtime.feed import uninitialised
+from tstatic.runtime.flatten import flatten
 from tstatic.runtime.generated import generated_work
 from tstatic.runtime.interrupt import Writing, check_whole
 from tstatic.runtime.queues import Queued, in_order
-from tstatic.runtime.scope import Scope, dtype_check, flatten
+from tstatic.runtime.scope import Scope, dtype_check
 from tstatic.runtime.sub_block import BlockRunner, annotate, run_op, store_entry
 from tstatic.where import show
 
