@@ -689,6 +689,15 @@ REFUSES = "always an error"
 PROCESS = "it asks or sets a state of the process"
 FILES = "it works on files, bytes or a scope"
 ABSTRACT = "a base class, or a container without settings"
+SAMPLES |= {
+    f"tstatic.atleast_{n}d": Sample(
+        lambda: {"name": "base"},
+        call=lambda name=None, n=n: getattr(paddle, f"atleast_{n}d")(data([4] if n > 1 else []), name=name),
+    )
+    for n in (1, 2, 3)
+}
+OWN_OTHERS["tstatic.view_as"] = {"other": (lambda: data([2, 3, 1], name="another"),)}
+
 DATA = "it gives samples; tests/io compares them"
 WITHOUT_SAMPLE: dict[str, str] = {
     **dict.fromkeys(
@@ -750,3 +759,34 @@ WITHOUT_SAMPLE: dict[str, str] = {
     ),
 }  # fmt: skip
 """Functions that only the check by syntax sees, and why; a new function needs a sample or an entry."""
+
+
+# ------------------------------------------------------------------------------------------------------- tensor arrays
+def array_of_two() -> Any:
+    """A tensor array of two elements."""
+    return paddle.tensor.create_array("float32", [paddle.ones([1, 2]), paddle.zeros([1, 2])])
+
+
+def _at(i: int) -> Any:
+    return paddle.full([1], i, "int64")
+
+
+SAMPLES |= {
+    "tstatic.array_length": Sample(
+        lambda: {"array": array_of_two()},
+        {"array": [lambda: paddle.tensor.create_array("float32")]},
+    ),
+    "tstatic.array_read": Sample(
+        lambda: {"array": array_of_two(), "i": _at(0)},
+        {"array": [lambda: paddle.tensor.create_array("float32", [paddle.full([1, 2], 3.0)])], "i": [lambda: _at(1)]},
+    ),
+    "tstatic.array_write": Sample(
+        lambda: {"x": data((1, 2)), "i": _at(2), "array": array_of_two()},
+        {"i": [lambda: _at(0)], "array": [lambda: paddle.tensor.create_array("float32", [paddle.ones([1, 2])] * 3)]},
+        use=lambda made, _: paddle.concat(made, 0),
+    ),
+    "tstatic.tensor_array_to_tensor": Sample(
+        lambda: {"input": array_of_two(), "axis": 0},
+        {"input": [lambda: paddle.tensor.create_array("float32", [paddle.full([1, 2], 3.0)])]},
+    ),
+}

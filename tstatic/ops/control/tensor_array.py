@@ -242,6 +242,21 @@ def create_array(dtype: Any, initialized_list: Any = None) -> Variable:
     return array
 
 
+def _declare(array: Variable, shape: tuple[int, ...]) -> None:
+    """Gives an array that was made empty the shape of its elements: also the arrays that it is a copy of."""
+    array._shape = shape
+    for block in array.block.program.blocks:
+        for op in block.ops:
+            if array.name not in op.output_arg_names:
+                continue
+            if op.type == "create_array":
+                op._set_attr("shape", shape)
+            elif op.type == "assign_array":
+                source = block._var_recursive(op.input("X")[0])
+                if source.shape == ():
+                    _declare(source, shape)
+
+
 def _check_position(i: Any, function: str) -> Variable:
     position = check_variable(i, "i", function, INDICES)
     check_one_element(position, "i", function)
@@ -281,10 +296,8 @@ def array_write(x: Variable, i: Variable, array: Variable | None = None) -> Vari
     offsets = _offsets_of(x, array)
     helper = LayerNamer("array_write")
     place = helper.variable(int64, (2,), stop_gradient=True)
-    # The shape is that of an element, which an array that was made empty does not know yet.
-    first = array.shape == () and x.shape != ()
-    if first:
-        array._shape = x.shape
+    if array.shape == () and x.shape != ():
+        _declare(array, x.shape)
     append_op(
         helper.block, "write_to_array", {"X": x, "I": i, "Array": array}, {"Out": array, "Place": place},
     )  # fmt: skip
