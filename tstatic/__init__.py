@@ -14,6 +14,7 @@ The API:
 * ``tensor``, ``metric``, ``regularizer``, ``device``, ``distributed``, ``utils``, ``framework``, ``base``  Paddle's module paths
 * ``fluid``      the 1.x names
 * ``incubate``   averages of parameters, LookAhead, LARS
+* ``profiler``   how long operators take
 * ``as_paddle``  runs a script in which ``paddle`` is this package
 
 What it is made of, from the bottom:
@@ -37,8 +38,8 @@ __getattr__, __dir__ = facade(
     __name__,
     "tensor",
     modules=(
-        "amp autodiff base dataset device distributed errors fluid framework incubate inference io metric nn optimizer "
-        "reader regularizer static tensor text utils version vision"
+        "amp autodiff base dataset device distributed errors fluid framework incubate inference io metric nn "
+        "optimizer profiler reader regularizer static tensor text utils version vision"
     ),
     others={
         "tstatic.flags": "get_flags, set_flags",

@@ -148,14 +148,6 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "static.save and static.load for parameters, static.nn and nn for layers",
     ),
     Unsupported(
-        (
-            "profiler", "utils.profiler", "fluid.profiler.profiler", "fluid.profiler.start_profiler",
-            "fluid.profiler.stop_profiler", "fluid.profiler.reset_profiler",
-        ),
-        "A profiler is not part of this release",
-        "TSTATIC_LOGS=steps for times, compiled.memory_report(...) for memory",
-    ),
-    Unsupported(
         ("fluid.memory_optimize", "fluid.release_memory"),
         "The memory plan of every run reuses dead buffers already",
         "BuildStrategy.memory_optimize to switch that",

@@ -411,8 +411,22 @@ def fleet_train(fields: dict[str, Any], steps: int, optimizer: str, strict: bool
         losses.append([float(found), list(found.shape)])
     report = fleet.explain().collectives
     say("end", values(), losses, [size, report.gradients, report.reductions] if report is not None else [size])
-    if fleet.is_first_worker():
-        fleet.save_persistables(exe, "saved_by_fleet")
+
+
+def fleet_saves(folder: str) -> None:
+    """Saves what fleet minimized; says whether this rank wrote."""
+    from tstatic.distributed import fleet
+
+    fleet.init(is_collective=True)
+    loss = fleet_net(seed=0)
+    fleet.distributed_optimizer(paddle.optimizer.SGD(0.1)).minimize(loss)
+    exe = static.Executor()
+    exe.run(static.default_startup_program())
+    mine = folder if fleet.is_first_worker() else f"{folder}.{fleet.worker_index()}"
+    fleet.save_persistables(exe, mine)
+    fleet.barrier_worker()
+    fleet.load_model(folder)
+    say("wrote", os.path.isdir(mine))
 
 
 def collectives() -> None:

@@ -142,9 +142,7 @@ facade_module(
 )
 facade_module("fluid.data_feeder", "lists of samples as feeds.")
 facade_module("fluid.generator", "generators are not part of tstatic, and asking for one says what to use.")
-facade_module(
-    "fluid.profiler", "timing; its functions are not part of this release, and asking for one says what to use."
-)
+facade_module("fluid.profiler", "a table of how long operators take.")
 
 # ------------------------------------------------------------------------------------------------------------- fleet of 1.x
 facade_module("fluid.incubate", "what Paddle 1.x tried out: fleet.", modules="data_generator fleet")

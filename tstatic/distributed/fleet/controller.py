@@ -297,8 +297,9 @@ class Fleet:
             settings.build, settings.execution, parallel=settings.parallel, places=settings.places,
             bucket_megabytes=settings.bucket_megabytes, statuses=tuple(statuses),
         )  # fmt: skip
+        if self._is_collective:
+            applied.insert(0, "RawProgramOptimizer")
         if size > 1:
-            applied.append("RawProgramOptimizer")
             CollectiveHelper(self._roles("minimize")).update_startup_program(startup)
         self._optimizer, self._program, self._applied = optimizer, program, applied
         return ops, pairs
@@ -368,7 +369,7 @@ class Fleet:
         return self._user_strategy.copy()
 
     def _get_applied_meta_list(self) -> list[str]:
-        """Returns the names that Paddle gives to what ``minimize`` applied, outermost last."""
+        """Returns the names that Paddle gives to what ``minimize`` applied."""
         return list(self._applied)
 
     def _get_applied_graph_list(self) -> list[str]:

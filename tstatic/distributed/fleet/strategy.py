@@ -291,6 +291,9 @@ class DistributedStrategy:
                 )
         self._values[name] = {**self._values[name], **given}
 
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *FIELDS})
+
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"a field of DistributedStrategy cannot be deleted: '{name}'")
 

@@ -95,7 +95,7 @@ register(OpDef(
         "contextStride": Attr(1, "int", lambda n: None if n == 1 else "1: windows at every row"),
         "paddingTrainable": Attr(False, "bool", lambda on: "False: zeros outside of a sequence" if on else None),
     },
-    infer=_infer, ref=_ref, lower=_lower, lod="X", amp="white", uses_blas=True,
+    infer=_infer, ref=_ref, lower=_lower, lod="X", amp="black", uses_blas=True,
     grad=GradOp(f"X, X{LOD}, Filter, Out{GRAD} -> X{GRAD}, Filter{GRAD}", ref=_back, lower=_lower_back),
     domain=Domain(
         cases=tuple(

@@ -433,7 +433,9 @@ def _assign_write(op: PaddleOp) -> list[OpSpec]:
     shape, dtype = op.attrs["shape"], op.attrs["dtype"]
     # A dtype without a list of its own is filled as a wider one and cast.
     wide = dtype if dtype.name in _PADDLE_VALUES else dtype_of("float32" if dtype.is_float else "int32")
-    values = unpacked(op.attrs["values"], dtype, shape).astype(wide.np).ravel().tolist()
+    flat = unpacked(op.attrs["values"], dtype, shape).astype(wide.np).ravel()
+    # Numbers of 64 bits go as an array: a list of floats has 32.
+    values = flat if wide.name == "float64" else flat.tolist()
     attrs = {
         "shape": shape,
         "dtype": wide,
