@@ -26,8 +26,6 @@ class LocalFS:
         >>> client.ls_dir(folder)
         (['models'], ['a.txt'])
         >>> client.delete(folder)
-        >>> client.is_exist(folder)
-        False
     """
 
     def ls_dir(self, fs_path: str) -> tuple[list[str], list[str]]:
@@ -150,7 +148,20 @@ class LocalFS:
 
 
 class HDFSClient:
-    """Raises UnsupportedError: Hadoop's file system is not part of tstatic."""
+    """Raises UnsupportedError: Hadoop's file system is not part of tstatic.
+
+    Args:
+        args: As in Paddle.
+        kwargs: As in Paddle.
+
+    Example:
+        >>> from tstatic.distributed.fleet.utils import HDFSClient
+        >>> try:
+        ...     HDFSClient("/usr/local/hadoop", {})
+        ... except paddle.errors.UnsupportedError as error:
+        ...     print(error.received)
+        HDFSClient
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._refuse()
