@@ -371,7 +371,7 @@ class Fleet:
         return list(self._applied)
 
     def _get_applied_graph_list(self) -> list[str]:
-        """Returns an empty list: compiling is no rewrite of the program."""
+        """Returns an empty list: compiling leaves the program as it is."""
         return []
 
     # --------------------------------------------------------------------------------------------------------------- saving

@@ -40,7 +40,7 @@ class LocalFS:
         return self.ls_dir(fs_path)[0]
 
     def mkdirs(self, fs_path: str) -> None:
-        """Makes a folder and those around it; one that exists is no error.
+        """Makes a folder and those around it; one that exists stays as it is.
 
         Raises:
             FileExistsError: If a file has that name.
@@ -48,7 +48,7 @@ class LocalFS:
         os.makedirs(fs_path, exist_ok=True)
 
     def delete(self, fs_path: str) -> None:
-        """Removes a file, or a folder with all that is in it; what does not exist is no error."""
+        """Removes a file, or a folder with all that is in it; what does not exist is ignored."""
         if os.path.isdir(fs_path) and not os.path.islink(fs_path):
             shutil.rmtree(fs_path)
         elif os.path.lexists(fs_path):
