@@ -233,8 +233,8 @@ def test_install_in_this_process() -> None:
         assert importlib.import_module("paddle.fluid.core") is importlib.import_module("tstatic.fluid.core")
         fleet = importlib.import_module("paddle.distributed.fleet")
         assert fleet is importlib.import_module("tstatic.distributed.fleet")
-        with pytest.raises(ModuleNotFoundError, match=r"paddle\.fluid\.evaluator.*metrics"):
-            importlib.import_module("paddle.fluid.evaluator")
+        with pytest.raises(ModuleNotFoundError, match=r"paddle\.fft.*numpy before the feed"):
+            importlib.import_module("paddle.fft")
     finally:
         sys.meta_path[:] = before
         for name in set(sys.modules) - known:
@@ -278,11 +278,9 @@ def test_unsupported_names_are_missing_or_refuse() -> None:
 
 def test_a_missing_name_says_what_to_use() -> None:
     for path, part in (
-        ("fluid.layers.dynamic_lstm", "padded batches with a mask"),
         ("fluid.layers.softmx", "did you mean 'softmax'"),
         ("static.nn.fcc", "did you mean 'fc'"),
-        ("nn.LSTM", "while_loop"),
-        ("fluid.profiler.start_profiler", "TSTATIC_LOGS"),
+        ("fluid.layers.DynamicRNN", "StaticRNN"),
         ("static.amp.debugging", "static.amp.decorate"),
         ("relu", "it is nn.functional.relu"),
         ("fc", "it is static.nn.fc"),
@@ -292,9 +290,6 @@ def test_a_missing_name_says_what_to_use() -> None:
         ("fluid.layers.open_files", "static.data"),
         ("tensor.array_write", "while_loop"),
         ("static.nn.control_flow", "static.nn.cond"),
-        ("linalg", "paddle.norm"),
-        ("finfo", "np.finfo"),
-        ("is_compiled_with_npu", "is_compiled_with_custom_device"),
     ):
         with pytest.raises(AttributeError, match="has no attribute") as caught:
             resolve(path)

@@ -19,13 +19,6 @@ def gru_unit(fluid, origin_mode=False, bias=True):
     return list(fluid.layers.gru_unit(x, h, 9, bias_attr=None if bias else False, origin_mode=origin_mode))
 
 
-def gru_unit_relu(fluid):
-    x = fluid.data("x", [2, 9])
-    h = fluid.data("h", [2, 3])
-    x.stop_gradient = h.stop_gradient = False
-    return list(fluid.layers.gru_unit(x, h, 9, activation="relu", gate_activation="sigmoid"))
-
-
 def lstm_unit(fluid):
     x, h, c = fluid.data("x", [2, 4]), fluid.data("h", [2, 3]), fluid.data("c", [2, 3])
     x.stop_gradient = h.stop_gradient = c.stop_gradient = False
@@ -143,7 +136,6 @@ def programs(fluid):
     return {
         "gru_unit": lambda: gru_unit(fluid),
         "gru_unit origin": lambda: gru_unit(fluid, origin_mode=True, bias=False),
-        "gru_unit relu": lambda: gru_unit_relu(fluid),
         "lstm_unit": lambda: lstm_unit(fluid),
         "static_rnn": lambda: static_rnn(fluid),
         "rnn LSTMCell": lambda: rnn_lstm_cell(fluid),
@@ -173,6 +165,9 @@ def run(fluid, name):
         seeds = [r for r in results if r.dtype == parameters[0].dtype] if parameters else []
         wanted = [p.name for p in parameters] + inputs
         gradients = []
+        if name.startswith("gru_unit"):
+            # Paddle stops gradients at the other two results.
+            seeds = seeds[:1]
         if not name.startswith("decode"):
             loss = None
             for at, one in enumerate(seeds):

@@ -11,8 +11,8 @@ from tstatic.ir.export import facade, facade_module
 __getattr__, __dir__ = facade(
     __name__,
     modules=(
-        "average backward clip compiler contrib core data_feeder dygraph executor framework generator incubate "
-        "initializer input io layer_helper layers lod_tensor metrics nets optimizer param_attr profiler "
+        "average backward clip compiler contrib core data_feeder dataset dygraph executor framework generator incubate "
+        "initializer input io layer_helper layers lod_tensor metrics nets optimizer param_attr profiler reader "
         "regularizer unique_name"
     ),
     others={
@@ -99,7 +99,12 @@ facade_module(
     },
 )
 facade_module("fluid.input", "the layers that look up rows.")
-facade_module("fluid.contrib", "what Paddle 1.x added beside its layers: mixed precision.", modules="mixed_precision")
+facade_module(
+    "fluid.contrib",
+    "what Paddle 1.x added beside its layers: mixed precision, and recurrent layers.",
+    modules="layers mixed_precision",
+)
+facade_module("fluid.contrib.layers", "recurrent layers of 1.x programs.")
 facade_module(
     "fluid.contrib.mixed_precision",
     "mixed precision; ``decorate`` has the arguments of 1.x.",
@@ -126,6 +131,8 @@ facade_module(
 facade_module("fluid.contrib.mixed_precision.fp16_utils", "rewriting programs.", "static.amp.fp16_utils")
 facade_module("fluid.contrib.mixed_precision.bf16", "mixed precision with bfloat16.", "static.amp.bf16")
 facade_module("fluid.io", "saving and loading, readers of samples, and loaders.")
+facade_module("fluid.dataset", "data sets of files.")
+facade_module("fluid.reader", "loaders, under the module path of Paddle 1.x.")
 facade_module("fluid.metrics", "metrics that add up fetched values.")
 facade_module("fluid.average", "a weighted mean of fetched values.")
 facade_module(
@@ -135,12 +142,11 @@ facade_module(
 )
 facade_module("fluid.data_feeder", "lists of samples as feeds.")
 facade_module("fluid.generator", "generators are not part of tstatic, and asking for one says what to use.")
-facade_module(
-    "fluid.profiler", "timing; its functions are not part of this release, and asking for one says what to use."
-)
+facade_module("fluid.profiler", "a table of how long operators take.")
 
 # ------------------------------------------------------------------------------------------------------------- fleet of 1.x
-facade_module("fluid.incubate", "what Paddle 1.x tried out: fleet.", modules="fleet")
+facade_module("fluid.incubate", "what Paddle 1.x tried out: fleet.", modules="data_generator fleet")
+facade_module("fluid.incubate.data_generator", "programs that print the text of data sets of files.")
 facade_module("fluid.incubate.fleet", "distributed training.", modules="base collective")
 facade_module(
     "fluid.incubate.fleet.collective",

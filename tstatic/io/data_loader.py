@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from tstatic.io import draw
 from tstatic.io.collate import collate, leaves, to_tensors
 from tstatic.io.dataset import in_order
@@ -17,6 +15,7 @@ from tstatic.io.errors import DataError, DataTypeError, DataUseError
 from tstatic.io.feeder import feed_names, named, place_list
 from tstatic.io.generator_loader import from_generator
 from tstatic.io.prefetch import ahead
+from tstatic.io.recycled import Recycled
 from tstatic.io.sampler import BatchSampler, SequenceSampler
 from tstatic.io.shared import Empty
 from tstatic.io.workers import END, Fetch, Workers
@@ -71,7 +70,7 @@ class Fetcher:
         return sample if self.collate_fn is None else self.collate_fn(sample)
 
 
-@export("io.DataLoader", "fluid.io.DataLoader")
+@export("io.DataLoader", "fluid.io.DataLoader", "fluid.reader.DataLoader")
 class DataLoader:
     """Batches of a data set: each iteration is an epoch.
 
@@ -231,7 +230,7 @@ class DataLoader:
         return Fetcher(self.dataset, self.collate_fn, self.batch_size, self.drop_last, self.batch_sampler is not None)
 
     def _batches(self) -> Iterator[Any]:
-        fetch = self._fetcher()(np.empty)
+        fetch = self._fetcher()(Recycled().empty)
         for task in self._tasks():
             batch = fetch(task)
             if batch is END:

@@ -16,6 +16,7 @@
 * ``serial``  the saved form
 * ``paddle_program``, ``paddle_proto``, ``paddle_form``  programs in Paddle's files: their translation, their bytes, and how an op
   says where it differs
+* ``tensor_array``  the value of a tensor array
 * ``schema``, ``restore``  what files and texts hold, stated once, and a program made of it
 """
 

@@ -201,6 +201,7 @@ class GradOp:
     dynamic: bool = False
     rows: Callable[..., Rows | None] | None = None
     channels: Callable[..., Channels | None] | None = None
+    as_rows: str = ""
 
 
 GradRule = GradOp | Callable[[GradContext], list[OpSpec]] | _Derive
@@ -253,6 +254,8 @@ class OpDef:
         prepare: For pointwise ops: maps ``(inputs, attrs)`` to inputs that broadcast by numpy's rule.
         of: The forward op's type, for a backward op.
         rows: ``(*input metas, **attrs) -> Rows`` for ops along rows, ``None`` where the axes are not the last ones.
+        as_rows: Of a backward op whose result is zero but for a few rows: the op type that makes ``Rows`` and ``Values`` instead,
+            from lists of what several such ops read; its ``shape_only`` slot is the table (``passes/row_gradients.py``).
         channels: ``(*input metas, **attrs) -> Channels`` for ops on channels, ``None`` where there are no elements.
         kernel: A user's own kernel (``fusion/user_kernel.py``); ``ref`` says what it computes.
         activation: An elementwise function of one input that fusions join with the op before or after it.
@@ -298,6 +301,7 @@ class OpDef:
     of: str = ""
     rows: Callable[..., Rows | None] | None = None
     channels: Callable[..., Channels | None] | None = None
+    as_rows: str = ""
     activation: bool = False
     pairwise: str = ""
     formula: UpdateFormula | None = None

@@ -39,7 +39,7 @@ _IGNORED = {
     "op_callstack", "op_namescope", "with_quant_attr", "use_cudnn", "use_mkldnn", "use_quantizer", "mkldnn_data_type",
     "workspace_size_MB", "exhaustive_search", "deterministic", "is_test", "force_fp32_output", "fuse_alpha", "fuse_beta",
     "fuse_brelu_threshold", "x_data_format", "y_data_format", "use_global_beta_pow", "trainer_id", "force_cpu",
-    "use_calc_stream", "place_type",
+    "use_calc_stream", "place_type", "skip_eager_deletion_vars", "remote_prefetch",
 }  # fmt: skip
 """Attributes that choose a kernel or belong to Paddle's own passes, whatever their value is."""
 _SAY_NOTHING: tuple[Any, ...] = (None, False, 0, 0.0, "", (), "AnyLayout", "NCHW", 1.0, (1.0,))
@@ -212,7 +212,10 @@ class _Reading:
         found = PaddleOp(op.type, inputs, outputs, attrs, shapes, dtypes, constants.values)
         definition = op_def(op.type)
         form = definition.paddle or SAME
-        spec = form.read(found) if form.read is not None else _same(found, definition)
+        try:
+            spec = form.read(found) if form.read is not None else _same(found, definition)
+        except LookupError as error:
+            raise ValueError(f"operator '{op.type}' without {error}") from None
         definition = op_def(spec.type)
         known = {n: list(row) for n, row in spec.outputs.items()}
         for name in [n for n in known if n not in definition.output_slots]:
@@ -234,13 +237,18 @@ class _Reading:
     def attributes(self, definition: OpDef, given: Mapping[str, Any], where: str) -> dict[str, Any]:
         """Returns the attributes that the op has; what it lacks must say nothing."""
         done, unknown = {}, []
+        # Backward ops carry the attributes of their forward ops in Paddle; here those that they use.
+        stem = definition.type.removesuffix("_grad")
+        forward = OPS[stem].attrs if stem != definition.type and stem in OPS else {}
         for name, value in given.items():
             spec = definition.attrs.get(name)
             if spec is not None:
                 value = _taken(spec, value)
                 if value is not None or spec.default is None:
                     done[name] = value
-            elif name not in _IGNORED and not name.startswith("op_") and not _says_nothing(value):
+            elif (
+                name not in _IGNORED and name not in forward and not name.startswith("op_") and not _says_nothing(value)
+            ):
                 unknown.append(f"{name} = {str(value)[:60]}")
         if unknown:
             raise CheckpointError(
@@ -426,6 +434,8 @@ def _attribute(op: str, name: str, value: Any, spec: Attr | None) -> proto.Attr:
         return _int(name, value)
     if isinstance(value, str):
         return _text(name, value)
+    if isinstance(value, np.ndarray) and value.dtype == np.float64:
+        return proto.Attr(name, 12, float64s=value.tolist())
     if isinstance(value, list | tuple):
         return _row(op, name, value, kind)
     raise _no_place(op, name, value)

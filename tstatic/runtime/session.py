@@ -26,7 +26,7 @@ from tstatic.ir.tensor_array import TensorArray
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.flat_buffers import state_buffers
 from tstatic.plan.plan import Plan, Step
-from tstatic.runtime import random
+from tstatic.runtime import random, trace
 from tstatic.runtime.feed import uninitialised
 from tstatic.runtime.generated import generated_work
 from tstatic.runtime.interrupt import Writing, check_whole
@@ -106,7 +106,7 @@ class Session:
         # What the update region writes is read after it: fetched and committed late, not before parameters change.
         self._late = {v for step in plan.steps if step.region == "update" for v in step.op.writes()}
         self._commits = [[(var, v) for var, v in plan.commits if (v in self._late) is late] for late in (False, True)]
-        self._blas = any(_uses_blas(step.op) for step in plan.steps)
+        self._blas = any(blas.is_used_by(step.op) for step in plan.steps)
         # A program without feeds that writes state (a startup program) usually runs once; its arena is not kept.
         self._transient = not plan.program.feeds and bool(plan.program.writes)
         # Marks what is written as torn until it is complete, so that an interrupted update is noticed by the next read.
@@ -479,13 +479,15 @@ class Session:
 
     def _execute(self, region: str) -> None:
         calls = self.calls[region]
-        # The iterator's remaining length tells which call failed:
-        # a counter would cost an instruction of Python per call.
+        # The iterator's remaining length tells which call failed: a counter would cost an instruction of Python per call.
         running = iter(calls)
         self._at = region, running
         try:
-            for function, args in running:
-                function(*args)
+            if trace.recorder is None:
+                for function, args in running:
+                    function(*args)
+            else:
+                trace.recorder.run_region(region, running, self.op_of_call[region], self.arrays, self.device)
             return
         except Exception as raised:
             index = len(calls) - operator.length_hint(running) - 1
@@ -597,9 +599,3 @@ class Session:
         if not self._bound or self.arena is None:
             return 0
         return self.arena.held_bytes + sum(w.held_bytes for w in self.workspaces)
-
-
-def _uses_blas(op: FrozenOp) -> bool:
-    """Returns whether an op, an op that it fuses, or an op in its body calls BLAS."""
-    inner = (*op.body, *(o for block in op.sub_blocks for o in block.ops))
-    return op.definition.uses_blas or any(_uses_blas(o) for o in inner)

@@ -28,6 +28,7 @@ from tstatic.locks import rlock
 from tstatic.logs import get_logger, warn_once
 from tstatic.no_effect import no_effect
 from tstatic.places import CPUPlace, Place
+from tstatic.runtime import trace
 from tstatic.runtime.feed import Arrays
 from tstatic.runtime.learning_rate import scheduled
 from tstatic.runtime.lod import FetchedLods, check_numpy, with_lod
@@ -122,10 +123,12 @@ class Executor:
             EOFException: If a loader of the program has no batch left.
             TstaticError: If an operator fails; it has the user's line. The scope is then as before the run.
         """
+        args = program, feed, fetch_list, feed_var_name, fetch_var_name, scope, return_numpy, return_merged, use_prune
         try:
-            return self._run(
-                program, feed, fetch_list, feed_var_name, fetch_var_name, scope, return_numpy, return_merged, use_prune
-            )
+            if trace.recorder is None:
+                return self._run(*args)
+            with trace.recorder.span("run", "Executor.run"):
+                return self._run(*args)
         except (TstaticError, MemoryError, EOFException):
             raise
         except Exception as error:
@@ -195,6 +198,8 @@ class Executor:
                     results = replicas.run(entry, feeds, where, settings.iterations)
             if settings.history is not None:
                 settings.history.ran(entry, settings.drop_every)
+            if trace.recorder is not None:
+                trace.recorder.note_memory(self._cache.held_bytes)
             if _steps.isEnabledFor(DEBUG):
                 took = [seconds for one in entry.sessions if (seconds := one.device_seconds) is not None]
                 on_device = f", of which {max(took) * 1e3:.3f} ms on the device" if took else ""
@@ -297,7 +302,8 @@ class Executor:
         replicas: Replicas | None,
     ) -> tuple[Bound, Replicas | None]:
         """Compiles a program, binds it to a scope and adds it to the cache."""
-        start = time.perf_counter()
+        recorder = trace.recorder
+        start, start_ns = time.perf_counter(), time.perf_counter_ns()
         build, group, how, rank = settings.build, None, None, 0
         check_backend()
         threads = settings.threads or places.cpu_threads(None if replicas is None else len(feeds))
@@ -315,6 +321,8 @@ class Executor:
         if replicas is not None:
             replicas.agree(made, build, scope)
         self._cache.add(key, entry, (time.perf_counter() - start) * 1e3)
+        if recorder is not None:
+            recorder.add("compile", "compile", start_ns)
         return entry, replicas
 
     def close(self) -> None:

@@ -269,7 +269,7 @@ def load(
     target = program_of(program, "static.load")
     wanted = persistables(target) if var_list is None else list(var_list)
     path = _file_of_values(model_path, "static.load")
-    if path.is_dir():
+    if _is_folder(path, model_path):
         names = [path / file_name(var.name) for var in wanted]
         data = files.read(names) if strict else files.read([], names)
         assign(global_scope(), read_values(data, wanted, "load", path, strict=strict).arrays)
@@ -294,6 +294,11 @@ def _file_of_values(model_path: Any, function: str) -> Path:
     given = path_of(model_path, function)
     path = with_suffix(given, PARAMETERS_SUFFIX)
     return given if given.exists() and not files.exists(path) else path
+
+
+def _is_folder(path: Path, given: Any) -> bool:
+    """Returns whether a user's path is that of a folder; one in the place of a file is an error that reading names."""
+    return path == Path(given) and path.is_dir()
 
 
 def _run_count(facts: Mapping[str, Any], path: Path) -> int | None:
@@ -345,7 +350,7 @@ def load_program_state(
         array([3., 3.], dtype=float32)
     """
     path = _file_of_values(model_path, "load_program_state")
-    if path.is_dir():
+    if _is_folder(path, model_path):
         return _state_of_folder(path, var_list)
     content = checkpoint.read(path)
     found = decode_values(content, path, var_list or (), strict=strict)

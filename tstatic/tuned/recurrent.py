@@ -175,7 +175,9 @@ def forward(
         made, target = products[t - first], out[t]
         np.matmul(h, u, of_state)
         if kind is LSTM:
-            assert gates is not None and cells is not None and c is not None
+            assert gates is not None
+            assert cells is not None
+            assert c is not None
             sums, cell = gates[t % len(gates)], cells[t % len(cells)]
             np.add(made, of_state, sums)
             lstm_step(lstm_gates(sums), c, cell, target, work[0])
@@ -251,7 +253,7 @@ def backward(
         dx, dinitial, dweights, dbiases: Written where not ``None``.
         scratch: Buffers from :func:`backward_scratch`.
     """
-    steps, batch, inputs = x.shape
+    steps, batch, _inputs = x.shape
     width = out.shape[-1]
     sums, state_sums, before, rows, flat_dx, dw, du, work, wide = scratch
     if not steps or not batch:
@@ -281,7 +283,8 @@ def backward(
         # The sum that the state's weights made: of a GRU's candidate it is another one than the input's.
         of_state = dsums
         if kind is LSTM:
-            assert gates is not None and cells is not None
+            assert gates is not None
+            assert cells is not None
             c_before = initial[1] if number == 0 else cells[order[number - 1]]
             made = lstm_gates(gates[t])
             lstm_step_grad(made, c_before, cells[t], dh, dc, lstm_gates(dsums), (total, spare))

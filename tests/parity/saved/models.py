@@ -175,3 +175,11 @@ def inferred(paddle: Any, program: Any, feeds: list[str], fetches: list[Any], ex
     return [
         np.asarray(value) for value in exe.run(program, feed={name: given[name] for name in feeds}, fetch_list=fetches)
     ]
+
+
+def checked(paddle: Any, program: Any) -> Any:
+    """The sums of all persistable values of a program, by the names of their variables."""
+    scope = paddle.static.global_scope()
+    names = sorted(var.name for var in program.list_vars() if var.persistable and scope.find_var(var.name) is not None)
+    values = (np.array(scope.find_var(name).get_tensor()) for name in names if name not in ("feed", "fetch"))
+    return np.asarray([np.abs(value.astype("float64")).sum() for value in values])

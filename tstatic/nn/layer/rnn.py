@@ -35,11 +35,14 @@ def _is_shape(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(n, int) for n in value)
 
 
-@export("nn.RNNCellBase", "nn.layer.rnn.RNNCellBase", "fluid.layers.RNNCell")
+@export("nn.RNNCellBase")
 class RNNCellBase(Layer):
     """Base class of cells: ``forward(inputs, states)`` returns the output of one step and the new states.
 
     A cell says the shape of its state, without the batch, in the property ``state_shape``: a shape, or a nest of shapes.
+
+    Args:
+        name_scope, dtype: As of :class:`Layer`.
 
     Example:
         >>> class Sum(paddle.nn.RNNCellBase):
@@ -161,7 +164,7 @@ class _GatedCell(RNNCellBase):
         return f"{self.input_size}, {self.hidden_size}"
 
 
-@export("nn.SimpleRNNCell", "nn.layer.rnn.SimpleRNNCell")
+@export("nn.SimpleRNNCell")
 class SimpleRNNCell(_GatedCell):
     """One step of a simple recurrence: ``h = act(W_ih x + b_ih + W_hh h + b_hh)``.
 
@@ -197,7 +200,15 @@ class SimpleRNNCell(_GatedCell):
         self.activation = activation
 
     def forward(self, inputs: Variable, states: Any = None) -> tuple[Variable, Variable]:
-        """Maps ``[batch, input_size]`` and the state ``[batch, hidden_size]`` (zeros if ``None``) to (output, new state)."""
+        """Computes one step.
+
+        Args:
+            inputs: ``[batch, input_size]``.
+            states: The state ``[batch, hidden_size]``; zeros if ``None``.
+
+        Returns:
+            The output and the new state, which are one value.
+        """
         h = self.get_initial_states(inputs) if states is None else states
         total = emit("elementwise_add", dict(zip("XY", self._sums(inputs, h), strict=True)))
         h = emit(self.activation, {"X": total})
@@ -209,7 +220,7 @@ class SimpleRNNCell(_GatedCell):
         return super().extra_repr() + other
 
 
-@export("nn.LSTMCell", "nn.layer.rnn.LSTMCell")
+@export("nn.LSTMCell")
 class LSTMCell(_GatedCell):
     """One step of an LSTM: gates i, f, g, o from ``W_ih x + b_ih + W_hh h + b_hh``; ``c = f c + i g``, ``h = o tanh(c)``.
 
@@ -248,7 +259,15 @@ class LSTMCell(_GatedCell):
         return ((self.hidden_size,), (self.hidden_size,))
 
     def forward(self, inputs: Variable, states: Any = None) -> tuple[Variable, tuple[Variable, Variable]]:
-        """Maps ``[batch, input_size]`` and the states (zeros if ``None``) to (output, (h, c))."""
+        """Computes one step.
+
+        Args:
+            inputs: ``[batch, input_size]``.
+            states: The pair (h, c), ``[batch, hidden_size]`` each; zeros if ``None``.
+
+        Returns:
+            The output and the new pair.
+        """
         h, c = self.get_initial_states(inputs) if states is None else states
         total = emit("elementwise_add", dict(zip("XY", self._sums(inputs, h), strict=True)))
         i, f, g, o = self._split(total)
@@ -260,7 +279,7 @@ class LSTMCell(_GatedCell):
         return h, (h, c)
 
 
-@export("nn.GRUCell", "nn.layer.rnn.GRUCell")
+@export("nn.GRUCell")
 class GRUCell(_GatedCell):
     """One step of a GRU: gates r, z; ``n = tanh(W_n x + b_n + r (U_n h + b'_n))``, ``h = z h + (1 - z) n``.
 
@@ -294,7 +313,15 @@ class GRUCell(_GatedCell):
         super().__init__(input_size, hidden_size, (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr), name)
 
     def forward(self, inputs: Variable, states: Any = None) -> tuple[Variable, Variable]:
-        """Maps ``[batch, input_size]`` and the state (zeros if ``None``) to (output, new state)."""
+        """Computes one step.
+
+        Args:
+            inputs: ``[batch, input_size]``.
+            states: The state ``[batch, hidden_size]``; zeros if ``None``.
+
+        Returns:
+            The output and the new state, which are one value.
+        """
         h = self.get_initial_states(inputs) if states is None else states
         (xr, xz, xn), (hr, hz, hn) = (self._split(part) for part in self._sums(inputs, h))
         r, z = (emit("sigmoid", {"X": emit("elementwise_add", {"X": a, "Y": b})}) for a, b in ((xr, hr), (xz, hz)))
@@ -306,7 +333,7 @@ class GRUCell(_GatedCell):
 
 
 # ---------------------------------------------------------------------------------------------------------- any cell
-def _time_major(x: Variable) -> Variable:
+def swap_steps_and_batch(x: Variable) -> Variable:
     """Swaps the first two axes."""
     order = (1, 0, *range(2, len(x.shape)))
     return emit("transpose2", {"X": x}, {"axis": order}, drop=("XShape",))  # type: ignore[no-any-return]
@@ -326,6 +353,7 @@ def run_cell(
     time_major: bool = False,
     is_reverse: bool = False,
     function: str = "rnn",
+    keep_output: bool = False,
     **kwargs: Any,
 ) -> tuple[Any, Any]:
     """Calls a cell for each step of a sequence.
@@ -338,6 +366,7 @@ def run_cell(
         time_major: Inputs and outputs are ``[steps, batch, ...]``.
         is_reverse: Runs from the last step to the first.
         function: Who is called, for messages.
+        keep_output: After a row's end, an output that is a state stays, too.
         **kwargs: Further arguments of the cell.
 
     Returns:
@@ -345,7 +374,7 @@ def run_cell(
     """
     _check_lengths(sequence_length, function)
     given = [check_variable(x, "inputs", function) for x in _blocks.flatten(inputs)]
-    sequences = given if time_major else [_time_major(x) for x in given]
+    sequences = given if time_major else [swap_steps_and_batch(x) for x in given]
     if initial_states is None:
         initial_states = cell.get_initial_states(given[0], batch_dim_idx=1 if time_major else 0)
     builder = StepBuilder(LayerNamer("rnn"), is_reverse)
@@ -367,13 +396,17 @@ def run_cell(
                 fix="return (output, new_states) from the cell",
                 op=function,
             )
+        kept: dict[str, Variable] = {}
         for memory, new in zip(memories, _blocks.flatten(states), strict=True):
-            builder.update(memory, new if alive is None else _choose(alive, new, memory))
+            chosen = new if alive is None else _choose(alive, new, memory)
+            builder.update(memory, chosen)
+            if keep_output:
+                kept[new.name] = chosen
         for one in _blocks.flatten(output):
-            builder.output(one)
+            builder.output(kept.get(one.name, one))
         for memory in memories:
             builder.last(memory)
-    outputs = builder.outputs if time_major else [_time_major(x) for x in builder.outputs]
+    outputs = builder.outputs if time_major else [swap_steps_and_batch(x) for x in builder.outputs]
     return _blocks.pack(output, iter(outputs)), _blocks.pack(states, iter(builder.final))
 
 
@@ -393,7 +426,7 @@ def _choose(alive: Variable, new: Variable, old: Variable) -> Variable:
     return emit("elementwise_add", {"X": old, "Y": emit("elementwise_mul", {"X": apart, "Y": column})})  # type: ignore[no-any-return]
 
 
-@export("nn.RNN", "nn.layer.rnn.RNN")
+@export("nn.RNN")
 class RNN(Layer):
     """Calls any cell for each step of a sequence.
 
@@ -431,7 +464,7 @@ class RNN(Layer):
         )
 
 
-@export("nn.BiRNN", "nn.layer.rnn.BiRNN")
+@export("nn.BiRNN")
 class BiRNN(Layer):
     """Runs one cell forward and another backward, and joins their outputs along the last axis.
 
@@ -455,7 +488,13 @@ class BiRNN(Layer):
     def forward(
         self, inputs: Any, initial_states: Any = None, sequence_length: Variable | None = None, **kwargs: Any
     ) -> tuple[Any, Any]:
-        """Returns the joined outputs and the pair of last states; arguments as in :meth:`RNN.forward`, states in a pair."""
+        """Returns the joined outputs and the pair of last states.
+
+        Args:
+            inputs, sequence_length: As in :meth:`RNN.forward`.
+            initial_states: A pair, one entry for each cell.
+            **kwargs: Further arguments of the cells.
+        """
         pair = (None, None) if initial_states is None else initial_states
         outputs, states = [], []
         for cell, state, reverse in zip((self.cell_fw, self.cell_bw), pair, (False, True), strict=True):
@@ -469,7 +508,8 @@ class BiRNN(Layer):
 
 
 # -------------------------------------------------------------------------------------------------- whole sequences
-@export("nn.layer.rnn.RNNBase")
+
+
 class RNNBase(LayerList):
     """Base class of :class:`SimpleRNN`, :class:`LSTM` and :class:`GRU`."""
 
@@ -548,7 +588,7 @@ class RNNBase(LayerList):
         _check_lengths(sequence_length, kind)
         helper = LayerNamer(self.full_name(), self._name)
         states = self._initial(inputs, initial_states, self.num_layers * self.num_directions)
-        x = inputs if self.time_major else _time_major(inputs)
+        x = inputs if self.time_major else swap_steps_and_batch(inputs)
         ends: list[list[Variable]] = [[] for _ in states]
         for number, cells in enumerate(self._cells()):
             if number and self.dropout:
@@ -571,7 +611,7 @@ class RNNBase(LayerList):
                     row.append(one)
             x = outs[0] if len(outs) == 1 else emit("concat", {"X": outs}, {"axis": 2})
         last = [emit("stack", {"X": row}, {"axis": 0}) for row in ends]
-        return x if self.time_major else _time_major(x), tuple(last) if len(last) == 2 else last[0]
+        return x if self.time_major else swap_steps_and_batch(x), tuple(last) if len(last) == 2 else last[0]
 
     def _initial(self, inputs: Variable, given: Any, rows: int) -> list[list[Variable]]:
         """Returns, for each value of a state, one Variable per layer and direction."""
@@ -607,7 +647,7 @@ class RNNBase(LayerList):
         return text
 
 
-@export("nn.SimpleRNN", "nn.layer.rnn.SimpleRNN", op="simple_rnn_sequence")
+@export("nn.SimpleRNN", op="simple_rnn_sequence")
 class SimpleRNN(RNNBase):
     """Layers of a simple recurrence over whole sequences; formula and parameters as in :class:`SimpleRNNCell`.
 
@@ -653,7 +693,7 @@ class SimpleRNN(RNNBase):
         )
 
 
-@export("nn.LSTM", "nn.layer.rnn.LSTM", op="lstm_sequence")
+@export("nn.LSTM", op="lstm_sequence")
 class LSTM(RNNBase):
     """Layers of an LSTM over whole sequences; formula and parameters as in :class:`LSTMCell`.
 
@@ -697,7 +737,7 @@ class LSTM(RNNBase):
         super().__init__(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs, name)
 
 
-@export("nn.GRU", "nn.layer.rnn.GRU", op="gru_sequence")
+@export("nn.GRU", op="gru_sequence")
 class GRU(RNNBase):
     """Layers of a GRU over whole sequences; formula and parameters as in :class:`GRUCell`.
 

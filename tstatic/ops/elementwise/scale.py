@@ -77,10 +77,10 @@ def cast(x: Variable, dtype: Any) -> Variable:
     return emit_one("cast", {"X": x}, {"in_dtype": x.dtype, "out_dtype": wanted})
 
 
-@export("Variable.clone", op="assign")
-def clone(x: Variable) -> Variable:
+@export("tensor.clone", "Variable.clone", op="assign")
+def clone(x: Variable, name: str | None = None) -> Variable:
     """Returns a copy of the value as a new variable; gradients flow through it."""
-    return emit_one("assign", {"X": x})
+    return emit_one("assign", {"X": check_variable(x, "x", "clone")}, name=name)
 
 
 @export("Variable.detach", op="assign")

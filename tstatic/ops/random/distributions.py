@@ -307,7 +307,7 @@ def randn(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     return _gaussian(shape, 0.0, 1.0, 0, dtype, name)
 
 
-@export("tensor.normal", op="gaussian_random", inplace=True)
+@export("tensor.normal", op="gaussian_random")
 def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None = None) -> Variable:
     """Draws normal numbers.
 
@@ -361,7 +361,7 @@ def gaussian_random_batch_size_like(
     return emit_one("gaussian_random_batch_size_like", {"Input": x}, attrs)
 
 
-@export("tensor.uniform", op="uniform_random", inplace=True)
+@export("tensor.uniform", op="uniform_random")
 def uniform(
     shape: Any, dtype: Any = None, min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None
 ) -> Variable:

@@ -147,7 +147,7 @@ register(OpDef(
             torch, *given, activation=activation, gate_activation=gate_activation, origin_mode=origin_mode
         ),
     ),
-    amp="white", uses_blas=True,
+    uses_blas=True,
     domain=Domain(
         cases=(
             _case(3, 2, True), _case(2, 3, False), _case(1, 1, True), _case(0, 2, True), _case(2, 3, True, origin_mode=True),

@@ -231,7 +231,7 @@ class _Sequence:
                 self.grad_slots, ref=plain(self.grad_ref(), self.grad_scratch), lower=self.grad_lower,
                 split=self.grad_split, cost=lambda *metas: self.cost(*metas).times(2),
             ),
-            amp="white", uses_blas=True,
+            uses_blas=True,
             domain=Domain(
                 cases=(*cases, *more), ulps=32.0,
                 values={

@@ -25,14 +25,12 @@ class StaticRNN:
         name: Name of the layer.
 
     Example:
-        >>> x = paddle.to_tensor([[[1.0]], [[2.0]], [[3.0]]])  # steps, batch, size
         >>> rnn = static.nn.StaticRNN()
         >>> with rnn.step():
-        ...     now = rnn.step_input(x)
+        ...     now = rnn.step_input(paddle.to_tensor([[[1.0]], [[2.0]], [[3.0]]]))  # steps, batch, size
         ...     total = rnn.memory(shape=[-1, 1], batch_ref=now)
-        ...     new = total + now
-        ...     rnn.update_memory(total, new)
-        ...     rnn.step_output(new)
+        ...     rnn.update_memory(total, total + now)
+        ...     rnn.step_output(total + now)
         >>> static.Executor().run(fetch_list=[rnn()])[0].ravel()
         array([1., 3., 6.], dtype=float32)
     """
@@ -135,6 +133,10 @@ class StaticRNN:
 
     def update_memory(self, mem: Variable, var: Variable) -> None:
         """Makes ``var`` the value of the state ``mem`` after the step.
+
+        Args:
+            mem: What :meth:`memory` returned.
+            var: Of its shape.
 
         Raises:
             ProgramError: Outside of the block, or if ``mem`` is no memory of this recurrence.

@@ -6,6 +6,7 @@
 * ``fill``: Values from nothing: one number everywhere, given numbers, and the `shape` argument that says how many.
 * ``joining``: Joining values along an axis, old or new, splitting one into several, and taking one apart.
 * ``pad``: Padding: pad, pad2d, pad3d and nn.functional.pad.
+* ``rearranging``: Views by strides, sliding windows, powers, combinations, and triangles of indices.
 * ``reshape``: Changing the shape without moving an element: reshape, flatten, squeeze, unsqueeze.
 * ``sequence``: Number sequences, coordinate grids, and the sizes of a value as values.
 * ``slicing``: Selecting runs along axes: slice, strided_slice and crop.

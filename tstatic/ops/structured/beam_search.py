@@ -65,7 +65,7 @@ def _ref(
             "the LoD of the scores of beam_search does not fit their rows",
             expected=f"offsets that end at {rows}, the number of rows",
             received=starts.tolist(),
-            fix="give scores the LoD of pre_ids with fluid.layers.lod_reset",
+            fix="give the scores the LoD of pre_ids with lod_reset",
         )
     ended = pre_ids[:, 0] == end_id
     word = np.broadcast_to(np.arange(candidates), scores.shape) if ids is None else ids
