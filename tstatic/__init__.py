@@ -14,6 +14,7 @@ The API:
 * ``fluid``      the 1.x names
 * ``incubate``   averages of parameters, LookAhead, LARS
 * ``profiler``   how long operators take
+* ``vision``     networks for images, and transforms
 * ``as_paddle``  runs a script in which ``paddle`` is this package
 
 What it is made of, from the bottom:
@@ -38,7 +39,7 @@ __getattr__, __dir__ = facade(
     "tensor",
     modules=(
         "amp autodiff base device distributed errors fluid framework incubate inference io metric nn optimizer profiler "
-        "reader regularizer static tensor text utils version"
+        "reader regularizer static tensor text utils version vision"
     ),
     others={
         "tstatic.flags": "get_flags, set_flags",

@@ -166,7 +166,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "static.amp.decorate(optimizer, dtype='bfloat16')",
     ),
     Unsupported(
-        ("vision", "audio", *_in("text")("Conll05st Imdb Imikolov Movielens UCIHousing WMT14 WMT16")),
+        ("vision.ops", "audio", *_in("text")("Conll05st Imdb Imikolov Movielens UCIHousing WMT14 WMT16")),
         "These packages are not part of tstatic",
         "static.save and static.load for parameters, static.nn and nn for layers",
     ),

@@ -23,6 +23,8 @@ ROOTS = (
     "tstatic.regularizer", "tstatic.metric", "tstatic.utils", "tstatic.device", "tstatic.distributed",
     "tstatic.framework", "tstatic.framework.random", "tstatic.version", "tstatic.errors", "tstatic.tensor",
     "tstatic.io", "tstatic.reader", "tstatic.amp", "tstatic.text", "tstatic.incubate",
+    "tstatic.incubate.optimizer", "tstatic.profiler", "tstatic.vision.models", "tstatic.vision.models.resnet",
+    "tstatic.vision.transforms",
 )  # fmt: skip
 
 

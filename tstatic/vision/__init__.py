@@ -1,0 +1,10 @@
+"""``paddle.vision``: networks for images, and transforms of images on the host.
+
+* ``models``      networks with Paddle's structure and names
+* ``transforms``  functions and classes that change images, which are arrays ``[height, width, channels]``
+"""
+
+from tstatic.ir.export import facade, facade_module
+
+__getattr__, __dir__ = facade(__name__, modules="datasets models transforms")
+facade_module("vision.datasets", "data sets of images.")
