@@ -331,8 +331,7 @@ PROGRAMS = (
     (word2vec, sgd),
     (recommender, sgd),
     (language_model, sgd),
+    (translation, adam),
     (question_match, sgd),
 )
 """Net, and the optimizer that trains it."""
-RECORDED_ONLY = ((translation, adam),)
-"""Needs DynamicRNN."""
