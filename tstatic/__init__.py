@@ -39,7 +39,7 @@ __getattr__, __dir__ = facade(
     __name__,
     "tensor",
     modules=(
-        "amp autodiff base dataset device distributed errors fluid framework incubate inference io metric nn "
+        "amp autodiff base dataset device distributed errors fluid framework incubate inference io linalg metric nn "
         "optimizer profiler reader regularizer static tensor text utils version vision"
     ),
     others={
@@ -64,6 +64,7 @@ __getattr__, __dir__ = facade(
     },
 )
 facade_module("reader", "readers of samples, and what decorates them.", modules="decorator")
+facade_module("linalg", "linear algebra on matrices and batches of them.")
 facade_module("amp", "which 16-bit floats there are; ``static.amp`` has mixed precision.")
 facade_module("reader.decorator", "readers of samples, and what decorates them.", "reader")
 facade_module("text", "decoders of label sequences, and data sets of texts.", modules="datasets")
