@@ -197,7 +197,7 @@ def lstm(
             value, (rows, input.shape[1], hidden_size), arg, "lstm", why="[num_layers * directions, batch, hidden_size]"
         )
     columns = 4 * hidden_size
-    shapes = []
+    shapes: list[tuple[int, ...]] = []
     for layer in range(num_layers):
         shapes += [(columns, size if layer == 0 else ways * hidden_size), (columns, hidden_size)] * ways
     shapes += [(columns,)] * (2 * rows)

@@ -548,7 +548,7 @@ class RNNBase(LayerList):
                 )
                 for _ in range(self.num_directions)
             ]  # fmt: skip
-            self.append(BiRNN(*cells, time_major) if len(cells) == 2 else RNN(cells[0], False, time_major))
+            self.append(BiRNN(cells[0], cells[1], time_major) if len(cells) == 2 else RNN(cells[0], False, time_major))
             for cell, suffix in zip(cells, ("", "_reverse"), strict=False):
                 for which in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
                     setattr(self, f"{which}_l{layer}{suffix}", getattr(cell, which))
@@ -560,7 +560,7 @@ class RNNBase(LayerList):
         return 2 if self._cell is LSTMCell else 1
 
     def _cells(self) -> list[list[_GatedCell]]:
-        return [[one.cell_fw, one.cell_bw] if isinstance(one, BiRNN) else [one.cell] for one in self._list()]  # type: ignore[list-item]
+        return [[one.cell_fw, one.cell_bw] if isinstance(one, BiRNN) else [one.cell] for one in self._list()]
 
     def forward(
         self, inputs: Variable, initial_states: Any = None, sequence_length: Variable | None = None

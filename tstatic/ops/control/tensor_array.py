@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -18,7 +18,7 @@ _PLACE = Meta((2,), int64)
 """What the gradients read: the position, and the length of the array before. Counters change within a loop's body."""
 
 
-def is_array(x: Any) -> bool:
+def is_array(x: Any) -> TypeGuard[Variable]:
     """Returns whether a value is the Variable of a tensor array."""
     return isinstance(x, Variable) and x.type == KIND
 
@@ -38,7 +38,7 @@ def check_array(x: Any, arg: str, function: str) -> Variable:
             op=function,
             var=x.name if isinstance(x, Variable) else arg,
         )
-    return x  # type: ignore[no-any-return]
+    return x
 
 
 def _index(i: Any) -> int:
