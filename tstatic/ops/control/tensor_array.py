@@ -275,7 +275,7 @@ def array_write(x: Variable, i: Variable, array: Variable | None = None) -> Vari
         The array.
 
     Raises:
-        ProgramTypeError: If ``array`` is no tensor array.
+        ProgramTypeError: If ``array`` is not a tensor array.
         DTypeError: If ``x`` has another type than the array, or ``i`` is not an int.
         IndexRangeError: In a run, if ``i`` is beyond the end.
 
@@ -311,7 +311,7 @@ def array_read(array: Variable, i: Variable) -> Variable:
         i: The position: ints, one element.
 
     Raises:
-        ProgramTypeError: If ``array`` is no tensor array.
+        ProgramTypeError: If ``array`` is not a tensor array.
         IndexRangeError: In a run, if there is no such element.
 
     Example:
@@ -329,7 +329,7 @@ def array_length(array: Variable) -> Variable:
     """Returns the number of elements of a tensor array, int64 ``[1]``.
 
     Raises:
-        ProgramTypeError: If ``array`` is no tensor array.
+        ProgramTypeError: If ``array`` is not a tensor array.
 
     Example:
         >>> n = paddle.tensor.array_length(paddle.tensor.create_array("float32"))
@@ -355,7 +355,7 @@ def tensor_array_to_tensor(
         The joined value, and the size of each element along the axis, int32.
 
     Raises:
-        ProgramTypeError: If ``input`` is no tensor array.
+        ProgramTypeError: If ``input`` is not a tensor array.
         ProgramError: In a run, if it is empty.
 
     Example:
