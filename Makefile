@@ -83,7 +83,7 @@ kernels: $(VENV)/.dev $(TRITON36)/.made  ## Compile the kernels for chips that n
 proof-kernels: $(VENV)/.dev $(TRITON36)/.made  ## The same with 2,000 random kernels, every chip and every disassembly (most of an hour).
 	@TSTATIC_KERNELS=all $(BIN)/python -m pytest -n 0 -s tests/kernels $(ARGS)
 
-proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,000 random programs, every planted fault, all kernels, 450 trainings and 200 failures of several processes, 20 killed saves, 500 steps that signals and forks hit (hours).
+proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,000 random programs, every planted fault, all kernels, 450 trainings and 200 failures of several processes, 20 killed saves, 100,000 mutated files, 500 steps that signals and forks hit (hours).
 	@TSTATIC_CPU_BACKEND=interpret TSTATIC_PROGRAMS=20000 TSTATIC_GRADIENTS=1 TSTATIC_FAULTS=all TSTATIC_SOAK=1 \
 		$(BIN)/python -m pytest -n $(JOBS) --timeout 1800 tests/interpret/test_random_programs.py tests/interpret/test_faults.py \
 		tests/interpret/test_fusion_properties.py tests/interpret/test_passes_and_switches.py \
@@ -91,7 +91,8 @@ proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,
 	@TSTATIC_TRAININGS=300 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/comm/test_training.py $(ARGS)
 	@$(BIN)/python -m tests.comm.soak --trials 200
 	@TSTATIC_SOAK=1 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/unit/kernel_cache/test_processes.py tests/cpu/test_kernel_text.py tests/cpu/test_plan.py \
-		tests/cpu/test_hash_seeds.py tests/unit/test_serial.py tests/unit/test_text.py tests/bench/test_contact.py $(ARGS)
+		tests/cpu/test_hash_seeds.py tests/unit/test_serial.py tests/unit/test_text.py tests/bench/test_contact.py \
+		tests/cpu/test_hostile_files.py $(ARGS)
 	@TSTATIC_KILLS=20 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/cpu/test_whole_saves.py $(ARGS)
 	@$(BIN)/python -m tests.cpu.soak_signals --trials 500
 

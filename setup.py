@@ -324,7 +324,7 @@ def carried() -> dict[str, str]:
         for node in defined(module).values():
             for decorator in getattr(node, "decorator_list", ()):
                 if calls(decorator, "export"):
-                    found |= {k.value.value: module for k in decorator.keywords}
+                    found |= {k.value.value: module for k in decorator.keywords if k.arg == "op"}
     return found
 
 

@@ -1,6 +1,10 @@
 """Trains a convolutional classifier on scikit-learn's handwritten digits, saves it, reloads it, and draws what happened.
 
     python examples/digits.py [--epochs 14] [--place cpu] [--out examples/out]
+    python examples/digits.py --resume --epochs 20
+
+A checkpoint is written after every epoch; the last two and the best are kept. With ``--resume`` a run that was broken off goes on
+as if nothing had happened, and a finished one is trained longer.
 
 The data comes with scikit-learn: 1,797 real images of 8 x 8 pixels. Nothing is downloaded.
 """
@@ -76,8 +80,11 @@ def evaluate(exe: static.Executor, program: static.Program, fetch: list[str], x:
     return float(np.asarray(accuracy).reshape(()))
 
 
-def train(epochs: int, place: str, out: Path) -> tuple[float, float]:
-    """Trains, saves, reloads in a second program; returns both test accuracies."""
+def train(epochs: int, place: str, out: Path, again: bool = False) -> tuple[float, float]:
+    """Trains to the last epoch, saves, reloads in a second program; returns both test accuracies.
+
+    With ``again`` it goes on from the newest checkpoint, if there is one.
+    """
     out.mkdir(parents=True, exist_ok=True)
     paddle.seed(1)
     train_x, train_y, test_x, test_y = digits()
@@ -86,14 +93,19 @@ def train(epochs: int, place: str, out: Path) -> tuple[float, float]:
     exe.run(startup)
     rng = np.random.default_rng(0)
     history: list[tuple[float, float]] = []
-    losses: list[float] = []
-    start = time.perf_counter()
-    with tqdm(total=epochs, desc="training", unit="epoch") as bar:
-        for _ in range(epochs):
+    manager = static.CheckpointManager(out / "digits-checkpoints", main, keep=2, mode="max", name="epoch")
+    found = manager.restore() if again else None
+    if found is not None:
+        history = [(loss, accuracy) for loss, accuracy in found.state["history"]]
+        rng.bit_generator.state = found.state["rng"]
+    start, begun = time.perf_counter(), len(history)
+    with tqdm(total=max(epochs, begun), initial=begun, desc="training", unit="epoch") as bar:
+        for epoch in range(begun, epochs):
             losses = [
                 float(exe.run(main, feed=feed, fetch_list=[fetch[0]])[0]) for feed in batches(train_x, train_y, rng)
             ]
             history.append((float(np.mean(losses)), evaluate(exe, test, [fetch[1].name], test_x, test_y)))
+            manager.save(epoch + 1, metric=history[-1][1], history=history, rng=rng.bit_generator.state)
             bar.set_postfix(loss=f"{history[-1][0]:.4f}", test=f"{history[-1][1]:.4f}")
             bar.update()
     seconds = time.perf_counter() - start
@@ -102,7 +114,8 @@ def train(epochs: int, place: str, out: Path) -> tuple[float, float]:
     reloaded = reload_and_test(out / "digits", place, test_x, test_y)
     plot(history, out / "digits.png")
     (out / "digits.svg").write_text(main.to_svg(), encoding="utf-8")
-    print(f"trained {epochs} epochs of {len(train_x)} images in {seconds:.1f} s on {exe.place}")
+    print(f"trained {len(history) - begun} epochs of {len(train_x)} images in {seconds:.1f} s on {exe.place}", end="; ")
+    print(f"{len(history)} in all, the best was epoch {manager.best()}")
     print(f"wrote {out / 'digits.pdparams'}, {out / 'digits.png'} and {out / 'digits.svg'}")
     return accuracy, reloaded
 
@@ -142,9 +155,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=14)
     parser.add_argument("--place", default="gpu:0" if paddle.is_compiled_with_cuda() else "cpu")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on from the newest checkpoint in --out, if there is one"
+    )
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "out")
     given = parser.parse_args()
-    accuracy, reloaded = train(given.epochs, given.place, given.out)
+    accuracy, reloaded = train(given.epochs, given.place, given.out, given.resume)
     print(f"test accuracy {accuracy:.4f} (reloaded {reloaded:.4f})")
 
 

@@ -7,7 +7,8 @@
 
 The first three see the same batches and give the same losses, up to the order of float additions; the last computes products in
 16 bits. A checkpoint is written every
-``--save-every`` steps; after a crash, or ``kill -9``, the same command with ``--resume`` goes on as if nothing had happened.
+``--save-every`` steps; after a crash, or ``kill -9``, the same command with ``--resume`` goes on as if nothing had happened. With
+more ``--steps`` a finished run is trained longer, at the rates of the longer schedule.
 The tokens are bytes; nothing is downloaded.
 """
 
@@ -15,8 +16,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
-import os
 import sysconfig
 import time
 from collections.abc import Sequence
@@ -33,13 +32,12 @@ from tstatic import distributed, static
 BYTES = 256
 LEAST = 1 << 18
 """Bytes of text to learn from; a Python whose library has fewer sources is helped out with this package's."""
-STATE = "gpt.json"
 PROMPT = b"def "
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the losses depend on: a checkpoint can only be resumed with the same."""
+    """What the losses depend on: a checkpoint can only be resumed with the same, but for the number of steps."""
 
     steps: int = 600
     batch: int = 16
@@ -55,11 +53,10 @@ class Settings:
 
 @dataclass
 class Progress:
-    """How far the training is; with the variables of the program, all that a resumed run needs."""
+    """How far the training is; with a checkpoint of the program, all that a resumed run needs."""
 
     step: int = 0
     losses: list[float] = field(default_factory=list)
-    scheduler: dict[str, Any] = field(default_factory=dict)
 
 
 # ----------------------------------------------------------------------------------------------------------------- text
@@ -137,49 +134,28 @@ def build(settings: Settings) -> Model:
 
 
 # ---------------------------------------------------------------------------------------------------------- checkpoints
-def save(model: Model, progress: Progress, settings: Settings, text: bytes, out: Path) -> None:
-    """Writes the variables under a new name, then lets the state file point to them, then drops the older ones.
-
-    Whatever moment a crash comes at, the state file names a complete checkpoint.
-    """
-    progress.scheduler = model.scheduler.state_dict()
-    name = f"gpt-{progress.step:06d}"
-    static.save(model.main, str(out / name))
-    state = {"checkpoint": name, "settings": asdict(settings), "text": digest(text), "progress": asdict(progress)}
-    replace(out / STATE, json.dumps(state))
-    for old in out.glob("gpt-[0-9]*.pd*"):
-        if not old.name.startswith(f"{name}."):
-            old.unlink()
+def save(manager: static.CheckpointManager, progress: Progress, settings: Settings, text: bytes) -> None:
+    """Writes a checkpoint with the losses so far, and what a resumed run is compared with."""
+    loss = float(np.mean(progress.losses[-20:]))
+    manager.save(progress.step, metric=loss, losses=progress.losses, settings=asdict(settings), text=digest(text))
 
 
-def replace(path: Path, text: str) -> None:
-    """Writes beside a file and renames, so that there is the old content or the new."""
-    staged = path.with_name(f"{path.name}.new")
-    with staged.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    staged.replace(path)
-
-
-def resume(model: Model, settings: Settings, text: bytes, out: Path) -> Progress:
-    """Takes up the checkpoint of a folder; a new start if there is none.
+def resume(manager: static.CheckpointManager, settings: Settings, text: bytes) -> Progress:
+    """Takes up the newest checkpoint of a folder; a new start if there is none.
 
     Raises:
-        SystemExit: If it was made with other settings or another text.
+        SystemExit: If it was made with other settings or another text; only the number of steps may differ.
     """
-    path = out / STATE
-    if not path.exists():
+    found = manager.read()
+    if found is None:
         return Progress()
-    state = json.loads(path.read_text(encoding="utf-8"))
     mine = {**asdict(settings), "text": digest(text)}
-    other = [k for k, v in {**state["settings"], "text": state["text"]}.items() if mine.get(k) != v]
+    theirs = {**found.state["settings"], "text": found.state["text"], "steps": settings.steps}
+    other = [k for k, v in theirs.items() if mine.get(k) != v]
     if other:
-        raise SystemExit(f"{path} was made with another {', '.join(other)}; use the same, or another --out")
-    progress = Progress(**state["progress"])
-    static.load(model.main, str(out / state["checkpoint"]))
-    model.scheduler.set_state_dict(progress.scheduler)
-    return progress
+        raise SystemExit(f"{manager.folder} was made with another {', '.join(other)}; use the same, or another --out")
+    found = manager.restore()
+    return Progress(found.step, found.state["losses"])
 
 
 def digest(text: bytes) -> str:
@@ -206,19 +182,20 @@ def train(settings: Settings, places: int, out: Path, again: bool, save_every: i
     model = build(settings)
     exe = static.Executor(paddle.CPUPlace())
     exe.run(model.startup)
-    progress = resume(model, settings, text, out) if again else Progress()
+    manager = static.CheckpointManager(out / "gpt-checkpoints", model.main, keep=1, scheduler=model.scheduler)
+    progress = resume(manager, settings, text) if again else Progress()
     program = static.CompiledProgram(model.main).with_data_parallel(
         model.loss.name, places=[paddle.CPUPlace()] * places
     )
     begun, started = progress.step, time.perf_counter()
-    with tqdm(total=settings.steps, initial=begun, desc="training", unit="step", disable=not first) as bar:
+    with tqdm(total=max(begun, settings.steps), initial=begun, desc="training", unit="step", disable=not first) as bar:
         for done in range(begun, settings.steps):
             (losses,) = exe.run(program, feed=batch(known, settings, done), fetch_list=[model.loss])
             progress.losses.append(mean_loss(losses))
             model.scheduler.step()
             progress.step = done + 1
             if first and (progress.step % save_every == 0 or progress.step == settings.steps):
-                save(model, progress, settings, text, out)
+                save(manager, progress, settings, text)
             speed = settings.batch * settings.tokens * (done + 1 - begun) / (time.perf_counter() - started)
             bar.set_postfix(loss=f"{progress.losses[-1]:.3f}", tokens_per_s=f"{speed:,.0f}", refresh=False)
             bar.update()
@@ -227,7 +204,7 @@ def train(settings: Settings, places: int, out: Path, again: bool, save_every: i
         print(f"{settings.steps} steps of {settings.batch * settings.tokens} bytes on {parts} places", end="; ")
         print(f"loss {progress.losses[0]:.3f} -> {np.mean(progress.losses[-20:]):.3f}", end="; ")
         print(f"on unseen text {evaluate(exe, model, unseen, settings):.3f}")
-        print(f"wrote {out / STATE}, {out / 'gpt.png'}")
+        print(f"wrote {manager.folder}, {out / 'gpt.png'}")
         print(sample(exe, model, settings, 300).decode("utf-8", "replace"))
     return progress.losses
 

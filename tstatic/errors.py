@@ -345,6 +345,32 @@ class UnknownPropertyError(TstaticError, AttributeError):
     """A strategy has no property of that name."""
 
 
+class UnknownFieldError(TstaticError, TypeError):
+    """A DistributedStrategy has no field of that name; Paddle raises a ``TypeError`` there.
+
+    Example:
+        >>> from tstatic.distributed import fleet
+        >>> try:
+        ...     fleet.DistributedStrategy().ampp = True
+        ... except paddle.errors.UnknownFieldError as error:
+        ...     print(str(error).splitlines()[0])
+        ampp is not a attribute of DistributedStrategy
+    """
+
+
+class UnknownConfigError(StrategyValueError, AssertionError):
+    """A dict of settings has a key that the field does not have; Paddle raises an ``AssertionError`` there.
+
+    Example:
+        >>> from tstatic.distributed import fleet
+        >>> try:
+        ...     fleet.DistributedStrategy().amp_configs = {"scale": 2.0}
+        ... except paddle.errors.UnknownConfigError as error:
+        ...     print(str(error).splitlines()[0])
+        key:scale not in amp_configs
+    """
+
+
 class FlagTypeError(TstaticError, TypeError):
     """A flag was given a value of the wrong type."""
 

@@ -28,6 +28,7 @@ static.default_startup_program fluid.default_startup_program fluid.framework.def
 static.save fluid.save static.load fluid.load static.load_program_state static.set_program_state static.data fluid.data
 static.save_inference_model static.load_inference_model fluid.io.save_inference_model fluid.io.load_inference_model
 fluid.io.save_persistables fluid.io.load_persistables fluid.io.save_params fluid.io.load_params static.io.is_persistable
+save load static.InputSpec inference.Config inference.create_predictor inference.PredictorPool
 static.program_guard fluid.framework.program_guard fluid.program_guard
 static.global_scope fluid.global_scope static.scope_guard fluid.scope_guard static.Scope fluid.Scope fluid.core.Scope
 static.ExecutionStrategy fluid.ExecutionStrategy fluid.core.ExecutionStrategy
@@ -230,8 +231,10 @@ def test_install_in_this_process() -> None:
     as_paddle.install()
     try:
         assert importlib.import_module("paddle.fluid.core") is importlib.import_module("tstatic.fluid.core")
-        with pytest.raises(ModuleNotFoundError, match=r"paddle\.distributed\.fleet.*with_data_parallel"):
-            importlib.import_module("paddle.distributed.fleet")
+        fleet = importlib.import_module("paddle.distributed.fleet")
+        assert fleet is importlib.import_module("tstatic.distributed.fleet")
+        with pytest.raises(ModuleNotFoundError, match=r"paddle\.fft.*numpy before the feed"):
+            importlib.import_module("paddle.fft")
     finally:
         sys.meta_path[:] = before
         for name in set(sys.modules) - known:
@@ -275,27 +278,18 @@ def test_unsupported_names_are_missing_or_refuse() -> None:
 
 def test_a_missing_name_says_what_to_use() -> None:
     for path, part in (
-        ("fluid.layers.dynamic_lstm", "padded batches with a mask"),
         ("fluid.layers.softmx", "did you mean 'softmax'"),
         ("static.nn.fcc", "did you mean 'fc'"),
-        ("nn.LSTM", "while_loop"),
-        ("fluid.profiler.start_profiler", "TSTATIC_LOGS"),
+        ("fluid.layers.DynamicRNN", "StaticRNN"),
         ("static.amp.debugging", "static.amp.decorate"),
         ("relu", "it is nn.functional.relu"),
         ("fc", "it is static.nn.fc"),
         ("static.nn.cross_entropy", "it is nn.functional.cross_entropy"),
-        ("load", "static.load"),
-        ("save", "static.save"),
         ("fluid.evaluator", "fluid.metrics"),
         ("fluid.layers.IfElse", "static.nn.cond"),
         ("fluid.layers.open_files", "static.data"),
         ("tensor.array_write", "while_loop"),
         ("static.nn.control_flow", "static.nn.cond"),
-        ("fluid.incubate", "not part of tstatic"),
-        ("linalg", "paddle.norm"),
-        ("finfo", "np.finfo"),
-        ("is_compiled_with_npu", "is_compiled_with_custom_device"),
-        ("inference", "load_inference_model"),
     ):
         with pytest.raises(AttributeError, match="has no attribute") as caught:
             resolve(path)

@@ -121,7 +121,7 @@ def test_every_truncation_is_noticed() -> None:
             checkpoint.decode(data + extra, "x")
 
 
-def test_pickles_are_never_opened(tmp_path: Path) -> None:
+def test_what_a_pickle_calls_is_never_called(tmp_path: Path) -> None:
     class Trap:
         def __reduce__(self) -> Any:
             return os.mkdir, (str(tmp_path / "opened"),)
@@ -129,7 +129,7 @@ def test_pickles_are_never_opened(tmp_path: Path) -> None:
     main, _, _ = regression()
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
         (tmp_path / "m.pdparams").write_bytes(pickle.dumps({"fc_0.w_0": Trap()}, protocol))
-        with pytest.raises(CheckpointError, match="pickle file, which is never opened"):
+        with pytest.raises(CheckpointError, match=r"the name posix\.mkdir, which is not one of data"):
             static.load(main, str(tmp_path / "m"))
     (tmp_path / "m.pdparams").write_bytes(pickle.dumps({"fc_0.w_0": Trap()}, 0))
     with pytest.raises(CheckpointError):

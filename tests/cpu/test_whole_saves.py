@@ -145,7 +145,7 @@ class _HalfWritten:
         return int(self._file.write(data[len(data) // 2 :]))
 
 
-def _count_calls(last: int) -> Callable[[], int]:
+def count_calls(last: int) -> Callable[[], int]:
     """Ends the process before its ``last``-th file-system call; returns how many there were."""
     count = 0
 
@@ -170,7 +170,7 @@ def _count_calls(last: int) -> Callable[[], int]:
     return lambda: count
 
 
-def _fork(work: Callable[[], Any]) -> int:
+def fork(work: Callable[[], Any]) -> int:
     """Starts a child that runs ``work`` and ends; returns its number."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of threads, which are idle here
@@ -184,7 +184,7 @@ def _fork(work: Callable[[], Any]) -> int:
     return child
 
 
-def _ended(child: int) -> int:
+def ended(child: int) -> int:
     """Waits for a child; its exit status, negative for a signal."""
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
@@ -211,17 +211,17 @@ def test_a_save_killed_before_any_file_system_call_is_loaded_whole(
         shutil.copytree(tmp_path / "old", folder)
 
         def save(folder: Path = folder, last: int = last) -> None:
-            _count_calls(last)
+            count_calls(last)
             net.save(how, folder, 2.0)
 
-        ended = _ended(_fork(save))
+        code = ended(fork(save))
         with _unwritable(monkeypatch):
             value = net.load(how, folder)
         assert net.load(how, folder) == value
         seen.append(value)
-        if ended == 0:
+        if code == 0:
             break
-        assert ended == 9
+        assert code == 9
         if count % 3 == 0:
             # The next save clears up.
             net.save(how, folder, 1.0)
@@ -238,10 +238,10 @@ def test_the_first_save_of_all_is_there_or_not(net: Net, tmp_path: Path) -> None
         folder = tmp_path / str(last)
 
         def save(folder: Path = folder, last: int = last) -> None:
-            _count_calls(last)
+            count_calls(last)
             net.save("save", folder, 2.0)
 
-        if _ended(_fork(save)) == 0:
+        if ended(fork(save)) == 0:
             break
         files.move_committed(folder)
         names = {name for name in os.listdir(folder) if name.startswith("m")} if folder.exists() else set()
@@ -251,17 +251,17 @@ def test_the_first_save_of_all_is_there_or_not(net: Net, tmp_path: Path) -> None
 
 @pytest.mark.skipif(not KILLS, reason="make proof")
 def test_a_save_killed_by_the_kernel_is_loaded_whole(net: Net, tmp_path: Path) -> None:
-    ended = 0
+    killed = 0
     for number in range(KILLS):
         how = random.Random(number).choice(SETS)
         folder = tmp_path / str(number)
         net.save(how, folder, 1.0)
-        child = _fork(lambda how=how, folder=folder: [net.save(how, folder, value) for value in (1.0, 2.0) * 1000])
+        child = fork(lambda how=how, folder=folder: [net.save(how, folder, value) for value in (1.0, 2.0) * 1000])
         time.sleep(0.05 + 0.2 * random.Random(number).random())
         os.kill(child, signal.SIGKILL)
-        ended += _ended(child) == -signal.SIGKILL
+        killed += ended(child) == -signal.SIGKILL
         assert net.load(how, folder) in (1.0, 2.0)
-    assert ended == KILLS
+    assert killed == KILLS
 
 
 # ----------------------------------------------------------------------------------------------------------- interrupted
@@ -278,12 +278,12 @@ def test_a_save_that_a_signal_breaks_off_is_loaded_whole(net: Net, tmp_path: Pat
 
 def test_loading_while_another_process_saves_gives_one_save(net: Net, tmp_path: Path) -> None:
     net.save("save_persistables", tmp_path, 1.0)
-    child = _fork(lambda: [net.save("save_persistables", tmp_path, value) for value in (1.0, 2.0) * 100_000])
+    child = fork(lambda: [net.save("save_persistables", tmp_path, value) for value in (1.0, 2.0) * 100_000])
     try:
         seen = {net.load("save_persistables", tmp_path) for _ in range(100)}
     finally:
         os.kill(child, signal.SIGKILL)
-        _ended(child)
+        ended(child)
     assert seen == {1.0, 2.0}
 
 
@@ -292,8 +292,8 @@ def test_two_processes_that_save_at_once_leave_one_save(net: Net, tmp_path: Path
         for _ in range(15):
             net.save("fluid.save_inference_model", tmp_path, value)
 
-    children = [_fork(lambda value=value: saves(value)) for value in (1.0, 2.0)]
-    assert [_ended(child) for child in children] == [0, 0]
+    children = [fork(lambda value=value: saves(value)) for value in (1.0, 2.0)]
+    assert [ended(child) for child in children] == [0, 0]
     assert net.load("fluid.save_inference_model", tmp_path) in (1.0, 2.0)
     assert tuple(sorted(os.listdir(tmp_path))) == WAYS["fluid.save_inference_model"].names
 

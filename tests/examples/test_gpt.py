@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tstatic as paddle
 from tests.helpers import warm
 from tstatic import static
 
@@ -75,7 +76,8 @@ def run(*command: str, code: int = 0) -> subprocess.CompletedProcess[str]:
 
 def saved(out: Path) -> list[float]:
     """The losses in the checkpoint of a folder."""
-    losses: list[float] = json.loads((out / "gpt.json").read_text())["progress"]["losses"]
+    (path,) = sorted((out / "gpt-checkpoints").glob("*.state"))[-1:]
+    losses: list[float] = paddle.load(path)["state"]["losses"]
     return losses
 
 
@@ -94,7 +96,7 @@ def test_the_loss_falls_and_the_model_writes(
     assert np.mean(losses[-10:]) < 3.8
     assert (tmp_path / "gpt.png").stat().st_size > 1000
     assert "\ndef " in capsys.readouterr().out
-    assert [p.name for p in sorted(tmp_path.glob("gpt-*"))] == ["gpt-000060.pdmodel", "gpt-000060.pdparams"]
+    assert {p.stem for p in (tmp_path / "gpt-checkpoints").iterdir()} == {"step-00000060"}
 
 
 @pytest.mark.parametrize("places", [2, 4])
@@ -160,8 +162,8 @@ gpt.main()
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "call", "places", "kept"),
-    [("mean_loss", 8, 1, 6), ("replace", 2, 2, 3)],
-    ids=["in a step", "in a save, between its two files"],
+    [("mean_loss", 8, 1, 6), ("save", 2, 2, 3)],
+    ids=["in a step", "before a save"],
 )
 def test_a_killed_run_resumes_bit_for_bit(
     gpt: ModuleType, tmp_path: Path, name: str, call: int, places: int, kept: int
@@ -175,13 +177,21 @@ def test_a_killed_run_resumes_bit_for_bit(
     resumed = warm.run(SCRIPT, "--resume", *given, cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     assert saved(tmp_path / "killed") == unbroken
-    assert [p.name for p in sorted((tmp_path / "killed").glob("gpt-*"))] == [
-        "gpt-000009.pdmodel",
-        "gpt-000009.pdparams",
-    ]
+    assert "step-00000009" in {p.stem for p in (tmp_path / "killed" / "gpt-checkpoints").iterdir()}
 
 
 def test_other_settings_are_not_resumed(gpt: ModuleType, tmp_path: Path) -> None:
     trained(gpt, tmp_path)
     with pytest.raises(SystemExit, match="another width"), static.scope_guard(static.Scope()):
         gpt.train(gpt.Settings(**{**SMALL, "width": 32}), 1, tmp_path, True, 3)
+
+
+def test_a_finished_run_is_trained_longer(gpt: ModuleType, tmp_path: Path) -> None:
+    first = trained(gpt, tmp_path)
+    with static.scope_guard(static.Scope()):
+        longer = gpt.train(gpt.Settings(**{**SMALL, "steps": 12}), 1, tmp_path, True, 3)
+    assert longer[:9] == first
+    assert len(longer) == 12
+    assert saved(tmp_path) == longer
+    with static.scope_guard(static.Scope()):
+        assert gpt.train(gpt.Settings(**{**SMALL, "steps": 12}), 1, tmp_path, True, 3) == longer

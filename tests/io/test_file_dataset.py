@@ -101,7 +101,9 @@ def test_files_go_through_the_command(kind: str, files: list[str]) -> None:
 
 def test_a_command_ends_with_its_reader(files: list[str], tmp_path: Path) -> None:
     pid = tmp_path / "pid"
-    dataset = made("QueueDataset", files, inputs(), pipe_command=f"echo $$ > {pid}; cat; sleep 100 | cat", batch_size=1)
+    dataset = made(
+        "QueueDataset", files, inputs(), pipe_command=f"echo $$ > {pid}; sleep 100 & cat; wait", batch_size=1
+    )
     batches = dataset.batches()
     next(batches)
     batches.close()
@@ -124,7 +126,8 @@ def running(group: int) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "slot"),
     [
-        ("3 1 2 1 1 0 3 1 1 1", "ids"), ("2 1 2 1 0 2 1 1", "x"), ("2 1 2 1 0", "x"), ("0 1 0 3 1 1 1", "ids"),
+        ("3 1 2 1 1 0 3 1 1 1", "ids"), ("2 1 2 1 0 2 1 1", "x"),
+        ("2 1 2 1 0 3 1 1", "x"), ("2 1 2 1 0", "x"), ("0 1 0 3 1 1 1", "ids"),
         ("2 1 b 1 0 3 1 1 1", "ids"), ("2 1 2 1 0.5 3 1 1 1", "label"), ("", "ids"),
         ("2 1 2 1 99999999999999999999 3 1 1 1", "label"),
         ("x", "ids"), ("-2 1 2", "ids"),
@@ -201,7 +204,7 @@ def test_an_empty_file_has_no_batches(tmp_path: Path) -> None:
 
 def test_names_of_1x(files: list[str]) -> None:
     factory = fluid.DatasetFactory()
-    assert type(factory.create_dataset()) is distributed.QueueDataset
+    assert type(factory.create_dataset()) is distributed.QueueDataset is fluid.dataset.QueueDataset
     dataset = factory.create_dataset("InMemoryDataset")
     dataset.set_batch_size(3)
     dataset.set_thread(4)
@@ -276,3 +279,16 @@ def test_sequences_have_row_offsets(kind: str, tmp_path: Path) -> None:
     first, second = made(kind, [str(path)], use_var).batches()
     assert np.array(first["w"]).tolist() == [[1], [2], [3], [9]]
     assert [first["w"].lod(), first["y"].lod(), second["w"].recursive_sequence_lengths()] == [[[0, 3, 4]], [], [[2]]]
+
+
+@KINDS
+def test_runs_over_sequences(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "w.txt"
+    path.write_text("3 1 2 3 1 0\n1 9 1 1\n2 5 6 1 1\n")
+    words = static.data("w", [None, 1], "int64", lod_level=1)
+    use_var = [words, static.data("y", [None, 1], "int64")]
+    sums = static.nn.sequence_pool(paddle.cast(words, "float32"), "sum")
+    dataset = made(kind, [str(path)], use_var)
+    static.Executor().train_from_dataset(dataset=dataset, fetch_list=[sums], fetch_info=["sums"], print_period=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition("sums")[2] for line in lines] == ["[2]:[6 9]", "[1]:[11]"]

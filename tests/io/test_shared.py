@@ -220,3 +220,18 @@ def test_a_loader_that_is_left_early_ends_its_workers(parts: dict[str, str], tmp
     assert process.communicate(timeout=60) == ("0\n1\n2\n3\ndone\n", "")
     assert process.returncode == 0
     assert ends_with_its_group(process)
+
+
+def test_readers_in_processes_end_in_spite_of_a_handler(tmp_path: Path) -> None:
+    text = """
+        import signal
+        import tstatic as paddle
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        samples = paddle.reader.multiprocess_reader([lambda: iter(range(10**9))])()
+        print(next(samples))
+        samples.close()
+    """
+    path = tmp_path / "readers.py"
+    path.write_text(textwrap.dedent(text))
+    done = subprocess.run([sys.executable, "-W", "error", str(path)], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("0\n", "")

@@ -165,3 +165,11 @@ def test_torch_shares_what_is_fetched() -> None:
     assert theirs.tolist() == [[0, 2], [4, 6]]
     theirs += 1
     assert np.array(tensor).tolist() == [[1, 3], [5, 7]]
+
+
+def test_a_loader_feeds_sequences() -> None:
+    words = static.data("w", [None, 1], "int64", lod_level=1)
+    loader = io.DataLoader.from_generator([words])
+    loader.set_sample_list_generator(paddle.batch(lambda: iter([([1, 2, 3],), ([9],)]), 2), places="cpu")
+    sums = static.nn.sequence_pool(paddle.cast(words, "float32"), "sum")
+    assert [static.Executor().run(feed=item, fetch_list=[sums])[0].tolist() for item in loader] == [[[6], [9]]]

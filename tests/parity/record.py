@@ -95,9 +95,8 @@ def main() -> int:
             "answers": [slim(a) for a in found],
         }
     )
-    print(
-        f"recorded {len(asked)} of {len(calls)} calls of {len({c['path'] for c in calls})} names in {RECORDED.stat().st_size:,} bytes"
-    )
+    paths = {c["path"] for c in calls}
+    print(f"recorded {len(asked)} of {len(calls)} calls of {len(paths)} names in {RECORDED.stat().st_size:,} bytes")
     return 0
 
 

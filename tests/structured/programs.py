@@ -313,18 +313,13 @@ def question_match(fluid):
 
     good, bad = similarity(better), similarity(worse)
     one = L.fill_constant_batch_size_like(good, shape=[-1, 1], dtype="float32", value=1.0)
-    loss = L.mean(L.margin_rank_loss(one, good, bad, margin=1.5))
+    loss = L.mean(L.margin_rank_loss(one, good, bad, margin=2.5))
     rng = np.random.RandomState(12)
     names = ("query", "better", "worse")
     feeds = [{name: words(fluid, rng, 30, np.roll(n, i).tolist()) for i, name in enumerate(names)} for n in LENGTHS]
     return loss, [good, bad], feeds
 
 
-READY = (
-    (lexical_analysis_padded, sgd),
-    (image_ctc, sgd),
-    (word2vec, sgd),
-)
 PROGRAMS = (
     (sentiment_conv, adam),
     (sentiment_lstm, adagrad),
@@ -335,7 +330,7 @@ PROGRAMS = (
     (image_ctc, sgd),
     (word2vec, sgd),
     (recommender, sgd),
-    (language_model, adam),
+    (language_model, sgd),
     (translation, adam),
     (question_match, sgd),
 )

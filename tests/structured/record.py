@@ -14,7 +14,10 @@ def fluid_answers():
     described = importlib.import_module("tests.structured.described")
     programs = importlib.import_module("tests.structured.programs")
     answers = {case.__name__: case(fluid) for case in (*described.PADDED, *described.LOD, *described.DECODED)}
-    return {**answers, **{net.__name__: programs.train(fluid, net, how) for net, how in programs.PROGRAMS}}
+    return {
+        **answers,
+        **{net.__name__: programs.train(fluid, net, how) for net, how in programs.PROGRAMS},
+    }
 
 
 def paddle_answers():

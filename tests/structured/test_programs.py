@@ -16,7 +16,7 @@ from tstatic import fluid
 RECORDED = json.loads(Path(__file__).with_name("fluid.json").read_text())
 
 
-@pytest.mark.parametrize(("net", "optimizer"), programs.READY, ids=lambda f: f.__name__)
+@pytest.mark.parametrize(("net", "optimizer"), programs.PROGRAMS, ids=lambda f: f.__name__)
 def test_a_program_trains_as_in_fluid(net: Callable[[Any], Any], optimizer: Callable[[Any], Any]) -> None:
     steps = programs.train(fluid, net, optimizer)
     recorded = RECORDED[net.__name__]

@@ -23,7 +23,9 @@ def same(found: Any, recorded: Any, where: str) -> None:
     np.testing.assert_allclose(found, recorded, rtol=2e-5, atol=2e-6, err_msg=where)
 
 
-@pytest.mark.parametrize("case", [*described.PADDED, *described.LOD], ids=lambda case: case.__name__)
+@pytest.mark.parametrize(
+    "case", [*described.PADDED, *described.LOD, *described.DECODED], ids=lambda case: case.__name__
+)
 def test_sequences_answer_what_fluid_answers(case: Callable[[Any], Any]) -> None:
     compare(case(fluid), FLUID[case.__name__], case.__name__)
 

@@ -47,7 +47,7 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
         _check_updates(program)
     if how.sync_batch_norm and how.world > 1:
         program, report.norms = _synchronised(program)
-    gradients = list(_gradients(program)) if how.collect and how.world > 1 else []
+    gradients = list(_gradients(program, how.replicas)) if how.collect and how.world > 1 else []
     if not gradients:
         return [program] * how.replicas, report
     report.gradients = len(gradients)
@@ -136,12 +136,18 @@ def _synchronised(program: FrozenProgram) -> tuple[FrozenProgram, int]:
     return (program.edit(ops=tuple(ops)), count) if count else (program, 0)
 
 
-def _gradients(program: FrozenProgram) -> Iterator[_Gradient]:
-    """Yields the gradients that optimizers use, in the order in which the backward part completes them."""
+def _gradients(program: FrozenProgram, replicas: int) -> Iterator[_Gradient]:
+    """Yields the gradients that optimizers use, in the order in which the backward part completes them.
+
+    Processes exchange a sum over runs when it is complete. Places of one process exchange the gradient of each run: their
+    state has to be equal, and the sum is state.
+    """
     start = next((i for i, op in enumerate(program.ops) if starts_loss_gradient(op)), -1)
     found: dict[str, tuple[str, int]] = {}
     for i, op in enumerate(program.ops):
         if i <= start or not op.role & OpRole.Backward:
+            continue
+        if replicas > 1 and _hold(program, i) is not None:
             continue
         made = {program.names.get(v, v): v for v in op.writes()}
         for param, grad in zip(op.role_var[::2], op.role_var[1::2], strict=True):

@@ -11,8 +11,9 @@ from tstatic.ir.export import facade, facade_module
 __getattr__, __dir__ = facade(
     __name__,
     modules=(
-        "average backward clip compiler contrib core data_feeder dygraph executor framework generator initializer input io "
-        "layer_helper layers lod_tensor metrics nets optimizer param_attr profiler regularizer unique_name"
+        "average backward clip compiler contrib core data_feeder dataset dygraph executor framework generator incubate "
+        "initializer input io layer_helper layers lod_tensor metrics nets optimizer param_attr profiler reader "
+        "regularizer unique_name"
     ),
     others={
         "tstatic.flags": "get_flags, set_flags",
@@ -130,6 +131,8 @@ facade_module(
 facade_module("fluid.contrib.mixed_precision.fp16_utils", "rewriting programs.", "static.amp.fp16_utils")
 facade_module("fluid.contrib.mixed_precision.bf16", "mixed precision with bfloat16.", "static.amp.bf16")
 facade_module("fluid.io", "saving and loading, readers of samples, and loaders.")
+facade_module("fluid.dataset", "data sets of files.")
+facade_module("fluid.reader", "loaders, under the module path of Paddle 1.x.")
 facade_module("fluid.metrics", "metrics that add up fetched values.")
 facade_module("fluid.average", "a weighted mean of fetched values.")
 facade_module(
@@ -139,6 +142,23 @@ facade_module(
 )
 facade_module("fluid.data_feeder", "lists of samples as feeds.")
 facade_module("fluid.generator", "generators are not part of tstatic, and asking for one says what to use.")
+facade_module("fluid.profiler", "a table of how long operators take.")
+
+# ------------------------------------------------------------------------------------------------------------- fleet of 1.x
+facade_module("fluid.incubate", "what Paddle 1.x tried out: fleet.", modules="data_generator fleet")
+facade_module("fluid.incubate.data_generator", "programs that print the text of data sets of files.")
+facade_module("fluid.incubate.fleet", "distributed training.", modules="base collective")
 facade_module(
-    "fluid.profiler", "timing; its functions are not part of this release, and asking for one says what to use."
+    "fluid.incubate.fleet.collective",
+    "training by collectives.",
+    others={"tstatic.distributed.fleet.older": "CollectiveOptimizer, DistributedStrategy, fleet"},
+)
+facade_module("fluid.incubate.fleet.base", "role makers.", modules="role_maker")
+facade_module(
+    "fluid.incubate.fleet.base.role_maker",
+    "who this process is.",
+    others={
+        "tstatic.distributed.fleet.older": "OlderRoleMaker UserDefinedRoleMaker",
+        "tstatic.distributed.fleet.role_maker": "PaddleCloudRoleMaker, Role, RoleMakerBase, UserDefinedCollectiveRoleMaker",
+    },
 )

@@ -10,6 +10,7 @@ import numpy as np
 
 from tstatic.errors import UnsupportedError
 from tstatic.io.errors import DataError
+from tstatic.ir.export import export
 
 Sample = Sequence[tuple[str, Sequence[Any]]]
 """Names of slots, each with its values."""
@@ -77,11 +78,12 @@ def _line(sample: Sample) -> str:
     return " ".join(f"{len(values)} {' '.join(map(str, values))}" for _, values in sample) + "\n"
 
 
+@export("distributed.fleet.MultiSlotStringDataGenerator", "fluid.incubate.data_generator.MultiSlotStringDataGenerator")
 class MultiSlotStringDataGenerator(DataGenerator):
     """Prints samples whose values are texts already; it checks nothing but the form of a sample.
 
     Example:
-        >>> from tstatic.io.data_generator import MultiSlotStringDataGenerator
+        >>> from tstatic.distributed.fleet import MultiSlotStringDataGenerator
         >>> class Clicks(MultiSlotStringDataGenerator):
         ...     def generate_sample(self, line):
         ...         return lambda: iter([[("ids", ["7", "8"]), ("click", ["1"])]])
@@ -95,11 +97,12 @@ class MultiSlotStringDataGenerator(DataGenerator):
         return _line(line)
 
 
+@export("distributed.fleet.MultiSlotDataGenerator", "fluid.incubate.data_generator.MultiSlotDataGenerator")
 class MultiSlotDataGenerator(DataGenerator):
     """Prints samples whose values are numbers, and checks that all have the same slots.
 
     Example:
-        >>> from tstatic.io.data_generator import MultiSlotDataGenerator
+        >>> from tstatic.distributed.fleet import MultiSlotDataGenerator
         >>> class Clicks(MultiSlotDataGenerator):
         ...     def generate_sample(self, line):
         ...         return lambda: iter([[("ids", [7, 8]), ("price", [0.5])]])
@@ -145,6 +148,3 @@ class MultiSlotDataGenerator(DataGenerator):
 
 def _bad(what: str, expected: object, received: object) -> DataError:
     return DataError(what, expected=expected, received=repr(received), fix="change what generate_sample yields")
-
-
-__all__ = ["MultiSlotDataGenerator", "MultiSlotStringDataGenerator"]

@@ -13,7 +13,6 @@ from tstatic.errors import UnsupportedError, shown
 from tstatic.io import draw
 from tstatic.io.errors import DataError, DataTypeError, DataUseError
 from tstatic.ir.export import export
-from tstatic.no_effect import no_effect
 from tstatic.runtime.feed import host_array, is_foreign
 from tstatic.runtime.scope import LoDTensor
 
@@ -267,16 +266,17 @@ class Subset(Dataset):
 
 
 @export("io.random_split")
-@no_effect(generator="paddle.seed decides")
 def random_split(dataset: Any, lengths: Sequence[int], generator: Any = None) -> list[Subset]:
-    """Divides a data set at random into parts without common samples; ``paddle.seed`` decides how.
+    """Divides a data set at random into parts without common samples; ``paddle.seed`` decides how, or a generator.
 
     Args:
         dataset: The whole.
         lengths: Samples of each part; together the whole.
+        generator: A generator of numpy (``np.random.default_rng(7)``) that decides in place of ``paddle.seed``.
 
     Raises:
         DataError: If they do not add up to the whole (a ``ValueError``).
+        DataTypeError: If ``generator`` has no method ``permutation`` (a ``TypeError``).
 
     Example:
         >>> _ = paddle.seed(3)
@@ -292,5 +292,14 @@ def random_split(dataset: Any, lengths: Sequence[int], generator: Any = None) ->
             fix="give the rest to one of the parts",
             op="random_split",
         )
-    order = iter(draw.generator().permutation(len(dataset)).tolist())
+    draws = draw.generator() if generator is None else generator
+    if not hasattr(draws, "permutation"):
+        raise DataTypeError(
+            "random_split got a generator that cannot permute",
+            expected="np.random.default_rng(seed), or None",
+            received=shown(generator),
+            fix="pass a generator of numpy, or leave it out and call paddle.seed",
+            op="random_split",
+        )
+    order = iter(np.asarray(draws.permutation(len(dataset))).tolist())
     return [Subset(dataset, list(itertools.islice(order, length))) for length in lengths]

@@ -220,7 +220,7 @@ def _output(path: str, command: str) -> Iterator[bytes]:
                 process.wait()
 
 
-@export("distributed.QueueDataset")
+@export("distributed.QueueDataset", "fluid.dataset.QueueDataset")
 class QueueDataset(FileDataset):
     """Reads batch by batch from files of MultiSlot text, without keeping them.
 
@@ -258,7 +258,7 @@ def _not_queued(what: str) -> UnsupportedError:
     )
 
 
-@export("distributed.InMemoryDataset")
+@export("distributed.InMemoryDataset", "fluid.dataset.InMemoryDataset")
 class InMemoryDataset(FileDataset):
     """Keeps the samples of files of MultiSlot text in memory, where they can be shuffled; ``paddle.seed`` decides how.
 
@@ -414,7 +414,7 @@ class InMemoryDataset(FileDataset):
             yield self._feed(column.take(order[part]) for column, order in zip(columns, rows, strict=True))
 
 
-@export("fluid.DatasetFactory")
+@export("fluid.DatasetFactory", "fluid.dataset.DatasetFactory")
 class DatasetFactory:
     """Makes data sets of files by the name of their class.
 

@@ -86,7 +86,8 @@ def create_random_int_lodtensor(
         FeedError: If the lengths of two levels do not fit.
 
     Example:
-        >>> tensor = fluid.create_random_int_lodtensor([[2, 3]], [1], fluid.CPUPlace(), 0, 9)
+        >>> lengths = [[2, 3]]
+        >>> tensor = fluid.create_random_int_lodtensor(lengths, [1], fluid.CPUPlace(), 0, 9)
         >>> tensor.shape(), tensor.lod()
         ([5, 1], [[0, 2, 5]])
     """

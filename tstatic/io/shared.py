@@ -168,8 +168,14 @@ class SharedWriter:
         return self._current, new, gone, parts
 
 
-class _Lease:
-    """A segment in use: the arrays of a message hold it, and it goes back to the writer with the last of them."""
+class Lease:
+    """Memory in use, as an object that arrays hold: when the last of them is gone, its number comes to ``freed``.
+
+    Args:
+        memory: The memory.
+        number: Its number.
+        freed: Takes the number; any thread may let go of the last array.
+    """
 
     def __init__(self, memory: Bytes, number: int, freed: deque[int]) -> None:
         self.__array_interface__ = memory.__array_interface__
@@ -215,7 +221,7 @@ class SharedReader:
                 os.close(files[0])
         if number is None:
             return pickle.loads(text)
-        memory = np.asarray(_Lease(self._known[number], number, self._freed))
+        memory = np.asarray(Lease(self._known[number], number, self._freed))
         return pickle.loads(text, buffers=[memory[a:b] for a, b in parts])
 
     def close(self) -> None:

@@ -85,6 +85,12 @@ def start_forked(process: Any) -> None:
         process.start()
 
 
+def leave_signals() -> None:
+    """Gives up the handlers that this worker process inherited: its parent ends it, by SIGTERM, also after Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 class Workers:
     """Processes that fetch batches; those of a pool may serve several epochs.
 
@@ -232,8 +238,7 @@ def _work(
     global _info
     for other in inherited:
         other.close()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the loader's process ends the workers
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a handler of the loader's process is not meant for them
+    leave_signals()
     _info = info
     theirs = sys.modules.get("torch.utils.data._utils.worker")
     if theirs is not None:

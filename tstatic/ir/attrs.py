@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -237,3 +237,14 @@ def parse_slots(text: str) -> tuple[tuple[Slot, ...], tuple[Slot, ...]]:
         return tuple(slots)
 
     return side(left), side(right)
+
+
+# ---------------------------------------------------------------------------------------------------------------- op spec
+@dataclass(frozen=True, slots=True)
+class OpSpec:
+    """An op to be appended: what a gradient rule answers with. Values are lists of variable names."""
+
+    type: str
+    inputs: Mapping[str, Sequence[str]]
+    outputs: Mapping[str, Sequence[str]]
+    attrs: Mapping[str, Any] = NO_ATTRS

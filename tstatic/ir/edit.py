@@ -38,7 +38,7 @@ def _copy(program: Program) -> Program:
     copied.lr_var = copied.global_block().vars.get(program.lr_var.name) if program.lr_var is not None else None
     copied.loss_name = program.loss_name
     copied.mixed_precision = program.mixed_precision
-    copied.distributed = program.distributed
+    copied.distributed, copied.collectives = program.distributed, program.collectives
     copied.readers = list(program.readers)
     copied._is_test = program._is_test
     copied.grad_order = program.grad_order

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
 from tstatic.errors import NotFoundError, ProgramError, near
-from tstatic.ir.attrs import EMPTY, EXPECT, GRAD, LOD, NO_ATTRS, REQUIRED, Attr, Slot, parse_slots
+from tstatic.ir.attrs import EMPTY, EXPECT, GRAD, LOD, NO_ATTRS, REQUIRED, Attr, OpSpec, Slot, parse_slots
 from tstatic.ir.channels import Channels
 from tstatic.ir.export import PUBLIC_API, Export, export, namespace
 from tstatic.ir.formula import UpdateFormula
@@ -20,6 +20,9 @@ from tstatic.ir.ref import NO_REF, ExpressionRef, Ref, as_ref, pick
 from tstatic.ir.registry import Registry
 from tstatic.ir.split import PARTIAL_SUM, WHOLE, Tile
 from tstatic.ir.types import Meta
+
+if TYPE_CHECKING:
+    from tstatic.ir.paddle_form import PaddleForm
 
 __all__ = [
     "DERIVE",
@@ -114,16 +117,6 @@ class Domain:
 
 # --------------------------------------------------------------------------------------------------- op definition
 @dataclass(frozen=True, slots=True)
-class OpSpec:
-    """An op to be appended: what a gradient rule answers with. Values are lists of variable names."""
-
-    type: str
-    inputs: Mapping[str, Sequence[str]]
-    outputs: Mapping[str, Sequence[str]]
-    attrs: Mapping[str, Any] = NO_ATTRS
-
-
-@dataclass(frozen=True, slots=True)
 class GradContext:
     """What a gradient rule that emits ordinary ops knows about its forward op.
 
@@ -208,6 +201,7 @@ class GradOp:
     dynamic: bool = False
     rows: Callable[..., Rows | None] | None = None
     channels: Callable[..., Channels | None] | None = None
+    as_rows: str = ""
 
 
 GradRule = GradOp | Callable[[GradContext], list[OpSpec]] | _Derive
@@ -260,6 +254,8 @@ class OpDef:
         prepare: For pointwise ops: maps ``(inputs, attrs)`` to inputs that broadcast by numpy's rule.
         of: The forward op's type, for a backward op.
         rows: ``(*input metas, **attrs) -> Rows`` for ops along rows, ``None`` where the axes are not the last ones.
+        as_rows: Of a backward op whose result is zero but for a few rows: the op type that makes ``Rows`` and ``Values`` instead,
+            from lists of what several such ops read; its ``shape_only`` slot is the table (``passes/row_gradients.py``).
         channels: ``(*input metas, **attrs) -> Channels`` for ops on channels, ``None`` where there are no elements.
         kernel: A user's own kernel (``fusion/user_kernel.py``); ``ref`` says what it computes.
         activation: An elementwise function of one input that fusions join with the op before or after it.
@@ -271,6 +267,7 @@ class OpDef:
         lod: The input slot whose row offsets those results share that have its rows, ``"*"`` for any (the default of pointwise
             ops), ``"X[:-1]"`` for all levels but the innermost. ``infer`` says which results have its rows. Those in ``Out``
             have the offsets that the op writes to ``Out@LOD`` behind them.
+        paddle: How it stands in Paddle's files; ``None`` if as here.
     """
 
     type: str
@@ -304,6 +301,7 @@ class OpDef:
     of: str = ""
     rows: Callable[..., Rows | None] | None = None
     channels: Callable[..., Channels | None] | None = None
+    as_rows: str = ""
     activation: bool = False
     pairwise: str = ""
     formula: UpdateFormula | None = None
@@ -312,6 +310,7 @@ class OpDef:
     collective: bool = False
     lod: str | None = None
     kernel: Any = None
+    paddle: PaddleForm | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attrs", MappingProxyType({n: Attr.of(a) for n, a in self.attrs.items()}))

@@ -81,7 +81,7 @@ class _Restore:
                 "build the program again in this process, and load only its values", op="py_func",
             )  # fmt: skip
         if any(op.definition.collective for block in made.blocks for op in block.ops):
-            made.distributed = True
+            made.distributed = made.collectives = True
         if desc.current_block >= len(made.blocks):
             raise self.no_block(("program", 0, 0), "the current block", desc.current_block)
         made.current_block_idx = desc.current_block

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import CheckpointError, ProgramError, ProgramTypeError, needed_for
+from tstatic.ir import paddle_program
 from tstatic.ir.program import Program
 from tstatic.ir.restore import restore
 from tstatic.ir.schema import ProgramDesc, checked_form, describe
@@ -214,7 +215,10 @@ def decode(data: bytes, path: object = None) -> Program:
             fix="read the file with open(path, 'rb'), or use Program.parse_from_text for a text",
         )
     source = "these bytes" if path is None else str(path)
-    desc = _payload(bytes(data), source)
+    data = bytes(data)
+    if paddle_program.is_paddle_program(data):
+        return paddle_program.read(data, source)
+    desc = _payload(data, source)
     place = ("block", 0, 0)  # of the op that is being read, for the message
     try:
         for number, block in enumerate(desc.blocks):
@@ -246,8 +250,8 @@ def _payload(data: bytes, source: str) -> ProgramDesc:
     head = _HEADER.match(data)
     if head is None:
         # The first bytes of a pickle, and of other frameworks' programs.
-        if data[:1] == b"\x80" or data[:4] == b"\x08\x00\x12\x00":
-            fix = "programs of other frameworks are not read: build the program with tstatic"
+        if data[:1] == b"\x80":
+            fix = "a pickle holds values: load them with paddle.load or static.load"
         else:
             fix = "pass what program.desc.serialize_to_string() or static.save gave"
         raise _refused(

@@ -14,6 +14,9 @@
 * ``dot``  a compiled program as a graph
 * ``saving``, ``loading``  save and load; how files of any form are read and checked before their values are written
 * ``inference``  inference models, as files and as bytes
+* ``checkpoint_manager``  checkpoints of a training: the newest, the best, and going on
+* ``object_files``, ``input_spec``  nests of plain data; shape and dtype of an input
+* ``predictor``, ``predictor_config``  ``paddle.inference``
 * ``variable_files``  Paddle 1.x's functions for saved values and models
 * ``nn``  layers that make parameters
 * ``amp``  mixed precision

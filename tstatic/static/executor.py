@@ -22,12 +22,12 @@ from tstatic.errors import (
 )
 from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_main_program
-from tstatic.ir.evaluate import meta_of
 from tstatic.ir.program import Program
 from tstatic.locks import rlock
 from tstatic.logs import get_logger, warn_once
 from tstatic.no_effect import no_effect
 from tstatic.places import CPUPlace, Place
+from tstatic.runtime import trace
 from tstatic.runtime.feed import Arrays
 from tstatic.runtime.learning_rate import scheduled
 from tstatic.runtime.lod import FetchedLods, check_numpy, with_lod
@@ -44,6 +44,7 @@ from tstatic.static.request import (
     check_holders,
     damaged_program,
     fetch_names,
+    metas_of,
     signature_of,
     with_readers,
 )
@@ -122,10 +123,12 @@ class Executor:
             EOFException: If a loader of the program has no batch left.
             TstaticError: If an operator fails; it has the user's line. The scope is then as before the run.
         """
+        args = program, feed, fetch_list, feed_var_name, fetch_var_name, scope, return_numpy, return_merged, use_prune
         try:
-            return self._run(
-                program, feed, fetch_list, feed_var_name, fetch_var_name, scope, return_numpy, return_merged, use_prune
-            )
+            if trace.recorder is None:
+                return self._run(*args)
+            with trace.recorder.span("run", "Executor.run"):
+                return self._run(*args)
         except (TstaticError, MemoryError, EOFException):
             raise
         except Exception as error:
@@ -165,11 +168,13 @@ class Executor:
                 if base.readers:
                     feed = with_readers(base, feed, len(place) if isinstance(place, tuple) else 1)
                 feeds, signatures, fetched = self._read(base, feed, names, replicas)
-                lods = fetched.available(feeds[0])
-                if any(lods) and return_numpy:
-                    check_numpy(names, lods)
-                # The row offsets of what is fetched are fetched behind it.
-                count, names = len(names), [*names, *(n for lod in lods for n in lod)]
+                count, lods = len(names), [()] * len(names)
+                if fetched.names:
+                    lods = fetched.available(feeds[0])
+                    if return_numpy:
+                        check_numpy(names, lods)
+                    # The row offsets of what is fetched are fetched behind it.
+                    names = [*names, *(n for lod in lods for n in lod)]
                 # CPU_NUM threads; replicas have four each.
                 threads = settings.threads or (os.environ.get("CPU_NUM", "1") if replicas is None else 4)
                 key = Key(
@@ -195,6 +200,8 @@ class Executor:
                     results = replicas.run(entry, feeds, where, settings.iterations)
             if settings.history is not None:
                 settings.history.ran(entry, settings.drop_every)
+            if trace.recorder is not None:
+                trace.recorder.note_memory(self._cache.held_bytes)
             if _steps.isEnabledFor(DEBUG):
                 took = [seconds for one in entry.sessions if (seconds := one.device_seconds) is not None]
                 on_device = f", of which {max(took) * 1e3:.3f} ms on the device" if took else ""
@@ -282,7 +289,7 @@ class Executor:
             arrays, signature = reader.read(program, feed)
             return [arrays], (signature,), reader.lods
         parts = shards(program, feed, reader.used, replicas.group.size)
-        return parts, tuple(signature_of(part) for part in parts), reader.lods
+        return parts, tuple(signature_of(part, reader.open_rows) for part in parts), reader.lods
 
     # ---------------------------------------------------------------------------------------------------------- compile
     def _compile(
@@ -297,7 +304,8 @@ class Executor:
         replicas: Replicas | None,
     ) -> tuple[Bound, Replicas | None]:
         """Compiles a program, binds it to a scope and adds it to the cache."""
-        start = time.perf_counter()
+        recorder = trace.recorder
+        start, start_ns = time.perf_counter(), time.perf_counter_ns()
         build, group, how, rank = settings.build, None, None, 0
         check_backend()
         threads = settings.threads or places.cpu_threads(None if replicas is None else len(feeds))
@@ -307,7 +315,7 @@ class Executor:
             group, rank = replicas.group, replicas.rank
             processes = None if replicas.outer is None else replicas.outer.launch
             how = distribution(build, len(feeds), processes, settings.bucket_megabytes)
-        metas = [{name: meta_of(array) for name, array in part.items()} for part in feeds]
+        metas = [metas_of(signature) for signature in key.feed_signature]
         made = compile_program(program, build, metas, names, scope, how=how, kept=kept, device=key.device, key=key)
         if not rank:
             write_graphs(made.source, build, list(feeds[0]), names, made.first.after, made.first.metas)
@@ -315,6 +323,8 @@ class Executor:
         if replicas is not None:
             replicas.agree(made, build, scope)
         self._cache.add(key, entry, (time.perf_counter() - start) * 1e3)
+        if recorder is not None:
+            recorder.add("compile", "compile", start_ns)
         return entry, replicas
 
     def close(self) -> None:

@@ -8,13 +8,13 @@ from types import NoneType
 from typing import Any
 
 from tstatic.errors import CheckpointError, ProgramError, ProgramTypeError, near
-from tstatic.ir import edit, serial
+from tstatic.ir import edit, paddle_program, serial
 from tstatic.ir.build import append_op
 from tstatic.ir.checks import check_type
 from tstatic.ir.opdef import EMPTY, export
 from tstatic.ir.program import Program, Variable
 from tstatic.logs import warn_once
-from tstatic.runtime import checkpoint, files
+from tstatic.runtime import checkpoint, files, paddle_tensors
 from tstatic.runtime.checkpoint import Checkpoint
 from tstatic.runtime.scope import assign, global_scope
 from tstatic.static.compiled_program import CompiledProgram
@@ -25,10 +25,12 @@ from tstatic.static.saving import (
     PARAMETERS_SUFFIX,
     VALUES_SUFFIX,
     encode_save,
+    for_paddle,
     path_of,
     persistables,
     program_of,
     state_of,
+    values_of_variables,
     with_suffix,
 )
 from tstatic.where import show
@@ -229,11 +231,12 @@ def save_inference_model(
         executor: Accepted as in Paddle; values are those of the global scope.
         **kwargs: ``program`` (a Program or CompiledProgram; that of the fetched variables by default);
             ``clip_extra=False`` keeps your files and lines, name scopes and devices in the saved program;
-            ``skip_prune_program=True`` keeps all forward ops.
+            ``skip_prune_program=True`` keeps all forward ops; ``format="paddle"`` writes what Paddle 2.6 loads, whose files have
+            no place for checksums.
 
     Raises:
         ProgramTypeError: If an argument is of the wrong type.
-        ProgramError: If inputs and results do not fit (see :func:`normalize_program`).
+        ProgramError: If inputs and results do not fit (see :func:`normalize_program`), or Paddle lacks an operator.
         FeedError: If a parameter has no value.
         CheckpointError: If a file cannot be written.
 
@@ -247,7 +250,9 @@ def save_inference_model(
     """
     function = "save_inference_model"
     # `legacy_format` chooses between two of Paddle's formats; there is one here.
-    options = known_options(function, kwargs, ("program", "clip_extra", "skip_prune_program", "legacy_format"))
+    known = ("program", "clip_extra", "skip_prune_program", "legacy_format", "format")
+    options = known_options(function, kwargs, known)
+    paddles = for_paddle(options.get("format"), function)
     path = path_of(path_prefix, function)
     variables_of(feed_vars, "feed_vars", function, 0)
     fetches = variables_of(fetch_vars, "fetch_vars", function, 1)
@@ -258,13 +263,25 @@ def save_inference_model(
     )
     if options.get("clip_extra", True):
         _clip_extra(made)
+    if paddles:
+        files.write(_encode_for_paddle(made, path))
+        return
     model = with_suffix(path, MODEL_SUFFIX), serial.encode(made)
     files.write(encode_save({with_suffix(path, VALUES_SUFFIX): persistables(made)}, function, model))
 
 
+def _encode_for_paddle(program: Program, path: Path) -> dict[Path, bytes]:
+    """Returns the files of an inference model as Paddle writes them."""
+    scope, wanted = global_scope(), sorted(persistables(program), key=lambda var: var.name)
+    with scope.lock:
+        values = values_of_variables(wanted, scope, "save_inference_model")[0]
+        content = paddle_tensors.encode([values[var.name] for var in wanted])
+    return {with_suffix(path, MODEL_SUFFIX): paddle_program.write(program), with_suffix(path, VALUES_SUFFIX): content}
+
+
 @export("static.load_inference_model", "static.io.load_inference_model")
 def load_inference_model(path_prefix: str | None, executor: Executor | None, **kwargs: Any) -> list[Any]:
-    """Loads what :func:`save_inference_model` saved; values go to the global scope.
+    """Loads what :func:`save_inference_model` saved, here or in Paddle; values go to the global scope.
 
     Args:
         path_prefix: As given when saving; a folder, if file names are given; ``None``, if bytes are.

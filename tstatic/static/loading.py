@@ -12,17 +12,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
-from tstatic.errors import CheckpointError, ShapeError, near
+from tstatic.errors import CheckpointError, ShapeError, near, shown
 from tstatic.ir import serial
 from tstatic.ir.program import Variable
-from tstatic.ir.types import dtype_of, plain
+from tstatic.ir.types import bfloat16, dtype_of, plain
 from tstatic.logs import get_logger
-from tstatic.runtime import checkpoint, files
+from tstatic.runtime import checkpoint, files, paddle_tensors
 from tstatic.runtime.checkpoint import Checkpoint
 from tstatic.runtime.files import Stamp, older, parse_stamp
+from tstatic.runtime.objects import load_object
 
 Array = np.ndarray[Any, Any]
 
@@ -68,7 +70,7 @@ def read_values(
     found: dict[Path, Checkpoint] = {}
     for path, content in data.items():
         try:
-            found[path] = checkpoint.decode(content, path, strict)
+            found[path] = decode_values(content, path, wanted, len(data) > 1, strict)
         except CheckpointError:
             if strict_files:
                 raise
@@ -83,6 +85,69 @@ def read_values(
         check_one_save(origins, beside, function)
     facts = {name: fact for read in found.values() for name, fact in read.facts.items()}
     return Values({var.name: values[var.name] for var in fitting}, values.keys(), facts)
+
+
+def file_name(name: str) -> str:
+    """Returns the file name of a variable: its name, with characters escaped that mean something in paths."""
+    safe = quote(name, safe="@ -_+=,~()[]{}", errors="surrogatepass")
+    return "%2E" + safe[1:] if safe.startswith(".") else safe
+
+
+LAYER_NAMES = "StructuredToParameterName@@"
+"""In a pickle of Paddle: the key under which the names of parameters stand, by the keys of their layers."""
+
+
+def is_pickle(content: bytes) -> bool:
+    """Returns whether a file of values is a pickle; one in the safetensors format has its header at byte 8."""
+    return content[:1] == b"\x80" and content[8:9] != b"{"
+
+
+def decode_values(
+    content: bytes, path: Path, wanted: Sequence[Variable] = (), one_each: bool = False, strict: bool = True
+) -> Checkpoint:
+    """Returns what a file of values holds, whether tstatic or Paddle wrote it.
+
+    Args:
+        content: The file.
+        path: Its path, for messages.
+        wanted: The variables that Paddle's files without names hold: all of them in the order of their names, or one.
+        one_each: Whether the file is one of several, each named as the variable that it holds.
+        strict: ``False`` leaves out damaged values of a file that has checksums.
+
+    Raises:
+        CheckpointError: If the file is damaged.
+    """
+    if paddle_tensors.is_tensors(content):
+        names = sorted(var.name for var in wanted)
+        if one_each:
+            names = [name for name in names if file_name(name) == path.name]
+        return Checkpoint(dict(zip(names, paddle_tensors.decode(content, len(names), path), strict=True)))
+    if is_pickle(content):
+        return _of_pickle(load_object(content, path), path, wanted)
+    return checkpoint.decode(content, path, strict)
+
+
+def _of_pickle(found: Any, path: Path, wanted: Sequence[Variable]) -> Checkpoint:
+    """Returns the arrays in a pickle that Paddle wrote, by the names of variables."""
+    if not isinstance(found, dict):
+        raise CheckpointError(
+            f"the file holds no values of variables: {path}",
+            expected="a dict name -> array",
+            received=shown(found),
+            fix="read it with paddle.load",
+        )
+    renamed = found.get(LAYER_NAMES)
+    names = renamed if isinstance(renamed, dict) else {}
+    dtypes = {var.name: var.dtype for var in wanted}
+    tensors = {}
+    for key, value in found.items():
+        name = names.get(key, key)
+        if isinstance(name, str) and isinstance(value, np.ndarray | np.generic):
+            array = np.asarray(value)
+            # Pickles of numpy have no bfloat16: Paddle writes its bits.
+            is_bits = array.dtype == np.uint16 and dtypes.get(name) is bfloat16
+            tensors[name] = array.view(bfloat16.np) if is_bits else array
+    return Checkpoint(tensors)
 
 
 def _available(

@@ -6,27 +6,31 @@ from collections import OrderedDict
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 
 from tstatic.errors import CheckpointError, FeedError, NotFoundError, ProgramError, ProgramTypeError, shown
-from tstatic.ir import serial
+from tstatic.ir import paddle_program, serial
 from tstatic.ir.checks import check_type
 from tstatic.ir.export import export
+from tstatic.ir.paddle_program import is_paddle_program
 from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.logs import get_logger, warn_once
 from tstatic.no_effect import PLACE, no_effect
-from tstatic.runtime import checkpoint, files, random
+from tstatic.runtime import checkpoint, files, paddle_tensors, random
 from tstatic.runtime.checkpoint import Checkpoint
 from tstatic.runtime.files import new_stamp
 from tstatic.runtime.interrupt import check_whole
+from tstatic.runtime.objects import dump_object
 from tstatic.runtime.scope import LoDTensor, Scope, assign, global_scope
 from tstatic.static.compiled_program import CompiledProgram, settings_of
-from tstatic.static.loading import array_of, check_value, digest, read_values
+from tstatic.static.loading import array_of, check_value, decode_values, digest, file_name, is_pickle, read_values
 from tstatic.where import show
 
 Array = np.ndarray[Any, Any]
 PARAMETERS_SUFFIX = ".pdparams"
+OPTIMIZER_SUFFIX = ".pdopt"
 MODEL_SUFFIX = ".pdmodel"
 VALUES_SUFFIX = ".pdiparams"
 
@@ -121,6 +125,8 @@ def save(program: Any, model_path: str, protocol: int = 4, **configs: Any) -> No
     Args:
         program: A Program or CompiledProgram whose startup program has run.
         model_path: Folder and name.
+        **configs: ``format="paddle"`` writes what Paddle 2.6 loads: parameters as ``.pdparams``, all other values as ``.pdopt``,
+            the program as ``.pdmodel``. These files change at one point, too, but have no place for checksums and the run count.
 
     Raises:
         FeedError: If a persistable variable has no value.
@@ -135,15 +141,53 @@ def save(program: Any, model_path: str, protocol: int = 4, **configs: Any) -> No
         >>> sorted(static.load_program_state("model"))
         ['w']
     """
-    unknown = sorted(configs.keys() - {"pickle_protocol"})
+    unknown = sorted(configs.keys() - {"pickle_protocol", "format"})
     if unknown:
         raise TypeError(f"save() got an unexpected keyword argument '{unknown[0]}'")
     source = program_of(program, "static.save")
     path = with_suffix(path_of(model_path, "static.save"), PARAMETERS_SUFFIX)
+    if for_paddle(configs.get("format"), "static.save"):
+        files.write(_encode_for_paddle(source, path))
+        return
     with global_scope().lock:
         values = {path: persistables(source)}
         data = encode_save(values, "save", (_beside(path, MODEL_SUFFIX), serial.encode(source)), source)
     files.write(data)
+
+
+def for_paddle(format: Any, function: str) -> bool:
+    """Returns whether files are written for Paddle, which the log says once: they carry no checksums.
+
+    Raises:
+        ProgramError: If the format is neither ``None``, ``"tstatic"`` nor ``"paddle"``.
+    """
+    if format not in (None, "tstatic", "paddle"):
+        raise ProgramError(
+            f"{function} does not know the format {format!r}",
+            expected="'tstatic' or 'paddle'",
+            received=shown(format),
+            fix="leave it out, or pass format='paddle' for files that Paddle loads",
+            op=function,
+        )
+    if format == "paddle":
+        warn_once(
+            ("format", "paddle"),
+            "format='paddle': these files have no place for checksums, so damage to them is not noticed when they are loaded",
+        )
+    return bool(format == "paddle")
+
+
+def _encode_for_paddle(program: Program, path: Path) -> dict[Path, bytes]:
+    """Returns the files of ``static.save`` as Paddle writes them."""
+    scope = global_scope()
+    with scope.lock:
+        values, kinds = state_of(program, scope, "static.save")
+        parts: dict[str, dict[str, Array]] = {"parameter": {}, "state": {}}
+        for name, array in values.items():
+            parts[kinds[name]][name] = array
+        made = {path: dump_object(parts["parameter"], checksum=False)}
+        made[_beside(path, OPTIMIZER_SUFFIX)] = dump_object(parts["state"], checksum=False)
+    return made | {_beside(path, MODEL_SUFFIX): paddle_program.write(program)}
 
 
 def encode_save(
@@ -195,13 +239,14 @@ def load(
     *,
     strict: bool = True,
 ) -> None:
-    """Loads what :func:`save` wrote into the global scope.
+    """Loads what :func:`save` wrote, here or in Paddle, into the global scope.
 
     Everything is checked before anything is written, and all values are written at one point.
 
     Args:
         program: The program whose variables are loaded.
-        model_path: As given to ``save``, or the name of a safetensors file.
+        model_path: As given to ``save``; the name of a safetensors file, or of one with the values of all variables that Paddle
+            wrote; or a folder with a file for each variable.
         var_list: Only these variables.
         strict: ``False`` loads the values that are present and intact; a warning names the variables that are not changed.
 
@@ -222,12 +267,20 @@ def load(
         array([6., 6.], dtype=float32)
     """
     target = program_of(program, "static.load")
-    path = _file_of_values(model_path, "static.load")
-    beside = [_beside(path, suffix) for suffix in (PARAMETERS_SUFFIX, MODEL_SUFFIX, VALUES_SUFFIX)]
-    data = files.read([path], beside[1:2] if path == beside[0] else ())
-    values = {path: data.pop(path)}
-    model = next(iter(data.items()), None)
     wanted = persistables(target) if var_list is None else list(var_list)
+    path = _file_of_values(model_path, "static.load")
+    if _is_folder(path, model_path):
+        names = [path / file_name(var.name) for var in wanted]
+        data = files.read(names) if strict else files.read([], names)
+        assign(global_scope(), read_values(data, wanted, "load", path, strict=strict).arrays)
+        return
+    beside = [_beside(path, suffix) for suffix in (PARAMETERS_SUFFIX, MODEL_SUFFIX, VALUES_SUFFIX, OPTIMIZER_SUFFIX)]
+    data = files.read([path], beside[1::2] if path == beside[0] else ())
+    values = {path: data.pop(path)}
+    if is_pickle(values[path]) and beside[3] in data:
+        values[beside[3]] = data.pop(beside[3])
+    data.pop(beside[3], None)
+    model = next(iter(data.items()), None)
     found = read_values(values, wanted, "load", path, strict=strict, model=model, beside=lambda: beside)
     if var_list is None:
         what = f"{path} also holds values that the program has no variable for"
@@ -237,10 +290,15 @@ def load(
 
 
 def _file_of_values(model_path: Any, function: str) -> Path:
-    """Returns the file of a path: with the suffix if that file exists, else the file of exactly that name."""
+    """Returns the file of a path: with the suffix if that file exists, else the file or folder of exactly that name."""
     given = path_of(model_path, function)
     path = with_suffix(given, PARAMETERS_SUFFIX)
-    return given if given.is_file() and not files.exists(path) else path
+    return given if given.exists() and not files.exists(path) else path
+
+
+def _is_folder(path: Path, given: Any) -> bool:
+    """Returns whether a user's path is that of a folder; one in the place of a file is an error that reading names."""
+    return path == Path(given) and path.is_dir()
 
 
 def _run_count(facts: Mapping[str, Any], path: Path) -> int | None:
@@ -274,8 +332,9 @@ def load_program_state(
     """Reads a saved file into a dict name -> array.
 
     Args:
-        model_path: As given to :func:`save`, or the name of a safetensors file.
-        var_list: Only these variables.
+        model_path: As given to :func:`save`, here or in Paddle; or the name of a safetensors file, or of a folder with a file for
+            each variable.
+        var_list: Only these variables; needed for a file of Paddle that holds values without names.
         strict: ``False`` leaves out damaged values; a warning names them.
 
     Raises:
@@ -291,7 +350,14 @@ def load_program_state(
         array([3., 3.], dtype=float32)
     """
     path = _file_of_values(model_path, "load_program_state")
-    found = checkpoint.decode(checkpoint.read(path), path, strict)
+    if _is_folder(path, model_path):
+        return _state_of_folder(path, var_list)
+    content = checkpoint.read(path)
+    found = decode_values(content, path, var_list or (), strict=strict)
+    optimizer = _beside(path, OPTIMIZER_SUFFIX)
+    if is_pickle(content) and files.exists(optimizer):
+        more = decode_values(checkpoint.read(optimizer), optimizer, var_list or ())
+        found = Checkpoint({**found.tensors, **more.tensors})
     if found.lost:
         get_logger().warning("%s: %d values are damaged: %s", path, len(found.lost), ", ".join(found.lost))
     names = {v.name for v in var_list} if var_list is not None else set(found.tensors)
@@ -333,6 +399,21 @@ def _set_values(program: Program, state: Mapping[str, Any], scope: Scope, functi
     key = (function, program.uid, tuple(n for n in state if n not in known))
     _warn_unused(state, known, key, "values without a variable in the program")
     assign(scope, arrays)
+
+
+def _state_of_folder(folder: Path, var_list: Sequence[Variable] | None) -> dict[str, Array]:
+    """Returns the values in a folder with a file for each variable."""
+    if var_list is not None:
+        data = files.read([folder / file_name(var.name) for var in var_list])
+        return dict(read_values(data, list(var_list), "load_program_state", folder).arrays)
+    done: dict[str, Array] = {}
+    for path, content in files.read(files.listed(folder)).items():
+        name = unquote(path.name)
+        if paddle_tensors.is_tensors(content):
+            done[name] = paddle_tensors.decode(content, 1, path)[0]
+        elif not path.name.startswith("__") and not is_paddle_program(content):
+            done.update(decode_values(content, path).tensors)
+    return done
 
 
 def _warn_unused(names: Iterable[Any], known: Container[str], key: Hashable, what: str) -> None:

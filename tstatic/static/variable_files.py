@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from tstatic.runtime.scope import assign, global_scope
 from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor
 from tstatic.static.inference import check_executor, load_model_bytes, load_model_files, normalize_program
-from tstatic.static.loading import read_values
+from tstatic.static.loading import file_name, read_values
 from tstatic.static.saving import encode_save, path_of, persistables, program_of, values_of_variables
 
 Array = np.ndarray[Any, Any]
@@ -107,12 +106,6 @@ def get_parameter_value_by_name(name: str, executor: Executor | None = None, pro
 
 
 # ------------------------------------------------------------------------------------------------------------------ files
-def file_name(name: str) -> str:
-    """Returns the file name of a variable: its name, with characters escaped that mean something in paths."""
-    safe = quote(name, safe="@ -_+=,~()[]{}", errors="surrogatepass")
-    return "%2E" + safe[1:] if safe.startswith(".") else safe
-
-
 def folder_of(dirname: Any, function: str) -> Path:
     """Returns the path of a folder.
 

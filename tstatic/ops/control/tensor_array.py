@@ -9,8 +9,9 @@ import numpy as np
 from tstatic.errors import IndexRangeError, ProgramError, ProgramTypeError
 from tstatic.ir.build import LayerNamer, append_op, check_variable, emit
 from tstatic.ir.checks import INDICES, check_axis, check_one_element, check_same_dtype
+from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import Attr, GradContext, GradOp, OpDef, OpSpec, export, register
-from tstatic.ir.program import Variable
+from tstatic.ir.program import Block, Variable
 from tstatic.ir.tensor_array import KIND, TensorArray, add, zeros_like
 from tstatic.ir.types import UNKNOWN, DType, Meta, dtype_of, float32, int32, int64
 
@@ -292,6 +293,7 @@ def array_write(x: Variable, i: Variable, array: Variable | None = None) -> Vari
     else:
         check_array(array, "array", "array_write")
         check_same_dtype([x, array], ["x", "array"], "array_write")
+    offsets = _offsets_of(x, array)
     helper = LayerNamer("array_write")
     place = helper.variable(int64, (2,), stop_gradient=True)
     if array.shape == () and x.shape != ():
@@ -299,7 +301,43 @@ def array_write(x: Variable, i: Variable, array: Variable | None = None) -> Vari
     append_op(
         helper.block, "write_to_array", {"X": x, "I": i, "Array": array}, {"Out": array, "Place": place},
     )  # fmt: skip
+    array.lod, array.lod_level = tuple(one.name for one in offsets), len(offsets)
+    for name, one in zip(x.lod, offsets, strict=False):
+        array_write(helper.block._var_recursive(name), i, one)
     return array
+
+
+def _offsets_of(x: Variable, array: Variable) -> list[Variable]:
+    """Returns the arrays that the row offsets of an array's elements are in; its first element says whether it has some.
+
+    Raises:
+        ProgramError: If the array's elements have sequences, and ``x`` has not as many levels of them.
+    """
+    block = array.block
+    if not array.lod and x.lod and not _is_written(array):
+        return [
+            _marked(LayerNamer("array", block=block).emit("create_array", {}, {"dtype": int64, "shape": (UNKNOWN,)}))
+            for _ in x.lod
+        ]
+    if array.lod and len(x.lod) != len(array.lod):
+        raise ProgramError(
+            "array_write writes an element without the sequences that the others are divided into",
+            expected=f"a LoD of {len(array.lod)} levels, as the first element of '{array.name}' has",
+            received=f"'{x.name}' with {len(x.lod)} levels",
+            fix=f"give it a LoD with fluid.layers.lod_reset({x.name}, y)",
+            op="array_write",
+            var=x.name,
+        )
+    return [block._var_recursive(name) for name in array.lod]
+
+
+def _is_written(array: Variable) -> bool:
+    block: Block | None = default_main_program().current_block()
+    while block is not None:
+        if any(op.type == "write_to_array" and array.name in op.output_arg_names for op in block.ops):
+            return True
+        block = block.parent
+    return False
 
 
 @export("tensor.array_read", "fluid.layers.array_read", op="read_from_array")
@@ -321,7 +359,10 @@ def array_read(array: Variable, i: Variable) -> Variable:
         array([1., 1.], dtype=float32)
     """
     check_array(array, "array", "array_read")
-    return emit("read_from_array", {"X": array, "I": _check_position(i, "array_read")})  # type: ignore[no-any-return]
+    x: Variable = emit("read_from_array", {"X": array, "I": _check_position(i, "array_read")})
+    x.lod = tuple(array_read(array.block._var_recursive(name), i).name for name in array.lod)
+    x.lod_level = len(x.lod)
+    return x
 
 
 @export("tensor.array_length", "fluid.layers.array_length", op="lod_array_length")

@@ -13,6 +13,7 @@ from tstatic.ir import expr
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, NUMBERS, check_dtype
 from tstatic.ir.opdef import DERIVE, NO_ATTRS, Domain, GradOp, OpDef, ValueRange, register
+from tstatic.ir.paddle_form import PaddleForm
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, bool_
 from tstatic.ops.shape._shapes import emit_one
@@ -113,6 +114,7 @@ def unary_op(
     samples: tuple[Mapping[str, Any], ...] = (NO_ATTRS,),
     others: tuple[str, ...] = (),
     ulps: float = 4,
+    paddle: PaddleForm | None = None,
 ) -> None:
     """Registers an op ``X -> Out`` that is a formula, and its backward op.
 
@@ -130,6 +132,7 @@ def unary_op(
         values: Which values of ``x`` tests draw.
         samples: Attributes that tests use.
         others: Dtypes that it takes beside floats.
+        paddle: How Paddle's files have it.
         ulps: Its tolerance, in units in the last place.
     """
     if isinstance(lower, str):
@@ -144,7 +147,7 @@ def unary_op(
     rule = DERIVE if reads else None
     register(OpDef(
         type, "X -> Out", attrs=attrs, pointwise={"Out": text}, infer=infer, lower=lower, amp=amp,
-        activation=activation,
+        activation=activation, paddle=paddle,
         grad=GradOp(", ".join((*reads, "Out@GRAD")) + " -> X@GRAD", pointwise={"X@GRAD": gradient}, grad=rule),
         domain=Domain(
             "unary", attrs=samples, values={} if values is None else {"X": values}, others=others, ulps=ulps

@@ -9,6 +9,7 @@ from tstatic.ir.attrs import one_of
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import same_shape
 from tstatic.ir.opdef import DERIVE, Attr, Case, Domain, OpDef, ValueRange, export, register
+from tstatic.ir.paddle_form import PaddleForm
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
@@ -72,6 +73,10 @@ unary_op(
     "softshrink", "where(x > threshold, x - threshold, where(x < -threshold, x + threshold, where(x == x, 0, x)))",
     "where(out != 0, dout, 0)", "nn.functional.softshrink", attrs={"threshold": 0.5},
     samples=({"threshold": 0.5}, {"threshold": 1.0}), values=ValueRange(avoid=(-1.0, -0.5, 0.5, 1.0)), ulps=1,
+    paddle=PaddleForm(
+        lambda op: op.made(attrs=op.without("lambda", threshold=op.attrs.get("lambda", 0.5))),
+        lambda op: [op.made(attrs=op.without("threshold", **{"lambda": op.attrs["threshold"]}))],
+    ),
 )  # fmt: skip
 unary_op(
     "hard_shrink", "where(abs(x) <= threshold, 0, x)", "where(out != 0, dout, 0)", "nn.functional.hardshrink",

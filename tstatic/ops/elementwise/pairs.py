@@ -27,9 +27,8 @@ expr.define("nextafter", np.nextafter, None, exact=True)
 
 # Where x is 0 the result is y: the slope is that of a step.
 broadcast_op(
-    "elementwise_heaviside", "where(isnan(x), x, where(x == 0, y, where(x > 0, 1, 0)))",
-    ("0.0 * dout", "where(x == 0, dout, 0)"), infer=binary_floats,
-    values={"X": ValueRange(avoid=(0.0,))}, others=(), ulps=0,
+    "elementwise_heaviside", "where(x == 0, y, where(x > 0, 1, 0))", ("0.0 * dout", "where(x == 0, dout, 0)"),
+    values={"X": ValueRange(avoid=(0.0,))}, ulps=0,
 )  # fmt: skip
 
 
@@ -58,7 +57,7 @@ def heaviside(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns 0 where ``x`` is negative, 1 where it is positive, and ``y`` where it is 0; shapes broadcast.
 
     Args:
-        x, y: Floats of shapes that broadcast; dtypes meet.
+        x, y: Numbers of shapes that broadcast; dtypes meet.
         name: Name of the layer.
     """
     return binary_op("elementwise_heaviside", x, y, name)

@@ -172,7 +172,7 @@ def abs(x: Variable, name: str | None = None) -> Variable:
     return unary("abs", x, name=name)
 
 
-@export("tensor.sign", "Variable.sign", "fluid.layers.sign", op="sign")
+@export("tensor.sign", "tensor.sgn", "Variable.sign", "Variable.sgn", "fluid.layers.sign", op="sign")
 def sign(x: Variable, name: str | None = None) -> Variable:
     """Returns -1, 0 or 1 by the sign of each element; any shape."""
     return unary("sign", x, name=name)

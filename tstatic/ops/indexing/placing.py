@@ -238,7 +238,7 @@ def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ig
         index_num: How many rows the table has.
         nshards: How many shards; each has ``ceil(index_num / nshards)`` rows.
         shard_id: Which shard, from 0 on.
-        ignore_value: Stands for rows of other shards.
+        ignore_value: Replaces rows of other shards.
 
     Raises:
         ShapeError: If the shard does not exist.
@@ -253,4 +253,5 @@ def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ig
     mine = check_int(shard_id, "shard_id", "shard_index", least=0, most=count - 1)
     size = (check_int(index_num, "index_num", "shard_index", least=1) + count - 1) // count
     width = full_like(x, size)
-    return where(floor_divide(x, width) == mine, remainder(x, width), full_like(x, ignore_value))
+    found: Variable = where(floor_divide(x, width) == mine, remainder(x, width), full_like(x, ignore_value))
+    return found

@@ -11,6 +11,7 @@ from tstatic.ir.attrs import one_of
 from tstatic.ir.build import LayerNamer, check_variable
 from tstatic.ir.checks import check_choice
 from tstatic.ir.opdef import DERIVE, GRAD, Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.shape_checks import check_fit
@@ -439,7 +440,7 @@ def _margin_infer(x1: Meta, x2: Meta, label: Meta) -> tuple[Meta, Meta]:
 
 # At the margin itself there is no gradient, as with relu.
 register(OpDef(
-    "margin_rank_loss", "X1, X2, Label -> Activated~, Out", attrs={"margin": 0.0}, infer=_margin_infer,
+    "margin_rank_loss", "X1, X2, Label -> Activated~, Out", attrs={"margin": 0.0}, infer=_margin_infer, paddle=ABSENT,
     pointwise={
         "Activated": "where(margin - label * (x1 - x2) > 0, 1, 0)", "Out": "maximum(margin - label * (x1 - x2), 0)",
     },

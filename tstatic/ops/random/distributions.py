@@ -13,6 +13,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, check_number, check_result_dtype, check_sizes
 from tstatic.ir.declare import default_dtype
 from tstatic.ir.opdef import Case, Domain, OpDef, export, register
+from tstatic.ir.paddle_form import ABSENT, PaddleForm
 from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import DType, Meta, Shape, dtype_of
@@ -65,6 +66,7 @@ def _register_like(
     check: Check,
     fill: NumpyDraw,
     torch_draw: TorchDraw,
+    paddle: PaddleForm | None = None,
     **domain: Any,
 ) -> None:
     """Registers the ops that draw numbers of another value's shape, and of a shape with one of its sizes."""
@@ -107,7 +109,7 @@ def _register_like(
     register(OpDef(
         batch, "Input -> Out", attrs={**SHAPE, "input_dim_idx": 0, "output_dim_idx": 0, **parameters},
         infer=batch_infer, ref=ref, lower=batch_lower, split=DRAWN_LIKE, shape_only=("Input",), random=True,
-        domain=Domain(cases=cases, ulps=domain["ulps"]),
+        domain=Domain(cases=cases, ulps=domain["ulps"]), paddle=paddle,
     ))  # fmt: skip
 
 
@@ -154,7 +156,7 @@ _register_filled(
 # A float64 result is drawn anew, so it does not measure the rounding of the float32 one.
 _register_like(
     "gaussian_inplace", "gaussian_random_batch_size_like", _NORMAL, _check_normal, draw.fill_normal, _torch_normal,
-    ulps=16, floats=("float64",),
+    ABSENT, ulps=16, floats=("float64",),
 )  # fmt: skip
 
 
@@ -305,7 +307,7 @@ def randn(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     return _gaussian(shape, 0.0, 1.0, 0, dtype, name)
 
 
-@export("tensor.normal", op="gaussian_random", inplace=True)
+@export("tensor.normal", op="gaussian_random")
 def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None = None) -> Variable:
     """Draws normal numbers.
 
@@ -359,7 +361,7 @@ def gaussian_random_batch_size_like(
     return emit_one("gaussian_random_batch_size_like", {"Input": x}, attrs)
 
 
-@export("tensor.uniform", op="uniform_random", inplace=True)
+@export("tensor.uniform", op="uniform_random")
 def uniform(
     shape: Any, dtype: Any = None, min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None
 ) -> Variable:

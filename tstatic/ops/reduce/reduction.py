@@ -10,6 +10,7 @@ import numpy as np
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, check_dtype
 from tstatic.ir.opdef import Case, Cost, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
+from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.pointwise import Rows, trailing
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
@@ -162,8 +163,18 @@ register(OpDef(
     grad=_grad_op("reduce_mean", _BY_DIM, "dout / n"), rows=_rows("rsum(x) / n", "Out"), amp="black", uses_blas=True,
     domain=Domain(cases=(*CASES, *_CAST_CASES, *LONG_CASES), ulps=12.0),
 ))  # fmt: skip
+
+
+def _mean_read(op: PaddleOp) -> OpSpec:
+    """The result has one element in a list, as in Paddle 1.x, or no axis, as in 2.6: then the op of the same numbers does."""
+    if op.shapes.get(op.result) == []:
+        return op.made("reduce_mean", attrs={"reduce_all": True, "dim": (0,)})
+    return op.made()
+
+
 register(OpDef(
-    "mean", "X -> Out", infer=lambda x: _mean_infer(x, _ALL), ref=_ALL.ref(_mean_calls, _sum_scratch_metas),
+    "mean", "X -> Out", infer=lambda x: _mean_infer(x, _ALL), paddle=PaddleForm(_mean_read),
+    ref=_ALL.ref(_mean_calls, _sum_scratch_metas),
     lower=lambda torch, x: torch.mean(x).reshape(1), cost=_cost, grad=_grad_op("mean", _ALL), amp="black", uses_blas=True,
     domain=Domain(cases=tuple(Case(c.shapes) for c in (*CASES, *LONG_CASES) if 0 not in c.shapes[0]), ulps=12.0),
 ))  # fmt: skip

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from tstatic.errors import ProgramError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.checks import ANY_RANK, INDICES, check_axes, check_int, check_rank
+from tstatic.ir.checks import ANY_RANK, INDICES, INTEGERS, check_axes, check_int, check_rank
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, float32, float64, int32, int64, normalize_axis
@@ -129,7 +129,8 @@ def _quantiles(
 
 
 def _quantile(x: Variable, q: Any, axis: Any, keepdim: bool, ignore_nan: bool, function: str) -> Variable:
-    x = check_variable(x, "x", function, ("float32", "float64"))
+    x = check_variable(x, "x", function, ("float32", "float64", *INTEGERS))
+    x = x if x.dtype.is_float else cast(x, "float64")
     many = isinstance(q, list | tuple)
     qs = [float(one) for one in (q if many else [q])]
     if not qs or any(not 0 <= one <= 1 for one in qs):
@@ -149,7 +150,7 @@ def quantile(x: Variable, q: Any, axis: Any = None, keepdim: bool = False) -> Va
     """Returns the number below which a share ``q`` of the elements along axes lies, between two elements their mixture.
 
     Args:
-        x: float32 or float64, ``[...]``.
+        x: float32, float64 or integers, ``[...]``.
         q: From 0 to 1, or a list of such numbers, which then are the first axis of the result.
         axis: An axis, a list of them, or ``None`` for all.
         keepdim: Keeps the axes, with size 1.
@@ -426,7 +427,7 @@ def bincount(x: Variable, weights: Variable | None = None, minlength: int = 0, n
 
 # -------------------------------------------------------------------------------------------------------- sorted search
 def _ref_search(sorted_sequence: Array, values: Array, out: Array, *, right: bool) -> None:
-    side = "right" if right else "left"
+    side: Literal["left", "right"] = "right" if right else "left"
     if sorted_sequence.ndim == 1:
         np.copyto(out, np.searchsorted(sorted_sequence, values, side), casting="same_kind")
         return

@@ -23,6 +23,7 @@ from tstatic.ir.opdef import (
     export,
     register,
 )
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call, Calls
 from tstatic.ir.types import UNKNOWN, Meta, Shape, broadcast_shapes, normalize_axis
@@ -462,7 +463,7 @@ def _lower_as(torch: Any, x: Any, target: Any) -> Any:
 
 
 register(OpDef(
-    "expand_as", "X, target_tensor -> Out", infer=_infer_as_tile,
+    "expand_as", "X, target_tensor -> Out", paddle=ABSENT, infer=_infer_as_tile,
     ref=copies(lambda x, target, out: _calls_tile(x, None, None, out)), lower=_lower_as,
     grad=_grad(grad_is_forward_op("expand_as", keep={"target_tensor": "Out@GRAD"}, attrs=NO_ATTRS)),
     shape_only=("target_tensor",), uses_blas=True,

@@ -12,7 +12,8 @@ from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.ir.attrs import packed
 from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.checks import check_dtype, check_int, check_sizes, check_type
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, register
+from tstatic.ir.opdef import LOD, Attr, Case, Domain, OpDef, OpSpec, ValueRange, register
+from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, dtype_of, float32, numel
@@ -190,6 +191,32 @@ def _fill_lower(torch: Any, *, shape: Shape, dtype: DType, value: Number, str_va
     return _full(torch, shape, dtype, number_of(value, str_value))
 
 
+def _fill_read(op: PaddleOp) -> OpSpec:
+    """Paddle takes shape and value as inputs, too: those that the program fills with numbers are attributes here."""
+    attrs = op.without("str_value") if op.attrs.get("str_value") == "" else dict(op.attrs)
+    if "ValueTensor" in op.inputs:
+        value = op.constants_of("ValueTensor")
+        if value is None:
+            raise ValueError("operator 'fill_constant' with a computed value")
+        attrs = op.without("str_value") | {"value": value[0]}
+    if "ShapeTensor" in op.inputs:
+        attrs["value"] = number_of(attrs.get("value", 0.0), attrs.pop("str_value", ""))
+        inputs, known = {"ShapeTensor": op.inputs["ShapeTensor"]}, ("shape", "dtype", "value")
+        return op.made("full_with_tensor", inputs=inputs, attrs={n: v for n, v in attrs.items() if n in known})
+    if "ShapeTensorList" in op.inputs:
+        sizes = op.constants_of("ShapeTensorList")
+        if sizes is None:
+            raise ValueError("operator 'fill_constant' with computed sizes")
+        attrs["shape"] = tuple(map(int, sizes))
+    return op.made(inputs={}, attrs=attrs)
+
+
+def _fill_write(op: PaddleOp) -> list[OpSpec]:
+    """Whole numbers go as text, too, as Paddle's attribute is a float of 32 bits."""
+    text = op.attrs.get("str_value") or ("" if op.attrs["dtype"].is_low else repr(op.attrs["value"]))
+    return [op.made(attrs=op.without("str_value", str_value="" if op.attrs["dtype"].name == "bool" else text))]
+
+
 _FILL_CASES = (
     *(Case((), {"shape": (3, 4), "dtype": d, "value": 1}) for d in ANY_DTYPE),
     *(Case((), {"shape": s, "value": -2.5}) for s in ((), (0,), (7,), (2, 0, 3), (2, 1, 3))),
@@ -207,6 +234,7 @@ register(OpDef(
         "force_cpu": Attr.idle(False, PLACE), "place_type": Attr.idle(-1, PLACE),
     },
     infer=_fill_infer, ref=number_ref(number_of, "value", "str_value"), lower=_fill_lower,
+    paddle=PaddleForm(_fill_read, _fill_write),
     domain=Domain(cases=_FILL_CASES, ulps=0),
 ))  # fmt: skip
 
@@ -244,32 +272,53 @@ register(OpDef(
 ))  # fmt: skip
 
 
-def _batch_infer(x: Meta, shape: Shape, dtype: DType, value: Number, input_dim_idx: int, output_dim_idx: int) -> Meta:
+def _batch_infer(
+    x: Meta,
+    offsets: Meta | None,
+    shape: Shape,
+    dtype: DType,
+    value: Number,
+    input_dim_idx: int,
+    output_dim_idx: int,
+) -> Meta:
     name = "fill_constant_batch_size_like"
     fits(name, value, dtype)
+    if offsets is not None and x.shape:
+        # A batch of sequences has as many samples as sequences.
+        x = x.with_shape((max(offsets.shape[0] - 1, UNKNOWN), *x.shape[1:]))
     return Meta(batch_shape(name, x, shape, input_dim_idx, output_dim_idx), dtype)
 
 
 def _batch_lower(
-    torch: Any, x: Any, *, shape: Shape, dtype: DType, value: Number, input_dim_idx: int, output_dim_idx: int
+    torch: Any,
+    x: Any,
+    offsets: Any,
+    *,
+    shape: Shape,
+    dtype: DType,
+    value: Number,
+    input_dim_idx: int,
+    output_dim_idx: int,
 ) -> Any:
-    sizes = batch_sizes(x, shape, input_dim_idx, output_dim_idx)
+    like = x if offsets is None else x.new_empty((len(offsets) - 1, *x.shape[1:]))
+    sizes = batch_sizes(like, shape, input_dim_idx, output_dim_idx)
     return _full(torch, sizes, dtype, value, x.device)
 
 
 register(OpDef(
-    "fill_constant_batch_size_like", "Input -> Out",
+    "fill_constant_batch_size_like", f"Input, Input{LOD}? -> Out",
     attrs={
         "shape": Attr(kind="ints"), "dtype": float32, "value": Attr(0.0, "number"), "input_dim_idx": 0,
         "output_dim_idx": 0, "force_cpu": Attr.idle(False, PLACE),
     },
-    infer=_batch_infer, ref=number_ref(_plain, "value"), lower=_batch_lower, shape_only=("Input",),
+    infer=_batch_infer, ref=number_ref(_plain, "value"), lower=_batch_lower, shape_only=("Input", f"Input{LOD}"),
     domain=Domain(
         cases=(
             Case(((5, 2),), {"shape": (-1, 3), "value": 1.5}),
             Case(((5, 2),), {"shape": (3, 7), "value": 2, "input_dim_idx": 1, "output_dim_idx": 1, "dtype": "int32"}),
-            Case(((0, 2),), {"shape": (1, 3)}),
+            Case(((0, 2),), {"shape": (1, 3)}), Case(((5, 2), (3,)), {"shape": (-1, 3), "value": 1.5}),
         ),
+        values={f"Input{LOD}": ValueRange(dtype="int64", offsets="Input.0")},
         ulps=0, check_grad="the result does not depend on the values of Input",
     ),
 ))  # fmt: skip
@@ -290,7 +339,7 @@ register(OpDef(
 
 # --------------------------------------------------------------------------------------- a shape known at run time only
 def _dynamic_infer(given: Meta, dtype: DType, value: Number, shape: Sequence[int]) -> Meta:
-    check_dtype(given, ("int64",), "ShapeTensor")
+    check_dtype(given, ("int32", "int64"), "ShapeTensor")
     rank = tensor_rank(given, None, "shape")
     assert rank is not None
     fits("full_with_tensor", value, dtype)
@@ -315,6 +364,7 @@ register(OpDef(
         "shape": Attr.idle((), "it tells which sizes are known when the program is built", "ints"),
     },
     infer=_dynamic_infer, ref=_dynamic_ref, lower=_dynamic_lower, dynamic=True,
+    paddle=PaddleForm(write=lambda op: [op.made("fill_constant")]),
     domain=Domain(
         cases=(Case(((3,),), {"value": 2.5}), Case(((0,),), {"dtype": "int64", "value": 7}), Case(((1,),))),
         values={"ShapeTensor": ValueRange(0, 3, dtype="int64")}, ulps=0,
@@ -365,8 +415,43 @@ def _assign_lower(torch: Any, *, shape: Shape, dtype: DType, values: Any) -> Any
     return torch.tensor(values, dtype=kind).reshape(shape)
 
 
+_PADDLE_VALUES = {
+    "bool": "bool_values", "int32": "int32_values", "int64": "int64_values", "float32": "fp32_values", "float64": "fp64_values",
+}  # fmt: skip
+
+
+def _assign_read(op: PaddleOp) -> OpSpec:
+    """Paddle has a list for each dtype, of which one is set; lists of its files are long numbers also for bool."""
+    dtype = op.dtypes[op.result]
+    if dtype.name not in _PADDLE_VALUES:
+        raise ValueError(f"operator 'assign_value' of {dtype.name}")
+    values = np.array(op.attrs.get("values") or op.attrs.get(_PADDLE_VALUES[dtype.name], ()), dtype.np)
+    return op.made(attrs={"shape": op.attrs.get("shape", ()), "dtype": dtype, "values": packed(values)})
+
+
+def _assign_write(op: PaddleOp) -> list[OpSpec]:
+    shape, dtype = op.attrs["shape"], op.attrs["dtype"]
+    # A dtype without a list of its own is filled as a wider one and cast.
+    wide = dtype if dtype.name in _PADDLE_VALUES else dtype_of("float32" if dtype.is_float else "int32")
+    flat = unpacked(op.attrs["values"], dtype, shape).astype(wide.np).ravel()
+    # Numbers of 64 bits go as an array: a list of floats has 32.
+    values = flat if wide.name == "float64" else flat.tolist()
+    attrs = {
+        "shape": shape,
+        "dtype": wide,
+        _PADDLE_VALUES[wide.name]: [int(v) for v in values] if wide.name == "bool" else values,
+    }
+    if wide is dtype:
+        return [op.made(attrs=attrs)]
+    assert op.fresh is not None
+    made = [op.fresh(Meta(tuple(shape), wide))]
+    cast = OpSpec("cast", {"X": made}, op.outputs, {"in_dtype": wide, "out_dtype": dtype})
+    return [op.made(outputs={"Out": made}, attrs=attrs), cast]
+
+
 register(OpDef(
     "assign_value", "-> Out", attrs={"shape": Attr((), "ints"), "dtype": float32, "values": Attr(kind="any")},
+    paddle=PaddleForm(_assign_read, _assign_write),
     infer=_assign_infer, ref=copies(_assign_calls), lower=_assign_lower,
     domain=Domain(
         cases=(

@@ -23,6 +23,7 @@ from tstatic.ir.checks import (
 )
 from tstatic.ir.declare import default_dtype
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, ValueRange, export, register
+from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
 from tstatic.ir.types import DType, Meta, dtype_of, float32, int32, int64
@@ -73,8 +74,24 @@ def _range_lower(torch: Any, *, start: Number, end: Number, step: Number, dtype:
     return (count * step + start).to(getattr(torch, dtype.name))
 
 
+def _range_read(op: PaddleOp) -> OpSpec:
+    """Bounds are inputs in Paddle; those that the program fills with numbers are attributes here."""
+    bounds = op.constants_of("Start", "End", "Step")
+    if bounds is None:
+        return op.made("arange", attrs={})
+    return op.made(
+        inputs={}, attrs=dict(zip(("start", "end", "step"), bounds, strict=True)) | {"dtype": op.dtypes[op.result]}
+    )
+
+
+def _range_write(op: PaddleOp) -> list[OpSpec]:
+    bounds = {slot: op.attrs[slot.lower()] for slot in ("Start", "End", "Step")}
+    filled, inputs = op.filled(bounds, dict.fromkeys(bounds, op.attrs["dtype"]))
+    return [*filled, op.made(inputs=inputs, attrs={})]
+
+
 register(OpDef(
-    "range", "-> Out",
+    "range", "-> Out", paddle=PaddleForm(_range_read, _range_write),
     attrs={"start": Attr(0, "number"), "end": Attr(kind="number"), "step": Attr(1, "number"), "dtype": int64},
     infer=_range_infer, ref=lambda out, *, start, step: fill_steps(out, start, step), lower=_range_lower,
     domain=Domain(
@@ -114,6 +131,7 @@ def _arange_lower(torch: Any, start: Any, end: Any, step: Any) -> Any:
 
 register(OpDef(
     "arange", "Start, End, Step -> Out", infer=_arange_infer, ref=_arange_ref, lower=_arange_lower, dynamic=True,
+    paddle=PaddleForm(write=lambda op: [op.made("range")]),
     domain=Domain(
         cases=(Case(((), (), ())), Case(((1,), (1,), (1,)))),
         values={"Start": ValueRange(-3, 3), "End": ValueRange(2, 9), "Step": ValueRange(1, 2)},
@@ -142,8 +160,22 @@ def _linspace_lower(torch: Any, *, start: float, stop: float, num: int, dtype: D
     return torch.linspace(start, stop, num, dtype=torch.float64).to(getattr(torch, dtype.name))
 
 
+def _linspace_read(op: PaddleOp) -> OpSpec:
+    bounds = op.constants_of("Start", "Stop", "Num")
+    if bounds is None:
+        raise ValueError("operator 'linspace' with computed bounds")
+    return op.made(inputs={}, attrs={**op.attrs, "start": bounds[0], "stop": bounds[1], "num": int(bounds[2])})
+
+
+def _linspace_write(op: PaddleOp) -> list[OpSpec]:
+    bounds = {slot: op.attrs[slot.lower()] for slot in ("Start", "Stop", "Num")}
+    dtype = op.attrs["dtype"]
+    filled, inputs = op.filled(bounds, {"Start": dtype, "Stop": dtype, "Num": int32})
+    return [*filled, op.made(inputs=inputs, attrs={"dtype": dtype})]
+
+
 register(OpDef(
-    "linspace", "-> Out",
+    "linspace", "-> Out", paddle=PaddleForm(_linspace_read, _linspace_write),
     attrs={"start": Attr(kind="float"), "stop": Attr(kind="float"), "num": Attr(kind="int"), "dtype": float32},
     infer=_linspace_infer, ref=_linspace_ref, lower=_linspace_lower,
     domain=Domain(
@@ -250,6 +282,34 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | Non
     attrs = {"start": _number(start, "start", "linspace"), "stop": _number(stop, "stop", "linspace"),
              "num": num, "dtype": kind}  # fmt: skip
     return emit_one("linspace", {}, attrs, name=name)
+
+
+@export("tensor.logspace")
+def logspace(start: Any, stop: Any, num: Any, base: Any = 10.0, dtype: Any = None, name: str | None = None) -> Variable:
+    """Makes ``num`` powers of a base, whose exponents lie at equal distances from ``start`` to ``stop``; shape [num].
+
+    Args:
+        start, stop: The first and the last exponent: numbers, or Variables with one element.
+        num: How many; an int.
+        base: A number, or a Variable with one element.
+        dtype: The default dtype if ``None``; integers are the whole parts.
+        name: Name of the result.
+
+    Example:
+        >>> y = paddle.logspace(0, 3, 4)
+        >>> static.Executor().run(fetch_list=[y])[0].round(3)
+        array([   1.,   10.,  100., 1000.], dtype=float32)
+    """
+    kind = default_dtype() if dtype is None else dtype_of(dtype)
+    exponents = linspace(start, stop, num, "float64")
+    root = as_variable(base, dtype="float64")
+    root = (
+        root
+        if root.dtype.name == "float64"
+        else emit_one("cast", {"X": root}, {"in_dtype": root.dtype, "out_dtype": "float64"})
+    )
+    powers = emit_one("elementwise_pow", {"X": root, "Y": exponents})
+    return emit_one("cast", {"X": powers}, {"in_dtype": powers.dtype, "out_dtype": kind}, name=name)
 
 
 # ---------------------------------------------------------------------------------------------------------------- grids

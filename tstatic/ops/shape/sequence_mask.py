@@ -72,7 +72,8 @@ def sequence_mask(
 
     Example:
         >>> lengths = paddle.to_tensor([3, 1, 0])
-        >>> static.Executor().run(fetch_list=[paddle.nn.functional.sequence_mask(lengths)])[0]
+        >>> mask = paddle.nn.functional.sequence_mask(lengths)
+        >>> static.Executor().run(fetch_list=[mask])[0]
         array([[1, 1, 1],
                [1, 0, 0],
                [0, 0, 0]])

@@ -11,6 +11,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_choice, check_divisible, check_rank
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, export, register
+from tstatic.ir.paddle_form import ABSENT, PaddleForm
 from tstatic.ir.program import Variable
 from tstatic.ir.split import IMAGES, Split
 from tstatic.ir.types import UNKNOWN, Meta, Shape
@@ -88,7 +89,9 @@ def _move(source: Array, target: Array, plan: Permutation, back: bool) -> None:
     place.store()
 
 
-def _permuting(type: str, planner: Planner, attrs: dict[str, Any], cases: tuple[Case, ...]) -> None:
+def _permuting(
+    type: str, planner: Planner, attrs: dict[str, Any], cases: tuple[Case, ...], paddle: PaddleForm | None = None
+) -> None:
     """Registers an op that only moves values, and its backward op, the same moves backwards."""
 
     def layout_of(given: Mapping[str, Any]) -> str:
@@ -132,6 +135,7 @@ def _permuting(type: str, planner: Planner, attrs: dict[str, Any], cases: tuple[
             infer=infer,
             ref=ref,
             lower=lower,
+            paddle=paddle,
             split=Split(IMAGES, 0),
             grad=GradOp(
                 "X, Out@GRAD -> X@GRAD",
@@ -192,6 +196,7 @@ _permuting(
         Case(((1, 8, 4, 2),), {"blocksize": 2}), Case(((0, 4, 2, 2),), {"blocksize": 2}),
         Case(((2, 3, 2, 2),), {"blocksize": 1}), Case(((1, 16, 4, 4),), {"blocksize": 4}),
     ),
+    ABSENT,
 )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Losses and decoders of label sequences: CRF, CTC, edit distance, chunks and beams.
 
 * ``beam_search``: One step of a beam search.
+* ``beam_search_decode``: The sentences that its steps make.
 * ``chunk_eval``: How many chunks of a labelling are right.
 * ``crf_decoding``: The best path of a linear-chain CRF.
 * ``ctc_align``: Merges repeated classes and removes blanks.

@@ -20,6 +20,8 @@ from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.structured._sequences import Array, TimeMajor, check_form, count_of, starts_and_lengths
 
 _FLOATS = ("float32", "float64")
+_NEVER = -1e30
+"""In the place of the logarithm of 0: differences of two of these are numbers, and no sum of scores comes near."""
 
 
 def _infer(
@@ -59,7 +61,8 @@ class _Alignments:
         log_p: ``[rows, classes]``: the logarithm of the softmax.
         states: ``[sequences, 2 * most labels + 1]``: the labels with a blank around each, in order.
         scores: ``[rows, states]``: ``log_p`` of the state's class.
-        skips: ``[sequences, states - 2]``: 0 where a state may follow the last but one, else minus infinity.
+        skips: ``[sequences, states]``: 0 where a state may follow the last but one, else ``_NEVER``.
+        skips_back: The same, seen from the last state.
         ends: ``[sequences]``: the last state.
         possible: ``[sequences]``: whether there are steps enough.
     """
@@ -79,8 +82,12 @@ class _Alignments:
         _check_labels(given, classes, blank)
         self.states[sequence, 2 * place + 1] = given
         same = self.states[:, 2:] == self.states[:, :-2]
-        self.skips = np.where(same, -np.inf, 0.0)
-        self.scores = np.take_along_axis(self.log_p, self.states[order.rank], axis=1)
+        free = np.where(same, _NEVER, 0.0)
+        self.skips, self.skips_back = (
+            np.pad(one, ((0, 0), (min(2, self.states.shape[1]), 0))) for one in (free, free[:, ::-1])
+        )
+        # A class of probability 0 has the logarithm of something instead, so that no infinities meet.
+        self.scores = np.maximum(np.take_along_axis(self.log_p, self.states[order.rank], axis=1), _NEVER)
         # Equal neighbours need a blank between them, so one step more. Blanks beyond the last label do not count.
         inside = np.arange(1, self.states.shape[1], 2)[1:] < self.ends[:, None]
         repeats = (same[:, 1::2] & inside).sum(axis=1)
@@ -89,51 +96,64 @@ class _Alignments:
 
     def forward(self) -> Array:
         """Returns the logarithm of the probability of all ways to each row and state."""
-        alpha = np.full(self.scores.shape, -np.inf)
-        alpha[: self.order.count, :2] = self.scores[: self.order.count, :2]
+        alpha = self._never()
+        alpha[: self.order.count, 2:4] = self.scores[: self.order.count, :2]
         for step in range(1, self.order.steps):
             now, before = self.order.rows(step), alpha[self.order.before(step)]
-            alpha[now] = self.scores[now] + _log_add(before, self.skips[: len(before)])
-        return alpha
+            np.add(self.scores[now], _log_add(before, self.skips[: len(before)]), out=alpha[now, 2:])
+        return alpha[:, 2:]
 
     def backward(self) -> Array:
         """Returns the logarithm of the probability of all ways from each row and state to an end."""
-        beta = np.full(self.scores.shape, -np.inf)
-        ends = self.ends[: self.order.count]
-        beta[self.order.last, ends] = 0
-        beta[self.order.last, np.maximum(ends - 1, 0)] = 0
+        # Seen from the last state, the way back looks like the way forth.
+        beta, scores = self._never(), self.scores[:, ::-1]
+        end = beta.shape[1] - 1 - self.ends[: self.order.count]
+        beta[self.order.last, end] = 0
+        beta[self.order.last, np.minimum(end + 1, beta.shape[1] - 1)] = 0
         for step in range(self.order.steps - 1, 0, -1):
             now = self.order.rows(step)
-            # Seen from the last state, the way back looks like the way forth.
-            after = (self.scores[now] + beta[now])[:, ::-1]
-            ways = _log_add(after, self.skips[: len(after), ::-1])
-            beta[self.order.before(step)] = ways[:, ::-1]
-        return beta
+            after = beta[now].copy()
+            after[:, 2:] += scores[now]
+            beta[self.order.before(step), 2:] = _log_add(after, self.skips_back[: len(after)])
+        return beta[:, :1:-1]
+
+    def _never(self) -> Array:
+        """Returns ``_NEVER`` for each row and state, with two further columns in front."""
+        return np.full((len(self.scores), self.scores.shape[1] + 2), _NEVER)
 
     def log_probability(self, alpha: Array) -> Array:
         """Returns the logarithm of the probability of each sequence that is not empty."""
         ends, last = self.ends[: self.order.count], alpha[self.order.last]
         rows = np.arange(len(ends))
-        before = np.where(ends > 0, last[rows, np.maximum(ends - 1, 0)], -np.inf)
-        return np.asarray(np.logaddexp(last[rows, ends], before))
+        before = np.where(ends > 0, last[rows, np.maximum(ends - 1, 0)], _NEVER)
+        total = np.logaddexp(last[rows, ends], before)
+        return np.where(total > _NEVER / 2, total, -np.inf)
 
     def gradient(self, alpha: Array, log_p: Array) -> Array:
         """Returns the gradient of each loss by the scores, ``[rows, classes]``; 0 for sequences without alignment."""
         rows, classes = self.log_p.shape
         # How probable each state is at each step, added up by class.
-        share = np.exp(
-            alpha + self.backward() - np.where(self.possible[: self.order.count], log_p, 0)[self.order.rank, None]
-        )
+        total = np.where(np.isfinite(log_p), log_p, 0)[self.order.rank, None]
+        share = np.exp(alpha + self.backward() - total)
         place = self.states[self.order.rank] + classes * np.arange(rows)[:, None]
         by_class = np.bincount(place.reshape(-1), share.reshape(-1), rows * classes).reshape(rows, classes)
         return np.where(self.possible[self.order.rank, None], np.exp(self.log_p) - by_class, 0)
 
 
 def _log_add(x: Array, skips: Array) -> Array:
-    """Returns, by state, ``log(exp(x[s]) + exp(x[s - 1]) + exp(x[s - 2] + skips[s]))``."""
-    total = x.copy()
-    np.logaddexp(x[:, 1:], x[:, :-1], out=total[:, 1:])
-    np.logaddexp(total[:, 2:], x[:, :-2] + skips, out=total[:, 2:])
+    """Returns, by state, ``log(exp(x[s]) + exp(x[s - 1]) + exp(x[s - 2] + skips[s]))``; state 0 is in column 2 of ``x``.
+
+    Three exponentials at once are several times as fast as ``np.logaddexp`` twice.
+    """
+    ways = np.empty((3, *skips.shape))
+    ways[0], ways[1] = x[:, 2:], x[:, 1:-1]
+    np.add(x[:, :-2], skips, out=ways[2])
+    most = ways.max(axis=0)
+    np.subtract(ways, most, out=ways)
+    np.exp(ways, out=ways)
+    total: Array = ways.sum(axis=0)
+    np.log(total, out=total)
+    np.add(total, most, out=total)
     return total
 
 

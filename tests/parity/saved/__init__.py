@@ -1,0 +1,1 @@
+"""Models that Paddle saves and tstatic reads, and the other way round."""

@@ -1,0 +1,84 @@
+"""Ten models trained and saved in Paddle 2.6.2 are run here, and ten trained and saved here are run there (``make parity``)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tstatic as paddle
+from tests.cpu.test_paddle_files import build_numbers
+from tests.parity.record import PADDLE, ROOT
+from tests.parity.saved import models
+from tstatic import static
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("TSTATIC_PARITY") != "all" or not PADDLE.exists(), reason="make parity, which needs Paddle"
+)
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+
+
+def in_paddle(module: str, folder: Path) -> dict[str, np.ndarray]:
+    """Runs a module in Paddle's Python; returns the answers that it wrote."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "CPU_NUM": "1",
+        "OMP_NUM_THREADS": "1",
+        "GLOG_minloglevel": "3",
+    }
+    done = subprocess.run(
+        [str(PADDLE), "-m", module, str(folder)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    with np.load(folder / "answers.npz") as answers:
+        return dict(answers)
+
+
+def test_ten_models_of_paddle_answer_here_as_there(tmp_path: Path) -> None:
+    expected = in_paddle("tests.parity.saved.record", tmp_path)
+    worst = 0.0
+    for name in models.MODELS:
+        with static.scope_guard(static.Scope()):
+            exe = static.Executor("cpu")
+            found = models.inferred(paddle, *static.load_inference_model(str(tmp_path / name), exe), exe)
+        for i, value in enumerate(found):
+            other = expected[f"{name}.{i}"]
+            assert (value.shape, value.dtype) == (other.shape, other.dtype)
+            np.testing.assert_allclose(value, other, **CLOSE, err_msg=f"{name}, result {i}")
+            worst = max(worst, float(np.abs(value.astype("float64") - other).max()))
+    print(f"read: {len(models.MODELS)} models, largest difference {worst:.1e}")
+
+
+def test_ten_models_of_ours_answer_there_as_here(tmp_path: Path) -> None:
+    expected: dict[str, np.ndarray] = {}
+    for name in models.MODELS:
+        with static.scope_guard(static.Scope()):
+            main, built, exe = models.trained(paddle, name)
+            static.save(main, str(tmp_path / f"{name}_training"), format="paddle")
+            static.save_inference_model(
+                str(tmp_path / name), built.feeds, built.outputs, exe, program=main, format="paddle"
+            )
+            expected[f"{name}.state"] = models.checked(paddle, main)
+            found = models.inferred(paddle, *static.load_inference_model(str(tmp_path / name), exe), exe)
+            expected |= {f"{name}.{i}": value for i, value in enumerate(found)}
+    with static.scope_guard(static.Scope()), static.program_guard(static.Program()):
+        feeds, fetches = build_numbers()
+        exe = static.Executor("cpu")
+        given = {"x": np.array([[-1, 0.1, 2]], "float32")}
+        expected |= {f"numbers.{i}": value for i, value in enumerate(exe.run(feed=given, fetch_list=fetches))}
+        static.save_inference_model(str(tmp_path / "numbers"), feeds, fetches, exe, format="paddle")
+    paddle.save({"w": np.arange(3.0), "rows": [1, 2.5, None, ("text", True)]}, tmp_path / "nest")
+    answers = in_paddle("tests.parity.saved.answer", tmp_path)
+    assert answers.pop("nest").tolist() == [0, 1, 2, 2.5, 2]
+    assert set(answers) == set(expected)
+    worst = 0.0
+    for name, value in answers.items():
+        # Results of one element: no axis in Paddle 2.6, one in the functions of 1.x.
+        assert (value.size, value.dtype) == (expected[name].size, expected[name].dtype), name
+        np.testing.assert_allclose(value.ravel(), expected[name].ravel(), **CLOSE, err_msg=name)
+        worst = max(worst, float(np.abs(value.ravel().astype("float64") - expected[name].ravel()).max()))
+    print(f"written: {len(models.MODELS)} models, largest difference {worst:.1e}")

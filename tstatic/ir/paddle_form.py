@@ -1,0 +1,82 @@
+"""How an op stands in Paddle's files where that differs from its form here; part of its definition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tstatic.ir.attrs import OpSpec
+from tstatic.ir.types import DType, Meta
+
+
+@dataclass(frozen=True, slots=True)
+class PaddleOp:
+    """An op in one of the two forms.
+
+    Attributes:
+        type, inputs, outputs, attrs: As in the file, or in the program; slots without variables are left out.
+        shapes, dtypes: Output variable -> its declared sizes, its dtype; when a file is written, dtypes of inputs, too.
+        constants: Variable -> the numbers that the program fills it with (when a file is read).
+        fresh: Declares a variable and returns its name (when a file is written).
+    """
+
+    type: str
+    inputs: Mapping[str, Sequence[str]]
+    outputs: Mapping[str, Sequence[str]]
+    attrs: Mapping[str, Any]
+    shapes: Mapping[str, Sequence[int] | None] = field(default_factory=dict)
+    dtypes: Mapping[str, DType] = field(default_factory=dict)
+    constants: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    fresh: Callable[[Meta], str] | None = None
+
+    def constants_of(self, *slots: str) -> list[Any] | None:
+        """Returns the numbers that the program fills inputs with; ``None`` if one of them is computed."""
+        known = [self.constants.get(name) for slot in slots for name in self.inputs.get(slot, ("",))]
+        return None if None in known else [number for row in known if row is not None for number in row]
+
+    @property
+    def result(self) -> str:
+        """The one variable in slot ``Out``."""
+        (name,) = self.outputs["Out"]
+        return name
+
+    def filled(
+        self, values: Mapping[str, Any], dtypes: Mapping[str, DType]
+    ) -> tuple[list[OpSpec], dict[str, list[str]]]:
+        """Returns ops that fill new variables of one element with numbers, and these variables by slot (when a file is written)."""
+        assert self.fresh is not None
+        ops, slots = [], {}
+        for slot, value in values.items():
+            slots[slot] = [self.fresh(Meta((1,), dtypes[slot]))]
+            attrs = {"shape": (1,), "dtype": dtypes[slot], "value": float(value), "str_value": repr(value)}
+            ops.append(OpSpec("fill_constant", {}, {"Out": slots[slot]}, attrs))
+        return ops, slots
+
+    def made(self, type: str = "", **changes: Any) -> OpSpec:
+        """Returns the op with another type, other ``inputs``, ``outputs`` or ``attrs``."""
+        given = {"inputs": self.inputs, "outputs": self.outputs, "attrs": self.attrs, **changes}
+        return OpSpec(type or self.type, **given)
+
+    def without(self, *names: str, **added: Any) -> dict[str, Any]:
+        """Returns the attributes without some, and with others."""
+        return {name: value for name, value in self.attrs.items() if name not in names} | added
+
+
+@dataclass(frozen=True, slots=True)
+class PaddleForm:
+    """How an op is read from Paddle's files and written to them.
+
+    Attributes:
+        read: Turns the op of a file into one that is here; ``None`` if it is the same.
+        write: Turns the op into those of a file; ``None`` if it is the same.
+        absent: Paddle has no such op and none that it could be written as.
+    """
+
+    read: Callable[[PaddleOp], OpSpec] | None = None
+    write: Callable[[PaddleOp], list[OpSpec]] | None = None
+    absent: bool = False
+
+
+SAME = PaddleForm()
+ABSENT = PaddleForm(absent=True)
