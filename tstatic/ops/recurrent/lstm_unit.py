@@ -59,7 +59,8 @@ def _grad_ref(
     arriving = np.zeros(c.shape, c.dtype) if dout is None else np.array(dout)
     through = np.zeros(c.shape, c.dtype) if dh is None else dh
     sums = np.empty(x.shape, x.dtype)
-    lstm_step_grad(gates, c, made, through, arriving, _views(sums), np.empty((2, *c.shape), c.dtype))
+    work = np.empty(c.shape, c.dtype), np.empty(c.shape, c.dtype)
+    lstm_step_grad(gates, c, made, through, arriving, _views(sums), work)
     if dx is not None:
         np.copyto(dx, sums)
     if dc is not None:
@@ -75,7 +76,7 @@ def _lower(torch: Any, x: Any, c: Any, forget_bias: float) -> Any:
 def _grad_lower(torch: Any, x: Any, c: Any, dc: Any, dh: Any, forget_bias: float) -> Any:
     with torch.enable_grad():
         leaves = [torch_wide(t).detach().clone().requires_grad_() for t in (x, c)]
-        outs = _lower(torch, *leaves, forget_bias)
+        outs = _lower(torch, leaves[0], leaves[1], forget_bias)
         pairs = [(o, torch_wide(s)) for o, s in zip(outs, (dc, dh), strict=True) if s is not None]
         found = torch.autograd.grad([o for o, _ in pairs], leaves, [s for _, s in pairs])
     return tuple(g.to(x.dtype) for g in found)

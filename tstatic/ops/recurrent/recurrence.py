@@ -189,7 +189,7 @@ class _Sequence:
     def grad_lower(self, torch: Any, *given: Any, is_reverse: bool, activation: str = "tanh") -> Any:
         """Differentiates :meth:`lower` with torch."""
         count, outs = len(self.inputs), 1 + len(self.states)
-        wide = [None if t is None else torch_wide(t) for t in given]
+        wide: list[Any] = [None if t is None else torch_wide(t) for t in given]
         with torch.enable_grad():
             leaves = [t.detach().clone().requires_grad_() for t in wide[: count - 1]]
             results = self.lower(torch, *leaves, wide[count - 1], is_reverse=is_reverse, activation=activation)
