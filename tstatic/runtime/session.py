@@ -32,7 +32,7 @@ from tstatic.runtime.flatten import flatten
 from tstatic.runtime.generated import generated_work
 from tstatic.runtime.interrupt import Writing, check_whole
 from tstatic.runtime.queues import Queued, in_order
-from tstatic.runtime.scope import Scope, dtype_check, flatten
+from tstatic.runtime.scope import Scope, dtype_check
 from tstatic.runtime.sub_block import BlockRunner, annotate, run_op, run_op_in_place, store_entry
 from tstatic.where import show
 
