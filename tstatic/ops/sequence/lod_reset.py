@@ -88,7 +88,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@export("fluid.layers.lod_reset", "fluid.layers.sequence_lod.lod_reset", op="lod_reset")
+@export("fluid.layers.lod_reset", op="lod_reset")
 def lod_reset(x: Variable, y: Variable | None = None, target_lod: Sequence[int] | None = None) -> Variable:
     """Returns the same rows, divided into other sequences.
 
@@ -157,7 +157,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@export("fluid.layers.lod_append", "fluid.layers.sequence_lod.lod_append", op="lod_append")
+@export("fluid.layers.lod_append", op="lod_append")
 def lod_append(x: Variable, level: Variable | Sequence[int]) -> Variable:
     """Returns the same rows with one more level of sequences inside the others.
 
