@@ -9,12 +9,14 @@ The API:
 * ``optimizer``  update rules and learning rates
 * ``inference``  predictors over saved models
 * ``io``         data sets, samplers, and loaders that batch them; ``reader`` has those of Paddle 1.x
-* ``dataset``    well-known data sets, from local files; ``text`` and ``vision`` have them as classes
+* ``dataset``    well-known data sets, from local files; ``text`` has them as classes
+* ``vision``     data sets of images
 * ``testing``    checks for programs of one's own
 * ``tensor``, ``metric``, ``regularizer``, ``device``, ``distributed``, ``utils``, ``framework``, ``base``  Paddle's module paths
 * ``fluid``      the 1.x names
 * ``incubate``   averages of parameters, LookAhead, LARS
 * ``profiler``   how long operators take
+* ``vision``     networks for images, and transforms
 * ``as_paddle``  runs a script in which ``paddle`` is this package
 
 What it is made of, from the bottom:
@@ -67,8 +69,6 @@ facade_module("amp", "which 16-bit floats there are; ``static.amp`` has mixed pr
 facade_module("reader.decorator", "readers of samples, and what decorates them.", "reader")
 facade_module("text", "decoders of label sequences, and data sets of texts.", modules="datasets")
 facade_module("text.datasets", "data sets of texts.", "text")
-facade_module("vision", "images.", modules="datasets")
-facade_module("vision.datasets", "data sets of images.")
 _hooks.svg = _draw
 add_methods()
 del globals()["where"]  # the module gives way to the function ``tstatic.where``

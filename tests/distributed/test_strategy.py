@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -171,6 +172,11 @@ def test_an_unknown_scale_of_gradients_is_refused() -> None:
     strategy.gradient_scale_configs = {"scale_strategy": "mean"}
     with pytest.raises(StrategyValueError, match="mean"):
         _minimized(strategy)
+
+
+def test_the_page_names_every_field() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text()
+    assert [name for name in FIELDS if f"`{name}`" not in page] == []
 
 
 def test_text_files_of_paddle_are_declined() -> None:

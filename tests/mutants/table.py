@@ -390,10 +390,10 @@ FEEDS = (
     ),
     Mutant(
         "runtime/session.py",
-        "Session._step",
+        "Session._to_host",
         "call",
-        "self.device.to_host(self.arrays[value], self.streams[0])",
-        "self.arrays[value]",
+        "self.device.to_host(value, self.streams[0])",
+        "value",
         (C + "test_executor.py",),
     ),
     Mutant(
@@ -760,7 +760,7 @@ DATA = (
     ),
     Mutant(
         "io/recycled.py",
-        "Recycled.empty",
+        "Recycled._block",
         "comparison",
         "block.size >= size",
         "True",

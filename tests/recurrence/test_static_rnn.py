@@ -141,10 +141,15 @@ def test_a_memory_that_is_not_updated_leaves_the_program_as_it_was() -> None:
     program = static.default_main_program()
     text = str(program)
     rnn = static.nn.StaticRNN()
-    with pytest.raises(ProgramError, match="is not updated in the step"), rnn.step():
-        now = rnn.step_input(x)
-        rnn.memory(shape=[-1, 4], batch_ref=now)
-        rnn.step_output(now)
+
+    def build() -> None:
+        with rnn.step():
+            now = rnn.step_input(x)
+            rnn.memory(shape=[-1, 4], batch_ref=now)
+            rnn.step_output(now)
+
+    with pytest.raises(ProgramError, match="is not updated in the step"):
+        build()
     assert str(program) == text
 
 

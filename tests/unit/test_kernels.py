@@ -672,7 +672,7 @@ def test_sgd(count: int, dtype: Any, seed: int) -> None:
 
 def test_updates_write_elsewhere_when_told_to() -> None:
     param, grad, one = np.ones(10, np.float32), np.full(10, 2, np.float32), np.full(1, 0.5, np.float32)
-    (out, *_) = evaluate(op_def("sgd"), [param, one, grad, None, None], {})
+    (out, *_) = evaluate(op_def("sgd"), [param, one, grad, None, None, None], {})
     assert (param == 1).all()
     assert (out == 0).all()
     m, v, powers = np.zeros(10, np.float32), np.zeros(10, np.float32), [np.full(1, 0.5), np.full(1, 0.5)]

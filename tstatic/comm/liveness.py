@@ -130,7 +130,7 @@ class Monitor:
         """Returns and removes the others' messages of an exchange, by rank."""
         return {rank: peer.said.pop(number) for rank, peer in self._peers.items()}
 
-    def meet(self, others: Sequence[int], key: str, number: int, label: str) -> None:
+    def arrive(self, others: Sequence[int], key: str, number: int, label: str) -> None:
         """Tells the other members of a part of the ranks that this one came to their collective of that number."""
         for rank in others:
             self._mesh.post({"t": "met", "key": key, "n": number, "label": label}, rank)

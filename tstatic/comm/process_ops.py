@@ -26,8 +26,10 @@ class ReduceOp:
 
     Example:
         >>> from tstatic import distributed
-        >>> distributed.ReduceOp.SUM, distributed.ReduceOp.AVG
-        (0, 4)
+        >>> largest = paddle.to_tensor([3.0])
+        >>> distributed.all_reduce(largest, op=distributed.ReduceOp.MAX)
+        >>> static.Executor().run(fetch_list=[largest])[0]
+        array([3.], dtype=float32)
     """
 
     SUM = 0

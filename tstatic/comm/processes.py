@@ -296,7 +296,7 @@ class Processes:
                 key = "ranks " + " ".join(map(str, ranks))
                 others = [rank for rank in ranks if rank != self.rank]
                 number = self._meetings[ranks] = self._meetings.get(ranks, 0) + 1
-                monitor.meet(others, key, number, label)
+                monitor.arrive(others, key, number, label)
 
                 def arrived() -> bool:
                     return not monitor.absent(others, key, number, label)

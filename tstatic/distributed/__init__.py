@@ -2,6 +2,7 @@
 
 * ``environment``  this process among the others; exchanges of numpy arrays beside programs
 * ``spawning``  spawn: processes that run a function
+* ``launching``  what processes are told when they start
 * ``launch``  ``python -m tstatic.distributed.launch``: processes that run a script
 * ``fleet``  distributed training as Paddle spells it
 * ``io``  saving persistable variables

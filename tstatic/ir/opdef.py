@@ -246,7 +246,6 @@ class OpDef:
         per_step: Of an op that owns a block: slots of which the block has one step, a part along the first axis.
         carried: Of such an op: the names of two attributes, which list the block's variables that hold its state before and
             after a step.
-        arrays: Takes or makes tensor arrays, which only programs can hand to it.
         amp: The list of mixed precision that the op is on: ``"white"`` runs in 16 bits, ``"black"`` in float32, ``"gray"`` as
             its inputs, ``"float32"`` in float32 at level O2 as well, because 16 bits gain nothing there; ``""`` for none.
         float32_inputs: Input slots that mixed precision leaves in float32.
@@ -293,7 +292,6 @@ class OpDef:
     dynamic: bool = False
     numbers: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
-    arrays: bool = False
     per_step: tuple[str, ...] = ()
     carried: tuple[str, str] | None = None
     amp: str = ""

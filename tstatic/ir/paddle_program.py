@@ -246,9 +246,9 @@ class _Reading:
                 value = _taken(spec, value)
                 if value is not None or spec.default is None:
                     done[name] = value
-            elif (
-                name not in _IGNORED and name not in forward and not name.startswith("op_") and not _says_nothing(value)
-            ):
+            elif name in _IGNORED or name in forward or name.startswith("op_"):
+                continue
+            elif not (_says_nothing(value) or (name.endswith("dtype") and value == -1)):
                 unknown.append(f"{name} = {str(value)[:60]}")
         if unknown:
             raise CheckpointError(
@@ -262,29 +262,45 @@ class _Reading:
 
 
 def _same(op: PaddleOp, definition: OpDef) -> OpSpec:
-    """Returns an op as it is, with ``one_d``, if it has that, where Paddle declares a result as one element in a list."""
-    if "one_d" in definition.attrs and "one_d" not in op.attrs:
+    """Returns an op as it is, but for two habits of Paddle.
+
+    Many ops take an attribute as an input, too: numbers that the program fills the input ``AxisTensor`` or ``ShapeTensorList`` with
+    become the attribute ``axis`` or ``shape``. And a result that is declared as one element in a list needs ``one_d``.
+    """
+    inputs, attrs = dict(op.inputs), dict(op.attrs)
+    for slot in [slot for slot in inputs if slot not in definition.input_slots]:
+        name = slot.removesuffix("List").removesuffix("Tensor").lower()
+        numbers = op.constants_of(slot)
+        if name in definition.attrs and numbers is not None:
+            del inputs[slot]
+            attrs[name] = tuple(numbers) if definition.attrs[name].kind in ("ints", "floats") else numbers[0]
+    if "one_d" in definition.attrs and "one_d" not in attrs:
         first = next((row[0] for row in op.outputs.values() if row), "")
-        return op.made(attrs={**op.attrs, "one_d": list(op.shapes.get(first) or ()) == [1]})
-    return op.made()
+        attrs["one_d"] = list(op.shapes.get(first) or ()) == [1]
+    return op.made(inputs=inputs, attrs=attrs)
 
 
 class _Constants:
     """Numbers that a block's ops fill variables with, for ops that take as an attribute what Paddle gives as an input."""
 
+    MOST = 64
+    """Numbers in one variable."""
+
     def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
+        self.values: dict[str, tuple[Any, ...]] = {}
 
     def note(self, op: OpDesc) -> None:
         for name in (n for row in op.outputs.values() for n in row):
             self.values.pop(name, None)
-        if op.type == "fill_constant" and not op.inputs and np.prod(op.attrs.get("shape", ()), dtype=float) == 1:
-            text, dtype = op.attrs.get("str_value", ""), op.attrs.get("dtype")
-            value = float(text) if text else op.attrs.get("value", 0.0)
-            whole = isinstance(dtype, DType) and not dtype.is_float and value == int(value)
-            self.values[op.outputs["Out"][0]] = int(text or value) if whole else value
-        elif op.type == "assign_value" and isinstance(op.attrs.get("values"), tuple) and len(op.attrs["values"]) == 1:
-            self.values[op.outputs["Out"][0]] = op.attrs["values"][0]
+        if op.type == "fill_constant" and not op.inputs:
+            text, dtype, shape = op.attrs.get("str_value", ""), op.attrs.get("dtype"), op.attrs.get("shape", ())
+            count = int(min(np.prod(shape, dtype=float), self.MOST + 1))
+            whole = isinstance(dtype, DType) and not dtype.is_float
+            if count <= self.MOST and not (whole and text and not text.lstrip("-").isdigit()):
+                value = (int if whole else float)(text or op.attrs.get("value", 0.0))
+                self.values[op.outputs["Out"][0]] = (value,) * count
+        elif op.type == "assign_value" and isinstance(op.attrs.get("values"), tuple):
+            self.values[op.outputs["Out"][0]] = op.attrs["values"]
 
 
 def _says_nothing(value: Any) -> bool:
@@ -362,7 +378,8 @@ class _Writing:
             form = op.definition.paddle or SAME
             written = [v for n in op.output_arg_names if (v := block._find_var_recursive(n)) is not None]
             shapes = {v.name: v._shape for v in written}
-            dtypes = {v.name: v._dtype for v in written if v._dtype is not None}
+            read = [v for n in op.input_arg_names if (v := block._find_var_recursive(n)) is not None]
+            dtypes = {v.name: v._dtype for v in (*read, *written) if v._dtype is not None}
             found = PaddleOp(op.type, op.inputs, op.outputs, dict(op.attrs), shapes, dtypes, {}, fresh)
             if form.absent:
                 self.lacking[op.type] = op.type
@@ -426,7 +443,7 @@ def _attribute(op: str, name: str, value: Any, spec: Attr | None) -> proto.Attr:
         return _int(name, DTYPE_NUMBERS[value.name])
     if kind == "block" and type(value) is int:
         return proto.Attr(name, 8, block_idx=value)
-    if isinstance(value, bool):
+    if isinstance(value, bool) and kind != "number":
         return proto.Attr(name, 6, b=value)
     if isinstance(value, float) or (isinstance(value, int) and kind in ("float", "number")):
         return proto.Attr(name, 1, f=float(value))

@@ -43,10 +43,8 @@ class Fleet:
     Example:
         >>> from tstatic.distributed import fleet
         >>> fleet.init(is_collective=True)
-        >>> x = static.data("x", [None, 2])
-        >>> loss = paddle.mean(static.nn.fc(x, 1))
+        >>> loss = paddle.mean(static.nn.fc(static.data("x", [None, 2]), 1))
         >>> strategy = fleet.DistributedStrategy()
-        >>> strategy.gradient_merge = True
         >>> strategy.gradient_merge_configs = {"k_steps": 2}
         >>> optimizer = fleet.distributed_optimizer(paddle.optimizer.SGD(0.1), strategy)
         >>> ops, params_grads = optimizer.minimize(loss)
@@ -373,7 +371,7 @@ class Fleet:
         return list(self._applied)
 
     def _get_applied_graph_list(self) -> list[str]:
-        """Returns an empty list: compiling is no rewrite of the program."""
+        """Returns an empty list: compiling leaves the program as it is."""
         return []
 
     # --------------------------------------------------------------------------------------------------------------- saving

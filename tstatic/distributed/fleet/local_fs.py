@@ -26,8 +26,6 @@ class LocalFS:
         >>> client.ls_dir(folder)
         (['models'], ['a.txt'])
         >>> client.delete(folder)
-        >>> client.is_exist(folder)
-        False
     """
 
     def ls_dir(self, fs_path: str) -> tuple[list[str], list[str]]:
@@ -42,7 +40,7 @@ class LocalFS:
         return self.ls_dir(fs_path)[0]
 
     def mkdirs(self, fs_path: str) -> None:
-        """Makes a folder and those around it; one that exists is no error.
+        """Makes a folder and those around it; one that exists stays as it is.
 
         Raises:
             FileExistsError: If a file has that name.
@@ -50,7 +48,7 @@ class LocalFS:
         os.makedirs(fs_path, exist_ok=True)
 
     def delete(self, fs_path: str) -> None:
-        """Removes a file, or a folder with all that is in it; what does not exist is no error."""
+        """Removes a file, or a folder with all that is in it; what does not exist is ignored."""
         if os.path.isdir(fs_path) and not os.path.islink(fs_path):
             shutil.rmtree(fs_path)
         elif os.path.lexists(fs_path):
@@ -150,7 +148,20 @@ class LocalFS:
 
 
 class HDFSClient:
-    """Raises UnsupportedError: Hadoop's file system is not part of tstatic."""
+    """Raises UnsupportedError: Hadoop's file system is not part of tstatic.
+
+    Args:
+        args: As in Paddle.
+        kwargs: As in Paddle.
+
+    Example:
+        >>> from tstatic.distributed.fleet.utils import HDFSClient
+        >>> try:
+        ...     HDFSClient("/usr/local/hadoop", {})
+        ... except paddle.errors.UnsupportedError as error:
+        ...     print(error.received)
+        HDFSClient
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._refuse()

@@ -129,6 +129,15 @@ class CollectiveOptimizer:
         fleet: The fleet, whose programs ``minimize`` sets.
         optimizer: The optimizer.
         strategy: The strategy.
+
+    Example:
+        >>> from tstatic.fluid.incubate.fleet.collective import fleet
+        >>> fleet.init()
+        >>> loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 2]), 1))
+        >>> optimizer = fleet.distributed_optimizer(fluid.optimizer.SGD(0.1))
+        >>> ops, params_grads = optimizer.minimize(loss)
+        >>> [op.type for op in ops]
+        ['sgd', 'sgd']
     """
 
     def __init__(self, fleet: Collective, optimizer: Any, strategy: DistributedStrategy) -> None:
@@ -171,9 +180,8 @@ class Collective:
     """The processes of a training, as 1.x spells them; ``fleet`` of ``fluid.incubate.fleet.collective`` is one.
 
     Example:
-        >>> from tstatic.fluid.incubate.fleet.base import role_maker
         >>> from tstatic.fluid.incubate.fleet.collective import fleet
-        >>> fleet.init(role_maker.PaddleCloudRoleMaker(is_collective=True))
+        >>> fleet.init()
         >>> loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 2]), 1))
         >>> _ = fleet.distributed_optimizer(fluid.optimizer.SGD(0.1)).minimize(loss)
         >>> exe = fluid.Executor(fluid.CPUPlace())
@@ -362,6 +370,12 @@ class OlderRoleMaker(UserDefinedRoleMaker):
 
     Raises:
         UnsupportedError: For another role, or with servers.
+
+    Example:
+        >>> from tstatic.fluid.incubate.fleet.base import role_maker
+        >>> role = role_maker.UserDefinedRoleMaker(current_id=0, worker_num=1)
+        >>> role.is_first_worker(), role.server_num()
+        (True, 0)
     """
 
     def __init__(

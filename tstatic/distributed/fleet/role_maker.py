@@ -18,7 +18,14 @@ ALONE = "127.0.0.1:6170"
 
 
 class Role:
-    """The roles of processes; there are workers only."""
+    """The roles of processes; there are workers only.
+
+    Example:
+        >>> from tstatic.distributed import fleet
+        >>> role = fleet.UserDefinedRoleMaker(current_id=0, role=fleet.Role.WORKER, worker_num=1)
+        >>> role.is_worker(), fleet.Role.WORKER
+        (True, 1)
+    """
 
     WORKER = 1
     SERVER = 2
@@ -64,6 +71,13 @@ class RoleMakerBase:
 
     Raises:
         UnsupportedError: ``TRAINING_ROLE`` says that this process is a parameter server.
+
+    Example:
+        >>> from tstatic.distributed import fleet
+        >>> from tstatic.distributed.fleet.base.role_maker import RoleMakerBase
+        >>> role = fleet.PaddleCloudRoleMaker(is_collective=True)
+        >>> isinstance(role, RoleMakerBase), role.worker_num()
+        (True, 1)
     """
 
     def __init__(self, is_collective: bool = False) -> None:
@@ -227,6 +241,12 @@ class UserDefinedCollectiveRoleMaker(UserDefinedRoleMaker):
 
     Raises:
         ProgramError: ``current_id`` is not the number of an endpoint.
+
+    Example:
+        >>> from tstatic.fluid.incubate.fleet.base import role_maker
+        >>> role = role_maker.UserDefinedCollectiveRoleMaker(0, worker_endpoints=["127.0.0.1:6170"])
+        >>> role.worker_index(), role.worker_num()
+        (0, 1)
     """
 
     def __init__(self, current_id: int = 0, worker_endpoints: Sequence[str] | None = None) -> None:

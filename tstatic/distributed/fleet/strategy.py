@@ -55,9 +55,13 @@ _SERVERS = "it belongs to parameter servers, which do not exist here."
 _SEARCH = "strategies are not searched for: those that are set act."
 _DATA = "data parallelism: fleet.init(is_collective=True) under python -m tstatic.distributed.launch"
 
-FIELDS: dict[str, Field] = {
-    "amp": _active(False, "training in mixed precision, with the settings of amp_configs."),
-    "amp_configs": _active(
+
+class _Fields:
+    """The fields, as Paddle names them."""
+
+    # fmt: off
+    amp = _active(False, "training in mixed precision, with the settings of amp_configs.")
+    amp_configs = _active(
         {
             "init_loss_scaling": 32768.0, "incr_every_n_steps": 1000, "decr_every_n_nan_or_inf": 2, "incr_ratio": 2.0,
             "decr_ratio": 0.8, "use_dynamic_loss_scaling": True, "custom_white_list": [], "custom_black_list": [],
@@ -65,54 +69,54 @@ FIELDS: dict[str, Field] = {
             "use_pure_bf16": False,
         },
         "settings of amp; use_optimizer_fp16 has no effect: the optimizer updates float32 copies.",
-    ),
-    "recompute": _active(False, "values between the checkpoints are computed again in the backward part."),
-    "recompute_configs": _active(
+    )
+    recompute = _active(False, "values between the checkpoints are computed again in the backward part.")
+    recompute_configs = _active(
         {"checkpoints": [], "enable_offload": False, "checkpoint_shape": [], "enable_tuning": False},
         "checkpoints are names or Variables; the other settings have no effect: checkpoints stay in memory.",
-    ),
-    "gradient_merge": _active(False, "one update in gradient_merge_configs['k_steps'] runs."),
-    "gradient_merge_configs": _active({"k_steps": 1, "avg": True}, "settings of gradient_merge."),
-    "lars": _active(False, "a Momentum optimizer becomes a LarsMomentum."),
-    "lars_configs": _active(
+    )
+    gradient_merge = _active(False, "one update in gradient_merge_configs['k_steps'] runs.")
+    gradient_merge_configs = _active({"k_steps": 1, "avg": True}, "settings of gradient_merge.")
+    lars = _active(False, "a Momentum optimizer becomes a LarsMomentum.")
+    lars_configs = _active(
         {"lars_coeff": 0.001, "lars_weight_decay": 0.0005, "epsilon": 0.0, "exclude_from_weight_decay": []},
         "settings of lars.",
-    ),
-    "lamb": _active(False, "an Adam optimizer becomes a Lamb."),
-    "lamb_configs": _active({"lamb_weight_decay": 0.01, "exclude_from_weight_decay": []}, "settings of lamb."),
-    "sync_batch_norm": _active(False, "batch norms take the statistics of all processes."),
-    "fuse_all_reduce_ops": _active(True, "gradients are summed in few collectives; False: in one for each."),
-    "fuse_grad_size_in_MB": _active(32, "the most megabytes of gradients in one collective."),
-    "gradient_scale_configs": _active(
+    )
+    lamb = _active(False, "an Adam optimizer becomes a Lamb.")
+    lamb_configs = _active({"lamb_weight_decay": 0.01, "exclude_from_weight_decay": []}, "settings of lamb.")
+    sync_batch_norm = _active(False, "batch norms take the statistics of all processes.")
+    fuse_all_reduce_ops = _active(True, "gradients are summed in few collectives; False: in one for each.")
+    fuse_grad_size_in_MB = _active(32, "the most megabytes of gradients in one collective.")
+    gradient_scale_configs = _active(
         {"scale_strategy": "avg", "scale_gradient": False},
         "'avg' starts the gradient of the loss at 1 / number of processes, 'sum' at 1, 'customized' at what is fed for it.",
-    ),
-    "use_hierarchical_allreduce": _active(False, "acts where trainers > hierarchical_allreduce_inter_nranks > 1."),
-    "hierarchical_allreduce_inter_nranks": _active(1, "the number of processes that sum first."),
-    "build_strategy": _active(None, "the program is compiled with it."),
-    "execution_strategy": _active(None, "the program runs with it."),
-    "find_unused_parameters": _idle(False, "the program says which parameters have a gradient."),
-    "fuse_grad_size_in_num": _idle(8, "fuse_grad_size_in_MB limits collectives."),
-    "_fuse_grad_size_in_TFLOPS": _idle(50.0, "fuse_grad_size_in_MB limits collectives."),
-    "last_comm_group_size_MB": _idle(1.0, "fuse_grad_size_in_MB limits all collectives, the last one, too."),
-    "fuse_grad_merge": _idle(False, "sums over runs are in flat buffers where updates are fused."),
-    "nccl_comm_num": _idle(1, _GPU),
-    "sync_nccl_allreduce": _idle(True, _GPU),
-    "_calc_comm_same_stream": _idle(False, _GPU),
-    "cudnn_exhaustive_search": _idle(False, _GPU),
-    "cudnn_batchnorm_spatial_persistent": _idle(False, _GPU),
-    "conv_workspace_size_limit": _idle(512, _GPU),
-    "without_graph_optimization": _idle(True, "build_strategy alone says which fusions run."),
-    "fp16_allreduce": _idle(False, "gradients are sent in their own type."),
-    "split_data": _idle(True, "each process feeds its own part of the data."),
-    "auto": _idle(False, _SEARCH),
-    "semi_auto": _idle(False, _SEARCH),
-    "auto_search": _idle(False, _SEARCH),
-    "elastic": _idle(False, "the number of processes does not change; start all again from a checkpoint."),
-    "hybrid_parallel_order": _idle(["dp", "pp", "sharding", "sep", "mp"], "there is data parallelism alone."),
-    "sync_param_name": _idle(["embedding", "layer_norm", ".b_"], "it belongs to tensor parallelism."),
-    "a_sync": _idle(True, _SERVERS),
-    "a_sync_configs": _idle(
+    )
+    use_hierarchical_allreduce = _active(False, "acts where trainers > hierarchical_allreduce_inter_nranks > 1.")
+    hierarchical_allreduce_inter_nranks = _active(1, "the number of processes that sum first.")
+    build_strategy = _active(None, "the program is compiled with it.")
+    execution_strategy = _active(None, "the program runs with it.")
+    find_unused_parameters = _idle(False, "the program says which parameters have a gradient.")
+    fuse_grad_size_in_num = _idle(8, "fuse_grad_size_in_MB limits collectives.")
+    _fuse_grad_size_in_TFLOPS = _idle(50.0, "fuse_grad_size_in_MB limits collectives.")
+    last_comm_group_size_MB = _idle(1.0, "fuse_grad_size_in_MB limits all collectives, the last one, too.")
+    fuse_grad_merge = _idle(False, "sums over runs are in flat buffers where updates are fused.")
+    nccl_comm_num = _idle(1, _GPU)
+    sync_nccl_allreduce = _idle(True, _GPU)
+    _calc_comm_same_stream = _idle(False, _GPU)
+    cudnn_exhaustive_search = _idle(False, _GPU)
+    cudnn_batchnorm_spatial_persistent = _idle(False, _GPU)
+    conv_workspace_size_limit = _idle(512, _GPU)
+    without_graph_optimization = _idle(True, "build_strategy alone says which fusions run.")
+    fp16_allreduce = _idle(False, "gradients are sent in their own type.")
+    split_data = _idle(True, "each process feeds its own part of the data.")
+    auto = _idle(False, _SEARCH)
+    semi_auto = _idle(False, _SEARCH)
+    auto_search = _idle(False, _SEARCH)
+    elastic = _idle(False, "the number of processes does not change; start all again from a checkpoint.")
+    hybrid_parallel_order = _idle(["dp", "pp", "sharding", "sep", "mp"], "there is data parallelism alone.")
+    sync_param_name = _idle(["embedding", "layer_norm", ".b_"], "it belongs to tensor parallelism.")
+    a_sync = _idle(True, _SERVERS)
+    a_sync_configs = _idle(
         {
             "k_steps": -1, "max_merge_var_num": 1, "send_queue_size": 16, "independent_recv_thread": False,
             "min_send_grad_num_before_recv": 1, "thread_pool_size": 1, "send_wait_times": 1,
@@ -120,35 +124,35 @@ FIELDS: dict[str, Field] = {
             "lr_decay_steps": 10, "use_ps_gpu": 0,
         },
         _SERVERS,
-    ),
-    "adam_d2sum": _idle(False, _SERVERS),
-    "is_fl_ps_mode": _idle(False, _SERVERS),
-    "is_with_coordinator": _idle(False, _SERVERS),
-    "fleet_desc_configs": _idle({}, _SERVERS),
-    "sparse_table_configs": _idle({}, _SERVERS),
-    "fs_client_param": _idle({}, _SERVERS),
-    "trainer_desc_configs": _idle(
+    )
+    adam_d2sum = _idle(False, _SERVERS)
+    is_fl_ps_mode = _idle(False, _SERVERS)
+    is_with_coordinator = _idle(False, _SERVERS)
+    fleet_desc_configs = _idle({}, _SERVERS)
+    sparse_table_configs = _idle({}, _SERVERS)
+    fs_client_param = _idle({}, _SERVERS)
+    trainer_desc_configs = _idle(
         {
             "dump_fields_path": "", "dump_fields": [], "dump_param": [], "stat_var_names": [], "trainer": "",
             "device_worker": "", "local_sparse": [], "remote_sparse": [],
         },
         _SERVERS,
-    ),
-    "pipeline": _refused(False, "a program is not cut into stages", _DATA),
-    "pipeline_configs": _idle(
+    )
+    pipeline = _refused(False, "a program is not cut into stages", _DATA)
+    pipeline_configs = _idle(
         {
             "micro_batch_size": 1, "accumulate_steps": 1, "schedule_mode": "1F1B", "p2p_cache_shape": True,
             "enable_partial_send_recv": True,
         },
         "settings of pipeline.",
-    ),
-    "tensor_parallel": _refused(False, "parameters are not cut", _DATA),
-    "tensor_parallel_configs": _idle({"tensor_parallel_degree": 1, "tensor_init_seed": -1}, "settings of tensor_parallel."),
-    "sharding": _refused(
+    )
+    tensor_parallel = _refused(False, "parameters are not cut", _DATA)
+    tensor_parallel_configs = _idle({"tensor_parallel_degree": 1, "tensor_init_seed": -1}, "settings of tensor_parallel.")
+    sharding = _refused(
         False, "every process holds all parameters",
         "static.BuildStrategy.reduce_strategy = Reduce, which divides the updates among the places of a process",
-    ),
-    "sharding_configs": _idle(
+    )
+    sharding_configs = _idle(
         {
             "sharding_segment_strategy": "segment_broadcast_MB", "segment_broadcast_MB": 32.0, "segment_anchors": [],
             "sharding_degree": 8, "mp_degree": 1, "dp_degree": 1, "hybrid_dp": False, "gradient_merge_acc_step": 1,
@@ -156,31 +160,34 @@ FIELDS: dict[str, Field] = {
             "_dp_as_optimizer_sharding": False, "stage": 1, "enable_tuning": False, "use_calc_stream": False,
         },
         "settings of sharding.",
-    ),
-    "hybrid_configs": Field(
+    )
+    hybrid_configs = Field(
         {
             "dp_degree": -1, "mp_degree": 1, "pp_degree": 1, "sharding_degree": 1, "sep_degree": 1, "mp_configs": {},
             "pp_configs": {}, "sharding_configs": {},
         },
         Outcome("refused", "minimize raises UnsupportedError if a degree but dp_degree is above 1."),
         _DATA,
-    ),
-    "dgc": _refused(False, "gradients are not compressed", "amp with bfloat16, which halves what is computed, not sent"),
-    "dgc_configs": _idle({"rampup_begin_step": 0, "rampup_step": 1, "sparsity": []}, "settings of dgc."),
-    "localsgd": _refused(False, "processes do not train apart", "gradient_merge, which exchanges gradients in every k-th run"),
-    "localsgd_configs": _idle({"k_steps": 1, "begin_step": 1}, "settings of localsgd."),
-    "adaptive_localsgd": _refused(
+    )
+    dgc = _refused(False, "gradients are not compressed", "amp with bfloat16, which halves what is computed, not sent")
+    dgc_configs = _idle({"rampup_begin_step": 0, "rampup_step": 1, "sparsity": []}, "settings of dgc.")
+    localsgd = _refused(False, "processes do not train apart", "gradient_merge, which exchanges gradients in every k-th run")
+    localsgd_configs = _idle({"k_steps": 1, "begin_step": 1}, "settings of localsgd.")
+    adaptive_localsgd = _refused(
         False, "processes do not train apart", "gradient_merge, which exchanges gradients in every k-th run"
-    ),
-    "adaptive_localsgd_configs": _idle({"init_k_steps": 1, "begin_step": 1}, "settings of adaptive_localsgd."),
-    "asp": _refused(False, "weights are not pruned to patterns", "the dense program"),
-    "qat": _refused(False, "there is no quantized training", "amp with bfloat16"),
-    "qat_configs": _idle(
+    )
+    adaptive_localsgd_configs = _idle({"init_k_steps": 1, "begin_step": 1}, "settings of adaptive_localsgd.")
+    asp = _refused(False, "weights are not pruned to patterns", "the dense program")
+    qat = _refused(False, "there is no quantized training", "amp with bfloat16")
+    qat_configs = _idle(
         {"channel_wise_abs_max": True, "weight_bits": 8, "activation_bits": 8, "not_quant_pattern": [], "algo": ""},
         "settings of qat.",
-    ),
-    "heter_ccl_mode": _refused(False, "all processes have places of one kind", "one kind of places"),
-}  # fmt: skip
+    )
+    heter_ccl_mode = _refused(False, "all processes have places of one kind", "one kind of places")
+    # fmt: on
+
+
+FIELDS: dict[str, Field] = {name: field for name, field in vars(_Fields).items() if isinstance(field, Field)}
 """All fields, by name; docs/fleet.md has them as a table."""
 
 _OPEN = frozenset(name for name, field in FIELDS.items() if field.default == {})

@@ -72,7 +72,7 @@ def _write_grad(x: Any, place: Any, dout: Any, *outs: Any) -> list[Any]:
 
 
 register(OpDef(
-    "write_to_array", "X, I, Array? -> Out, Place~", arrays=True, infer=lambda x, i, array: (_meet(x, array), _PLACE), ref=_write,
+    "write_to_array", "X, I, Array? -> Out, Place~", infer=lambda x, i, array: (_meet(x, array), _PLACE), ref=_write,
     dynamic=True,
     grad=GradOp(
         "X, Place, Out@GRAD -> X@GRAD, Array@GRAD", ref=_write_grad, infer=lambda x, place, dout: (x, dout), dynamic=True,
@@ -109,32 +109,32 @@ def _read_grad(place: Any, dout: Any, *outs: Any) -> list[Any]:
 
 
 register(OpDef(
-    "read_from_array", "X, I -> Out, Place~", arrays=True, infer=lambda array, i: (array, _PLACE), ref=_read, dynamic=True,
+    "read_from_array", "X, I -> Out, Place~", infer=lambda array, i: (array, _PLACE), ref=_read, dynamic=True,
     grad=GradOp("Place, Out@GRAD -> X@GRAD", ref=_read_grad, infer=lambda place, dout: (dout,), dynamic=True),
 ))  # fmt: skip
 
 register(OpDef(
-    "lod_array_length", "X -> Out", arrays=True, infer=lambda array: Meta((1,), int64),
+    "lod_array_length", "X -> Out", infer=lambda array: Meta((1,), int64),
     ref=lambda array, out=None: [np.array([len(array)])], dynamic=True,
 ))  # fmt: skip
 
 register(OpDef(
-    "create_array", "-> Out", arrays=True, attrs={"dtype": float32, "shape": Attr((), "ints")},
+    "create_array", "-> Out", attrs={"dtype": float32, "shape": Attr((), "ints")},
     infer=lambda dtype, shape: Meta(shape, dtype), ref=lambda out=None: [TensorArray()], dynamic=True,
 ))  # fmt: skip
 
 register(OpDef(
-    "assign_array", "X -> Out", arrays=True, infer=lambda x: x, ref=lambda array, out=None: [TensorArray(array)], dynamic=True,
+    "assign_array", "X -> Out", infer=lambda x: x, ref=lambda array, out=None: [TensorArray(array)], dynamic=True,
     grad=lambda ctx: [_copy(ctx)],
 ))  # fmt: skip
 
 register(OpDef(
-    "sum_arrays", "X* -> Out", arrays=True, infer=lambda xs: xs[0], dynamic=True,
+    "sum_arrays", "X* -> Out", infer=lambda xs: xs[0], dynamic=True,
     ref=lambda arrays, out=None: [_total(arrays)],
 ))  # fmt: skip
 
 register(OpDef(
-    "array_zeros_like", "X -> Out", arrays=True, infer=lambda x: x, ref=lambda array, out=None: [zeros_like(array)], dynamic=True,
+    "array_zeros_like", "X -> Out", infer=lambda x: x, ref=lambda array, out=None: [zeros_like(array)], dynamic=True,
 ))  # fmt: skip
 
 
@@ -181,7 +181,7 @@ def _joined_grad(sizes: Any, dout: Any, *outs: Any, axis: int, use_stack: bool) 
 
 
 register(OpDef(
-    "tensor_array_to_tensor", "X -> Out, OutIndex", arrays=True, attrs={"axis": 0, "use_stack": False}, infer=_joined_infer,
+    "tensor_array_to_tensor", "X -> Out, OutIndex", attrs={"axis": 0, "use_stack": False}, infer=_joined_infer,
     ref=_joined, dynamic=True,
     grad=GradOp("OutIndex, Out@GRAD -> X@GRAD", ref=_joined_grad, infer=lambda sizes, dout: (dout,), dynamic=True),
 ))  # fmt: skip

@@ -131,7 +131,16 @@ class StaticRNN:
             }  # fmt: skip
             # By its name, which means the whole sequence outside of the block.
             init = self._builder.outside.emit("fill_constant_batch_size_like", {"Input": batch_ref.name}, attrs)
-        memory = self._builder.memory(check_variable(init, "init", "StaticRNN.memory"))
+        if check_variable(init, "init", "StaticRNN.memory").block is self._builder.block:
+            raise ProgramError(
+                "the first value of a memory is made inside the step",
+                expected="a value from outside of the block",
+                received=repr(init),
+                fix="compute it before 'with rnn.step():'",
+                op="StaticRNN",
+                var=init.name,
+            )
+        memory = self._builder.memory(init)
         self._inner[memory.name] = memory
         return memory
 

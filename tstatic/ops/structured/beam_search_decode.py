@@ -74,7 +74,7 @@ register(OpDef(
         "beam_size": Attr.idle(0, "the LoD of each step says how many sentences there are", "int"),
         "end_id": Attr(kind="int"),
     },
-    arrays=True, infer=_infer, ref=_ref, dynamic=True,
+    infer=_infer, ref=_ref, dynamic=True,
 ))  # fmt: skip
 
 
