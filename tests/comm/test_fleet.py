@@ -195,7 +195,9 @@ def test_utilities_exchange_arrays_objects_and_files(pool: Pool) -> None:
             assert said[0] == [[3.0, 5.0], 1, [{"rank": 0}, {"rank": 1}]]
             shard, size, nodes, endpoints = said[1]
             assert (shard, size, nodes, len(endpoints)) == ([["a", "b"], ["c"]][rank], 2, 1, 2)
-            assert said[2:-1] == ([["only rank 1"]] if rank else [])
+            objects = [{"rank": 0, "text": ""}, {"rank": 1, "text": "a"}]
+            assert said[2] == [[1, "of this rank"], objects, [{"to": rank}]]
+            assert said[3:-1] == ([["only rank 1"]] if rank else [])
             # 7 of 10; 4 over 8 samples; the root of 16 / 4.
             assert said[-1] == [0.7, 0.5, 2.0, pytest.approx(39 / 40), [0]]
 
