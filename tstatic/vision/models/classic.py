@@ -66,7 +66,7 @@ class ConvPoolLayer(Layer):
         self._pool = MaxPool2D(3, stride=2, padding=0)
 
     def forward(self, x: Variable) -> Any:
-        """Returns the layer\'s value for ``[n, channels, h, w]``."""
+        """Returns the layer's value for ``[n, channels, h, w]``."""
         return self._pool(relu(self._conv(x)))
 
 

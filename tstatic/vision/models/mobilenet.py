@@ -35,7 +35,7 @@ class DepthwiseSeparable(Layer):
         self._pointwise_conv = conv_norm(channels, filters, 1)
 
     def forward(self, x: Variable) -> Any:
-        """Returns the layer\'s value for ``[n, channels, h, w]``."""
+        """Returns the layer's value for ``[n, channels, h, w]``."""
         return self._pointwise_conv(self._depthwise_conv(x))
 
 
@@ -93,7 +93,7 @@ class InvertedResidual(Layer):
         self.conv = Sequential(*layers)
 
     def forward(self, x: Variable) -> Any:
-        """Returns the layer\'s value for ``[n, channels, h, w]``."""
+        """Returns the layer's value for ``[n, channels, h, w]``."""
         return x + self.conv(x) if self.use_res_connect else self.conv(x)
 
 

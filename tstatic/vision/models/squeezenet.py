@@ -28,7 +28,7 @@ class MakeFireConv(Layer):
         self._conv = Conv2D(channels, filters, size, padding=size // 2)
 
     def forward(self, x: Variable) -> Any:
-        """Returns the layer\'s value for ``[n, channels, h, w]``."""
+        """Returns the layer's value for ``[n, channels, h, w]``."""
         return relu(self._conv(x))
 
 
@@ -42,7 +42,7 @@ class MakeFire(Layer):
         self._conv_path2 = MakeFireConv(squeezed, expanded, 3)
 
     def forward(self, x: Variable) -> Any:
-        """Returns the layer\'s value for ``[n, channels, h, w]``."""
+        """Returns the layer's value for ``[n, channels, h, w]``."""
         x = self._conv(x)
         return concat([self._conv_path1(x), self._conv_path2(x)], axis=1)
 
