@@ -50,6 +50,7 @@ __getattr__, __dir__ = facade(
         "tstatic.ir.types": (
             "DType dtype, bfloat16, bool_ bool, float16, float32, float64, int8, int16, int32, int64, uint8"
         ),
+        "tstatic.nn.model_summary": "flops, summary",
         "tstatic.places": (
             "CPUPlace, CUDAPinnedPlace, CUDAPlace, get_device, is_compiled_with_cinn, is_compiled_with_cuda, "
             "is_compiled_with_custom_device, is_compiled_with_distribute, is_compiled_with_ipu, is_compiled_with_mlu, "
