@@ -377,8 +377,8 @@ class _Writing:
         for op in block.ops:
             form = op.definition.paddle or SAME
             written = [v for n in op.output_arg_names if (v := block._find_var_recursive(n)) is not None]
-            shapes = {v.name: v._shape for v in written}
             read = [v for n in op.input_arg_names if (v := block._find_var_recursive(n)) is not None]
+            shapes = {v.name: v._shape for v in (*read, *written)}
             dtypes = {v.name: v._dtype for v in (*read, *written) if v._dtype is not None}
             found = PaddleOp(op.type, op.inputs, op.outputs, dict(op.attrs), shapes, dtypes, {}, fresh)
             if form.absent:

@@ -546,8 +546,40 @@ def _second(ctx: GradContext) -> list[OpSpec]:
     return e.specs
 
 
+def _where_write(op: PaddleOp) -> list[OpSpec]:
+    """Paddle's kernel takes three inputs of one shape: others are broadcast by adding zeros of the common one."""
+    names = [op.inputs[slot][0] for slot in ("Condition", "X", "Y")]
+    shapes = {tuple(op.shapes[name] or ()) for name in names}
+    if len(shapes) == 1:
+        return [op.made()]
+    assert op.fresh is not None
+    out = Meta(tuple(op.shapes[op.result] or ()), op.dtypes[op.result])
+    made: list[OpSpec] = []
+
+    def add(type: str, inputs: dict[str, list[str]], meta: Meta, **attrs: Any) -> list[str]:
+        assert op.fresh is not None
+        made.append(OpSpec(type, inputs, {"Out": [op.fresh(meta)]}, attrs))
+        return list(made[-1].outputs["Out"])
+
+    condition, x, y = names
+    number = add(
+        "cast", {"X": [condition]}, out.with_shape(op.shapes[condition] or ()), in_dtype=bool_, out_dtype=out.dtype
+    )
+    zeros = [
+        add("fill_any_like", {"X": [name]}, out.with_shape(op.shapes[name] or ()), value=0.0, dtype=out.dtype)
+        for name in (x, y)
+    ]
+    nothing = add("elementwise_add", {"X": zeros[0], "Y": zeros[1]}, out)
+    wide = add("elementwise_add", {"X": nothing, "Y": number}, out)
+    same = add("fill_any_like", {"X": wide}, out, value=0.0, dtype=out.dtype)
+    inputs = {slot: add("elementwise_add", {"X": same, "Y": [name]}, out) for slot, name in (("X", x), ("Y", y))}
+    inputs["Condition"] = add("cast", {"X": wide}, out.with_dtype(bool_), in_dtype=out.dtype, out_dtype=bool_)
+    return [*made, op.made(inputs=inputs)]
+
+
 register(OpDef(
     "where", "Condition, X, Y -> Out", pointwise={"Out": "where(condition, x, y)"}, infer=_infer,
+    paddle=PaddleForm(write=_where_write),
     lower=lambda torch, condition, x, y: torch.where(condition, x, y),
     grad=reduced_gradient(
         "Condition, X, Y, Out@GRAD -> X@GRAD, Y@GRAD",

@@ -61,6 +61,13 @@ register(OpDef(
 ))  # fmt: skip
 
 
+# What Paddle's ``detach`` is in saved programs.
+register(OpDef(
+    "share_data", "X -> Out", pointwise={"Out": "x"}, lower=lambda torch, x: x.clone(), amp="gray",
+    domain=Domain("unary", others=("int64", "int32", "bool", "uint8"), ulps=0, check_grad="no gradient flows through it"),
+))  # fmt: skip
+
+
 @export("tensor.cast", "Variable.cast", "Variable.astype", "fluid.layers.cast", op="cast")
 def cast(x: Variable, dtype: Any) -> Variable:
     """Returns ``x`` converted to another dtype; any shape, fractions are cut off.
