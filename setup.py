@@ -100,7 +100,10 @@ def exports() -> dict[str, Found]:
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 for decorator in node.decorator_list:
                     if calls(decorator, "export"):
-                        found |= dict.fromkeys(values(decorator), (module, name))
+                        names = values(decorator)
+                        if any(k.arg == "inplace" for k in decorator.keywords):  # type: ignore[attr-defined]
+                            names += [f"{n}_" for n in names if n.startswith(("tensor.", "Variable."))]
+                        found |= dict.fromkeys(names, (module, name))
             elif isinstance(node, ast.Assign) and calls(node.value, "functional_layer"):
                 found[f"nn.{values(node.value)[0]}"] = (module, name)
         source = tree(module)
@@ -321,7 +324,7 @@ def carried() -> dict[str, str]:
         for node in defined(module).values():
             for decorator in getattr(node, "decorator_list", ()):
                 if calls(decorator, "export"):
-                    found |= {k.value.value: module for k in decorator.keywords}
+                    found |= {k.value.value: module for k in decorator.keywords if k.arg == "op"}
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import resource
 import sys
 import time
@@ -112,8 +113,39 @@ def _bare(count: int) -> Case:
     return Case(step, {"first_value": float(step()[0]), "ops": count})
 
 
+def _convolution(described: str, threads: int) -> Case:
+    """One pass of a convolution on values that lie in the scope; fetches the result's mean, so that no copy is timed."""
+    one = json.loads(described)
+    main, startup = _programs()
+    rng = np.random.default_rng(3)
+    sizes = {"x": one["x"], "w": one["w"], "dy": one["y"]}
+    with paddle.static.program_guard(main, startup), paddle.utils.unique_name.guard():
+        block = main.global_block()
+        vars = {n: paddle.create_parameter(s, "float32", name=n) for n, s in sizes.items()}
+        x, w, dy = vars.values()
+        x.stop_gradient, w.stop_gradient = one["pass"] != "dx", one["pass"] != "dw"
+        out = block.create_var(name="y", shape=one["y"], dtype="float32")
+        type = "depthwise_conv2d" if one["depthwise"] else "conv2d"
+        block.append_op(type=type, inputs={"Input": [x], "Filter": [w]}, outputs={"Output": [out]}, attrs=one["attrs"])
+        if one["pass"] != "forward":
+            (out,) = paddle.static.gradients([out], [x if one["pass"] == "dx" else w], [dy])
+            if NAME == "paddle":
+                # Paddle runs all ops of a program; the gradient does not read what the forward op wrote.
+                block._remove_op(0)
+        mean = paddle.mean(out)
+    exe = paddle.static.Executor(paddle.CPUPlace())
+    exe.run(startup)
+    for name, size in sizes.items():
+        set_parameter(paddle, name, rng.standard_normal(size).astype("float32"), paddle.CPUPlace())
+    program, fetch = with_threads(paddle, main, threads), [mean]
+    first = exe.run(program, fetch_list=fetch)[0]
+    return Case(lambda: exe.run(program, fetch_list=fetch)[0], {"first_value": float(np.asarray(first).reshape(-1)[0])})
+
+
 def prepare(case: str, threads: int) -> Case:
-    """Builds and compiles a case: a net's name, ``tiny:<ops>`` or ``bare:<ops>``, ``null:`` in front of either."""
+    """Builds and compiles a case: a net's name, ``tiny:<ops>``, ``bare:<ops>`` ``conv:<JSON>``; ``null:`` may stand in front."""
+    if case.startswith("conv:"):
+        return _convolution(case.removeprefix("conv:"), threads)
     kind, _, count = case.removeprefix("null:").partition(":")
     if kind == "tiny":
         return _tiny(case, threads, int(count))

@@ -17,7 +17,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "bench")]
 
 import plan_page  # noqa: E402 - the lines above make these importable for a script
 
-from tests.api import arguments, surface  # noqa: E402
+from tests.api import arguments, coverage, surface  # noqa: E402
 from tstatic import errors, flags, static, unsupported  # noqa: E402
 from tstatic.ir.attrs import Slot  # noqa: E402
 from tstatic.ir.opdef import DERIVE, OPS, PUBLIC_API, REQUIRED, GradOp, OpDef, op_def  # noqa: E402
@@ -172,6 +172,15 @@ def _rows() -> Iterator[tuple[str, ...]]:
         yield calls, f"`{paths[0]}`", f"`{op}`" if op else "", state
 
 
+def _coverage_rows() -> Iterator[tuple[str, ...]]:
+    """One row for each module of Paddle: how many of its names are there, and which are not."""
+    for one in coverage.measure():
+        counts = (len(one.have), len(one.missing), len(one.declined))
+        share = f"{one.percent:.0f} %" if one.have or one.missing else ""
+        missing = ", ".join(f"`{name}`" for name in one.missing)
+        yield f"`{f'paddle.{one.module}'.rstrip('.')}`", *map(str, counts), share, missing
+
+
 def _idle_arguments() -> list[tuple[str, ...]]:
     """One row for each public function or class that declares arguments to be without effect, and each reason."""
     found: dict[tuple[str, str], list[str]] = {}
@@ -195,6 +204,13 @@ def api_page() -> str:
         "runs a script unchanged. Arguments and defaults are frozen in `tests/api/signatures.txt`. The functions of",
         "`fluid.layers` can also be imported from `fluid.layers.nn`, `.ops`, `.tensor` and `.control_flow`.",
         "A value of an argument that tstatic does not take raises `UnsupportedError` (see [errors.md](errors.md)).",
+        "",
+        "## How much of Paddle's API is there",
+        "",
+        "The names that Paddle 2.6.2 lists in `__all__` of its modules, and the methods of its tensors. Declined names are not",
+        "part of static-graph training in one program; they count neither for nor against.",
+        "",
+        *table(("Module", "Have", "Have not", "Declined", "Share", "Missing names"), _coverage_rows()),
         "",
         "## Not in this release",
         "",

@@ -9,9 +9,14 @@ The API:
 * ``optimizer``  update rules and learning rates
 * ``inference``  predictors over saved models
 * ``io``         data sets, samplers, and loaders that batch them; ``reader`` has those of Paddle 1.x
+* ``dataset``    well-known data sets, from local files; ``text`` has them as classes
+* ``vision``     data sets of images
 * ``testing``    checks for programs of one's own
 * ``tensor``, ``metric``, ``regularizer``, ``device``, ``distributed``, ``utils``, ``framework``, ``base``  Paddle's module paths
 * ``fluid``      the 1.x names
+* ``incubate``   averages of parameters, LookAhead, LARS
+* ``profiler``   how long operators take
+* ``vision``     networks for images, and transforms
 * ``as_paddle``  runs a script in which ``paddle`` is this package
 
 What it is made of, from the bottom:
@@ -35,8 +40,8 @@ __getattr__, __dir__ = facade(
     __name__,
     "tensor",
     modules=(
-        "autodiff base device distributed errors fluid framework inference io metric nn optimizer reader regularizer static "
-        "tensor utils version"
+        "amp autodiff base dataset device distributed errors fluid framework incubate inference io metric nn "
+        "optimizer profiler reader regularizer static tensor text utils version vision"
     ),
     others={
         "tstatic.flags": "get_flags, set_flags",
@@ -47,16 +52,23 @@ __getattr__, __dir__ = facade(
             "DType dtype, bfloat16, bool_ bool, float16, float32, float64, int8, int16, int32, int64, uint8"
         ),
         "tstatic.places": (
-            "CPUPlace, CUDAPinnedPlace, CUDAPlace, get_device, is_compiled_with_cuda, is_compiled_with_custom_device, "
-            "is_compiled_with_rocm, is_compiled_with_xpu, set_device"
+            "CPUPlace, CUDAPinnedPlace, CUDAPlace, get_device, is_compiled_with_cinn, is_compiled_with_cuda, "
+            "is_compiled_with_custom_device, is_compiled_with_distribute, is_compiled_with_ipu, is_compiled_with_mlu, "
+            "is_compiled_with_npu, is_compiled_with_rocm, is_compiled_with_xpu, set_device"
         ),
         "tstatic.static.object_files": "load, save",
-        "tstatic.static.mode": "disable_static, enable_static, in_dynamic_mode, no_grad",
-        "tstatic.version": "__version__, show_versions",
+        "tstatic.static.mode": (
+            "disable_signal_handler, disable_static, enable_grad, enable_static, in_dynamic_mode, is_grad_enabled, no_grad, "
+            "set_grad_enabled, set_printoptions"
+        ),
+        "tstatic.version": "__version__, commit __git_commit__, show_versions",
     },
 )
 facade_module("reader", "readers of samples, and what decorates them.", modules="decorator")
+facade_module("amp", "which 16-bit floats there are; ``static.amp`` has mixed precision.")
 facade_module("reader.decorator", "readers of samples, and what decorates them.", "reader")
+facade_module("text", "decoders of label sequences, and data sets of texts.", modules="datasets")
+facade_module("text.datasets", "data sets of texts.", "text")
 _hooks.svg = _draw
 add_methods()
 del globals()["where"]  # the module gives way to the function ``tstatic.where``

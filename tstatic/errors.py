@@ -286,6 +286,10 @@ class ForkedProcessError(TstaticError):
     """
 
 
+class MissingCheckpointsError(ProgramError, AssertionError):
+    """``RecomputeOptimizer`` was given no checkpoints; Paddle raises an ``AssertionError`` there."""
+
+
 class UnsupportedError(TstaticError, NotImplementedError):
     """A call that tstatic does not have; the message says what to use instead.
 
@@ -339,6 +343,32 @@ class StrategyValueError(TstaticError, ValueError):
 
 class UnknownPropertyError(TstaticError, AttributeError):
     """A strategy has no property of that name."""
+
+
+class UnknownFieldError(TstaticError, TypeError):
+    """A DistributedStrategy has no field of that name; Paddle raises a ``TypeError`` there.
+
+    Example:
+        >>> from tstatic.distributed import fleet
+        >>> try:
+        ...     fleet.DistributedStrategy().ampp = True
+        ... except paddle.errors.UnknownFieldError as error:
+        ...     print(str(error).splitlines()[0])
+        ampp is not a attribute of DistributedStrategy
+    """
+
+
+class UnknownConfigError(StrategyValueError, AssertionError):
+    """A dict of settings has a key that the field does not have; Paddle raises an ``AssertionError`` there.
+
+    Example:
+        >>> from tstatic.distributed import fleet
+        >>> try:
+        ...     fleet.DistributedStrategy().amp_configs = {"scale": 2.0}
+        ... except paddle.errors.UnknownConfigError as error:
+        ...     print(str(error).splitlines()[0])
+        key:scale not in amp_configs
+    """
 
 
 class FlagTypeError(TstaticError, TypeError):

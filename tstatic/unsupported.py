@@ -1,19 +1,26 @@
-"""Names of Paddle's API that tstatic does not have, and what to use instead."""
+"""Names of Paddle's API that tstatic does not have, and what to use instead.
+
+Scripts import names that they never use. A declined name therefore is there, as a module and as an attribute, and raises when it is
+called; a name that is merely missing is an AttributeError or ImportError.
+"""
 
 from __future__ import annotations
 
 import dis
+import importlib.abc
+import importlib.machinery
+import importlib.util
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
-from tstatic.errors import near
+from tstatic.errors import UnsupportedError, near
 
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 
-__all__ = ["UNSUPPORTED", "Unsupported", "add_namespace", "advice", "missing_in", "refuse"]
+__all__ = ["UNSUPPORTED", "Declined", "Unsupported", "add_namespace", "advice", "declined", "missing_in", "refuse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +31,13 @@ class Unsupported:
         names: Below ``paddle``; a name also covers what lies below it.
         why: A sentence.
         use: What a script does instead.
+        declined: Whether tstatic will not have them, as they are not part of static-graph training in one program.
     """
 
     names: tuple[str, ...]
     why: str
     use: str
+    declined: bool = False
 
 
 def _in(*places: str) -> Callable[[str], tuple[str, ...]]:
@@ -41,13 +50,58 @@ _BOTH = _in("static.nn", "fluid.layers")
 UNSUPPORTED: tuple[Unsupported, ...] = (
     Unsupported(
         (
-            "distributed.fleet", "distributed.ParallelEnv", "distributed.all_reduce", "distributed.all_gather",
-            "distributed.spawn", "distributed.launch", "distributed.Shard", "distributed.Replicate", "distributed.Partial",
-            "distributed.ProcessMesh", "distributed.shard_tensor", "distributed.shard_layer", "fluid.DistributeTranspiler",
-            "fluid.DistributeTranspilerConfig", "fluid.transpiler",
+            "jit", "Model", "callbacks", "DataParallel", "LazyGuard", "autograd", "amp.GradScaler", "amp.auto_cast", "amp.decorate",
+            "fluid.dygraph_grad_clip", "fluid.framework._test_eager_guard",
+            "incubate.jit", "incubate.autograd",
+            *_in("fluid.dygraph")(
+                "BackwardStrategy BilinearTensorProduct Conv2D Conv2DTranspose Conv3D Conv3DTranspose CosineDecay DataParallel "
+                "Dropout Embedding ExponentialDecay GRUUnit GroupNorm InstanceNorm InverseTimeDecay LambdaDecay LayerNorm Linear "
+                "LinearLrWarmup MultiStepDecay NCE NaturalExpDecay NoamDecay PRelu ParallelEnv PiecewiseDecay PolynomialDecay "
+                "Pool2D ProgramTranslator ReduceLROnPlateau SpectralNorm StaticModelRunner StepDecay TracedLayer Tracer TreeConv "
+                "base checkpoint declarative dygraph_to_static dygraph_to_static_func enabled grad guard jit "
+                "learning_rate_scheduler no_grad parallel prepare_context to_variable tracer"
+            ),
         ),
-        "Collectives are operators of data-parallel programs here; fleet, transpilers and process starters are not part of tstatic",
-        "static.CompiledProgram(program).with_data_parallel(loss.name) in processes that torchrun starts; distributed.mean(x)",
+        "There is no eager mode: tstatic builds programs and runs them",
+        "static.data for inputs, layers on them, and static.Executor.run",
+        declined=True,
+    ),
+    Unsupported(
+        (
+            *_in("distributed")(
+                "CountFilterEntry ProbabilityEntry ShowClickEntry ps transpiler fleet.utils.DistributedInfer"
+            ),
+            *_in("fluid")("DistributeTranspiler DistributeTranspilerConfig transpiler incubate.fleet.parameter_server"),
+            "incubate.distributed",
+        ),
+        "Parameter servers are not part of tstatic",
+        "fleet.init(is_collective=True) and static.nn.embedding(is_sparse=True)",
+        declined=True,
+    ),
+    Unsupported(
+        _in("distributed")(
+            "DistAttr ParallelMode Partial Placement ProcessMesh ReduceType Replicate Shard Strategy auto_parallel dtensor_from_fn "
+            "load_state_dict passes reshard rpc save_state_dict shard_layer shard_optimizer shard_tensor sharding split to_static "
+            "fleet.CommunicateTopology fleet.HybridCommunicateGroup fleet.meta_parallel fleet.auto"
+        ),
+        "Pipeline and tensor parallelism are not part of tstatic",
+        "data parallelism: fleet.init(is_collective=True) in processes that python -m tstatic.distributed.launch starts",
+        declined=True,
+    ),
+    Unsupported(
+        (
+            "quantization", "static.quantization", "nn.quant", "fluid.contrib.slim", "incubate.asp", "static.sparsity", "sparse",
+            "nn.functional.sparse_attention",
+        ),
+        "Quantisation, pruned weights and sparse tensors are not part of tstatic",
+        "static.amp.decorate(optimizer, dtype='bfloat16') for speed, nn.functional.embedding(sparse=True) for tables",
+        declined=True,
+    ),
+    Unsupported(
+        ("onnx", "hub", "pir", "fluid.core.ProgramDesc", "fluid.core.OpDesc", "fluid.core.VarDesc.infer_shape"),
+        "Descriptions for other tools, and downloads, are not part of tstatic",
+        "Program.to_string to read a program, static.save_inference_model for its file",
+        declined=True,
     ),
     Unsupported(
         (
@@ -59,32 +113,24 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "without a feed, EOFException and reset() as before",
     ),
     Unsupported(
-        ("fluid.average", "fluid.metrics", "fluid.evaluator"),
-        "Averages over batches are a line of Python",
-        "np.mean of the fetched values, or static.accuracy and static.auc in the program",
+        ("fluid.evaluator", "fluid.metrics.DetectionMAP"),
+        "Evaluators that change the program are not part of tstatic",
+        "the metrics of fluid.metrics with fetched values",
     ),
     Unsupported(
-        ("fluid.layers.IfElse", "static.nn.IfElse", "static.nn.control_flow", "static.nn.ConditionalBlock",
-         "fluid.layers.ConditionalBlock"),
+        ("static.nn.IfElse", "static.nn.control_flow", "static.nn.ConditionalBlock", "fluid.layers.ConditionalBlock"),
         "Control flow is built from functions here",
-        "static.nn.cond, case, switch_case and while_loop; paddle.where chooses row by row, as IfElse did",
+        "static.nn.cond, case, switch_case and while_loop; fluid.layers.IfElse for rows",
     ),
     Unsupported(
-        ("linalg", "fft", "signal", "distribution", "geometric", "quantization", "device.cuda"),
+        ("fft", "signal", "distribution", "geometric"),
         "These packages are not part of tstatic",
         "the functions that stand in the top namespace (paddle.matmul, paddle.norm, ...), or numpy before the feed",
     ),
-    Unsupported(("finfo", "iinfo"), "Limits of a dtype are numpy's", "np.finfo('float32') or np.iinfo('int64')"),
     Unsupported(
         ("testing",),
         "tstatic.testing is loaded on demand, because it needs hypothesis",
         "'import tstatic.testing' or 'from tstatic import testing'",
-    ),
-    Unsupported(
-        ("is_compiled_with_npu", "is_compiled_with_mlu", "is_compiled_with_ipu", "is_compiled_with_cinn",
-         "is_compiled_with_distribute"),
-        "This build has no backend of that kind",
-        "False in its place; is_compiled_with_custom_device(name) answers for any name",
     ),
     Unsupported(
         ("fluid.core.AnalysisConfig", "fluid.core.create_paddle_predictor"),
@@ -92,64 +138,14 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "paddle.inference.Config and paddle.inference.create_predictor",
     ),
     Unsupported(
-        (
-            "dataset", "fluid.DatasetFactory", "distributed.InMemoryDataset", "distributed.QueueDataset",
-            "static.Executor.train_from_dataset", "static.Executor.infer_from_dataset",
-        ),
-        "Downloads and parameter-server data sets are not part of tstatic",
-        "arrays that you load yourself (see examples/digits.py)",
-    ),
-    Unsupported(
-        (
-            "fluid.create_lod_tensor", "fluid.create_random_int_lodtensor", "fluid.nets.sequence_conv_pool",
-            *_BOTH(
-                "sequence_pool sequence_conv sequence_softmax sequence_expand sequence_last_step sequence_first_step "
-                "sequence_reshape sequence_enumerate sequence_scatter sequence_slice sequence_unpad sequence_pad row_conv "
-                "crf_decoding"
-            ),
-            *_LAYERS("dynamic_lstm dynamic_lstmp dynamic_gru gru_unit lstm_unit lstm lod_reset linear_chain_crf beam_search "
-                     "beam_search_decode chunk_eval im2sequence warpctc"),
-            *_in("fluid.layers", "tensor")("array_write array_read array_length create_array"),
-        ),
-        "Sequences of different lengths in one tensor (LoD) and tensor arrays are not part of tstatic",
-        "padded batches with a mask, paddle.arange(n) < paddle.unsqueeze(lengths, 1), and static.nn.while_loop for recurrences",
-    ),
-    Unsupported(
-        (
-            "static.nn.StaticRNN", "fluid.layers.StaticRNN", "fluid.layers.DynamicRNN", "nn.LSTM", "nn.GRU", "nn.SimpleRNN",
-            "nn.LSTMCell", "nn.GRUCell", "nn.BeamSearchDecoder", "nn.dynamic_decode",
-        ),
-        "Recurrent layers are not part of this release",
-        "static.nn.while_loop, or nn.Transformer",
-    ),
-    Unsupported(
-        (
-            "amp", "static.amp.debugging",
-        ),
+        ("amp.debugging", "static.amp.debugging"),
         "Mixed precision of eager training is not part of this release",
         "static.amp.decorate(optimizer, dtype='bfloat16')",
     ),
     Unsupported(
-        (
-            "jit", "Model", "DataParallel", "autograd", "fluid.dygraph.guard", "fluid.dygraph.to_variable",
-            "fluid.dygraph.enabled", "fluid.dygraph.base",
-            "fluid.dygraph.jit", "fluid.framework._test_eager_guard",
-        ),
-        "There is no eager mode: tstatic builds programs and runs them",
-        "static.data for inputs, layers on them, and static.Executor.run",
-    ),
-    Unsupported(
-        ("onnx", "static.sparsity", "incubate", "fluid.incubate", "sparse", "vision", "text", "hub", "audio"),
+        ("vision.ops", "vision.get_image_backend", "audio"),
         "These packages are not part of tstatic",
         "static.save and static.load for parameters, static.nn and nn for layers",
-    ),
-    Unsupported(
-        (
-            "profiler", "utils.profiler", "fluid.profiler.profiler", "fluid.profiler.start_profiler",
-            "fluid.profiler.stop_profiler", "fluid.profiler.reset_profiler",
-        ),
-        "A profiler is not part of this release",
-        "TSTATIC_LOGS=steps for times, compiled.memory_report(...) for memory",
     ),
     Unsupported(
         ("fluid.memory_optimize", "fluid.release_memory"),
@@ -157,33 +153,14 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "BuildStrategy.memory_optimize to switch that",
     ),
     Unsupported(
-        ("fluid.Generator", "fluid.generator.Generator", "get_cuda_rng_state", "set_cuda_rng_state", "get_rng_state"),
-        "Random numbers are counted, so there is no generator whose state could be kept",
-        "paddle.seed or Program.random_seed; static.save keeps the run count",
+        ("fluid.Generator", "fluid.generator.Generator"),
+        "Random numbers are counted, so there are no generators",
+        "paddle.seed, Program.random_seed or paddle.get_rng_state; static.save keeps the run count",
     ),
     Unsupported(
         ("static.WeightNormParamAttr", "fluid.WeightNormParamAttr", "fluid.param_attr.WeightNormParamAttr"),
         "Weight normalisation as an attribute is not part of tstatic",
         "the formula in the program: w * (g / paddle.norm(w))",
-    ),
-    Unsupported(
-        ("static.ExponentialMovingAverage", "fluid.optimizer.ExponentialMovingAverage", "fluid.optimizer.ModelAverage"),
-        "Averages of parameters are not part of this release",
-        "a persistable variable that paddle.assign(average * 0.99 + w * 0.01, output=average) updates",
-    ),
-    Unsupported(
-        (
-            "fluid.optimizer.Ftrl", "fluid.optimizer.FtrlOptimizer", "fluid.optimizer.Dpsgd", "fluid.optimizer.DpsgdOptimizer",
-            "fluid.optimizer.DecayedAdagrad", "fluid.optimizer.DecayedAdagradOptimizer", "fluid.optimizer.LarsMomentum",
-            "fluid.optimizer.GradientMergeOptimizer", "fluid.optimizer.LookaheadOptimizer",
-        ),
-        "These update rules are not part of this release",
-        "optimizer.SGD, Momentum, Adam, AdamW, Adamax, Adagrad, Adadelta, RMSProp or Lamb",
-    ),
-    Unsupported(
-        ("fluid.optimizer.RecomputeOptimizer",),
-        "Recomputation is an argument here, not an optimizer",
-        "static.append_backward(loss, checkpoints=[...]) and optimizer.apply_gradients",
     ),
     Unsupported(
         ("static.nn.sparse_embedding", "static.nn.nce", "fluid.layers.nce", "fluid.layers.hsigmoid",
@@ -198,14 +175,90 @@ _NAMESPACES: dict[str, Callable[[], Iterable[str]]] = {}
 """Public module, below ``paddle`` -> its names; a search for a missing name goes through all of them."""
 
 
+def _entry(name: str) -> Unsupported | None:
+    """Returns the entry of ``name`` or, failing that, of the longest name above it."""
+    while name:
+        for entry in UNSUPPORTED:
+            if name in entry.names:
+                return entry
+        name = name.rpartition(".")[0]
+    return None
+
+
 def advice(name: str) -> str:
     """Returns why ``name`` (below ``paddle``) is missing and what to use instead; empty if nothing is known of it."""
-    parts = name.split(".")
-    prefixes = {".".join(parts[:n]) for n in range(1, len(parts) + 1)}
-    for entry in UNSUPPORTED:
-        if prefixes.intersection(entry.names):
-            return f"{entry.why}: use {entry.use}."
-    return ""
+    entry = _entry(name)
+    return "" if entry is None else f"{entry.why}: use {entry.use}."
+
+
+def declined(name: str) -> bool:
+    """Whether ``name`` (below ``paddle``) is one that tstatic will not have."""
+    return (entry := _entry(name)) is not None and entry.declined
+
+
+def _refuse_call(path: str) -> NoReturn:
+    entry = _entry(path)
+    assert entry is not None
+    raise UnsupportedError(f"paddle.{path} can be imported, but not used. {entry.why}", fix=f"use {entry.use}")
+
+
+class Declined:
+    """A declined name: raises UnsupportedError when it is called, decorated with, or instantiated.
+
+    It can be subclassed, and has every attribute that is asked for: they are declined names too.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
+        _refuse_call(self._path)
+
+    def __getattr__(self, name: str) -> Declined:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Declined(f"{self._path}.{name}")
+
+    def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type, ...]:
+        return (_DeclinedClass(self._path.rpartition(".")[2], (), {"_path": self._path}),)
+
+    def __instancecheck__(self, instance: object) -> bool:
+        return False
+
+    def __subclasscheck__(self, cls: type) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"<paddle.{self._path}, which tstatic does not have>"
+
+
+class _DeclinedClass(type):
+    """The class of classes that derive from a declined name: they can be defined, not used."""
+
+    _path: str
+
+    def __call__(cls, *args: object, **kwargs: object) -> NoReturn:
+        _refuse_call(cls._path)
+
+    def __getattr__(cls, name: str) -> Declined:
+        return getattr(Declined(cls._path), name)  # type: ignore[no-any-return]
+
+
+class _DeclinedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Answers imports of modules that are declined names, or lie below one."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        root, _, below = name.partition(".")
+        known = root == __package__ and declined(below)
+        return importlib.util.spec_from_loader(name, self, is_package=True) if known else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        vars(module)["__getattr__"] = Declined(module.__name__.partition(".")[2]).__getattr__
+
+
+sys.meta_path.append(_DeclinedModules())
 
 
 def _elsewhere(name: str) -> str:
@@ -237,8 +290,11 @@ class _Message:
         return str, (str(self),)
 
 
-def refuse(module: str, name: str, caller: FrameType, load: Callable[[], None] = lambda: None) -> NoReturn:
+def refuse(module: str, name: str, caller: FrameType, load: Callable[[], None] = lambda: None) -> Declined:
     """Answers for a name that a public module does not have: says what to use instead, or a near one.
+
+    Returns:
+        A declined name.
 
     Args:
         module: Its ``__name__``.
@@ -252,11 +308,14 @@ def refuse(module: str, name: str, caller: FrameType, load: Callable[[], None] =
     """
     if name.startswith("__"):
         raise AttributeError(name)
+    path = f"{module}.{name}".partition(".")[2]
+    if declined(path):
+        return Declined(path)
 
     def text(start: str) -> str:
         load()
         have = sorted(_NAMESPACES[module.partition(".")[2]]())
-        hint = advice(f"{module}.{name}".partition(".")[2]) or _elsewhere(name) or near(name, have, 0.75)
+        hint = advice(path) or _elsewhere(name) or near(name, have, 0.75)
         return f"{start}. {hint}".rstrip()
 
     if caller.f_code.co_code[caller.f_lasti] == _IMPORT_FROM:

@@ -7,13 +7,29 @@ import platform
 
 from tstatic import places
 
-__all__ = ["__version__", "commit", "full_version", "show_versions"]
+__all__ = [
+    "__version__",
+    "commit",
+    "cuda",
+    "cudnn",
+    "full_version",
+    "major",
+    "minor",
+    "patch",
+    "rc",
+    "show",
+    "show_versions",
+    "xpu",
+    "xpu_xccl",
+]
 
 __version__ = "0.1.0"
 
 # Names of paddle.version; a package does not know the commit that it was built from.
 full_version = __version__
 commit = "unknown"
+major, minor, patch = __version__.split(".")
+rc = "0"
 
 # What decides numbers, files or speed.
 _PACKAGES = (
@@ -37,6 +53,38 @@ def _installed(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return "not installed"
+
+
+def cuda() -> str:
+    """Returns the text ``False``: kernels are compiled on the machine that they run on, by any version of CUDA."""
+    return "False"
+
+
+def cudnn() -> str:
+    """Returns the text ``False``: kernels do not come from cuDNN."""
+    return "False"
+
+
+def xpu() -> str:
+    """Returns the text ``False``: there is no such device."""
+    return "False"
+
+
+def xpu_xccl() -> str:
+    """Returns the text ``False``: there is no such device."""
+    return "False"
+
+
+def show() -> None:
+    """Prints the version and its parts, one ``name: value`` a line."""
+    for name, value in (
+        ("full_version", full_version),
+        ("major", major),
+        ("minor", minor),
+        ("patch", patch),
+        ("rc", rc),
+    ):
+        print(f"{name}: {value}")
 
 
 def show_versions() -> dict[str, str]:

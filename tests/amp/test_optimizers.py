@@ -51,11 +51,14 @@ def test_rows_that_were_not_looked_up_stay_in_lazy_mode(level: str) -> None:
     assert changed.tolist() == [False, True, False, False, True, False]
 
 
-@pytest.mark.parametrize(
-    "rule", ["SGD", "Momentum", "Adam", "AdamW", "Adamax", "Adagrad", "Adadelta", "RMSProp", "Lamb"]
-)
+RULES = ["SGD", "Momentum", "Adam", "AdamW", "Adamax", "Adagrad", "Adadelta", "RMSProp", "Lamb"]
+FLUID_RULES = ["Ftrl", "DecayedAdagrad", "Dpsgd"]
+
+
+@pytest.mark.parametrize("rule", [*RULES, *FLUID_RULES])
 def test_every_rule_keeps_float32_copies_and_accumulators(rule: str) -> None:
-    net = build(mlp, getattr(paddle.optimizer, rule)(learning_rate=0.01), level="O2", dtype="bfloat16")
+    rules = paddle.optimizer if rule in RULES else paddle.fluid.optimizer
+    net = build(mlp, getattr(rules, rule)(learning_rate=0.01), level="O2", dtype="bfloat16")
     state = {v.name: v.dtype.name for v in net.main.list_vars() if v.persistable and v.name.startswith("fc_0.w_0")}
     assert state.pop("fc_0.w_0") == "bfloat16"
     assert "fc_0.w_0_fp32_master_0" in state

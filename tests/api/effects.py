@@ -19,6 +19,8 @@ import numpy as np
 import tstatic as paddle
 from tests.api.samples import BASES, OTHERS, OWN_OTHERS, SAMPLES, Sample
 from tests.ops.sampler import sites
+from tests.parity import generate, runner
+from tests.parity import samples as described
 from tstatic import static
 from tstatic.ir.opdef import OPS, PUBLIC_API, OpDef
 from tstatic.ir.program import Variable
@@ -74,8 +76,21 @@ def base_calls(path: str, function: Callable[..., Any]) -> Iterator[Arguments]:
     if definition is not None and definition.domain is not None:
         for shapes, attrs in sites(definition, definition.domain)[:10]:
             yield _drawn(parameters, definition, shapes, attrs)
+    for call in described.calls_of(path.removeprefix("tstatic.")):
+        yield _described(function, call)
     for shape in SHAPES:
         yield _drawn(parameters, None, (shape,) * 5, {})
+
+
+def _described(function: Callable[..., Any], call: dict[str, Any]) -> Arguments:
+    """Arguments of a call that is described for the comparison with Paddle."""
+
+    def arguments() -> dict[str, Any]:
+        builder, told = runner.Builder(paddle, unknown=False), generate.seeded(call, [0])
+        args, kwargs = builder.value(told["args"]), {k: builder.value(v) for k, v in told["kwargs"].items()}
+        return dict(inspect.signature(function).bind(*args, **kwargs).arguments)
+
+    return arguments
 
 
 def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:

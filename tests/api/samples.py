@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 import tstatic as paddle
-from tstatic import static
+from tstatic import fluid, static
 
 
 @dataclass(frozen=True)
@@ -391,6 +393,7 @@ OTHERS |= {
     "parameter_list": [lambda: ["w"]],
     "apply_decay_param_fun": [lambda: lambda name: name == "w"],
     "exclude_from_weight_decay_fn": [lambda: lambda param: param.name == "w"],
+    "exclude_from_weight_decay": [lambda: ["w"]],
     "lr_ratio": [lambda: lambda param: 0.5],
     "anneal_strategy": ["linear"],
     "padding_mode": ["reflect", "replicate", "circular"],
@@ -504,6 +507,101 @@ ATTRS = {n: [lambda: paddle.ParamAttr(learning_rate=0.5)] for n in ("weight_attr
     "activation": ["gelu"],
     "norm": [lambda: paddle.nn.LayerNorm(6)],
 }
+
+
+def rows(width: int = 4, dtype: str = "float32", name: str = "rows", level: int = 1) -> Any:
+    """An input of sequences."""
+    return static.data(name, [None, width], dtype, lod_level=level)
+
+
+def _drawn_rows(**arguments: Any) -> Any:
+    np.random.seed(0)
+    tensor = fluid.create_random_int_lodtensor(**arguments)
+    return tensor.lod(), tensor.numpy().tolist()
+
+
+_ACTIVATIONS = ["relu", "identity"]
+_RECURRENCE: dict[str, Sequence[Any]] = {
+    "gate_activation": _ACTIVATIONS, "cell_activation": _ACTIVATIONS, "candidate_activation": _ACTIVATIONS,
+    "proj_activation": _ACTIVATIONS, "h_0": [None], "c_0": [None],
+    "param_attr": [lambda: paddle.ParamAttr(learning_rate=0.5)], "size": [8],
+}  # fmt: skip
+SAMPLES |= {
+    "tstatic.static.nn.sequence_pool": Sample(
+        lambda: {"input": rows(), "pool_type": "sum"}, {"pool_type": ["max"], "input": [lambda: rows(3, name="other")]}
+    ),
+    "tstatic.static.nn.sequence_first_step": Sample(lambda: {"input": rows()}, {"input": [lambda: rows(3, name="other")]}),
+    "tstatic.static.nn.sequence_last_step": Sample(lambda: {"input": rows()}, {"input": [lambda: rows(3, name="other")]}),
+    "tstatic.static.nn.sequence_softmax": Sample(lambda: {"input": rows(1)}),
+    "tstatic.static.nn.sequence_reverse": Sample(lambda: {"x": rows()}),
+    "tstatic.static.nn.sequence_concat": Sample(
+        lambda: {"input": [rows(), rows(name="more")]}, {"input": [lambda: [rows()]]}
+    ),
+    "tstatic.static.nn.sequence_expand": Sample(
+        lambda: {"x": data((3, 2)), "y": rows(level=2)}, {"ref_level": [0], "y": [lambda: rows(3, name="other")]}
+    ),
+    "tstatic.static.nn.sequence_expand_as": Sample(
+        lambda: {"x": data((3, 2)), "y": rows()}, {"y": [lambda: rows(3, name="other")]}
+    ),
+    "tstatic.static.nn.sequence_pad": Sample(
+        lambda: {"x": rows(), "pad_value": data((1,), name="pad")}, {"maxlen": [9], "pad_value": [lambda: data((4,), name="other")]}
+    ),
+    "tstatic.static.nn.sequence_unpad": Sample(lambda: {"x": data((2, 3, 4)), "length": ids(2)}),
+    "tstatic.static.nn.sequence_reshape": Sample(lambda: {"input": rows(), "new_dim": 2}, {"new_dim": [1]}),
+    "tstatic.static.nn.sequence_slice": Sample(
+        lambda: {"input": rows(), "offset": ids(2, 1), "length": ids(2, 1, name="length")}
+    ),
+    "tstatic.static.nn.sequence_enumerate": Sample(
+        lambda: {"input": rows(1, "int64"), "win_size": 2}, {"win_size": [3], "pad_value": [7]}
+    ),
+    "tstatic.static.nn.sequence_scatter": Sample(
+        lambda: {"input": data((2, 4)), "index": rows(1, "int64"), "updates": rows(1, name="updates")}
+    ),
+    "tstatic.static.nn.sequence_conv": Sample(
+        lambda: {"input": rows(), "num_filters": 3}, {"padding_start": [0], "num_filters": [2], "filter_size": [5]}
+    ),
+    "tstatic.static.nn.row_conv": Sample(
+        lambda: {"input": rows(), "future_context_size": 2}, {"future_context_size": [1], "input": [lambda: data((2, 3, 4))]}
+    ),
+    "tstatic.fluid.layers.dynamic_lstm": Sample(
+        lambda: {"input": rows(16), "size": 16, "h_0": data((3, 4), name="h"), "c_0": data((3, 4), name="c")},
+        {**_RECURRENCE, "h_0": [lambda: data((3, 4), name="g")], "c_0": [lambda: data((3, 4), name="g")]},
+    ),
+    "tstatic.fluid.layers.dynamic_lstmp": Sample(
+        lambda: {"input": rows(16), "size": 16, "proj_size": 2, "h_0": data((3, 2), name="h"), "c_0": data((3, 4), name="c")},
+        {
+            **_RECURRENCE, "h_0": [lambda: data((3, 2), name="g")], "c_0": [lambda: data((3, 4), name="g")], "proj_size": [3],
+            "cell_clip": [3.0], "proj_clip": [3.0],
+        },
+        more=[lambda: {"input": rows(16), "size": 16, "proj_size": 2}],
+    ),
+    "tstatic.fluid.layers.dynamic_gru": Sample(
+        lambda: {"input": rows(12), "size": 4}, {**_RECURRENCE, "h_0": [lambda: data((3, 4), name="g")]}
+    ),
+    "tstatic.fluid.layers.lod_reset": Sample(
+        lambda: {"x": rows(), "target_lod": [0, 2]}, {"y": [lambda: rows(name="y")], "target_lod": [[0, 1, 2]]}
+    ),
+    "tstatic.fluid.layers.lod_append": Sample(lambda: {"x": rows(), "level": [0, 1, 2]}, {"level": [[0, 2]]}),
+    "tstatic.fluid.layers.im2sequence": Sample(
+        lambda: {"input": data((2, 1, 4, 4))},
+        {"filter_size": [2], "stride": [2], "padding": [1], "input_image_size": [], "out_stride": []},
+    ),
+    "tstatic.fluid.nets.sequence_conv_pool": Sample(
+        lambda: {"input": rows(), "num_filters": 3, "filter_size": 3}, {"pool_type": ["sum"], "act": ["relu", None]}
+    ),
+    "tstatic.fluid.create_random_int_lodtensor": Sample(
+        lambda: {"recursive_seq_lens": [[2, 1]], "base_shape": [1], "place": None, "low": 0, "high": 90},
+        {"recursive_seq_lens": [[1, 3]], "base_shape": [[2]], "low": [80], "high": [10]},
+        call=_drawn_rows,
+    ),
+    "tstatic.fluid.create_lod_tensor": Sample(
+        lambda: {"data": [[1, 2], [3]], "recursive_seq_lens": [[2, 1]], "place": None},
+        {"data": [[[4, 5], [6]]], "recursive_seq_lens": []},
+        lambda tensor, _: (tensor.lod(), tensor.numpy().tolist()),
+    ),
+}  # fmt: skip
+
+
 SAMPLES |= {
     "tstatic.nn.Fold": Sample(
         lambda: {"output_sizes": [5, 5], "kernel_sizes": 3, "paddings": [1, 1, 0, 0]},
@@ -592,13 +690,130 @@ def use_of(cls: type) -> Callable[[Any, Any], Any] | None:
     return next((use for kind, use in kinds if issubclass(cls, kind)), None)
 
 
+# ------------------------------------------------------------------------------------------------------- label sequences
+def _padded(**extra: Callable[[], Any]) -> Callable[[], dict[str, Any]]:
+    """Makes two padded sequences of 4 steps: scores of 3 tags, and tags."""
+    makers = {"input": lambda: data((2, 4, 3)), "label": lambda: ids(2, 4), **extra}
+    return lambda: {name: make() for name, make in makers.items()}
+
+
+def _lengths(name: str = "n") -> Any:
+    return ids(2, name=name)
+
+
+def _crf(**arguments: Any) -> dict[str, Any]:
+    parameter("crfw", (5, 3)), parameter("other", (5, 3))
+    return {"input": data((2, 4, 3)), "param_attr": "crfw", "length": _lengths(), **arguments}
+
+
+def _ctc(scores: str, label: str, length: str) -> Callable[[], dict[str, Any]]:
+    return lambda: {
+        scores: data((4, 2, 3)), label: ids(2, 2), f"input_{length}": _lengths(), f"label_{length}": _lengths("m"),
+    }  # fmt: skip
+
+
+def _beam() -> dict[str, Any]:
+    def rows(name: str, width: int, dtype: str) -> Any:
+        return static.data(name, [None, width], dtype, lod_level=2)
+
+    return {
+        "pre_ids": rows("last", 1, "int64"), "pre_scores": rows("score", 1, "float32"), "ids": rows("ids", 3, "int64"),
+        "scores": rows("scores", 3, "float32"), "beam_size": 2, "end_id": 1,
+    }  # fmt: skip
+
+
+def _beams() -> dict[str, Any]:
+    zero = paddle.zeros([1], "int64")
+    kinds = (("ids", "int64"), ("scores", "float32"))
+    arrays = {n: paddle.tensor.array_write(static.data(n, [None, 1], t, lod_level=2), zero) for n, t in kinds}
+    return {**arrays, "beam_size": 2, "end_id": 1}
+
+
+_CTC = {"blank": [2], "norm_by_times": [True]}
+_TWO = {"input_length": [lambda: _lengths("other")], "label_length": [lambda: _lengths("other")]}
+
+SAMPLES |= {
+    "tstatic.fluid.layers.linear_chain_crf": Sample(
+        _padded(length=_lengths), {"length": [lambda: ids(2, 1, name="other")], "label": [lambda: ids(2, 4, 1)]}
+    ),
+    "tstatic.static.nn.crf_decoding": Sample(
+        _crf, {"param_attr": ["other"], "label": [lambda: ids(2, 4)], "length": [lambda: ids(2, 1, name="other")]}
+    ),
+    "tstatic.fluid.layers.chunk_eval": Sample(
+        lambda: {
+            "input": ids(2, 4), "label": ids(2, 4, name="y"), "chunk_scheme": "IOB", "num_chunk_types": 2,
+            "seq_length": _lengths(),
+        },
+        {"chunk_scheme": ["plain"], "num_chunk_types": [3], "excluded_chunk_types": [[1]], "seq_length": [lambda: ids(2, 1)]},
+    ),
+    "tstatic.fluid.layers.edit_distance": Sample(
+        lambda: {name: static.data(name, [None, 1], "int64", lod_level=1) for name in ("input", "label")},
+        {"normalized": [False], "ignored_tokens": [[1]], **_TWO},
+    ),
+    "tstatic.fluid.layers.beam_search": Sample(
+        _beam,
+        {
+            "ids": [None], "beam_size": [3], "end_id": [2], "level": [1], "is_accumulated": [False], "name": ["other"],
+            "return_parent_idx": [True],
+        },
+    ),
+    "tstatic.fluid.layers.beam_search_decode": Sample(_beams, {"end_id": [2], "name": ["other"]}),
+    "tstatic.fluid.layers.warpctc": Sample(_ctc("input", "label", "length"), _CTC | _TWO),
+    "tstatic.nn.functional.ctc_loss": Sample(_ctc("log_probs", "labels", "lengths"), _CTC),
+    "tstatic.nn.CTCLoss": Sample(
+        dict, {"blank": [2]}, lambda layer, _: layer(*_ctc("log_probs", "labels", "lengths")().values())
+    ),
+    "tstatic.fluid.layers.ctc_greedy_decoder": Sample(
+        lambda: {"input": data((2, 4, 3)), "blank": 0, "input_length": _lengths()}, {"blank": [1], "padding_value": [-1]}
+    ),
+    "tstatic.nn.functional.gather_tree": Sample(lambda: {"ids": ids(3, 2, 2), "parents": ids(3, 2, 2, name="parents")}),
+    "tstatic.nn.functional.sequence_mask": Sample(
+        lambda: {"x": ids(3)}, {"maxlen": [4, lambda: ids(1, name="most")], "dtype": ["bool"]}
+    ),
+    "tstatic.text.viterbi_decode": Sample(
+        lambda: {"potentials": data((2, 4, 3)), "transition_params": data((3, 3), name="w"), "lengths": _lengths()},
+        {"include_bos_eos_tag": [False]},
+    ),
+    "tstatic.text.ViterbiDecoder": Sample(
+        lambda: {"transitions": data((3, 3), name="w")}, {"include_bos_eos_tag": [False]},
+        lambda layer, _: layer(data((2, 4, 3)), _lengths()),
+    ),
+}  # fmt: skip
+
+
 # -------------------------------------------------------------------------------------------------------- without samples
 REFUSES = "always an error"
 PROCESS = "it asks or sets a state of the process"
 FILES = "it works on files, bytes or a scope"
 ABSTRACT = "a base class, or a container without settings"
+SAMPLES |= {
+    f"tstatic.atleast_{n}d": Sample(
+        lambda: {"name": "base"},
+        call=lambda name=None, n=n: getattr(paddle, f"atleast_{n}d")(data([4] if n > 1 else []), name=name),
+    )
+    for n in (1, 2, 3)
+}
+OWN_OTHERS["tstatic.view_as"] = {"other": (lambda: data([2, 3, 1], name="another"),)}
+
 DATA = "it gives samples; tests/io compares them"
+EXCHANGE = "it exchanges values between processes; tests/comm compares them"
+IMAGES = "it makes a network or changes an array; tests/vision compares them"
 WITHOUT_SAMPLE: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            *(f"tstatic.vision.models.{name}" for name in (
+                "AlexNet", "LeNet", "MobileNetV1", "MobileNetV2", "ResNet", "SqueezeNet", "VGG", "alexnet", "mobilenet_v1",
+                "mobilenet_v2", "resnet.BasicBlock", "resnet.BottleneckBlock", "squeezenet1_0", "squeezenet1_1",
+                *(f"resnet{n}" for n in (18, 34, 50, 101, 152)), *(f"vgg{n}" for n in (11, 13, 16, 19)),
+                *(f"resnext{n}_{m}x4d" for n in (50, 101, 152) for m in (32, 64)), "wide_resnet50_2", "wide_resnet101_2",
+            )),
+            *(f"tstatic.vision.transforms.{name}" for name in (
+                "adjust_brightness", "adjust_contrast", "adjust_hue", "adjust_saturation", "center_crop", "crop", "erase", "hflip",
+                "normalize", "pad", "resize", "to_grayscale", "to_tensor", "vflip",
+            )),
+        ),
+        IMAGES,
+    ),
     **dict.fromkeys(
         (
             *(f"tstatic.fluid.layers.{name}" for name in (
@@ -620,6 +835,18 @@ WITHOUT_SAMPLE: dict[str, str] = {
         ABSTRACT,
     ),
     **dict.fromkeys(
+        (
+            *(f"tstatic.distributed.{name}" for name in (
+                "all_gather", "all_reduce", "all_to_all", "alltoall_single", "broadcast", "gather", "get_group", "irecv", "isend",
+                "local", "mean", "new_group", "reduce", "reduce_scatter", "scatter", "spawn", "get_rank", "get_world_size",
+                *(f"fleet.metrics.{name}" for name in ("acc", "auc", "mae", "max", "min", "mse", "rmse", "sum")),
+                "io.load_inference_model_distributed",
+                *(f"fleet.meta_optimizers.common.is_{name}_op" for name in ("backward", "loss_grad", "optimizer", "update")),
+            )),
+        ),
+        EXCHANGE,
+    ),
+    **dict.fromkeys(
         ("Variable.__setitem__", "Variable.backward", "Variable.item", "Variable.numpy"), REFUSES
     ),
     **dict.fromkeys(
@@ -629,8 +856,10 @@ WITHOUT_SAMPLE: dict[str, str] = {
             "tstatic.is_compiled_with_custom_device", "tstatic.register_kernel", "tstatic.show_versions",
             "tstatic.static.cuda_places", "tstatic.static.program_guard", "tstatic.static.scope_guard",
             "tstatic.nn.initializer.set_global_initializer", "tstatic.utils.require_version", "tstatic.utils.run_check",
-            "tstatic.distributed.local", "tstatic.distributed.mean", "tstatic.fluid.framework.switch_main_program",
+            "tstatic.fluid.framework.switch_main_program",
             "tstatic.fluid.framework.switch_startup_program", "Variable.dim",
+            "tstatic.profiler.export_chrome_tracing", "tstatic.profiler.make_scheduler",
+            *(f"tstatic.fluid.profiler.{name}" for name in ("cuda_profiler", "profiler", "start_profiler", "stop_profiler")),
             "tstatic.static.amp.cast_parameters_to_fp16", "tstatic.static.amp.bf16.cast_parameters_to_bf16",
         ),
         PROCESS,
@@ -658,3 +887,34 @@ WITHOUT_SAMPLE: dict[str, str] = {
     ),
 }  # fmt: skip
 """Functions that only the check by syntax sees, and why; a new function needs a sample or an entry."""
+
+
+# ------------------------------------------------------------------------------------------------------- tensor arrays
+def array_of_two() -> Any:
+    """A tensor array of two elements."""
+    return paddle.tensor.create_array("float32", [paddle.ones([1, 2]), paddle.zeros([1, 2])])
+
+
+def _at(i: int) -> Any:
+    return paddle.full([1], i, "int64")
+
+
+SAMPLES |= {
+    "tstatic.array_length": Sample(
+        lambda: {"array": array_of_two()},
+        {"array": [lambda: paddle.tensor.create_array("float32")]},
+    ),
+    "tstatic.array_read": Sample(
+        lambda: {"array": array_of_two(), "i": _at(0)},
+        {"array": [lambda: paddle.tensor.create_array("float32", [paddle.full([1, 2], 3.0)])], "i": [lambda: _at(1)]},
+    ),
+    "tstatic.array_write": Sample(
+        lambda: {"x": data((1, 2)), "i": _at(2), "array": array_of_two()},
+        {"i": [lambda: _at(0)], "array": [lambda: paddle.tensor.create_array("float32", [paddle.ones([1, 2])] * 3)]},
+        use=lambda made, _: paddle.concat(made, 0),
+    ),
+    "tstatic.tensor_array_to_tensor": Sample(
+        lambda: {"input": array_of_two(), "axis": 0},
+        {"input": [lambda: paddle.tensor.create_array("float32", [paddle.full([1, 2], 3.0)])]},
+    ),
+}

@@ -169,7 +169,9 @@ def parameters_of(function: Any) -> list[str]:
     """The same of a function or class as it is at run time."""
     given = list(inspect.signature(function).parameters.values())
     row: list[str] = []
-    for p in given[inspect.isfunction(function) :]:
+    # Where the first parameter takes any number of arguments, the object that has the method is one of them.
+    bound = inspect.isfunction(function) and given[:1] and given[0].kind is not given[0].VAR_POSITIONAL
+    for p in given[bool(bound) :]:
         if p.kind is p.KEYWORD_ONLY and not any(one.startswith("*") for one in row):
             row.append("*")
         mark = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")

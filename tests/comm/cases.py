@@ -368,3 +368,163 @@ def logged() -> None:
 
 if __name__ == "__main__":  # as a launcher starts it
     globals()[sys.argv[1]](**json.loads(sys.argv[2]))
+
+
+# ------------------------------------------------------------------------------------------------------------------ fleet
+def fleet_net(seed: int) -> Any:
+    """A small net in fresh default programs; returns its loss."""
+    paddle.seed(seed)
+    x, y = static.data("x", [None, 5]), static.data("y", [None, 1])
+    hidden = static.nn.fc(x, 7, activation="tanh")
+    return paddle.mean(paddle.square(static.nn.fc(hidden, 1) - y))
+
+
+def fleet_rows(step: int, part: int, rows: int = 4) -> dict[str, Any]:
+    rng = np.random.default_rng(100 * step + part)
+    return {n: rng.standard_normal((rows, size)).astype("float32") for n, size in (("x", 5), ("y", 1))}
+
+
+def fleet_train(fields: dict[str, Any], steps: int, optimizer: str, strict: bool = True) -> None:
+    """Trains with fleet on this rank's parts of the batches; says the losses, and the parameters' bytes."""
+    from tstatic.distributed import fleet
+
+    flags.set_flags({"FLAGS_numerics": "strict" if strict else "default"})
+    fleet.init(is_collective=True)
+    rank, size = fleet.worker_index(), fleet.worker_num()
+    loss = fleet_net(seed=rank)  # other parameters on each rank: the startup program gives all those of rank 0
+    strategy = fleet.DistributedStrategy()
+    for name, value in fields.items():
+        setattr(strategy, name, value)
+    rule = {"sgd": lambda: paddle.optimizer.SGD(0.1), "adam": lambda: paddle.optimizer.Adam(0.01)}[optimizer]()
+    fleet.distributed_optimizer(rule, strategy).minimize(loss)
+    exe = static.Executor()
+    exe.run(static.default_startup_program())
+    params = static.default_main_program().all_parameters()
+
+    def values() -> list[str]:
+        return [np.asarray(static.global_scope().find_var(p.name).get_tensor()).tobytes().hex() for p in params]
+
+    say("start", values())
+    losses = []
+    for step in range(steps):
+        (found,) = exe.run(feed=fleet_rows(step, rank), fetch_list=[loss])
+        losses.append([float(found), list(found.shape)])
+    report = fleet.explain().collectives
+    say("end", values(), losses, [size, report.gradients, report.reductions] if report is not None else [size])
+
+
+def fleet_saves(folder: str) -> None:
+    """Saves what fleet minimized; says whether this rank wrote."""
+    from tstatic.distributed import fleet
+
+    fleet.init(is_collective=True)
+    loss = fleet_net(seed=0)
+    fleet.distributed_optimizer(paddle.optimizer.SGD(0.1)).minimize(loss)
+    exe = static.Executor()
+    exe.run(static.default_startup_program())
+    mine = folder if fleet.is_first_worker() else f"{folder}.{fleet.worker_index()}"
+    fleet.save_persistables(exe, mine)
+    fleet.barrier_worker()
+    fleet.load_model(folder)
+    say("wrote", os.path.isdir(mine))
+
+
+def collectives() -> None:
+    """Every collective of a program, once; says what this rank has."""
+    rank, size = distributed.get_rank(), distributed.get_world_size()
+    x = static.data("x", [2])
+    found: list[Any] = []
+    for op in range(5):
+        total = x * 1.0
+        distributed.all_reduce(total, op=op)
+        found.append(total)
+    sent, reduced, own = x + 0.0, x + 0.0, x + 0.0
+    distributed.broadcast(sent, src=1)
+    distributed.reduce(reduced, dst=1)
+    parts: list[Any] = []
+    distributed.all_gather(parts, x)
+    entry = x * 0.0
+    distributed.reduce_scatter(entry, [x + float(i) for i in range(size)])
+    got = x * 0.0
+    distributed.scatter(got, [x + 10.0 * i for i in range(size)] if rank == 1 else None, src=1)
+    out: list[Any] = []
+    distributed.alltoall([x + 100.0 * i for i in range(size)], out)
+    flat, swapped = paddle.concat([x + i for i in range(size)]), paddle.zeros([2 * size], "float32")
+    distributed.alltoall_single(flat, swapped)
+    group = distributed.new_group([0, 1])
+    if group.is_member():
+        distributed.all_reduce(own, group=group)
+    results = [*found, sent, reduced, *parts, entry, got, *out, swapped, own]
+    exe = static.Executor()
+    for run in range(2):
+        values = exe.run(feed={"x": np.float32([rank + 1, 10 * (rank + 1) + run])}, fetch_list=results)
+    say([np.asarray(v).tolist() for v in values])
+
+
+def ring() -> None:
+    """Each rank sends to the next one, twice; the first rank sends first."""
+    rank, size = distributed.get_rank(), distributed.get_world_size()
+    x = static.data("x", [3])
+    got = [paddle.zeros([3], "float32") for _ in range(2)]
+
+    def both() -> None:
+        for i in range(2):
+            distributed.send(x + float(i), dst=(rank + 1) % size)
+
+    if rank == 0:
+        both()
+    for one in got:
+        distributed.recv(one, src=(rank - 1) % size)
+    if rank != 0:
+        both()
+    exe = static.Executor()
+    say([v.tolist() for v in exe.run(feed={"x": np.full(3, 10.0 * rank, "float32")}, fetch_list=got)])
+
+
+def unmatched(kind: str) -> None:
+    """Rank 0 waits for a transfer that rank 1 does not make; says the error."""
+    flags.set_flags({"FLAGS_step_timeout_s": 1.5})
+    rank = distributed.get_rank()
+    distributed.init_parallel_env()
+    x = static.data("x", [3])
+    got = paddle.zeros([3], "float32")
+    start = time.monotonic()
+    if rank == 0:
+        distributed.send(x, dst=1) if kind in ("send", "crossed") else distributed.recv(got, src=1)
+    elif kind == "leave":
+        return
+    elif kind == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif kind == "crossed":
+        distributed.send(x, dst=0)
+    else:
+        time.sleep(4.0)
+        return
+    try:
+        static.Executor().run(feed={"x": np.zeros(3, "float32")}, fetch_list=[got])
+        say("no error")
+    except RankFailedError as error:
+        say("error", str(error).splitlines()[0], round(time.monotonic() - start, 1))
+        raise
+
+
+def fleet_utilities() -> None:
+    """Exchanges of arrays, shares of files, metrics."""
+    from tstatic.distributed import fleet
+
+    fleet.init(is_collective=True)
+    rank = fleet.worker_index()
+    util = fleet.util
+    say(
+        util.all_reduce(np.array([rank + 1, 2.5])).tolist(),
+        int(util.all_reduce(rank, "max")),
+        util.all_gather({"rank": rank}),
+    )
+    say(util.get_file_shard(["a", "b", "c"]), fleet.worker_num(), fleet.node_num(), fleet.worker_endpoints())
+    fleet.barrier_worker()
+    util.print_on_rank('["only rank 1"]', 1)
+    metrics = fleet.metrics
+    say(
+        metrics.acc(np.array([3.0 + rank]), np.array([5.0])), metrics.mae(np.array([2.0]), 4), metrics.rmse(np.array([8.0]), 2),
+        metrics.auc(np.array([[0, rank, 2]]), np.array([[3, 1, 0]])), metrics.min(np.array([rank])).tolist(),
+    )  # fmt: skip

@@ -17,7 +17,7 @@ SHAPES: tuple[tuple[int, ...], ...] = ((7, 5), (1,), (3,), (2, 17, 31), (), (102
 CLIPPED = tuple(s for s in SHAPES if s)
 """The factor has one dimension, so clipping makes one of a gradient that has none."""
 
-opt = paddle.optimizer
+opt, old = paddle.optimizer, paddle.fluid.optimizer
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,11 @@ def _ratio(param: Any) -> float:
     return {"w0": 1.0, "w1": 1.0, "w3": 0.5}.get(param.name, 0.25)
 
 
+def _with_masters(rule: Any) -> Any:
+    rule._multi_precision = True
+    return rule
+
+
 CASES = (
     Case("sgd", lambda: opt.SGD(0.1), ("sgd",)),
     Case("sgd bf16", lambda: opt.SGD(0.1), ("sgd",), "bfloat16"),
@@ -73,6 +78,10 @@ CASES = (
     Case("adadelta", lambda: opt.Adadelta(0.1), ("adadelta",)),
     Case("rmsprop", lambda: opt.RMSProp(0.1, momentum=0.3), ("rmsprop",)),
     Case("rmsprop centered", lambda: opt.RMSProp(0.1, centered=True), ("rmsprop",)),
+    Case(
+        "decayed adagrad bf16 master", lambda: _with_masters(old.DecayedAdagrad(0.1)), ("decayed_adagrad",), "bfloat16"
+    ),
+    Case("ftrl", lambda: old.Ftrl(0.1, l1=0.01), ("ftrl",)),
     Case("adamw", lambda: opt.AdamW(0.1), ("fused_adam",), switch="fuse_adamw"),
     Case("adamw by all", lambda: opt.AdamW(0.1), ("fused_adam",)),
     Case(

@@ -190,6 +190,8 @@ VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("adagrad", {}),
     ("adadelta", {"rho": 0.8}),
     ("rmsprop", {"momentum": 0.5}),
+    ("decayed_adagrad", {"decay": 0.8}),
+    ("ftrl", {"l1": 0.1, "l2": 0.2}),
 )
 TYPES = (
     ("float32", False),

@@ -161,3 +161,25 @@ def test_bad_samplers() -> None:
     ):
         with pytest.raises(error, match=text):
             make()
+
+
+def test_a_generator_decides_how_a_data_set_is_divided() -> None:
+    def parts(generator: Any) -> list[list[int]]:
+        return [list(part.indices) for part in io.random_split(range(8), [5, 3], generator)]
+
+    paddle.seed(1)
+    first = parts(np.random.default_rng(7))
+    assert parts(np.random.default_rng(7)) == first
+    assert parts(np.random.default_rng(8)) != first
+    assert sorted(first[0] + first[1]) == list(range(8))
+    paddle.seed(1)
+    assert parts(None) == (paddle.seed(1), parts(None))[1]
+    with pytest.raises(TypeError, match="cannot permute"):
+        io.random_split(range(8), [5, 3], "seven")
+
+
+def test_a_distributed_sampler_is_a_batch_sampler() -> None:
+    sampler = io.DistributedBatchSampler(range(6), 2, num_replicas=2, rank=1)
+    assert isinstance(sampler, io.BatchSampler)
+    assert isinstance(sampler, io.Sampler)
+    assert [list(batch) for batch in sampler] == [[2, 3], [5]]

@@ -179,3 +179,14 @@ def test_py_reader_names_its_sources_otherwise() -> None:
     assert epoch(exe, reader, None, y) == [[0, 1, 2]]
     reader.decorate_batch_generator(lambda: iter([(np.ones((1, 2), "float32"), np.ones((1, 1), "int64"))]))
     assert epoch(exe, reader, None, y) == [[1]]
+
+
+def test_a_loader_is_its_own_iterator() -> None:
+    loader = fluid.reader.PyReader(inputs(), capacity=2)
+    loader.decorate_sample_generator(samples(4), 2, places="cpu")
+    assert labels([next(loader), loader.next()]) == [[[0, 1]], [[2, 3]]]
+    with pytest.raises(StopIteration):
+        next(loader)
+    assert labels([next(loader)]) == [[[0, 1]]]
+    assert fluid.reader.DataLoader is io.DataLoader
+    assert isinstance(loader, fluid.reader.DataLoaderBase)

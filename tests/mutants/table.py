@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.planting import Mutant
 
+IO = "tests/io/"
 U, C, P, I, A = "tests/unit/", "tests/cpu/", "tests/parallel/", "tests/interpret/", "tests/amp/"  # noqa: E741
 
 KERNELS = (
@@ -729,6 +730,152 @@ PRECISION = (
     ),
 )
 
+DATA = (
+    Mutant(
+        "io/workers.py",
+        "Workers._ask",
+        "statement",
+        "turn.rotate(-1)",
+        "pass",
+        (IO + "test_data_loader.py",),
+        "in_turn",
+    ),
+    Mutant(
+        "io/workers.py",
+        "Workers._receive",
+        "comparison",
+        "epoch == self._epoch",
+        "True",
+        (IO + "test_data_loader.py",),
+        "stay",
+    ),
+    Mutant(
+        "io/shared.py",
+        "Lease.__del__",
+        "statement",
+        "self._freed.append(self._number)",
+        "pass",
+        (IO + "test_shared.py",),
+        "again or stacked",
+    ),
+    Mutant(
+        "io/recycled.py",
+        "Recycled._block",
+        "comparison",
+        "block.size >= size",
+        "True",
+        (IO + "test_recycled.py",),
+    ),
+    Mutant(
+        "io/shared.py",
+        "SharedWriter._place",
+        "comparison",
+        "self._used + needed > size",
+        "False",
+        (IO + "test_shared.py",),
+        "larger",
+    ),
+    Mutant(
+        "io/shared.py",
+        "SharedReader.receive",
+        "call",
+        "Lease(self._known[number], number, self._freed)",
+        "self._known[number]",
+        (IO + "test_shared.py",),
+        "again or stacked or kept",
+    ),
+    Mutant(
+        "io/collate.py",
+        "_stacked",
+        "comparison",
+        "array.shape != shape",
+        "False",
+        (IO + "test_data_loader.py",),
+        "do_not_fit_together",
+    ),
+    Mutant(
+        "io/data_loader.py",
+        "Fetcher.__call__.fetch",
+        "comparison",
+        "len(rows) < size",
+        "False",
+        (IO + "test_data_loader.py",),
+        "lengths",
+    ),
+    Mutant(
+        "io/multislot.py",
+        "parse",
+        "comparison",
+        "len(values) < count",
+        "False",
+        (IO + "test_file_dataset.py",),
+        "does_not_fit",
+    ),
+    Mutant(
+        "io/multislot.py",
+        "Column.take",
+        "operation",
+        "starts - (np.cumsum(lengths) - lengths)",
+        "starts - np.cumsum(lengths)",
+        (IO + "test_file_dataset.py",),
+        "shuffled or print",
+    ),
+    Mutant(
+        "io/file_dataset.py",
+        "InMemoryDataset.slots_shuffle",
+        "value",
+        "self._rows[names.index(name)][order]",
+        "self._rows[names.index(name)]",
+        (IO + "test_file_dataset.py",),
+        "shuffled",
+    ),
+    Mutant(
+        "io/file_dataset.py",
+        "_output",
+        "statement",
+        "os.killpg(process.pid, signal.SIGKILL)",
+        "process.kill()",
+        (IO + "test_file_dataset.py",),
+        "ends_with_its_reader",
+    ),
+    Mutant(
+        "static/from_dataset.py",
+        "run_batches",
+        "comparison",
+        "number % print_period == 0",
+        "True",
+        (IO + "test_file_dataset.py",),
+        "print",
+    ),
+    Mutant(
+        "runtime/scope.py",
+        "LoDTensor.__dlpack__",
+        "comparison",
+        "self._scope is not None",
+        "False",
+        (IO + "test_sources.py",),
+        "scope",
+    ),
+    Mutant(
+        "dataset/common.py",
+        "_Limited.readinto",
+        "comparison",
+        "self._left < 0",
+        "False",
+        ("tests/dataset/test_dataset.py",),
+        "bombs",
+    ),
+    Mutant(
+        "dataset/cifar.py",
+        "_parse",
+        "comparison",
+        "(pixels.dtype, pixels.shape) != (np.uint8, (len(labels), _PIXELS))",
+        "False",
+        ("tests/dataset/test_dataset.py",),
+        "no_code",
+    ),
+)
+
 MUTANTS = (
     *KERNELS,
     *GRADIENTS,
@@ -743,4 +890,5 @@ MUTANTS = (
     *RANDOM,
     *OPTIMIZERS,
     *PRECISION,
+    *DATA,
 )

@@ -232,7 +232,8 @@ def slope(
         ins = list(sample.ins)
         ins[i] = [moved if n == k else a for n, a in enumerate(flat(ins[i]))] if isinstance(ins[i], list) else moved
         results = run(definition, replace(sample, ins=tuple(ins), out_layout="contiguous"), wanted)
-        terms.append([weight * r for s in results for r in flat(s)])
+        # An operator whose sizes depend on values answers with all of its results.
+        terms.append([weight * r for s, w in zip(results, wanted, strict=True) if w for r in flat(s)])
     seeds = [c for s, w in zip(cotangents, wanted, strict=True) if w for c in flat(s)]
     for tiles, seed in zip(zip(*terms, strict=True), seeds, strict=True):
         if seed is not None:

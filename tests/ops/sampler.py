@@ -88,6 +88,10 @@ test_seed.__test__ = False  # type: ignore[attr-defined]
 def draw(values: ValueRange, shape: tuple[int, ...], dtype: str, rng: np.random.Generator, high: float) -> Array:
     """One array of a slot's values."""
     kind = dtype_of(dtype)
+    if values.offsets:
+        # A third of the sequences is empty, if there are enough.
+        inner = np.sort(rng.integers(0, int(high) + 1, max(shape[0] - 2, 0)))
+        return np.concatenate([[0], inner, [high] * (shape[0] > 1)]).astype(kind.np)
     if kind.name == "bool":
         return rng.random(shape) < 0.5
     low = float(values.low)
@@ -205,10 +209,11 @@ def fill(
     def one(slot: Slot, shape: tuple[int, ...]) -> Array:
         values = domain.values.get(slot.name, ValueRange())
         name = dtype if values.dtype == "float" else values.dtype
-        wanted = layout if not (layout == "expanded" and (values.rows or values.distinct)) else "fortran"
+        uneven = values.rows or values.distinct or values.offsets
+        wanted = layout if not (layout == "expanded" and uneven) else "fortran"
         if slot.name in joint:
             return lay_out(joint[slot.name].pop(0), wanted)
-        high = values.high
+        high = values.offsets or values.high
         if isinstance(high, str):
             high = bound(definition, shapes, done, high)
         return lay_out(draw(values, tuple(shape), name, rng, float(high)), wanted)

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.parity import generate
+from tests.parity import generate, names
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RECORDED = Path(__file__).parent / "recorded" / "paddle.json.xz"
@@ -70,7 +70,7 @@ def load() -> dict[str, Any]:
 
 
 def main() -> int:
-    """Records all calls; returns the exit code."""
+    """Records all calls, with `--new` only those that are not on record; returns the exit code."""
     if not PADDLE.exists():
         print(f"{PADDLE} is missing: python bench/paddle_env.py makes it", file=sys.stderr)
         return 1
@@ -79,8 +79,15 @@ def main() -> int:
             -1
         ]
     )
+    names.save(names.ask(str(PADDLE)))
     calls = generate.calls()
-    found = answers(str(PADDLE), "paddle", calls)
+    known: dict[str, Any] = {}
+    if "--new" in sys.argv[1:]:
+        before = load()
+        known = {json.dumps(c): a for c, a in zip(before["calls"], before["answers"], strict=True)}
+    asked = [c for c in calls if json.dumps(c) not in known]
+    told = iter(answers(str(PADDLE), "paddle", asked))
+    found = [known.get(json.dumps(c)) or next(told) for c in calls]
     save(
         {
             "versions": dict(zip(("paddle", "numpy", "python"), versions, strict=True)),
@@ -88,9 +95,8 @@ def main() -> int:
             "answers": [slim(a) for a in found],
         }
     )
-    print(
-        f"recorded {len(calls)} calls of {len({c['path'] for c in calls})} names in {RECORDED.stat().st_size:,} bytes"
-    )
+    paths = {c["path"] for c in calls}
+    print(f"recorded {len(asked)} of {len(calls)} calls of {len(paths)} names in {RECORDED.stat().st_size:,} bytes")
     return 0
 
 

@@ -71,6 +71,7 @@ def dist(*shape: int) -> Data:
 
 
 ANY = [c(f(2, 3))]
+ODD = [1.0, float("nan"), float("inf"), float("-inf")]
 IMAGE = f(2, 3, 6, 6)
 LINE = f(2, 3, 8)
 VOLUME = f(2, 2, 3, 4, 4)
@@ -401,10 +402,121 @@ TENSOR: dict[str, list[Data]] = {
     "set_default_dtype": [c("float32"), c("int64")],
     "get_device": [c()],
     "set_device": [c("cpu"), c("nothing")],
+    "as_strided": [c(f(2, 3), [2, 2], [1, 2]), c(f(2, 3), [3], [1], 2)],
+    "atleast_1d": [c(f(2)), c(f())],
+    "atleast_2d": [c(f(2)), c(f())],
+    "atleast_3d": [c(f(2)), c(f()), c(f(2, 3))],
+    "bincount": [c(i(5, high=4)), c(i(5, high=4), f(5), minlength=9)],
+    "bucketize": [c(f(2, 3), v([-1.0, 0.0, 1.0])), c(f(2, 3), v([-1.0, 0.0, 1.0]), out_int32=True, right=True)],
+    "cauchy_": [c(f(40, 100), 1.0, 2.0)],
+    "cdist": [
+        c(f(3, 4), f(2, 4, fixed=1)),
+        c(f(3, 4), f(2, 4, fixed=1), 1.0),
+        c(f(2, 3, 4), f(2, 2, 4), 3.0),
+        c(f(3, 4), f(30, 4, fixed=1)),
+        c(f(3, 4), f(2, 4, fixed=1), compute_mode="use_mm_for_euclid_dist"),
+    ],
+    "clone": ANY,
+    "combinations": [c(f(4, fixed=1)), c(f(3, fixed=1), 2, True), c(f(4, fixed=1), 3)],
+    "count_nonzero": [c(i(2, 3, low=-1, high=1)), c(i(2, 3, low=-1, high=1), axis=1, keepdim=True)],
+    "cross": [c(f(3, 3), f(3, 3)), c(f(2, 3), f(2, 3)), c(f(3, 2), f(3, 2), 0), c(f(2, 2), f(2, 2))],
+    "cummax": [c(f(2, 5)), c(f(2, 5), axis=1), c(f(2, 5), axis=0, dtype="int32"), c(i(2, 5, high=3), axis=1)],
+    "cummin": [c(f(2, 5)), c(f(2, 5), axis=1), c(f(2, 5), axis=0, dtype="int32"), c(i(2, 5, high=3), axis=1)],
+    "cumulative_trapezoid": [c(f(2, 4)), c(f(2, 4), dx=0.5), c(f(2, 4), f(4, fixed=1)), c(f(4, 2), axis=0)],
+    "deg2rad": [*ANY, c(i(2, 3))],
+    "diag_embed": [c(f(2, 3)), c(f(2, 3), 1), c(f(2, 3), -1, 0, 2)],
+    "diagflat": [c(f(3)), c(f(2, 2), 1)],
+    "diagonal_scatter": [c(f(3, 4), f(3)), c(f(3, 3, fixed=1), f(2, fixed=1), 1)],
+    "diff": [
+        c(f(2, 4)),
+        c(f(2, 4), 2),
+        c(f(4, 2, fixed=1), axis=0),
+        c(f(2, 3), prepend=f(2, 1)),
+        c(f(2, 3), append=f(2, 2)),
+        c(b(2, 4)),
+    ],
+    "digamma": [c(f(2, 3, low=0.5, high=4.0))],
+    "erfinv": [c(f(2, 3, low=-0.9, high=0.9))],
+    "exponential_": [c(f(40, 100)), c(f(40, 100), 2.0)],
+    "frexp": [c(v([1.0, -6.0, 0.0, 0.3, 1e-3, 1e6]))],
+    "gcd": [c(i(2, 3, low=-30, high=30), i(2, 3, low=-30, high=30))],
+    "geometric_": [c(f(40, 100), 0.3)],
+    "heaviside": [c(f(2, 3), f(2, 3)), c(v([0.0, -1.0, 2.0]), f(3))],
+    "histogram": [c(f(2, 30), 5), c(f(2, 30), 4, -1, 1), c(i(2, 30, high=9), 3)],
+    "hypot": [c(f(2, 3), f(2, 3))],
+    "i0": ANY,
+    "i0e": ANY,
+    "i1": ANY,
+    "i1e": ANY,
+    "index_fill": [c(f(3, 4), v([0, 2], "int64"), 0, 2.0), c(f(3, 4), v([1], "int64"), 1, -1.0)],
+    "index_put": [
+        c(f(4, 3), t(v([0, 2], "int64")), f(2, 3, fixed=1)),
+        c(f(4, 3), t(v([0, 0], "int64"), v([1, 1], "int64")), v([1.0, 2.0]), accumulate=True),
+    ],
+    "kron": [c(f(2), f(3)), c(f(2, 3), f(2, 2, fixed=1)), c(f(2, 2, fixed=1), f(3, fixed=1))],
+    "lcm": [c(i(2, 3, low=-9, high=9), i(2, 3, low=-9, high=9))],
+    "ldexp": [c(f(2, 3), i(2, 3, low=-3, high=3, dtype="int32"))],
+    "lgamma": [c(f(2, 3, low=0.5, high=4.0))],
+    "logaddexp": [c(f(2, 3), f(2, 3)), c(f(2, 3), f(3, fixed=1))],
+    "logcumsumexp": [c(f(2, 4)), c(f(2, 4), axis=1), c(f(2, 4), axis=0)],
+    "logspace": [c(0, 3, 4), c(0, 4, 5, 2.0), c(0, 3, 4, 10.0, "int64")],
+    "median": [c(f(2, 5)), c(f(2, 5), axis=1), c(f(2, 4), axis=1, keepdim=True), c(i(2, 4, high=9), axis=1)],
+    "mode": [c(i(2, 6, high=2)), c(f(2, 4)), c(i(6, 2, high=2), axis=0, keepdim=True)],
+    "multigammaln": [c(f(2, 3, low=2.5, high=5.0), 2), c(f(2, 3, low=2.5, high=5.0), 1)],
+    "multiplex": [c([f(3, 2), f(3, 2), f(3, 2)], v([[2], [0], [1]], "int32", fixed=1))],
+    "nan_to_num": [c(v(ODD)), c(v(ODD[:3]), 2.0, 3.0, -3.0)],
+    "nanmean": [*ANY, c(v([[1.0, ODD[1]], [2.0, 3.0]]), axis=1)],
+    "nanmedian": [
+        c(f(2, 5)),
+        c(v([[1.0, ODD[1], 4.0], [2.0, 3.0, 7.0]]), axis=1),
+        c(f(2, 4), axis=1, keepdim=True),
+    ],
+    "nanquantile": [c(f(2, 5), 0.3), c(v([[1.0, ODD[1], 4.0], [2.0, 3.0, 7.0]]), 0.4, axis=1)],
+    "nansum": [*ANY, c(v([[1.0, ODD[1]], [2.0, 3.0]]), axis=1, keepdim=True)],
+    "nextafter": [c(f(2, 3), f(2, 3))],
+    "normal_": [c(f(40, 100), 1.0, 2.0)],
+    "poisson": [c(f(40, 100, low=2.0, high=5.0))],
+    "polygamma": [c(f(2, 3, low=0.5, high=4.0), n) for n in (1, 2, 0)],
+    "quantile": [
+        c(f(2, 5), 0.3),
+        c(f(2, 5), [0.25, 0.5], axis=1),
+        c(f(2, 3, 4), 0.5, axis=[0, 2], keepdim=True),
+        c(f(2, 5), 1.5),
+    ],
+    "rad2deg": [*ANY, c(i(2, 3))],
+    "randint_like": [c(f(40, 100), 0, 9)],
+    "renorm": [c(f(3, 4), 2.0, 0, 1.0), c(f(3, 4), 1.0, 1, 2.0)],
+    "searchsorted": [
+        c(v([1.0, 3.0, 5.0]), f(2, 3, low=0.0, high=6.0)),
+        c(v([[1.0, 3.0], [2.0, 4.0]]), f(2, 2, low=0.0, high=5.0), right=True, out_int32=True),
+    ],
+    "select_scatter": [
+        c(f(3, 3, fixed=1), f(3, fixed=1), 1, 2),
+        c(f(3, 4), f(3), 1, 2),
+        c(f(3, 4, fixed=1), f(4, fixed=1), 0, -1),
+    ],
+    "sgn": ANY,
+    "shard_index": [c(i(4, 1, high=19), 20, 2, 0), c(i(4, 1, high=19), 20, 2, 1, -7)],
+    "take": [c(f(3, 4), i(2, 2, high=11)), *(c(f(3, 4), i(2, 2, low=-9, high=40), m) for m in ("wrap", "clip"))],
+    "tensordot": [
+        c(f(2, 3, 4), f(3, 4, 2, fixed=1)),
+        c(f(2, 3), f(3, 2, fixed=1), 1),
+        c(f(2, 3, fixed=1), f(4, 2, fixed=1), [[0], [1]]),
+    ],
+    "trace": [c(f(3, 4)), c(f(3, 4), 1), c(f(2, 3, 4), -1, 1, 2)],
+    "trapezoid": [c(f(2, 4)), c(f(2, 4), dx=0.5), c(f(2, 4), f(4, fixed=1)), c(f(4, 2), axis=0)],
+    "tril_indices": [c(3, 4), c(3, 4, 1), c(3, 4, -1, "int32")],
+    "triu_indices": [c(3, 4), c(3), c(3, 4, -1, "int32")],
+    "unfold": [c(f(5, fixed=1), 0, 3, 1), c(f(2, 6), 1, 2, 2)],
+    "uniform_": [c(f(40, 100), 0.0, 2.0)],
+    "vander": [c(f(3, fixed=1)), c(f(3), 2), c(f(3), 4, True)],
+    "view": [c(f(2, 3), [3, 2])],
+    "view_as": [c(f(2, 3), f(3, 2))],
 }
 
 LOSS = {"input": f(3, 4), "label": f(3, 4)}
 FUNCTIONAL: dict[str, list[Data]] = {
+    "diag_embed": TENSOR["diag_embed"],
     "adaptive_avg_pool1d": [c(LINE, 4), c(LINE, 3)],
     "adaptive_avg_pool2d": [
         c(IMAGE, 3),
@@ -973,3 +1085,10 @@ PROGRAMS: dict[str, list[Data]] = {
         "dropout_of_two_runs": (),
     }.items()
 }
+
+
+def calls_of(path: str) -> list[Data]:
+    """The described calls of a function by its public path."""
+    if path.startswith("nn.functional."):
+        return FUNCTIONAL.get(path.removeprefix("nn.functional."), [])
+    return [*TENSOR.get(path, []), *STATIC.get(path, [])]

@@ -146,7 +146,7 @@ LARGE = {
     "rows, parts of one image": ((2, 7, 160, 150), (5, 7, 5, 5), (2, 1), (1, 1, 1, 1), (1, 1), 1),
     "wide, several images": ((3, 5, 40, 30), (2, 5, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1),
     "wide, parts of one image": ((2, 3, 120, 60), (4, 3, 5, 5), (1, 1), (1, 0, 2, 1), (1, 1), 1),
-    "wide, depthwise": ((2, 6, 16, 16), (12, 1, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 6),
+    "wide, few channels in a group": ((2, 6, 16, 16), (18, 1, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 6),
     "shifts, several images": ((9, 16, 20, 20), (8, 16, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1),
     "shifts, parts of one image": ((2, 16, 300, 300), (8, 16, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1),
     "shifts, all different": ((3, 12, 17, 40), (6, 6, 3, 4), (1, 2), (3, 0, 1, 2), (2, 3), 2),
@@ -154,6 +154,11 @@ LARGE = {
     "pixels, parts of one image": ((2, 16, 90, 70), (24, 16, 3, 3), (2, 1), (1, 1, 1, 1), (1, 1), 1),
     "pixels, small images": ((130, 24, 7, 7), (12, 24, 3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 1),
     "pixels, no border": ((5, 8, 9, 9), (8, 8, 1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 1),
+    "rows, one pixel of a strided image": ((3, 9, 24, 26), (6, 9, 1, 1), (2, 2), (0, 0, 0, 0), (1, 1), 1),
+    "depthwise, small images": ((70, 12, 7, 5), (12, 1, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 12),
+    "depthwise, parts of the channels": ((3, 40, 60, 64), (80, 1, 5, 3), (1, 1), (2, 2, 1, 1), (1, 1), 40),
+    "depthwise, all different": ((5, 6, 11, 17), (6, 1, 2, 4), (1, 2), (3, 0, 1, 2), (2, 3), 6),
+    "depthwise, one row": ((5, 6, 1, 300), (6, 1, 1, 7), (1, 1), (0, 0, 3, 3), (1, 1), 6),
     "direct": ((2, 6, 12, 12), (5, 6, 1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 1),
     "direct, grouped": ((2, 6, 12, 12), (4, 3, 1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 2),
 }
@@ -164,7 +169,9 @@ def test_conv_modes(name: str) -> None:
     case = LARGE[name]
     plan = conv_plan(*case[:2], Geometry(*case[2:]))
     assert plan.mode == name.split(",")[0]
-    if "parts" in name:
+    if "parts of the channels" in name:
+        assert 1 < plan.planes < plan.channels
+    elif "parts" in name:
         assert plan.rows < plan.out[0]
         assert plan.columns <= (4 * COLS if plan.mode == "shifts" else COLS)
     if "several" in name:
@@ -172,6 +179,25 @@ def test_conv_modes(name: str) -> None:
     if "small" in name:
         assert 1 < plan.images < plan.batch
     check_convolution(case, np.dtype(np.float32), 3, "plain")
+
+
+WIDE_FILTERS = {
+    "text": ((4, 1, 20, 32), (6, 1, 3, 32), (1, 1), (0, 0, 0, 0), (1, 1), 1),
+    "groups": ((3, 4, 9, 16), (6, 2, 2, 14), (2, 1), (1, 0, 0, 1), (1, 1), 2),
+    "dilated": ((2, 3, 9, 21), (4, 3, 3, 8), (1, 2), (0, 1, 2, 0), (2, 2), 1),
+}
+
+
+@pytest.mark.parametrize("name", WIDE_FILTERS)
+def test_input_gradient_of_filters_about_as_wide_as_the_image(name: str) -> None:
+    """A correlation with mirrored filters would meet a border many times as large as the image."""
+    case = WIDE_FILTERS[name]
+    x_shape, w_shape, *rest = case
+    assert conv_plan(x_shape, w_shape, Geometry(*rest), narrow=True, scatter=True).mode == "windows"
+    out = conv_plan(x_shape, w_shape, Geometry(*rest)).out
+    assert conv._mirror_plan(x_shape, w_shape, (x_shape[0], w_shape[0], *out), Geometry(*rest)) is None
+    check_convolution(case, np.dtype(np.float32), 3, "plain")
+    check_convolution(case, np.dtype(np.float64), 3, "fortran")
 
 
 def test_conv_with_channels_last() -> None:

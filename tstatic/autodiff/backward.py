@@ -14,6 +14,7 @@ from tstatic.ir.names import NAME_SCOPE
 from tstatic.ir.opdef import DERIVE, EMPTY, GRAD, GradContext, GradOp, OpDef, OpSpec, Slot, op_def
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Block, Operator, Variable
+from tstatic.ir.tensor_array import KIND
 from tstatic.ir.types import Meta
 from tstatic.where import Where, show
 
@@ -92,6 +93,8 @@ class Backward:
         # Forward name -> its partial gradients: the op that computes each (None: the caller supplied it), and its name there.
         self.partial_grads: dict[str, list[tuple[PendingOp | None, str]]] = {}
         self.metas: dict[str, Meta] = {}
+        # Gradient -> the row offsets of its variable, whose rows it has.
+        self.lods: dict[str, tuple[str, ...]] = {}
 
     def grad_name(self, name: str) -> str:
         """Returns the name of the complete gradient of a forward variable."""
@@ -101,10 +104,21 @@ class Backward:
         found = self.metas.get(name)
         return found if found is not None else self.block._var_recursive(name).meta
 
+    def is_array(self, name: str) -> bool:
+        """Returns whether a forward variable is a tensor array, whose gradient is one, too."""
+        var = self.block._find_var_recursive(name)
+        return var is not None and var.type == KIND
+
+    def describe(self, grad: str, name: str) -> None:
+        """Records the metadata and the row offsets of a gradient of ``name``."""
+        self.metas[grad] = self.meta(name)
+        var = self.block._find_var_recursive(name)
+        self.lods[grad] = self.lods.get(name, ()) if var is None else var.lod
+
     def add_partial(self, name: str, new_op: PendingOp | None, written: str) -> None:
         """Records that ``new_op`` writes a partial gradient of ``name`` to ``written``."""
         self.partial_grads.setdefault(name, []).append((new_op, written))
-        self.metas[written] = self.meta(name)
+        self.describe(written, name)
 
     def accumulate(self, name: str, where: Where | None) -> str | None:
         """Sums the partial gradients of a forward variable; returns the gradient's name, or ``None`` if there are none."""
@@ -118,7 +132,7 @@ class Backward:
             new_op, written = partial_grads[0]
             if new_op is not None and written != final:
                 new_op.rename_output(written, final)
-                self.metas[final] = self.metas[written]
+                self.describe(final, name)
                 written = final
             return written
         renamed = []
@@ -130,17 +144,19 @@ class Backward:
                 new = written
             else:
                 new_op.rename_output(written, new)
-            self.metas[new] = self.meta(name)
+            self.describe(new, name)
             renamed.append(new)
-        self.metas[final] = self.meta(name)
-        self.pending.append(PendingOp("sum", {"X": tuple(renamed)}, {"Out": (final,)}, {}, where))
+        self.describe(final, name)
+        total = "sum_arrays" if self.is_array(name) else "sum"
+        self.pending.append(PendingOp(total, {"X": tuple(renamed)}, {"Out": (final,)}, {}, where))
         return final
 
     def zeros_like(self, name: str, where: Where | None) -> str:
         """Returns a zero gradient for an output that no gradient reaches, which a backward op nevertheless reads."""
         new = names.generate(f"{name}{GRAD}@ZERO")
         self.metas[new] = self.meta(name)
-        self.pending.append(PendingOp("fill_zeros_like", {"X": (name,)}, {"Out": (new,)}, {}, where))
+        zeros = "array_zeros_like" if self.is_array(name) else "fill_zeros_like"
+        self.pending.append(PendingOp(zeros, {"X": (name,)}, {"Out": (new,)}, {}, where))
         return new
 
     # ------------------------------------------------------------------------------------------------------ one op
@@ -245,6 +261,11 @@ class Backward:
         outs = [n for row in op.outputs.values() for n in row if n in writes]
         ins = [n for slot, row in new_op.outputs.items() for n, w in zip(op.inputs[slot.removesuffix(GRAD)], row, strict=True)
                if w != EMPTY]  # fmt: skip
+        if op.definition.carried is not None:
+            # A state hands its gradient to the step before even where nobody asks for that of its first value.
+            before, after = (op.attrs[name] for name in op.definition.carried)
+            ins = list(dict.fromkeys((*ins, *before)))
+            outs = list(dict.fromkeys((*outs, *after)))
         new_op.attrs["sub_block"] = differentiate_block(body, outs, ins, self.prefix)
 
     def grad_from_rule(
@@ -328,7 +349,10 @@ class Backward:
                 for name in row:
                     if name != EMPTY and not block.has_var_recursive(name):
                         meta = self.metas[name]
-                        block.vars[name] = Variable(block, name, meta.shape, meta.dtype, where=new_op.where)
+                        var = block.vars[name] = Variable(block, name, meta.shape, meta.dtype, where=new_op.where)
+                        if self.lods.get(name):
+                            var.lod = self.lods[name]
+                            var.lod_level = len(var.lod)
             op = Operator(
                 block, new_op.type, inputs, outputs, attrs, role=new_op.role, role_var=tuple(new_op.role_var),
                 where=new_op.where, position=new_op.position, namescope=NAME_SCOPE.get(block.program),

@@ -29,7 +29,7 @@ class CollectiveRef(Ref):
         return self.binder(ins, outs, attrs, reserved["group"])
 
 
-def _same(xs: Sequence[Meta]) -> list[Meta]:
+def _same(xs: Sequence[Meta], skip: Meta | None = None) -> list[Meta]:
     return list(xs)
 
 
@@ -43,13 +43,21 @@ def _in_place(ins: Slots, outs: Slots, group: Communicator) -> Calls:
     ]
 
 
+def _unless(skip: Any, group: Communicator, collective: Collective) -> None:
+    """Runs a collective in steps in which it is not skipped, which are the same on all replicas."""
+    if not bool(group.device.to_host(skip, group.stream).flat[0]):
+        collective()
+
+
 def _register(
-    name: str, make: Callable[[Communicator, Slots, Attrs], Collective], attrs: Mapping[str, Any], **more: Any
-) -> None:
+    name: str, make: Callable[[Communicator, Slots, Attrs], Collective], attrs: Mapping[str, Any],
+    slots: str = "X* -> Out*", **more: Any,
+) -> None:  # fmt: skip
     """Registers a collective of any number of arrays, whose results have the metadata of its inputs.
 
     Args:
         name: Op type.
+        slots: Its slots; ``Skip?`` is a truth value, equal on all replicas, by which the results are the inputs.
         make: Returns the collective: its arguments are the communicator, the results, on which it works in place, and the
             attributes.
         attrs: Attributes and their defaults.
@@ -57,12 +65,15 @@ def _register(
     """
 
     def bind(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
-        return [*_in_place(ins, outs, group), (make(group, outs[0], attrs), ())]
+        collective = make(group, outs[0], attrs)
+        skip = ins[1] if len(ins) > 1 else None
+        run = (collective, ()) if skip is None else (_unless, (skip, group, collective))
+        return [*_in_place(ins, outs, group), run]
 
     register(
         OpDef(
             name,
-            "X* -> Out*",
+            slots,
             attrs=attrs,
             infer=_same,
             ref=CollectiveRef(bind),
@@ -75,12 +86,16 @@ def _register(
 
 
 _register(
-    "c_allreduce_sum", lambda group, xs, attrs: Sum(group, xs, None, "c_allreduce_sum", attrs["block"]), {"block": 0}
+    "c_allreduce_sum",
+    lambda group, xs, attrs: Sum(group, xs, None, "c_allreduce_sum", attrs["block"]),
+    {"block": 0},
+    "X*, Skip? -> Out*",
 )
 _register(
     "c_reduce_sum",
     lambda group, xs, attrs: Sum(group, xs, attrs["roots"], "c_reduce_sum", attrs["block"]),
     {"roots": (), "block": 0},
+    "X*, Skip? -> Out*",
 )
 _register(
     "c_broadcast",

@@ -42,12 +42,12 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
     Returns:
         One program per replica (one object if they are equal), and a report.
     """
-    report = Report(how)
+    report = Report(how, collectives=_own_collectives(program, how))
     if how.collect and how.world > 1:
         _check_updates(program)
     if how.sync_batch_norm and how.world > 1:
         program, report.norms = _synchronised(program)
-    gradients = list(_gradients(program)) if how.collect and how.world > 1 else []
+    gradients = list(_gradients(program, how.replicas)) if how.collect and how.world > 1 else []
     if not gradients:
         return [program] * how.replicas, report
     report.gradients = len(gradients)
@@ -65,6 +65,26 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
     program, placed = _placed(program, owned, report)
     program = _sent(program, placed, how, report)
     return [_mine(program, placed, replica) for replica in range(how.replicas)], report
+
+
+def _own_collectives(program: FrozenProgram, how: Distribution) -> int:
+    """Returns the number of collectives of all processes that the user's program has.
+
+    Raises:
+        UnsupportedError: If it has any, and this process has several places.
+    """
+    own = [op for op in program.ops if op.definition.collective]
+    if own and how.replicas > 1:
+        raise UnsupportedError(
+            f"'{own[0].type}' exchanges values between processes, and this program runs on {how.replicas} places of one",
+            expected="one place in each process",
+            received=f"{how.replicas} places",
+            fix="run the plain program in as many processes: python -m tstatic.distributed.launch --nproc_per_node "
+            f"{how.replicas} train.py",
+            op=own[0].type,
+            where=show(own[0].where),
+        )
+    return sum(not op.attrs.get("ranks") for op in own)
 
 
 # ---------------------------------------------------------------------------------------------------------------- parts
@@ -116,12 +136,18 @@ def _synchronised(program: FrozenProgram) -> tuple[FrozenProgram, int]:
     return (program.edit(ops=tuple(ops)), count) if count else (program, 0)
 
 
-def _gradients(program: FrozenProgram) -> Iterator[_Gradient]:
-    """Yields the gradients that optimizers use, in the order in which the backward part completes them."""
+def _gradients(program: FrozenProgram, replicas: int) -> Iterator[_Gradient]:
+    """Yields the gradients that optimizers use, in the order in which the backward part completes them.
+
+    Processes exchange a sum over runs when it is complete. Places of one process exchange the gradient of each run: their
+    state has to be equal, and the sum is state.
+    """
     start = next((i for i, op in enumerate(program.ops) if starts_loss_gradient(op)), -1)
     found: dict[str, tuple[str, int]] = {}
     for i, op in enumerate(program.ops):
         if i <= start or not op.role & OpRole.Backward:
+            continue
+        if replicas > 1 and _hold(program, i) is not None:
             continue
         made = {program.names.get(v, v): v for v in op.writes()}
         for param, grad in zip(op.role_var[::2], op.role_var[1::2], strict=True):
@@ -187,7 +213,14 @@ def _collected(
         if owners:
             attrs["roots"] = tuple(owners[v] for v in values)
         after.setdefault(at, []).append(
-            _op("c_reduce_sum" if owners else "c_allreduce_sum", values, results, attrs, program.ops[at])
+            _op(
+                "c_reduce_sum" if owners else "c_allreduce_sum",
+                values,
+                results,
+                attrs,
+                program.ops[at],
+                _hold(program, at),
+            )
         )
         for v, r in zip(values, results, strict=True):
             renamed[v] = r, at
@@ -203,11 +236,22 @@ def _collected(
     return program.edit(ops=tuple(ops), metas=metas, names=names, fetches=fetches, writes=writes)
 
 
+def _hold(program: FrozenProgram, at: int) -> str | None:
+    """Returns the truth value by which a run adds to a gradient that a later run completes; ``None``: each run completes it."""
+    op = program.ops[at]
+    slot = next((i for i, slot in enumerate(op.definition.inputs) if slot.name == "Hold"), None)
+    found = None if slot is None else op.inputs[slot]
+    return found if isinstance(found, str) else None
+
+
 def _op(
-    kind: str, values: tuple[str, ...], results: tuple[str, ...], attrs: Mapping[str, Any], near: FrozenOp
-) -> FrozenOp:
+    kind: str, values: tuple[str, ...], results: tuple[str, ...], attrs: Mapping[str, Any], near: FrozenOp,
+    skip: str | None = None,
+) -> FrozenOp:  # fmt: skip
+    definition = op_def(kind)
+    inputs = (values, skip)[: len(definition.inputs)]
     return FrozenOp(
-        op_def(kind), (values,), (results,), dict(attrs), near.role, (), near.where, near.position, scope=near.scope
+        definition, inputs, (results,), dict(attrs), near.role, (), near.where, near.position, scope=near.scope
     )
 
 

@@ -50,6 +50,7 @@ class Report:
         shared: Number of values that owners send to all before the update (partial norms, ...).
         gatherings: Number of collectives that send them.
         norms: Number of batch norms with common statistics.
+        collectives: Number of collectives of all processes that the user's program has.
     """
 
     how: Distribution
@@ -61,6 +62,7 @@ class Report:
     shared: int = 0
     gatherings: int = 0
     norms: int = 0
+    collectives: int = 0
 
     @property
     def replicas(self) -> int:

@@ -39,6 +39,7 @@ class Hierarchy:
         self._rank, self._size, self._host, self._wait = rank, size, host, wait
         self.all = Gloo(store.table, rank, size, host)
         self._blocks: dict[int, tuple[Gloo, Gloo | None]] = {}
+        self._members: dict[tuple[int, ...], Gloo] = {}
 
     def __contains__(self, block: int) -> bool:
         return block == 0 or block in self._blocks
@@ -51,6 +52,15 @@ class Hierarchy:
         if place == 0:
             heads = Gloo(self._store.under(f"heads/{block}"), number, self._size // block, self._host)
         self._blocks[block] = within, heads
+
+    def members(self, ranks: tuple[int, ...]) -> Gloo:
+        """Returns the connection of some processes; they connect at the first call, which all of them must make together."""
+        found = self._members.get(ranks)
+        if found is None:
+            name = "-".join(map(str, ranks))
+            found = Gloo(self._store.under(f"members/{name}"), ranks.index(self._rank), len(ranks), self._host)
+            self._members[ranks] = found
+        return found
 
     def add(self, flats: Sequence[Array], strict: bool, block: int) -> None:
         """Sums flat arrays, in place; within blocks first, unless ``block`` is 0."""
@@ -90,7 +100,8 @@ class Hierarchy:
         np.copyto(flat, whole.reshape(-1)[: flat.size])
 
     def _gloos(self) -> list[Gloo]:
-        return [self.all, *(one for pair in self._blocks.values() for one in pair if one is not None)]
+        blocks = (one for pair in self._blocks.values() for one in pair if one is not None)
+        return [self.all, *blocks, *self._members.values()]
 
     def stop(self) -> bool:
         """Stops running work, so that it writes to no array any more; returns whether that worked."""

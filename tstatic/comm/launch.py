@@ -161,6 +161,8 @@ def _paddle(environ: Mapping[str, str]) -> ProcessInfo | None:
     source = "Paddle's PADDLE_TRAINER_ID and PADDLE_TRAINERS_NUM"
     if size == 1:
         return ProcessInfo(source=source)
+    if not listed and environ.get("PADDLE_MASTER", "").strip():
+        return _from_master(environ, rank, size)
     if len(listed) != size:
         raise _contradiction(
             "PADDLE_TRAINER_ENDPOINTS does not fit PADDLE_TRAINERS_NUM",
@@ -175,6 +177,17 @@ def _paddle(environ: Mapping[str, str]) -> ProcessInfo | None:
             own,
         )
     return _from_endpoints(rank, listed, source)
+
+
+def _from_master(environ: Mapping[str, str], rank: int, size: int) -> ProcessInfo:
+    """Returns the position where only the address of rank 0 is known."""
+    address, _, port = environ["PADDLE_MASTER"].strip().rpartition(":")
+    if not address or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise _contradiction("PADDLE_MASTER is not an address", "host:port", repr(environ["PADDLE_MASTER"]))
+    nodes = _number(environ, "PADDLE_NNODES", 1, 1)
+    local = _number(environ, "PADDLE_LOCAL_RANK", 0 if nodes > 1 else rank, 0)
+    together = size // nodes if size % nodes == 0 else 0
+    return ProcessInfo(rank, size, local, address, int(port), "Paddle's PADDLE_TRAINER_ID and PADDLE_MASTER", together)
 
 
 def _from_endpoints(rank: int, listed: Sequence[str], source: str) -> ProcessInfo:

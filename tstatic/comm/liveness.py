@@ -59,6 +59,7 @@ class _Peer:
     left: int | None = None  # number of collectives that it had finished when it left
     judged: bool = False  # it reported which rank failed, so it may close its connection
     said: dict[int, Message] = field(default_factory=dict)
+    met: dict[tuple[str, int], str] = field(default_factory=dict)  # labels of its collectives with some of the ranks
 
 
 _FIX = {
@@ -128,6 +129,23 @@ class Monitor:
     def take(self, number: int) -> dict[int, Message]:
         """Returns and removes the others' messages of an exchange, by rank."""
         return {rank: peer.said.pop(number) for rank, peer in self._peers.items()}
+
+    def arrive(self, others: Sequence[int], key: str, number: int, label: str) -> None:
+        """Tells the other members of a part of the ranks that this one came to their collective of that number."""
+        for rank in others:
+            self._mesh.post({"t": "met", "key": key, "n": number, "label": label}, rank)
+
+    def absent(self, others: Sequence[int], key: str, number: int, label: str) -> list[int]:
+        """Returns the members that have not come; accuses one that ended its program without."""
+        missing = [rank for rank in others if (key, number) not in self._peers[rank].met]
+        for rank in missing:
+            if self._peers[rank].left is not None and rank not in self._accused:
+                self.accuse(rank, "left", f"ended its program while rank {self.rank} waits for it in the {label}")
+        return missing
+
+    def met(self, others: Sequence[int], key: str, number: int) -> dict[int, str]:
+        """Returns and removes the labels that the other members gave."""
+        return {rank: self._peers[rank].met.pop((key, number)) for rank in others}
 
     def accuse(self, rank: int, kind: str, text: str) -> None:
         """Reports that a rank failed; the verdict follows when the others have had time to report."""
@@ -204,6 +222,8 @@ class Monitor:
             case "said":
                 peer.said[message["n"]] = message
                 peer.at = At(message["n"], message["label"], True)
+            case "met":
+                peer.met[message["key"], message["n"]] = message["label"]
             case "bye":
                 peer.left = message["done"]
                 peer.at = At(message["done"])

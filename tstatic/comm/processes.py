@@ -15,7 +15,8 @@ import numpy as np
 from tstatic import flags, version
 from tstatic.comm import exits, launch
 from tstatic.comm.feed_watch import FeedWatch
-from tstatic.comm.gloo import Store, check_torch, pack
+from tstatic.comm.gloo import Gloo, Store, check_torch, pack
+from tstatic.comm.group import add_in_order
 from tstatic.comm.hierarchy import Hierarchy
 from tstatic.comm.liveness import SETTLE, TICK, At, Monitor, odd_ones
 from tstatic.comm.mesh import Mesh, own_address
@@ -63,6 +64,7 @@ class Processes:
         self._state: Callable[[], Mapping[str, str]] | None = None
         self._changed = False
         self._checked: set[tuple[str, str]] = set()
+        self._meetings: dict[tuple[int, ...], int] = {}
         deadline = time.monotonic() + float(flags.flag("FLAGS_rendezvous_timeout_s"))
         store, mesh = _join(launch, deadline)
         self.monitor = Monitor(self.rank, self.size, mesh)
@@ -131,6 +133,27 @@ class Processes:
             for array, one in zip([a for a in arrays if a.size], whole, strict=True):
                 if one is not array:
                     np.copyto(array, one)
+
+    def exchange_parts(self, parts: Array) -> Array:
+        """Sends ``parts[r]`` to rank ``r``, for all ranks; returns what came from each, in the order of their ranks.
+
+        Args:
+            parts: Shape ``[size, ...]``, equal on all ranks.
+        """
+        own = np.ascontiguousarray(parts)
+        with self._inside(f"exchange of {own.nbytes} bytes", own.nbytes):
+            return self._exchange_parts(self._levels.all, own)
+
+    def _exchange_parts(self, gloo: Gloo, own: Array) -> Array:
+        out = np.empty_like(own)
+        if own.size:
+            count = own.size // gloo.size
+            self._wait(gloo.exchange(own.reshape(-1), out.reshape(-1), [count] * gloo.size, count))
+        return out
+
+    def among(self, ranks: Sequence[int]) -> Members:
+        """Returns the collectives of some of the processes, of which this is one."""
+        return Members(self, tuple(ranks))
 
     def agree(self, label: str) -> None:
         """Returns when all processes have arrived, after the same collectives.
@@ -258,7 +281,48 @@ class Processes:
             self.calls += 1
             self.moved += moved
 
-    def _wait(self, ended: Callable[[], bool]) -> None:
+    @contextlib.contextmanager
+    def _between(self, ranks: tuple[int, ...], label: str) -> Iterator[Gloo]:
+        """Runs a collective of some processes, which all have come when the block begins; the others do not count it.
+
+        Raises:
+            RankFailedError: If one does not come, or comes to another collective: it names both ranks.
+        """
+        monitor = self.monitor
+        with self._lock:
+            if monitor.verdict is not None or monitor.failed:
+                raise monitor.error()
+            try:
+                key = "ranks " + " ".join(map(str, ranks))
+                others = [rank for rank in ranks if rank != self.rank]
+                number = self._meetings[ranks] = self._meetings.get(ranks, 0) + 1
+                monitor.arrive(others, key, number, label)
+
+                def arrived() -> bool:
+                    return not monitor.absent(others, key, number, label)
+
+                def late(waited: float) -> RankFailedError:
+                    missing = monitor.absent(others, key, number, label)
+                    monitor.accuse(missing[0], "late", f"did not come to the {label} within {waited:.3g} s, for which "
+                                                       f"rank {self.rank} waits")  # fmt: skip
+                    return self._verdict() or monitor.error()
+
+                self._wait(arrived, late)
+                found = monitor.met(others, key, number) | {self.rank: label}
+                odd = [rank for rank in others if found[rank] != label]
+                if odd:
+                    text = f"is in the {found[odd[0]]} while rank {self.rank} is in the {label}"
+                    monitor.accuse(odd[0], "diverged", text)
+                    raise self._verdict() or monitor.error()
+                yield self._levels.members(ranks)
+            except BaseException as error:
+                self._levels.stop()
+                self.failed(error)
+                monitor.failed = monitor.failed or str(error).partition("\n")[0]
+                raise
+            self.calls += 1
+
+    def _wait(self, ended: Callable[[], bool], late: Callable[[float], RankFailedError] | None = None) -> None:
         """Polls until work has ended, with short pauses at first: most work ends within a fraction of a millisecond."""
         start = last = time.monotonic()
         timeout = float(flags.flag("FLAGS_step_timeout_s"))
@@ -277,7 +341,7 @@ class Processes:
                 deadline += now - last
             last = now
             if now > deadline:
-                raise self._late(now - start)
+                raise (late or self._late)(now - start)
             polls += 1
             time.sleep(0 if polls < 20 else min(0.001, 2e-6 * polls))
 
@@ -340,6 +404,66 @@ class Processes:
         return done
 
 
+class Members:
+    """Collectives of some of the processes; each member calls them in the same order, the others do not.
+
+    Args:
+        processes: The group of all.
+        ranks: The members, in the order in which results count them.
+
+    Attributes:
+        rank: Number of this process among the members.
+        size: Number of members.
+    """
+
+    def __init__(self, processes: Processes, ranks: tuple[int, ...]) -> None:
+        self._all = processes
+        self._ranks = ranks
+        self.rank = ranks.index(processes.rank)
+        self.size = len(ranks)
+
+    def all_gather(self, array: Array) -> Array:
+        """Stacks the members' arrays, of equal shape and dtype, along a new first axis."""
+        own = np.array(array, order="C")
+        whole = np.empty((self.size, own.size), own.dtype)
+        with self._all._between(self._ranks, self._label("all_gather", own)) as gloo:
+            if own.size:
+                self._all._wait(gloo.gather(own, list(whole)))
+        return whole.reshape(self.size, *array.shape)
+
+    def all_reduce(self, arrays: Sequence[Array]) -> None:
+        """Sums arrays over the members, in place, in their order; 16-bit floats are added in float32 and rounded once."""
+        for array in arrays:
+            add_in_order([*self.all_gather(array)], [array])
+
+    def broadcast(self, arrays: Sequence[Array], root: int = 0) -> None:
+        """Copies the arrays of member ``root`` into those of all, in place; two members are a sender and a receiver."""
+        for array in arrays:
+            own = np.ascontiguousarray(array)
+            way = f"broadcast from rank {self._ranks[root]}"
+            if self.size == 2:
+                way = f"transfer from rank {self._ranks[root]} to rank {self._ranks[1 - root]}"
+            with self._all._between(self._ranks, self._label(way, own)) as gloo:
+                if own.size:
+                    self._all._wait(gloo.broadcast(own, root))
+            if own is not array:
+                np.copyto(array, own)
+
+    def exchange_parts(self, parts: Array) -> Array:
+        """Sends ``parts[r]`` to member ``r``; returns what came from each."""
+        own = np.ascontiguousarray(parts)
+        with self._all._between(self._ranks, self._label("exchange", own)) as gloo:
+            return self._all._exchange_parts(gloo, own)
+
+    def agree(self, label: str) -> None:
+        """Returns when all members have arrived."""
+        with self._all._between(self._ranks, label):
+            pass
+
+    def _label(self, what: str, array: Array) -> str:
+        return f"{what}, {array.dtype} of shape {list(array.shape)}"
+
+
 def digest(arrays: Mapping[str, Array]) -> str:
     """Returns a checksum of the names, dtypes, shapes and bits of arrays."""
     total = 0
@@ -393,4 +517,4 @@ def world() -> Processes | None:
         return _world
 
 
-__all__ = ["Processes", "digest", "world"]
+__all__ = ["Members", "Processes", "digest", "world"]

@@ -11,8 +11,9 @@ from tstatic.ir.export import facade, facade_module
 __getattr__, __dir__ = facade(
     __name__,
     modules=(
-        "backward clip compiler contrib core data_feeder dygraph executor framework generator initializer input io layer_helper "
-        "layers nets optimizer param_attr profiler regularizer unique_name"
+        "average backward clip compiler contrib core data_feeder dataset dygraph executor framework generator incubate "
+        "initializer input io layer_helper layers lod_tensor metrics nets optimizer param_attr profiler reader "
+        "regularizer unique_name"
     ),
     others={
         "tstatic.flags": "get_flags, set_flags",
@@ -21,7 +22,7 @@ __getattr__, __dir__ = facade(
         "tstatic.places": (
             "CPUPlace, CUDAPinnedPlace, CUDAPlace, cpu_places, cuda_places, is_compiled_with_cuda, is_compiled_with_xpu"
         ),
-        "tstatic.runtime.scope": "LoDTensor, LoDTensor Tensor, Scope, global_scope, scope_guard",
+        "tstatic.runtime.scope": "LoDTensor, LoDTensor Tensor, LoDTensorArray, Scope, global_scope, scope_guard",
         "tstatic.static": "BuildStrategy, CompiledProgram, ExecutionStrategy, Executor, ParallelExecutor",
         "tstatic.static.mode": (
             "disable_static enable_dygraph, enable_static disable_dygraph, in_dynamic_mode in_dygraph_mode"
@@ -34,13 +35,14 @@ __getattr__, __dir__ = facade(
 facade_module(
     "fluid.layers",
     "the layer functions, also under the module paths that 1.x scripts import them from.",
-    modules="control_flow io learning_rate_scheduler nn ops tensor",
+    modules="control_flow io learning_rate_scheduler nn ops sequence_lod tensor",
 )
 facade_module("fluid.layers.nn", "the layer functions.", "fluid.layers", "fluid.layers.nn")
 facade_module("fluid.layers.ops", "the elementwise functions.", "fluid.layers", "fluid.layers.ops")
 facade_module("fluid.layers.tensor", "the tensor functions.", "fluid.layers", "fluid.layers.tensor")
 facade_module("fluid.layers.control_flow", "branches and loops.", "fluid.layers", "fluid.layers.control_flow")
 facade_module("fluid.layers.io", "declaring inputs.")
+facade_module("fluid.layers.sequence_lod", "sequences of different lengths.", "fluid.layers.sequence_lod")
 facade_module("fluid.layers.learning_rate_scheduler", "learning rates computed by ops of the program.")
 facade_module("fluid.nets", "small composed networks.")
 facade_module("fluid.dygraph", "layer classes under their 1.x names; there is no eager mode.", modules="nn")
@@ -97,7 +99,12 @@ facade_module(
     },
 )
 facade_module("fluid.input", "the layers that look up rows.")
-facade_module("fluid.contrib", "what Paddle 1.x added beside its layers: mixed precision.", modules="mixed_precision")
+facade_module(
+    "fluid.contrib",
+    "what Paddle 1.x added beside its layers: mixed precision, and recurrent layers.",
+    modules="layers mixed_precision",
+)
+facade_module("fluid.contrib.layers", "recurrent layers of 1.x programs.")
 facade_module(
     "fluid.contrib.mixed_precision",
     "mixed precision; ``decorate`` has the arguments of 1.x.",
@@ -124,8 +131,34 @@ facade_module(
 facade_module("fluid.contrib.mixed_precision.fp16_utils", "rewriting programs.", "static.amp.fp16_utils")
 facade_module("fluid.contrib.mixed_precision.bf16", "mixed precision with bfloat16.", "static.amp.bf16")
 facade_module("fluid.io", "saving and loading, readers of samples, and loaders.")
+facade_module("fluid.dataset", "data sets of files.")
+facade_module("fluid.reader", "loaders, under the module path of Paddle 1.x.")
+facade_module("fluid.metrics", "metrics that add up fetched values.")
+facade_module("fluid.average", "a weighted mean of fetched values.")
+facade_module(
+    "fluid.lod_tensor",
+    "tensors of sequences of different lengths.",
+    others={"tstatic.io.lod_tensor": "create_lod_tensor, create_random_int_lodtensor"},
+)
 facade_module("fluid.data_feeder", "lists of samples as feeds.")
 facade_module("fluid.generator", "generators are not part of tstatic, and asking for one says what to use.")
+facade_module("fluid.profiler", "a table of how long operators take.")
+
+# ------------------------------------------------------------------------------------------------------------- fleet of 1.x
+facade_module("fluid.incubate", "what Paddle 1.x tried out: fleet.", modules="data_generator fleet")
+facade_module("fluid.incubate.data_generator", "programs that print the text of data sets of files.")
+facade_module("fluid.incubate.fleet", "distributed training.", modules="base collective")
 facade_module(
-    "fluid.profiler", "timing; its functions are not part of this release, and asking for one says what to use."
+    "fluid.incubate.fleet.collective",
+    "training by collectives.",
+    others={"tstatic.distributed.fleet.older": "CollectiveOptimizer, DistributedStrategy, fleet"},
+)
+facade_module("fluid.incubate.fleet.base", "role makers.", modules="role_maker")
+facade_module(
+    "fluid.incubate.fleet.base.role_maker",
+    "who this process is.",
+    others={
+        "tstatic.distributed.fleet.older": "OlderRoleMaker UserDefinedRoleMaker",
+        "tstatic.distributed.fleet.role_maker": "PaddleCloudRoleMaker, Role, RoleMakerBase, UserDefinedCollectiveRoleMaker",
+    },
 )

@@ -13,8 +13,9 @@ from tstatic.places import (
     is_compiled_with_xpu,
 )
 from tstatic.places import device_count as get_cuda_device_count
-from tstatic.runtime.scope import LoDTensor, Scope
+from tstatic.runtime.scope import LoDTensor, LoDTensorArray, Scope
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
+from tstatic.unsupported import missing_in
 
 Tensor = LoDTensor
 EnforceNotMet = TstaticError
@@ -77,6 +78,7 @@ __all__ = [
     "EnforceNotMet",
     "ExecutionStrategy",
     "LoDTensor",
+    "LoDTensorArray",
     "Place",
     "Scope",
     "Tensor",
@@ -87,3 +89,5 @@ __all__ = [
     "is_compiled_with_xpu",
     "op_proto_and_checker_maker",
 ]
+
+__getattr__ = missing_in(__name__, __all__)

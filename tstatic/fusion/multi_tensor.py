@@ -16,7 +16,7 @@ from tstatic.fusion.reasons import MatchRejected
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OpDef
-from tstatic.ops.update._update import ROW_MASK, TENSORS
+from tstatic.ops.update._slots import ROW_MASK, TENSORS
 
 SHARED = ("LearningRate", "SkipUpdate", *TENSORS)
 """Slots that hold one number for all members."""
@@ -58,10 +58,14 @@ def _product(view: View, op: FrozenOp) -> int | None:
 
 
 def _later_reader(view: View, op: FrozenOp) -> tuple[str, FrozenOp] | None:
-    """Returns a result that another op reads, and its reader: such an update cannot wait for the end of the step."""
+    """Returns a result that another op reads, and its reader: such an update cannot wait for the end of the step.
+
+    Updates of other state, such as averages of parameters, wait as long.
+    """
     for value in op.writes():
         for reader in view.readers.get(value, ()):
-            return value, view.ops[reader]
+            if not view.ops[reader].definition.update:
+                return value, view.ops[reader]
     return None
 
 

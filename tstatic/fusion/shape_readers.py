@@ -28,7 +28,8 @@ def shapes_from_contents(program: FrozenProgram, metas: Mapping[str, Meta]) -> F
 
 def _redirected(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
     slots = op.definition.inputs
-    if not op.definition.shape_only:
+    # What is declared of results whose sizes depend on values is a guess.
+    if not op.definition.shape_only or op.definition.dynamic:
         return op
     number = op.definition.ref.constant(op.attrs)
     if number is not None:

@@ -3,10 +3,14 @@
 * ``readers``  functions that decorate readers: batch, shuffle, buffered and others
 * ``prefetch``  iterators that run ahead in threads
 * ``feeder``  DataFeeder: lists of samples as feeds
+* ``lod_tensor``  tensors of sequences made from lengths
 * ``dataset``, ``sampler``  samples by number or one after another, and in which order they are taken
 * ``data_loader``, ``collate``, ``workers``  DataLoader: how batches are made of samples, and the processes that do it
+* ``shared``, ``recycled``  the memory of batches: shared with workers, or used again in this process
 * ``generator_loader``  DataLoader.from_generator and PyReader: batches from a reader, also without a feed
 * ``program_reader``  py_reader and read_file of Paddle 1.x
+* ``file_dataset``, ``multislot``  InMemoryDataset and QueueDataset, and the text that they read
+* ``data_generator``  programs that print such text
 * ``draw``  random numbers that follow ``paddle.seed``
 * ``batch_sampler``  DistributedBatchSampler
 * ``errors``  what they raise

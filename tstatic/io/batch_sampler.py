@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tstatic.comm import launch
 from tstatic.errors import TstaticError
+from tstatic.io.sampler import BatchSampler, Sampler
 from tstatic.ir.export import export
 
 
@@ -17,7 +18,7 @@ class SamplerError(TstaticError, ValueError):
 
 
 @export("io.DistributedBatchSampler")
-class DistributedBatchSampler:
+class DistributedBatchSampler(BatchSampler):
     """This process's batches of a data set, as lists of row numbers.
 
     The row numbers are repeated from the start until they can be shared out evenly, so every process has equally many;
@@ -51,6 +52,8 @@ class DistributedBatchSampler:
         shuffle: bool = False,
         drop_last: bool = False,
     ) -> None:
+        # The arguments are its own, and so are the messages: BatchSampler's are not asked.
+        Sampler.__init__(self, dataset)
         self.dataset = dataset
         self.batch_size = _whole("batch_size", batch_size, 1)
         for name, value in (("shuffle", shuffle), ("drop_last", drop_last)):

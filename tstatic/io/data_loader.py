@@ -4,26 +4,75 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tstatic.io import draw
-from tstatic.io.collate import collate, leaves, to_tensors
-from tstatic.io.dataset import IterableDataset
+from tstatic.io.collate import collate, join, leaves, to_tensors
+from tstatic.io.dataset import in_order
 from tstatic.io.errors import DataError, DataTypeError, DataUseError
 from tstatic.io.feeder import feed_names, named, place_list
 from tstatic.io.generator_loader import from_generator
 from tstatic.io.prefetch import ahead
+from tstatic.io.recycled import Recycled
 from tstatic.io.sampler import BatchSampler, SequenceSampler
+from tstatic.io.shared import Empty
 from tstatic.io.workers import END, Fetch, Workers
 from tstatic.ir.export import export
 from tstatic.ir.program import Variable
-from tstatic.no_effect import no_effect
 
 _AHEAD = 2
 """Batches that the thread of ``use_buffer_reader`` keeps ready."""
 
 
-@export("io.DataLoader", "fluid.io.DataLoader")
+@dataclass(frozen=True)
+class Fetcher:
+    """How batches are made of samples; it can be sent to other processes if the data set and ``collate_fn`` can.
+
+    Attributes:
+        dataset: What has the samples.
+        collate_fn: Makes a batch of a list of samples, or ``None``.
+        batch_size: Samples of a batch of an IterableDataset; ``None`` for single samples.
+        drop_last: Leaves out a last such batch that is smaller.
+        grouped: Whether a task is a list of numbers, not one.
+    """
+
+    dataset: Any
+    collate_fn: Callable[[list[Any]], Any] | None
+    batch_size: int | None
+    drop_last: bool
+    grouped: bool
+
+    def __call__(self, empty: Empty) -> Fetch:
+        """Returns a function that makes the batch of a task; ``empty`` makes its arrays."""
+        dataset = self.dataset
+        combine = self.collate_fn or partial(collate, empty=empty)
+        if not in_order(dataset):
+            if not self.grouped:
+                return lambda number: self._single(dataset[number])
+            whole = getattr(dataset, "__getitems__", None)  # of torch and Hugging Face: samples of many numbers at once
+            if whole is not None:
+                return lambda numbers: combine(whole(numbers))
+            if self.collate_fn is None:
+                return lambda numbers: join((dataset[number] for number in numbers), len(numbers), empty)
+            return lambda numbers: combine([dataset[number] for number in numbers])
+        samples = iter(dataset)
+        size = self.batch_size
+
+        def fetch(_: None) -> Any:
+            rows = list(itertools.islice(samples, size or 1))
+            if not rows or (size is not None and len(rows) < size and self.drop_last):
+                return END
+            return self._single(rows[0]) if size is None else combine(rows)
+
+        return fetch
+
+    def _single(self, sample: Any) -> Any:
+        return sample if self.collate_fn is None else self.collate_fn(sample)
+
+
+@export("io.DataLoader", "fluid.io.DataLoader", "fluid.reader.DataLoader")
 class DataLoader:
     """Batches of a data set: each iteration is an epoch.
 
@@ -41,8 +90,9 @@ class DataLoader:
         drop_last: Leaves out a last batch that is smaller.
         collate_fn: Makes a batch of a list of samples; by default arrays are stacked and numbers become arrays.
         num_workers: Processes that make the batches, in order; 0 makes them in this one.
-        use_buffer_reader: Makes the next batches in a thread while one is used.
+        use_buffer_reader: Makes the next batches in a thread while one is used; workers do so in any case.
         prefetch_factor: Batches that each worker makes ahead.
+        use_shared_memory: Workers write arrays where this process reads them; ``False`` sends them through pipes.
         timeout: Seconds to wait for a worker's batch; 0 waits for ever.
         worker_init_fn: Called in each worker with its number.
         persistent_workers: Keeps the workers from epoch to epoch; an epoch that is begun ends an earlier one.
@@ -60,7 +110,6 @@ class DataLoader:
         [[0, 2], [4]]
     """
 
-    @no_effect(use_shared_memory="batches come through pipes")
     def __init__(
         self,
         dataset: Any,
@@ -80,7 +129,7 @@ class DataLoader:
         worker_init_fn: Callable[[int], Any] | None = None,
         persistent_workers: bool = False,
     ) -> None:
-        iterable = isinstance(dataset, IterableDataset)
+        iterable = in_order(dataset)
         for wrong, what, received in (
             (not return_list and feed_list is None, "feed_list should be set when return_list=False", "feed_list=None"),
             (num_workers < 0, "num_workers should be a non-negative value", f"num_workers={num_workers}"),
@@ -125,6 +174,7 @@ class DataLoader:
         self.num_workers = num_workers
         self.use_buffer_reader = use_buffer_reader
         self.prefetch_factor = prefetch_factor
+        self.use_shared_memory = use_shared_memory
         self.timeout = timeout
         self.worker_init_fn = worker_init_fn
         self.batch_sampler = batch_sampler
@@ -132,6 +182,7 @@ class DataLoader:
             self.batch_sampler = BatchSampler(dataset, None, shuffle, batch_size, drop_last)
         self._persistent_workers = persistent_workers
         self._kept: Workers | None = None
+        self._recycled = Recycled()
 
     from_generator = staticmethod(from_generator)
 
@@ -141,7 +192,7 @@ class DataLoader:
         Raises:
             DataTypeError: For an IterableDataset (a ``ValueError`` and a ``TypeError``).
         """
-        if isinstance(self.dataset, IterableDataset):
+        if in_order(self.dataset):
             # Being a TypeError too, it lets ``list(loader)`` go on without a length.
             raise DataTypeError(
                 "length of IterableDataset not supported",
@@ -156,8 +207,9 @@ class DataLoader:
         return iter(self)
 
     def __iter__(self) -> Iterator[Any]:
-        made = self._from_workers if self.num_workers else self._batches
-        return self._items(ahead(made, _AHEAD) if self.use_buffer_reader else made())
+        if self.num_workers:
+            return self._items(self._from_workers())
+        return self._items(ahead(self._batches, _AHEAD) if self.use_buffer_reader else self._batches())
 
     def _items(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Groups batches by places, and makes them what the user gets."""
@@ -172,34 +224,16 @@ class DataLoader:
 
     # ---------------------------------------------------------------------------------------------------------- batches
     def _tasks(self) -> Iterable[Any]:
-        """What :meth:`_fetch` takes for each batch: numbers of samples; nothing for an IterableDataset."""
-        if isinstance(self.dataset, IterableDataset):
+        """What a Fetch takes for each batch: numbers of samples; nothing for an IterableDataset."""
+        if in_order(self.dataset):
             return itertools.repeat(None)
         return SequenceSampler(self.dataset) if self.batch_sampler is None else self.batch_sampler
 
-    def _fetch(self) -> Fetch:
-        """Returns a function that makes the batch of a task."""
-        dataset, join = self.dataset, self.collate_fn or collate
-        if not isinstance(dataset, IterableDataset):
-            if self.batch_sampler is None:
-                return lambda number: self._single(dataset[number])
-            return lambda numbers: join([dataset[number] for number in numbers])
-        samples = iter(dataset)
-        size = self.batch_size
-
-        def fetch(_: None) -> Any:
-            rows = list(itertools.islice(samples, size or 1))
-            if not rows or (size is not None and len(rows) < size and self.drop_last):
-                return END
-            return self._single(rows[0]) if size is None else join(rows)
-
-        return fetch
-
-    def _single(self, sample: Any) -> Any:
-        return sample if self.collate_fn is None else self.collate_fn(sample)
+    def _fetcher(self) -> Fetcher:
+        return Fetcher(self.dataset, self.collate_fn, self.batch_size, self.drop_last, self.batch_sampler is not None)
 
     def _batches(self) -> Iterator[Any]:
-        fetch = self._fetch()
+        fetch = self._fetcher()(self._recycled.empty)
         for task in self._tasks():
             batch = fetch(task)
             if batch is END:
@@ -211,13 +245,14 @@ class DataLoader:
         if workers is None:
             seed = int(draw.generator().integers(2**31))
             workers = Workers(
-                self._fetch,
+                self._fetcher(),
                 self.dataset,
                 self.num_workers,
                 seed,
                 self.worker_init_fn,
                 self.prefetch_factor,
                 self.timeout,
+                self.use_shared_memory,
             )
         self._kept = workers if self._persistent_workers else None
         try:

@@ -13,7 +13,7 @@ from tstatic.errors import UnsupportedError, shown
 from tstatic.io import draw
 from tstatic.io.errors import DataError, DataTypeError, DataUseError
 from tstatic.ir.export import export
-from tstatic.no_effect import no_effect
+from tstatic.runtime.feed import host_array, is_foreign
 from tstatic.runtime.scope import LoDTensor
 
 
@@ -80,6 +80,17 @@ class IterableDataset(Dataset):
         )
 
 
+def in_order(dataset: object) -> bool:
+    """Whether a data set is read one sample after another: an IterableDataset, also of torch or Hugging Face, or an iterable
+    without numbered samples.
+    """
+    kind = type(dataset)
+    if isinstance(dataset, Dataset):
+        return isinstance(dataset, IterableDataset)
+    named = any(base.__name__ == "IterableDataset" for base in kind.__mro__)
+    return named or (hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"))
+
+
 @export("io.TensorDataset")
 class TensorDataset(Dataset):
     """Samples are the rows of arrays, one of each.
@@ -99,7 +110,7 @@ class TensorDataset(Dataset):
     """
 
     def __init__(self, tensors: Sequence[Any]) -> None:
-        self.tensors = [np.asarray(t) if isinstance(t, LoDTensor | list | tuple) else t for t in tensors]
+        self.tensors = [t if hasattr(t, "shape") and not isinstance(t, LoDTensor) else _rows(t) for t in tensors]
         rows = [t.shape[0] for t in self.tensors]
         if len(set(rows)) != 1:
             raise _misuse("tensors not have same shape of the 1st dimension", "equally many rows in all tensors", rows)
@@ -111,6 +122,10 @@ class TensorDataset(Dataset):
         return int(self.tensors[0].shape[0])
 
 
+def _rows(given: Any) -> Any:
+    return host_array(given) if is_foreign(given) else np.asarray(given)
+
+
 def _misuse(what: str, expected: str, received: object) -> DataUseError:
     return DataUseError(what, expected=expected, received=received, fix="change the arguments")
 
@@ -119,7 +134,7 @@ def _check_kind(datasets: list[Any], iterable: bool, function: str) -> None:
     if not datasets:
         raise _misuse("input datasets should not be empty", f"at least one dataset for {function}", "none")
     for one in datasets:
-        if isinstance(one, IterableDataset) is not iterable:
+        if in_order(one) is not iterable:
             kind = "IterableDatasets" if iterable else "datasets with numbered samples"
             raise _misuse(f"{function} only supports {kind}", kind, shown(one))
 
@@ -251,16 +266,17 @@ class Subset(Dataset):
 
 
 @export("io.random_split")
-@no_effect(generator="paddle.seed decides")
 def random_split(dataset: Any, lengths: Sequence[int], generator: Any = None) -> list[Subset]:
-    """Divides a data set at random into parts without common samples; ``paddle.seed`` decides how.
+    """Divides a data set at random into parts without common samples; ``paddle.seed`` decides how, or a generator.
 
     Args:
         dataset: The whole.
         lengths: Samples of each part; together the whole.
+        generator: A generator of numpy (``np.random.default_rng(7)``) that decides in place of ``paddle.seed``.
 
     Raises:
         DataError: If they do not add up to the whole (a ``ValueError``).
+        DataTypeError: If ``generator`` has no method ``permutation`` (a ``TypeError``).
 
     Example:
         >>> _ = paddle.seed(3)
@@ -276,5 +292,14 @@ def random_split(dataset: Any, lengths: Sequence[int], generator: Any = None) ->
             fix="give the rest to one of the parts",
             op="random_split",
         )
-    order = iter(draw.generator().permutation(len(dataset)).tolist())
+    draws = draw.generator() if generator is None else generator
+    if not hasattr(draws, "permutation"):
+        raise DataTypeError(
+            "random_split got a generator that cannot permute",
+            expected="np.random.default_rng(seed), or None",
+            received=shown(generator),
+            fix="pass a generator of numpy, or leave it out and call paddle.seed",
+            op="random_split",
+        )
+    order = iter(np.asarray(draws.permutation(len(dataset))).tolist())
     return [Subset(dataset, list(itertools.islice(order, length))) for length in lengths]

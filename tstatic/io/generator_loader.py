@@ -39,12 +39,27 @@ class Queue:
         return 0 if channel is None else channel.qsize()
 
 
+@export("fluid.reader.GeneratorLoader", "fluid.reader.DataLoaderBase")
 class GeneratorLoader:
     """Batches from a source that one of the ``set_..._generator`` methods sets; see :func:`from_generator`.
+
+    Args:
+        feed_list: Variables, in the order of the fields of a sample.
+        capacity: Batches that are made ahead; 2 if ``None``.
+        iterable: Whether batches are iterated over, not taken by the program's runs.
+        return_list: Gives lists of tensors in place of dicts.
+        drop_last: With several places, leaves out batches at the end that are fewer.
 
     Attributes:
         queue: Has ``size()``: the number of batches that wait.
         iterable: Whether batches are iterated over, not taken by the program's runs.
+
+    Example:
+        >>> x = static.data("x", [None, 1])
+        >>> loader = fluid.reader.GeneratorLoader([x], 4, iterable=True, return_list=True)
+        >>> _ = loader.set_sample_generator(lambda: iter([(1,), (2,)]), batch_size=2, places="cpu")
+        >>> np.array(next(loader)[0][0]).tolist()
+        [[1.0], [2.0]]
     """
 
     def __init__(
@@ -66,6 +81,7 @@ class GeneratorLoader:
         self._source: Callable[[], Iterator[Fields]] | None = None
         self._channel: Channel[Fields] | None = None
         self._batches: Iterator[Fields] = iter(())
+        self._epoch: Iterator[Any] | None = None
         if not iterable:
             if not self._names:
                 raise _misuse(
@@ -127,6 +143,22 @@ class GeneratorLoader:
         if not self.iterable:
             raise _misuse("DataLoader is not iterable", "iterable=True", "iterable=False")
         return self._items(self._checked_source())
+
+    def __next__(self) -> Any:
+        """Returns the next item of an epoch of its own, which it begins anew after the end.
+
+        Raises:
+            StopIteration: At the end.
+        """
+        if self._epoch is None:
+            self._epoch = iter(self)
+        try:
+            return next(self._epoch)
+        except BaseException:
+            self._epoch = None
+            raise
+
+    next = __next__
 
     def _items(self, source: Callable[[], Iterator[Fields]]) -> Iterator[list[Any]]:
         batches, count = ahead(source, self._capacity), len(self._places)
@@ -226,7 +258,7 @@ def from_generator(
     return GeneratorLoader(feed_list, capacity, iterable, return_list, drop_last)
 
 
-@export("fluid.io.PyReader")
+@export("fluid.io.PyReader", "fluid.reader.PyReader")
 class PyReader(GeneratorLoader):
     """The loader of :func:`from_generator`, with the names of Paddle 1.x for its sources.
 

@@ -16,6 +16,7 @@ from typing import Any
 from tstatic.errors import reason, shown
 from tstatic.io.errors import ComposeNotAligned, DataError, DataTypeError
 from tstatic.io.prefetch import Channel, ahead
+from tstatic.io.workers import leave_signals, start_forked
 from tstatic.ir.export import export
 from tstatic.no_effect import no_effect
 
@@ -297,7 +298,7 @@ def multiprocess_reader(readers: Sequence[Reader], use_pipe: bool = True, queue_
             for reader in readers:
                 receiver, sender = fork.Pipe(duplex=False)
                 process = fork.Process(target=_send_all, args=(reader, sender), daemon=True)
-                process.start()
+                start_forked(process)
                 sender.close()
                 pipes[receiver] = process
             while pipes:
@@ -314,6 +315,7 @@ def multiprocess_reader(readers: Sequence[Reader], use_pipe: bool = True, queue_
 
 def _send_all(reader: Reader, pipe: Connection) -> None:
     """Sends a reader's samples as ``("sample", x)``, then ``("end", "")`` or ``("error", text)``."""
+    leave_signals()
     try:
         for sample in reader():
             if sample is None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.errors import UnsupportedError, shown
 from tstatic.io import draw
-from tstatic.io.dataset import IterableDataset
+from tstatic.io.dataset import in_order
 from tstatic.io.errors import DataError, DataTypeError, DataUseError
 from tstatic.ir.export import export
 
@@ -273,7 +273,7 @@ class BatchSampler(Sampler):
             wrong = f"sampler should be a paddle.io.Sampler, but got {type(sampler)}"
         elif sampler is not None and shuffle:
             wrong = "shuffle should be False when sampler is set"
-        elif isinstance(dataset, IterableDataset):
+        elif in_order(dataset):
             wrong = "dataset should not be a paddle.io.IterableDataset"
         elif not isinstance(shuffle, bool):
             wrong = f"shuffle should be a boolean value, but got {type(shuffle)}"

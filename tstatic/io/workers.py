@@ -7,7 +7,10 @@ import os
 import pickle
 import random
 import signal
+import sys
+import threading
 import traceback
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -18,12 +21,15 @@ import numpy as np
 
 from tstatic.io.errors import DataError
 from tstatic.io.prefetch import ahead
+from tstatic.io.shared import Empty, SharedReader, SharedWriter
 from tstatic.ir.export import export
 from tstatic.locks import lock
 
 Fetch = Callable[[Any], Any]
 """Makes the batch of a task, such as a list of numbers; ``END`` if no samples are left."""
 END = object()
+_STOP_S = 2.0
+"""How long a worker may take to end before it is killed."""
 
 
 @dataclass(frozen=True)
@@ -65,44 +71,74 @@ def get_worker_info() -> WorkerInfo | None:
     return _info
 
 
+_forking = threading.Lock()
+
+
+def start_forked(process: Any) -> None:
+    """Starts a process of the "fork" method without Python 3.12's warning that there are threads, of BLAS for example.
+
+    What the child runs takes no lock that a thread could have held: Python's own, tstatic's (``tstatic.locks``) and those of
+    BLAS are free in it.
+    """
+    with _forking, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "This process .*is multi-threaded", DeprecationWarning)
+        process.start()
+
+
+def leave_signals() -> None:
+    """Gives up the handlers that this worker process inherited: its parent ends it, by SIGTERM, also after Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 class Workers:
     """Processes that fetch batches; those of a pool may serve several epochs.
 
+    They are forked, unless ``multiprocessing.set_start_method`` was called: then its method is used.
+
     Args:
-        make_fetch: Called in the worker at the start of an epoch.
+        make_fetch: Called in the worker at the start of an epoch, with a function that makes the arrays of batches.
         dataset: What ``get_worker_info`` shows.
         count: Number of processes.
         seed: The first worker's; the others count on from it.
         init: Called in each worker with its number.
         waiting: Tasks that each worker is given ahead.
         timeout: Seconds to wait for a batch; 0 waits for ever.
+        shared: Passes arrays in shared memory, not through pipes.
     """
 
     def __init__(
         self,
-        make_fetch: Callable[[], Fetch],
+        make_fetch: Callable[[Empty], Fetch],
         dataset: Any,
         count: int,
         seed: int,
         init: Callable[[int], Any] | None,
         waiting: int,
         timeout: float,
+        shared: bool,
     ) -> None:
         self._waiting, self._timeout, self._epoch = waiting, timeout, 0
         self._pid = os.getpid()
         self._lock = lock()
         self._pipes: list[Any] = []
+        self._readers: list[SharedReader] = []
         self._processes: list[Any] = []
-        fork = multiprocessing.get_context("fork")  # data sets need not be picklable
+        # By default a fork: data sets need not be picklable, and scripts need no guard around their main part.
+        method = multiprocessing.get_start_method(allow_none=True) or "fork"
+        context: Any = multiprocessing.get_context(method)
         for number in range(count):
-            ours, theirs = fork.Pipe()
+            ours, theirs = context.Pipe()
             # A copy of an earlier worker's pipe would keep that worker alive when this process dies.
-            inherited = [*self._pipes, ours]
+            inherited = [*self._readers, ours] if method == "fork" else []
             info = WorkerInfo(number, count, dataset, seed + number)
-            process = fork.Process(target=_work, args=(theirs, inherited, info, make_fetch, init), daemon=True)
-            process.start()
+            process = context.Process(
+                target=_work, args=(theirs, inherited, info, make_fetch, init, shared), daemon=True
+            )
+            start_forked(process)
             theirs.close()
             self._pipes.append(ours)
+            self._readers.append(SharedReader(ours))
             self._processes.append(process)
 
     def epoch(self, tasks: Iterable[Any]) -> Iterator[Any]:
@@ -135,7 +171,7 @@ class Workers:
             if task is END:
                 turn.clear()
                 return
-            self._send(turn[0], (self._epoch, task))
+            self._send(turn[0], (self._epoch, task, self._readers[turn[0]].freed()))
             asked.append(turn[0])
             turn.rotate(-1)
 
@@ -156,7 +192,7 @@ class Workers:
                         received="nothing",
                         fix="pass a longer timeout, or 0",
                     )
-                epoch, kind, value = pickle.loads(self._pipes[worker].recv_bytes())
+                epoch, kind, value = self._readers[worker].receive()
             except (EOFError, ConnectionError):
                 raise self._dead(worker) from None
             if epoch == self._epoch:
@@ -178,48 +214,74 @@ class Workers:
         """Stops the processes; a forked copy of this object leaves them alone."""
         if os.getpid() != self._pid:
             return
-        for pipe, process in zip(self._pipes, self._processes, strict=True):
-            pipe.close()
+        for reader, process in zip(self._readers, self._processes, strict=True):
+            reader.close()
             process.terminate()
         for process in self._processes:
+            process.join(_STOP_S)
+            process.kill()  # does nothing to a process that has ended
             process.join()
 
     def __del__(self) -> None:
         self.close()
 
 
-def _work(pipe: Connection, inherited: list[Any], info: WorkerInfo, make_fetch: Callable[[], Fetch], init: Any) -> None:
-    """Answers tasks ``(epoch, task)`` with ``(epoch, "batch" | "end" | "error", value)`` until the pipe closes."""
+def _work(
+    pipe: Connection,
+    inherited: list[Any],
+    info: WorkerInfo,
+    make_fetch: Callable[[Empty], Fetch],
+    init: Any,
+    shared: bool,
+) -> None:
+    """Answers tasks ``(epoch, task, freed)`` with ``(epoch, "batch" | "end" | "error", value)`` until the pipe closes."""
     global _info
     for other in inherited:
         other.close()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the loader's process ends the workers
+    leave_signals()
     _info = info
+    theirs = sys.modules.get("torch.utils.data._utils.worker")
+    if theirs is not None:
+        # A torch data set asks torch which worker it is in.
+        theirs._worker_info = theirs.WorkerInfo(  # type: ignore[attr-defined]
+            id=info.id, num_workers=info.num_workers, seed=info.seed, dataset=info.dataset
+        )
     np.random.seed(info.seed % 2**32)
     random.seed(info.seed)
     failed = _attempt(init, info.id) if init is not None else None
     current, fetch = 0, None
+    writer = SharedWriter(pipe, shared)
     # A thread takes the tasks, so that neither side waits for the other to read.
-    tasks = ahead(lambda: iter(pipe.recv, None), 0)
-    try:
-        for epoch, task in tasks:
-            answer = failed if failed is not None and failed[0] == "error" else None
-            if answer is None and (epoch != current or fetch is None):
-                kind, value = _attempt(make_fetch)
-                if kind == "error":
-                    answer = kind, value
-                else:
-                    current, fetch = epoch, value
-            if answer is None:
-                kind, value = _attempt(fetch, task)
-                answer = ("end", None) if value is END else (kind, value)
+    for epoch, task, freed in ahead(lambda: _tasks(pipe), 0):
+        writer.begin(freed)
+        answer = failed if failed is not None and failed[0] == "error" else None
+        if answer is None and (epoch != current or fetch is None):
+            kind, value = _attempt(make_fetch, writer.empty)
+            if kind == "error":
+                answer = kind, value
+            else:
+                current, fetch = epoch, value
+        if answer is None:
+            kind, value = _attempt(fetch, task)
+            answer = ("end", None) if value is END else (kind, value)
+        try:
             try:
-                message = pickle.dumps((epoch, *answer), pickle.HIGHEST_PROTOCOL)
+                writer.send((epoch, *answer))
+            except OSError:
+                raise
             except Exception as error:
-                message = pickle.dumps((epoch, "error", _sendable(error)))
-            pipe.send_bytes(message)
-    except (EOFError, OSError):
-        return  # the loader is gone
+                writer.send((epoch, "error", _sendable(error)))
+        except OSError:
+            return  # the loader is gone
+
+
+def _tasks(pipe: Connection) -> Iterator[Any]:
+    """Yields what the loader sends; ends the process, whatever it is doing, when the loader is gone."""
+    while True:
+        try:
+            yield pipe.recv()
+        except (EOFError, OSError):
+            os._exit(0)
 
 
 def _attempt(function: Any, *args: Any) -> tuple[str, Any]:

@@ -9,12 +9,14 @@
   channels, and of updates
 * ``program``, ``operator``, ``variable``, ``methods``  the graph that users build
 * ``build``, ``checks``, ``shape_checks``, ``declare``, ``names``  how it is built
+* ``lod``  row offsets of sequences: which variables an op reads them from, and which its results share
 * ``edit``  clone, prune
 * ``frozen``  the single-assignment copy that passes work on, and what must be true of it
 * ``text``, ``parse``  print and parse
 * ``serial``  the saved form
 * ``paddle_program``, ``paddle_proto``, ``paddle_form``  programs in Paddle's files: their translation, their bytes, and how an op
   says where it differs
+* ``tensor_array``  the value of a tensor array
 * ``schema``, ``restore``  what files and texts hold, stated once, and a program made of it
 """
 

@@ -188,6 +188,8 @@ def packed(array: np.ndarray[Any, Any]) -> tuple[Any, ...] | bytes:
 # -------------------------------------------------------------------------------------------------------------- slots
 GRAD = "@GRAD"
 EMPTY = "@EMPTY@"
+LOD = "@LOD"
+"""Behind the name of a slot: the slot of the row offsets of what is in it (``ir/lod.py``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +219,7 @@ class Slot:
         return "d" * order + name.lower()
 
 
-_SLOT = re.compile(r"^([A-Za-z0-9_@]+)([*?~]*)$")
+_SLOT = re.compile(r"^([A-Za-z0-9_@-]+)([*?~]*)$")
 
 
 def parse_slots(text: str) -> tuple[tuple[Slot, ...], tuple[Slot, ...]]:

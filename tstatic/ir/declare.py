@@ -13,11 +13,12 @@ import numpy as np
 from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError, TstaticError, shown
 from tstatic.guards import Guarded
 from tstatic.ir import names
-from tstatic.ir.checks import MAX_ELEMENTS, check_type
+from tstatic.ir.attrs import LOD
+from tstatic.ir.checks import MAX_ELEMENTS, check_int, check_type
 from tstatic.ir.names import DEVICE, NAME_SCOPE
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Program, Variable
-from tstatic.ir.types import UNKNOWN, DType, dtype_of, numel
+from tstatic.ir.types import UNKNOWN, DType, dtype_of, int64, numel
 from tstatic.where import show, user_line
 
 # ----------------------------------------------------------------------------------------------------- default programs
@@ -146,7 +147,8 @@ def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variab
         name: The key in ``feed``.
         shape: Sizes; ``None`` or ``-1`` where the feed decides.
         dtype: Element type; the default dtype (float32) if ``None``.
-        lod_level: 0; sequences with LoD are not supported.
+        lod_level: How deep the rows are nested in sequences: 1 for rows that are words of sentences. What is fed is then a
+            ``LoDTensor``, and ``name@LOD@0`` is the variable of its outermost offsets.
 
     Raises:
         ProgramTypeError, ShapeError, DTypeError: For a bad name, shape or dtype.
@@ -168,6 +170,7 @@ def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variab
         kind = default_dtype() if dtype is None else dtype_of(dtype)
     except TstaticError as error:
         raise error.add_context(op="data", var=name, where=show(user_line())) from None
+    lod_level = check_int(lod_level, "lod_level", "static.data", 0)
     block = default_main_program().global_block()
     old = block.vars.get(name)
     if old is not None:
@@ -178,14 +181,36 @@ def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variab
             )
             before, now = f"{old.dtype.name}{list(old.shape)}", f"{kind.name}{list(sizes)}"
             raise _refusal("data", name, ProgramError, what, before, now, "use another name, or one declaration")
+        if old.lod_level != lod_level:
+            what = f"Variable '{name}' has been created before, with another lod_level"
+            raise _refusal(
+                "data", name, ProgramError, what, old.lod_level, lod_level, "use another name, or one declaration"
+            )
         return old
     var = Variable(
         block, name, sizes, kind, stop_gradient=True, is_data=True, need_check_feed=True, lod_level=lod_level,
         where=user_line(),
     )  # fmt: skip
     block.vars[name] = var
+    if lod_level:
+        declare_offsets(var)
     block.program._touch()
     return var
+
+
+def offsets_name(name: str, level: int) -> str:
+    """Returns the name of the offsets of a level; 0 is the outermost."""
+    return f"{name}{LOD}@{level}"
+
+
+def declare_offsets(var: Variable) -> None:
+    """Declares the offsets of an input of the program, as many as its ``lod_level``."""
+    block = var.block
+    var.lod = tuple(offsets_name(var.name, level) for level in range(var.lod_level))
+    for name in var.lod:
+        block.vars[name] = Variable(
+            block, name, (UNKNOWN,), int64, stop_gradient=True, is_data=True, need_check_feed=True, where=var.made_at
+        )
 
 
 def create_parameter(

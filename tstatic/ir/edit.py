@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tstatic.errors import ProgramTypeError
@@ -38,6 +38,7 @@ def _copy(program: Program) -> Program:
     copied.lr_var = copied.global_block().vars.get(program.lr_var.name) if program.lr_var is not None else None
     copied.loss_name = program.loss_name
     copied.mixed_precision = program.mixed_precision
+    copied.distributed, copied.collectives = program.distributed, program.collectives
     copied.readers = list(program.readers)
     copied._is_test = program._is_test
     copied.grad_order = program.grad_order
@@ -91,10 +92,16 @@ def _drop_unused(program: Program, keep_data: bool) -> None:
             block.ops = []
     ops = [op for block in program.blocks for op in block.ops]
     touched = {name for op in ops for name in (*op.input_arg_names, *op.output_arg_names)}
+    touched |= _offsets(program, touched)
     for block in program.blocks:
         for name in [n for n, v in block.vars.items() if n not in touched and not (keep_data and v.is_data)]:
             del block.vars[name]
     program._touch()
+
+
+def _offsets(program: Program, touched: Iterable[str]) -> set[str]:
+    """Returns the names of the row offsets of variables."""
+    return {offsets for block in program.blocks for n in touched if n in block.vars for offsets in block.vars[n].lod}
 
 
 def target_names(targets: Any) -> list[str]:
@@ -131,14 +138,18 @@ def prune(program: Program, feeds: Sequence[str], targets: Any) -> Program:
         owned = [inner for index in sub_blocks(op) for inner in copied.blocks[index].ops]
         return {name for one in (op, *owned) for name in one.input_arg_names}
 
-    wanted = set(target_names(targets))
+    results = set(target_names(targets))
+    # What is fetched has its row offsets fetched with it.
+    results |= _offsets(copied, results)
+    wanted = set(results)
     kept: list[Operator] = []
     for op in reversed(block.ops):
         if not wanted.difference(feeds).isdisjoint(op.output_arg_names):
             kept.append(op)
             wanted |= reads(op)
     block.ops = kept[::-1]
-    used = set(target_names(targets)).union(*(reads(op).union(op.output_arg_names) for op in kept))
+    used = results.union(*(reads(op).union(op.output_arg_names) for op in kept))
+    used |= _offsets(copied, used)
     for name in [n for n in block.vars if n not in used]:
         del block.vars[name]
     copied._touch()

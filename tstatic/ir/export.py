@@ -30,14 +30,21 @@ METHODS: dict[str, type] = {}
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def export(*names: str, op: str = "") -> Callable[[F], F]:
+def export(*names: str, op: str = "", inplace: bool = False) -> Callable[[F], F]:
     """Registers a function under public names such as ``"tensor.tanh"``, ``"nn.functional.tanh"``, ``"fluid.layers.tanh"``.
 
     ``"tensor.x"`` is also ``tstatic.x``; ``"Variable.x"`` is a method. Facades find their names here alone.
+
+    Args:
+        names: The public names.
+        op: The op that the function is.
+        inplace: It has its names below ``tensor`` and ``Variable`` with an underscore too: Paddle's functions that write to their
+            argument. As there, they return a new Variable in a program, whose plan decides what shares memory.
     """
 
     def add(function: F) -> F:
-        for name in names:
+        written = [f"{name}_" for name in names if inplace and name.startswith(("tensor.", "Variable."))]
+        for name in (*names, *written):
             PUBLIC_API.add(name, Export(function, op))
             prefix, _, leaf = name.partition(".")
             if prefix in METHODS:

@@ -375,6 +375,19 @@ def _check_external(program: Program, name: str, feeds: Sequence[str], ops: Sequ
     if var is not None and var.persistable:
         return
     reader = next((op for op in ops if name in op.reads()), None)
+    owner = next((v for v in program.global_block().vars.values() if v.is_data and name in v.lod), None)
+    if owner is not None:
+        count = len(owner.lod)
+        lengths = "[lengths]" if count == 1 else f"[{', '.join(['lengths'] * count)}]"
+        raise FeedError(
+            f"the sequences of '{owner.name}' are read, but the feed does not say where they begin",
+            expected=f"a LoDTensor with {count} level{'s' * (count > 1)} of offsets",
+            received="an array" if owner.name in feeds else f"feed with {', '.join(map(repr, feeds)) or 'nothing'}",
+            fix=f"feed fluid.create_lod_tensor(array, {lengths}, place) for '{owner.name}'",
+            op=reader.type if reader else "fetch",
+            var=owner.name,
+            where=show(reader.where if reader else None),
+        )
     if var is not None and var.is_data:
         raise FeedError(
             f"input '{name}' is not fed",

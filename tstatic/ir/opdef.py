@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from tstatic.errors import NotFoundError, ProgramError, near
-from tstatic.ir.attrs import EMPTY, EXPECT, GRAD, NO_ATTRS, REQUIRED, Attr, OpSpec, Slot, parse_slots
+from tstatic.ir.attrs import EMPTY, EXPECT, GRAD, LOD, NO_ATTRS, REQUIRED, Attr, OpSpec, Slot, parse_slots
 from tstatic.ir.channels import Channels
 from tstatic.ir.export import PUBLIC_API, Export, export, namespace
 from tstatic.ir.formula import UpdateFormula
@@ -28,6 +28,7 @@ __all__ = [
     "DERIVE",
     "EMPTY",
     "GRAD",
+    "LOD",
     "NO_ATTRS",
     "OPS",
     "PARTIAL_SUM",
@@ -66,6 +67,7 @@ class ValueRange:
         dtype: ``"float"`` follows the tested float type; otherwise a dtype's name.
         distinct: No two elements closer than 0.01 (ties of max, sort, top-k).
         rows: Each row along the last axis is positive and sums to 1 (soft labels, probabilities).
+        offsets: ``"X.0"``: rising numbers from 0 to the size of axis 0 of input ``X`` (sequence offsets, some of them equal).
     """
 
     low: float = -2.0
@@ -74,6 +76,7 @@ class ValueRange:
     dtype: str = "float"
     distinct: bool = False
     rows: bool = False
+    offsets: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +198,10 @@ class GradOp:
     prepare: Prepare | None = None
     domain: Domain | None = None
     effects: bool = False
+    dynamic: bool = False
     rows: Callable[..., Rows | None] | None = None
     channels: Callable[..., Channels | None] | None = None
+    as_rows: str = ""
 
 
 GradRule = GradOp | Callable[[GradContext], list[OpSpec]] | _Derive
@@ -238,6 +243,9 @@ class OpDef:
         dynamic: The output's shape depends on values, not only on shapes.
         numbers: State slots that hold one number, whatever the shape of the parameter is.
         objects: Slots that hold a Python list (saved scopes of control flow) instead of an array.
+        per_step: Of an op that owns a block: slots of which the block has one step, a part along the first axis.
+        carried: Of such an op: the names of two attributes, which list the block's variables that hold its state before and
+            after a step.
         amp: The list of mixed precision that the op is on: ``"white"`` runs in 16 bits, ``"black"`` in float32, ``"gray"`` as
             its inputs, ``"float32"`` in float32 at level O2 as well, because 16 bits gain nothing there; ``""`` for none.
         float32_inputs: Input slots that mixed precision leaves in float32.
@@ -246,6 +254,8 @@ class OpDef:
         prepare: For pointwise ops: maps ``(inputs, attrs)`` to inputs that broadcast by numpy's rule.
         of: The forward op's type, for a backward op.
         rows: ``(*input metas, **attrs) -> Rows`` for ops along rows, ``None`` where the axes are not the last ones.
+        as_rows: Of a backward op whose result is zero but for a few rows: the op type that makes ``Rows`` and ``Values`` instead,
+            from lists of what several such ops read; its ``shape_only`` slot is the table (``passes/row_gradients.py``).
         channels: ``(*input metas, **attrs) -> Channels`` for ops on channels, ``None`` where there are no elements.
         kernel: A user's own kernel (``fusion/user_kernel.py``); ``ref`` says what it computes.
         activation: An elementwise function of one input that fusions join with the op before or after it.
@@ -254,6 +264,9 @@ class OpDef:
         softmax: (input slot, output slot) if the output is the softmax of the input along attribute ``axis``.
         uses_blas: It or its backward op calls BLAS, whose threads a session then limits to one.
         collective: All replicas meet in it; ``ref`` gets this replica's place among them as ``group``.
+        lod: The input slot whose row offsets those results share that have its rows, ``"*"`` for any (the default of pointwise
+            ops), ``"X[:-1]"`` for all levels but the innermost. ``infer`` says which results have its rows. Those in ``Out``
+            have the offsets that the op writes to ``Out@LOD`` behind them.
         paddle: How it stands in Paddle's files; ``None`` if as here.
     """
 
@@ -279,6 +292,8 @@ class OpDef:
     dynamic: bool = False
     numbers: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
+    per_step: tuple[str, ...] = ()
+    carried: tuple[str, str] | None = None
     amp: str = ""
     float32_inputs: tuple[str, ...] = ()
     domain: Domain | None = None
@@ -286,12 +301,14 @@ class OpDef:
     of: str = ""
     rows: Callable[..., Rows | None] | None = None
     channels: Callable[..., Channels | None] | None = None
+    as_rows: str = ""
     activation: bool = False
     pairwise: str = ""
     formula: UpdateFormula | None = None
     softmax: tuple[str, str] | None = None
     uses_blas: bool = False
     collective: bool = False
+    lod: str | None = None
     kernel: Any = None
     paddle: PaddleForm | None = None
 
@@ -392,6 +409,8 @@ def _complete_pointwise(definition: OpDef) -> OpDef:
         )
     if definition.infer is None:
         changes["infer"] = same_as_first
+    if definition.lod is None:
+        changes["lod"] = "*"
     if len(definition.inputs) > 1:
         # Inputs that are broadcast have gradients that are summed.
         changes["uses_blas"] = True

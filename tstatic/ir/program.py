@@ -52,7 +52,7 @@ class Variable(VariableBase):
         stop_gradient: No gradient flows to or through it.
         is_data: Declared by ``static.data``.
         need_check_feed: Whether the shape and dtype of a fed array are checked; those without ``is_data`` always are.
-        lod_level, type: 0, as there are no LoD sequences; and Paddle's kind of variable.
+        lod_level, type: How deep its rows are nested in sequences, whose offsets ``lod`` names; and Paddle's kind of variable.
         where: The user's file and line that made it.
 
     Example:
@@ -121,7 +121,7 @@ class Parameter(Variable):
         trainable: Whether ``minimize`` updates it.
         optimize_attr: ``{"learning_rate": multiplier}``; 1.0 if ``None``.
         regularizer: Overrides the optimizer's weight decay.
-        do_model_average, is_distributed: Stored for Paddle scripts.
+        do_model_average, is_distributed: ``False`` keeps it out of averages of parameters; stored for Paddle scripts.
         need_clip: Whether gradient clipping takes it in.
         initializer: How its start value is made.
         **kwargs: Further arguments of :class:`Variable`.
@@ -360,14 +360,13 @@ class Block:
         if new in self.vars:
             raise ProgramError(
                 f"cannot rename '{old}' to '{new}': the name is taken",
-                expected="a new name",
-                received=repr(new),
-                fix="choose another name",
-                var=old,
-            )
+                expected="a new name", received=repr(new), fix="choose another name", var=old,
+            )  # fmt: skip
         var = self.var(old)
         self.vars = OrderedDict((new if n == old else n, v) for n, v in self.vars.items())
         var.name = new
+        for other in self.vars.values():
+            other.lod = tuple(new if n == old else n for n in other.lod)
         for op in self.ops:
             op._rename_input(old, new)
             op._rename_output(old, new)
@@ -420,6 +419,10 @@ class Program(ProgramMethods):
         self.loss_name: str | None = None
         self.mixed_precision: tuple[Any, ...] = ()
         self.readers: list[Any] = []  # loaders that give a run what its feed lacks
+        self.distributed: Any = (
+            None  # how processes run it together: settings of fleet, or True for those of a plain program
+        )
+        self.collectives = False  # whether ops of its own exchange values between processes
         self._is_test = False
         self.grad_order = 0  # how often gradients were appended; names of higher orders begin with ``grad/``
         self._from_file = False

@@ -80,6 +80,8 @@ class _Restore:
                 "a program of this process, or one without py_func", f"one of process {desc.process or 'unknown'}",
                 "build the program again in this process, and load only its values", op="py_func",
             )  # fmt: skip
+        if any(op.definition.collective for block in made.blocks for op in block.ops):
+            made.distributed = made.collectives = True
         if desc.current_block >= len(made.blocks):
             raise self.no_block(("program", 0, 0), "the current block", desc.current_block)
         made.current_block_idx = desc.current_block
@@ -141,6 +143,12 @@ class _Restore:
                 )  # fmt: skip
             made.vars[var.name] = self.variable(made, ("var", index, i), var)
         self.seen.append(dict.fromkeys(made.vars, True))
+        for i, var in enumerate(desc.vars):
+            for name in var.lod:
+                if not self.has(made, name):
+                    raise self.no_variable(
+                        ("var", index, i), f"the LoD of '{var.name}' names", name, made.vars, var=var.name
+                    )
         for i, op in enumerate(desc.ops):
             made.ops.append(self.op(made, ("op", index, i), op))
 
@@ -183,6 +191,8 @@ class _Restore:
         # Behind the setter, which would count as an edit of the program, once per variable.
         var._persistable = desc.persistable
         var.initialised = desc.initialised
+        if desc.lod:
+            var.lod = tuple(desc.lod)
         return var
 
     def regularizer(self, place: Place, var: str, value: tuple[str, Real] | None) -> Any:

@@ -176,15 +176,17 @@ class VarDesc(_Desc):
     is_data: bool = False
     need_check_feed: bool = False
     lod_level: Count = 0
+    lod: list[Name] = field(default_factory=list)
     type: str = "dense_tensor"
     initialised: bool = False
     where: Line | None = None
     parameter: ParameterDesc | None = None
 
     MARKS = (
-        "is_data", "need_check_feed", "persistable", "parameter", "stop_gradient", "lod_level", "type", "initialised",
+        "is_data", "need_check_feed", "persistable", "parameter", "stop_gradient", "lod_level", "lod", "type", "initialised",
     )  # fmt: skip
-    SET_ONLY = GIVEN = frozenset({"parameter"})
+    SET_ONLY = frozenset({"parameter", "lod"})
+    GIVEN = frozenset({"parameter"})
     # The last two are read behind their properties, which are slow calls for what printing reads of every variable.
     STORED = {  # noqa: RUF012 - a ClassVar of the base
         "shape": "_shape", "persistable": "_persistable", "stop_gradient": "_stop_gradient",

@@ -134,6 +134,9 @@ PRODUCTS = TileSize(4e6)
 CONVOLUTIONS = TileSize(4e7, 16, even=True)
 """Operations of the smallest tile of a convolution, which also rearranges the filters: half a millisecond."""
 
+RECURRENCES = TileSize(4e7, 16, even=True)
+"""Operations of the smallest tile of a recurrence, which also transposes the weights: half a millisecond."""
+
 
 # ----------------------------------------------------------------------------------------------------------- parts, tiles
 def ranges(items: int, length: int) -> list[slice]:

@@ -20,6 +20,8 @@ class VariableBase(VariableMethods):
 
     name: str
     is_data: bool
+    # Names of the variables of row offsets, from the outermost level of sequences inwards (``ir/lod.py``).
+    lod: tuple[str, ...] = ()
     _shape: Shape | None
     _dtype: DType | None
     # The first op that writes it may give it another dtype than it was made with.

@@ -11,9 +11,11 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn.static_conv import conv2d
 from tstatic.nn.static_norm import batch_norm
+from tstatic.nn.static_sequence import sequence_conv
 from tstatic.no_effect import LIBRARY, no_effect
 from tstatic.ops.conv.pool_functions import pool2d
 from tstatic.ops.random.dropout import fluid_dropout
+from tstatic.ops.sequence.sequence_pool import sequence_pool
 
 
 @no_effect(type="every variable is a dense tensor")
@@ -34,7 +36,7 @@ def data(
         shape: Sizes of one sample. A ``None`` or negative size means that the batch axis is there already.
         append_batch_size: ``False``: ``shape`` includes the batch axis.
         dtype: Element type.
-        lod_level: 0; sequences with LoD are not supported.
+        lod_level: How deep the rows are nested in sequences, as of :func:`static.data`.
         stop_gradient: Whether gradients end here.
 
     Raises:
@@ -148,3 +150,36 @@ def img_conv_group(
             if abs(drop) > 1e-5:
                 out = fluid_dropout(out, drop)
     return pool2d(out, pool_size, pool_type, pool_stride, use_cudnn=use_cudnn)
+
+
+@export("fluid.nets.sequence_conv_pool")
+def sequence_conv_pool(
+    input: Variable,
+    num_filters: int,
+    filter_size: int,
+    param_attr: Any = None,
+    act: str | None = "sigmoid",
+    pool_type: str = "max",
+    bias_attr: Any = None,
+) -> Variable:
+    """Builds a convolution along the rows of each sequence, with an activation, then one row for each sequence.
+
+    Args:
+        input: Float ``[rows, width]`` with a LoD.
+        num_filters, filter_size, param_attr, bias_attr, act: As in ``layers.sequence_conv``.
+        pool_type: As in ``layers.sequence_pool``.
+
+    Returns:
+        ``[sequences, num_filters]``.
+
+    Raises:
+        ProgramError: If ``input`` has no LoD.
+
+    Example:
+        >>> words = static.data("words", [None, 1], "int64", lod_level=1)
+        >>> y = fluid.nets.sequence_conv_pool(fluid.layers.embedding(words, [50, 8]), num_filters=4, filter_size=3)
+        >>> y.shape
+        (-1, 4)
+    """
+    out = sequence_conv(input, num_filters, filter_size, param_attr=param_attr, bias_attr=bias_attr, act=act)
+    return sequence_pool(out, pool_type)

@@ -32,7 +32,7 @@ class ParamAttr:
         learning_rate: Multiplier of the optimizer's learning rate.
         regularizer: Beats the optimizer's weight decay.
         trainable: Whether it is updated.
-        do_model_average: Accepted for Paddle scripts; parameter averaging takes every parameter.
+        do_model_average: Whether ``ExponentialMovingAverage`` and ``ModelAverage`` take it in.
         need_clip: Whether gradient clipping takes it in.
         gradient_clip: How its gradient is clipped (1.x), unless the optimizer has a ``grad_clip``; see
             ``fluid.clip.set_gradient_clip``.

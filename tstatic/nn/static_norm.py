@@ -22,9 +22,9 @@ def parameter_dtype(x: Variable) -> DType:
     return dtype_of("float32") if x.dtype.is_low else x.dtype
 
 
-def statistic(name: str | None, value: float) -> ParamAttr:
+def statistic(name: str | None, value: float, averaged: bool = True) -> ParamAttr:
     """Returns the settings of a running statistic: a parameter that starts at ``value`` and that optimizers do not update."""
-    return ParamAttr(name=name, initializer=Constant(value), trainable=False)
+    return ParamAttr(name=name, initializer=Constant(value), trainable=False, do_model_average=averaged)
 
 
 def _scale_and_bias(
@@ -57,7 +57,7 @@ def _channels(input: Variable, data_layout: str, function: str) -> int:
     return check_static_dim(input.shape[at], input, f"axis {at} (the channels)", function)
 
 
-@no_effect(in_place=IN_PLACE, do_model_average_for_mean_and_var="there is no averaging of parameters")
+@no_effect(in_place=IN_PLACE)
 @export("static.nn.batch_norm", "fluid.layers.batch_norm", op="batch_norm")
 def batch_norm(
     input: Variable,
@@ -88,6 +88,7 @@ def batch_norm(
         data_layout: Layout of the axes, which says where the channels are.
         name: Name of the layer.
         moving_mean_name, moving_variance_name: Names of the running statistics (``<layer>.w_1``, ``<layer>.w_2``).
+        do_model_average_for_mean_and_var: Whether averages of parameters take in the running statistics.
         use_global_stats: Uses the running statistics in training too.
 
     Returns:
@@ -114,8 +115,10 @@ def batch_norm(
     helper = LayerHelper(function, name=name)
     dtype = parameter_dtype(input)
     inputs: dict[str, Any] = {"X": input, **_scale_and_bias(helper, count, param_attr, bias_attr, dtype)}
-    mean = helper.create_parameter(statistic(moving_mean_name, 0.0), (count,), dtype)
-    variance = helper.create_parameter(statistic(moving_variance_name, 1.0), (count,), dtype)
+    mean = helper.create_parameter(statistic(moving_mean_name, 0.0, do_model_average_for_mean_and_var), (count,), dtype)
+    variance = helper.create_parameter(
+        statistic(moving_variance_name, 1.0, do_model_average_for_mean_and_var), (count,), dtype
+    )
     inputs |= {"Mean": mean, "Variance": variance}
     attrs: dict[str, Any] = {
         "epsilon": epsilon,

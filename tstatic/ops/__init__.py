@@ -2,7 +2,11 @@
 
 * ``elementwise``, ``reduce``, ``matmul``, ``conv``, ``norm``  arithmetic
 * ``indexing``, ``shape``  reading, writing and moving elements
+* ``sequence``  sequences of different lengths in one value
 * ``random``, ``loss``, ``update``, ``control``  random numbers, losses and metrics, optimizer updates, branches and loops
+* ``structured``  losses and decoders of label sequences
+* ``recurrent``  LSTM, GRU and general recurrences
+* ``first_generation``  what raw ``append_op`` builds for op types that later ones replaced
 * ``_call_ref``, ``_low``  makers of references
 * ``_rows``, ``_gradients``  rows of matrices, gradient rules
 """

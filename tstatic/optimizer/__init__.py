@@ -2,6 +2,10 @@
 
 * ``optimizer``       the base class: minimize, clipping, decay, accumulators, rows of sparse gradients
 * ``rules``           SGD, Momentum, Adam, AdamW, Adamax, Adagrad, Adadelta, RMSProp, Lamb, and their 1.x spellings
+* ``fluid_rules``     LarsMomentum, Ftrl, DecayedAdagrad, Dpsgd
+* ``gradient_merge``  the optimizer that updates once in several runs
+* ``averages``      ExponentialMovingAverage, ModelAverage
+* ``lookahead``, ``recompute``  optimizers around another one
 * ``lr_decay``, ``lr``  schedulers: the base class and decays; all others
 * ``decay_ops``       the 1.x decays, as ops of the program
 * ``decay_formulas``  what the two have in common

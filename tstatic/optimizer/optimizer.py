@@ -12,6 +12,7 @@ from tstatic.ir import names
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_startup_program, program_guard
+from tstatic.ir.edit import sub_blocks
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
 from tstatic.nn.clip import ClipGradBase, append_gradient_clip_ops, check_clip
@@ -20,6 +21,7 @@ from tstatic.nn.param import startup_value
 from tstatic.nn.regularizer import L2Decay, WeightDecayRegularizer
 from tstatic.no_effect import no_effect
 from tstatic.optimizer.lr_decay import LRScheduler
+from tstatic.passes.row_gradients import results_by_rows
 
 Pair = tuple[Variable, Variable | None]
 Lookups = tuple[Operator, ...]
@@ -53,6 +55,8 @@ class Optimizer:
     _multi_precision = False
     _skip_update: Variable | None = None
     """A truth value of the program: a step in which it is true leaves parameters and accumulators as they are."""
+    _checkpoints: Any = None
+    """Variables or names to keep: what lies between them is computed again in the backward part."""
     _sparse: dict[str, Lookups] | None = None
     """The sparse gradients, where ops that change whole lists of gradients stand between them and the updates."""
 
@@ -239,7 +243,7 @@ class Optimizer:
             chosen = self._parameter_list
         startup = startup_program if startup_program is not None else default_startup_program()
         with program_guard(loss.block.program, startup):
-            return list(append_backward(loss, chosen, no_grad_set, callbacks))
+            return list(append_backward(loss, chosen, no_grad_set, callbacks, self._checkpoints))
 
     def apply_optimize(
         self, loss: Variable, startup_program: Program | None, params_grads: Sequence[Pair]
@@ -375,7 +379,7 @@ class Optimizer:
 def sparse_gradients(block: Block) -> dict[str, Lookups]:
     """Finds gradients that are zero outside of the rows that lookups with ``is_sparse`` name.
 
-    Sums and elementwise ops preserve this. A gradient with other contributions, such as that of a table that is also
+    Sums, casts, clipping and scaling preserve this. A gradient with other contributions, such as that of a table that is also
     multiplied by something, is not listed, nor is one computed by a block of control flow.
 
     Returns:
@@ -394,11 +398,16 @@ def sparse_gradients(block: Block) -> dict[str, Lookups]:
 def _lookups(block: Block, op: Operator, found: Mapping[str, Lookups]) -> Lookups:
     if op.definition.of and op.attrs.get("is_sparse"):
         return (op,)
-    if op.definition.expression is None or not op.definition.expression.elementwise:
+    read = [n for n in op.input_arg_names if n in found]
+    if not read or sub_blocks(op):
         return ()
-    # A single number, such as the factor of a norm, changes no row from zero.
-    read = [n for n in op.input_arg_names if n in found or block._var_recursive(n).meta.numel != 1]
-    if any(n not in found for n in read):
+    slots = op.definition.inputs, op.definition.outputs
+    inputs, outputs = (
+        [tuple(names) if s.many else names[0] if names else None for s in side for names in [of(s.name)]]
+        for side, of in zip(slots, (op.input, op.output), strict=True)
+    )
+    kept = results_by_rows(op.definition, inputs, outputs, op.attrs, lambda n: block._var_recursive(n).meta, found)
+    if not kept:
         return ()
     return tuple(dict.fromkeys(one for n in read for one in found[n]))
 

@@ -4,5 +4,6 @@
 * ``dce``        removes ops whose results are not used
 * ``cse``        merges ops that compute the same values
 * ``fold``       computes constants once, at compile time
+* ``row_gradients``  keeps gradients of large tables as the rows that were looked up
 * ``addto``      adds gradients in place, without a sum op
 """

@@ -71,14 +71,18 @@ def _meet(a: Meta, b: Meta) -> Meta:
 
 
 def _infer_sub_blocks(op: FrozenOp, metas: dict[str, Meta]) -> None:
-    names = op.slot_names
+    names, per_step = op.slot_names, op.definition.per_step
+    steps = UNKNOWN
     given: dict[str, Meta] = {}
     by_slot = {s.name: e for s, e in zip(op.definition.inputs, op.inputs, strict=True)}
     for slot, entry in by_slot.items():
         row = (entry,) if isinstance(entry, str) else entry or ()
         for name, value in zip(names.get(slot, ()), row, strict=True):
             if value in metas:
-                given[name] = metas[value]
+                meta = metas[value]
+                given[name] = meta.with_shape(meta.shape[1:]) if slot in per_step else meta
+                if slot in per_step:
+                    steps = meta.shape[0]
     if op.definition.infer is not None:
         # Backward ops of control flow: results are shaped like the forward inputs.
         result = op.definition.infer(
@@ -86,12 +90,16 @@ def _infer_sub_blocks(op: FrozenOp, metas: dict[str, Meta]) -> None:
         )
         result = result if isinstance(result, tuple) else (result,)
         for entry, meta in zip(op.outputs, result, strict=True):
+            if entry == ():
+                continue
             if isinstance(entry, tuple):
                 metas.update((v, m) for v, m in zip(entry, meta, strict=True) if v != EMPTY)
             elif entry is not None and meta is not None:
                 metas[entry] = meta
         return
     sub_block = op.sub_blocks[0]
+    carried = op.definition.carried
+    pairs = list(zip(op.attrs[carried[0]], op.attrs[carried[1]], strict=True)) if carried is not None else []
     # A loop's variables may grow from one round to the next.
     before: dict[str, Meta] = {}
     # Until a pass changes nothing: each may only turn sizes into unknown ones, so it ends.
@@ -102,12 +110,15 @@ def _infer_sub_blocks(op: FrozenOp, metas: dict[str, Meta]) -> None:
         for name, meta in results.items():
             if name in given:
                 given[name] = _meet(given[name], meta)
+        for old, new in pairs:
+            given[old] = _meet(given[old], results[new])
     for out, entry in zip(op.definition.outputs, op.outputs, strict=True):
         if out.name in op.definition.objects or entry is None:
             continue
         for name, value in zip(names.get(out.name, ()), (entry,) if isinstance(entry, str) else entry, strict=True):
             if name in results:
-                metas[value] = given.get(name, results[name])
+                meta = given.get(name, results[name])
+                metas[value] = meta.with_shape((steps, *meta.shape)) if out.name in per_step else meta
 
 
 def infer_program(program: FrozenProgram, known: Mapping[str, Meta]) -> dict[str, Meta]:

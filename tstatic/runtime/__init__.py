@@ -2,11 +2,12 @@
 
 * ``session``, ``queues``, ``sub_block``, ``generated``  a plan bound to memory: its steps, streams, bodies of
   control flow and kernels
-* ``scope``  where persistable variables live, as views of flat buffers, and how they are written
-* ``feed``, ``shards``  what the user feeds, and what each replica gets of it
+* ``scope``, ``flatten``  where persistable variables live, how they are written, and how they become views of flat buffers
+* ``feed``, ``shards``, ``lod``  what the user feeds, what each replica gets of it, and row offsets of sequences
 * ``replica_threads``  one thread per replica
 * ``random``, ``learning_rate``  seeds, and a scheduler's rate
 * ``checkpoint``, ``header``, ``files``  saved values: their format, its reader, and sets of files that change together
 * ``pickles``, ``pickle_writer``, ``objects``, ``paddle_tensors``  plain data and values in Paddle's files
 * ``interrupt``  signals wait while state is written
+* ``trace``  records when operators run, for the profiler
 """

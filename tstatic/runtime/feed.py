@@ -12,11 +12,13 @@ from tstatic.ir.program import Program, Variable
 from tstatic.ir.types import UNKNOWN, DType, dtype_of, has_mask, numel
 from tstatic.logs import warn_once
 from tstatic.plan.plan import Plan
+from tstatic.runtime.lod import offsets_of
 from tstatic.runtime.scope import LoDTensor
 from tstatic.where import show
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
+_CAPSULE = "PyCapsule"
 _NO_NUMBERS = "OSUMmc"
 """Kinds of numpy dtypes that hold no real numbers: objects, texts, dates and complex numbers."""
 
@@ -115,8 +117,8 @@ def _convert(value: Any, var: Variable) -> np.ndarray[Any, Any]:
             var, f"a Variable was fed for '{name}'", "an array", repr(value),
             "feed the data itself; a Variable only names a place in the program", FeedTypeError,
         )  # fmt: skip
-    elif hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
-        array = _from_foreign(value)
+    elif is_foreign(value):
+        array = host_array(value)
     else:
         raise _fail(
             var, f"what was fed for '{name}' cannot become an array", "an array, a list of numbers, or anything with __array__",
@@ -166,9 +168,32 @@ def _from_list(value: Any, var: Variable) -> np.ndarray[Any, Any]:
     return array.astype(wanted.np)
 
 
-def _from_foreign(value: Any) -> np.ndarray[Any, Any]:
+def is_foreign(value: Any) -> bool:
+    """Whether :func:`host_array` may read a value: another library's array or tensor, or a DLPack capsule."""
+    return hasattr(value, "__array__") or hasattr(value, "__dlpack__") or type(value).__name__ == _CAPSULE
+
+
+class _Capsule:
+    """A DLPack capsule on its own, as the object that numpy wants."""
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+def host_array(value: Any) -> np.ndarray[Any, Any]:
+    """Returns what another library's array or tensor holds, without a copy where the host can read its memory."""
+    if type(value).__name__ == _CAPSULE:
+        return np.from_dlpack(_Capsule(value))
     if type(value).__module__.partition(".")[0] == "torch":
         return _from_torch(value)
+    if not hasattr(value, "__array__"):
+        return np.from_dlpack(value)
     return np.asarray(value)
 
 
@@ -236,7 +261,8 @@ def read_feed(program: Program, feed: Any, used: frozenset[str]) -> Arrays:
     """
     done: Arrays = {}
     block = program.global_block()
-    for name, value in check_feed_dict(feed).items():
+    given = check_feed_dict(feed)
+    for name, value in given.items():
         var = block.vars.get(name)
         if var is None:
             missing = [n for n, v in block.vars.items() if v.is_data and n in used and n not in feed]
@@ -258,6 +284,9 @@ def read_feed(program: Program, feed: Any, used: frozenset[str]) -> Arrays:
         array = to_array(value, var)
         if name in used:
             done[name] = check_array(array, var)
+        if var.lod:
+            offsets = offsets_of(value, len(array) if array.ndim else 1, var, given)
+            done.update((n, level) for n, level in offsets.items() if n in used)
     return done
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from tstatic.ir.checks import check_type
 from tstatic.ir.opdef import export
+from tstatic.no_effect import no_effect
 
 _seed: int | None = None
 _epoch = 0
@@ -36,6 +40,65 @@ def seed(seed: int) -> int:
     _seed = seed % 2**64
     _epoch += 1
     return _seed
+
+
+@dataclass(frozen=True)
+class RandomState:
+    """A point from which random numbers can be drawn again.
+
+    Attributes:
+        seed: The seed of the programs that have none of their own; their run counts start at 0.
+    """
+
+    seed: int
+
+
+@export("tensor.get_rng_state")
+@no_effect(device="one seed serves all devices")
+def get_rng_state(device: Any = None) -> list[RandomState]:
+    """Returns a state from which :func:`set_rng_state` makes programs draw the numbers again that follow this call.
+
+    A new seed, which follows from the present one, is used from here on, and run counts start again.
+
+    Example:
+        >>> x, exe = paddle.rand([3]), static.Executor()
+        >>> state = paddle.get_rng_state()
+        >>> first = exe.run(fetch_list=[x])[0]
+        >>> paddle.set_rng_state(state)
+        >>> bool((exe.run(fetch_list=[x])[0] == first).all())
+        True
+    """
+    # Multiplier and addend of a linear congruential generator that passes through all 64-bit numbers (Knuth, MMIX).
+    following = (current(0) * 6364136223846793005 + 1442695040888963407 + _epoch) % 2**64
+    seed(following)
+    return [RandomState(following)]
+
+
+@export("tensor.set_rng_state")
+@no_effect(device="one seed serves all devices")
+def set_rng_state(state_list: Sequence[RandomState], device: Any = None) -> None:
+    """Goes back to a state of :func:`get_rng_state`.
+
+    Args:
+        state_list: What that returned.
+
+    Raises:
+        ProgramTypeError: If it is something else.
+    """
+    for state in state_list:
+        seed(check_type(state, RandomState, "state_list", "set_rng_state").seed)
+
+
+@export("tensor.get_cuda_rng_state")
+def get_cuda_rng_state() -> list[RandomState]:
+    """Returns an empty list: the state of :func:`get_rng_state` serves all devices."""
+    return []
+
+
+@export("tensor.set_cuda_rng_state")
+@no_effect(state_list="one seed serves all devices; set_rng_state sets it")
+def set_cuda_rng_state(state_list: Sequence[RandomState]) -> None:
+    """Does nothing, see :func:`set_rng_state`."""
 
 
 def current(program_seed: int) -> int:

@@ -16,10 +16,9 @@ from tstatic.devices import Array, Device, owner_of, read
 from tstatic.errors import DTypeError, FeedError
 from tstatic.guards import Guarded
 from tstatic.ir.checks import check_type
-from tstatic.ir.types import DType, Meta, dtype_of, plain
+from tstatic.ir.types import DType, dtype_of, plain
 from tstatic.locks import rlock
 from tstatic.no_effect import PLACE, no_effect
-from tstatic.plan.flat_buffers import PAD
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,6 +142,25 @@ class LoDTensor:
             raise ValueError("the tensor lies on a device whose memory the host cannot read without a copy")
         return values if copy is False or values is not self._array else values.copy()
 
+    def __dlpack__(self, **options: Any) -> Any:
+        """Returns the value as a DLPack capsule, for ``torch.from_dlpack`` and ``np.from_dlpack``.
+
+        A fetched tensor shares its memory with what is made of it. A scope's variable gives a copy: its storage changes with
+        every step.
+
+        Args:
+            **options: Those of numpy's arrays.
+
+        Raises:
+            BufferError: For bfloat16, which numpy cannot pass on.
+        """
+        values = self.__array__(copy=None if self._scope is not None else False)
+        return values.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Returns DLPack's number of the CPU, ``(1, 0)``: values of other devices are copied to it."""
+        return 1, 0
+
     def numpy(self) -> np.ndarray[Any, Any]:
         """Returns a copy of the value."""
         return self.__array__()
@@ -163,15 +181,51 @@ class LoDTensor:
         return self._lod
 
     def set_lod(self, lod: Sequence[Sequence[int]]) -> None:
-        self._lod = [list(level) for level in lod]
+        """Sets the offsets of each level, from the outermost inwards: ``[[0, 2, 5]]`` for sequences of 2 and 3 rows.
+
+        They are checked where the tensor is fed.
+        """
+        self._lod = [[int(offset) for offset in level] for level in lod]
 
     def recursive_sequence_lengths(self) -> list[list[int]]:
+        """Returns the lengths of each level: ``[[2, 3]]`` for sequences of 2 and 3 rows."""
         return [[b - a for a, b in itertools.pairwise(level)] for level in self._lod]
+
+    def set_recursive_sequence_lengths(self, recursive_sequence_lengths: Sequence[Sequence[int]]) -> None:
+        """Sets the lengths of each level, from the outermost inwards, instead of the offsets."""
+        self.set_lod([[0, *itertools.accumulate(level)] for level in recursive_sequence_lengths])
+
+    def has_valid_recursive_sequence_lengths(self) -> bool:
+        """Returns whether the offsets of each level rise from 0 to the number of what they divide; also without levels."""
+        rows = 0 if self._array is None or not self._array.ndim else self._array.shape[0]
+        return divides(self._lod, rows)
 
     def __repr__(self) -> str:
         if self._array is None:
             return "LoDTensor(empty)"
-        return f"LoDTensor({dtype_of(self._array.dtype).name}{list(self._array.shape)})\n{read(self._array)!r}"
+        lod = f", lod={self._lod}" if self._lod else ""
+        return f"LoDTensor({dtype_of(self._array.dtype).name}{list(self._array.shape)}{lod})\n{read(self._array)!r}"
+
+
+class LoDTensorArray(list[LoDTensor]):
+    """A list of tensors.
+
+    Example:
+        >>> tensors = fluid.LoDTensorArray()
+        >>> tensors.append(fluid.create_lod_tensor([[1, 2], [3]], [[2, 1]], fluid.CPUPlace()))
+        >>> len(tensors), tensors[0].lod()
+        (1, [[0, 2, 3]])
+    """
+
+
+def divides(lod: Sequence[Sequence[int]], rows: int) -> bool:
+    """Returns whether each level holds offsets from 0, rising, to the number of what it divides."""
+    ends = [len(level) - 1 for level in lod[1:]] + [rows]
+    # Without levels there is an end, but nothing to compare with it.
+    return all(
+        len(level) > 0 and level[0] == 0 and level[-1] == end and all(a <= b for a, b in itertools.pairwise(level))
+        for level, end in zip(lod, ends, strict=False)
+    )
 
 
 def tensor_of(array: np.ndarray[Any, Any]) -> LoDTensor:
@@ -501,60 +555,3 @@ def assign(scope: Scope, values: Mapping[str, Array], runs: Mapping[int, tuple[i
         # One call that runs C functions only: Python handles signals, and exceptions from other threads, only between its own
         # instructions, so before the first of these writes or after the last.
         deque(itertools.starmap(operator.call, steps), maxlen=0)
-
-
-# --------------------------------------------------------------------------------------------------------- flat buffers
-def flatten(scope: Scope, wanted: Mapping[str, Sequence[str]], device: Device) -> int:
-    """Moves variables that are not in a flat buffer yet into new buffers, one per stream and dtype.
-
-    Values, shapes and dtypes stay; bound plans bind anew. Variables without a value, and empty ones, are not moved.
-
-    Args:
-        scope: The scope that has the variables, or whose parents have them.
-        wanted: Stream -> variables in order.
-        device: The device that holds the variables, and will hold the buffers.
-
-    Returns:
-        How many variables were moved.
-    """
-    touched: dict[int, Scope] = {}
-    moved = 0
-    for stream, names in wanted.items():
-        loose: dict[str, list[ScopeVar]] = {}
-        # Once each: a variable that two ops share must not get two places.
-        for name in dict.fromkeys(names):
-            var = scope.find_var(name)
-            array = None if var is None else var.get_tensor().array
-            if var is not None and array is not None and array.size and var.get_tensor().flat is None:
-                loose.setdefault(dtype_of(array.dtype).name, []).append(var)
-        for group in loose.values():
-            touched.update((id(v.scope), v.scope) for v in group)
-            # Before the move, too: if an exception interrupts it, no plan may stay bound to a variable that has moved.
-            for owner in touched.values():
-                owner._layout_changed()
-            _move(stream, group, device)
-            moved += len(group)
-    for owner in touched.values():
-        owner._layout_changed()
-    return moved
-
-
-def _move(stream: str, group: Sequence[ScopeVar], device: Device) -> None:
-    offsets: list[int] = []
-    total = 0
-    dtype = None
-    for var in group:
-        array = var.get_tensor().array
-        assert array is not None
-        offsets.append(total)
-        # Kernels of updates take whole blocks, which reach into the padding but never into the next variable.
-        total += -(-array.size // PAD) * PAD
-        dtype = array.dtype
-    assert dtype is not None
-    memory = device.allocate(total * dtype.itemsize, purpose="parameters and moments")
-    memory.touch()
-    flat = Flat(
-        stream, device.view(memory, 0, Meta((total,), dtype_of(dtype))), tuple(v.name for v in group), tuple(offsets)
-    )
-    for var, offset in zip(group, offsets, strict=True):
-        var.get_tensor()._move_to(flat, offset)

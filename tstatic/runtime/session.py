@@ -22,16 +22,18 @@ from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.rng import RngKey
+from tstatic.ir.tensor_array import TensorArray
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.flat_buffers import state_buffers
 from tstatic.plan.plan import Plan, Step
-from tstatic.runtime import random
+from tstatic.runtime import random, trace
 from tstatic.runtime.feed import uninitialised
+from tstatic.runtime.flatten import flatten
 from tstatic.runtime.generated import generated_work
 from tstatic.runtime.interrupt import Writing, check_whole
 from tstatic.runtime.queues import Queued, in_order
-from tstatic.runtime.scope import Scope, dtype_check, flatten
-from tstatic.runtime.sub_block import BlockRunner, annotate, run_op, store_entry
+from tstatic.runtime.scope import Scope, dtype_check
+from tstatic.runtime.sub_block import BlockRunner, annotate, run_op, run_op_in_place, store_entry
 from tstatic.where import show
 
 
@@ -105,7 +107,7 @@ class Session:
         # What the update region writes is read after it: fetched and committed late, not before parameters change.
         self._late = {v for step in plan.steps if step.region == "update" for v in step.op.writes()}
         self._commits = [[(var, v) for var, v in plan.commits if (v in self._late) is late] for late in (False, True)]
-        self._blas = any(_uses_blas(step.op) for step in plan.steps)
+        self._blas = any(blas.is_used_by(step.op) for step in plan.steps)
         # A program without feeds that writes state (a startup program) usually runs once; its arena is not kept.
         self._transient = not plan.program.feeds and bool(plan.program.writes)
         # Marks what is written as torn until it is complete, so that an interrupted update is noticed by the next read.
@@ -155,7 +157,9 @@ class Session:
             if step.op.definition.collective:
                 work = cpu.of_calls(self._collective(step))
             elif step.how == "dynamic":
-                work = device.bind_dynamic(step.op, self.arrays, self._reserved(step.op), run_op, stream)
+                placed = [v for v in step.op.writes() if plan.storage[v].kind == "arena"]
+                run = partial(run_op_in_place, placed) if placed else run_op
+                work = device.bind_dynamic(step.op, self.arrays, self._reserved(step.op), run, stream)
             else:
                 generated = self.plan.kernels.get(step.op.outputs) if step.how == "kernel" else None
                 if generated is not None:
@@ -172,7 +176,9 @@ class Session:
         for region, group in itertools.groupby(works, key=lambda bound: bound[0].region):
             check = self.check_numerics and region == "main"
             (self._queue_region if device.deferred else self._chain_region)(region, list(group), check)
-        self._feeds = [(name, self.arrays[name]) for name in plan.program.feeds]
+        self._feeds = [(name, self.arrays[name]) for name in plan.program.feeds if name in self.arrays]
+        # Those whose first size each run decides.
+        self._open_feeds = [name for name in plan.program.feeds if name not in self.arrays]
         self._stage_feeds()
         self.layout = self.scope.layout
         self._bound = True
@@ -287,7 +293,7 @@ class Session:
 
     def _after_feeds(self) -> Queued:
         """Returns a step that represents the copies of the feeds, which :meth:`replay` makes: their readers wait for it."""
-        feeds = [self.device.span(self.arrays[name]) for name in self.plan.program.feeds]
+        feeds = [self.device.span(self.arrays[v]) for v in self.plan.program.feeds if v in self.arrays]
         return Queued(None, self.streams[0], [], [], feeds)
 
     def _accesses(self, op: FrozenOp) -> tuple[list[tuple[int, int]] | None, list[tuple[int, int]] | None]:
@@ -413,6 +419,9 @@ class Session:
                 elif not sent:
                     for name, slot in self._feeds:
                         device.from_host(slot, feeds[name])
+                if not sent:
+                    for name in self._open_feeds:
+                        self.arrays[name] = device.upload(feeds[name].copy())
                 sent = True
                 results = self._step(last=i == iterations - 1)
                 if i < iterations - 1 and self.stale():
@@ -449,7 +458,7 @@ class Session:
                     # that fails must do so before state is written.
                     fetched.append(np.empty(self.arrays[value].shape, self.arrays[value].dtype))
                 else:
-                    fetched.append(self.device.to_host(self.arrays[value], self.streams[0]))
+                    fetched.append(self._to_host(self.arrays[value]))
         early, late_commits = self._commits
         # New storage is allocated before the point of no return, too (docs/design/0002).
         pending = self._pending(early) if early else []
@@ -470,15 +479,23 @@ class Session:
             np.copyto(fetched[i], self.device.to_host(array, self.streams[0]) if self.device.deferred else array)
         return fetched
 
+    def _to_host(self, value: Any) -> Any:
+        """Returns a fetched value: a copy of an array, or a list of copies of a tensor array's elements."""
+        if isinstance(value, TensorArray):
+            return [self.device.to_host(one, self.streams[0]) for one in value]
+        return self.device.to_host(value, self.streams[0])
+
     def _execute(self, region: str) -> None:
         calls = self.calls[region]
-        # The iterator's remaining length tells which call failed:
-        # a counter would cost an instruction of Python per call.
+        # The iterator's remaining length tells which call failed: a counter would cost an instruction of Python per call.
         running = iter(calls)
         self._at = region, running
         try:
-            for function, args in running:
-                function(*args)
+            if trace.recorder is None:
+                for function, args in running:
+                    function(*args)
+            else:
+                trace.recorder.run_region(region, running, self.op_of_call[region], self.arrays, self.device)
             return
         except Exception as raised:
             index = len(calls) - operator.length_hint(running) - 1
@@ -590,9 +607,3 @@ class Session:
         if not self._bound or self.arena is None:
             return 0
         return self.arena.held_bytes + sum(w.held_bytes for w in self.workspaces)
-
-
-def _uses_blas(op: FrozenOp) -> bool:
-    """Returns whether an op, an op that it fuses, or an op in its body calls BLAS."""
-    inner = (*op.body, *(o for block in op.sub_blocks for o in block.ops))
-    return op.definition.uses_blas or any(_uses_blas(o) for o in inner)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ from tstatic.ir.evaluate import meta_of
 from tstatic.ir.program import Program, Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.runtime.feed import Arrays, check_feed_dict, read_feed, to_array
-from tstatic.runtime.scope import LoDTensor
+from tstatic.runtime.lod import Lod, check_lod, cut, joined_offsets
+from tstatic.runtime.scope import tensor_of
 from tstatic.where import show
 
 Array = np.ndarray[Any, Any]
@@ -53,10 +54,10 @@ def shards(program: Program, feed: Any, used: frozenset[str], count: int) -> lis
                 pieces = [value] * count
             else:
                 array = to_array(value, var)
-                starts = _starts(value, array, var)
+                lod = check_lod(value, len(array) if array.ndim else 1, var, {})
                 if count > 1 and name in used and not var.persistable and var.shape[:1] == (UNKNOWN,) and array.ndim:
-                    first = _check_rows(var, len(starts) - 1 if starts else array.shape[0], bool(starts), first)
-                pieces = _cut(array, var, count, starts)
+                    first = _check_rows(var, len(lod[0]) - 1 if lod else array.shape[0], bool(lod), first)
+                pieces = _cut(array, var, count, lod)
             for part, piece in zip(parts, pieces, strict=True):
                 part[name] = piece
     return [read_feed(program, part, used) for part in parts]
@@ -65,8 +66,19 @@ def shards(program: Program, feed: Any, used: frozenset[str], count: int) -> lis
 def shard_metas(program: Program, metas: Mapping[str, Meta], count: int) -> list[dict[str, Meta]]:
     """Returns the metadata of each replica's part of a feed that is one dict; raises the errors that :func:`shards` would."""
     # Arrays without memory of their own, so that feeds and their metadata are cut by the same code.
-    feed = {name: np.broadcast_to(np.zeros((), meta.dtype.np), meta.shape) for name, meta in metas.items()}
-    parts = shards(program, feed, frozenset(feed), count)
+    feed: dict[str, Any] = {name: np.broadcast_to(np.zeros((), m.dtype.np), m.shape) for name, m in metas.items()}
+    for name in metas:
+        lod = program.global_block().vars[name].lod
+        if lod and all(level in metas for level in lod):
+            # The offsets' own values are not known: all rows are those of the first sequence.
+            ends = [*(metas[level].shape[0] - 1 for level in lod[1:]), metas[name].shape[0]]
+            feed[name] = tensor_of(feed[name])
+            feed[name].set_lod(
+                [[0, *[end] * (metas[level].shape[0] - 1)] for level, end in zip(lod, ends, strict=True)]
+            )
+            for level in lod:
+                del feed[level]
+    parts = shards(program, feed, frozenset(metas), count)
     return [{name: meta_of(array) for name, array in part.items()} for part in parts]
 
 
@@ -91,33 +103,6 @@ def _listed(feed: Sequence[Any], count: int) -> list[dict[str, Any]]:
     return [dict(one) for one in feed]
 
 
-def _starts(value: Any, array: Array, var: Variable) -> list[int]:
-    """Returns the rows at which the sequences of a tensor begin, and the end of the last; empty without sequences.
-
-    Raises:
-        FeedError: If the tensor's LoD does not divide its rows.
-    """
-    levels = value.lod() if isinstance(value, LoDTensor) else []
-    if not levels:
-        return []
-    # The offsets of a level count entries of the next level; those of the last level count rows.
-    ends = [len(level) - 1 for level in levels[1:]] + list(array.shape[:1])
-    for level, end in zip(levels, ends, strict=True):
-        if list(level[:1]) != [0] or level[-1] != end or sorted(level) != level:
-            raise _refused(
-                var,
-                f"the LoD of what is fed for '{var.name}' does not divide its rows",
-                f"in each level offsets from 0, rising, to {end}",
-                f"{levels} for shape {list(array.shape)}",
-                "set_lod takes offsets, not lengths: [[0, 2, 5]] for sequences of 2 and 3 rows",
-            )
-    # From the outermost level to rows: offsets of a level are positions in the next one.
-    starts = levels[0]
-    for level in levels[1:]:
-        starts = [level[i] for i in starts]
-    return starts
-
-
 def _check_rows(var: Variable, rows: int, sequences: bool, first: tuple[Variable, int] | None) -> tuple[Variable, int]:
     """Checks that an input has as many rows as the first one: inputs are split one by one, and their rows must correspond."""
     if first is not None and rows != first[1]:
@@ -134,10 +119,10 @@ def _check_rows(var: Variable, rows: int, sequences: bool, first: tuple[Variable
     return first or (var, rows)
 
 
-def _cut(array: Array, var: Variable, count: int, starts: Sequence[int]) -> list[Array]:
-    if array.ndim == 0 or count == 1:
+def _cut(array: Array, var: Variable, count: int, lod: Lod) -> list[Any]:
+    if array.ndim == 0 or (count == 1 and not lod):
         return [array] * count
-    rows = len(starts) - 1 if starts else array.shape[0]
+    rows = len(lod[0]) - 1 if lod else array.shape[0]
     if var.persistable:
         # As in Paddle: one row of a persistable variable (a learning rate) goes to all devices, or each gets its own.
         if rows not in (1, count):
@@ -157,7 +142,7 @@ def _cut(array: Array, var: Variable, count: int, starts: Sequence[int]) -> list
             f"shape {list(array.shape)}",
             "feed larger batches, drop the last incomplete one, or set the environment variable CPU_NUM lower",
         )
-    return [array[starts[a] : starts[b]] if starts else array[a:b] for a, b in bounds(rows, count)]
+    return [cut(array, lod, a, b) if lod else array[a:b] for a, b in bounds(rows, count)]
 
 
 def _refused(var: Variable, what: str, expected: str, received: str, fix: str) -> FeedError:
@@ -165,8 +150,13 @@ def _refused(var: Variable, what: str, expected: str, received: str, fix: str) -
     return FeedError(what, expected=expected, received=received, fix=fix, var=var.name, op="feed", where=where)
 
 
-def merged(results: Sequence[Sequence[Array]], names: Sequence[str]) -> list[Array]:
+def merged(results: Sequence[Sequence[Array]], names: Sequence[str], offsets: Set[str] = frozenset()) -> list[Array]:
     """Joins what the replicas fetched along the first axis; single numbers become a vector.
+
+    Args:
+        results: What each replica fetched.
+        names: Names of the variables.
+        offsets: Which of them are row offsets, which go on where those of the replica before end.
 
     Raises:
         FeedError: If sizes other than the first differ.
@@ -174,6 +164,9 @@ def merged(results: Sequence[Sequence[Array]], names: Sequence[str]) -> list[Arr
     done = []
     for i, name in enumerate(names):
         parts = [np.atleast_1d(one[i]) for one in results]
+        if name in offsets:
+            done.append(joined_offsets(parts))
+            continue
         if len({p.shape[1:] for p in parts}) > 1:
             raise FeedError(
                 f"the devices' values of '{name}' cannot be joined: they differ in more than the first dimension",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections import ChainMap
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, metas_of
 from tstatic.ir.frozen import Entry, FrozenOp, SubBlock
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.rng import RngKey
+from tstatic.ir.tensor_array import TensorArray, holds_tensor_array
 from tstatic.ir.types import UNKNOWN
 from tstatic.where import show
 
@@ -30,7 +32,7 @@ def store_entry(entry: Entry, result: Any, env: MutableMapping[str, Any]) -> Non
     """Stores an op's result under the values of its slot."""
     if isinstance(entry, str):
         env[entry] = result
-    elif entry is not None:
+    elif entry:
         for value, one in zip(entry, result, strict=True):
             if value != EMPTY:
                 env[value] = one
@@ -47,7 +49,8 @@ def run_op(op: FrozenOp, env: MutableMapping[str, Any], reserved: Mapping[str, A
             outs.append([] if slot.name in definition.objects and entry is not None else None)
     else:
         outs = [None] * len(wanted)
-    if definition.infer is not None and not definition.dynamic:
+    # A tensor array has no metadata of its own, so the reference allocates.
+    if definition.infer is not None and not definition.dynamic and not holds_tensor_array(ins):
         metas = infer_outputs(definition, metas_of(ins), op.attrs)
         unknown = any(
             m is not None
@@ -65,15 +68,33 @@ def run_op(op: FrozenOp, env: MutableMapping[str, Any], reserved: Mapping[str, A
             return
     # Sizes that depend on values: the reference allocates, and may answer with a view of an input.
     results = definition.ref.compute(ins, outs, op.attrs, reserved)
-    taken = [a for one in ins for a in (one if isinstance(one, list) else [one]) if isinstance(a, np.ndarray)]
+    taken = [
+        a
+        for one in ins
+        for a in (one if isinstance(one, list) and not isinstance(one, TensorArray) else [one])
+        if isinstance(a, np.ndarray)
+    ]
     for entry, result in zip(op.outputs, results, strict=True):
         if entry is not None:
             store_entry(entry, _owned(result, taken), env)
 
 
+def run_op_in_place(
+    placed: Collection[str], op: FrozenOp, env: MutableMapping[str, Any], reserved: Mapping[str, Any]
+) -> None:
+    """Runs one op as :func:`run_op` does; results named in ``placed`` are copied to the arrays that ``env`` has for them."""
+    made: dict[str, Any] = {}
+    run_op(op, ChainMap(made, env), reserved)
+    for value, result in made.items():
+        if value in placed:
+            np.copyto(env[value], result)
+        else:
+            env[value] = result
+
+
 def _owned(result: Any, taken: Sequence[Any]) -> Any:
     """Copies a result that shares memory with the op's inputs: theirs may be reused while the result is still needed."""
-    if isinstance(result, list):
+    if isinstance(result, list) and not isinstance(result, TensorArray):
         return [_owned(one, taken) for one in result] if any(isinstance(one, np.ndarray) for one in result) else result
     if isinstance(result, np.ndarray) and any(np.may_share_memory(result, array) for array in taken):
         return np.array(result)

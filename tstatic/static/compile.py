@@ -66,8 +66,16 @@ def loss_scale(strategy: BuildStrategy, world: int) -> float:
     return 1.0 / world if coefficient and not independent else 1.0
 
 
-def distribution(strategy: BuildStrategy, replicas: int, processes: ProcessInfo | None = None) -> Distribution:
-    """Returns the distribution that a strategy describes, for a number of replicas in each process.
+def distribution(
+    strategy: BuildStrategy, replicas: int, processes: ProcessInfo | None = None, megabytes: float | None = None
+) -> Distribution:
+    """Returns the distribution that a strategy describes.
+
+    Args:
+        strategy: The strategy.
+        replicas: Number of replicas in each process.
+        processes: The position of this process; ``None`` for a single one.
+        megabytes: Most of gradients in one collective; ``None``: what ``FLAGS_fuse_parameter_memory_size`` says.
 
     Raises:
         StrategyValueError: If the processes cannot be divided into the blocks that the strategy requires.
@@ -77,7 +85,8 @@ def distribution(strategy: BuildStrategy, replicas: int, processes: ProcessInfo 
     block, hierarchy = choose_hierarchy(strategy, processes)
     kind = strategy.reduce_strategy
     independent = kind is BuildStrategy.ReduceStrategy._NoReduce
-    megabytes = float(flags.flag("FLAGS_fuse_parameter_memory_size"))
+    if megabytes is None:
+        megabytes = float(flags.flag("FLAGS_fuse_parameter_memory_size"))
     least = int(flags.flag("FLAGS_fuse_parameter_groups_size"))
     return Distribution(
         replicas,
@@ -151,6 +160,11 @@ class Compilation:
     def exchanges(self) -> bool:
         """Whether the replicas exchange values."""
         return self.report is not None and bool(self.report.gradients or self.report.norms)
+
+    @cached_property
+    def meets(self) -> bool:
+        """Whether the user's program has collectives of all processes."""
+        return self.report is not None and bool(self.report.collectives)
 
     @cached_property
     def touched(self) -> tuple[frozenset[str], ...]:

@@ -16,15 +16,16 @@ from tstatic.errors import ProgramError, ProgramTypeError, near, shown
 from tstatic.ir.checks import check_type
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Program
-from tstatic.ir.types import Meta, dtype_of
+from tstatic.ir.types import UNKNOWN, Meta, dtype_of
 from tstatic.plan.plan import Plan
 from tstatic.plan.report import MemoryReport, memory_report
+from tstatic.runtime.lod import open_rows
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.runtime.session import Session
 from tstatic.runtime.shards import shard_metas
 from tstatic.static.compile import Bound, Compilation, compile_program, distribution
-from tstatic.static.data_parallel import places_of
-from tstatic.static.explain import Explanation
+from tstatic.static.data_parallel import OWN_PLACE, places_of
+from tstatic.static.explain import Explanation, PropertyStatus
 from tstatic.static.inquiry import as_program, build_explanation
 from tstatic.static.request import fetch_names
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
@@ -71,6 +72,8 @@ class Settings:
         parallel: Whether it runs on several places, as replicas that each get a part of the batch.
         places: The places as the user gave them; ``None``: they follow from the Executor's place.
         share: The history of the data-parallel program whose variables this one uses.
+        bucket_megabytes: Most of gradients in one collective; ``None``: what the flags say.
+        statuses: What the strategy of fleet that made them did, for explanations.
         threads, dry_run, iterations, drop_every: Properties of the execution strategy, read once.
     """
 
@@ -80,6 +83,8 @@ class Settings:
     parallel: bool = False
     places: Any = None
     share: History | None = None
+    bucket_megabytes: float | None = None
+    statuses: tuple[PropertyStatus, ...] = ()
     threads: int = field(init=False)
     dry_run: bool = field(init=False)
     iterations: int = field(init=False)
@@ -330,11 +335,14 @@ class CompiledProgram:
 
     def _distribution(self) -> Distribution | None:
         """Returns how the program is distributed over its places; ``None`` for a program on one place."""
-        if not self._settings.parallel:
+        settings = self._settings
+        if self._program.distributed is not None:
+            settings = over_processes(self._program, settings)
+        if not settings.parallel:
             return None
-        build = self._settings.build
-        count = len(places_of(places.CPUPlace(), self._settings.places))
-        return distribution(build, count, launch.agree(launch.current(), build))
+        build = settings.build
+        count = len(places_of(places.CPUPlace(), settings.places))
+        return distribution(build, count, launch.agree(launch.current(), build), settings.bucket_megabytes)
 
     def explain(self, fetch_list: Any = None, feed_shapes: Mapping[str, Sequence[int]] | None = None) -> Explanation:
         """Explains for every property of both strategies whether it acts, and which ops were fused or not, and why.
@@ -350,9 +358,12 @@ class CompiledProgram:
         assumed = []
         block = self._program.global_block()
         used = {n for b in self._program.blocks for op in b.ops for n in op.input_arg_names}
+        outermost = open_rows(self._program)
         for name, var in block.vars.items():
             if var.is_data and name in used and name not in known:
-                shape = tuple(ASSUMED if s < 0 else s for s in var.shape)
+                # There is one more offset than there are sequences.
+                size = UNKNOWN if name in outermost else ASSUMED + (name in outermost.values())
+                shape = tuple(size if s < 0 else s for s in var.shape)
                 known[name] = Meta(shape, dtype_of(var.dtype))
                 if shape != tuple(var.shape):
                     assumed.append(f"{name} {list(shape)}")
@@ -361,9 +372,12 @@ class CompiledProgram:
         build, how = self._settings.build, self._distribution()
         if how is not None:
             # Sizes are those of the whole batch; the plan is for the first replica's part.
-            known = {name: _part(meta, how.replicas) for name, meta in known.items()}
+            extra = set(outermost.values())
+            known = {name: _part(meta, how.replicas, int(name in extra)) for name, meta in known.items()}
         made = compile_program(self._program, build, [known], names, self._history.scope or global_scope(), how=how)
-        return build_explanation(made, build, self.exec_strategy, note)
+        fleet = self._program.distributed
+        statuses = fleet.statuses if isinstance(fleet, Settings) else ()
+        return build_explanation(made, build, self.exec_strategy, note, statuses)
 
     def _has_backward(self) -> bool:
         return any(op.role & OpRole.Backward for op in self._program.global_block().ops)
@@ -372,15 +386,39 @@ class CompiledProgram:
         return f"<CompiledProgram of {self._program!r}>"
 
 
-def _part(meta: Meta, replicas: int) -> Meta:
-    """Returns the metadata of the first replica's part of an input."""
-    if replicas == 1:
+def _part(meta: Meta, replicas: int, extra: int = 0) -> Meta:
+    """Returns the metadata of the first replica's part of an input; ``extra`` entries each replica has by itself."""
+    if replicas == 1 or not meta.shape or meta.shape[0] == UNKNOWN:
         return meta
-    return meta.with_shape((max(1, meta.shape[0] // replicas), *meta.shape[1:])) if meta.shape else meta
+    return meta.with_shape((max(1, (meta.shape[0] - extra) // replicas) + extra, *meta.shape[1:]))
 
 
 PLAIN = Settings(BuildStrategy(), ExecutionStrategy())
 """The settings of a plain Program."""
+
+
+ACROSS = Settings(BuildStrategy(), ExecutionStrategy(), parallel=True, places=OWN_PLACE)
+"""The settings of a plain Program with collectives, where there are several processes."""
+
+
+def over_processes(program: Program, settings: Settings) -> Settings:
+    """Returns the settings with which a launcher's processes run a program together, on one place each.
+
+    Args:
+        program: A program with ``distributed``.
+        settings: The settings of the CompiledProgram that is run, or ``PLAIN``; what a strategy of fleet says beats them.
+    """
+    given = program.distributed if isinstance(program.distributed, Settings) else None
+    plain = settings is PLAIN
+    if settings.parallel or (given is not None and given.parallel and plain):
+        return given if plain and given is not None else settings
+    if not program.collectives and launch.current().size == 1:
+        return given if plain and given is not None else settings
+    if plain and given is None:
+        return ACROSS
+    megabytes = None if given is None else given.bucket_megabytes
+    base = given if plain and given is not None else settings
+    return replace(base, parallel=True, places=OWN_PLACE, bucket_megabytes=megabytes)
 
 
 def settings_of(compiled: CompiledProgram) -> tuple[Program, Settings]:
@@ -395,4 +433,4 @@ def _copied(strategy: S | None, kind: type[S], arg: str) -> S:
     return check_type(strategy, kind, arg, "CompiledProgram", expected=f"a static.{kind.__name__} or None").copy()
 
 
-__all__ = ["PLAIN", "CompiledProgram", "History", "Settings", "settings_of"]
+__all__ = ["PLAIN", "CompiledProgram", "History", "Settings", "over_processes", "settings_of"]

@@ -26,6 +26,8 @@ from tstatic.runtime.scope import ReplicaScope, Scope
 from tstatic.static.compile import Bound, Compilation
 from tstatic.static.strategy import BuildStrategy
 
+OWN_PLACE = object()
+"""As the places of a program: the Executor's own one, in each of the processes that run it together."""
 LATER = 1.5
 """Seconds between the deadline of the process group, whose error names the rank, and that of this process."""
 _numbers = itertools.count()
@@ -37,12 +39,14 @@ def places_of(executor_place: Any, given: Any) -> list[places.Place]:
 
     Args:
         executor_place: The Executor's place.
-        given: The argument of ``with_data_parallel``: places or their spellings, one of them, or ``None``.
+        given: The argument of ``with_data_parallel``: places or their spellings, one of them, or ``None``; or ``OWN_PLACE``.
 
     Raises:
         PlaceError: If there are none, or they are of another kind than the Executor's.
     """
     home = places.resolve(executor_place)
+    if given is OWN_PLACE:
+        return [home]
     if given is None:
         found: list[places.Place] = [*(places.cpu_places() if home.kind != "gpu" else places.cuda_places())]
     else:
@@ -144,7 +148,8 @@ class Replicas:
         writes = scope.writes
         self._bind(entry, scope)
         self.running = entry
-        self.group.across = self.outer is not None and entry.compilation.exchanges
+        exchanges = entry.compilation.exchanges
+        self.group.across = self.outer is not None and (exchanges or entry.compilation.meets)
         tasks = [
             partial(session.replay, arrays, iterations) for session, arrays in zip(entry.sessions, feeds, strict=True)
         ]
@@ -152,9 +157,12 @@ class Replicas:
         timeout = float(flags.flag("FLAGS_step_timeout_s"))
         with blas.OneThread():
             if self.outer is None or not self.group.across:
+                # An exchange with some of the processes has the same time-out, and its error names the ranks.
+                later = 0.0 if self.outer is None else LATER
                 with wait_for_writes(scopes):
-                    return self.threads.run(tasks, timeout)
-            self._watch(self.outer, entry, feeds, scope, writes)
+                    return self.threads.run(tasks, timeout + later)
+            if exchanges:
+                self._watch(self.outer, entry, feeds, scope, writes)
             try:
                 with self.outer.step(timeout), wait_for_writes(scopes):
                     # The deadline of the process group comes first, because its error names the rank.
@@ -190,4 +198,4 @@ class Replicas:
         self.threads.close()
 
 
-__all__ = ["Replicas", "places_of"]
+__all__ = ["OWN_PLACE", "Replicas", "places_of"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from logging import DEBUG
 from typing import Any
 
@@ -17,31 +18,33 @@ from tstatic.errors import (
     ProgramError,
     ProgramTypeError,
     TstaticError,
-    UnsupportedError,
     shown,
 )
 from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_main_program
-from tstatic.ir.evaluate import meta_of
 from tstatic.ir.program import Program
 from tstatic.locks import rlock
 from tstatic.logs import get_logger, warn_once
 from tstatic.no_effect import no_effect
 from tstatic.places import CPUPlace, Place
+from tstatic.runtime import trace
 from tstatic.runtime.feed import Arrays
 from tstatic.runtime.learning_rate import scheduled
-from tstatic.runtime.scope import Scope, global_scope, tensor_of
+from tstatic.runtime.lod import FetchedLods, check_numpy, with_lod
+from tstatic.runtime.scope import Scope, global_scope
 from tstatic.runtime.shards import merged, shards
 from tstatic.static.compile import Bound, CompileCache, Key, compile_program, distribution
-from tstatic.static.compiled_program import PLAIN, CompiledProgram, Settings, settings_of
-from tstatic.static.data_parallel import Replicas, places_of
+from tstatic.static.compiled_program import PLAIN, CompiledProgram, Settings, over_processes, settings_of
+from tstatic.static.data_parallel import OWN_PLACE, Replicas, places_of
 from tstatic.static.dot import write_graphs
+from tstatic.static.from_dataset import FetchHandler, run_batches
 from tstatic.static.request import (
     FeedReader,
     Signature,
     check_holders,
     damaged_program,
     fetch_names,
+    metas_of,
     signature_of,
     with_readers,
 )
@@ -50,6 +53,8 @@ from tstatic.where import show, user_line
 
 _PLAIN_KEY = PLAIN.build.key()
 _steps = get_logger("steps")
+_ORDER = "batches are read in order, so that runs can be repeated"
+_DEBUG = "TSTATIC_LOGS=steps logs the time of each run"
 
 MOST_READERS = 128
 """The most program versions for which an Executor keeps a FeedReader."""
@@ -118,10 +123,12 @@ class Executor:
             EOFException: If a loader of the program has no batch left.
             TstaticError: If an operator fails; it has the user's line. The scope is then as before the run.
         """
+        args = program, feed, fetch_list, feed_var_name, fetch_var_name, scope, return_numpy, return_merged, use_prune
         try:
-            return self._run(
-                program, feed, fetch_list, feed_var_name, fetch_var_name, scope, return_numpy, return_merged, use_prune
-            )
+            if trace.recorder is None:
+                return self._run(*args)
+            with trace.recorder.span("run", "Executor.run"):
+                return self._run(*args)
         except (TstaticError, MemoryError, EOFException):
             raise
         except Exception as error:
@@ -145,6 +152,8 @@ class Executor:
         if self._closed or os.getpid() != self._pid:
             raise self._unusable()
         base, settings = (program, PLAIN) if isinstance(program, Program) else self._source_of(program)
+        if base.distributed is not None:
+            settings = over_processes(base, settings)
         where = scope if scope is not None else global_scope()
         if not isinstance(where, Scope):
             check_type(where, Scope, "scope", "Executor.run", fix="make one with static.Scope()")
@@ -158,7 +167,14 @@ class Executor:
                 device = of_place(place if isinstance(place, Place) else place[0])
                 if base.readers:
                     feed = with_readers(base, feed, len(place) if isinstance(place, tuple) else 1)
-                feeds, signatures = self._read(base, feed, names, replicas)
+                feeds, signatures, fetched = self._read(base, feed, names, replicas)
+                count, lods = len(names), [()] * len(names)
+                if fetched.names:
+                    lods = fetched.available(feeds[0])
+                    if return_numpy:
+                        check_numpy(names, lods)
+                    # The row offsets of what is fetched are fetched behind it.
+                    names = [*names, *(n for lod in lods for n in lod)]
                 # CPU_NUM threads; replicas have four each.
                 threads = settings.threads or (os.environ.get("CPU_NUM", "1") if replicas is None else 4)
                 key = Key(
@@ -175,7 +191,7 @@ class Executor:
             if settings.history is not None:
                 settings.history.compilation = entry.compilation
             if settings.dry_run:
-                return [None] * len(names)
+                return [None] * count
             start = time.perf_counter()
             with scheduled(base, where):
                 if replicas is None:
@@ -184,15 +200,20 @@ class Executor:
                     results = replicas.run(entry, feeds, where, settings.iterations)
             if settings.history is not None:
                 settings.history.ran(entry, settings.drop_every)
+            if trace.recorder is not None:
+                trace.recorder.note_memory(self._cache.held_bytes)
             if _steps.isEnabledFor(DEBUG):
                 took = [seconds for one in entry.sessions if (seconds := one.device_seconds) is not None]
                 on_device = f", of which {max(took) * 1e3:.3f} ms on the device" if took else ""
                 _steps.debug("ran %r in %.3f ms%s", base, (time.perf_counter() - start) * 1e3, on_device)
-        if replicas is not None and not return_merged:
-            rows = [[one[i] for one in results] for i in range(len(names))]
-            return rows if return_numpy else [[tensor_of(v) for v in row] for row in rows]
-        values = results[0] if replicas is None else merged(results, names)
-        return values if return_numpy else [tensor_of(v) for v in values]
+        own = replicas is None or settings.places is OWN_PLACE
+        if not own and not return_merged:
+            if return_numpy:
+                return [[one[i] for one in results] for i in range(count)]
+            each = [with_lod(one, lods) for one in results]
+            return [list(row) for row in zip(*each, strict=True)]
+        values = results[0] if own else merged(results, names, frozenset(names[count:]))
+        return values if return_numpy else with_lod(values, lods)
 
     def _unusable(self) -> TstaticError:
         if self._closed:
@@ -256,8 +277,8 @@ class Executor:
 
     def _read(
         self, program: Program, feed: Any, names: list[str], replicas: Replicas | None
-    ) -> tuple[list[Arrays], tuple[Signature, ...]]:
-        """Returns each replica's feed, checked, and the feeds' signatures."""
+    ) -> tuple[list[Arrays], tuple[Signature, ...], FetchedLods]:
+        """Returns each replica's feed, checked, the feeds' signatures, and the row offsets of what is fetched."""
         version = program.uid, program.version, tuple(names)
         reader = self._readers.get(version)
         if reader is None:
@@ -266,9 +287,9 @@ class Executor:
             reader = self._readers[version] = FeedReader(program, names)
         if replicas is None:
             arrays, signature = reader.read(program, feed)
-            return [arrays], (signature,)
+            return [arrays], (signature,), reader.lods
         parts = shards(program, feed, reader.used, replicas.group.size)
-        return parts, tuple(signature_of(part) for part in parts)
+        return parts, tuple(signature_of(part, reader.open_rows) for part in parts), reader.lods
 
     # ---------------------------------------------------------------------------------------------------------- compile
     def _compile(
@@ -283,7 +304,8 @@ class Executor:
         replicas: Replicas | None,
     ) -> tuple[Bound, Replicas | None]:
         """Compiles a program, binds it to a scope and adds it to the cache."""
-        start = time.perf_counter()
+        recorder = trace.recorder
+        start, start_ns = time.perf_counter(), time.perf_counter_ns()
         build, group, how, rank = settings.build, None, None, 0
         check_backend()
         threads = settings.threads or places.cpu_threads(None if replicas is None else len(feeds))
@@ -291,8 +313,9 @@ class Executor:
             # Joins again: the process group may have changed.
             replicas = self._join(len(feeds), build)
             group, rank = replicas.group, replicas.rank
-            how = distribution(build, len(feeds), None if replicas.outer is None else replicas.outer.launch)
-        metas = [{name: meta_of(array) for name, array in part.items()} for part in feeds]
+            processes = None if replicas.outer is None else replicas.outer.launch
+            how = distribution(build, len(feeds), processes, settings.bucket_megabytes)
+        metas = [metas_of(signature) for signature in key.feed_signature]
         made = compile_program(program, build, metas, names, scope, how=how, kept=kept, device=key.device, key=key)
         if not rank:
             write_graphs(made.source, build, list(feeds[0]), names, made.first.after, made.first.metas)
@@ -300,6 +323,8 @@ class Executor:
         if replicas is not None:
             replicas.agree(made, build, scope)
         self._cache.add(key, entry, (time.perf_counter() - start) * 1e3)
+        if recorder is not None:
+            recorder.add("compile", "compile", start_ns)
         return entry, replicas
 
     def close(self) -> None:
@@ -313,27 +338,85 @@ class Executor:
     def flush(self) -> None:
         """Does nothing: all work of a run is done when ``run`` returns."""
 
-    def infer_from_dataset(self, *args: Any, **kwargs: Any) -> None:
-        """Raises UnsupportedError: parameter-server datasets are not part of tstatic."""
-        raise _no_dataset("infer_from_dataset")
+    @no_effect(thread=_ORDER, debug=_DEBUG)
+    def train_from_dataset(
+        self,
+        program: Program | CompiledProgram | None = None,
+        dataset: Any = None,
+        scope: Scope | None = None,
+        thread: int = 0,
+        debug: bool = False,
+        fetch_list: Any = None,
+        fetch_info: Sequence[str] | None = None,
+        print_period: int = 100,
+        fetch_handler: FetchHandler | None = None,
+    ) -> None:
+        """Runs a program once for each batch of a data set of files.
 
-    def train_from_dataset(self, *args: Any, **kwargs: Any) -> None:
-        """Raises UnsupportedError: parameter-server datasets are not part of tstatic."""
-        raise _no_dataset("train_from_dataset")
+        Args:
+            program: A Program or CompiledProgram; the default main program if ``None``.
+            dataset: A ``distributed.InMemoryDataset`` or ``QueueDataset``.
+            scope: The scope of persistable variables; the global scope if ``None``.
+            fetch_list: Variables or names whose values are printed.
+            fetch_info: A text for each of them; their names if ``None``.
+            print_period: Batches between two lines of print.
+            fetch_handler: Gets values from time to time, in place of print.
+
+        Raises:
+            ProgramError: If ``dataset`` is not one, or the arguments of print do not fit (a ``RuntimeError``).
+            TstaticError: If the data set cannot be read, or a run fails; batches before it have been trained on.
+
+        Example:
+            >>> x = static.data("x", [None, 2])
+            >>> total = paddle.sum(x)
+            >>> np.savetxt("part.txt", [[2, 1, 2], [2, 3, 4]], fmt="%d")
+            >>> dataset = paddle.distributed.QueueDataset()
+            >>> dataset.init(use_var=[x])
+            >>> dataset.set_filelist(["part.txt"])
+            >>> exe = static.Executor()
+            >>> exe.train_from_dataset(dataset=dataset, fetch_list=[total])
+        """
+
+        def run(feed: Any, names: list[str]) -> list[Any]:
+            return self.run(program, feed, names, scope=scope)
+
+        run_batches(run, dataset, fetch_list, fetch_info, print_period, fetch_handler)
+
+    @no_effect(thread=_ORDER, debug=_DEBUG)
+    def infer_from_dataset(
+        self,
+        program: Program | CompiledProgram | None = None,
+        dataset: Any = None,
+        scope: Scope | None = None,
+        thread: int = 0,
+        debug: bool = False,
+        fetch_list: Any = None,
+        fetch_info: Sequence[str] | None = None,
+        print_period: int = 100,
+        fetch_handler: FetchHandler | None = None,
+    ) -> None:
+        """Runs a program once for each batch of a data set, as :meth:`train_from_dataset` does: pass one without updates.
+
+        Args:
+            program: A Program or CompiledProgram; the default main program if ``None``.
+            dataset: A ``distributed.InMemoryDataset`` or ``QueueDataset``.
+            scope: The scope of persistable variables; the global scope if ``None``.
+            fetch_list: Variables or names whose values are printed.
+            fetch_info: A text for each of them; their names if ``None``.
+            print_period: Batches between two lines of print.
+            fetch_handler: Gets values from time to time, in place of print.
+
+        Raises:
+            ProgramError: As :meth:`train_from_dataset` does.
+        """
+        self.train_from_dataset(
+            program, dataset, scope, thread, debug, fetch_list, fetch_info, print_period, fetch_handler
+        )
 
     @property
     def held_bytes(self) -> int:
         """Bytes that the arenas of cached plans hold now."""
         return self._cache.held_bytes
-
-
-def _no_dataset(name: str) -> UnsupportedError:
-    return UnsupportedError(
-        f"Executor.{name} reads parameter-server datasets, which tstatic does not have",
-        expected="batches fed with Executor.run(feed=...)",
-        received=name,
-        fix="loop over your data and call exe.run(program, feed=batch, fetch_list=[...])",
-    )
 
 
 __all__ = ["Executor"]

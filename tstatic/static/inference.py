@@ -138,17 +138,19 @@ def normalize_program(program: Program | CompiledProgram, feed_vars: Any, fetch_
                 var=name,
             )
     results = [_result(twin, i, name) for i, name in enumerate(fetches)]
+    # What is fed for an input with sequences has their offsets with it.
+    fed = [*feeds, *(level for name in feeds if name in block.vars for level in block.vars[name].lod)]
     if not options.get("skip_prune_program"):
         # Pruning leaves the blocks of dropped operators; a second clone empties them.
-        twin = edit.clone(edit.prune(twin, feeds, results), for_test=True)
+        twin = edit.clone(edit.prune(twin, fed, results), for_test=True)
     while len(twin.blocks) > 1 and twin.blocks[-1].idx not in edit.used_blocks(twin):
         del twin.blocks[-1]
     _check_inputs(twin, feeds)
-    for name in feeds:
+    for name in fed:
         var = twin.global_block().vars[name]
         var.is_data = var.stop_gradient = True
         # As in Paddle, a saved model does not check its feeds; its operators reject values that they cannot use.
-        var.need_check_feed = False
+        var.need_check_feed = name not in feeds
     twin.current_block_idx = 0
     twin.feed_names, twin.fetch_names = tuple(feeds), tuple(results)
     return twin
@@ -174,7 +176,7 @@ def _check_inputs(program: Program, feeds: Sequence[str]) -> None:
     block = program.global_block()
     read = {n for op in block.ops for n in op.input_arg_names}
     for name in feeds:
-        if name not in block.vars or name not in read:
+        if name not in block.vars or read.isdisjoint((name, *block.vars[name].lod)):
             raise ProgramError(
                 f"the input '{name}' has no part in the results",
                 expected="inputs that the results are computed from",
@@ -183,7 +185,7 @@ def _check_inputs(program: Program, feeds: Sequence[str]) -> None:
                 op="normalize_program",
                 var=name,
             )
-    made = set(feeds)
+    made = {name for feed in feeds for name in (feed, *block.vars[feed].lod)}
     for op in block.ops:
         # A branch that does not run needs none of its inputs, so inputs that only branches read may be missing.
         needed = [n for slot, row in op.inputs.items() if slot not in op.definition.may_lack for n in row]

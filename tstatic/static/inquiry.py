@@ -18,7 +18,7 @@ from tstatic.ir.types import Meta
 from tstatic.plan.plan import Generated, make_plan
 from tstatic.static import pipeline
 from tstatic.static.compile import Compilation
-from tstatic.static.explain import Drawing, Explanation, FusionAnswer, MemoryTraffic, Note, properties
+from tstatic.static.explain import Drawing, Explanation, FusionAnswer, MemoryTraffic, Note, PropertyStatus, properties
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.target import H100
 from tstatic.where import show
@@ -117,14 +117,16 @@ def _with_kernels(applied: Sequence[Applied], kernels: Kernels) -> tuple[Applied
 
 
 def build_explanation(
-    made: Compilation, build: BuildStrategy, execution: ExecutionStrategy, note: str = ""
-) -> Explanation:
+    made: Compilation, build: BuildStrategy, execution: ExecutionStrategy, note: str = "",
+    statuses: Sequence[PropertyStatus] = (),
+) -> Explanation:  # fmt: skip
     """Builds the explanation of what the fusions did to a program.
 
     Args:
         made: The compilation; the first replica is explained.
         build, execution: The strategies.
         note: The sizes that were assumed.
+        statuses: Those of further strategies.
     """
     frozen, metas, log = made.first.before, made.first.metas_before, made.first.log
     fused, after_metas = made.first.after, made.first.metas
@@ -153,7 +155,7 @@ def build_explanation(
     switches = {f.switch: f.name for f in FUSIONS}
     said = made.report.said() if made.report is not None else None
     return Explanation(
-        properties(build, execution, log.applied, log.refused, switches, said),
+        (*properties(build, execution, log.applied, log.refused, switches, said), *statuses),
         _with_kernels(log.applied, kernels),
         tuple(log.refused),
         MemoryTraffic(before[0], after[0], before[1], after[1]),

@@ -10,6 +10,8 @@ from tstatic.ir.declare import default_main_program
 from tstatic.logs import warn_user
 from tstatic.no_effect import no_effect
 
+FETCHED = "fetched values are numpy arrays, which np.set_printoptions is for"
+
 
 def enable_static() -> None:
     """Does nothing: programs are always static here.
@@ -76,7 +78,7 @@ class no_grad(contextlib.ContextDecorator):
         return super().__call__(*args, **kwargs)
 
     def __enter__(self) -> None:
-        self._context = _stopped()
+        self._context: contextlib.AbstractContextManager[None] = _stopped()
         self._context.__enter__()
 
     def __exit__(self, *error: Any) -> None:
@@ -91,3 +93,52 @@ def _stopped() -> Iterator[None]:
     for name, var in block.vars.items():
         if name not in before:
             var.stop_gradient = True
+
+
+class enable_grad(no_grad):
+    """Returns a context manager or decorator that changes nothing: gradients are taken of whatever is asked for.
+
+    Example:
+        >>> x = paddle.create_parameter([2], "float32")
+        >>> with paddle.enable_grad():
+        ...     y = x * 2
+        >>> y.stop_gradient
+        False
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs) if self._function is not None else super().__call__(*args, **kwargs)
+
+    def __enter__(self) -> None:
+        self._context = contextlib.nullcontext()
+
+
+def set_grad_enabled(mode: bool) -> no_grad:
+    """Returns :class:`enable_grad` or, for False, :class:`no_grad`.
+
+    Args:
+        mode: Whether new variables may have gradients.
+    """
+    return enable_grad() if mode else no_grad()
+
+
+def is_grad_enabled() -> bool:
+    """Returns False, as in Paddle's static mode: nothing is differentiated while a program is built."""
+    return False
+
+
+def disable_signal_handler() -> None:
+    """Does nothing: no signal handler is installed outside of a run."""
+
+
+@no_effect(
+    precision=FETCHED, threshold=FETCHED, edgeitems=FETCHED, sci_mode=FETCHED, linewidth=FETCHED,
+)  # fmt: skip
+def set_printoptions(
+    precision: int | None = None,
+    threshold: int | None = None,
+    edgeitems: int | None = None,
+    sci_mode: bool | None = None,
+    linewidth: int | None = None,
+) -> None:
+    """Does nothing: fetched values are numpy arrays."""

@@ -24,6 +24,7 @@ from tstatic.passes.cse import cse
 from tstatic.passes.dce import dce
 from tstatic.passes.fold import fold
 from tstatic.passes.manager import Pass, PassRecord, run_passes
+from tstatic.passes.row_gradients import row_gradients
 from tstatic.plan.plan import Generated, Plan, PlanOptions, make_plan
 from tstatic.static.strategy import BuildStrategy
 from tstatic.target import INTERPRETER
@@ -39,6 +40,7 @@ def passes_of(strategy: BuildStrategy) -> tuple[Pass, ...]:
         Pass("dce", dce),
         Pass("fold", fold),
         Pass("cse", cse),
+        Pass("row gradients", row_gradients),
         Pass("dce", dce),
     )
 

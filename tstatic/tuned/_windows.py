@@ -51,10 +51,13 @@ def output_size(size: int, kernel: int, stride: int, before: int, after: int, di
     return max(0, (size + before + after - dilation * (kernel - 1) - 1) // stride + 1)
 
 
-Mode = Literal["none", "direct", "rows", "wide", "shifts", "pixels"]
+Mode = Literal["none", "direct", "rows", "wide", "shifts", "pixels", "windows", "depthwise"]
 
 _PRODUCT_ROWS = 384
 """Rows that a product of mode ``pixels`` has at least: the other operand is repacked for every product."""
+
+_SIDE_BY_SIDE = 1536
+"""Places that a product of mode ``depthwise`` has at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,8 @@ class ConvPlan:
             last, so that a copy takes a row of the window with all channels; ``rows``: columns are copied one output row at
             a time; ``wide``: columns keep the padded row length, so that copies are long, and the product is narrowed
             afterwards; ``shifts``: columns hold a row of the window only, and the products of its rows, which read the
-            same columns further down, are added.
+            same columns further down, are added; ``windows``: only for scattering, a row of a window is added at a time;
+            ``depthwise``: as ``shifts``, with one product for all rows of the window and several images side by side.
         images: Images per block.
         rows: Output rows per block (all of them unless one image alone overflows the cache).
     """
@@ -106,7 +110,7 @@ class ConvPlan:
     @property
     def sources(self) -> int:
         """Elements of the buffer for a block of padded (or rearranged) images."""
-        if self.mode in ("none", "shifts") or not (self.padded or self.mode == "pixels"):
+        if self.mode in ("none", "shifts", "depthwise") or not (self.padded or self.mode == "pixels"):
             return 0
         return self.images * self.channels * self.padded_size[0] * self.padded_size[1]
 
@@ -121,16 +125,28 @@ class ConvPlan:
         return 0 if self.mode == "none" else self.images * self.rows * self.row
 
     @property
+    def planes(self) -> int:
+        """Channels per block of mode ``depthwise``."""
+        kh, kw = self.kernel
+        values = (kw + kh * (self.filters // self.groups)) * self.images * (self.rows + self.reach) * self.out[1]
+        return max(1, min(self.channels, 2 * COLS // values))
+
+    @property
     def columns(self) -> int:
         """Elements of the column buffer."""
         if self.mode == "shifts":
             tap = self.depth // self.kernel[0]
             return self.images * self.groups * tap * (self.rows + self.reach) * self.out[1]
+        if self.mode == "depthwise":
+            return self.planes * self.kernel[1] * self.images * (self.rows + self.reach) * self.out[1]
         return 0 if self.mode == "direct" else self.block * self.groups * self.depth
 
     @property
     def products(self) -> int:
-        """Elements of the buffer for a product that is narrowed or rearranged afterwards."""
+        """Elements of the buffer for a product that is narrowed, added or rearranged afterwards."""
+        if self.mode == "depthwise":
+            places = self.images * (self.rows + self.reach) * self.out[1]
+            return self.planes * self.filters // self.groups * self.kernel[0] * places
         return self.block * self.filters if self.mode in ("wide", "shifts", "pixels") else 0
 
     @property
@@ -169,7 +185,12 @@ def _shifts_pay(w_shape: Sequence[int], stride: int, places: int, batch: int, fi
 
 @lru_cache(maxsize=1024)
 def conv_plan(
-    x_shape: Shape4, w_shape: Shape4, geometry: Geometry, narrow: bool = False, filter_grad: bool = False
+    x_shape: Shape4,
+    w_shape: Shape4,
+    geometry: Geometry,
+    narrow: bool = False,
+    filter_grad: bool = False,
+    scatter: bool = False,
 ) -> ConvPlan:
     """Chooses mode and block sizes from shapes alone, so that results never depend on the machine's load.
 
@@ -180,6 +201,7 @@ def conv_plan(
         x_shape, w_shape, geometry: Of the convolution.
         narrow: Rule out modes ``wide`` and ``shifts``, for gradients that cannot use them.
         filter_grad: Mode ``shifts`` is possible all the same.
+        scatter: Columns are made by a product and added to the places that they come from; mode ``windows`` is possible.
     """
     n, c, h, w = x_shape
     filters, _, kh, kw = w_shape
@@ -196,11 +218,17 @@ def conv_plan(
         mode = "none"
     elif (kh, kw, *strides) == (1, 1, 1, 1) and not any(pads) and oh * ow >= 128:
         mode = "direct"
+    elif (not narrow or filter_grad) and depth == kh * kw and filters <= 2 * c and groups > 1 and strides[0] == 1:
+        # One channel per filter, of which there are few: their products are added once more each.
+        mode = "depthwise"
     elif (not narrow or filter_grad) and _shifts_pay(w_shape, strides[0], oh * ow, n, filter_grad):
         mode = "shifts"
-    elif groups == 1 and c >= 8:
-        # With fewer channels a row of the window is too short a copy.
+    elif groups == 1 and c >= 8 and not ((kh, kw) == (1, 1) and oh * ow >= 128):
+        # With fewer channels a row of the window is too short a copy; a single pixel needs no other order of the channels.
         mode = "pixels"
+    elif scatter and kw > ow:
+        # numpy takes as long to begin a row as to add 15 values: the longer of the two rows is the one to add.
+        mode = "windows"
     else:
         by_rows = total * (5.5 + 0.02 * ow)
         # A copy per filter tap of the whole padded image, and a product with columns that nothing reads.
@@ -214,11 +242,14 @@ def conv_plan(
         budget = 4 * COLS
     least = -(-_PRODUCT_ROWS // max(1, ow)) if mode == "pixels" else 1
     rows = max(1, oh)
-    if mode not in ("none", "direct"):
+    if mode not in ("none", "direct", "depthwise"):
         parts = -(-rows // min(rows, max(budget // per_row, least)))
         rows = -(-rows // parts)  # of even size: a short last block makes a slow product
     # Several small images share a block; a block of parts of several images would need a copy of its own to each.
     images = 1
-    if rows >= oh:
+    if mode == "depthwise":
+        # Fewer places take longer to begin a product than to compute it.
+        images = min(n, -(-_SIDE_BY_SIDE // ((oh + dilations[0] * (kh - 1)) * ow)))
+    elif rows >= oh:
         images = max(1, min(n, max(budget // (per_row * rows), least // rows)))
     return ConvPlan(n, c, h, w, filters, (kh, kw), *geometry, (oh, ow), depth, mode, images, rows)

@@ -159,10 +159,39 @@ def correlate(x: Array, filters: Array, out: Array, plan: ConvPlan, scratch: Seq
                 np.matmul(filters, columns, out=target[..., row * ow : (row + rows) * ow])
 
 
+def _add_taps(gradient: Array, filters: Array, target: Array, plan: ConvPlan, rows: int, buffer: Array) -> None:
+    """Adds the input gradients of ``rows`` output rows: for each place of the filter, a row of the output at a time."""
+    count, groups, _, places = gradient.shape
+    (kh, kw), (sh, sw), (dh, dw), ow = plan.kernel, plan.strides, plan.dilations, plan.out[1]
+    columns = flat(buffer, (count, groups, plan.depth, places))
+    np.matmul(filters.transpose(0, 2, 1), gradient, out=columns)
+    taps = columns.reshape(count, plan.channels, kh, kw, rows, ow)
+    for a in range(kh):
+        for b in range(kw):
+            i, j = a * dh, b * dw
+            place = target[:, :, i : i + (rows - 1) * sh + 1 : sh, j : j + (ow - 1) * sw + 1 : sw]
+            np.add(place, taps[:, :, a, b], place)
+
+
+def _add_windows(gradient: Array, filters: Array, target: Array, plan: ConvPlan, rows: int, buffer: Array) -> None:
+    """Adds the input gradients of ``rows`` output rows: for each output column, a row of the filter at a time."""
+    count, groups, _, places = gradient.shape
+    (kh, kw), (sh, sw), (dh, dw), ow = plan.kernel, plan.strides, plan.dilations, plan.out[1]
+    columns = flat(buffer, (count, groups, places, plan.depth))
+    np.matmul(gradient.transpose(0, 1, 3, 2), filters, out=columns)
+    windows = columns.reshape(count, groups, rows, ow, plan.channels // groups, kh, kw)
+    by_group = target.reshape(count, groups, -1, *target.shape[2:], copy=False)
+    for a in range(kh):
+        for column in range(ow):
+            i, j = a * dh, column * sw
+            place = by_group[..., i : i + (rows - 1) * sh + 1 : sh, j : j + (kw - 1) * dw + 1 : dw]
+            np.add(place, windows[:, :, :, column, :, a].transpose(0, 1, 3, 2, 4), place)
+
+
 def scatter(dout: Array, filters: Array, dx: Array, plan: ConvPlan, scratch: Sequence[Array]) -> None:
     """Computes the input gradient for any stride: columns ``filters.T @ dout``, added to the places that they were copied from."""
     pad, cols = scratch[:2]
-    groups, (kh, kw), (sh, sw), (dh, dw), (oh, ow) = plan.groups, plan.kernel, plan.strides, plan.dilations, plan.out
+    groups, sh, (oh, ow) = plan.groups, plan.strides[0], plan.out
     top, _, left, _ = plan.pads
     for first in range(0, plan.batch, plan.images):
         count = min(plan.images, plan.batch - first)
@@ -173,16 +202,9 @@ def scatter(dout: Array, filters: Array, dx: Array, plan: ConvPlan, scratch: Seq
         for row in range(0, oh, plan.rows):
             rows = min(plan.rows, oh - row)
             part = dout[first : first + count, :, row : row + rows]
-            columns = flat(cols, (count, groups, plan.depth, rows * ow))
             gradient = part.reshape(count, groups, plan.filters // groups, rows * ow)
-            np.matmul(filters.transpose(0, 2, 1), gradient, out=columns)
-            taps = columns.reshape(count, plan.channels, kh, kw, rows, ow)
-            for a in range(kh):
-                i = a * dh + row * sh
-                for b in range(kw):
-                    j = b * dw
-                    place = target[:, :, i : i + (rows - 1) * sh + 1 : sh, j : j + (ow - 1) * sw + 1 : sw]
-                    np.add(place, taps[:, :, a, b], place)
+            add = _add_windows if plan.mode == "windows" else _add_taps
+            add(gradient, filters, target[:, :, row * sh :], plan, rows, cols)
         if plan.padded:
             copy_rows(block, target[:, :, top : top + plan.height, left : left + plan.width])
 

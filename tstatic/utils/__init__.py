@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from tstatic.errors import ProgramError
 from tstatic.ir import names as unique_name
 from tstatic.ir.checks import check_type
+from tstatic.ir.export import facade_module
 from tstatic.no_effect import no_effect
 from tstatic.places import CPUPlace
 from tstatic.static import Executor, Program, Scope, data, program_guard
@@ -99,4 +100,6 @@ def deprecated(update_to: str = "", since: str = "", reason: str = "", level: in
     return mark
 
 
-__all__ = ["deprecated", "require_version", "run_check", "unique_name"]
+facade_module("utils.profiler", "a table of how long operators take.")
+
+__all__ = ["deprecated", "profiler", "require_version", "run_check", "unique_name"]

@@ -7,6 +7,7 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Any
 
+from tstatic.ir.frozen import FrozenOp
 from tstatic.locks import lock
 from tstatic.logs import warn_once
 
@@ -84,3 +85,9 @@ class OneThread:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         _limit.leave(self)
+
+
+def is_used_by(op: FrozenOp) -> bool:
+    """Returns whether an op, an op that it fuses, or an op in its body calls BLAS."""
+    inner = (*op.body, *(o for block in op.sub_blocks for o in block.ops))
+    return op.definition.uses_blas or any(is_used_by(o) for o in inner)

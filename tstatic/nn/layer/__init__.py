@@ -3,13 +3,14 @@
 * ``layers``            ``Layer``, the base class
 * ``container``         ``Sequential``, ``LayerList``, ``LayerDict``, ``ParameterList``
 * ``functional_layer``  layers made from one function and its signature
-* ``common``, ``conv``, ``pooling``, ``norm``, ``activation``, ``loss``, ``transformer``
+* ``common``, ``conv``, ``pooling``, ``norm``, ``activation``, ``loss``, ``rnn``, ``structured``,
+  ``transformer``
 """
 
 from tstatic.ir.export import facade
 
 __getattr__, __dir__ = facade(
     __name__,
-    modules="activation common container conv loss norm pooling transformer",
+    modules="activation common container conv loss norm pooling rnn structured transformer",
     others={"tstatic.nn.layer.layers": "Layer"},
 )

@@ -192,7 +192,7 @@ class SyncBatchNorm(_BatchNorm):
         return converted(layer)
 
 
-@no_effect(in_place=IN_PLACE, do_model_average_for_mean_and_var="there is no averaging of parameters")
+@no_effect(in_place=IN_PLACE)
 @export("nn.BatchNorm", "fluid.dygraph.BatchNorm", op="batch_norm")
 class BatchNorm(Layer):
     """The 1.x class of batch normalisation, for inputs of rank 2 to 5.
@@ -208,6 +208,7 @@ class BatchNorm(Layer):
         dtype: Float type of the parameters.
         data_layout: ``"NCHW"`` or ``"NHWC"``.
         moving_mean_name, moving_variance_name: Names of the running statistics.
+        do_model_average_for_mean_and_var: Whether averages of parameters take in the running statistics.
         use_global_stats: Uses the running statistics in training too.
         trainable_statistics: Takes the batch's statistics in inference too.
 
@@ -250,8 +251,12 @@ class BatchNorm(Layer):
             (count,), fixed if param_attr is False else param_attr, default_initializer=Constant(1.0)
         )
         self.bias = self.create_parameter((count,), fixed if bias_attr is False else bias_attr, is_bias=True)
-        self._mean = self.create_parameter((count,), statistic(moving_mean_name, 0.0))
-        self._variance = self.create_parameter((count,), statistic(moving_variance_name, 1.0))
+        self._mean = self.create_parameter(
+            (count,), statistic(moving_mean_name, 0.0, do_model_average_for_mean_and_var)
+        )
+        self._variance = self.create_parameter(
+            (count,), statistic(moving_variance_name, 1.0, do_model_average_for_mean_and_var)
+        )
 
     def forward(self, input: Variable) -> Variable:
         """Returns a value of the same shape as ``input``."""

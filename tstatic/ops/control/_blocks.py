@@ -81,7 +81,8 @@ def deliver(values: Sequence[Any], outs: Sequence[Any] | None) -> list[Any]:
     """Writes results to their buffers; where there are none (sizes known only now), hands them over."""
     if outs is None:
         return list(values)
-    for value, out in zip(values, outs, strict=True):
+    # No buffers at all: nobody wants this slot.
+    for value, out in zip(values if outs else (), outs, strict=True):
         if out is not None:
             np.copyto(out, value, casting="unsafe")
     return list(outs)

@@ -14,6 +14,7 @@ from tstatic.ir.checks import check_callable, check_int, check_length, check_not
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Block, Operator, Variable
+from tstatic.ir.tensor_array import copied, zeros_like
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.logs import warn_user
 from tstatic.no_effect import no_effect
@@ -120,7 +121,7 @@ def _run_branch(cond: Arrays, inputs: Arrays, outs: Any, scope: Any, *, run_bloc
         _check_given(given)
         if scope is not None:
             # The arena's buffers are used again before the backward pass.
-            given = {n: np.array(a) for n, a in given.items()}
+            given = {n: copied(a) for n, a in given.items()}
         env = run_block.run(given)
         if scope is not None:
             scope[:] = [run_block.before(given, env)]
@@ -155,7 +156,7 @@ def _run_branch_grad(
     else:
         # A branch that did not run leaves a variable that it would have overwritten as it was.
         results = [arriving.get(n) for n in names_in]
-    values = [None if x is None else np.zeros_like(x) if r is None else r for x, r in zip(inputs, results, strict=True)]
+    values = [None if x is None else zeros_like(x) if r is None else r for x, r in zip(inputs, results, strict=True)]
     return (_blocks.deliver(values, dinputs),)
 
 

@@ -100,7 +100,7 @@ def _phase(value: Any) -> str | None:
 
 
 register(OpDef(
-    "print", "In -> Out",
+    "print", "In -> Out", lod="In",
     attrs={
         "first_n": -1, "message": "", "summarize": 20, "print_tensor_name": True, "print_tensor_type": True,
         "print_tensor_shape": True, "print_tensor_layout": True, "print_tensor_lod": True,

@@ -14,6 +14,7 @@ from tstatic.ir.checks import check_callable, check_dtype, check_not_empty, chec
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import Attr, GradOp, OpDef, export, register
 from tstatic.ir.program import Block, Operator, Variable
+from tstatic.ir.tensor_array import KIND, add, copied, zeros_like
 from tstatic.ops.control import _blocks
 
 Arrays = Sequence[Any]
@@ -26,7 +27,7 @@ def _run_loop(xs: Arrays, condition: Any, outs: Any, scopes: Any, *, run_block: 
     given[flag] = condition
     if scopes is not None:
         # The arena's buffers are used again before the backward pass.
-        given = {n: np.array(a) for n, a in given.items()}
+        given = {n: copied(a) for n, a in given.items()}
         scopes.clear()
     while bool(np.asarray(given[flag]).all()):
         env = run_block.run(given)
@@ -40,7 +41,7 @@ def _run_loop(xs: Arrays, condition: Any, outs: Any, scopes: Any, *, run_block: 
 def _run_loop_grad(xs: Arrays, forward: Arrays, grads: Arrays, scopes: Any, dxs: Any, *, run_block: Any) -> tuple[Any]:
     names_x, carried = run_block.names("X"), run_block.names("Out")
     arriving: dict[str, Any] = dict(zip(carried, grads, strict=True))
-    total: dict[str, Any] = {n: np.zeros_like(x) for n, x in zip(names_x, xs, strict=True) if n not in arriving}
+    total: dict[str, Any] = {n: zeros_like(x) for n, x in zip(names_x, xs, strict=True) if n not in arriving}
     written = {name for name, _ in run_block.sub_block.outputs}
     # The last iteration comes first. A carried variable hands its gradient on to the iteration before, which made it; one
     # that the body only reads adds up what all iterations contribute.
@@ -48,9 +49,9 @@ def _run_loop_grad(xs: Arrays, forward: Arrays, grads: Arrays, scopes: Any, dxs:
         done = run_block.run({**env, **{run_block.grad_name(n): g for n, g in arriving.items()}})
         for n in total:
             if run_block.grad_name(n) in written:
-                total[n] = total[n] + done[run_block.grad_name(n)]
+                total[n] = add(total[n], done[run_block.grad_name(n)])
         arriving = {
-            n: done[run_block.grad_name(n)] if run_block.grad_name(n) in written else np.zeros_like(g)
+            n: done[run_block.grad_name(n)] if run_block.grad_name(n) in written else zeros_like(g)
             for n, g in arriving.items()
         }
     values = [arriving[n] if n in arriving else total[n] for n in names_x]
@@ -88,6 +89,16 @@ def _close(helper: LayerNamer, block: Block, condition: Variable, is_test: bool)
         parent, "while", {"X": reads, "Condition": condition}, {"Out": writes, "StepScopes": scopes},
         {"sub_block": block.idx, "is_test": is_test},
     )  # fmt: skip
+
+
+def _assign(var: Variable) -> str:
+    return "assign_array" if var.type == KIND else "assign"
+
+
+def _copy_of(helper: LayerNamer, var: Variable) -> Variable:
+    made: Variable = helper.emit(_assign(var), {"X": var})
+    made.type = var.type
+    return made
 
 
 def _check_condition(var: Any, function: str) -> Variable:
@@ -132,10 +143,7 @@ def while_loop(
     with _blocks.undone_on_error(program):
         helper = LayerNamer("while_loop", name)
         # Copies, so that the variables given keep their values for whoever reads them after the loop.
-        carried = [
-            helper.emit("assign", {"X": _blocks.leaf_variable(v, "while_loop")})
-            for v in _blocks.flatten(list(loop_vars))
-        ]
+        carried = [_copy_of(helper, _blocks.leaf_variable(v, "while_loop")) for v in _blocks.flatten(list(loop_vars))]
         for var, given in zip(carried, _blocks.flatten(list(loop_vars)), strict=True):
             var.stop_gradient = isinstance(given, Variable) and given.stop_gradient and not var.dtype.is_float
         state = _blocks.pack(list(loop_vars), iter(carried))
@@ -167,10 +175,10 @@ def while_loop(
             next_condition = _check_condition(cond(*_blocks.pack(list(result), iter(leaves))), "while_loop")
             # Through temporaries: a body that swaps two variables must not read one that is overwritten already.
             own = {v.name for v in carried}
-            held = [helper.emit("assign", {"X": v}) if v.name in own else v for v in leaves]
+            held = [_copy_of(helper, v) if v.name in own else v for v in leaves]
             for new, old in zip(held, carried, strict=True):
                 if new is not old:
-                    append_op(block, "assign", {"X": new}, {"Out": old})
+                    append_op(block, _assign(new), {"X": new}, {"Out": old})
             append_op(block, "assign", {"X": next_condition}, {"Out": condition})
         loop = _close(helper, block, condition, is_test)
         given = [v for v in _blocks.flatten(list(loop_vars)) if isinstance(v, Variable)]

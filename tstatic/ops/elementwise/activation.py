@@ -66,7 +66,7 @@ unary_op(
 )  # fmt: skip
 
 
-@export("nn.functional.sigmoid", "Variable.sigmoid", "fluid.layers.sigmoid", op="sigmoid")
+@export("nn.functional.sigmoid", "Variable.sigmoid", "fluid.layers.sigmoid", op="sigmoid", inplace=True)
 def sigmoid(x: Variable, name: str | None = None) -> Variable:
     """Returns ``1 / (1 + exp(-x))`` of each element; any shape.
 
@@ -98,8 +98,15 @@ def logsigmoid(x: Variable, name: str | None = None) -> Variable:
     return unary("logsigmoid", x, name=name)
 
 
-@export("tensor.tanh", "tensor.tanh_", "nn.functional.tanh", "nn.functional.tanh_", "Variable.tanh", "Variable.tanh_",
-         "fluid.layers.tanh", op="tanh")  # fmt: skip
+@export(
+    "tensor.tanh",
+    "nn.functional.tanh",
+    "nn.functional.tanh_",
+    "Variable.tanh",
+    "fluid.layers.tanh",
+    op="tanh",
+    inplace=True,
+)
 def tanh(x: Variable, name: str | None = None) -> Variable:
     """Returns the hyperbolic tangent of each element; any shape.
 

@@ -80,7 +80,7 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
 
 
 register(OpDef(
-    "sum", "X* -> Out", infer=_infer, ref=FoldRef(), lower=_lower, grad=_grad, split=Split(ELEMENTS, FIRST), amp="black",
+    "sum", "X* -> Out", lod="X", infer=_infer, ref=FoldRef(), lower=_lower, grad=_grad, split=Split(ELEMENTS, FIRST), amp="black",
     pairwise="elementwise_add",
     domain=Domain(
         cases=tuple(Case(([s] * n,)) for s, n in (((3, 4), 2), ((5,), 1), ((), 3), ((0,), 2), ((2, 1, 3), 5), ((33,), 4))),

@@ -305,7 +305,7 @@ def binary_op(type: str, x: Any, y: Any, name: str | None, prefix: str | None = 
     return emit_one(type, {"X": a, "Y": b}, attrs, name=name, prefix=prefix)
 
 
-@export("tensor.add", "Variable.add", "tensor.add_", "Variable.add_", op="elementwise_add")
+@export("tensor.add", "Variable.add", op="elementwise_add", inplace=True)
 def add(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns ``x + y``; shapes broadcast, dtypes meet.
 
@@ -329,13 +329,13 @@ def add(x: Variable, y: Variable, name: str | None = None) -> Variable:
     return binary_op("elementwise_add", x, y, name)
 
 
-@export("tensor.subtract", "Variable.subtract", "tensor.subtract_", "Variable.subtract_", op="elementwise_sub")
+@export("tensor.subtract", "Variable.subtract", op="elementwise_sub", inplace=True)
 def subtract(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns ``x - y``; arguments and errors as of :func:`add`."""
     return binary_op("elementwise_sub", x, y, name)
 
 
-@export("tensor.multiply", "Variable.multiply", "tensor.multiply_", "Variable.multiply_", op="elementwise_mul")
+@export("tensor.multiply", "Variable.multiply", op="elementwise_mul", inplace=True)
 def multiply(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns ``x * y``, of two bools whether both are true; arguments and errors as of :func:`add`.
 
@@ -349,7 +349,7 @@ def multiply(x: Variable, y: Variable, name: str | None = None) -> Variable:
     return binary_op("elementwise_mul", x, y, name)
 
 
-@export("tensor.divide", "Variable.divide", "tensor.divide_", "Variable.divide_", op="elementwise_div")
+@export("tensor.divide", "Variable.divide", op="elementwise_div", inplace=True)
 def divide(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns ``x / y``; of two integers the whole quotient, -3 for -7 and 2 (the operator ``/`` gives float32).
 
@@ -361,14 +361,22 @@ def divide(x: Variable, y: Variable, name: str | None = None) -> Variable:
     return binary_op("elementwise_div", a, b, name) if a.dtype.is_float else whole_quotient(a, b, name)
 
 
-@export("tensor.floor_divide", "Variable.floor_divide", op="elementwise_floordiv")
+@export("tensor.floor_divide", "Variable.floor_divide", op="elementwise_floordiv", inplace=True)
 def floor_divide(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns the whole quotient of ``x`` and ``y``, rounded down; arguments and errors as of :func:`add`."""
     return binary_op("elementwise_floordiv", x, y, name)
 
 
-@export("tensor.remainder", "tensor.mod", "tensor.floor_mod", "Variable.remainder", "Variable.mod", "Variable.floor_mod",
-         "tensor.remainder_", "Variable.remainder_", op="elementwise_mod")  # fmt: skip
+@export(
+    "tensor.remainder",
+    "tensor.mod",
+    "tensor.floor_mod",
+    "Variable.remainder",
+    "Variable.mod",
+    "Variable.floor_mod",
+    op="elementwise_mod",
+    inplace=True,
+)
 def remainder(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns what :func:`floor_divide` leaves, with the sign of ``y``; shapes broadcast, dtypes meet.
 
@@ -443,7 +451,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@export("tensor.lerp", "Variable.lerp", "tensor.lerp_", "Variable.lerp_", op="lerp")
+@export("tensor.lerp", "Variable.lerp", op="lerp", inplace=True)
 def lerp(x: Variable, y: Variable, weight: Any, name: str | None = None) -> Variable:
     """Returns ``x + weight * (y - x)``; the shapes broadcast, ``weight`` may be a number.
 

@@ -20,7 +20,13 @@ from tstatic.no_effect import PLACE, no_effect
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops._gradients import Emitter
 from tstatic.ops._low import torch_wide
-from tstatic.ops.elementwise._broadcast import comparison, prepare, reduced_gradient, same_dtype
+from tstatic.ops.elementwise._broadcast import (
+    comparison,
+    prepare,
+    reduced_gradient,
+    same_dtype,
+    write_in_one_shape,
+)
 from tstatic.ops.elementwise._mixed import operands, unify
 from tstatic.ops.elementwise._unary import to_bool
 from tstatic.ops.elementwise.arithmetic import binary_op
@@ -49,7 +55,7 @@ def _compare(type: str, x: Any, y: Any, name: str | None = None, cond: Variable 
     return emit_one(type, {"X": x, "Y": y}, outputs={"Out": cond})
 
 
-@export("tensor.equal", "Variable.equal", op="equal")
+@export("tensor.equal", "Variable.equal", op="equal", inplace=True)
 def equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns whether ``x == y`` for each pair, as bool; shapes broadcast, dtypes meet.
 
@@ -60,13 +66,13 @@ def equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
     return _compare("equal", x, y, name)
 
 
-@export("tensor.not_equal", "Variable.not_equal", op="not_equal")
+@export("tensor.not_equal", "Variable.not_equal", op="not_equal", inplace=True)
 def not_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns whether ``x != y`` for each pair, as bool; arguments and errors as of :func:`equal`."""
     return _compare("not_equal", x, y, name)
 
 
-@export("tensor.less_than", "Variable.less_than", op="less_than")
+@export("tensor.less_than", "Variable.less_than", op="less_than", inplace=True)
 def less_than(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns whether ``x < y`` for each pair, as bool; arguments and errors as of :func:`equal`.
 
@@ -79,19 +85,19 @@ def less_than(x: Variable, y: Variable, name: str | None = None) -> Variable:
     return _compare("less_than", x, y, name)
 
 
-@export("tensor.less_equal", "Variable.less_equal", op="less_equal")
+@export("tensor.less_equal", "Variable.less_equal", op="less_equal", inplace=True)
 def less_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns whether ``x <= y`` for each pair, as bool; arguments and errors as of :func:`equal`."""
     return _compare("less_equal", x, y, name)
 
 
-@export("tensor.greater_than", "Variable.greater_than", op="greater_than")
+@export("tensor.greater_than", "Variable.greater_than", op="greater_than", inplace=True)
 def greater_than(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns whether ``x > y`` for each pair, as bool; arguments and errors as of :func:`equal`."""
     return _compare("greater_than", x, y, name)
 
 
-@export("tensor.greater_equal", "Variable.greater_equal", op="greater_equal")
+@export("tensor.greater_equal", "Variable.greater_equal", op="greater_equal", inplace=True)
 def greater_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns whether ``x >= y`` for each pair, as bool; arguments and errors as of :func:`equal`."""
     return _compare("greater_equal", x, y, name)
@@ -224,7 +230,7 @@ def _negate(type: str, x: Any, out: Variable | None, name: str | None) -> Variab
     return emit_one(type, {"X": x}, name=name, outputs=None if out is None else {"Out": out})
 
 
-@export("tensor.logical_and", "Variable.logical_and", "fluid.layers.logical_and", op="logical_and")
+@export("tensor.logical_and", "Variable.logical_and", "fluid.layers.logical_and", op="logical_and", inplace=True)
 def logical_and(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Returns whether both are true (not 0), as bool; shapes broadcast. ``out`` is an existing Variable to write to.
 
@@ -247,19 +253,19 @@ def logical_and(x: Variable, y: Variable, out: Variable | None = None, name: str
     return _logical("logical_and", x, y, out, name)
 
 
-@export("tensor.logical_or", "Variable.logical_or", "fluid.layers.logical_or", op="logical_or")
+@export("tensor.logical_or", "Variable.logical_or", "fluid.layers.logical_or", op="logical_or", inplace=True)
 def logical_or(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Returns whether one is true (not 0), as bool; arguments and errors as of :func:`logical_and`."""
     return _logical("logical_or", x, y, out, name)
 
 
-@export("tensor.logical_xor", "Variable.logical_xor", "fluid.layers.logical_xor", op="logical_xor")
+@export("tensor.logical_xor", "Variable.logical_xor", "fluid.layers.logical_xor", op="logical_xor", inplace=True)
 def logical_xor(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Returns whether exactly one is true (not 0), as bool; arguments and errors as of :func:`logical_and`."""
     return _logical("logical_xor", x, y, out, name)
 
 
-@export("tensor.logical_not", "Variable.logical_not", "fluid.layers.logical_not", op="logical_not")
+@export("tensor.logical_not", "Variable.logical_not", "fluid.layers.logical_not", op="logical_not", inplace=True)
 def logical_not(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Returns whether each element is false (0), as bool; any shape. ``out`` is an existing Variable to write to.
 
@@ -271,7 +277,7 @@ def logical_not(x: Variable, out: Variable | None = None, name: str | None = Non
     return _negate("logical_not", x, out, name)
 
 
-@export("tensor.bitwise_and", "Variable.bitwise_and", op="bitwise_and")
+@export("tensor.bitwise_and", "Variable.bitwise_and", op="bitwise_and", inplace=True)
 def bitwise_and(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Returns the bits set in both, of integers or bools; shapes broadcast. ``out`` is a Variable to write to.
 
@@ -288,19 +294,19 @@ def bitwise_and(x: Variable, y: Variable, out: Variable | None = None, name: str
     return _logical("bitwise_and", x, y, out, name)
 
 
-@export("tensor.bitwise_or", "Variable.bitwise_or", op="bitwise_or")
+@export("tensor.bitwise_or", "Variable.bitwise_or", op="bitwise_or", inplace=True)
 def bitwise_or(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Returns the bits set in one or both; arguments and errors as of :func:`bitwise_and`."""
     return _logical("bitwise_or", x, y, out, name)
 
 
-@export("tensor.bitwise_xor", "Variable.bitwise_xor", op="bitwise_xor")
+@export("tensor.bitwise_xor", "Variable.bitwise_xor", op="bitwise_xor", inplace=True)
 def bitwise_xor(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Returns the bits set in exactly one; arguments and errors as of :func:`bitwise_and`."""
     return _logical("bitwise_xor", x, y, out, name)
 
 
-@export("tensor.bitwise_not", "Variable.bitwise_not", op="bitwise_not")
+@export("tensor.bitwise_not", "Variable.bitwise_not", op="bitwise_not", inplace=True)
 def bitwise_not(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Returns all bits flipped, of integers or bools; any shape. ``out`` is an existing Variable to write to.
 
@@ -546,40 +552,9 @@ def _second(ctx: GradContext) -> list[OpSpec]:
     return e.specs
 
 
-def _where_write(op: PaddleOp) -> list[OpSpec]:
-    """Paddle's kernel takes three inputs of one shape: others are broadcast by adding zeros of the common one."""
-    names = [op.inputs[slot][0] for slot in ("Condition", "X", "Y")]
-    shapes = {tuple(op.shapes[name] or ()) for name in names}
-    if len(shapes) == 1:
-        return [op.made()]
-    assert op.fresh is not None
-    out = Meta(tuple(op.shapes[op.result] or ()), op.dtypes[op.result])
-    made: list[OpSpec] = []
-
-    def add(type: str, inputs: dict[str, list[str]], meta: Meta, **attrs: Any) -> list[str]:
-        assert op.fresh is not None
-        made.append(OpSpec(type, inputs, {"Out": [op.fresh(meta)]}, attrs))
-        return list(made[-1].outputs["Out"])
-
-    condition, x, y = names
-    number = add(
-        "cast", {"X": [condition]}, out.with_shape(op.shapes[condition] or ()), in_dtype=bool_, out_dtype=out.dtype
-    )
-    zeros = [
-        add("fill_any_like", {"X": [name]}, out.with_shape(op.shapes[name] or ()), value=0.0, dtype=out.dtype)
-        for name in (x, y)
-    ]
-    nothing = add("elementwise_add", {"X": zeros[0], "Y": zeros[1]}, out)
-    wide = add("elementwise_add", {"X": nothing, "Y": number}, out)
-    same = add("fill_any_like", {"X": wide}, out, value=0.0, dtype=out.dtype)
-    inputs = {slot: add("elementwise_add", {"X": same, "Y": [name]}, out) for slot, name in (("X", x), ("Y", y))}
-    inputs["Condition"] = add("cast", {"X": wide}, out.with_dtype(bool_), in_dtype=out.dtype, out_dtype=bool_)
-    return [*made, op.made(inputs=inputs)]
-
-
 register(OpDef(
     "where", "Condition, X, Y -> Out", pointwise={"Out": "where(condition, x, y)"}, infer=_infer,
-    paddle=PaddleForm(write=_where_write),
+    paddle=PaddleForm(write=write_in_one_shape),
     lower=lambda torch, condition, x, y: torch.where(condition, x, y),
     grad=reduced_gradient(
         "Condition, X, Y, Out@GRAD -> X@GRAD, Y@GRAD",
@@ -597,7 +572,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@export("tensor.where", "Variable.where")
+@export("tensor.where", "Variable.where", inplace=True)
 def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = None) -> Any:
     """Returns elements of ``x`` where the condition holds, of ``y`` elsewhere.
 

@@ -84,7 +84,7 @@ def _grad_lower(torch: Any, x: Any, out: Any, dout: Any, groups: int, axis: int)
 
 
 register(OpDef(
-    "maxout", "X -> Out",
+    "maxout", "X -> Out", lod="X",
     attrs={"groups": Attr(kind="int", check=lambda g: None if g > 0 else "at least one group"), "axis": 1},
     infer=_infer, ref=_ref, lower=_lower, split=Split(BATCHES, 0),
     grad=GradOp("X, Out, Out@GRAD -> X@GRAD", ref=plain(_grad_ref, _grad_scratch), lower=_grad_lower, split=Split(BATCHES, 0)),

@@ -68,7 +68,9 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@export("tensor.cast", "Variable.cast", "Variable.astype", "fluid.layers.cast", op="cast")
+@export(
+    "tensor.cast", "tensor.cast_", "Variable.cast", "Variable.cast_", "Variable.astype", "fluid.layers.cast", op="cast"
+)
 def cast(x: Variable, dtype: Any) -> Variable:
     """Returns ``x`` converted to another dtype; any shape, fractions are cut off.
 
@@ -90,10 +92,10 @@ def cast(x: Variable, dtype: Any) -> Variable:
     return emit_one("cast", {"X": x}, {"in_dtype": x.dtype, "out_dtype": wanted})
 
 
-@export("Variable.clone", op="assign")
-def clone(x: Variable) -> Variable:
+@export("tensor.clone", "Variable.clone", op="assign")
+def clone(x: Variable, name: str | None = None) -> Variable:
     """Returns a copy of the value as a new variable; gradients flow through it."""
-    return emit_one("assign", {"X": x})
+    return emit_one("assign", {"X": check_variable(x, "x", "clone")}, name=name)
 
 
 @export("Variable.detach", op="assign")
@@ -168,7 +170,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@export("tensor.scale", "Variable.scale", "tensor.scale_", "Variable.scale_", "fluid.layers.scale", op="scale")
+@export("tensor.scale", "Variable.scale", "fluid.layers.scale", op="scale", inplace=True)
 def scale(
     x: Variable,
     scale: float | Variable = 1.0,
@@ -272,7 +274,7 @@ unary_op(
 )  # fmt: skip
 
 
-@export("tensor.clip", "Variable.clip", "tensor.clip_", "Variable.clip_")
+@export("tensor.clip", "Variable.clip", inplace=True)
 def clip(
     x: Variable, min: float | Variable | None = None, max: float | Variable | None = None, name: str | None = None
 ) -> Variable:

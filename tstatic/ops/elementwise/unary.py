@@ -85,19 +85,19 @@ unary_op(
 unary_op("trunc", "trunc(x)", "0.0", "trunc", infer=infer_number, values=_BETWEEN, others=_INTS, ulps=0)
 
 
-@export("tensor.exp", "Variable.exp", "fluid.layers.exp", op="exp")
+@export("tensor.exp", "Variable.exp", "fluid.layers.exp", op="exp", inplace=True)
 def exp(x: Variable, name: str | None = None) -> Variable:
     """Returns e to the power of each element; any shape, integers become float32."""
     return float_unary("exp", x, name=name)
 
 
-@export("tensor.expm1", "Variable.expm1", op="expm1")
+@export("tensor.expm1", "Variable.expm1", op="expm1", inplace=True)
 def expm1(x: Variable, name: str | None = None) -> Variable:
     """Returns ``exp(x) - 1`` without the rounding error that the difference has near 0; any shape."""
     return float_unary("expm1", x, name=name)
 
 
-@export("tensor.log", "Variable.log", "fluid.layers.log", op="log")
+@export("tensor.log", "Variable.log", "fluid.layers.log", op="log", inplace=True)
 def log(x: Variable, name: str | None = None) -> Variable:
     """Returns the natural logarithm of each element; NaN below 0, minus infinity at 0. Any shape.
 
@@ -110,25 +110,25 @@ def log(x: Variable, name: str | None = None) -> Variable:
     return float_unary("log", x, name=name)
 
 
-@export("tensor.log2", "Variable.log2", op="log2")
+@export("tensor.log2", "Variable.log2", op="log2", inplace=True)
 def log2(x: Variable, name: str | None = None) -> Variable:
     """Returns the logarithm to base 2 of each element; any shape."""
     return float_unary("log2", x, name=name)
 
 
-@export("tensor.log10", "Variable.log10", op="log10")
+@export("tensor.log10", "Variable.log10", op="log10", inplace=True)
 def log10(x: Variable, name: str | None = None) -> Variable:
     """Returns the logarithm to base 10 of each element; any shape."""
     return float_unary("log10", x, name=name)
 
 
-@export("tensor.log1p", "Variable.log1p", "fluid.layers.log1p", op="log1p")
+@export("tensor.log1p", "Variable.log1p", "fluid.layers.log1p", op="log1p", inplace=True)
 def log1p(x: Variable, name: str | None = None) -> Variable:
     """Returns ``log(1 + x)`` without the rounding error that the sum has near 0; any shape."""
     return float_unary("log1p", x, name=name)
 
 
-@export("tensor.sqrt", "Variable.sqrt", "tensor.sqrt_", "Variable.sqrt_", "fluid.layers.sqrt", op="sqrt")
+@export("tensor.sqrt", "Variable.sqrt", "fluid.layers.sqrt", op="sqrt", inplace=True)
 def sqrt(x: Variable, name: str | None = None) -> Variable:
     """Returns the square root of each element; NaN below 0. Any shape.
 
@@ -141,13 +141,13 @@ def sqrt(x: Variable, name: str | None = None) -> Variable:
     return unary("sqrt", x, name=name)
 
 
-@export("tensor.rsqrt", "Variable.rsqrt", "tensor.rsqrt_", "Variable.rsqrt_", "fluid.layers.rsqrt", op="rsqrt")
+@export("tensor.rsqrt", "Variable.rsqrt", "fluid.layers.rsqrt", op="rsqrt", inplace=True)
 def rsqrt(x: Variable, name: str | None = None) -> Variable:
     """Returns ``1 / sqrt(x)`` of each element; any shape."""
     return unary("rsqrt", x, name=name)
 
 
-@export("tensor.square", "Variable.square", "fluid.layers.square", op="square")
+@export("tensor.square", "Variable.square", "fluid.layers.square", op="square", inplace=True)
 def square(x: Variable, name: str | None = None) -> Variable:
     """Returns ``x * x`` of each element; floats or integers of any shape.
 
@@ -160,32 +160,31 @@ def square(x: Variable, name: str | None = None) -> Variable:
     return unary("square", x, name=name)
 
 
-@export("tensor.reciprocal", "Variable.reciprocal", "tensor.reciprocal_", "Variable.reciprocal_",
-         "fluid.layers.reciprocal", op="reciprocal")  # fmt: skip
+@export("tensor.reciprocal", "Variable.reciprocal", "fluid.layers.reciprocal", op="reciprocal", inplace=True)
 def reciprocal(x: Variable, name: str | None = None) -> Variable:
     """Returns ``1 / x`` of each element; any shape."""
     return unary("reciprocal", x, name=name)
 
 
-@export("tensor.abs", "Variable.abs", "fluid.layers.abs", "Variable.__abs__", op="abs")
+@export("tensor.abs", "Variable.abs", "fluid.layers.abs", "Variable.__abs__", op="abs", inplace=True)
 def abs(x: Variable, name: str | None = None) -> Variable:
     """Returns the absolute value of each element; floats or integers of any shape."""
     return unary("abs", x, name=name)
 
 
-@export("tensor.sign", "Variable.sign", "fluid.layers.sign", op="sign")
+@export("tensor.sign", "tensor.sgn", "Variable.sign", "Variable.sgn", "fluid.layers.sign", op="sign")
 def sign(x: Variable, name: str | None = None) -> Variable:
     """Returns -1, 0 or 1 by the sign of each element; any shape."""
     return unary("sign", x, name=name)
 
 
-@export("tensor.erf", "Variable.erf", "fluid.layers.erf", op="erf")
+@export("tensor.erf", "Variable.erf", "fluid.layers.erf", op="erf", inplace=True)
 def erf(x: Variable, name: str | None = None) -> Variable:
     """Returns the error function ``2 / sqrt(pi) * integral of exp(-t * t) from 0 to x`` of each element; any shape."""
     return unary("erf", x, name=name)
 
 
-@export("tensor.logit", "Variable.logit", op="logit")
+@export("tensor.logit", "Variable.logit", op="logit", inplace=True)
 def logit(x: Variable, eps: float | None = None, name: str | None = None) -> Variable:
     """Returns ``log(x / (1 - x))`` of each element.
 
@@ -197,7 +196,7 @@ def logit(x: Variable, eps: float | None = None, name: str | None = None) -> Var
     return unary("logit", x, {"eps": 0.0 if eps is None else eps}, name=name)
 
 
-@export("tensor.pow", "Variable.pow", "tensor.pow_", "Variable.pow_")
+@export("tensor.pow", "Variable.pow", inplace=True)
 def pow(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
     """Returns ``x`` to the power of ``y``.
 
@@ -232,79 +231,79 @@ def fluid_pow(x: Variable, factor: Variable | float = 1.0, name: str | None = No
     return pow(x, factor, name)
 
 
-@export("tensor.neg", "Variable.neg", op="scale")
+@export("tensor.neg", "Variable.neg", op="scale", inplace=True)
 def neg(x: Variable, name: str | None = None) -> Variable:
     """Returns ``-x`` (a ``scale`` op); any shape."""
     return unary("scale", x, {"scale": -1.0}, name=name, prefix="neg")
 
 
-@export("tensor.sin", "Variable.sin", "tensor.sin_", "Variable.sin_", "fluid.layers.sin", op="sin")
+@export("tensor.sin", "Variable.sin", "fluid.layers.sin", op="sin", inplace=True)
 def sin(x: Variable, name: str | None = None) -> Variable:
     """Returns the sine of each element, in radians; any shape."""
     return unary("sin", x, name=name)
 
 
-@export("tensor.cos", "Variable.cos", "fluid.layers.cos", op="cos")
+@export("tensor.cos", "Variable.cos", "fluid.layers.cos", op="cos", inplace=True)
 def cos(x: Variable, name: str | None = None) -> Variable:
     """Returns the cosine of each element, in radians; any shape."""
     return unary("cos", x, name=name)
 
 
-@export("tensor.tan", "Variable.tan", "fluid.layers.tan", op="tan")
+@export("tensor.tan", "Variable.tan", "fluid.layers.tan", op="tan", inplace=True)
 def tan(x: Variable, name: str | None = None) -> Variable:
     """Returns the tangent of each element, in radians; any shape."""
     return unary("tan", x, name=name)
 
 
-@export("tensor.asin", "Variable.asin", "fluid.layers.asin", op="asin")
+@export("tensor.asin", "Variable.asin", "fluid.layers.asin", op="asin", inplace=True)
 def asin(x: Variable, name: str | None = None) -> Variable:
     """Returns the angle in [-pi/2, pi/2] whose sine each element is; NaN outside [-1, 1]. Any shape."""
     return unary("asin", x, name=name)
 
 
-@export("tensor.acos", "Variable.acos", "fluid.layers.acos", op="acos")
+@export("tensor.acos", "Variable.acos", "fluid.layers.acos", op="acos", inplace=True)
 def acos(x: Variable, name: str | None = None) -> Variable:
     """Returns the angle in [0, pi] whose cosine each element is; NaN outside [-1, 1]. Any shape."""
     return unary("acos", x, name=name)
 
 
-@export("tensor.atan", "Variable.atan", "fluid.layers.atan", op="atan")
+@export("tensor.atan", "Variable.atan", "fluid.layers.atan", op="atan", inplace=True)
 def atan(x: Variable, name: str | None = None) -> Variable:
     """Returns the angle in (-pi/2, pi/2) whose tangent each element is; any shape."""
     return unary("atan", x, name=name)
 
 
-@export("tensor.sinh", "Variable.sinh", "fluid.layers.sinh", op="sinh")
+@export("tensor.sinh", "Variable.sinh", "fluid.layers.sinh", op="sinh", inplace=True)
 def sinh(x: Variable, name: str | None = None) -> Variable:
     """Returns the hyperbolic sine of each element; any shape."""
     return unary("sinh", x, name=name)
 
 
-@export("tensor.cosh", "Variable.cosh", "fluid.layers.cosh", op="cosh")
+@export("tensor.cosh", "Variable.cosh", "fluid.layers.cosh", op="cosh", inplace=True)
 def cosh(x: Variable, name: str | None = None) -> Variable:
     """Returns the hyperbolic cosine of each element; any shape."""
     return unary("cosh", x, name=name)
 
 
-@export("tensor.asinh", "Variable.asinh", op="asinh")
+@export("tensor.asinh", "Variable.asinh", op="asinh", inplace=True)
 def asinh(x: Variable, name: str | None = None) -> Variable:
     """Returns the inverse of the hyperbolic sine of each element; any shape."""
     return unary("asinh", x, name=name)
 
 
-@export("tensor.acosh", "Variable.acosh", op="acosh")
+@export("tensor.acosh", "Variable.acosh", op="acosh", inplace=True)
 def acosh(x: Variable, name: str | None = None) -> Variable:
     """Returns the inverse of the hyperbolic cosine of each element; NaN below 1. Any shape."""
     return unary("acosh", x, name=name)
 
 
-@export("tensor.atanh", "Variable.atanh", op="atanh")
+@export("tensor.atanh", "Variable.atanh", op="atanh", inplace=True)
 def atanh(x: Variable, name: str | None = None) -> Variable:
     """Returns the inverse of the hyperbolic tangent of each element; NaN outside [-1, 1]. Any shape."""
     return unary("atanh", x, name=name)
 
 
-@export("tensor.floor", "Variable.floor", "tensor.floor_", "Variable.floor_", "fluid.layers.floor", op="floor")
+@export("tensor.floor", "Variable.floor", "fluid.layers.floor", op="floor", inplace=True)
 def floor(x: Variable, name: str | None = None) -> Variable:
     """Returns the greatest whole number not above each element; any shape.
 
@@ -317,25 +316,25 @@ def floor(x: Variable, name: str | None = None) -> Variable:
     return unary("floor", x, name=name)
 
 
-@export("tensor.ceil", "Variable.ceil", "tensor.ceil_", "Variable.ceil_", "fluid.layers.ceil", op="ceil")
+@export("tensor.ceil", "Variable.ceil", "fluid.layers.ceil", op="ceil", inplace=True)
 def ceil(x: Variable, name: str | None = None) -> Variable:
     """Returns the least whole number not below each element; any shape."""
     return unary("ceil", x, name=name)
 
 
-@export("tensor.round", "Variable.round", "tensor.round_", "Variable.round_", "fluid.layers.round", op="round")
+@export("tensor.round", "Variable.round", "fluid.layers.round", op="round", inplace=True)
 def round(x: Variable, name: str | None = None) -> Variable:
     """Returns the nearest whole number of each element, halves away from zero; any shape."""
     return unary("round", x, name=name)
 
 
-@export("tensor.trunc", "Variable.trunc", op="trunc")
+@export("tensor.trunc", "Variable.trunc", op="trunc", inplace=True)
 def trunc(input: Variable, name: str | None = None) -> Variable:
     """Returns each element without its fractional part; any shape."""
     return unary("trunc", input, name=name)
 
 
-@export("tensor.frac", "Variable.frac")
+@export("tensor.frac", "Variable.frac", inplace=True)
 def frac(x: Variable, name: str | None = None) -> Variable:
     """Returns the fractional part ``x - trunc(x)`` of each element; any shape."""
     whole = emit("trunc", {"X": check_variable(x, "x", "frac")})

@@ -7,6 +7,7 @@
 * ``getitem``: `variable[...]`: integers, slices, ellipsis, None, lists, arrays, and integer or bool Variables, by
   torch's rules.
 * ``masking``: Selecting by truth: masked_select, nonzero, masked_fill.
+* ``placing``: Values with some of their elements replaced, named by any index: setitem, index_put, index_fill.
 * ``scatter``: Writing and adding rows by index: scatter, scatter_nd, scatter_nd_add, index_add.
 * ``unique``: The distinct elements of a value, sorted or in runs.
 * ``_indexing``: Rows by index: what gather and scatter ops share, and adding rows into a table in an order that depends

@@ -191,7 +191,7 @@ _ROUNDS = 4
 _WIDE = 128
 
 
-def add_rows(out: Array, index: Array, rows: Array, *, fresh: bool = False) -> None:
+def add_rows(out: Array, index: Array, rows: Array, *, fresh: bool = False, of: int = 0) -> None:
     """Adds ``rows[k]`` to ``out[index[k]]`` for every ``k``; an index may occur many times.
 
     The result depends on the values alone: rows of one index are added in their order (for narrow
@@ -202,8 +202,9 @@ def add_rows(out: Array, index: Array, rows: Array, *, fresh: bool = False) -> N
         index: ``[m]`` integers in ``[0, n)``; the caller has checked them.
         rows: ``[m, ...]`` with the trailing sizes of ``out``.
         fresh: ``out`` holds zeros only, so nothing needs to be read.
+        of: ``out`` holds some rows of a table of so many: the sums then have the bits that the whole table would have.
     """
-    m, n = index.shape[0], out.shape[0]
+    m, n = index.shape[0], of or out.shape[0]
     if rows.size == 0:
         return
     width = rows.size // m

@@ -98,7 +98,7 @@ def _take_op(
         return attrs[axis] if axis else 1
 
     register(OpDef(
-        type, f"{x}, Index -> {out}", attrs={axis: 0} if axis else {}, infer=infer,
+        type, f"{x}, Index -> {out}", lod=x, attrs={axis: 0} if axis else {}, infer=infer,
         ref=lambda source, index, out, **attrs: _take(source, index, out, at(attrs)),
         lower=lambda torch, source, index, **attrs: torch.gather(source, at(attrs), index.to(torch.int64)),
         split=Split(ELEMENTS, FREE, work=1, taken=axis or (1,)),
@@ -358,7 +358,7 @@ register(
 )  # fmt: skip
 
 
-@export("tensor.put_along_axis", "Variable.put_along_axis", op="put_along_axis")
+@export("tensor.put_along_axis", "Variable.put_along_axis", op="put_along_axis", inplace=True)
 def put_along_axis(
     arr: Variable,
     indices: Variable,

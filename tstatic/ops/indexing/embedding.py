@@ -12,7 +12,7 @@ from tstatic.ir.opdef import WHOLE, Attr, Case, Cost, Domain, GradOp, OpDef, Val
 from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, IMAGES, Split
-from tstatic.ir.types import UNKNOWN, DType, Meta, float32
+from tstatic.ir.types import UNKNOWN, DType, Meta, float32, int64
 from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.indexing._indexing import add_rows
@@ -97,6 +97,7 @@ def _definition(type: str, infer: Any, lower: Any, cases: tuple[Case, ...]) -> O
     return OpDef(
         type,
         "Ids, W -> Out",
+        lod="Ids",
         attrs={"padding_idx": Attr(-1, "int"), "is_sparse": SPARSE, "is_distributed": DISTRIBUTED},
         infer=infer,
         ref=_ref,
@@ -109,6 +110,7 @@ def _definition(type: str, infer: Any, lower: Any, cases: tuple[Case, ...]) -> O
             lower=_grad_lower,
             cost=_grad_cost,
             shape_only=("W",),
+            as_rows="embedding_grad_rows",
             grad=grad_is_forward_op(type, "W", keep=("Ids",)),
         ),
         effects=True,
@@ -159,6 +161,66 @@ register(OpDef(
     domain=Domain(
         cases=(Case(((3, 4), (7, 5))), Case(((6, 1), (4, 3)), {"padding_idx": 2}), Case(((0,), (4, 3)))),
         values={"Ids": ValueRange(0, "W.0", dtype="int64")},
+    ),
+))  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------------ gradients as rows
+def _grad_rows_infer(ids: list[Meta], douts: list[Meta], w: Meta) -> tuple[Meta, Meta]:
+    count = UNKNOWN if any(UNKNOWN in m.shape for m in ids) else sum(m.numel for m in ids)
+    return Meta((count,), int64), Meta((count, *w.shape[1:]), w.dtype)
+
+
+@in_float32()
+def _grad_rows_ref(
+    ids: list[Array], douts: list[Array], w: Array, rows: Array, values: Array, padding_idx: int
+) -> None:
+    values.fill(0)
+    rows.fill(w.shape[0])
+    index = np.concatenate([one.reshape(-1) for one in ids])
+    gradients = np.concatenate([one.reshape(-1, w.shape[1]) for one in douts])
+    if 0 <= padding_idx < w.shape[0]:
+        kept = np.flatnonzero(index != padding_idx)
+        index, gradients = index[kept], gradients[kept]
+    if not index.size:
+        return
+    found, places = np.unique(index, return_inverse=True)
+    rows[: found.size] = found
+    if len(ids) == 1:
+        add_rows(values, places, gradients, fresh=True, of=w.shape[0])
+        return
+    # The sum of each lookup first, then the lookups in their order, as a sum of whole gradients adds them.
+    lookup = np.repeat(np.arange(len(ids)), [one.size for one in ids])
+    if 0 <= padding_idx < w.shape[0]:
+        lookup = lookup[kept]
+    pairs, of_pair = np.unique(places * len(ids) + lookup, return_inverse=True)
+    sums = np.zeros((pairs.size, w.shape[1]), values.dtype)
+    add_rows(sums, of_pair, gradients, fresh=True, of=w.shape[0])
+    np.add.at(values, pairs // len(ids), sums)
+
+
+def _grad_rows_lower(torch: Any, ids: Any, douts: Any, w: Any, padding_idx: int) -> Any:
+    index = torch.cat([one.flatten().long() for one in ids])
+    gradients = torch.cat([one.reshape(-1, w.shape[1]) for one in douts])
+    kept = index != padding_idx
+    found, places = torch.unique(index[kept], return_inverse=True)
+    rows = torch.full_like(index, w.shape[0])
+    rows[: found.shape[0]] = found
+    wide = torch_wide(gradients[kept])
+    values = torch.zeros((index.shape[0], w.shape[1]), dtype=wide.dtype, device=wide.device).index_add(0, places, wide)
+    return rows, values.to(w.dtype)
+
+
+register(OpDef(
+    "embedding_grad_rows", "Ids*, Out@GRAD*, W -> Rows, Values", attrs={"padding_idx": Attr(-1, "int")},
+    infer=_grad_rows_infer, ref=_grad_rows_ref, lower=_grad_rows_lower, shape_only=("W",), paddle=ABSENT,
+    domain=Domain(
+        cases=(
+            Case((((3, 4),), ((3, 4, 5),), (7, 5))), Case((((6, 1), (9,)), ((6, 3), (9, 3)), (4, 3)), {"padding_idx": 2}),
+            Case((((0,),), ((0, 3),), (4, 3))), Case((((40,), (30,), (2,)), ((40, 20), (30, 20), (2, 20)), (30, 20))),
+        ),
+        values={"Ids": ValueRange(0, "W.0", dtype="int64")},
+        ulps=16.0,
     ),
 ))  # fmt: skip
 
@@ -268,7 +330,7 @@ def _one_hot_op(type: str, column: bool, cases: tuple[Case, ...]) -> None:
         return (classes == torch.arange(count, device=x.device)).to(getattr(torch, dtype.name))
 
     register(OpDef(
-        type, "X, depth_tensor? -> Out", paddle=ABSENT if column else None,
+        type, "X, depth_tensor? -> Out", lod="X", paddle=ABSENT if column else None,
         attrs={"depth": 1, "dtype": Attr(float32, "dtype"), "allow_out_of_range": False}, infer=infer, ref=ref,
         lower=lower, split=Split(ELEMENTS, 0, None, 0),
         domain=Domain(

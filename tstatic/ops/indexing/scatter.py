@@ -328,7 +328,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@export("tensor.index_add", "Variable.index_add", op="index_add")
+@export("tensor.index_add", "Variable.index_add", op="index_add", inplace=True)
 def index_add(x: Variable, index: Variable, axis: int, value: Variable, name: str | None = None) -> Variable:
     """Adds slice ``i`` of ``value`` to slice ``index[i]`` of ``x`` along an axis; equal indices add up.
 

@@ -143,7 +143,7 @@ _SIGMOID = CallRef(_sigmoid_calls, _sigmoid_scratch_metas)
 _SIGMOID_GRAD = CallRef(_sigmoid_grad_calls, lambda ins, outs: (Meta(ins[0].shape, bool_),))
 
 register(OpDef(
-    "sigmoid_cross_entropy_with_logits", "X, Label, pos_weight? -> Out",
+    "sigmoid_cross_entropy_with_logits", "X, Label, pos_weight? -> Out", lod="X",
     attrs={"normalize": False, "ignore_index": -100}, infer=alike, ref=_SIGMOID, lower=_sigmoid_lower, split=_SPLIT,
     grad=GradOp(
         f"X, Label, pos_weight?, Out{GRAD} -> X{GRAD}", ref=_SIGMOID_GRAD, lower=_sigmoid_grad_lower, split=_SPLIT,

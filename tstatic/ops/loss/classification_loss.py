@@ -242,7 +242,7 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
 _REF_smooth = CallRef(_calls_smooth, _scratch_metas)
 
 register(OpDef(
-    "label_smooth", "X, PriorDist? -> Out",
+    "label_smooth", "X, PriorDist? -> Out", lod="X",
     attrs={"epsilon": Attr(0.0, "float", lambda v: None if 0 <= v <= 1 else "a number from 0 to 1")},
     infer=_infer_smooth, ref=_REF_smooth, lower=_lower_smooth, grad=_grad, amp="gray",
     domain=Domain(

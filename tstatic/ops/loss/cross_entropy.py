@@ -141,7 +141,7 @@ _CASES = (
 
 register(
     OpDef(
-        "cross_entropy", f"{SLOTS} -> Y", attrs={"soft_label": False, "ignore_index": -100},
+        "cross_entropy", f"{SLOTS} -> Y", lod="X", attrs={"soft_label": False, "ignore_index": -100},
         infer=lambda x, label, source, soft_label: x.with_shape(_entropy_shape(x, label, soft_label)), ref=_ENTROPY,
         lower=_lower, shape_only=("SoftmaxX",), effects=True, grad=_rule, amp="black",
         domain=Domain(
@@ -222,7 +222,7 @@ _ENTROPY2_GRAD = CallRef(_grad_calls2, lambda ins, outs: rows_scratch_metas(outs
 
 register(
     OpDef(
-        "cross_entropy2", f"{SLOTS} -> Y, MatchX~, XShape~", attrs={"ignore_index": -100}, infer=_infer2, ref=_ENTROPY2,
+        "cross_entropy2", f"{SLOTS} -> Y, MatchX~, XShape~", lod="X", attrs={"ignore_index": -100}, infer=_infer2, ref=_ENTROPY2,
         lower=_lower2, shape_only=("SoftmaxX",), effects=True, grad=_rule2, amp="black",
         domain=Domain(
             cases=_CASES, values={"X": PROBABILITIES, "Label": ValueRange(0, "X.-1", dtype="int64")}, ulps=16.0,

@@ -289,6 +289,7 @@ register(
         "softmax_with_cross_entropy",
         # SoftmaxX is what given probabilities are the softmax of; nothing of it is read, but the gradient goes to it.
         "Logits, Label, SoftmaxX? -> Softmax, Loss",
+        lod="Logits",
         attrs={
             "soft_label": False, "use_softmax": True,
             "numeric_stable_mode": Attr.idle(True, "the maximum is always subtracted first"), "ignore_index": -100,

@@ -34,7 +34,7 @@ def linear(x: Variable, weight: Variable, bias: Variable | None = None, name: st
     return result
 
 
-@export("tensor.addmm", "Variable.addmm")
+@export("tensor.addmm", "Variable.addmm", inplace=True)
 def addmm(
     input: Variable, x: Variable, y: Variable, beta: float = 1.0, alpha: float = 1.0, name: str | None = None
 ) -> Variable:

@@ -116,7 +116,7 @@ _MATMUL = CallRef(_matmul_calls)
 _MATMUL_GRAD = CallRef(gradient_calls, gradient_scratch_metas)
 
 register(OpDef(
-    "matmul_v2", "X, Y -> Out", attrs={"trans_x": False, "trans_y": False}, infer=_matmul_infer, ref=_MATMUL,
+    "matmul_v2", "X, Y -> Out", lod="X", attrs={"trans_x": False, "trans_y": False}, infer=_matmul_infer, ref=_MATMUL,
     lower=_matmul_lower, split=split_product, cost=product_cost,
     grad=GradOp(
         f"X, Y, Out{GRAD} -> X{GRAD}, Y{GRAD}", ref=_MATMUL_GRAD, lower=_matmul_grad_lower, split=split_gradient,
@@ -428,7 +428,7 @@ _MUL = CallRef(_mul_calls)
 _MUL_GRAD = CallRef(_mul_grad_calls)
 
 register(OpDef(
-    "mul", "X, Y -> Out", attrs={"x_num_col_dims": 1, "y_num_col_dims": 1}, infer=_mul_infer, ref=_MUL,
+    "mul", "X, Y -> Out", lod="X", attrs={"x_num_col_dims": 1, "y_num_col_dims": 1}, infer=_mul_infer, ref=_MUL,
     lower=_mul_lower, split=_mul_split, cost=_mul_cost,
     grad=GradOp(
         f"X, Y, Out{GRAD} -> X{GRAD}, Y{GRAD}", ref=_MUL_GRAD, lower=_mul_grad_lower, split=_mul_grad_split,

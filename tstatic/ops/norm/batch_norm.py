@@ -288,6 +288,7 @@ BATCH_NORM = register(
         "batch_norm",
         "X, Scale?, Bias?, Mean, Variance, MomentumTensor? "
         "-> Y, MeanOut, VarianceOut, SavedMean~, SavedVariance~, ReserveSpace?",
+        lod="X",
         attrs={
             "momentum": 0.9,
             "epsilon": Attr(1e-5, "float", lambda e: None if 0 <= e <= 0.001 else "a number from 0 to 0.001"),

@@ -330,6 +330,7 @@ def _register(type: str, statistics: tuple[str, str], cases: tuple[Case, ...], i
         OpDef(
             type,
             f"X, Scale?, Bias? -> Y, {mean}~, {spread}~",
+            lod="X",
             attrs={"epsilon": _EPSILON, **attrs},
             infer=_instance_infer if instance else _infer,
             ref=ref,

@@ -190,7 +190,7 @@ def _grad_rows(
 
 
 register(OpDef(
-    "layer_norm", "X, Scale?, Bias? -> Y, Mean~, Variance~",
+    "layer_norm", "X, Scale?, Bias? -> Y, Mean~, Variance~", lod="X",
     attrs={
         "epsilon": Attr(1e-5, "float", lambda e: None if 0 <= e <= 0.001 else "a number from 0 to 0.001"),
         "begin_norm_axis": 1,

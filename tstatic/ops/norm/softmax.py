@@ -145,6 +145,7 @@ def _register(
             type,
             "X -> Out",
             attrs={"axis": -1},
+            lod="X",
             infer=_infer,
             ref=ref,
             lower=_lower(type),

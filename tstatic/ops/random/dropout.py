@@ -179,7 +179,7 @@ _MODES = tuple(
 )
 
 register(OpDef(
-    "dropout", "X, Seed? -> Out, Mask~", attrs=ATTRS, infer=_infer, ref=_ref, lower=_lower,
+    "dropout", "X, Seed? -> Out, Mask~", lod="X", attrs=ATTRS, infer=_infer, ref=_ref, lower=_lower,
     split=Split(ELEMENTS, FIRST, WHOLE, FIRST, FIRST, multiple=4), inplace=(("X", "Out"),),
     grad=_gradient("dropout_grad"), random=True, amp="gray",
     domain=Domain(
@@ -238,7 +238,7 @@ def _lower_nd(
 
 
 register(OpDef(
-    "dropout_nd", "X, Seed? -> Out, Mask~", attrs={**ATTRS, "axis": Attr((0,), "ints")}, infer=_infer_nd, ref=_ref_nd,
+    "dropout_nd", "X, Seed? -> Out, Mask~", lod="X", attrs={**ATTRS, "axis": Attr((0,), "ints")}, infer=_infer_nd, ref=_ref_nd,
     lower=_lower_nd, inplace=(("X", "Out"),), grad=_gradient("dropout_nd_grad"), random=True, amp="gray",
     domain=Domain(
         cases=(

@@ -163,7 +163,7 @@ def _sampling_id_lower(torch: Any, x: Any, *, dtype: DType, min: float, max: flo
 
 
 register(OpDef(
-    "sampling_id", "X -> Out", attrs={"min": 0.0, "max": 1.0, "seed": 0, "dtype": float32}, infer=_sampling_id_infer,
+    "sampling_id", "X -> Out", lod="X", attrs={"min": 0.0, "max": 1.0, "seed": 0, "dtype": float32}, infer=_sampling_id_infer,
     ref=_sampling_id_ref, lower=_sampling_id_lower, random=True,
     domain=Domain(
         cases=(

@@ -86,7 +86,7 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
 
 
 register(OpDef(
-    "cumsum", "X -> Out", attrs={"axis": -1, "flatten": False, "exclusive": False, "reverse": False}, infer=_infer,
+    "cumsum", "X -> Out", lod="X", attrs={"axis": -1, "flatten": False, "exclusive": False, "reverse": False}, infer=_infer,
     ref=_ref, lower=_lower, split=Split(ELEMENTS, FREE, taken="axis", unless="flatten"), grad=_grad, amp="black",
     domain=Domain(
         cases=(
@@ -101,7 +101,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@export("tensor.cumsum", "Variable.cumsum", op="cumsum")
+@export("tensor.cumsum", "Variable.cumsum", op="cumsum", inplace=True)
 def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """Returns the running sum along an axis.
 
@@ -213,7 +213,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@export("tensor.cumprod", "Variable.cumprod", op="cumprod")
+@export("tensor.cumprod", "Variable.cumprod", op="cumprod", inplace=True)
 def cumprod(x: Variable, dim: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """Returns the running product along axis ``dim``; ``dtype`` converts ``x`` first.
 

@@ -85,7 +85,7 @@ def _choice_op(type: str, word: str, function: str, share: bool) -> None:
         return torch.where(equal, dout, torch.zeros((), dtype=dout.dtype, device=dout.device))
 
     register(OpDef(
-        type, "X -> Out", attrs=CHOICE_ATTRS, infer=infer, ref=_BY_DIM.ref(calls), lower=_BY_DIM.lower(lower),
+        type, "X -> Out", lod="X", attrs=CHOICE_ATTRS, infer=infer, ref=_BY_DIM.ref(calls), lower=_BY_DIM.lower(lower),
         split=_BY_DIM.split(),
         grad=GradOp(
             "X, Out, Out@GRAD -> X@GRAD", ref=_BY_DIM.ref(grad_calls, grad_scratch_metas),

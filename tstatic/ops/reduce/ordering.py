@@ -144,7 +144,7 @@ _SELECTION_GRAD = GradOp(
 )  # fmt: skip
 
 register(OpDef(
-    "argsort", "X -> Out, Indices", attrs={"axis": -1, "descending": False}, infer=_infer, ref=_ref, lower=_lower,
+    "argsort", "X -> Out, Indices", lod="X", attrs={"axis": -1, "descending": False}, infer=_infer, ref=_ref, lower=_lower,
     split=Split(ELEMENTS, FREE, taken="axis"),
     grad=_SELECTION_GRAD,
     domain=Domain(
@@ -247,7 +247,7 @@ def _lower_topk(torch: Any, x: Any, given: Any, *, k: int, axis: int, largest: b
 
 
 register(OpDef(
-    "top_k_v2", "X, K? -> Out, Indices",
+    "top_k_v2", "X, K? -> Out, Indices", lod="X",
     attrs={"k": 1, "axis": -1, "largest": True, "sorted": Attr.idle(True, "the entries are always in order")},
     infer=_infer_topk, ref=_ref_topk, lower=_lower_topk,
     split=Split(ELEMENTS, FREE, None, FREE, FREE, taken="axis"),

@@ -152,13 +152,13 @@ def _cost(x: Meta, out: Meta) -> Cost:
 
 
 register(OpDef(
-    "reduce_sum", "X -> Out", attrs=REDUCE_ATTRS, infer=_sum_infer, ref=_BY_DIM.ref(_sum_calls, _sum_scratch_metas),
+    "reduce_sum", "X -> Out", lod="X", attrs=REDUCE_ATTRS, infer=_sum_infer, ref=_BY_DIM.ref(_sum_calls, _sum_scratch_metas),
     lower=_BY_DIM.lower(_lower("sum")), split=_BY_DIM.split(summed=True), cost=_cost,
     grad=_grad_op("reduce_sum", _BY_DIM, "dout"), rows=_rows("rsum(x)", "Out"), amp="black", uses_blas=True,
     domain=Domain(cases=(*CASES, *EMPTY_CASES, *_CAST_CASES, *LONG_CASES), others=("int32", "bool"), ulps=12.0),
 ))  # fmt: skip
 register(OpDef(
-    "reduce_mean", "X -> Out", attrs=REDUCE_ATTRS, infer=_mean_infer,
+    "reduce_mean", "X -> Out", lod="X", attrs=REDUCE_ATTRS, infer=_mean_infer,
     ref=_BY_DIM.ref(_mean_calls, _sum_scratch_metas), lower=_BY_DIM.lower(_lower("mean")), split=_BY_DIM.split(), cost=_cost,
     grad=_grad_op("reduce_mean", _BY_DIM, "dout / n"), rows=_rows("rsum(x) / n", "Out"), amp="black", uses_blas=True,
     domain=Domain(cases=(*CASES, *_CAST_CASES, *LONG_CASES), ulps=12.0),
@@ -246,7 +246,7 @@ def _prod_grad_lower(torch: Any, x: Any, out: Any, dout: Any, axes: Sequence[int
 
 
 register(OpDef(
-    "reduce_prod", "X -> Out", attrs=REDUCE_ATTRS, infer=_prod_infer, ref=_BY_DIM.ref(_prod_calls, _prod_scratch_metas),
+    "reduce_prod", "X -> Out", lod="X", attrs=REDUCE_ATTRS, infer=_prod_infer, ref=_BY_DIM.ref(_prod_calls, _prod_scratch_metas),
     lower=_BY_DIM.lower(_prod_lower), split=_BY_DIM.split(), cost=_cost,
     grad=GradOp(
         "X, Out, Out@GRAD -> X@GRAD", ref=_BY_DIM.ref(_prod_grad_calls, _prod_grad_scratch_metas),

@@ -75,7 +75,7 @@ def _norm_grad_lower(torch: Any, x: Any, out: Any, dout: Any, axes: Sequence[int
 
 
 register(OpDef(
-    "frobenius_norm", "X -> Out", attrs={"dim": Attr((0,), "ints"), "keep_dim": False, "reduce_all": False},
+    "frobenius_norm", "X -> Out", lod="X", attrs={"dim": Attr((0,), "ints"), "keep_dim": False, "reduce_all": False},
     infer=lambda x, **attrs: infer_float(x).with_shape(_BY_DIM.shape(x.shape, attrs)),
     ref=_BY_DIM.ref(_frobenius_calls, _scratch_metas), lower=_BY_DIM.lower(_norm_lower), split=_BY_DIM.split(),
     grad=GradOp(
@@ -168,6 +168,7 @@ def _p_grad(
 
 register(OpDef(
     "p_norm", "X -> Out",
+    lod="X",
     attrs={
         "porder": 2.0, "axis": -1,
         "epsilon": Attr.idle(1e-12, "a norm of 0 has the gradient 0, so that nothing is divided by 0"),
@@ -259,7 +260,7 @@ def _positive(value: float) -> str | None:
 
 
 register(OpDef(
-    "clip_by_norm", "X -> Out", attrs={"max_norm": Attr(kind="float", check=_positive)}, infer=infer_float, ref=_ref,
+    "clip_by_norm", "X -> Out", lod="X", attrs={"max_norm": Attr(kind="float", check=_positive)}, infer=infer_float, ref=_ref,
     lower=_lower, inplace=(("X", "Out"),),
     uses_blas=True,
     domain=Domain(

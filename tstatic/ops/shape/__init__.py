@@ -6,10 +6,12 @@
 * ``fill``: Values from nothing: one number everywhere, given numbers, and the `shape` argument that says how many.
 * ``joining``: Joining values along an axis, old or new, splitting one into several, and taking one apart.
 * ``pad``: Padding: pad, pad2d, pad3d and nn.functional.pad.
+* ``rearranging``: Views by strides, sliding windows, powers, combinations, and triangles of indices.
 * ``reshape``: Changing the shape without moving an element: reshape, flatten, squeeze, unsqueeze.
 * ``sequence``: Number sequences, coordinate grids, and the sizes of a value as values.
 * ``slicing``: Selecting runs along axes: slice, strided_slice and crop.
 * ``transpose``: Reordering axes and the elements along them: transpose, flip, roll and rot90.
 * ``vision``: Rearrangements of channels among themselves, and between channels and pixels.
+* ``when_run``: Axes, parts and paddings that are Variables.
 * ``_shapes``: What the shape and indexing families share: emitting ops, sizes given as Variables, and copies.
 """

@@ -429,7 +429,7 @@ def fill_constant_batch_size_like(
     """Fills ``shape``, whose axis ``output_dim_idx`` is as long as axis ``input_dim_idx`` of ``input``, with ``value``.
 
     Args:
-        input: A Variable of any dtype; only its shape counts.
+        input: A Variable of any dtype; only its shape counts. If it has a LoD, axis 0 is as long as it has sequences.
         shape: A list of ints; entry ``output_dim_idx`` is replaced.
         dtype: Element type.
         value: A number.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import ANY_RANK, check_int, check_rank, check_sizes, check_two_axes
-from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
 from tstatic.ir.split import ELEMENTS, FREE, Split
@@ -19,6 +19,7 @@ from tstatic.ops._call_ref import copies
 from tstatic.ops._gradients import grad_is_forward_op, grad_is_op
 from tstatic.ops.shape._shapes import ANY, Array, as_list, clear, copy, emit_one
 from tstatic.ops.shape.expanding import expand
+from tstatic.ops.shape.reshape import flatten, reshape
 from tstatic.ops.shape.slicing import embed
 
 
@@ -105,6 +106,86 @@ def diagonal(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name:
     """
     attrs = {"offset": offset, "axis1": axis1, "axis2": axis2}
     return emit_one("diagonal", {"Input": check_variable(x, "x", "diagonal")}, attrs, name=name)
+
+
+# ----------------------------------------------------------------------------------------------------------- diag_embed
+def _planes(rank: int, dim1: int, dim2: int) -> tuple[int, int]:
+    return check_two_axes((dim1, dim2), rank + 1)
+
+
+def _infer_embed(x: Meta, *, offset: int, dim1: int, dim2: int) -> Meta:
+    check_rank(x, range(1, ANY_RANK), "Input")
+    a, b = _planes(x.rank, dim1, dim2)
+    side = UNKNOWN if x.shape[-1] == UNKNOWN else x.shape[-1] + abs(offset)
+    rest = iter(x.shape[:-1])
+    return x.with_shape([side if i in (a, b) else next(rest) for i in range(x.rank + 1)])
+
+
+def _embed_calls(x: Array, out: Array, *, offset: int, dim1: int, dim2: int) -> list[Call]:
+    return [clear(out), copy(_writable(out, offset, dim1, dim2), x)]
+
+
+def _embed_grad(ctx: GradContext) -> Mapping[str, Any]:
+    return {"offset": ctx.attrs["offset"], "axis1": ctx.attrs["dim1"], "axis2": ctx.attrs["dim2"]}
+
+
+register(OpDef(
+    "diag_embed", "Input -> Out", attrs={"offset": 0, "dim1": -2, "dim2": -1}, infer=_infer_embed, ref=copies(_embed_calls),
+    lower=lambda torch, x, *, offset, dim1, dim2: torch.diag_embed(x, offset, dim1, dim2),
+    grad=grad_is_op("diagonal", _embed_grad, x="Input"),
+    domain=Domain(
+        cases=(
+            Case(((4,),), {}), Case(((2, 3),), {"offset": 1}), Case(((2, 3),), {"offset": -2, "dim1": 0, "dim2": 2}),
+            Case(((2, 2, 3),), {"dim1": -1, "dim2": 1}), Case(((0,),), {"offset": 1}), Case(((3, 0),), {}),
+        ),
+        others=ANY, ulps=0,
+    ),
+))  # fmt: skip
+
+
+@export(
+    "tensor.diag_embed", "Variable.diag_embed", "nn.functional.diag_embed", "fluid.layers.diag_embed", op="diag_embed"
+)
+def diag_embed(input: Variable, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Variable:
+    """Puts the rows of the last axis on the diagonals of square matrices of zeros.
+
+    Args:
+        input: ``[..., n]``.
+        offset: Which diagonal; positive ones lie above the main one.
+        dim1, dim2: The two axes of the matrices in the result, each of size ``n + abs(offset)``.
+
+    Raises:
+        ShapeError: If there are not two different axes.
+    """
+    attrs = {"offset": offset, "dim1": dim1, "dim2": dim2}
+    return emit_one("diag_embed", {"Input": check_variable(input, "input", "diag_embed")}, attrs)
+
+
+@export("tensor.diagflat", "Variable.diagflat", op="diag_v2")
+def diagflat(x: Variable, offset: int = 0, name: str | None = None) -> Variable:
+    """Puts the elements of ``x``, flattened, on a diagonal of a square matrix of zeros.
+
+    Args:
+        x: ``[...]``.
+        offset: Which diagonal; positive ones lie above the main one.
+        name: Name of the layer.
+    """
+    x = check_variable(x, "x", "diagflat")
+    return diag(flatten(x) if x.shape else reshape(x, [1]), offset, 0, name)
+
+
+@export("tensor.trace", "Variable.trace")
+def trace(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None) -> Variable:
+    """Returns the sums of the diagonals of the planes of two axes.
+
+    Args:
+        x: Numbers of at least two dimensions.
+        offset, axis1, axis2: As in :func:`diagonal`, with its errors.
+        name: Name of the layer.
+    """
+    line = diagonal(x, offset, axis1, axis2)
+    # Sums of integers are int64 by default; those of a diagonal keep the dtype, as in Paddle.
+    return emit_one("reduce_sum", {"X": line}, {"dim": [-1], "out_dtype": line.dtype}, name=name, prefix="trace")
 
 
 # ------------------------------------------------------------------------------------------------------------- diag_v2
@@ -301,7 +382,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@export("tensor.tril", "Variable.tril", "fluid.layers.tril", op="tril_triu")
+@export("tensor.tril", "Variable.tril", "fluid.layers.tril", op="tril_triu", inplace=True)
 def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """Keeps the lower triangle of the last two axes, zeros above; ``diagonal`` moves the border up.
 
@@ -317,7 +398,7 @@ def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     return emit_one("tril_triu", {"X": check_variable(x, "x", "tril")}, attrs, name=name, prefix="tril")
 
 
-@export("tensor.triu", "Variable.triu", "fluid.layers.triu", op="tril_triu")
+@export("tensor.triu", "Variable.triu", "fluid.layers.triu", op="tril_triu", inplace=True)
 def triu(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """Keeps the upper triangle of the last two axes, zeros below; ``diagonal`` moves the border up.
 

@@ -388,7 +388,7 @@ def _tile_op(type: str, attr: str, slot: str, cases: Sequence[tuple[Shape, Shape
         return torch.tile(x, tuple(counts)) if counts else x.clone()
 
     register(OpDef(
-        type, f"X, {slot}?, {attr}_tensor*? -> Out", attrs={attr: Attr((), "ints")}, infer=infer,
+        type, f"X, {slot}?, {attr}_tensor*? -> Out", lod="X", attrs={attr: Attr((), "ints")}, infer=infer,
         ref=copies(lambda x, given, each, out, **attrs: _calls_tile(x, given, each, out), fresh, attrs=(attr,)),
         lower=lower, grad=_grad(grad_is_forward_op(type)), amp=amp, uses_blas=True,
         domain=Domain(cases=tuple(Case((shape, *_NONE), {attr: times}) for shape, times in cases), others=ANY),

@@ -12,7 +12,7 @@ from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.ir.attrs import packed
 from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.checks import check_dtype, check_int, check_sizes, check_type
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, OpSpec, ValueRange, register
+from tstatic.ir.opdef import LOD, Attr, Case, Domain, OpDef, OpSpec, ValueRange, register
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
@@ -255,7 +255,7 @@ def _like_lower(torch: Any, x: Any, *, dtype: DType | None, value: Number) -> An
 
 
 register(OpDef(
-    "fill_any_like", "X -> Out", attrs={"value": Attr(0.0, "number"), "dtype": Attr(None, "dtype")}, infer=_like_infer,
+    "fill_any_like", "X -> Out", lod="X", attrs={"value": Attr(0.0, "number"), "dtype": Attr(None, "dtype")}, infer=_like_infer,
     ref=number_ref(_plain, "value"), lower=_like_lower, shape_only=("X",),
     domain=Domain(
         "unary", attrs=({"value": 1.0}, {"value": 3, "dtype": "int64"}, {}), others=("int64", "bool"), ulps=0,
@@ -264,7 +264,7 @@ register(OpDef(
 ))  # fmt: skip
 
 register(OpDef(
-    "fill_zeros_like", "X -> Out", infer=lambda x: x, ref=number_ref(lambda: 0),
+    "fill_zeros_like", "X -> Out", lod="X", infer=lambda x: x, ref=number_ref(lambda: 0),
     lower=lambda torch, x: torch.zeros_like(x), shape_only=("X",),
     domain=Domain(
         "unary", others=("int64", "bool"), ulps=0, check_grad="the result does not depend on the values of X",
@@ -272,32 +272,53 @@ register(OpDef(
 ))  # fmt: skip
 
 
-def _batch_infer(x: Meta, shape: Shape, dtype: DType, value: Number, input_dim_idx: int, output_dim_idx: int) -> Meta:
+def _batch_infer(
+    x: Meta,
+    offsets: Meta | None,
+    shape: Shape,
+    dtype: DType,
+    value: Number,
+    input_dim_idx: int,
+    output_dim_idx: int,
+) -> Meta:
     name = "fill_constant_batch_size_like"
     fits(name, value, dtype)
+    if offsets is not None and x.shape:
+        # A batch of sequences has as many samples as sequences.
+        x = x.with_shape((max(offsets.shape[0] - 1, UNKNOWN), *x.shape[1:]))
     return Meta(batch_shape(name, x, shape, input_dim_idx, output_dim_idx), dtype)
 
 
 def _batch_lower(
-    torch: Any, x: Any, *, shape: Shape, dtype: DType, value: Number, input_dim_idx: int, output_dim_idx: int
+    torch: Any,
+    x: Any,
+    offsets: Any,
+    *,
+    shape: Shape,
+    dtype: DType,
+    value: Number,
+    input_dim_idx: int,
+    output_dim_idx: int,
 ) -> Any:
-    sizes = batch_sizes(x, shape, input_dim_idx, output_dim_idx)
+    like = x if offsets is None else x.new_empty((len(offsets) - 1, *x.shape[1:]))
+    sizes = batch_sizes(like, shape, input_dim_idx, output_dim_idx)
     return _full(torch, sizes, dtype, value, x.device)
 
 
 register(OpDef(
-    "fill_constant_batch_size_like", "Input -> Out",
+    "fill_constant_batch_size_like", f"Input, Input{LOD}? -> Out",
     attrs={
         "shape": Attr(kind="ints"), "dtype": float32, "value": Attr(0.0, "number"), "input_dim_idx": 0,
         "output_dim_idx": 0, "force_cpu": Attr.idle(False, PLACE),
     },
-    infer=_batch_infer, ref=number_ref(_plain, "value"), lower=_batch_lower, shape_only=("Input",),
+    infer=_batch_infer, ref=number_ref(_plain, "value"), lower=_batch_lower, shape_only=("Input", f"Input{LOD}"),
     domain=Domain(
         cases=(
             Case(((5, 2),), {"shape": (-1, 3), "value": 1.5}),
             Case(((5, 2),), {"shape": (3, 7), "value": 2, "input_dim_idx": 1, "output_dim_idx": 1, "dtype": "int32"}),
-            Case(((0, 2),), {"shape": (1, 3)}),
+            Case(((0, 2),), {"shape": (1, 3)}), Case(((5, 2), (3,)), {"shape": (-1, 3), "value": 1.5}),
         ),
+        values={f"Input{LOD}": ValueRange(dtype="int64", offsets="Input.0")},
         ulps=0, check_grad="the result does not depend on the values of Input",
     ),
 ))  # fmt: skip

@@ -284,6 +284,34 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | Non
     return emit_one("linspace", {}, attrs, name=name)
 
 
+@export("tensor.logspace")
+def logspace(start: Any, stop: Any, num: Any, base: Any = 10.0, dtype: Any = None, name: str | None = None) -> Variable:
+    """Makes ``num`` powers of a base, whose exponents lie at equal distances from ``start`` to ``stop``; shape [num].
+
+    Args:
+        start, stop: The first and the last exponent: numbers, or Variables with one element.
+        num: How many; an int.
+        base: A number, or a Variable with one element.
+        dtype: The default dtype if ``None``; integers are the whole parts.
+        name: Name of the result.
+
+    Example:
+        >>> y = paddle.logspace(0, 3, 4)
+        >>> static.Executor().run(fetch_list=[y])[0].round(3)
+        array([   1.,   10.,  100., 1000.], dtype=float32)
+    """
+    kind = default_dtype() if dtype is None else dtype_of(dtype)
+    exponents = linspace(start, stop, num, "float64")
+    root = as_variable(base, dtype="float64")
+    root = (
+        root
+        if root.dtype.name == "float64"
+        else emit_one("cast", {"X": root}, {"in_dtype": root.dtype, "out_dtype": "float64"})
+    )
+    powers = emit_one("elementwise_pow", {"X": root, "Y": exponents})
+    return emit_one("cast", {"X": powers}, {"in_dtype": powers.dtype, "out_dtype": kind}, name=name)
+
+
 # ---------------------------------------------------------------------------------------------------------------- grids
 def _infer(xs: Sequence[Meta]) -> tuple[list[Meta]]:
     check_not_empty(xs, "X")

@@ -197,6 +197,7 @@ def selection(
     return OpDef(
         type,
         f"{slots} -> Out",
+        lod=x,
         attrs=attrs,
         infer=infer,
         ref=copies(calls, fresh, attrs=names),

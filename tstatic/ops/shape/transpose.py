@@ -151,7 +151,7 @@ def swapaxes(x: Variable, axis0: int, axis1: int, name: str | None = None) -> Va
     return emit_one("transpose2", {"X": x}, {"axis": perm}, name=name, prefix="transpose")
 
 
-@export("tensor.t", "Variable.t", op="transpose2")
+@export("tensor.t", "Variable.t", op="transpose2", inplace=True)
 def t(input: Variable, name: str | None = None) -> Variable:
     """Transposes a matrix; a value of fewer than two dimensions stays as it is.
 

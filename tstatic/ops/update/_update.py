@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from tstatic.errors import ProgramError
-from tstatic.ir.checks import ANY_RANK, FLOATS, check_dtype, check_has_shape, check_one_element, check_rank
+from tstatic.ir.checks import ANY_RANK, FLOATS, INTEGERS, check_dtype, check_has_shape, check_one_element, check_rank
 from tstatic.ir.expr import Node, variables
 from tstatic.ir.expr_numpy import Code, compile_numpy
 from tstatic.ir.formula import Numbers, UpdateFormula, compiled, evaluate
 from tstatic.ir.opdef import (
     PARTIAL_SUM,
     WHOLE,
-    Attr,
     Case,
     Domain,
     OpDef,
@@ -32,22 +31,11 @@ from tstatic.ir.ref import Attrs, Call, Calls, Metas, Ref, Slots
 from tstatic.ir.split import POINTWISE, along, row_parts
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops._low import store
+from tstatic.ops.update._slots import ROW_MASK, ROWS, SCALARS, TENSORS
+from tstatic.ops.update._torch import with_rows, with_skip
 from tstatic.tuned._common import BLOCK
 
 Array = np.ndarray[Any, Any]
-
-
-SCALARS = ("LearningRate", "Beta1Pow", "Beta2Pow", "SkipUpdate", "Beta1Tensor", "Beta2Tensor", "EpsilonTensor")
-"""Input slots that hold one number."""
-
-MULTI_PRECISION = Attr.idle(False, "the slot MasterParam says whether there is a float32 copy")
-
-ROW_MASK = "RowMask"
-"""Input slot of updates with ``lazy_mode``: one number per row of the parameter; rows where it is zero are left alone."""
-
-
-TENSORS = {"Beta1Tensor": "beta1", "Beta2Tensor": "beta2", "EpsilonTensor": "epsilon"}
-"""Scalar slots that take the place of an attribute."""
 
 
 @dataclass(frozen=True)
@@ -156,25 +144,29 @@ class UpdateRef(Ref):
             for d in (*one.code.registers, *(compute.np,) * one.squared)
         ]
         blocks += [Meta(size, compute) for _ in odd]
-        if self._lazy(named, attrs):
+        if self._by_rows(named, attrs):
             rows, width = _rows_of(param.shape)
             rows = min(rows, _rows_at_once(width))
             blocks += [Meta((rows, *param.shape[1:]), m.dtype) for _, m in self._tables(named)]
         return tuple(blocks)
 
     @staticmethod
-    def _lazy(named: Mapping[str, Any], attrs: Mapping[str, Any]) -> bool:
-        return bool(attrs.get("lazy_mode")) and named.get(ROW_MASK) is not None
+    def _by_rows(named: Mapping[str, Any], attrs: Mapping[str, Any]) -> bool:
+        """Returns whether only some rows are updated."""
+        lazy = bool(attrs.get("lazy_mode")) and named.get(ROW_MASK) is not None
+        return lazy or named.get(ROWS) is not None
 
     def _tables(self, named: Mapping[str, Any]) -> list[tuple[str, Any]]:
         """Returns the inputs of the parameter's shape, by slot."""
-        return [(n, named[n]) for n in self.inputs if n not in (*SCALARS, ROW_MASK) and named.get(n) is not None]
+        other = (*SCALARS, ROW_MASK, ROWS, *(("Grad",) if named.get(ROWS) is not None else ()))
+        return [(n, named[n]) for n in self.inputs if n not in other and named.get(n) is not None]
 
     def _bodies(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """Returns what the formula works on: no numbers, and the master parameter in the place of the parameter."""
         left_out = {
             *SCALARS,
             ROW_MASK,
+            ROWS,
             *self.powers,
             *(("Param", "ParamOut") if named.get("MasterParam") is not None else ()),
         }
@@ -186,7 +178,7 @@ class UpdateRef(Ref):
     def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         """Returns the one call of a step: it reads the numbers, then runs the arithmetic, which is bound here.
 
-        Only the rows that a lazy update gathers are known no sooner than in the step.
+        Only the rows that are gathered are known no sooner than in the step.
         """
         named = self._named(ins, outs)
         step = _UpdateStep()
@@ -197,9 +189,9 @@ class UpdateRef(Ref):
                 _Pass(one, [np.empty((), compute) for _ in one.numbers], dict.fromkeys(one.squares, 0.0))
                 for one in codes
             ]
-            if self._lazy(named, attrs):
+            if self._by_rows(named, attrs):
                 assert len(step.passes) == 1
-                # Which rows are gathered depends on the mask's values, so the calls are made in the step.
+                # Which rows are gathered depends on values, so the calls are made in the step.
                 step.passes[0].calls = [(self._update_rows, (named, step, scratch))]
             else:
                 for one, calls in zip(step.passes, self._calls(named, step, scratch), strict=True):
@@ -267,24 +259,36 @@ class UpdateRef(Ref):
         for o, out in outs:
             _copy_unless_same(tables[o.removesuffix("Out")], out)
         own, buffers = scratch[: len(scratch) - len(tables)], scratch[len(scratch) - len(tables) :]
-        mask = named[ROW_MASK]
-        for start in range(0, mask.size, BLOCK):
-            # By blocks of the mask: a list of all rows would need memory for the largest table.
-            rows = np.flatnonzero(mask[start : start + BLOCK])
-            rows += start
+        grad, by_rows = named["Grad"], named.get(ROWS) is not None
+        for start, rows in _row_parts(named):
             for at in range(0, rows.size, max(1, buffers[0].shape[0])):
                 index = rows[at : at + buffers[0].shape[0]]
                 part = dict(named)
                 for (n, table), buffer in zip(tables.items(), buffers, strict=True):
-                    # Indices come from the mask and are in range; `clip`
-                    # spares the buffer that `raise` needs for `out`.
+                    # Indices are in range; `clip` spares the buffer that `raise` needs for `out`.
                     part[n] = np.take(table, index, axis=0, out=buffer[: index.size], mode="clip")
+                if by_rows:
+                    part["Grad"] = grad[start + at : start + at + index.size]
                 part |= {o: part[o.removesuffix("Out")] for o, _ in outs}
                 (calls,) = self._calls(part, step, own)
                 for function, args in calls:
                     function(*args)
                 for o, out in outs:
                     out[index] = part[o]
+
+
+def _row_parts(named: Mapping[str, Any]) -> Iterator[tuple[int, Array]]:
+    """Yields the rows to update in parts, each with the place of its first row in ``Rows``."""
+    rows, mask = named.get(ROWS), named.get(ROW_MASK)
+    if rows is not None:
+        yield 0, rows[: np.searchsorted(rows, named["Param"].shape[0])]
+        return
+    assert mask is not None
+    for start in range(0, mask.size, BLOCK):
+        # By blocks of the mask: a list of all rows would need memory for the largest table.
+        found = np.flatnonzero(mask[start : start + BLOCK])
+        found += start
+        yield 0, found
 
 
 @dataclass(slots=True)
@@ -471,6 +475,14 @@ def _infer(
             fix = "pass what operator 'embedding_rows' makes"
             check_rank(param, range(1, ANY_RANK), "Param", op, layout="[rows, ...]", fix="leave out the RowMask")
             check_has_shape(meta, param.shape[:1], name, op, why="one number per row of the parameter", fix=fix)
+        elif name == ROWS:
+            check_rank(meta, (1,), name, op, layout="[rows of the gradient]")
+            check_dtype(meta, INTEGERS, name, op)
+        elif name == "Grad" and (rows := named.get(ROWS)) is not None:
+            want = (*rows.shape, *param.shape[1:])
+            check_has_shape(
+                meta, want, name, op, why="one row for each of Rows", fix="pass what 'embedding_grad_rows' makes"
+            )
         else:
             fix = "make accumulators and gradients of the parameter's own shape"
             check_has_shape(meta, param.shape, name, op, why="that of the parameter", fix=fix)
@@ -486,7 +498,8 @@ def _split(inputs: tuple[str, ...], outputs: tuple[str, ...], powers: frozenset[
     param = metas[inputs.index("Param")]
     assert param is not None
     axis, parts = row_parts(param.shape, POINTWISE)
-    if parts is None:
+    # A few rows of a table are not worth cutting.
+    if parts is None or (ROWS in inputs and metas[inputs.index(ROWS)] is not None):
         return None
     tiles: list[Tile] = []
     for i, part in enumerate(along(axis, p) for p in parts):
@@ -499,6 +512,8 @@ def _split(inputs: tuple[str, ...], outputs: tuple[str, ...], powers: frozenset[
                 row.append(PARTIAL_SUM if i == 0 else None)
             elif name == ROW_MASK:
                 row.append(part[:1])
+            elif name == ROWS:
+                row.append(None)
             else:
                 row.append(WHOLE if name in SCALARS else part)
         tiles.append(tuple(row))
@@ -513,6 +528,7 @@ def register_update(
     lower: Callable[..., Any],
     domain: Domain,
     needs: Mapping[str, str] | None = None,
+    rows: bool = False,
 ) -> OpDef:
     """Registers the op definition of an update: outputs ``XOut`` are the new values of inputs ``X``, which they may overwrite.
 
@@ -525,9 +541,13 @@ def register_update(
         lower: The torch form, without ``SkipUpdate``.
         domain: Where tests may sample; the first case is tried with ``SkipUpdate``, too.
         needs: Attribute -> optional input slot that must be given if the attribute is true.
+        rows: A gradient of zero leaves a row as it is (with ``lazy_mode``, where there is such an attribute): the slot
+            :data:`ROWS` is added.
     """
     if "SkipUpdate" not in slots:
         slots = slots.replace(" ->", ", SkipUpdate? ->", 1)
+    if rows:
+        slots = slots.replace(" ->", f", {ROWS}? ->", 1)
     ins, outs = parse_slots(slots)
     in_names, out_names = tuple(s.name for s in ins), tuple(s.name for s in outs)
     numbers = tuple(n for n in SCALARS if n in in_names and n != "SkipUpdate")
@@ -546,7 +566,9 @@ def register_update(
             attrs=attrs,
             infer=functools.partial(_infer, type, ins, outs, needs or {}),
             ref=ref,
-            lower=_skipping(lower, ref.pairs, in_names),
+            lower=with_rows(with_skip(lower, ref.pairs, in_names), ref.pairs, in_names)
+            if rows
+            else with_skip(lower, ref.pairs, in_names),
             split=split if formula.single_pass else None,
             state=ref.pairs,
             numbers=tuple(i for i, o in ref.pairs if o in ref.powers),
@@ -564,34 +586,3 @@ def _with_skip(domain: Domain, at: int) -> Domain:
     skipped = [Case((*c.shapes, *(None,) * (at - len(c.shapes)), (1,)), c.attrs) for c in domain.cases[:1]]
     values = {**domain.values, "SkipUpdate": ValueRange(dtype="bool")}
     return replace(domain, cases=(*domain.cases, *skipped), values=values)
-
-
-# --------------------------------------------------------------------------------------------------------------- torch
-def torch_start(torch: Any, param: Any, grad: Any, master: Any) -> tuple[Any, Any]:
-    """Returns parameter and gradient in the type that is computed in."""
-    p = param if master is None else master
-    wide = torch.float32 if p.dtype in (torch.float16, torch.bfloat16) else p.dtype
-    return p.to(wide), grad.to(wide)
-
-
-def torch_end(pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, ...]:
-    """Returns outputs from (old, new) pairs: rounded to the old one's type."""
-    return tuple(None if old is None else new.to(old.dtype).reshape(old.shape) for old, new in pairs)
-
-
-def _skipping(lower: Callable[..., Any], pairs: Sequence[tuple[str, str]], inputs: Sequence[str]) -> Callable[..., Any]:
-    """Returns the torch form with ``SkipUpdate`` among its inputs: the old values where the step is skipped."""
-    old, at = [inputs.index(i) for i, _ in pairs], inputs.index("SkipUpdate")
-
-    @functools.wraps(lower)
-    def skipping(torch: Any, *values: Any, **attrs: Any) -> Any:
-        news = lower(torch, *values[:at], *values[at + 1 :], **attrs)
-        skip = values[at]
-        if skip is None:
-            return news
-        return tuple(
-            None if new is None else torch.where(skip.reshape(()), values[i], new)
-            for i, new in zip(old, news, strict=True)
-        )
-
-    return skipping

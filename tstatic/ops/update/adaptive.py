@@ -6,8 +6,10 @@ from typing import Any
 
 from tstatic.ir.opdef import Case, Domain
 from tstatic.ir.opdef import ValueRange as Range
-from tstatic.ops.update._update import MULTI_PRECISION, register_update, torch_end, torch_start
-from tstatic.ops.update.common import ADAM_VALUES, MOMENTS, ONE, POSITIVE, POWERS, cases
+from tstatic.ops.update._slots import MULTI_PRECISION
+from tstatic.ops.update._torch import torch_end, torch_start
+from tstatic.ops.update._update import register_update
+from tstatic.ops.update.common import ADAM_VALUES, MOMENTS, ONE, POSITIVE, POWERS, ROW, cases
 
 
 # -------------------------------------------------------------------------------------------------------------- adamax
@@ -75,10 +77,12 @@ register_update(
         cases=(
             *cases("bbbs", {}, {"epsilon": 1e-2}),
             Case(((5, 6), (5, 6), (5, 6), (1,), (5, 6)), {"multi_precision": True}),
+            Case(((5, 6), (1, 6), (5, 6), (1,), None, None, (1,))),
         ),
-        values={"LearningRate": POSITIVE, "Moment": Range(0.01, 2.0)},
+        values={"LearningRate": POSITIVE, "Moment": Range(0.01, 2.0), "Rows": ROW},
         ulps=8,
     ),
+    rows=True,
 )
 
 

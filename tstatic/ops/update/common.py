@@ -8,12 +8,16 @@ from typing import Any
 from tstatic.ir.attrs import one_of
 from tstatic.ir.opdef import Attr, Case, Domain
 from tstatic.ir.opdef import ValueRange as Range
-from tstatic.ops.update._update import MULTI_PRECISION, register_update, torch_end, torch_start
+from tstatic.ops.update._slots import MULTI_PRECISION
+from tstatic.ops.update._torch import torch_end, torch_start
+from tstatic.ops.update._update import register_update
 
 Attrs = Mapping[str, Any]
 
 POSITIVE = Range(0.01, 1.0)
 ONE = Range(0.5, 0.95)
+ROW = Range(0, "Param.0", dtype="int64")
+"""Samples of the slot ``Rows``: one row."""
 SHAPES: tuple[tuple[int, ...], ...] = ((3, 4), (), (1,), (0, 3), (2, 3, 4), (129,))
 
 
@@ -45,10 +49,15 @@ register_update(
     {"ParamOut": "param - grad * learningrate"},
     _sgd_lower,
     Domain(
-        cases=(*cases("bsb"), Case(((5, 6), (), (5, 6), (5, 6)), {"multi_precision": True})),
-        values={"LearningRate": POSITIVE},
+        cases=(
+            *cases("bsb"),
+            Case(((5, 6), (), (5, 6), (5, 6)), {"multi_precision": True}),
+            Case(((5, 6), (), (1, 6), None, None, (1,))),
+        ),
+        values={"LearningRate": POSITIVE, "Rows": ROW},
         ulps=2,
     ),
+    rows=True,
 )
 
 
@@ -185,6 +194,7 @@ def _adam_cases(more: Attrs) -> tuple[Case, ...]:
         Case(shapes((9, 4), (1,), *(None,) * 5, (9,)), {**more, "lazy_mode": True}),
         Case(shapes((9, 4), (1,), *(None,) * 5, (9,)), more),
         Case(shapes((6, 5), (1,), (6, 5), (1,), None, None, None, (6,)), {**more, "lazy_mode": True}),
+        Case(((6, 5), (1, 5), (1,), (6, 5), (6, 5), (1,), (1,), *(None,) * 6, (1,)), {**more, "lazy_mode": True}),
     )
 
 
@@ -205,12 +215,13 @@ def _adam_domain(*more: Attrs) -> Domain:
             "Beta2Tensor": ONE,
             "EpsilonTensor": POSITIVE,
             "RowMask": Range(0, 1, dtype="int64"),
+            "Rows": ROW,
         },
         ulps=32,
     )
 
 
-register_update("adam", ADAM_SLOTS, ADAM_ATTRS, ADAM, _adam_lower, _adam_domain({}))
+register_update("adam", ADAM_SLOTS, ADAM_ATTRS, ADAM, _adam_lower, _adam_domain({}), rows=True)
 register_update(
     "adamw",
     ADAM_SLOTS,
@@ -218,4 +229,5 @@ register_update(
     ADAMW,
     _adam_lower,
     _adam_domain({"coeff": 0.1}, {"coeff": 0.1, "lr_ratio": 0.5}, {"with_decay": False}),
+    rows=True,
 )

@@ -4,6 +4,7 @@
 * ``rewrite``  decides the precision of every op and inserts the casts: read this first
 * ``optimizer``  the optimizer that rewrites, scales the loss and leaves out the steps that overflow
 * ``bfloat16``  the same under the names of ``static.amp.bf16``
+* ``support``  which 16-bit floats a device computes with
 """
 
 from tstatic.ir.export import facade, facade_module

@@ -64,6 +64,9 @@ class OptimizerWithMixedPrecision:
         (['sgd', 'sgd'], 'loss_scaling_0')
     """
 
+    _skip_update: Variable | None = None
+    """As of :class:`Optimizer`: in a step in which it is true the scale of the loss stays, too."""
+
     def __init__(
         self, optimizer: Optimizer, precision: Precision | None, scaling: LossScaling, master_grad: bool
     ) -> None:
@@ -161,6 +164,9 @@ class OptimizerWithMixedPrecision:
                 pairs = [(p, self._wide(g)) for p, g in pairs]
             sparse = sparse_gradients(program.global_block()) if self._optimizer._lazy else {}
             skip = self._unscale([g for _, g in pairs]) if self._scales else None
+            hold = self._skip_update
+            if hold is not None:
+                skip = hold if skip is None else emit("logical_or", {"X": hold, "Y": skip})
         self._optimizer._skip_update, self._optimizer._sparse = skip, sparse
         try:
             return self._optimizer.apply_gradients(pairs)
@@ -184,6 +190,8 @@ class OptimizerWithMixedPrecision:
         )  # fmt: skip
         if self._scaling.dynamic:
             good, bad = self._counters
+            moving = (self._loss_scaling, good, bad)
+            before = [emit("assign", {"X": var}) for var in moving] if self._skip_update is not None else []
             emit(
                 "update_loss_scaling",
                 {"X": grads, "FoundInfinite": found, "PrevLossScaling": self._loss_scaling, "InGoodSteps": good,
@@ -191,6 +199,8 @@ class OptimizerWithMixedPrecision:
                 self._scaling.moves(),
                 outputs={"Out": grads, "LossScaling": self._loss_scaling, "OutGoodSteps": good, "OutBadSteps": bad},
             )  # fmt: skip
+            for old, var in zip(before, moving, strict=False):
+                emit("where", {"Condition": self._skip_update, "X": old, "Y": var}, outputs={"Out": var})
         self._keep_statistics(found)
         return found  # type: ignore[no-any-return]
 

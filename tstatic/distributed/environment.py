@@ -1,24 +1,31 @@
-"""``paddle.distributed``: this process among those that a launcher started; under plain Python there is one."""
+"""This process among those that a launcher started: its number, exchanges of arrays; under plain Python there is one."""
 
+from __future__ import annotations
+
+import os
 from collections.abc import Sequence
 from typing import Any, TypeVar, overload
 
 import numpy as np
 
+from tstatic import flags
+from tstatic.comm import processes
 from tstatic.comm.launch import current as _current
+from tstatic.comm.process_collectives import Group
 from tstatic.comm.processes import world as _world
 from tstatic.errors import FeedError
 from tstatic.no_effect import ONE_GROUP, no_effect
 from tstatic.runtime.shards import bounds
-from tstatic.unsupported import missing_in
 
 Array = np.ndarray[Any, Any]
-Part = TypeVar("Part", bound=Sequence[Any])
+_Part = TypeVar("_Part", bound=Sequence[Any])
 
 
-@no_effect(group=ONE_GROUP)
-def get_rank(group: object = None) -> int:
+def get_rank(group: Group | None = None) -> int:
     """Number of this process, from the launcher's environment; 0 without one.
+
+    Args:
+        group: What ``new_group`` returned: the number is that among its members, -1 for none.
 
     Example:
         >>> from tstatic import distributed
@@ -26,12 +33,14 @@ def get_rank(group: object = None) -> int:
         >>> distributed.get_rank()
         0
     """
-    return _current().rank
+    return _current().rank if group is None else group.rank
 
 
-@no_effect(group=ONE_GROUP)
-def get_world_size(group: object = None) -> int:
+def get_world_size(group: Group | None = None) -> int:
     """Number of processes, from the launcher's environment; 1 without one.
+
+    Args:
+        group: What ``new_group`` returned: the number is that of its members.
 
     Example:
         >>> from tstatic import distributed
@@ -39,7 +48,7 @@ def get_world_size(group: object = None) -> int:
         >>> distributed.get_world_size()
         1
     """
-    return _current().size
+    return _current().size if group is None else group.nranks
 
 
 def init_parallel_env() -> None:
@@ -49,6 +58,65 @@ def init_parallel_env() -> None:
         RankFailedError: If not all processes come within ``FLAGS_rendezvous_timeout_s``; it names the missing ones.
     """
     _world()
+
+
+def is_initialized() -> bool:
+    """Returns whether this process is connected to the others, as :func:`init_parallel_env` or their first use connects it.
+
+    Example:
+        >>> from tstatic import distributed
+        >>> distributed.is_initialized()
+        False
+    """
+    return processes._world is not None
+
+
+def is_available() -> bool:
+    """Returns True: several processes can train together, where torch is installed."""
+    return True
+
+
+@no_effect(group=ONE_GROUP)
+def get_backend(group: object = None) -> str:
+    """Returns ``"GLOO"``: what connects the processes."""
+    return "GLOO"
+
+
+@no_effect(group=ONE_GROUP)
+def destroy_process_group(group: object = None) -> None:
+    """Leaves the group of processes; the first use of it connects again."""
+    world = processes._world
+    if world is not None:
+        world.close()
+
+
+class ParallelEnv:
+    """What the launcher says about this process.
+
+    Attributes:
+        rank: Its number; ``local_rank``: its number on its machine.
+        world_size: Number of processes, also ``nranks``.
+        device_id: Number of its GPU, from ``FLAGS_selected_gpus``, also ``dev_id``; else 0.
+        device_type: ``"gpu"`` if the launcher chose one, else ``""``.
+        current_endpoint, trainer_endpoints: Addresses that a launcher of Paddle gives; empty without.
+
+    Example:
+        >>> from tstatic import distributed
+        >>> env = distributed.ParallelEnv()
+        >>> env.rank, env.local_rank, env.world_size, env.nranks, env.device_id
+        (0, 0, 1, 1, 0)
+    """
+
+    def __init__(self) -> None:
+        mine = _current()
+        self.rank = mine.rank
+        self.local_rank = mine.local_rank
+        self.world_size = self.nranks = mine.size
+        chosen = str(flags.flag("FLAGS_selected_gpus")).split(",")[0].strip()
+        self.device_id = self.dev_id = int(chosen) if chosen.isdecimal() else 0
+        self.device_type = "gpu" if chosen.isdecimal() else ""
+        self.trainer_endpoints = os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")
+        self.current_endpoint = os.environ.get("PADDLE_CURRENT_ENDPOINT", "")
 
 
 @no_effect(group=ONE_GROUP)
@@ -66,7 +134,7 @@ def barrier(group: object = None) -> None:
 @overload
 def local(array: Array) -> Array: ...
 @overload
-def local(array: Part) -> Part: ...
+def local(array: _Part) -> _Part: ...
 def local(array: Any) -> Any:
     """This process's part of an array, list or other sequence, cut along its first axis.
 
@@ -133,7 +201,3 @@ def mean(x: Any) -> Any:
             total = total + part.astype(wide)
         given = np.asarray(total / world.size).astype(given.dtype)
     return given if isinstance(x, np.ndarray) else float(given) if given.ndim == 0 else given
-
-
-__all__ = ["barrier", "get_rank", "get_world_size", "init_parallel_env", "local", "mean"]
-__getattr__ = missing_in(__name__, __all__)

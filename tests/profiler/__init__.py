@@ -1,0 +1,1 @@
+"""The profiler: schedules, tables and traces of real runs."""

@@ -1,0 +1,258 @@
+"""What a recording says about real runs, and that nothing else changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tstatic as paddle
+from tests.profiler import described
+from tstatic import fluid, profiler, static
+from tstatic.errors import ProgramError, TstaticError, UnsupportedError
+from tstatic.runtime import trace
+
+SILENT = {"on_trace_ready": lambda _: None}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_records_before_and_after() -> Any:
+    assert trace.recorder is None
+    yield
+    assert trace.recorder is None
+
+
+class Net:
+    """A training whose large matrices are cut into tiles."""
+
+    def __init__(self, width: int = 256, threads: int = 1, places: int = 1) -> None:
+        self.main, startup, self.scope = static.Program(), static.Program(), static.Scope()
+        self.main.random_seed = startup.random_seed = 2
+        with static.program_guard(self.main, startup), paddle.utils.unique_name.guard():
+            x = static.data("x", [None, width])
+            hidden = paddle.nn.functional.gelu(static.nn.fc(x, width))
+            self.loss = paddle.mean(paddle.square(static.nn.fc(hidden, width)))
+            paddle.optimizer.Momentum(0.1).minimize(self.loss)
+        execution = static.ExecutionStrategy()
+        execution.num_threads = threads
+        self.program: Any = static.CompiledProgram(self.main)
+        if places > 1 or threads > 1:
+            self.program = self.program.with_data_parallel(
+                self.loss.name, exec_strategy=execution, places=static.cpu_places(places)
+            )
+        self.exe = static.Executor(paddle.CPUPlace())
+        with static.scope_guard(self.scope):
+            self.exe.run(startup)
+        self.feed = {"x": np.linspace(-1, 1, 512 * width, dtype=np.float32).reshape(512, width)}
+
+    def run(self) -> Any:
+        with static.scope_guard(self.scope):
+            return self.exe.run(self.program, feed=self.feed, fetch_list=[self.loss])[0]
+
+
+def _ops(found: Any) -> dict[str, int]:
+    rows = profiler.tables.rows_of([e for e in found.events if e.kind == "op"], lambda e: e.name)
+    return {name: len(row.times) for name, row in rows.items()}
+
+
+def test_schedules_are_those_of_paddle() -> None:
+    recorded = json.loads(Path(described.__file__).with_name("recorded.json").read_text(encoding="utf-8"))
+    assert described.states(profiler) == recorded["2.6.2"]
+
+
+@pytest.mark.parametrize(("threads", "places"), [(1, 1), (2, 1), (1, 2)], ids=["alone", "threads", "places"])
+def test_a_recording_has_every_op_of_every_run_and_changes_no_result(threads: int, places: int) -> None:
+    plain, mine = Net(threads=threads, places=places), Net(threads=threads, places=places)
+    wanted = [plain.run() for _ in range(4)]
+    found = [mine.run()]
+    with profiler.Profiler(**SILENT) as recorded:
+        found += [mine.run(), mine.run()]
+    found.append(mine.run())
+    assert all(np.array_equal(a, b) for a, b in zip(found, wanted, strict=True))
+    counts = _ops(recorded)
+    assert counts["gelu"] == counts["gelu_grad"] == 2 * places
+    assert counts["momentum"] == 2 * 4 * places
+    assert counts["mul"] == 2 * 2 * places
+    runs = [e for e in recorded.events if e.kind == "run"]
+    assert len(runs) == 2
+    within = [e for e in recorded.events if e.kind == "op"]
+    assert all(any(r.start <= e.start <= e.end <= r.end for r in runs) for e in within)
+    # What the ops of one thread take is most of what the runs take, and never more.
+    if threads == places == 1:
+        share = profiler.tables.merged(within) / profiler.tables.merged(runs)
+        assert 0.5 < share <= 1.0
+
+
+def test_tiles_are_recorded_on_the_threads_that_ran_them() -> None:
+    net = Net(width=512, threads=2)
+    net.run()
+    with profiler.Profiler(**SILENT) as recorded:
+        net.run()
+    threads = {e.thread for e in recorded.events if e.kind == "op"}
+    assert len(threads) <= 2
+    assert _ops(recorded)["gelu"] == 1
+
+
+def test_compilations_shapes_and_memory_are_recorded() -> None:
+    with profiler.Profiler(record_shapes=True, profile_memory=True, **SILENT) as recorded:
+        net = Net(width=64)
+        net.run()
+    assert sum(e.kind == "compile" for e in recorded.events) == 2
+    shapes = {tuple(m.shape for m in e.metas) for e in recorded.events if e.name == "gelu"}
+    assert shapes == {((512, 64),)}
+    assert max(size for _, size in recorded._finished("test").held) > 0
+
+
+def test_a_failing_op_is_named_while_a_recording_goes_on() -> None:
+    x = static.data("x", [None, 4])
+    y = static.data("y", [None], "int64")
+    out = paddle.nn.functional.cross_entropy(paddle.tanh(x), y)
+    exe = static.Executor()
+    feed = {"x": np.ones((3, 4), np.float32), "y": np.array([0, 9, 1])}
+    messages = []
+    for recorded in (False, True):
+        one = profiler.Profiler(**SILENT)
+        if recorded:
+            one.start()
+        with pytest.raises(TstaticError) as caught:
+            exe.run(feed=feed, fetch_list=[out])
+        messages.append(str(caught.value))
+        one.stop()
+    assert messages[0] == messages[1]
+    assert "softmax_with_cross_entropy" in messages[0]
+
+
+def test_nothing_is_recorded_outside_of_recorded_steps() -> None:
+    net = Net(width=8)
+    handed: list[int] = []
+    with profiler.Profiler(scheduler=(2, 4), on_trace_ready=lambda p: handed.append(p.step_num)) as recorded:
+        for _ in range(6):
+            net.run()
+            recorded.step()
+    assert handed == [4]
+    assert _ops(recorded)["gelu"] == 2
+    assert [e.name for e in recorded.events if e.kind == "step"] == ["ProfileStep#2", "ProfileStep#3"]
+
+
+def test_traces_are_those_that_browsers_show(tmp_path: Path) -> None:
+    net = Net(width=8)
+    folder = tmp_path / "deep" / "er"
+    handler = profiler.export_chrome_tracing(str(folder), worker_name="worker")
+    with profiler.Profiler(profile_memory=True, on_trace_ready=handler) as recorded, profiler.RecordEvent("mine"):
+        net.run()
+    (file,) = folder.iterdir()
+    assert file.name.startswith("worker_time_")
+    assert file.name.endswith(".paddle_trace.json")
+    rows = json.loads(file.read_text(encoding="utf-8"))["traceEvents"]
+    assert {"gelu", "momentum", "Executor.run", "temporaries"} <= {row["name"] for row in rows}
+    assert {row["ph"] for row in rows} == {"X", "C"}
+    (gelu,) = (row for row in rows if row["name"] == "gelu")
+    assert "test_profiler.py" in gelu["args"]["at"]
+    recorded.export(str(tmp_path / "again.json"))
+    assert len(json.loads((tmp_path / "again.json").read_text())["traceEvents"]) >= len(rows)
+    with pytest.raises(UnsupportedError, match="Chrome trace"):
+        recorded.export("x", format="pb")
+
+
+def test_the_summary_has_a_row_per_op_type_and_place(capsys: pytest.CaptureFixture[str]) -> None:
+    net = Net(width=8)
+    with profiler.Profiler(profile_memory=True, **SILENT) as recorded:
+        for _ in range(3):
+            with profiler.RecordEvent("step"):
+                net.run()
+    recorded.summary(time_unit="us")
+    text = capsys.readouterr().out
+    for title in ("Overview Summary", "Operator Summary", "Memory Summary", "UserDefined Summary"):
+        assert title in text
+    row = next(line.split() for line in text.splitlines() if line.startswith("momentum "))
+    assert row[1] == "12"
+    total, average, most, least = (float(v) for v in row[2:6])
+    assert least <= average <= most <= total
+    assert average == pytest.approx(total / 12, abs=1e-3)
+    assert any(line.startswith("  momentum at ") for line in text.splitlines())
+    recorded.summary(views=profiler.SummaryView.UDFView, op_detail=False)
+    text = capsys.readouterr().out
+    assert "UserDefined" in text
+    assert "Operator" not in text
+    recorded.summary(sorted_by=profiler.SortedKeys.CPUMax, thread_sep=True, op_detail=False)
+    assert "Operator Summary, thread " in capsys.readouterr().out
+
+
+def test_step_info_has_mean_time_and_rate() -> None:
+    one = profiler.Profiler(timer_only=True)
+    one.start()
+    one.step(num_samples=10)
+    one.step(num_samples=30)
+    words = one.step_info("images").split()
+    assert (words[0], words[2], words[3], words[5]) == ("batch_cost:", "s", "ips:", "images/s")
+    assert float(words[1]) >= 0
+    assert one.step_info() == ""
+    one.step()
+    assert one.step_info().endswith(" steps/s")
+    one.stop()
+
+
+def test_events_of_ones_own_work_as_decorators_and_by_hand() -> None:
+    @profiler.RecordEvent("called")
+    def double(x: int) -> int:
+        return 2 * x
+
+    by_hand = profiler.RecordEvent("by hand")
+    assert double(2) == 4  # nothing records, nothing happens
+    with profiler.Profiler(**SILENT) as recorded:
+        assert [double(i) for i in range(3)] == [0, 2, 4]
+        by_hand.begin()
+        by_hand.end()
+        by_hand.end()
+    assert [e.name for e in recorded.events] == ["called"] * 3 + ["by hand"]
+
+
+@pytest.mark.parametrize("key", [None, "default", "calls", "total", "max", "min", "ave"])
+def test_fluid_profiler_prints_a_table(key: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    net = Net(width=16)
+    with fluid.profiler.profiler("All", key, str(tmp_path / "trace")):
+        net.run()
+        net.run()
+    lines = capsys.readouterr().out.splitlines()
+    start = next(i for i, line in enumerate(lines) if "Event Summary" in line) + 4
+    rows = [line.split() for line in lines[start:] if line]
+    column = {"calls": 1, "total": 2, "ave": 3, "max": 4, "min": 5}.get(str(key))
+    if column is not None:
+        values = [float(row[column]) for row in rows]
+        assert values == sorted(values, reverse=key != "min")
+    assert {"mul", "gelu", "momentum"} <= {row[0] for row in rows}
+    assert json.loads((tmp_path / "trace").read_text())["traceEvents"]
+
+
+def test_fluid_functions_start_stop_and_forget(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    net = Net(width=16)
+    fluid.profiler.start_profiler("CPU")
+    fluid.profiler.start_profiler("CPU")
+    net.run()
+    fluid.profiler.reset_profiler()
+    fluid.profiler.stop_profiler("total", str(tmp_path / "trace"))
+    assert capsys.readouterr().out == ""
+    assert not (tmp_path / "trace").exists()
+    with pytest.raises(ValueError, match="state"):
+        fluid.profiler.start_profiler("TPU")
+    with pytest.raises(ValueError, match="sorted_key"):
+        fluid.profiler.stop_profiler("speed")
+    with pytest.raises(UnsupportedError, match="nsys"), fluid.profiler.cuda_profiler("file"):
+        pass
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(ProgramError, match="names no steps"):
+        profiler.Profiler(scheduler=(3, 3))
+    with pytest.raises(ProgramError, match="record"):
+        profiler.make_scheduler(closed=0, ready=0, record=0)
+    with pytest.raises(ProgramError, match="no finished recording"):
+        profiler.Profiler(**SILENT).summary()
+    with profiler.Profiler(**SILENT) as first:
+        with pytest.raises(ProgramError, match="another profiler records"):
+            profiler.Profiler(**SILENT).start()
+        paddle.tanh(paddle.ones([2]))
+    assert first.events == []

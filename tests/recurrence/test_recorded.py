@@ -1,0 +1,26 @@
+"""1.x programs give what fluid 1.8.5 gave: parameters' names and shapes, results, and all gradients."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.recurrence import described
+from tstatic import fluid
+
+RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("recorded.json").read_text(encoding="utf-8"))["programs"]
+
+
+@pytest.mark.parametrize("name", sorted(described.programs(fluid)))
+def test_results_are_those_of_fluid(name: str) -> None:
+    mine, theirs = described.run(fluid, name), RECORDED[name]
+    assert mine["parameters"] == theirs["parameters"]
+    for a, b in zip(mine["results"], theirs["results"], strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-5)
+    assert sorted(mine["gradients"]) == sorted(theirs["gradients"])
+    for key, value in theirs["gradients"].items():
+        np.testing.assert_allclose(mine["gradients"][key], value, rtol=2e-4, atol=2e-5, err_msg=key)

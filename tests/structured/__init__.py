@@ -1,0 +1,1 @@
+"""Losses and decoders of label sequences, and whole 1.x programs on sequences, compared with what Paddle answered."""

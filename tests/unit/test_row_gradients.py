@@ -1,0 +1,144 @@
+"""Gradients of large tables as rows: the same bits as whole gradients, wherever they apply, and only there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tstatic as paddle
+from tstatic import static
+from tstatic.passes import row_gradients as rows_pass
+from tstatic.passes.dce import dce
+
+ROWS, WIDTH = 300, 24
+OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
+    "sgd": lambda clip: paddle.optimizer.SGD(0.1, grad_clip=clip),
+    "adagrad": lambda clip: paddle.optimizer.Adagrad(0.1, grad_clip=clip),
+    "adam": lambda clip: paddle.optimizer.Adam(0.1, lazy_mode=True, grad_clip=clip),
+    "adamw": lambda clip: paddle.optimizer.AdamW(0.1, lazy_mode=True, grad_clip=clip),
+}
+CLIPS: dict[str, Callable[[], Any]] = {
+    "none": lambda: None,
+    "value": lambda: paddle.nn.ClipGradByValue(0.01),
+    "norm": lambda: paddle.nn.ClipGradByNorm(0.05),
+    "global norm": lambda: paddle.nn.ClipGradByGlobalNorm(0.05),
+}
+
+
+@pytest.fixture(autouse=True)
+def small_tables_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_pass, "_LARGE", 1)
+
+
+def train(
+    monkeypatch: pytest.MonkeyPatch,
+    optimizer: Callable[[Any], Any],
+    whole: bool,
+    *,
+    slots: int = 1,
+    clip: Callable[[], Any] = lambda: None,
+    padding: int | None = None,
+    tied: bool = False,
+    fetched: bool = False,
+    steps: int = 3,
+) -> tuple[list[np.ndarray[Any, Any]], set[str]]:
+    """Returns tables and losses after some steps, and the op types that were compiled."""
+    seen: set[str] = set()
+    original = rows_pass.row_gradients
+
+    def watch(program: Any) -> Any:
+        found = program if whole else original(program)
+        seen.update(op.type for op in dce(found).ops)
+        return found
+
+    monkeypatch.setattr("tstatic.static.pipeline.row_gradients", watch)
+    main, startup = static.Program(), static.Program()
+    main.random_seed = startup.random_seed = 5
+    with static.program_guard(main, startup), paddle.utils.unique_name.guard():
+        ids = [static.data(f"ids{i}", [-1, 4], "int64") for i in range(slots)]
+        attr = paddle.ParamAttr(name="table")
+        found = [
+            static.nn.embedding(one, [ROWS, WIDTH], is_sparse=True, padding_idx=padding, param_attr=attr) for one in ids
+        ]
+        total = paddle.add_n(found) if slots > 1 else found[0]
+        loss = paddle.mean(paddle.tanh(static.nn.fc(total, 3)))
+        if tied:
+            table = main.global_block().var("table")
+            loss = loss + 0.1 * paddle.mean(paddle.matmul(found[0], table, transpose_y=True))
+        optimizer(clip()).minimize(loss)
+        fetch = [loss, "table@GRAD"] if fetched else [loss]
+    exe, scope = static.Executor(), static.Scope()
+    rng = np.random.default_rng(7)
+    with static.scope_guard(scope):
+        exe.run(startup)
+        losses = []
+        for step in range(steps):
+            feed = {f"ids{i}": rng.integers(0, ROWS, (5 + step % 2, 4)) for i in range(slots)}
+            losses.append(exe.run(main, feed=feed, fetch_list=fetch)[0])
+        names = sorted(v.name for v in main.list_vars() if v.persistable)
+        return [*losses, *(np.array(scope.find_var(n).get_tensor()) for n in names)], seen
+
+
+@pytest.mark.parametrize("clip", CLIPS)
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_rows_give_what_whole_gradients_give(monkeypatch: pytest.MonkeyPatch, name: str, clip: str) -> None:
+    options: dict[str, Any] = {
+        "slots": 1 + 2 * (clip != "value"),
+        "clip": CLIPS[clip],
+        "padding": 7 if clip == "norm" else None,
+    }
+    whole, plain = train(monkeypatch, OPTIMIZERS[name], True, **options)
+    by_rows, types = train(monkeypatch, OPTIMIZERS[name], False, **options)
+    assert "embedding_grad_rows" in types
+    assert "embedding_grad_rows" not in plain
+    assert not types & {"lookup_table_v2_grad", "embedding_rows"}
+    for a, b in zip(whole, by_rows, strict=True):
+        if "norm" in clip:
+            # A sum of squares without the zeros is summed in another order.
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-7)
+        else:
+            np.testing.assert_array_equal(a, b)
+
+
+def test_more_lookups_than_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.ROWS", 9)
+    options: dict[str, Any] = {"slots": 2, "padding": 3}
+    whole, _ = train(monkeypatch, OPTIMIZERS["sgd"], True, **options)
+    by_rows, types = train(monkeypatch, OPTIMIZERS["sgd"], False, **options)
+    assert "embedding_grad_rows" in types
+    for a, b in zip(whole, by_rows, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "the gradient is fetched": {"fetched": True},
+    "the table is read by a product, too": {"tied": True},
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_whole_gradients_where_something_needs_their_zeros(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    whole, _ = train(monkeypatch, OPTIMIZERS["sgd"], True, **REFUSED[why])
+    here, types = train(monkeypatch, OPTIMIZERS["sgd"], False, **REFUSED[why])
+    assert "embedding_grad_rows" not in types
+    for a, b in zip(whole, here, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("optimizer", [
+    lambda clip: paddle.optimizer.Momentum(0.1, 0.9, grad_clip=clip),
+    lambda clip: paddle.optimizer.Adam(0.1, grad_clip=clip),
+    lambda clip: paddle.optimizer.SGD(0.1, weight_decay=paddle.regularizer.L2Decay(0.1), grad_clip=clip),
+])  # fmt: skip
+def test_updates_that_change_every_row_stay_whole(monkeypatch: pytest.MonkeyPatch, optimizer: Any) -> None:
+    _, types = train(monkeypatch, optimizer, False)
+    assert "embedding_grad_rows" not in types
+
+
+def test_small_tables_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_pass, "_LARGE", ROWS * WIDTH + 1)
+    _, types = train(monkeypatch, OPTIMIZERS["sgd"], False)
+    assert "embedding_grad_rows" not in types

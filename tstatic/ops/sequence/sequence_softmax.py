@@ -1,0 +1,93 @@
+"""Softmax over the rows of each sequence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tstatic.ir.attrs import Attr
+from tstatic.ir.build import check_variable
+from tstatic.ir.checks import FLOATS
+from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, export, register
+from tstatic.ir.program import Variable
+from tstatic.ir.types import Meta
+from tstatic.no_effect import LIBRARY, no_effect
+from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.sequence._offsets import OFFSETS, Array, check_sequences, each, fold, owners
+from tstatic.ops.shape._shapes import emit_one
+
+
+def _infer(x: Meta, offsets: Meta) -> Meta:
+    check_sequences(x, offsets)
+    return x
+
+
+def _of_each_row(ufunc: np.ufunc, x: Array, offsets: Array) -> Array:
+    """Returns what all rows of a sequence together give, in each of its rows."""
+    folded = np.empty((len(offsets) - 1, *x.shape[1:]), x.dtype)
+    fold(ufunc, x, offsets, folded)
+    return folded[owners(offsets)]
+
+
+@in_float32()
+def _ref(x: Array, offsets: Array, out: Array) -> None:
+    np.subtract(x, _of_each_row(np.maximum, x, offsets), out=out)
+    np.exp(out, out=out)
+    np.divide(out, _of_each_row(np.add, out, offsets), out=out)
+
+
+@in_float32()
+def _back(offsets: Array, out: Array, dout: Array, dx: Array) -> None:
+    np.multiply(out, dout, out=dx)
+    dx -= out * _of_each_row(np.add, dx, offsets)
+
+
+def _lower(torch: Any, x: Any, offsets: Any) -> Any:
+    return torch.cat([torch.softmax(torch_wide(part), 0) for part in each(torch, x, offsets)]).to(x.dtype)
+
+
+def _lower_back(torch: Any, offsets: Any, out: Any, dout: Any) -> Any:
+    pairs = zip(each(torch, torch_wide(out), offsets), each(torch, torch_wide(dout), offsets), strict=True)
+    return torch.cat([y * (dy - (y * dy).sum(0)) for y, dy in pairs]).to(out.dtype)
+
+
+register(OpDef(
+    "sequence_softmax", f"X, X{LOD} -> Out",
+    attrs={
+        "use_cudnn": Attr.idle(False, LIBRARY), "data_format": Attr.idle("AnyLayout", "rows have no layout"),
+    },
+    infer=_infer, ref=_ref, lower=_lower, lod="X", amp="black",
+    grad=GradOp(f"X{LOD}, Out, Out{GRAD} -> X{GRAD}", infer=lambda offsets, out, dout: out, ref=_back, lower=_lower_back),
+    domain=Domain(
+        cases=tuple(Case((shape, (n,))) for shape, n in (((7, 1), 4), ((6,), 3), ((9, 2), 9), ((1, 1), 2), ((0, 1), 3))),
+        values={f"X{LOD}": OFFSETS}, ulps=16.0,
+    ),
+))  # fmt: skip
+
+
+@export("static.nn.sequence_softmax", "fluid.layers.sequence_softmax", op="sequence_softmax")
+@no_effect(use_cudnn=LIBRARY)
+def sequence_softmax(input: Variable, use_cudnn: bool = False, name: str | None = None) -> Variable:
+    """Divides the exponentials of the numbers of each sequence by their sum.
+
+    Args:
+        input: Float ``[rows, 1]`` or ``[rows]`` with a LoD; of wider rows, each column for itself.
+        name: Name of the layer.
+
+    Returns:
+        As ``input``, with its LoD.
+
+    Raises:
+        ProgramError: If ``input`` has no LoD.
+
+    Example:
+        >>> x = static.data("x", [None, 1], lod_level=1)
+        >>> y = static.nn.sequence_softmax(x)
+        >>> feed = fluid.create_lod_tensor(np.zeros((5, 1), "float32"), [[1, 4]])
+        >>> done = static.Executor().run(feed={"x": feed}, fetch_list=[y], return_numpy=False)[0]
+        >>> np.array(done).ravel().tolist(), done.lod()
+        ([1.0, 0.25, 0.25, 0.25, 0.25], [[0, 1, 5]])
+    """
+    x = check_variable(input, "input", "sequence_softmax", FLOATS)
+    return emit_one("sequence_softmax", {"X": x}, name=name)

@@ -1,0 +1,10 @@
+"""``paddle.profiler``: how long operators take, as tables and as traces for a browser.
+
+* ``profiler``        Profiler, its states and schedules, RecordEvent
+* ``tables``          events as tables and as a Chrome trace
+* ``fluid_profiler``  the functions of ``fluid.profiler``
+"""
+
+from tstatic.ir.export import facade
+
+__getattr__, __dir__ = facade(__name__, modules="profiler")
