@@ -50,7 +50,8 @@ _BOTH = _in("static.nn", "fluid.layers")
 UNSUPPORTED: tuple[Unsupported, ...] = (
     Unsupported(
         (
-            "jit", "Model", "callbacks", "DataParallel", "LazyGuard", "autograd", "amp.GradScaler", "amp.auto_cast", "amp.decorate",
+            "jit", "Model", "callbacks", "DataParallel", "LazyGuard", "tolist",
+            "autograd", "amp.GradScaler", "amp.auto_cast", "amp.decorate",
             "fluid.dygraph_grad_clip", "fluid.framework._test_eager_guard",
             "incubate.jit", "incubate.autograd",
             *_in("fluid.dygraph")(
@@ -153,11 +154,6 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "static.save and static.load for parameters, static.nn and nn for layers",
     ),
     Unsupported(
-        ("fluid.memory_optimize", "fluid.release_memory"),
-        "The memory plan of every run reuses dead buffers already",
-        "BuildStrategy.memory_optimize to switch that",
-    ),
-    Unsupported(
         ("fluid.Generator", "fluid.generator.Generator"),
         "Random numbers are counted, so there are no generators",
         "paddle.seed, Program.random_seed or paddle.get_rng_state; static.save keeps the run count",
@@ -168,7 +164,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "the formula in the program: w * (g / paddle.norm(w))",
     ),
     Unsupported(
-        ("static.nn.sparse_embedding", "static.nn.nce", "fluid.layers.nce", "fluid.layers.hsigmoid",
+        ("static.nn.nce", "fluid.layers.nce", "fluid.layers.hsigmoid",
          "fluid.layers.sampled_softmax_with_cross_entropy"),
         "Parameter-server tables and sampled losses are not part of tstatic",
         "static.nn.embedding and nn.functional.cross_entropy",

@@ -287,7 +287,6 @@ def test_a_missing_name_says_what_to_use() -> None:
         ("fluid.layers.IfElse", "static.nn.cond"),
         ("fluid.layers.open_files", "static.data"),
         ("tensor.array_write", "while_loop"),
-        ("static.nn.control_flow", "static.nn.cond"),
         ("fluid.incubate", "not part of tstatic"),
     ):
         with pytest.raises(AttributeError, match="has no attribute") as caught:

@@ -55,7 +55,7 @@ def _cholesky_back(x: Array, out: Array, dout: Array, *, upper: bool) -> Array:
     rows = np.arange(half.shape[-1])
     half[..., rows, rows] *= 0.5
     back = np.linalg.inv(factor)
-    return _even(t(back) @ half @ back)
+    return np.asarray(_even(t(back) @ half @ back))
 
 
 matrix_op(
@@ -100,7 +100,7 @@ def _eigh_back(x: Array, w: Array, v: Array, dw: Array, dv: Array) -> Array:
     inner = (t(v) @ dv) / _gaps(w)
     rows = np.arange(w.shape[-1])
     inner[..., rows, rows] += dw
-    return _even(v @ inner @ t(v))
+    return np.asarray(_even(v @ inner @ t(v)))
 
 
 matrix_op(
@@ -178,7 +178,7 @@ def _qr_back(x: Array, q: Array, r: Array, dq: Array, dr: Array, *, mode: str) -
     return np.asarray(t(np.linalg.solve(r, t(dq + q @ whole))))
 
 
-def _sorted_qr(x: Array, *, mode: str) -> tuple[Array, Array]:
+def _sorted_qr(x: Array, *, mode: Any) -> tuple[Array, Array]:
     q, r = np.linalg.qr(x, mode)
     return q, r
 
@@ -217,7 +217,8 @@ def _of_triangle(x: Variable, upper: bool) -> Variable:
     """Returns the symmetric matrices of which one triangle is given."""
     half = triu(x, 1) if upper else tril(x, -1)
     diagonals = diag_embed(diagonal(x, 0, -2, -1))
-    return half + swapaxes(half, -1, -2) + diagonals
+    whole: Variable = half + swapaxes(half, -1, -2) + diagonals
+    return whole
 
 
 @export("linalg.cholesky", "Variable.cholesky", op="cholesky")
