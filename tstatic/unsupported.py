@@ -119,7 +119,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "the metrics of fluid.metrics with fetched values",
     ),
     Unsupported(
-        ("static.nn.IfElse", "static.nn.control_flow", "static.nn.ConditionalBlock", "fluid.layers.ConditionalBlock"),
+        ("static.nn.IfElse", "static.nn.ConditionalBlock", "fluid.layers.ConditionalBlock"),
         "Control flow is built from functions here",
         "static.nn.cond, case, switch_case and while_loop; fluid.layers.IfElse for rows",
     ),

@@ -42,7 +42,8 @@ OPS = {
     "crop": ("crop", {"X": ramp(3, 4)}, {"offsets": [1, 0], "shape": [2, 3]}, ["Out"]),
     "isfinite": ("isfinite", {"X": ramp(2, 3)}, {}, ["Out"]),
     "nearest_interp": (
-        "nearest_interp", {"X": ramp(1, 2, 3, 4)}, {"out_h": 5, "out_w": 6, "align_corners": False, "interp_method": "nearest"}, ["Out"]
+        "nearest_interp", {"X": ramp(1, 2, 3, 4)},
+        {"out_h": 5, "out_w": 6, "align_corners": False, "interp_method": "nearest"}, ["Out"]
     ),
     "bilinear_interp": (
         "bilinear_interp", {"X": ramp(1, 2, 3, 4)}, {"out_h": 5, "out_w": 6, "align_corners": True, "align_mode": 1}, ["Out"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from tstatic.errors import PlaceError
 from tstatic.ir.export import export
@@ -18,21 +17,66 @@ def _refuse(name: str, device: str) -> NoReturn:
     )
 
 
-def _refusing(name: str, device: str) -> Callable[..., Any]:
-    def function(*args: object, **kwargs: object) -> NoReturn:
-        _refuse(name, device)
+@export("static.IpuStrategy")
+def IpuStrategy(*args: object, **kwargs: object) -> NoReturn:
+    """Refuses: there is no IPU to run on.
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""Raises: there is no {device} to run on.
+    Args:
+        args, kwargs: Whatever Paddle takes.
 
     Raises:
         PlaceError: Always.
     """
-    return function
+    _refuse("IpuStrategy", "IPU")
 
 
-IpuStrategy = export("static.IpuStrategy")(_refusing("IpuStrategy", "IPU"))
-IpuCompiledProgram = export("static.IpuCompiledProgram")(_refusing("IpuCompiledProgram", "IPU"))
-ipu_shard_guard = export("static.ipu_shard_guard")(_refusing("ipu_shard_guard", "IPU"))
-set_ipu_shard = export("static.set_ipu_shard")(_refusing("set_ipu_shard", "IPU"))
-xpu_places = export("static.xpu_places")(_refusing("xpu_places", "XPU"))
+@export("static.IpuCompiledProgram")
+def IpuCompiledProgram(*args: object, **kwargs: object) -> NoReturn:
+    """Refuses: there is no IPU to run on.
+
+    Args:
+        args, kwargs: Whatever Paddle takes.
+
+    Raises:
+        PlaceError: Always.
+    """
+    _refuse("IpuCompiledProgram", "IPU")
+
+
+@export("static.ipu_shard_guard")
+def ipu_shard_guard(*args: object, **kwargs: object) -> NoReturn:
+    """Refuses: there is no IPU to run on.
+
+    Args:
+        args, kwargs: Whatever Paddle takes.
+
+    Raises:
+        PlaceError: Always.
+    """
+    _refuse("ipu_shard_guard", "IPU")
+
+
+@export("static.set_ipu_shard")
+def set_ipu_shard(*args: object, **kwargs: object) -> NoReturn:
+    """Refuses: there is no IPU to run on.
+
+    Args:
+        args, kwargs: Whatever Paddle takes.
+
+    Raises:
+        PlaceError: Always.
+    """
+    _refuse("set_ipu_shard", "IPU")
+
+
+@export("static.xpu_places")
+def xpu_places(*args: object, **kwargs: object) -> NoReturn:
+    """Refuses: there is no XPU to run on.
+
+    Args:
+        args, kwargs: Whatever Paddle takes.
+
+    Raises:
+        PlaceError: Always.
+    """
+    _refuse("xpu_places", "XPU")

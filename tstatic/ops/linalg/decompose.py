@@ -11,6 +11,7 @@ from tstatic.ir.checks import check_choice, check_int
 from tstatic.ir.opdef import Attr, Case, export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int32
+from tstatic.no_effect import no_effect
 from tstatic.ops.elementwise.arithmetic import divide, multiply, subtract
 from tstatic.ops.elementwise.logic import where
 from tstatic.ops.elementwise.scale import cast, scale
@@ -273,7 +274,11 @@ def eigh(x: Variable, UPLO: str = "L", name: str | None = None) -> tuple[Variabl
 
 @export("linalg.eigvalsh", "Variable.eigvalsh", op="eigh")
 def eigvalsh(x: Variable, UPLO: str = "L", name: str | None = None) -> Variable:
-    """Returns the eigenvalues of symmetric matrices in rising order; arguments and errors as of :func:`eigh`."""
+    """Returns the eigenvalues of symmetric matrices in rising order.
+
+    Args:
+        x, UPLO, name: As of :func:`eigh`, with its errors.
+    """
     return eigh(x, UPLO, name)[0]
 
 
@@ -543,6 +548,7 @@ def householder_product(x: Variable, tau: Variable, name: str | None = None) -> 
     return matmul(product, eye(rows, columns, x.dtype), name=name)
 
 
+@no_effect(niter="the decomposition is exact, so it takes no steps")
 @export("linalg.pca_lowrank", "Variable.pca_lowrank")
 def pca_lowrank(
     x: Variable, q: int | None = None, center: bool = True, niter: int = 2, name: str | None = None
@@ -553,7 +559,6 @@ def pca_lowrank(
         x: ``[..., m, n]`` of known sizes.
         q: How many; 6 or as many as there are by default.
         center: Takes the mean of each column away first.
-        niter: At least 0; the decomposition is exact, so its number of steps changes nothing.
         name: Name of ``U``.
 
     Raises:
@@ -561,7 +566,6 @@ def pca_lowrank(
     """
     x = check_variable(x, "x", "pca_lowrank")
     least = min(x.shape[-2:])
-    check_int(niter, "niter", "pca_lowrank", least=0)
     count = min(6, least) if q is None else check_int(q, "q", "pca_lowrank", least=0, most=least)
     centred = subtract(x, mean(x, -2, keepdim=True)) if center else x
     u, s, vh = svd(centred)
