@@ -1,5 +1,8 @@
 """``paddle.tensor``: the tensor functions, which are also names of the package itself."""
 
-from tstatic.ir.export import facade
+from tstatic.ir.export import facade, facade_module
 
 __getattr__, __dir__ = facade(__name__)
+# Paddle has them in several modules, which scripts import from.
+for _name in ("attribute", "creation", "linalg", "logic", "manipulation", "math", "random", "search", "stat"):
+    facade_module(f"tensor.{_name}", "some of the tensor functions; here each module has all.", "tensor", "linalg")

@@ -50,7 +50,8 @@ _BOTH = _in("static.nn", "fluid.layers")
 UNSUPPORTED: tuple[Unsupported, ...] = (
     Unsupported(
         (
-            "jit", "Model", "callbacks", "DataParallel", "LazyGuard", "autograd", "amp.GradScaler", "amp.auto_cast", "amp.decorate",
+            "jit", "Model", "callbacks", "DataParallel", "LazyGuard", "tolist",
+            "autograd", "amp.GradScaler", "amp.auto_cast", "amp.decorate",
             "fluid.dygraph_grad_clip", "fluid.framework._test_eager_guard",
             "incubate.jit", "incubate.autograd",
             *_in("fluid.dygraph")(
@@ -118,7 +119,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "the metrics of fluid.metrics with fetched values",
     ),
     Unsupported(
-        ("static.nn.IfElse", "static.nn.control_flow", "static.nn.ConditionalBlock", "fluid.layers.ConditionalBlock"),
+        ("static.nn.IfElse", "static.nn.ConditionalBlock", "fluid.layers.ConditionalBlock"),
         "Control flow is built from functions here",
         "static.nn.cond, case, switch_case and while_loop; fluid.layers.IfElse for rows",
     ),
@@ -146,11 +147,6 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         ("vision.ops", "vision.get_image_backend", "audio"),
         "These packages are not part of tstatic",
         "static.save and static.load for parameters, static.nn and nn for layers",
-    ),
-    Unsupported(
-        ("fluid.memory_optimize", "fluid.release_memory"),
-        "The memory plan of every run reuses dead buffers already",
-        "BuildStrategy.memory_optimize to switch that",
     ),
     Unsupported(
         ("fluid.Generator", "fluid.generator.Generator"),

@@ -793,6 +793,36 @@ SAMPLES |= {
     )
     for n in (1, 2, 3)
 }
+SAMPLES |= {
+    "tstatic.nn.functional.scaled_dot_product_attention": Sample(
+        lambda: {
+            **{n: data([2, 3, 2, 4], name=n) for n in ("query", "key", "value")},
+            "dropout_p": 0.5,
+            "training": True,
+        },
+        {"attn_mask": (lambda: data([2, 2, 3, 3], name="mask"),), "is_causal": [True], "dropout_p": [0.25]},
+    ),
+    "tstatic.static.nn.sparse_embedding": Sample(
+        lambda: {"input": data([4, 1], "int64"), "size": [5, 3]}, {"size": [[6, 3]], "padding_idx": [1]}
+    ),
+    "tstatic.fluid.layers.assign": Sample(
+        lambda: {"input": data([2, 3])}, {"input": [1.5], "output": (lambda: paddle.zeros([2, 3]),)}
+    ),
+    "Variable.matrix_power": Sample(lambda: {"x": data([3, 3]), "n": 2}),
+    **{
+        f"tstatic.fluid.{name}": Sample(
+            lambda: {"input_program": static.default_main_program()}, {"input_program": (lambda: static.Program(),)}
+        )
+        for name in ("memory_optimize", "release_memory")
+    },
+}
+OWN_OTHERS |= {
+    f"tstatic.nn.ClipGradBy{kind}": {
+        **OWN_OTHERS.get(f"tstatic.nn.ClipGradBy{kind}", {}),
+        "need_clip": (lambda: lambda p: False,),
+    }
+    for kind in ("Value", "Norm", "GlobalNorm")
+}
 OWN_OTHERS["tstatic.view_as"] = {"other": (lambda: data([2, 3, 1], name="another"),)}
 
 DATA = "it gives samples; tests/io compares them"
@@ -848,11 +878,19 @@ WITHOUT_SAMPLE: dict[str, str] = {
         EXCHANGE,
     ),
     **dict.fromkeys(
-        ("Variable.__setitem__", "Variable.backward", "Variable.item", "Variable.numpy"), REFUSES
+        (
+            "Variable.__setitem__", "Variable.backward", "Variable.item", "Variable.numpy",
+            *(f"tstatic.static.{name}" for name in (
+                "IpuCompiledProgram", "IpuStrategy", "ipu_shard_guard", "set_ipu_shard", "xpu_places",
+            )),
+        ),
+        REFUSES,
     ),
     **dict.fromkeys(
         (
-            "tstatic.disable_static",
+            "tstatic.disable_static", "tstatic.get_rng_state", "tstatic.set_rng_state", "tstatic.set_cuda_rng_state",
+            "tstatic.set_grad_enabled", "tstatic.is_tensor", "tstatic.is_complex", "tstatic.utils.try_import",
+            *(f"tstatic.device.{name}" for name in ("Event", "Stream", "current_stream", "set_stream", "stream_guard")),
             "tstatic.get_flags", "tstatic.set_flags", "tstatic.seed", "tstatic.set_default_dtype", "tstatic.set_device",
             "tstatic.is_compiled_with_custom_device", "tstatic.register_kernel", "tstatic.show_versions",
             "tstatic.static.cuda_places", "tstatic.static.program_guard", "tstatic.static.scope_guard",

@@ -523,6 +523,11 @@ TENSOR: dict[str, list[Data]] = {
 
 LOSS = {"input": f(3, 4), "label": f(3, 4)}
 FUNCTIONAL: dict[str, list[Data]] = {
+    "scaled_dot_product_attention": [
+        c(f(2, 3, 2, 4), f(2, 3, 2, 4), f(2, 3, 2, 4)),
+        c(f(2, 3, 2, 4), f(2, 3, 2, 4), f(2, 3, 2, 4), is_causal=True),
+        c(f(2, 3, 2, 4), f(2, 3, 2, 4), f(2, 3, 2, 4), f(2, 2, 3, 3)),
+    ],
     "diag_embed": TENSOR["diag_embed"],
     "adaptive_avg_pool1d": [c(LINE, 4), c(LINE, 3)],
     "adaptive_avg_pool2d": [
@@ -893,6 +898,7 @@ LAYERS: dict[str, list[Data]] = {
 }
 
 STATIC: dict[str, list[Data]] = {
+    "static.setitem": [c(f(3, 4, fixed=1), 1, 2.0), c(f(3, 4, fixed=1), t(sl(None, None, None), 2), f(3))],
     "static.nn.batch_norm": [
         c(f(4, 3, 2, 2)),
         c(f(4, 3, 2, 2), act="relu", momentum=0.5),

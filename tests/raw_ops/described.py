@@ -27,7 +27,9 @@ OPS = {
     "reshape": ("reshape", {"X": ramp(2, 6)}, {"shape": [3, 4]}, ["Out"]),
     "transpose": ("transpose", {"X": ramp(2, 3, 4)}, {"axis": [2, 0, 1]}, ["Out"]),
     "flatten": ("flatten", {"X": ramp(2, 3, 4)}, {"axis": 2}, ["Out"]),
-    "smooth_l1_loss": ("smooth_l1_loss", {"X": ramp(3, 4), "Y": ramp(3, 4, start=0.2, step=-0.1)}, {"sigma": 1.5}, ["Diff", "Out"]),
+    "smooth_l1_loss": (
+        "smooth_l1_loss", {"X": ramp(3, 4), "Y": ramp(3, 4, start=0.2, step=-0.1)}, {"sigma": 1.5}, ["Diff", "Out"]
+    ),
     "smooth_l1_loss_weighted": (
         "smooth_l1_loss",
         {"X": ramp(3, 4), "Y": ramp(3, 4, step=0.1), "InsideWeight": ramp(3, 4, start=0.1), "OutsideWeight": ramp(3, 4, start=0.5)},
@@ -40,7 +42,8 @@ OPS = {
     "crop": ("crop", {"X": ramp(3, 4)}, {"offsets": [1, 0], "shape": [2, 3]}, ["Out"]),
     "isfinite": ("isfinite", {"X": ramp(2, 3)}, {}, ["Out"]),
     "nearest_interp": (
-        "nearest_interp", {"X": ramp(1, 2, 3, 4)}, {"out_h": 5, "out_w": 6, "align_corners": False, "interp_method": "nearest"}, ["Out"]
+        "nearest_interp", {"X": ramp(1, 2, 3, 4)},
+        {"out_h": 5, "out_w": 6, "align_corners": False, "interp_method": "nearest"}, ["Out"]
     ),
     "bilinear_interp": (
         "bilinear_interp", {"X": ramp(1, 2, 3, 4)}, {"out_h": 5, "out_w": 6, "align_corners": True, "align_mode": 1}, ["Out"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import NoneType
 from typing import Any
 
@@ -24,11 +24,18 @@ def _needs_clip(param: Variable) -> bool:
 
 
 class ClipGradBase:
-    """Base class: ``clip(params_grads)`` emits the ops and returns the pairs with clipped gradients."""
+    """Base class: ``clip(params_grads)`` emits the ops and returns the pairs with clipped gradients.
+
+    Attributes:
+        need_clip: Says of a parameter whether its gradient is clipped, beside the parameter's own ``need_clip``.
+    """
+
+    need_clip: Callable[[Variable], bool] | None = None
 
     def __call__(self, params_grads: Sequence[Pair]) -> list[Pair]:
         """Emits the clipping ops; the clipped value is written back to the gradient's own name."""
-        grads = [g for p, g in params_grads if g is not None and _needs_clip(p)]
+        chosen = self.need_clip or (lambda param: True)
+        grads = [g for p, g in params_grads if g is not None and _needs_clip(p) and chosen(p)]
         if grads:
             self._clip(grads)
         return [(p, g) for p, g in params_grads if g is not None]
@@ -44,6 +51,7 @@ class ClipGradByValue(ClipGradBase):
     Args:
         max: Upper limit; positive when ``min`` is left out.
         min: Lower limit.
+        need_clip: Says of a parameter whether its gradient is clipped; all are if ``None``.
 
     Raises:
         ProgramError: If ``min`` exceeds ``max``, or ``max`` is not positive without ``min``.
@@ -59,7 +67,10 @@ class ClipGradByValue(ClipGradBase):
         array([-3. , -3.5], dtype=float32)
     """
 
-    def __init__(self, max: float, min: float | None = None) -> None:
+    def __init__(
+        self, max: float, min: float | None = None, need_clip: Callable[[Variable], bool] | None = None
+    ) -> None:
+        self.need_clip = need_clip
         self.max = float(max)
         self.min = -check_number(max, "max", type(self).__name__, above=0, finite=False) if min is None else float(min)
         if self.min > self.max:
@@ -83,6 +94,10 @@ class ClipGradByValue(ClipGradBase):
 class ClipGradByNorm(ClipGradBase):
     """Scales each gradient so that its own L2 norm is at most ``clip_norm``.
 
+    Args:
+        clip_norm: The largest norm.
+        need_clip: Says of a parameter whether its gradient is clipped; all are if ``None``.
+
     Example:
         >>> clip = paddle.nn.ClipGradByNorm(clip_norm=1.0)
         >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(0.0))
@@ -94,7 +109,8 @@ class ClipGradByNorm(ClipGradBase):
         array([-0.6, -0.8], dtype=float32)
     """
 
-    def __init__(self, clip_norm: float) -> None:
+    def __init__(self, clip_norm: float, need_clip: Callable[[Variable], bool] | None = None) -> None:
+        self.need_clip = need_clip
         self.clip_norm = check_number(clip_norm, "clip_norm", type(self).__name__, above=0, finite=False)
 
     def _clip(self, grads: Sequence[Variable]) -> None:
@@ -113,6 +129,7 @@ class ClipGradByGlobalNorm(ClipGradBase):
     Args:
         clip_norm: The largest norm that is left as it is.
         group_name: Parameters given to :func:`set_gradient_clip` with clips of one name share one norm.
+        need_clip: Says of a parameter whether its gradient is clipped; all are if ``None``.
 
     Example:
         >>> clip = paddle.nn.ClipGradByGlobalNorm(clip_norm=1.0)
@@ -125,7 +142,14 @@ class ClipGradByGlobalNorm(ClipGradBase):
         array([-0.6, -0.8], dtype=float32)
     """
 
-    def __init__(self, clip_norm: float, group_name: str = "default_group", auto_skip_clip: bool = False) -> None:
+    def __init__(
+        self,
+        clip_norm: float,
+        group_name: str = "default_group",
+        auto_skip_clip: bool = False,
+        need_clip: Callable[[Variable], bool] | None = None,
+    ) -> None:
+        self.need_clip = need_clip
         self.clip_norm = check_number(clip_norm, "clip_norm", type(self).__name__, above=0, finite=False)
         self.group_name = group_name
         self.auto_skip_clip = auto_skip_clip

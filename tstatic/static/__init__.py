@@ -21,6 +21,7 @@
 * ``nn``, ``sparse_embedding``  layers that make parameters
 * ``amp``  mixed precision
 * ``mode``  static mode, which is the only one
+* ``other_devices``  names for devices that are not there
 """
 
 from tstatic.ir.export import facade, facade_module

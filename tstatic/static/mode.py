@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tstatic.ir.declare import default_main_program
+from tstatic.ir.export import export
 from tstatic.logs import warn_user
 from tstatic.no_effect import no_effect
 
+REUSED = "the memory plan of every run reuses dead buffers"
 FETCHED = "fetched values are numpy arrays, which np.set_printoptions is for"
 
 
@@ -142,3 +144,17 @@ def set_printoptions(
     linewidth: int | None = None,
 ) -> None:
     """Does nothing: fetched values are numpy arrays."""
+
+
+@export("fluid.memory_optimize")
+@no_effect(input_program=REUSED, skip_opt_set=REUSED, print_log=REUSED, level=REUSED, skip_grads=REUSED)
+def memory_optimize(
+    input_program: Any, skip_opt_set: Any = None, print_log: bool = False, level: int = 0, skip_grads: bool = True
+) -> None:
+    """Does nothing: every plan reuses dead buffers."""
+
+
+@export("fluid.release_memory")
+@no_effect(input_program=REUSED, skip_opt_set=REUSED)
+def release_memory(input_program: Any, skip_opt_set: Any = None) -> None:
+    """Does nothing: every plan reuses dead buffers."""

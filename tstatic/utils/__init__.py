@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, TypeVar
 
-from tstatic.errors import ProgramError
+from tstatic.errors import MissingPackageError, ProgramError
 from tstatic.ir import names as unique_name
 from tstatic.ir.checks import check_type
 from tstatic.ir.export import facade_module
@@ -102,4 +104,29 @@ def deprecated(update_to: str = "", since: str = "", reason: str = "", level: in
 
 facade_module("utils.profiler", "a table of how long operators take.")
 
-__all__ = ["deprecated", "profiler", "require_version", "run_check", "unique_name"]
+
+def try_import(module_name: str, err_msg: str | None = None) -> ModuleType:
+    """Returns a module, imported by its name.
+
+    Args:
+        module_name: Its full name.
+        err_msg: What the error says instead of naming the package.
+
+    Raises:
+        MissingPackageError: If it cannot be imported (an ``ImportError``).
+
+    Example:
+        >>> paddle.utils.try_import("json").dumps([1])
+        '[1]'
+    """
+    try:
+        return importlib.import_module(module_name)
+    except ImportError as error:
+        raise MissingPackageError(
+            err_msg or f"the module '{module_name}' cannot be imported",
+            received=str(error),
+            fix=f"install the package that has it, perhaps with 'pip install {module_name.partition('.')[0]}'",
+        ) from None
+
+
+__all__ = ["deprecated", "profiler", "require_version", "run_check", "try_import", "unique_name"]

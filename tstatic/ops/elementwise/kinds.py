@@ -103,7 +103,7 @@ def finfo(dtype: Any) -> FloatLimits:
         dtype: A float type, by any of its names.
 
     Raises:
-        DTypeError: If it is no float type.
+        DTypeError: If it is another type.
 
     Example:
         >>> limits = paddle.finfo("float32")
@@ -128,7 +128,7 @@ def iinfo(dtype: Any) -> IntegerLimits:
         dtype: An integer type, by any of its names.
 
     Raises:
-        DTypeError: If it is no integer type.
+        DTypeError: If it is another type.
     """
     kind = dtype_of(dtype)
     check_result_dtype(kind, INTEGERS, "iinfo")

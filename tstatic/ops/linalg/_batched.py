@@ -23,7 +23,7 @@ def t(x: Array) -> Array:
 
 
 def check_matrices(x: Meta, arg: str = "X", *, square: bool = False) -> None:
-    """Refuses what is no batch of matrices of floats.
+    """Refuses anything but batches of matrices of floats.
 
     Raises:
         DTypeError, ShapeError: Say what was expected.

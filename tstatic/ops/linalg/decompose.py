@@ -11,6 +11,7 @@ from tstatic.ir.checks import check_choice, check_int
 from tstatic.ir.opdef import Attr, Case, export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int32
+from tstatic.no_effect import no_effect
 from tstatic.ops.elementwise.arithmetic import divide, multiply, subtract
 from tstatic.ops.elementwise.logic import where
 from tstatic.ops.elementwise.scale import cast, scale
@@ -55,7 +56,7 @@ def _cholesky_back(x: Array, out: Array, dout: Array, *, upper: bool) -> Array:
     rows = np.arange(half.shape[-1])
     half[..., rows, rows] *= 0.5
     back = np.linalg.inv(factor)
-    return _even(t(back) @ half @ back)
+    return np.asarray(_even(t(back) @ half @ back))
 
 
 matrix_op(
@@ -100,7 +101,7 @@ def _eigh_back(x: Array, w: Array, v: Array, dw: Array, dv: Array) -> Array:
     inner = (t(v) @ dv) / _gaps(w)
     rows = np.arange(w.shape[-1])
     inner[..., rows, rows] += dw
-    return _even(v @ inner @ t(v))
+    return np.asarray(_even(v @ inner @ t(v)))
 
 
 matrix_op(
@@ -178,7 +179,7 @@ def _qr_back(x: Array, q: Array, r: Array, dq: Array, dr: Array, *, mode: str) -
     return np.asarray(t(np.linalg.solve(r, t(dq + q @ whole))))
 
 
-def _sorted_qr(x: Array, *, mode: str) -> tuple[Array, Array]:
+def _sorted_qr(x: Array, *, mode: Any) -> tuple[Array, Array]:
     q, r = np.linalg.qr(x, mode)
     return q, r
 
@@ -217,7 +218,8 @@ def _of_triangle(x: Variable, upper: bool) -> Variable:
     """Returns the symmetric matrices of which one triangle is given."""
     half = triu(x, 1) if upper else tril(x, -1)
     diagonals = diag_embed(diagonal(x, 0, -2, -1))
-    return half + swapaxes(half, -1, -2) + diagonals
+    whole: Variable = half + swapaxes(half, -1, -2) + diagonals
+    return whole
 
 
 @export("linalg.cholesky", "Variable.cholesky", op="cholesky")
@@ -272,7 +274,11 @@ def eigh(x: Variable, UPLO: str = "L", name: str | None = None) -> tuple[Variabl
 
 @export("linalg.eigvalsh", "Variable.eigvalsh", op="eigh")
 def eigvalsh(x: Variable, UPLO: str = "L", name: str | None = None) -> Variable:
-    """Returns the eigenvalues of symmetric matrices in rising order; arguments and errors as of :func:`eigh`."""
+    """Returns the eigenvalues of symmetric matrices in rising order.
+
+    Args:
+        x, UPLO, name: As of :func:`eigh`, with its errors.
+    """
     return eigh(x, UPLO, name)[0]
 
 
@@ -542,6 +548,7 @@ def householder_product(x: Variable, tau: Variable, name: str | None = None) -> 
     return matmul(product, eye(rows, columns, x.dtype), name=name)
 
 
+@no_effect(niter="the decomposition is exact, so it takes no steps")
 @export("linalg.pca_lowrank", "Variable.pca_lowrank")
 def pca_lowrank(
     x: Variable, q: int | None = None, center: bool = True, niter: int = 2, name: str | None = None
@@ -552,7 +559,6 @@ def pca_lowrank(
         x: ``[..., m, n]`` of known sizes.
         q: How many; 6 or as many as there are by default.
         center: Takes the mean of each column away first.
-        niter: At least 0; the decomposition is exact, so its number of steps changes nothing.
         name: Name of ``U``.
 
     Raises:
@@ -560,7 +566,6 @@ def pca_lowrank(
     """
     x = check_variable(x, "x", "pca_lowrank")
     least = min(x.shape[-2:])
-    check_int(niter, "niter", "pca_lowrank", least=0)
     count = min(6, least) if q is None else check_int(q, "q", "pca_lowrank", least=0, most=least)
     centred = subtract(x, mean(x, -2, keepdim=True)) if center else x
     u, s, vh = svd(centred)

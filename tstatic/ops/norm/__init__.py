@@ -1,5 +1,6 @@
 """Normalisation by statistics of rows, channels or groups.
 
+* ``attention``: Attention from queries, keys and values.
 * ``batch_norm``: Batch normalisation with running statistics, in training and in inference.
 * ``group_norm``: Group normalisation: each sample's channels in groups; instance normalisation: each channel by itself.
 * ``layer_norm``: Layer normalisation over the last axes.

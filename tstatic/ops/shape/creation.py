@@ -227,7 +227,7 @@ def empty_like(x: Variable, dtype: Any = None, name: str | None = None) -> Varia
     return _like(x, 0, dtype, "empty_like", name)
 
 
-@export("tensor.assign", "fluid.layers.assign", "fluid.layers.tensor.assign", op="assign")
+@export("tensor.assign", op="assign")
 def assign(x: Any, output: Variable | None = None) -> Variable:
     """Copies a Variable, or makes a constant from an array, a list or a number.
 
@@ -468,3 +468,20 @@ def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False
     return block.create_var(
         name=name or names.generate("create_tensor"), dtype=dtype_of(dtype), persistable=persistable, shape=None
     )
+
+
+@export("fluid.layers.assign", "fluid.layers.tensor.assign", op="assign")
+def fluid_assign(input: Any, output: Variable | None = None) -> Variable:
+    """Calls :func:`assign` under the argument names of 1.x.
+
+    Args:
+        input: The ``x`` of :func:`assign`.
+        output: As there.
+
+    Example:
+        >>> x = paddle.zeros([2])
+        >>> _ = fluid.layers.assign(input=np.array([1.0, 2.0], "float32"), output=x)
+        >>> static.Executor().run(fetch_list=[x])[0]
+        array([1., 2.], dtype=float32)
+    """
+    return assign(input, output)
