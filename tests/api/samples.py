@@ -801,6 +801,7 @@ IMAGES = "it makes a network or changes an array; tests/vision compares them"
 WITHOUT_SAMPLE: dict[str, str] = {
     **dict.fromkeys(
         (
+            "tstatic.flops", "tstatic.summary",
             *(f"tstatic.vision.models.{name}" for name in (
                 "AlexNet", "LeNet", "MobileNetV1", "MobileNetV2", "ResNet", "SqueezeNet", "VGG", "alexnet", "mobilenet_v1",
                 "mobilenet_v2", "resnet.BasicBlock", "resnet.BottleneckBlock", "squeezenet1_0", "squeezenet1_1",
@@ -840,7 +841,7 @@ WITHOUT_SAMPLE: dict[str, str] = {
                 "all_gather", "all_reduce", "all_to_all", "alltoall_single", "broadcast", "gather", "get_group", "irecv", "isend",
                 "local", "mean", "new_group", "reduce", "reduce_scatter", "scatter", "spawn", "get_rank", "get_world_size",
                 *(f"fleet.metrics.{name}" for name in ("acc", "auc", "mae", "max", "min", "mse", "rmse", "sum")),
-                "io.load_inference_model_distributed",
+                "all_gather_object", "broadcast_object_list", "scatter_object_list", "io.load_inference_model_distributed",
                 *(f"fleet.meta_optimizers.common.is_{name}_op" for name in ("backward", "loss_grad", "optimizer", "update")),
             )),
         ),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 from typing import Any
 
 import numpy as np
@@ -88,3 +90,35 @@ def scores(paddle: Any, name: str) -> list[float]:
         (found,) = exe.run(main, feed={"x": images}, fetch_list=[out])
         flat = found.ravel()
         return [float(v) for v in flat[:: max(1, flat.size // 16)][:16]]
+
+
+# -------------------------------------------------------------------------------------------------------- summary, flops
+COUNTED: dict[str, tuple[dict[str, Any], list[int]]] = {
+    "LeNet": ({}, [1, 1, 28, 28]),
+    "resnet18": ({"num_classes": 10}, [1, 3, 32, 32]),
+    "resnext50_32x4d": ({"num_classes": 10}, [1, 3, 32, 32]),
+    "mobilenet_v2": ({"num_classes": 10}, [2, 3, 64, 64]),
+    "squeezenet1_1": ({"num_classes": 10}, [1, 3, 64, 64]),
+    "vgg11": ({"num_classes": 0}, [1, 3, 32, 32]),
+}
+
+
+def counts(paddle: Any, name: str) -> dict[str, Any]:
+    """Returns what is printed about a network, and its numbers."""
+    settings, size = COUNTED[name]
+    with paddle.utils.unique_name.guard():
+        net = getattr(paddle.vision.models, name)(**settings)
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        found = paddle.summary(net, tuple(size))
+        operations = paddle.flops(net, size)
+    lines = said.getvalue().splitlines()
+    table = lines[: 1 + max(i for i, line in enumerate(lines) if line.startswith("---"))]
+    return {
+        "params": {n: int(v) for n, v in found.items()},
+        "flops": int(operations),
+        "text": table if len(table) < 40 else digest_of(table),
+    }
+
+
+def digest_of(lines: list[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

@@ -19,9 +19,11 @@ def main() -> None:
     paddle.disable_static()
     image = Image.fromarray(transforms_described.picture())
     changed = transforms_described.results(paddle.vision.transforms, image)
+    counts = {n: described.counts(paddle, n) for n in described.COUNTED}
     paddle.enable_static()
     found: dict[str, Any] = {
         "version": paddle.__version__,
+        "counts": counts,
         "transforms": changed,
         "structure": {n: described.digest(described.structure(paddle, n)) for n in described.NETWORKS},
         "resnet18": described.structure(paddle, "resnet18"),

@@ -10,6 +10,7 @@
 * ``param``          ``ParamAttr``, and how layers make parameters
 * ``clip``           gradient clipping
 * ``regularizer``    weight decay
+* ``model_summary``  ``summary`` and ``flops`` of a network
 * ``utils``          parameters as a vector
 
 Class names are spelled beside the classes (``nn.Linear``) and collected here.

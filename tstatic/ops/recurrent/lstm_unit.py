@@ -8,6 +8,7 @@ import numpy as np
 
 from tstatic.ir.checks import FLOATS, check_dtype, check_has_shape, check_rank, check_same_dtype
 from tstatic.ir.opdef import GRAD, Case, Domain, GradOp, OpDef, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.types import Meta
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.tuned._common import Array
@@ -84,6 +85,7 @@ def _grad_lower(torch: Any, x: Any, c: Any, dc: Any, dh: Any, forget_bias: float
 
 register(OpDef(
     "lstm_unit", "X, C_prev -> C, H", attrs={"forget_bias": 0.0}, infer=_infer, ref=_ref, lower=_lower,
+    paddle=ABSENT,
     grad=GradOp(f"X, C_prev, C{GRAD}?, H{GRAD}? -> X{GRAD}, C_prev{GRAD}", ref=_grad_ref, lower=_grad_lower),
     domain=Domain(
         cases=(

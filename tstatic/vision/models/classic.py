@@ -57,13 +57,16 @@ def _uniform(fan_in: int) -> dict[str, Any]:
     return {n: ParamAttr(initializer=Uniform(-bound, bound)) for n in ("weight_attr", "bias_attr")}
 
 
-class _ConvReluPool(Layer):
+class ConvPoolLayer(Layer):
+    """A convolution, relu, and the largest of overlapping 3 x 3 windows."""
+
     def __init__(self, channels: int, filters: int, size: int, stride: int, padding: int) -> None:
         super().__init__()
         self._conv = Conv2D(channels, filters, size, stride, padding, **_uniform(channels * size * size))
         self._pool = MaxPool2D(3, stride=2, padding=0)
 
     def forward(self, x: Variable) -> Any:
+        """Returns the layer's value for ``[n, channels, h, w]``."""
         return self._pool(relu(self._conv(x)))
 
 
@@ -84,11 +87,11 @@ class AlexNet(Layer):
     def __init__(self, num_classes: int = 1000) -> None:
         super().__init__()
         self.num_classes = num_classes
-        self._conv1 = _ConvReluPool(3, 64, 11, 4, 2)
-        self._conv2 = _ConvReluPool(64, 192, 5, 1, 2)
+        self._conv1 = ConvPoolLayer(3, 64, 11, 4, 2)
+        self._conv2 = ConvPoolLayer(64, 192, 5, 1, 2)
         self._conv3 = Conv2D(192, 384, 3, stride=1, padding=1, **_uniform(192 * 9))
         self._conv4 = Conv2D(384, 256, 3, stride=1, padding=1, **_uniform(384 * 9))
-        self._conv5 = _ConvReluPool(256, 256, 3, 1, 1)
+        self._conv5 = ConvPoolLayer(256, 256, 3, 1, 1)
         if num_classes > 0:
             self._drop1 = Dropout(0.5, mode="downscale_in_infer")
             self._fc6 = Linear(256 * 36, 4096, **_uniform(256 * 36))

@@ -26,7 +26,7 @@ STAGES_2 = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 
 """Growth of the channels inside, filters, number of parts and first stride of the second version's stages."""
 
 
-class _Separable(Layer):
+class DepthwiseSeparable(Layer):
     """A convolution of 3 x 3 per channel, then one of 1 x 1."""
 
     def __init__(self, channels: int, filters: int, stride: int) -> None:
@@ -35,6 +35,7 @@ class _Separable(Layer):
         self._pointwise_conv = conv_norm(channels, filters, 1)
 
     def forward(self, x: Variable) -> Any:
+        """Returns the layer's value for ``[n, channels, h, w]``."""
         return self._pointwise_conv(self._depthwise_conv(x))
 
 
@@ -62,7 +63,7 @@ class MobileNetV1(PooledClassifier):
         self.scale = check_number(scale, "scale", "MobileNetV1", above=0)
         self.conv1 = conv_norm(3, int(32 * scale), 3, 2)
         for name, (channels, filters, stride) in STAGES_1.items():
-            self.add_sublayer(name, _Separable(int(channels * scale), int(filters * scale), stride))
+            self.add_sublayer(name, DepthwiseSeparable(int(channels * scale), int(filters * scale), stride))
         self._add_end("fc", int(1024 * scale))
 
     def forward(self, x: Variable) -> Any:
@@ -79,7 +80,7 @@ def _rounded(channels: float) -> int:
     return found + 8 if found < 0.9 * channels else found
 
 
-class _Inverted(Layer):
+class InvertedResidual(Layer):
     """A convolution of 1 x 1 to more channels, one of 3 x 3 per channel, one of 1 x 1 to few; added to the input if it fits."""
 
     def __init__(self, channels: int, filters: int, stride: int, growth: int) -> None:
@@ -92,6 +93,7 @@ class _Inverted(Layer):
         self.conv = Sequential(*layers)
 
     def forward(self, x: Variable) -> Any:
+        """Returns the layer's value for ``[n, channels, h, w]``."""
         return x + self.conv(x) if self.use_res_connect else self.conv(x)
 
 
@@ -122,7 +124,7 @@ class MobileNetV2(PooledClassifier):
         for growth, width, count, stride in STAGES_2:
             filters = _rounded(width * scale)
             for i in range(count):
-                features.append(_Inverted(channels, filters, stride if i == 0 else 1, growth))
+                features.append(InvertedResidual(channels, filters, stride if i == 0 else 1, growth))
                 channels = filters
         features.append(conv_norm(channels, self.last_channel, 1, act=ReLU6))
         self.features = Sequential(*features)

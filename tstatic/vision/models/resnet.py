@@ -7,7 +7,6 @@ from typing import Any
 from tstatic.ir.checks import check_choice
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
-from tstatic.nn.functional import relu
 from tstatic.nn.layer.activation import ReLU
 from tstatic.nn.layer.container import Sequential
 from tstatic.nn.layer.conv import Conv2D
@@ -57,8 +56,8 @@ class BasicBlock(Layer):
 
     def forward(self, x: Variable) -> Any:
         """Returns ``[n, planes, h / stride, w / stride]`` for ``[n, inplanes, h, w]``."""
-        out = self.bn2(self.conv2(relu(self.bn1(self.conv1(x)))))
-        return relu(out + (x if self.downsample is None else self.downsample(x)))
+        out = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+        return self.relu(out + (x if self.downsample is None else self.downsample(x)))
 
 
 @export("vision.models.resnet.BottleneckBlock")
@@ -100,9 +99,9 @@ class BottleneckBlock(Layer):
 
     def forward(self, x: Variable) -> Any:
         """Returns ``[n, 4 * planes, h / stride, w / stride]`` for ``[n, inplanes, h, w]``."""
-        out = relu(self.bn1(self.conv1(x)))
-        out = self.bn3(self.conv3(relu(self.bn2(self.conv2(out)))))
-        return relu(out + (x if self.downsample is None else self.downsample(x)))
+        out = self.relu(self.bn1(self.conv1(x)))
+        out = self.bn3(self.conv3(self.relu(self.bn2(self.conv2(out)))))
+        return self.relu(out + (x if self.downsample is None else self.downsample(x)))
 
 
 @export("vision.models.ResNet")
@@ -156,7 +155,7 @@ class ResNet(PooledClassifier):
 
     def forward(self, x: Variable) -> Any:
         """Returns scores ``[n, num_classes]`` for images ``[n, 3, h, w]``."""
-        x = self.maxpool(relu(self.bn1(self.conv1(x))))
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         for stage in range(1, 5):
             x = getattr(self, f"layer{stage}")(x)
         return self._end(x)

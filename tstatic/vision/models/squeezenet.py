@@ -20,25 +20,29 @@ FIRES = ((16, 64), (16, 64), (32, 128), (32, 128), (48, 192), (48, 192), (64, 25
 """Channels of the squeezing convolution, and of each expanding one, per fire module."""
 
 
-class _ConvRelu(Layer):
+class MakeFireConv(Layer):
+    """A convolution that keeps the size, and relu."""
+
     def __init__(self, channels: int, filters: int, size: int) -> None:
         super().__init__()
         self._conv = Conv2D(channels, filters, size, padding=size // 2)
 
     def forward(self, x: Variable) -> Any:
+        """Returns the layer's value for ``[n, channels, h, w]``."""
         return relu(self._conv(x))
 
 
-class _Fire(Layer):
+class MakeFire(Layer):
     """A convolution of 1 x 1 to few channels, then ones of 1 x 1 and 3 x 3 side by side."""
 
     def __init__(self, channels: int, squeezed: int, expanded: int) -> None:
         super().__init__()
-        self._conv = _ConvRelu(channels, squeezed, 1)
-        self._conv_path1 = _ConvRelu(squeezed, expanded, 1)
-        self._conv_path2 = _ConvRelu(squeezed, expanded, 3)
+        self._conv = MakeFireConv(channels, squeezed, 1)
+        self._conv_path1 = MakeFireConv(squeezed, expanded, 1)
+        self._conv_path2 = MakeFireConv(squeezed, expanded, 3)
 
     def forward(self, x: Variable) -> Any:
+        """Returns the layer's value for ``[n, channels, h, w]``."""
         x = self._conv(x)
         return concat([self._conv_path1(x), self._conv_path2(x)], axis=1)
 
@@ -72,7 +76,7 @@ class SqueezeNet(Layer):
         self._conv = Conv2D(3, channels, 7 if first else 3, stride=2, padding=0 if first else 1)
         self._pool = MaxPool2D(3, stride=2, padding=0)
         for i, (squeezed, expanded) in enumerate(FIRES):
-            self.add_sublayer(f"_conv{i + 1}", _Fire(channels, squeezed, expanded))
+            self.add_sublayer(f"_conv{i + 1}", MakeFire(channels, squeezed, expanded))
             channels = 2 * expanded
         self._drop = Dropout(0.5, mode="downscale_in_infer")
         self._conv9 = Conv2D(512, num_classes, 1) if num_classes > 0 else None

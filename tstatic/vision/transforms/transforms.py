@@ -438,7 +438,7 @@ class _Colour(BaseTransform):
                 f"value of {name} is out of range",
                 expected=f"a number, or two rising numbers from {low:g} to {high:g}",
                 received=shown(value),
-                fix="a number x stands for factors around the one that changes nothing, by at most x",
+                fix="a number x means factors around the one that changes nothing, by at most x",
             )
         self.value = pair_ if pair_ != (self._centre, self._centre) else None
 
