@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tstatic import nn, static
+from tstatic import fluid, nn, static
 from tstatic.errors import ProgramError, ShapeError, TstaticError
 
 torch = pytest.importorskip("torch")
@@ -192,3 +192,29 @@ def test_wrong_arguments_are_refused(build: Any, error: type[Exception], words: 
     with pytest.raises(error, match=words):
         build(x)
     assert len(static.default_main_program().global_block().ops) == ops
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_the_1x_layer_of_one_parameter_gives_what_torch_gives(both: bool) -> None:
+    """All weights first, then all biases, in torch's order and packing."""
+    ways, layers, steps, batch, size, width = 1 + both, 2, 3, 2, 4, 5
+    x = static.data("x", [steps, batch, size])
+    h, c = (static.data(n, [layers * ways, batch, width]) for n in "hc")
+    out, last_h, last_c = fluid.layers.lstm(x, h, c, steps, width, layers, is_bidirec=both)
+    (packed,) = static.default_main_program().all_parameters()
+    gradient = static.gradients([(out * out).sum() + last_c.sum()], [packed])[0]
+    exe = static.Executor()
+    exe.run(static.default_startup_program())
+    module = torch.nn.LSTM(size, width, layers, bidirectional=both)
+    names = [n for n, _ in module.named_parameters()]
+    order = [n for n in names if n.startswith("weight")] + [n for n in names if n.startswith("bias")]
+    packed.set_value(np.concatenate([module.get_parameter(n).detach().numpy().ravel() for n in order]))
+    rng = np.random.default_rng(0)
+    feed = {n: rng.normal(size=v.shape).astype("float32") for n, v in (("x", x), ("h", h), ("c", c))}
+    found = exe.run(feed=feed, fetch_list=[out, last_h, last_c, gradient])
+    given = {n: torch.tensor(v) for n, v in feed.items()}
+    expected, (end_h, end_c) = module(given["x"], (given["h"], given["c"]))
+    ((expected * expected).sum() + end_c.sum()).backward()
+    gradients = torch.cat([module.get_parameter(n).grad.ravel() for n in order])
+    for mine, theirs in zip(found, (expected, end_h, end_c, gradients), strict=True):
+        np.testing.assert_allclose(mine, theirs.detach(), rtol=1e-4, atol=1e-5)

@@ -132,6 +132,9 @@ def test_calls_at_the_wrong_place_are_refused() -> None:
             rnn.step_input(static.data("z", [6, 3, 4]))
         with pytest.raises(ValueError, match="not a memory of the recurrence"):
             rnn.update_memory(now, now)
+        for call in (lambda: rnn.step_input(x * 2), lambda: rnn.memory(init=x[0])):
+            with pytest.raises(ValueError, match="is made inside the step"):
+                call()
         rnn.step_output(now)
     assert rnn().shape == (5, 3, 4)
 

@@ -231,9 +231,12 @@ class _Planner:
         return Step(op, region, "kernel" if op.body else "ref")
 
     def is_unsettled(self, op: FrozenOp, objects: Collection[str]) -> bool:
-        """Returns whether results may have other sizes than was inferred: those of functions of the user, and of loops."""
+        """Returns whether results may have other sizes than was inferred: those of functions of the user, and of loops.
+
+        What is inferred of a tensor array is the metadata of an element; only dynamic ops make one.
+        """
         calls = any(spec.kind == "function" for spec in op.definition.attrs.values())
-        return bool(calls or op.sub_blocks or objects) or not self.unsettled.isdisjoint(op.reads())
+        return bool(calls or op.sub_blocks or objects or op.definition.dynamic) or not self.unsettled.isdisjoint(op.reads())
 
     def try_view(self, index: int, op: FrozenOp) -> bool:
         """Makes the first output a view of the first input if that needs no copy; returns whether it did."""

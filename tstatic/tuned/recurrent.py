@@ -82,11 +82,11 @@ def backward_scratch(
     return (
         ((steps, batch, columns), dtype),
         ((steps if kind is GRU else 1, batch, columns), dtype),
-        ((steps, batch, width), dtype),
-        ((steps, batch, inputs), dtype),
+        ((steps, batch, inputs + width), dtype),
         ((steps * batch, inputs), dtype),
         ((columns, inputs), dtype),
         ((columns, width), dtype),
+        ((columns, inputs + width), dtype),
         ((4, batch, width), dtype),
         ((batch, 2 * width), dtype),
         ((steps if kind is LSTM else 0, batch, width), dtype),
@@ -305,7 +305,9 @@ def backward(
     """
     steps, batch, inputs = x.shape
     width = out.shape[-1]
-    sums, state_sums, before, rows, flat_dx, dw, du, work, wide, slopes = scratch
+    sums, state_sums, joined, flat_dx, w, u, product, work, wide, slopes = scratch
+    # Inputs and states side by side: one product makes the gradients of both weights.
+    before = joined[..., inputs:]
     if not steps or not batch:
         for target in (dx, *dweights, *dbiases):
             if target is not None:
@@ -319,7 +321,6 @@ def backward(
     dh, dc, total, _ = work
     for carried, given in zip((dh, dc), dlast, strict=False):
         carried[...] = 0 if given is None else given
-    u = du
     for target, source in _blocks(kind, u, weights[1]):
         np.copyto(target, source)
     order = _order(steps, reverse)
@@ -371,27 +372,28 @@ def backward(
             np.copyto(target, value)
     every = sums.reshape(steps * batch, sums.shape[-1])
     every_state = state_sums.reshape(steps * batch, sums.shape[-1]) if kind is GRU else every
-    source = x
-    if not x.flags.c_contiguous:
-        np.copyto(rows, x)
-        source = rows
     if dx is not None:
-        for target, given in _blocks(kind, dw, weights[0]):
+        for target, given in _blocks(kind, w, weights[0]):
             np.copyto(target, given)
         made = dx.reshape(flat_dx.shape) if dx.flags.c_contiguous else flat_dx
-        np.matmul(every, dw, made)
+        np.matmul(every, w, made)
         if made is flat_dx:
             np.copyto(dx, flat_dx.reshape(dx.shape))
-    for wanted, product, a, b in (
-        (dweights[0], dw, every, source.reshape(steps * batch, inputs)),
-        (dweights[1], du, every_state, before.reshape(steps * batch, width)),
-    ):
+    np.copyto(joined[..., :inputs], x)
+    columns = joined.reshape(steps * batch, inputs + width)
+    if kind is GRU:
+        np.matmul(every.T, columns[:, :inputs], product[:, :inputs])
+        np.matmul(every_state.T, columns[:, inputs:], product[:, inputs:])
+    else:
+        np.matmul(every.T, columns, product)
+    for wanted, found in zip(dweights, (product[:, :inputs], product[:, inputs:]), strict=True):
         if wanted is not None:
-            np.matmul(a.T, b, product)
-            for made, target in _blocks(kind, product, wanted):
-                np.copyto(target, made)
-    for wanted, rows_of in zip(dbiases, (every, every_state), strict=True):
+            for inside, outside in _blocks(kind, found, wanted):
+                np.copyto(outside, inside)
+    vector = ones(len(every), every.dtype)
+    total_sums = np.matmul(vector, every)
+    total_state = np.matmul(vector, every_state) if kind is GRU else total_sums
+    for wanted, found in zip(dbiases, (total_sums, total_state), strict=True):
         if wanted is not None:
-            total_of = np.matmul(ones(len(rows_of), rows_of.dtype), rows_of)
-            for made, target in _blocks(kind, total_of, wanted):
-                np.copyto(target, made)
+            for inside, outside in _blocks(kind, found, wanted):
+                np.copyto(outside, inside)

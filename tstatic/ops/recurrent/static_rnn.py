@@ -25,9 +25,10 @@ class StaticRNN:
         name: Name of the layer.
 
     Example:
+        >>> x = paddle.to_tensor([[[1.0]], [[2.0]], [[3.0]]])  # steps, batch, size
         >>> rnn = static.nn.StaticRNN()
         >>> with rnn.step():
-        ...     now = rnn.step_input(paddle.to_tensor([[[1.0]], [[2.0]], [[3.0]]]))  # steps, batch, size
+        ...     now = rnn.step_input(x)
         ...     total = rnn.memory(shape=[-1, 1], batch_ref=now)
         ...     rnn.update_memory(total, total + now)
         ...     rnn.step_output(total + now)
@@ -40,7 +41,6 @@ class StaticRNN:
     def __init__(self, name: str | None = None) -> None:
         self._builder = StepBuilder(LayerNamer(self._prefix, name))
         self._state = "before"
-        self._inner: dict[str, Variable] = {}
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
@@ -87,9 +87,8 @@ class StaticRNN:
                 op="StaticRNN",
                 var=x.name,
             )
-        inner = self._builder.step_input(x)
-        self._inner[inner.name] = inner
-        return inner
+        self._check_outside(x, "a sequence")
+        return self._builder.step_input(x)
 
     def memory(
         self,
@@ -125,24 +124,16 @@ class StaticRNN:
                     op="StaticRNN",
                 )
             check_variable(batch_ref, "batch_ref", "StaticRNN.memory")
+            if batch_ref.name not in {v.name for v in self._builder.inputs}:
+                self._check_outside(batch_ref, "the value that has the size of the batch")
             attrs = {
                 "shape": tuple(shape), "value": init_value, "dtype": batch_ref.dtype, "input_dim_idx": ref_batch_dim_idx,
                 "output_dim_idx": init_batch_dim_idx,
             }  # fmt: skip
             # By its name, which means the whole sequence outside of the block.
             init = self._builder.outside.emit("fill_constant_batch_size_like", {"Input": batch_ref.name}, attrs)
-        if check_variable(init, "init", "StaticRNN.memory").block is self._builder.block:
-            raise ProgramError(
-                "the first value of a memory is made inside the step",
-                expected="a value from outside of the block",
-                received=repr(init),
-                fix="compute it before 'with rnn.step():'",
-                op="StaticRNN",
-                var=init.name,
-            )
-        memory = self._builder.memory(init)
-        self._inner[memory.name] = memory
-        return memory
+        self._check_outside(check_variable(init, "init", "StaticRNN.memory"), "the first value of a memory")
+        return self._builder.memory(init)
 
     def update_memory(self, mem: Variable, var: Variable) -> None:
         """Makes ``var`` the value of the state ``mem`` after the step.
@@ -199,6 +190,17 @@ class StaticRNN:
                 "RNN has no output", "step_output(value) inside the block", "call step_output in the block"
             )
         return outputs[0] if len(outputs) == 1 else list(outputs)
+
+    def _check_outside(self, x: Variable, what: str) -> None:
+        if x.block is self._builder.block:
+            raise ProgramError(
+                f"{what} is made inside the step",
+                expected="a value from outside of the block",
+                received=repr(x),
+                fix=f"compute it before 'with rnn.{self._block}():'",
+                op=self._kind,
+                var=x.name,
+            )
 
     def _check_inside(self, method: str) -> None:
         if self._state != "inside":
