@@ -14,7 +14,8 @@ import numpy as np
 from tstatic.errors import CheckpointError, NotFoundError, ProgramError, TstaticError
 from tstatic.ir import paddle_proto as proto
 from tstatic.ir.attrs import Attr
-from tstatic.ir.opdef import EMPTY, OPS, OpDef, OpSpec, op_def
+from tstatic.ir.lod import attach_offsets
+from tstatic.ir.opdef import EMPTY, LOD, OPS, OpDef, OpSpec, op_def
 from tstatic.ir.paddle_form import SAME, PaddleOp
 from tstatic.ir.program import Block, Parameter, Program, Variable
 from tstatic.ir.restore import restore
@@ -112,7 +113,9 @@ class _Reading:
         if not given.issuperset((*feeds, *fetches)):
             raise ValueError("inputs or results that are not declared")
         desc = ProgramDesc(blocks=blocks, feeds=feeds, fetches=fetches)
-        return restore(desc, lambda *where: f"{self.path}: {_locate(*where)}", CheckpointError)
+        made = restore(desc, lambda *where: f"{self.path}: {_locate(*where)}", CheckpointError, offsets_follow=True)
+        attach_offsets(made)
+        return made
 
     def has(self, type: str) -> bool:
         if type in OPS:
@@ -341,7 +344,9 @@ class _Writing:
         self.made = 0
 
     def block(self, block: Block) -> proto.BlockDesc:
-        variables = [self.variable(var) for var in block.vars.values()]
+        # Paddle's values carry their row offsets themselves.
+        levels = {name for one in self.program.blocks for var in one.vars.values() for name in var.lod}
+        variables = [self.variable(var) for var in block.vars.values() if var.name not in levels]
         ops: list[proto.OpDesc] = []
 
         def fresh(meta: Meta) -> str:
@@ -401,7 +406,8 @@ def _op(
     type: str, inputs: Mapping[str, Sequence[str]], outputs: Mapping[str, Sequence[str]], attrs: list[proto.Attr]
 ) -> proto.OpDesc:
     sides = (
-        [proto.Slot(n, [v for v in row if v != EMPTY or n]) for n, row in side.items()] for side in (inputs, outputs)
+        [proto.Slot(n, [v for v in row if v != EMPTY or n]) for n, row in side.items() if not n.endswith(LOD)]
+        for side in (inputs, outputs)
     )
     ins, outs = sides
     return proto.OpDesc(ins, outs, type, attrs)
