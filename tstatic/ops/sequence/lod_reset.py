@@ -154,7 +154,8 @@ def _append_lower(torch: Any, x: Any, levels: Any, y: Any, *, target_lod: Sequen
 
 register(OpDef(
     "lod_append", f"X, X{LOD}*, Y? -> Out, Out{LOD}", attrs={"target_lod": Attr((), "ints")}, infer=_append_infer,
-    paddle=PaddleForm(write=lambda op: [op.made("lod_reset", attrs={**op.attrs, "append": True})]), ref=_append, lower=_append_lower, effects=True, grad=grad_is_op("assign"), lod="X",
+    paddle=PaddleForm(write=lambda op: [op.made("lod_reset", attrs={**op.attrs, "append": True})]), ref=_append,
+    lower=_append_lower, effects=True, grad=grad_is_op("assign"), lod="X",
     domain=Domain(
         cases=(Case(((6, 2), [(4,)], (7,))), Case(((5,), [(3,)], None), {"target_lod": (0, 1, 2, 3, 4, 5)})),
         values={f"X{LOD}": _Y, "Y": ValueRange(dtype="int64", offsets="X.0")}, others=ANY, ulps=0,
