@@ -143,7 +143,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "static.amp.decorate(optimizer, dtype='bfloat16')",
     ),
     Unsupported(
-        ("vision.models", "vision.transforms", "vision.ops", "vision.get_image_backend", "audio"),
+        ("vision.ops", "vision.get_image_backend", "audio"),
         "These packages are not part of tstatic",
         "static.save and static.load for parameters, static.nn and nn for layers",
     ),
@@ -163,10 +163,10 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "the formula in the program: w * (g / paddle.norm(w))",
     ),
     Unsupported(
-        ("static.nn.sparse_embedding", "static.nn.nce", "fluid.layers.nce", "fluid.layers.hsigmoid",
+        ("static.nn.nce", "fluid.layers.nce", "fluid.layers.hsigmoid",
          "fluid.layers.sampled_softmax_with_cross_entropy"),
-        "Parameter-server tables and sampled losses are not part of tstatic",
-        "static.nn.embedding and nn.functional.cross_entropy",
+        "Sampled losses are not part of tstatic",
+        "nn.functional.cross_entropy",
     ),
 )  # fmt: skip
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from tstatic.errors import ProgramError, TstaticError
 from tstatic.ir.attrs import LOD, Slot
-from tstatic.ir.declare import declare_offsets, offsets_name
+from tstatic.ir.declare import offsets_name
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.opdef import OpDef
-from tstatic.ir.program import Block, Program, Variable
+from tstatic.ir.program import Block, Variable
 from tstatic.ir.types import Meta
 
 OUTER = "[:-1]"
@@ -154,34 +154,3 @@ def _shared(
                 return (), None
             return var.lod, {s.name: meta for s, meta in zip(definition.outputs, found, strict=True)}
     return (), None
-
-
-# ---------------------------------------------------------------------------------------------------------------- files
-def attach_offsets(program: Program) -> None:
-    """Declares the offsets of a program whose values carry them themselves, as those in Paddle's files, and gives them to its ops.
-
-    Raises:
-        TstaticError: If an op reads the sequences of a variable that has none.
-    """
-    inputs = [v for block in program.blocks for v in block.vars.values() if v.is_data and v.lod_level and not v.lod]
-    for var in inputs:
-        declare_offsets(var)
-    for block in program.blocks:
-        for op in block.ops:
-            definition = op.definition
-            divided = any((v := block._find_var_recursive(n)) is not None and v.lod for n in op.input_arg_names)
-            computed = any(slot.name.endswith(LOD) for slot in definition.outputs)
-            if definition.infer is None or not (divided or computed):
-                continue
-            given = with_offsets(definition, block, op.inputs)
-            op.inputs = {slot.name: tuple(given[slot.name]) for slot in definition.inputs if given.get(slot.name)}
-            rows = [[block._var_recursive(n).meta for n in op.inputs.get(s.name, ())] for s in definition.inputs]
-            metas = [
-                row if slot.many else row[0] if row else None for slot, row in zip(definition.inputs, rows, strict=True)
-            ]
-            outputs = dict(op.outputs)
-            if not definition.of:
-                give_offsets(
-                    definition, block, op.inputs, outputs, op.attrs, (metas, infer_outputs(definition, metas, op.attrs))
-                )
-            op.outputs = outputs

@@ -8,7 +8,7 @@ from typing import Any
 from tstatic.errors import NotFoundError, ProgramError, TstaticError, near
 from tstatic.ir import edit
 from tstatic.ir.export import PUBLIC_API
-from tstatic.ir.opdef import EMPTY, LOD, OPS, OpDef, Slot, op_def
+from tstatic.ir.opdef import EMPTY, OPS, OpDef, Slot, op_def
 from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
 from tstatic.ir.schema import (
     REGULARIZERS,
@@ -35,27 +35,23 @@ Locate = Callable[[str, int, int], str]
 """A place to the words that say where it stands in the source."""
 
 
-def restore(
-    desc: ProgramDesc, locate: Locate, error: type[TstaticError] = ProgramError, offsets_follow: bool = False
-) -> Program:
+def restore(desc: ProgramDesc, locate: Locate, error: type[TstaticError] = ProgramError) -> Program:
     """Makes a program of plain data.
 
     Args:
         desc: The data; nothing in it is trusted.
         locate: Says where a part stands in the text or file.
         error: What is raised.
-        offsets_follow: Whether slots of row offsets may lack, because they are filled in afterwards.
 
     Raises:
         TstaticError: Of class ``error``, for anything that no program could hold.
     """
-    return _Restore(desc, locate, error, offsets_follow).program()
+    return _Restore(desc, locate, error).program()
 
 
 class _Restore:
-    def __init__(self, desc: ProgramDesc, locate: Locate, error: type[TstaticError], offsets_follow: bool) -> None:
+    def __init__(self, desc: ProgramDesc, locate: Locate, error: type[TstaticError]) -> None:
         self.desc = desc
-        self.offsets_follow = offsets_follow
         self.locate = locate
         self.error = error
         self.depth: list[int] = []
@@ -291,8 +287,6 @@ class _Restore:
                     what = f"{side} '{name}' of operator '{definition.type}' names"
                     raise self.no_variable(place, what, var, block.vars, op=definition.type, var=var)
         for name, slot in slots.items():
-            if self.offsets_follow and name.endswith(LOD):
-                continue
             # Backward ops leave out what the program does not have; gradients of a result that nothing uses, for one.
             if name not in given and not slot.optional and not definition.type.endswith("_grad"):
                 raise self.refuse(

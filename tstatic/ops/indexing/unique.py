@@ -9,7 +9,8 @@ import numpy as np
 
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import check_length
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, OpSpec, ValueRange, export, register
+from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, int64, normalize_axis
 from tstatic.ops.shape._shapes import Array, emit_one
@@ -91,8 +92,22 @@ _CASES = (
     Case(((2, 2, 3),), {"axis": (1,)}),
 )
 
+
+def _write(op: PaddleOp) -> list[OpSpec]:
+    """Paddle's kernel writes all results, asked for or not."""
+    assert op.fresh is not None
+    counts = Meta((-1,), op.attrs["dtype"])
+    outputs = {
+        **op.outputs,
+        **{slot: [op.fresh(counts)] for slot in ("Indices", "Index", "Counts") if slot not in op.outputs},
+    }
+    flags = dict.fromkeys(("return_index", "return_inverse", "return_counts"), True)
+    return [op.made(outputs=outputs, attrs={**op.attrs, **flags})]
+
+
 register(OpDef(
     "unique", "X -> Out, Indices?, Index?, Counts?", attrs=_ATTRS, infer=_infer, ref=_ref, lower=_lower, dynamic=True,
+    paddle=PaddleForm(write=_write),
     domain=Domain(
         cases=_CASES, values={"X": ValueRange(0, 3, dtype="int64")}, floats=("float32",), others=("int32",), ulps=0,
     ),
