@@ -11,8 +11,8 @@ from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.attrs import Attr
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import INDICES, check_dtype
-from tstatic.ir.opdef import LOD, Case, Domain, OpDef, ValueRange, export, register
-from tstatic.ir.paddle_form import ABSENT
+from tstatic.ir.opdef import LOD, Case, Domain, OpDef, OpSpec, ValueRange, export, register
+from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, int64
 from tstatic.ops._gradients import grad_is_op
@@ -68,13 +68,17 @@ def _ref(
         np.copyto(made, level)
 
 
+def _read(op: PaddleOp) -> OpSpec:
+    return op.made("lod_append" if op.attrs.get("append") else "", attrs=op.without("append"))
+
+
 def _lower(torch: Any, x: Any, y: Any, y_levels: Any, *, target_lod: Sequence[int]) -> Any:
     levels = y_levels or [y if y is not None else torch.tensor(target_lod)]
     return x.clone(), [level.to(torch.int64).clone() for level in levels]
 
 
 register(OpDef(
-    "lod_reset", f"X, Y?, Y{LOD}*? -> Out, Out{LOD}*",
+    "lod_reset", f"X, Y?, Y{LOD}*? -> Out, Out{LOD}*", paddle=PaddleForm(read=_read),
     attrs={
         "target_lod": Attr((), "ints"),
         "append": Attr(False, "bool", lambda on: "False; operator lod_append adds a level" if on else None),
@@ -150,7 +154,8 @@ def _append_lower(torch: Any, x: Any, levels: Any, y: Any, *, target_lod: Sequen
 
 register(OpDef(
     "lod_append", f"X, X{LOD}*, Y? -> Out, Out{LOD}", attrs={"target_lod": Attr((), "ints")}, infer=_append_infer,
-    ref=_append, lower=_append_lower, effects=True, grad=grad_is_op("assign"), lod="X", paddle=ABSENT,
+    paddle=PaddleForm(write=lambda op: [op.made("lod_reset", attrs={**op.attrs, "append": True})]), ref=_append,
+    lower=_append_lower, effects=True, grad=grad_is_op("assign"), lod="X",
     domain=Domain(
         cases=(Case(((6, 2), [(4,)], (7,))), Case(((5,), [(3,)], None), {"target_lod": (0, 1, 2, 3, 4, 5)})),
         values={f"X{LOD}": _Y, "Y": ValueRange(dtype="int64", offsets="X.0")}, others=ANY, ulps=0,
