@@ -60,7 +60,8 @@ class _Alignments:
         order: The rows of the scores, by time step.
         log_p: ``[rows, classes]``: the logarithm of the softmax.
         states: ``[sequences, 2 * most labels + 1]``: the labels with a blank around each, in order.
-        scores: ``[rows, states]``: ``log_p`` of the state's class.
+        place: ``[rows, states]``: where ``log_p``, flattened, has the state's class.
+        scores: ``[rows, states]``: what it has there.
         skips: ``[sequences, states]``: 0 where a state may follow the last but one, else ``_NEVER``.
         skips_back: The same, seen from the last state.
         ends: ``[sequences]``: the last state.
@@ -87,7 +88,9 @@ class _Alignments:
             np.pad(one, ((0, 0), (min(2, self.states.shape[1]), 0))) for one in (free, free[:, ::-1])
         )
         # A class of probability 0 has the logarithm of something instead, so that no infinities meet.
-        self.scores = np.maximum(np.take_along_axis(self.log_p, self.states[order.rank], axis=1), _NEVER)
+        self.place = self.states[order.rank] + classes * np.arange(len(x))[:, None]
+        self.scores = self.log_p.reshape(-1).take(self.place)
+        np.maximum(self.scores, _NEVER, out=self.scores)
         # Equal neighbours need a blank between them, so one step more. Blanks beyond the last label do not count.
         inside = np.arange(1, self.states.shape[1], 2)[1:] < self.ends[:, None]
         repeats = (same[:, 1::2] & inside).sum(axis=1)
@@ -134,9 +137,10 @@ class _Alignments:
         rows, classes = self.log_p.shape
         # How probable each state is at each step, added up by class.
         total = np.where(np.isfinite(log_p), log_p, 0)[self.order.rank, None]
-        share = np.exp(alpha + self.backward() - total)
-        place = self.states[self.order.rank] + classes * np.arange(rows)[:, None]
-        by_class = np.bincount(place.reshape(-1), share.reshape(-1), rows * classes).reshape(rows, classes)
+        share = alpha + self.backward()
+        np.subtract(share, total, out=share)
+        np.exp(share, out=share)
+        by_class = np.bincount(self.place.reshape(-1), share.reshape(-1), rows * classes).reshape(rows, classes)
         return np.where(self.possible[self.order.rank, None], np.exp(self.log_p) - by_class, 0)
 
 
