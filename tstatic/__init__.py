@@ -9,12 +9,13 @@ The API:
 * ``optimizer``  update rules and learning rates
 * ``inference``  predictors over saved models
 * ``io``         data sets, samplers, and loaders that batch them; ``reader`` has those of Paddle 1.x
-* ``dataset``    well-known data sets, from local files; ``text`` and ``vision`` have them as classes
+* ``dataset``    well-known data sets, from local files; ``text`` has them as classes
 * ``testing``    checks for programs of one's own
 * ``tensor``, ``metric``, ``regularizer``, ``device``, ``distributed``, ``utils``, ``framework``, ``base``  Paddle's module paths
 * ``fluid``      the 1.x names
 * ``incubate``   averages of parameters, LookAhead, LARS
 * ``profiler``   how long operators take
+* ``vision``     networks for images, transforms, and data sets
 * ``as_paddle``  runs a script in which ``paddle`` is this package
 
 What it is made of, from the bottom:
@@ -38,7 +39,7 @@ __getattr__, __dir__ = facade(
     __name__,
     "tensor",
     modules=(
-        "amp autodiff base dataset device distributed errors fluid framework incubate inference io metric nn "
+        "amp autodiff base dataset device distributed errors fluid framework incubate inference io linalg metric nn "
         "optimizer profiler reader regularizer static tensor text utils version vision"
     ),
     others={
@@ -49,6 +50,7 @@ __getattr__, __dir__ = facade(
         "tstatic.ir.types": (
             "DType dtype, bfloat16, bool_ bool, float16, float32, float64, int8, int16, int32, int64, uint8"
         ),
+        "tstatic.nn.model_summary": "flops, summary",
         "tstatic.places": (
             "CPUPlace, CUDAPinnedPlace, CUDAPlace, get_device, is_compiled_with_cinn, is_compiled_with_cuda, "
             "is_compiled_with_custom_device, is_compiled_with_distribute, is_compiled_with_ipu, is_compiled_with_mlu, "
@@ -63,12 +65,11 @@ __getattr__, __dir__ = facade(
     },
 )
 facade_module("reader", "readers of samples, and what decorates them.", modules="decorator")
+facade_module("linalg", "linear algebra on matrices and batches of them.")
 facade_module("amp", "which 16-bit floats there are; ``static.amp`` has mixed precision.")
 facade_module("reader.decorator", "readers of samples, and what decorates them.", "reader")
 facade_module("text", "decoders of label sequences, and data sets of texts.", modules="datasets")
 facade_module("text.datasets", "data sets of texts.", "text")
-facade_module("vision", "images.", modules="datasets")
-facade_module("vision.datasets", "data sets of images.")
 _hooks.svg = _draw
 add_methods()
 del globals()["where"]  # the module gives way to the function ``tstatic.where``

@@ -138,17 +138,12 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "paddle.inference.Config and paddle.inference.create_predictor",
     ),
     Unsupported(
-        tuple(_LAYERS("DynamicRNN")),
-        "Recurrences over sequences of different lengths in one tensor (LoD) are not part of this release",
-        "padded batches and static.nn.StaticRNN, or nn.LSTM and nn.GRU with sequence_length",
-    ),
-    Unsupported(
         ("amp.debugging", "static.amp.debugging"),
         "Mixed precision of eager training is not part of this release",
         "static.amp.decorate(optimizer, dtype='bfloat16')",
     ),
     Unsupported(
-        ("vision.models", "vision.transforms", "vision.ops", "vision.get_image_backend", "audio"),
+        ("vision.ops", "vision.get_image_backend", "audio"),
         "These packages are not part of tstatic",
         "static.save and static.load for parameters, static.nn and nn for layers",
     ),

@@ -797,7 +797,24 @@ OWN_OTHERS["tstatic.view_as"] = {"other": (lambda: data([2, 3, 1], name="another
 
 DATA = "it gives samples; tests/io compares them"
 EXCHANGE = "it exchanges values between processes; tests/comm compares them"
+IMAGES = "it makes a network or changes an array; tests/vision compares them"
 WITHOUT_SAMPLE: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "tstatic.flops", "tstatic.summary",
+            *(f"tstatic.vision.models.{name}" for name in (
+                "AlexNet", "LeNet", "MobileNetV1", "MobileNetV2", "ResNet", "SqueezeNet", "VGG", "alexnet", "mobilenet_v1",
+                "mobilenet_v2", "resnet.BasicBlock", "resnet.BottleneckBlock", "squeezenet1_0", "squeezenet1_1",
+                *(f"resnet{n}" for n in (18, 34, 50, 101, 152)), *(f"vgg{n}" for n in (11, 13, 16, 19)),
+                *(f"resnext{n}_{m}x4d" for n in (50, 101, 152) for m in (32, 64)), "wide_resnet50_2", "wide_resnet101_2",
+            )),
+            *(f"tstatic.vision.transforms.{name}" for name in (
+                "adjust_brightness", "adjust_contrast", "adjust_hue", "adjust_saturation", "center_crop", "crop", "erase", "hflip",
+                "normalize", "pad", "resize", "to_grayscale", "to_tensor", "vflip",
+            )),
+        ),
+        IMAGES,
+    ),
     **dict.fromkeys(
         (
             *(f"tstatic.fluid.layers.{name}" for name in (
@@ -842,6 +859,7 @@ WITHOUT_SAMPLE: dict[str, str] = {
             "tstatic.nn.initializer.set_global_initializer", "tstatic.utils.require_version", "tstatic.utils.run_check",
             "tstatic.fluid.framework.switch_main_program",
             "tstatic.fluid.framework.switch_startup_program", "Variable.dim",
+            "tstatic.profiler.export_chrome_tracing", "tstatic.profiler.make_scheduler",
             *(f"tstatic.fluid.profiler.{name}" for name in ("cuda_profiler", "profiler", "start_profiler", "stop_profiler")),
             "tstatic.static.amp.cast_parameters_to_fp16", "tstatic.static.amp.bf16.cast_parameters_to_bf16",
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
 import re
 from collections.abc import Mapping, Sequence
@@ -56,6 +57,8 @@ def undocumented_arguments(value: Any, docs: Mapping[str, Sequence[str]]) -> lis
     """
     if isinstance(value, type) and issubclass(value, BaseException) and not inspect.isfunction(value.__init__):
         return []  # Python's own constructor of exceptions
+    if isinstance(value, type) and issubclass(value, enum.Enum):
+        return []  # nobody makes further members
     given = inspect.signature(value).parameters.values()
     needed = [p.name for p in given if p.kind is not p.VAR_KEYWORD and p.name not in ("self", "cls", "name")]
     todo, read, found = [own_doc(value)], set[str](), set(arguments.declarations(value))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
+import pytest
 
 from tests.io.test_data_loader import Calls
 from tstatic import io
+from tstatic.io import recycled
 from tstatic.io.recycled import LARGE, MOST_FREE, Recycled
 
 
@@ -49,3 +53,37 @@ def test_batches_that_are_kept_stay() -> None:
         assert [batch[:, -1].tolist() for batch in kept] == [[i, i + 1] for i in range(0, 12, 2)]
         places = {address(batch.array) for batch in io.DataLoader(data, batch_size=2, use_buffer_reader=buffered)}
         assert len(places) <= 5
+
+
+def test_a_loader_uses_its_memory_in_each_epoch() -> None:
+    loader = io.DataLoader(Calls(lambda i: np.full(LARGE, i, "uint8"), 8), batch_size=2, use_buffer_reader=False)
+    first, second = ({address(batch.array) for batch in loader} for _ in range(2))
+    assert first == second
+    assert len(first) <= 3
+
+
+def test_much_memory_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recycled, "MOST_BYTES", 3 * LARGE)
+    pool = Recycled()
+    kept = [pool.empty((LARGE,), "uint8") for _ in range(5)]
+    assert [array.base is None for array in kept] == [False] * 3 + [True] * 2
+    del kept
+    assert pool.empty((LARGE,), "uint8").base is not None
+
+
+def test_threads_get_memory_of_their_own() -> None:
+    pool = Recycled()
+    wrong: list[int] = []
+
+    def work(value: int) -> None:
+        for _ in range(300):
+            array = pool.empty((LARGE,), "uint8")
+            array[::4096] = value
+            wrong.extend(array[::4096][array[::4096] != value].tolist())
+
+    threads = [threading.Thread(target=work, args=(value,)) for value in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []

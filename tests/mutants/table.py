@@ -390,10 +390,10 @@ FEEDS = (
     ),
     Mutant(
         "runtime/session.py",
-        "Session._step",
+        "Session._to_host",
         "call",
-        "self.device.to_host(self.arrays[value], self.streams[0])",
-        "self.arrays[value]",
+        "self.device.to_host(value, self.streams[0])",
+        "value",
         (C + "test_executor.py",),
     ),
     Mutant(
@@ -445,7 +445,7 @@ DEVICES = (
         "runtime/session.py",
         "Session._after_feeds",
         "call",
-        "self.device.span(self.arrays[name])",
+        "self.device.span(self.arrays[v])",
         "(0, 0)",
         (C + "test_fake_device.py",),
         "wait or random",
@@ -760,7 +760,7 @@ DATA = (
     ),
     Mutant(
         "io/recycled.py",
-        "Recycled.empty",
+        "Recycled._block",
         "comparison",
         "block.size >= size",
         "True",
@@ -786,9 +786,9 @@ DATA = (
     ),
     Mutant(
         "io/collate.py",
-        "_stacked",
+        "_Stack.add",
         "comparison",
-        "array.shape != shape",
+        "array.shape != self._shape",
         "False",
         (IO + "test_data_loader.py",),
         "do_not_fit_together",

@@ -174,7 +174,7 @@ def run(fluid, name):
                 part = fluid.layers.reduce_sum(fluid.layers.square(one)) * float(at + 1)
                 loss = part if loss is None else loss + part
             found = fluid.gradients([loss], [block.var(n) for n in wanted])
-            gradients = [(n, g) for n, g in zip(wanted, found) if g is not None]
+            gradients = [(n, g) for n, g in zip(wanted, found) if g is not None]  # noqa: B905
         exe = fluid.Executor(fluid.CPUPlace())
         exe.run(startup)
         scope = fluid.global_scope()
@@ -187,5 +187,5 @@ def run(fluid, name):
     return {
         "parameters": [[p.name, list(p.shape)] for p in parameters],
         "results": [one.tolist() for one in fetched[:count]],
-        "gradients": dict(zip([n for n, _ in gradients], [one.tolist() for one in fetched[count:]])),
+        "gradients": dict(zip([n for n, _ in gradients], [one.tolist() for one in fetched[count:]])),  # noqa: B905
     }

@@ -130,7 +130,7 @@ def test_calls_at_the_wrong_place_are_refused() -> None:
             rnn.memory(shape=[-1, 2])
         with pytest.raises(ValueError, match="fix seq_len"):
             rnn.step_input(static.data("z", [6, 3, 4]))
-        with pytest.raises(ValueError, match="no memory of the recurrence"):
+        with pytest.raises(ValueError, match="not a memory of the recurrence"):
             rnn.update_memory(now, now)
         rnn.step_output(now)
     assert rnn().shape == (5, 3, 4)
@@ -141,10 +141,15 @@ def test_a_memory_that_is_not_updated_leaves_the_program_as_it_was() -> None:
     program = static.default_main_program()
     text = str(program)
     rnn = static.nn.StaticRNN()
-    with pytest.raises(ProgramError, match="is not updated in the step"), rnn.step():
-        now = rnn.step_input(x)
-        rnn.memory(shape=[-1, 4], batch_ref=now)
-        rnn.step_output(now)
+
+    def build() -> None:
+        with rnn.step():
+            now = rnn.step_input(x)
+            rnn.memory(shape=[-1, 4], batch_ref=now)
+            rnn.step_output(now)
+
+    with pytest.raises(ProgramError, match="is not updated in the step"):
+        build()
     assert str(program) == text
 
 

@@ -222,6 +222,70 @@ def chunks_lod(fluid):
     return [_chunks(fluid, scheme, excluded, False) for scheme in sorted(SCHEMES) for excluded in (None, [1])]
 
 
+# ------------------------------------------------------------------------------------------------------------- DynamicRNN
+def dynamic_rnn(fluid):
+    """Memories that begin with rows and with a number, in the order of the sequences and in that of their lengths."""
+    rng = _draw(16)
+    feed = {
+        "x": lod(fluid, rng.randn(9, 2).astype("float32"), [2, 4, 1, 2]),
+        "init": rng.randn(4, 2).astype("float32"),
+    }
+
+    def build():
+        L = fluid.layers
+        x, init = fluid.data("x", [None, 2], "float32", lod_level=1), fluid.data("init", [None, 2], "float32")
+        x.stop_gradient = init.stop_gradient = False
+        rnn = L.DynamicRNN()
+        with rnn.block():
+            now = rnn.step_input(x)
+            fixed = rnn.static_input(init)
+            first, second = rnn.memory(init=init), rnn.memory(init=init, need_reorder=True)
+            third = rnn.memory(shape=[2], value=0.5)
+            new = L.tanh(L.elementwise_add(now, L.elementwise_add(L.scale(first, 0.5), L.scale(third, 2.0))))
+            rnn.update_memory(first, new)
+            rnn.update_memory(second, L.elementwise_mul(second, now))
+            rnn.update_memory(third, L.elementwise_sub(third, fixed))
+            rnn.output(new, second)
+        one, two = rnn()
+        loss = L.reduce_sum(L.elementwise_mul(one, two))
+        return [one, two, L.sequence_last_step(one), *fluid.gradients([loss], [x, init])]
+
+    return run(fluid, build, feed)
+
+
+def attention(fluid):
+    """A decoder that looks at all rows of a source in each step, as 1.x programs write it."""
+    rng = _draw(17)
+    feed = {
+        "source": lod(fluid, rng.randn(8, 3).astype("float32"), [3, 1, 4]),
+        "target": lod(fluid, rng.randn(6, 3).astype("float32"), [2, 3, 1]),
+    }
+
+    def build():
+        L = fluid.layers
+        source, target = (fluid.data(n, [None, 3], "float32", lod_level=1) for n in ("source", "target"))
+        source.stop_gradient = False
+        start = L.sequence_pool(source, "last")
+        rnn = L.DynamicRNN()
+        with rnn.block():
+            now = rnn.step_input(target)
+            rows = rnn.static_input(source)
+            state = rnn.memory(init=start, need_reorder=True)
+            spread = L.sequence_expand(x=state, y=rows)
+            fits = L.fc(
+                L.elementwise_mul(rows, spread), size=1, bias_attr=False, param_attr=fluid.ParamAttr(name="att")
+            )
+            weights = L.sequence_softmax(fits)
+            seen = L.sequence_pool(L.elementwise_mul(rows, L.reshape(weights, [-1]), axis=0), "sum")
+            new = L.tanh(L.elementwise_add(now, seen))
+            rnn.update_memory(state, new)
+            rnn.output(new)
+        out = rnn()
+        return [out, *fluid.gradients([L.reduce_sum(L.square(out))], [source])]
+
+    return run(fluid, build, feed, {"att": rng.randn(3, 1).astype("float32")})
+
+
 # ------------------------------------------------------------------------------------------------------------ beam search
 def _step(fluid, words, best, lengths, ids, scores, accumulated=True):
     def build():
@@ -345,5 +409,5 @@ PADDED = (
     trees,
     chunks_padded,
 )
-LOD = (crf_lod, ctc_lod, edit_distance_lod, chunks_lod, beam_steps)
+LOD = (crf_lod, ctc_lod, edit_distance_lod, chunks_lod, dynamic_rnn, attention, beam_steps)
 DECODED = (decoded_beams, decoded_until_all_end)

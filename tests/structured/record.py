@@ -16,7 +16,7 @@ def fluid_answers():
     answers = {case.__name__: case(fluid) for case in (*described.PADDED, *described.LOD, *described.DECODED)}
     return {
         **answers,
-        **{net.__name__: programs.train(fluid, net, how) for net, how in (*programs.PROGRAMS, *programs.RECORDED_ONLY)},
+        **{net.__name__: programs.train(fluid, net, how) for net, how in programs.PROGRAMS},
     }
 
 

@@ -16,7 +16,7 @@ from tstatic.fusion.reasons import MatchRejected
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OpDef
-from tstatic.ops.update._update import ROW_MASK, TENSORS
+from tstatic.ops.update._slots import ROW_MASK, TENSORS
 
 SHARED = ("LearningRate", "SkipUpdate", *TENSORS)
 """Slots that hold one number for all members."""

@@ -16,64 +16,128 @@ from tstatic.runtime.scope import LoDTensor, tensor_of
 
 
 def collate(samples: Sequence[Any], empty: Empty = np.empty) -> Any:
-    """Returns a batch with the structure of one sample.
-
-    Arrays and tensors (also of torch, and whatever has ``__array__`` or ``__dlpack__``) are stacked, numbers become an array
-    (int64 or float64), texts a list; lists and dicts are joined field by field.
+    """Returns a batch with the structure of one sample, as :func:`join` does.
 
     Args:
         samples: At least one.
+        empty: Makes the arrays of the batch, as ``np.empty`` does.
+    """
+    return join(iter(samples), len(samples), empty)
+
+
+def join(samples: Iterator[Any], count: int, empty: Empty) -> Any:
+    """Returns a batch with the structure of one sample.
+
+    Arrays and tensors (also of torch, and whatever has ``__array__`` or ``__dlpack__``) are stacked, numbers become an array
+    (int64 or float64), texts a list; lists and dicts are joined field by field. A sample's arrays are copied before the next
+    sample is made, so that its memory, still in the cache, is free for that.
+
+    Args:
+        samples: At least one.
+        count: Their number.
         empty: Makes the arrays of the batch, as ``np.empty`` does.
 
     Raises:
         DataError: If samples have different shapes or numbers of fields (a ``RuntimeError`` and a ``ValueError``).
         DataTypeError: For other types.
     """
-    first = samples[0]
-    if isinstance(first, np.ndarray):
-        return _stacked(samples, empty)
-    if isinstance(first, numbers.Number):
-        return np.array(samples)
-    if isinstance(first, str | bytes):
-        return list(samples)
-    if isinstance(first, Mapping):
-        keys = [key for key in first if any(key not in s for s in samples)]
-        if keys or any(len(s) != len(first) for s in samples):
-            raise _unequal(
-                "the samples of a batch have different fields", f"the fields {list(first)}", [*map(list, samples)]
-            )
-        return {key: collate([s[key] for s in samples], empty) for key in first}
-    if isinstance(first, Sequence):
-        counts = sorted({len(s) for s in samples})
-        if len(counts) > 1:
+    batch = _field(next(samples), count, empty)
+    for sample in samples:
+        batch.add(sample)
+    return batch.joined()
+
+
+class _Stack:
+    """Arrays as the rows of one."""
+
+    def __init__(self, first: Any, count: int, empty: Empty) -> None:
+        array = first if isinstance(first, np.ndarray) else host_array(first)
+        self._shape, self._dtype = array.shape, array.dtype
+        self._rows = empty((count, *array.shape), array.dtype)
+        self._rows[0] = array
+        self._next = 1
+        self._mixed: list[np.ndarray[Any, Any]] = []
+
+    def add(self, value: Any) -> None:
+        array = value if isinstance(value, np.ndarray) else host_array(value)
+        if array.shape != self._shape:
+            shapes = sorted({self._shape, array.shape})
+            raise _unequal("the samples of a batch have different shapes", "equal shapes", shapes)
+        if self._mixed or array.dtype != self._dtype:
+            # numpy decides on the dtype of all; rows before this one are as they were.
+            self._mixed = [*(self._mixed or self._rows[: self._next]), array]
+        else:
+            self._rows[self._next] = array
+            self._next += 1
+
+    def joined(self) -> Any:
+        return np.stack(self._mixed) if self._mixed else self._rows
+
+
+class _List:
+    """Numbers, which become an array, or texts."""
+
+    def __init__(self, first: Any) -> None:
+        self._values = [first]
+        self.add = self._values.append
+
+    def joined(self) -> Any:
+        return np.array(self._values) if isinstance(self._values[0], numbers.Number) else self._values
+
+
+class _Fields:
+    """Lists or tuples, field by field."""
+
+    def __init__(self, first: Sequence[Any], count: int, empty: Empty) -> None:
+        self._fields = [_field(value, count, empty) for value in first]
+
+    def add(self, value: Sequence[Any]) -> None:
+        if len(value) != len(self._fields):
+            counts = sorted({len(self._fields), len(value)})
             raise _unequal("fields number not same among samples in a batch", "equally many fields", counts)
-        return [collate(fields, empty) for fields in zip(*samples, strict=True)]
+        for field, part in zip(self._fields, value, strict=True):
+            field.add(part)
+
+    def joined(self) -> Any:
+        return [field.joined() for field in self._fields]
+
+
+class _Mapping:
+    """Dicts, field by field."""
+
+    def __init__(self, first: Mapping[Any, Any], count: int, empty: Empty) -> None:
+        self._fields = {key: _field(value, count, empty) for key, value in first.items()}
+
+    def add(self, value: Mapping[Any, Any]) -> None:
+        if len(value) != len(self._fields) or any(key not in value for key in self._fields):
+            raise _unequal(
+                "the samples of a batch have different fields", f"the fields {list(self._fields)}", list(value)
+            )
+        for key, field in self._fields.items():
+            field.add(value[key])
+
+    def joined(self) -> Any:
+        return {key: field.joined() for key, field in self._fields.items()}
+
+
+def _field(first: Any, count: int, empty: Empty) -> _Stack | _List | _Fields | _Mapping:
+    """Returns what joins values of the kind of ``first``."""
+    if isinstance(first, np.ndarray):
+        return _Stack(first, count, empty)
+    if isinstance(first, numbers.Number | str | bytes):
+        return _List(first)
+    if isinstance(first, Mapping):
+        return _Mapping(first, count, empty)
+    if isinstance(first, Sequence):
+        return _Fields(first, count, empty)
     if is_foreign(first):
-        return _stacked([host_array(s) for s in samples], empty)
+        return _Stack(first, count, empty)
     raise DataTypeError(
         f"batch data can only contain: tensor, numpy.ndarray, dict, list, number, but got {type(first)}",
         expected="arrays, numbers, texts, and lists and dicts of them",
         received=shown(first),
         fix="convert the sample in the data set, or pass collate_fn",
     )
-
-
-def _stacked(samples: Sequence[Any], empty: Empty) -> np.ndarray[Any, Any]:
-    """Returns arrays as the rows of one; others are made arrays first."""
-    arrays = [s if isinstance(s, np.ndarray) else host_array(s) for s in samples]
-    first = arrays[0]
-    shape, dtype = first.shape, first.dtype
-    for array in arrays:
-        if array.shape != shape:
-            raise _unequal(
-                "the samples of a batch have different shapes", "equal shapes", sorted({a.shape for a in arrays})
-            )
-        if array.dtype != dtype:
-            return np.stack(arrays)
-    rows = empty((len(arrays), *shape), dtype)
-    for row, array in enumerate(arrays):
-        rows[row] = array
-    return rows
 
 
 def _unequal(what: str, expected: str, received: object) -> DataError:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from tstatic.io import draw
-from tstatic.io.collate import collate, leaves, to_tensors
+from tstatic.io.collate import collate, join, leaves, to_tensors
 from tstatic.io.dataset import in_order
 from tstatic.io.errors import DataError, DataTypeError, DataUseError
 from tstatic.io.feeder import feed_names, named, place_list
@@ -47,14 +47,16 @@ class Fetcher:
     def __call__(self, empty: Empty) -> Fetch:
         """Returns a function that makes the batch of a task; ``empty`` makes its arrays."""
         dataset = self.dataset
-        join = self.collate_fn or partial(collate, empty=empty)
+        combine = self.collate_fn or partial(collate, empty=empty)
         if not in_order(dataset):
             if not self.grouped:
                 return lambda number: self._single(dataset[number])
             whole = getattr(dataset, "__getitems__", None)  # of torch and Hugging Face: samples of many numbers at once
             if whole is not None:
-                return lambda numbers: join(whole(numbers))
-            return lambda numbers: join([dataset[number] for number in numbers])
+                return lambda numbers: combine(whole(numbers))
+            if self.collate_fn is None:
+                return lambda numbers: join((dataset[number] for number in numbers), len(numbers), empty)
+            return lambda numbers: combine([dataset[number] for number in numbers])
         samples = iter(dataset)
         size = self.batch_size
 
@@ -62,7 +64,7 @@ class Fetcher:
             rows = list(itertools.islice(samples, size or 1))
             if not rows or (size is not None and len(rows) < size and self.drop_last):
                 return END
-            return self._single(rows[0]) if size is None else join(rows)
+            return self._single(rows[0]) if size is None else combine(rows)
 
         return fetch
 
@@ -180,6 +182,7 @@ class DataLoader:
             self.batch_sampler = BatchSampler(dataset, None, shuffle, batch_size, drop_last)
         self._persistent_workers = persistent_workers
         self._kept: Workers | None = None
+        self._recycled = Recycled()
 
     from_generator = staticmethod(from_generator)
 
@@ -230,7 +233,7 @@ class DataLoader:
         return Fetcher(self.dataset, self.collate_fn, self.batch_size, self.drop_last, self.batch_sampler is not None)
 
     def _batches(self) -> Iterator[Any]:
-        fetch = self._fetcher()(Recycled().empty)
+        fetch = self._fetcher()(self._recycled.empty)
         for task in self._tasks():
             batch = fetch(task)
             if batch is END:

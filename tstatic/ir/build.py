@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,21 +22,42 @@ from tstatic.errors import (
 from tstatic.ir import names
 from tstatic.ir.attrs import packed
 from tstatic.ir.checks import same_shape
-from tstatic.ir.declare import default_main_program
+from tstatic.ir.declare import default_main_program, program_guard
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.lod import give_offsets, with_offsets
-from tstatic.ir.opdef import EMPTY, LOD, NO_ATTRS, OpDef, Slot, op_def
+from tstatic.ir.opdef import EMPTY, LOD, NO_ATTRS, OPS, OpDef, Slot, op_def
 from tstatic.ir.operator import unknown
 from tstatic.ir.program import Block, Operator, Variable
+from tstatic.ir.registry import Registry
 from tstatic.ir.rng import op_position
 from tstatic.ir.types import Meta, dtype_of, plain
 from tstatic.where import show, user_line
 
-# Attributes that any op may be given. Those of the second row choose a library in Paddle; they are dropped.
-AUTOMATIC = (
-    "op_role", "op_role_var", "op_namescope", "op_callstack", "op_device", "with_quant_attr",
-    "use_cudnn", "use_mkldnn",
-)  # fmt: skip
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Attributes that any op may be given.
+AUTOMATIC = ("op_role", "op_role_var", "op_namescope", "op_callstack", "op_device", "with_quant_attr")
+# Those that choose a library, a kernel or its layout in Paddle. An op that has none of the name drops it.
+_KERNEL = {
+    "use_cudnn", "use_mkldnn", "use_quantizer", "mkldnn_data_type", "data_format", "workspace_size_MB", "exhaustive_search",
+    "overwrite", "is_test",
+}  # fmt: skip
+
+FIRST_GENERATION: Registry[Callable[..., Mapping[str, Variable]]] = Registry()
+"""Op type of Paddle 1.x that a later one replaced -> the function that builds it from ordinary ops."""
+
+
+def first_generation(type: str) -> Callable[[F], F]:
+    """Registers a function as what raw ``append_op`` builds for an op type that there is no definition of.
+
+    Its parameters before ``*`` are the input slots, those behind are the attributes; it returns slot -> result.
+    """
+
+    def add(function: F) -> F:
+        FIRST_GENERATION.add(f"raw {type}", function)
+        return function
+
+    return add
 
 
 # -------------------------------------------------------------------------------------------------------------- checks
@@ -195,11 +217,13 @@ def _infer(
     return metas, infer_outputs(definition, metas, attrs)
 
 
-def _split_attrs(attrs: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split_attrs(known: Container[str], attrs: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the attributes that are the op's own, and those that any op may have; those of kernels are dropped."""
     own: dict[str, Any] = {}
     automatic: dict[str, Any] = {}
     for name, value in (attrs or NO_ATTRS).items():
-        (automatic if name in AUTOMATIC else own)[name] = value
+        if name in known or not (name in _KERNEL or name.startswith("fuse_")):
+            (automatic if name in AUTOMATIC else own)[name] = value
     return own, automatic
 
 
@@ -299,9 +323,11 @@ def append_op(
                 fix=f"pass {side} as a dict",
                 op=type,
             )
+    if (build := None if OPS.find(type) else FIRST_GENERATION.get(f"raw {type}")) is not None:
+        return _append_composed(block, type, build, inputs, outputs, attrs, stop_gradient)
     try:
         definition = op_def(type)
-        own, automatic = _split_attrs(attrs)
+        own, automatic = _split_attrs(definition.attrs, attrs)
         done = _clean_attrs(definition, own)
         inputs = with_offsets(definition, block, inputs)
         ins = _slot_names(definition, block, definition.input_slots, inputs, "input")
@@ -326,6 +352,59 @@ def append_op(
     if metas is not None:
         give_offsets(definition, block, ins, outs, done, metas)
     return _add(block, definition, ins, outs, done, automatic)
+
+
+def _append_composed(
+    block: Block,
+    type: str,
+    build: Callable[..., Mapping[str, Variable]],
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any],
+    attrs: Mapping[str, Any] | None,
+    stop_gradient: bool | None,
+) -> Operator:
+    """Appends the ops that replace an op type of the first generation; returns the last one, which writes the last output."""
+    parameters = inspect.signature(build).parameters.values()
+    slots = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    own, automatic = _split_attrs(known, attrs)
+    for side, listed, given in (("input", slots, inputs), ("attribute", known, own)):
+        for name in given:
+            if name not in listed:
+                raise unknown(ProgramError, type, side, name, listed, "see the names above")
+
+    def variable(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [variable(v) for v in value]
+        return block._var_recursive(value) if isinstance(value, str) else value
+
+    ins = {name: variable(value) for name, value in inputs.items()}
+    # A slot holds a list of one where the function takes a Variable.
+    many = {p.name for p in parameters if "Sequence" in str(p.annotation)}
+    ins = {n: v[0] if isinstance(v, list) and n not in many else [v] if n in many and not isinstance(v, list) else v
+           for n, v in ins.items()}  # fmt: skip
+    program, before = block.program, block.program.current_block_idx
+    last: Operator | None = None
+    with program_guard(program):
+        program.current_block_idx = block.idx
+        try:
+            found = build(**ins, **own)
+        finally:
+            program.current_block_idx = before
+    for name, value in outputs.items():
+        if name not in found:
+            raise unknown(ProgramError, type, "output", name, found, "see the names above")
+        for target in value if isinstance(value, list | tuple) else (value,):
+            last = append_op(block, "assign", {"X": found[name]}, {"Out": target}, automatic, stop_gradient)
+    if last is None:
+        raise ProgramError(
+            f"operator '{type}' is given no output",
+            expected=f"a variable in slot {' or '.join(found)}",
+            received="nothing",
+            fix="pass outputs={'Out': variable}",
+            op=type,
+        )
+    return last
 
 
 def _names_of(inputs: Mapping[str, Any]) -> str | None:
@@ -407,7 +486,7 @@ class LayerNamer:
         block = self.block
         try:
             definition = op_def(type)
-            own, automatic = _split_attrs(attrs)
+            own, automatic = _split_attrs(definition.attrs, attrs)
             done = _clean_attrs(definition, own)
             inputs = with_offsets(definition, block, inputs)
             ins = _slot_names(definition, block, definition.input_slots, inputs, "input")

@@ -16,8 +16,8 @@ class PaddleOp:
 
     Attributes:
         type, inputs, outputs, attrs: As in the file, or in the program; slots without variables are left out.
-        shapes, dtypes: Output variable -> its declared sizes; its dtype.
-        constants: Variable -> the one number that the program fills it with (when a file is read).
+        shapes, dtypes: Output variable -> its declared sizes, its dtype; when a file is written, those of inputs, too.
+        constants: Variable -> the numbers that the program fills it with (when a file is read).
         fresh: Declares a variable and returns its name (when a file is written).
     """
 
@@ -27,13 +27,13 @@ class PaddleOp:
     attrs: Mapping[str, Any]
     shapes: Mapping[str, Sequence[int] | None] = field(default_factory=dict)
     dtypes: Mapping[str, DType] = field(default_factory=dict)
-    constants: Mapping[str, Any] = field(default_factory=dict)
+    constants: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     fresh: Callable[[Meta], str] | None = None
 
     def constants_of(self, *slots: str) -> list[Any] | None:
         """Returns the numbers that the program fills inputs with; ``None`` if one of them is computed."""
         known = [self.constants.get(name) for slot in slots for name in self.inputs.get(slot, ("",))]
-        return None if None in known else known
+        return None if None in known else [number for row in known if row is not None for number in row]
 
     @property
     def result(self) -> str:

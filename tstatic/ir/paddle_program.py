@@ -13,8 +13,10 @@ import numpy as np
 
 from tstatic.errors import CheckpointError, NotFoundError, ProgramError, TstaticError
 from tstatic.ir import paddle_proto as proto
-from tstatic.ir.attrs import Attr
-from tstatic.ir.opdef import EMPTY, OPS, OpDef, OpSpec, op_def
+from tstatic.ir.attrs import LOD, Attr
+from tstatic.ir.build import append_op
+from tstatic.ir.declare import declare_offsets
+from tstatic.ir.opdef import OPS, OpDef, OpSpec, op_def
 from tstatic.ir.paddle_form import SAME, PaddleOp
 from tstatic.ir.program import Block, Parameter, Program, Variable
 from tstatic.ir.restore import restore
@@ -112,7 +114,37 @@ class _Reading:
         if not given.issuperset((*feeds, *fetches)):
             raise ValueError("inputs or results that are not declared")
         desc = ProgramDesc(blocks=blocks, feeds=feeds, fetches=fetches)
-        return restore(desc, lambda *where: f"{self.path}: {_locate(*where)}", CheckpointError)
+        sequences = [var.name for var in blocks[0].vars if var.lod_level and var.name in feeds]
+        ops = [block.ops for block in blocks]
+        if sequences:
+            for block in blocks:
+                block.ops = []
+        made = restore(desc, lambda *where: f"{self.path}: {_locate(*where)}", CheckpointError)
+        if sequences:
+            for name in sequences:
+                declare_offsets(made.global_block().vars[name])
+            self.append(made, 0, ops, set())
+            made._from_file = True
+        return made
+
+    def append(self, program: Program, index: int, ops: Sequence[Sequence[OpDesc]], done: set[int]) -> None:
+        """Builds the ops of a block and of those inside, so that the offsets of sequences go from the inputs to the results.
+
+        In Paddle they are part of values; here they are variables, which the rules of the ops name.
+        """
+        if index in done or not 0 <= index < len(ops):
+            raise ValueError(f"block {index}, which is not one of its own")
+        done.add(index)
+        block = program.blocks[index]
+        for var in block.vars.values():
+            # Some kernels of Paddle leave notes in other dtypes than they declare; what the ops here say counts.
+            var._dtype_is_inferred = not (var.persistable or var.is_data)
+        for op in ops[index]:
+            for name, spec in op_def(op.type).attrs.items():
+                if spec.kind == "block" and type(op.attrs.get(name)) is int:
+                    self.append(program, op.attrs[name], ops, done)
+            automatic = {"op_role": op.role, "op_role_var": tuple(op.role_var), "op_device": op.device}
+            append_op(block, op.type, op.inputs, op.outputs, {**op.attrs, **automatic}).where = None
 
     def has(self, type: str) -> bool:
         if type in OPS:
@@ -246,9 +278,9 @@ class _Reading:
                 value = _taken(spec, value)
                 if value is not None or spec.default is None:
                     done[name] = value
-            elif (
-                name not in _IGNORED and name not in forward and not name.startswith("op_") and not _says_nothing(value)
-            ):
+            elif name in _IGNORED or name in forward or name.startswith("op_"):
+                continue
+            elif not (_says_nothing(value) or (name.endswith("dtype") and value == -1)):
                 unknown.append(f"{name} = {str(value)[:60]}")
         if unknown:
             raise CheckpointError(
@@ -262,29 +294,45 @@ class _Reading:
 
 
 def _same(op: PaddleOp, definition: OpDef) -> OpSpec:
-    """Returns an op as it is, with ``one_d``, if it has that, where Paddle declares a result as one element in a list."""
-    if "one_d" in definition.attrs and "one_d" not in op.attrs:
+    """Returns an op as it is, but for two habits of Paddle.
+
+    Many ops take an attribute as an input, too: numbers that the program fills the input ``AxisTensor`` or ``ShapeTensorList`` with
+    become the attribute ``axis`` or ``shape``. And a result that is declared as one element in a list needs ``one_d``.
+    """
+    inputs, attrs = dict(op.inputs), dict(op.attrs)
+    for slot in [slot for slot in inputs if slot not in definition.input_slots]:
+        name = slot.removesuffix("List").removesuffix("Tensor").lower()
+        numbers = op.constants_of(slot)
+        if name in definition.attrs and numbers is not None:
+            del inputs[slot]
+            attrs[name] = tuple(numbers) if definition.attrs[name].kind in ("ints", "floats") else numbers[0]
+    if "one_d" in definition.attrs and "one_d" not in attrs:
         first = next((row[0] for row in op.outputs.values() if row), "")
-        return op.made(attrs={**op.attrs, "one_d": list(op.shapes.get(first) or ()) == [1]})
-    return op.made()
+        attrs["one_d"] = list(op.shapes.get(first) or ()) == [1]
+    return op.made(inputs=inputs, attrs=attrs)
 
 
 class _Constants:
     """Numbers that a block's ops fill variables with, for ops that take as an attribute what Paddle gives as an input."""
 
+    MOST = 64
+    """Numbers in one variable."""
+
     def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
+        self.values: dict[str, tuple[Any, ...]] = {}
 
     def note(self, op: OpDesc) -> None:
         for name in (n for row in op.outputs.values() for n in row):
             self.values.pop(name, None)
-        if op.type == "fill_constant" and not op.inputs and np.prod(op.attrs.get("shape", ()), dtype=float) == 1:
-            text, dtype = op.attrs.get("str_value", ""), op.attrs.get("dtype")
-            value = float(text) if text else op.attrs.get("value", 0.0)
-            whole = isinstance(dtype, DType) and not dtype.is_float and value == int(value)
-            self.values[op.outputs["Out"][0]] = int(text or value) if whole else value
-        elif op.type == "assign_value" and isinstance(op.attrs.get("values"), tuple) and len(op.attrs["values"]) == 1:
-            self.values[op.outputs["Out"][0]] = op.attrs["values"][0]
+        if op.type == "fill_constant" and not op.inputs:
+            text, dtype, shape = op.attrs.get("str_value", ""), op.attrs.get("dtype"), op.attrs.get("shape", ())
+            count = int(min(np.prod(shape, dtype=float), self.MOST + 1))
+            whole = isinstance(dtype, DType) and not dtype.is_float
+            if count <= self.MOST and not (whole and text and not text.lstrip("-").isdigit()):
+                value = (int if whole else float)(text or op.attrs.get("value", 0.0))
+                self.values[op.outputs["Out"][0]] = (value,) * count
+        elif op.type == "assign_value" and isinstance(op.attrs.get("values"), tuple):
+            self.values[op.outputs["Out"][0]] = op.attrs["values"]
 
 
 def _says_nothing(value: Any) -> bool:
@@ -341,7 +389,9 @@ class _Writing:
         self.made = 0
 
     def block(self, block: Block) -> proto.BlockDesc:
-        variables = [self.variable(var) for var in block.vars.values()]
+        # Paddle has the offsets of sequences with the values, not as variables.
+        offsets = {name for var in block.vars.values() for name in var.lod}
+        variables = [self.variable(var) for var in block.vars.values() if var.name not in offsets]
         ops: list[proto.OpDesc] = []
 
         def fresh(meta: Meta) -> str:
@@ -361,8 +411,9 @@ class _Writing:
         for op in block.ops:
             form = op.definition.paddle or SAME
             written = [v for n in op.output_arg_names if (v := block._find_var_recursive(n)) is not None]
-            shapes = {v.name: v._shape for v in written}
-            dtypes = {v.name: v._dtype for v in written if v._dtype is not None}
+            read = [v for n in op.input_arg_names if (v := block._find_var_recursive(n)) is not None]
+            shapes = {v.name: v._shape for v in (*read, *written)}
+            dtypes = {v.name: v._dtype for v in (*read, *written) if v._dtype is not None}
             found = PaddleOp(op.type, op.inputs, op.outputs, dict(op.attrs), shapes, dtypes, {}, fresh)
             if form.absent:
                 self.lacking[op.type] = op.type
@@ -400,10 +451,10 @@ class _Writing:
 def _op(
     type: str, inputs: Mapping[str, Sequence[str]], outputs: Mapping[str, Sequence[str]], attrs: list[proto.Attr]
 ) -> proto.OpDesc:
-    sides = (
-        [proto.Slot(n, [v for v in row if v != EMPTY or n]) for n, row in side.items()] for side in (inputs, outputs)
+    ins, outs = (
+        [proto.Slot(name, list(row)) for name, row in side.items() if not name.endswith(LOD)]
+        for side in (inputs, outputs)
     )
-    ins, outs = sides
     return proto.OpDesc(ins, outs, type, attrs)
 
 
@@ -426,7 +477,7 @@ def _attribute(op: str, name: str, value: Any, spec: Attr | None) -> proto.Attr:
         return _int(name, DTYPE_NUMBERS[value.name])
     if kind == "block" and type(value) is int:
         return proto.Attr(name, 8, block_idx=value)
-    if isinstance(value, bool):
+    if isinstance(value, bool) and kind != "number":
         return proto.Attr(name, 6, b=value)
     if isinstance(value, float) or (isinstance(value, int) and kind in ("float", "number")):
         return proto.Attr(name, 1, f=float(value))

@@ -419,7 +419,9 @@ class Program(ProgramMethods):
         self.loss_name: str | None = None
         self.mixed_precision: tuple[Any, ...] = ()
         self.readers: list[Any] = []  # loaders that give a run what its feed lacks
-        self.distributed: Any = None  # how processes run it together: settings of fleet, or True for those of a plain program
+        self.distributed: Any = (
+            None  # how processes run it together: settings of fleet, or True for those of a plain program
+        )
         self.collectives = False  # whether ops of its own exchange values between processes
         self._is_test = False
         self.grad_order = 0  # how often gradients were appended; names of higher orders begin with ``grad/``

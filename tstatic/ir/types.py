@@ -68,6 +68,8 @@ class DType:
             return True
         if isinstance(other, str):
             return other == self.name or other == f"paddle.{self.name}"
+        if type(other) is int:
+            return other == _NUMBERS.get(self.name)
         if isinstance(other, np.dtype | type):
             try:
                 return bool(self.np == np.dtype(other))
@@ -78,12 +80,20 @@ class DType:
     def __hash__(self) -> int:
         return hash(self.name)
 
+    def __int__(self) -> int:
+        """Paddle's number of the type, as attributes of raw operators hold it; a dtype equals its number."""
+        return _NUMBERS[self.name]
+
     def __repr__(self) -> str:
         return f"tstatic.{self.name}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dtype_of, (self.name,)
 
+
+_NUMBERS = {"bool": 0, "int16": 1, "int32": 2, "int64": 3, "float16": 4, "float32": 5, "float64": 6, "uint8": 20, "int8": 21,
+            "bfloat16": 22}  # fmt: skip
+"""Name -> the number in Paddle's files and attributes."""
 
 bool_ = DType("bool", np.bool_, "BOOL")
 uint8 = DType("uint8", np.uint8, "UINT8")
@@ -116,7 +126,7 @@ def dtype_of(value: Any) -> DType:
     """Returns the :class:`DType` that ``value`` names.
 
     Args:
-        value: A DType, its name or numpy's (``"i4"``), a numpy dtype or scalar type, or a Python type (``bool``, ``int``
+        value: A DType, its name or numpy's (``"i4"``), Paddle's number, a numpy dtype or type, or a Python type (``bool``, ``int``
             and ``float``: bool, int64 and float64, under these names too).
 
     Raises:
@@ -136,7 +146,10 @@ def dtype_of(value: Any) -> DType:
             fix=near(name, DTYPES) or "use one of the names above",
             op="dtype",
         )
-    found = int64 if value is int else _of_numpy(value)
+    if type(value) is int:
+        found = next((d for d in DTYPES.values() if _NUMBERS[d.name] == value), None)
+    else:
+        found = int64 if value is int else _of_numpy(value)
     if found is None:
         raise DTypeError(
             "this is not a dtype that tstatic has",

@@ -95,15 +95,13 @@ def crf_decoding(
         ShapeError, DTypeError: If the values do not fit together.
 
     Example:
-        >>> x = static.data("x", [None, 3, 2])
-        >>> n = static.data("n", [None], "int64")
+        >>> x, n = static.data("x", [None, 3, 2]), static.data("n", [None], "int64")
         >>> zero = fluid.ParamAttr(name="crfw", initializer=fluid.initializer.Constant(0.0))
-        >>> loss = fluid.layers.linear_chain_crf(x, static.data("y", [None, 3], "int64"), zero, n)
-        >>> tags = fluid.layers.crf_decoding(x, zero, length=n)
-        >>> exe = static.Executor()
+        >>> _ = static.create_parameter([4, 2], "float32", attr=zero)
+        >>> tags, exe = fluid.layers.crf_decoding(x, zero, length=n), static.Executor()
         >>> _ = exe.run(static.default_startup_program())
         >>> scores = np.array([[[1, 0], [0, 1], [0, 1]]], "float32")
-        >>> exe.run(static.default_main_program().clone(), {"x": scores, "n": np.array([2])}, [tags])[0]
+        >>> exe.run(feed={"x": scores, "n": np.array([2])}, fetch_list=[tags])[0]
         array([[0, 1, 0]])
     """
     function = "crf_decoding"

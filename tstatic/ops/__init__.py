@@ -1,11 +1,12 @@
 """One op definition per op, beside its public functions, in a package per family; a module is loaded when it is asked for.
 
-* ``elementwise``, ``reduce``, ``matmul``, ``conv``, ``norm``  arithmetic
+* ``elementwise``, ``reduce``, ``matmul``, ``linalg``, ``conv``, ``norm``  arithmetic
 * ``indexing``, ``shape``  reading, writing and moving elements
 * ``sequence``  sequences of different lengths in one value
 * ``random``, ``loss``, ``update``, ``control``  random numbers, losses and metrics, optimizer updates, branches and loops
 * ``structured``  losses and decoders of label sequences
 * ``recurrent``  LSTM, GRU and general recurrences
+* ``first_generation``  what raw ``append_op`` builds for op types that later ones replaced
 * ``_call_ref``, ``_low``  makers of references
 * ``_rows``, ``_gradients``  rows of matrices, gradient rules
 """

@@ -229,8 +229,7 @@ class ModelAverage(_Average):
         >>> average = paddle.incubate.ModelAverage(0.15, min_average_window=2, max_average_window=10)
         >>> exe = static.Executor()
         >>> _ = exe.run(static.default_startup_program())
-        >>> for _ in range(5):  # 0.9, 0.8, 0.7, 0.6, 0.5
-        ...     _ = exe.run(fetch_list=[w])
+        >>> _ = [exe.run() for _ in range(5)]  # 0.9, 0.8, 0.7, 0.6, 0.5
         >>> with average.apply(exe):  # the mean of the last three
         ...     print(np.array(static.global_scope().find_var(w.name).get_tensor()))
         [0.6]

@@ -13,7 +13,7 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Operator, Variable
 from tstatic.nn.regularizer import L2Decay, WeightDecayRegularizer
 from tstatic.no_effect import no_effect
-from tstatic.ops.update._update import ROW_MASK
+from tstatic.ops.update._slots import ROW_MASK
 from tstatic.optimizer.optimizer import Optimizer
 
 FUSED = "``BuildStrategy.fuse_all_optimizer_ops`` updates several parameters at once"

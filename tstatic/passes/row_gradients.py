@@ -20,7 +20,7 @@ from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, flat
 from tstatic.ir.opdef import OpDef, op_def
 from tstatic.ir.ref import NO_REF
 from tstatic.ir.types import Meta
-from tstatic.ops.update._update import ROW_MASK, ROWS
+from tstatic.ops.update._slots import ROW_MASK, ROWS
 
 _LARGE = 1 << 16
 """Elements of a table from which rows are kept: a smaller one is updated sooner than rows are sorted."""
@@ -223,7 +223,7 @@ def _listed(value: Any) -> list[np.ndarray[Any, Any]]:
 
 
 def _sample(meta: Callable[[str], Meta], entry: Entry, rows: Container[str], sample: np.ndarray[Any, Any]) -> Any:
-    """Returns what stands for an input: the sample for rows, one number for a number, a vector for any other tensor."""
+    """Returns a value to try an input with: the sample for rows, one number for a number, a vector for any other tensor."""
     if entry is None:
         return None
     if not isinstance(entry, str):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -117,6 +117,8 @@ class _Planner:
         self.dense: set[str] = set()
         self.last: dict[str, int] = {}
         self.end = len(self.ops)
+        # Values whose metadata may not be what they turn out to be.
+        self.unsettled: set[str] = set()
         # Buffer -> last step that reads it under any name (views and in-place results included).
         self.held: dict[str, int] = {}
 
@@ -131,8 +133,12 @@ class _Planner:
 
     def sources(self) -> None:
         for name in self.program.feeds:
-            self.storage[name] = Storage(name, "feed", self.metas[name])
-            self.dense.add(name)
+            if _is_known(self.metas[name]):
+                self.storage[name] = Storage(name, "feed", self.metas[name])
+                self.dense.add(name)
+            else:
+                # As many rows as each run feeds: one plan serves batches of sequences of any lengths.
+                self.storage[name] = Storage(name, "dynamic", self.metas[name])
         for var, value in self.program.reads.items():
             self.storage[value] = Storage(value, "state", self.metas.get(value), of=var)
             self.dense.add(value)
@@ -193,7 +199,16 @@ class _Planner:
         dynamic = op.definition.dynamic or any(self.storage[v].kind == "dynamic" for v in op.reads())
         dynamic = dynamic or any(not _is_known(self.metas.get(v)) for v in op.writes() if v not in objects)
         if dynamic:
+            # An op that only reads values of unknown sizes may have results of known ones, such as gradients of weights.
+            unsettled = self.is_unsettled(op, objects)
+            settled = not (unsettled or op.definition.dynamic)
+            # A size that depends on values and is known nevertheless is that of something else: of an array's elements, for one.
+            self.unsettled.update(v for v in op.writes() if unsettled or (not settled and _is_known(self.metas.get(v))))
             for value in op.writes():
+                if settled and _is_known(self.metas.get(value)) and value not in self.direct:
+                    self.storage[value] = Storage(value, "arena", self.metas[value])
+                    self.dense.add(value)
+                    continue
                 if value not in objects:
                     self.storage[value] = Storage(value, "dynamic", self.metas.get(value))
                 var = self.direct.get(value)
@@ -214,6 +229,11 @@ class _Planner:
         if self.options.inplace:
             self.try_inplace(index, op)
         return Step(op, region, "kernel" if op.body else "ref")
+
+    def is_unsettled(self, op: FrozenOp, objects: Collection[str]) -> bool:
+        """Returns whether results may have other sizes than was inferred: those of functions of the user, and of loops."""
+        calls = any(spec.kind == "function" for spec in op.definition.attrs.values())
+        return bool(calls or op.sub_blocks or objects) or not self.unsettled.isdisjoint(op.reads())
 
     def try_view(self, index: int, op: FrozenOp) -> bool:
         """Makes the first output a view of the first input if that needs no copy; returns whether it did."""

@@ -27,7 +27,15 @@ Schedule = Callable[[int], "ProfilerState"]
 
 @export("profiler.ProfilerState", "profiler.profiler.ProfilerState")
 class ProfilerState(enum.Enum):
-    """What a Profiler does in a step: nothing, nothing yet, record, or record and hand out at its end."""
+    """What a Profiler does in a step: nothing, nothing yet, record, or record and hand out at its end.
+
+    Example:
+        >>> State = paddle.profiler.ProfilerState
+        >>> schedule = lambda step: State.RECORD if step < 2 else State.CLOSED
+        >>> profiler = paddle.profiler.Profiler(scheduler=schedule)
+        >>> profiler.current_state
+        <ProfilerState.CLOSED: 0>
+    """
 
     CLOSED = 0
     READY = 1
@@ -37,7 +45,14 @@ class ProfilerState(enum.Enum):
 
 @export("profiler.ProfilerTarget", "profiler.profiler.ProfilerTarget")
 class ProfilerTarget(enum.Enum):
-    """What is watched."""
+    """What is watched.
+
+    Example:
+        >>> Target = paddle.profiler.ProfilerTarget
+        >>> profiler = paddle.profiler.Profiler(targets=[Target.CPU])
+        >>> profiler.targets
+        {<ProfilerTarget.CPU: 0>}
+    """
 
     CPU = 0
     GPU = 1
@@ -47,7 +62,14 @@ class ProfilerTarget(enum.Enum):
 
 @export("profiler.SortedKeys")
 class SortedKeys(enum.Enum):
-    """How tables are sorted; those of the GPU sort as those of the CPU."""
+    """How tables are sorted; those of the GPU sort as those of the CPU.
+
+    Example:
+        >>> with paddle.profiler.Profiler(on_trace_ready=lambda profiler: None) as profiler:
+        ...     pass
+        >>> profiler.summary(sorted_by=paddle.profiler.SortedKeys.CPUMax, views=[])
+        <BLANKLINE>
+    """
 
     CPUTotal = 0
     CPUAvg = 1
@@ -61,7 +83,14 @@ class SortedKeys(enum.Enum):
 
 @export("profiler.SummaryView", "profiler.profiler.SummaryView")
 class SummaryView(enum.Enum):
-    """The tables of a summary; those that a recording has nothing for are left out."""
+    """The tables of a summary; those that a recording has nothing for are left out.
+
+    Example:
+        >>> with paddle.profiler.Profiler(on_trace_ready=lambda profiler: None) as profiler:
+        ...     pass
+        >>> profiler.summary(views=paddle.profiler.SummaryView.UDFView)
+        <BLANKLINE>
+    """
 
     DeviceView = 0
     OverView = 1
@@ -197,11 +226,10 @@ class Profiler:
         ProgramError: If ``scheduler`` is a pair that names no steps, or ``targets`` has another entry.
 
     Example:
-        >>> x = paddle.tanh(paddle.ones([8]))
-        >>> exe = static.Executor()
+        >>> x, exe = paddle.tanh(static.data("x", [8])), static.Executor()
         >>> with paddle.profiler.Profiler(scheduler=(1, 3), on_trace_ready=lambda profiler: None) as profiler:
         ...     for _ in range(4):
-        ...         _ = exe.run(fetch_list=[x])
+        ...         _ = exe.run(feed={"x": np.ones(8, "float32")}, fetch_list=[x])
         ...         profiler.step()
         >>> [event.name for event in profiler.events if event.kind == "op"]
         ['tanh', 'tanh']

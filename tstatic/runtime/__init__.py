@@ -2,7 +2,7 @@
 
 * ``session``, ``queues``, ``sub_block``, ``generated``  a plan bound to memory: its steps, streams, bodies of
   control flow and kernels
-* ``scope``  where persistable variables live, as views of flat buffers, and how they are written
+* ``scope``, ``flatten``  where persistable variables live, how they are written, and how they become views of flat buffers
 * ``feed``, ``shards``, ``lod``  what the user feeds, what each replica gets of it, and row offsets of sequences
 * ``replica_threads``  one thread per replica
 * ``random``, ``learning_rate``  seeds, and a scheduler's rate

@@ -61,6 +61,15 @@ def offsets_of(value: Any, rows: int, var: Variable, feed: Mapping[str, Any]) ->
     return {name: np.array(level, np.int64) for name, level in zip(var.lod, lod, strict=False)} if lod else {}
 
 
+def open_rows(program: Program) -> dict[str, str]:
+    """Returns inputs whose first size each batch decides, so that plans do not depend on it -> the outermost offsets with them.
+
+    They are the rows of sequences, and the offsets of inner levels.
+    """
+    inputs = [var for var in program.global_block().vars.values() if var.is_data and var.lod]
+    return {name: var.lod[0] for var in inputs for name in (var.name, *var.lod[1:])}
+
+
 # ----------------------------------------------------------------------------------------------------- several replicas
 def cut(array: Array, lod: Lod, first: int, last: int) -> LoDTensor:
     """Returns the outermost sequences from ``first`` to before ``last``, as a tensor."""

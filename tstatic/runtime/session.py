@@ -28,11 +28,12 @@ from tstatic.plan.flat_buffers import state_buffers
 from tstatic.plan.plan import Plan, Step
 from tstatic.runtime import random, trace
 from tstatic.runtime.feed import uninitialised
+from tstatic.runtime.flatten import flatten
 from tstatic.runtime.generated import generated_work
 from tstatic.runtime.interrupt import Writing, check_whole
 from tstatic.runtime.queues import Queued, in_order
-from tstatic.runtime.scope import Scope, dtype_check, flatten
-from tstatic.runtime.sub_block import BlockRunner, annotate, run_op, store_entry
+from tstatic.runtime.scope import Scope, dtype_check
+from tstatic.runtime.sub_block import BlockRunner, annotate, run_op, run_op_in_place, store_entry
 from tstatic.where import show
 
 
@@ -156,7 +157,9 @@ class Session:
             if step.op.definition.collective:
                 work = cpu.of_calls(self._collective(step))
             elif step.how == "dynamic":
-                work = device.bind_dynamic(step.op, self.arrays, self._reserved(step.op), run_op, stream)
+                placed = [v for v in step.op.writes() if plan.storage[v].kind == "arena"]
+                run = partial(run_op_in_place, placed) if placed else run_op
+                work = device.bind_dynamic(step.op, self.arrays, self._reserved(step.op), run, stream)
             else:
                 generated = self.plan.kernels.get(step.op.outputs) if step.how == "kernel" else None
                 if generated is not None:
@@ -173,7 +176,9 @@ class Session:
         for region, group in itertools.groupby(works, key=lambda bound: bound[0].region):
             check = self.check_numerics and region == "main"
             (self._queue_region if device.deferred else self._chain_region)(region, list(group), check)
-        self._feeds = [(name, self.arrays[name]) for name in plan.program.feeds]
+        self._feeds = [(name, self.arrays[name]) for name in plan.program.feeds if name in self.arrays]
+        # Those whose first size each run decides.
+        self._open_feeds = [name for name in plan.program.feeds if name not in self.arrays]
         self._stage_feeds()
         self.layout = self.scope.layout
         self._bound = True
@@ -288,7 +293,7 @@ class Session:
 
     def _after_feeds(self) -> Queued:
         """Returns a step that represents the copies of the feeds, which :meth:`replay` makes: their readers wait for it."""
-        feeds = [self.device.span(self.arrays[name]) for name in self.plan.program.feeds]
+        feeds = [self.device.span(self.arrays[v]) for v in self.plan.program.feeds if v in self.arrays]
         return Queued(None, self.streams[0], [], [], feeds)
 
     def _accesses(self, op: FrozenOp) -> tuple[list[tuple[int, int]] | None, list[tuple[int, int]] | None]:
@@ -414,6 +419,9 @@ class Session:
                 elif not sent:
                     for name, slot in self._feeds:
                         device.from_host(slot, feeds[name])
+                if not sent:
+                    for name in self._open_feeds:
+                        self.arrays[name] = device.upload(feeds[name].copy())
                 sent = True
                 results = self._step(last=i == iterations - 1)
                 if i < iterations - 1 and self.stale():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections import ChainMap
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,19 @@ def run_op(op: FrozenOp, env: MutableMapping[str, Any], reserved: Mapping[str, A
     for entry, result in zip(op.outputs, results, strict=True):
         if entry is not None:
             store_entry(entry, _owned(result, taken), env)
+
+
+def run_op_in_place(
+    placed: Collection[str], op: FrozenOp, env: MutableMapping[str, Any], reserved: Mapping[str, Any]
+) -> None:
+    """Runs one op as :func:`run_op` does; results named in ``placed`` are copied to the arrays that ``env`` has for them."""
+    made: dict[str, Any] = {}
+    run_op(op, ChainMap(made, env), reserved)
+    for value, result in made.items():
+        if value in placed:
+            np.copyto(env[value], result)
+        else:
+            env[value] = result
 
 
 def _owned(result: Any, taken: Sequence[Any]) -> Any:

@@ -16,9 +16,10 @@ from tstatic.errors import ProgramError, ProgramTypeError, near, shown
 from tstatic.ir.checks import check_type
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Program
-from tstatic.ir.types import Meta, dtype_of
+from tstatic.ir.types import UNKNOWN, Meta, dtype_of
 from tstatic.plan.plan import Plan
 from tstatic.plan.report import MemoryReport, memory_report
+from tstatic.runtime.lod import open_rows
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.runtime.session import Session
 from tstatic.runtime.shards import shard_metas
@@ -357,9 +358,12 @@ class CompiledProgram:
         assumed = []
         block = self._program.global_block()
         used = {n for b in self._program.blocks for op in b.ops for n in op.input_arg_names}
+        outermost = open_rows(self._program)
         for name, var in block.vars.items():
             if var.is_data and name in used and name not in known:
-                shape = tuple(ASSUMED if s < 0 else s for s in var.shape)
+                # There is one more offset than there are sequences.
+                size = UNKNOWN if name in outermost else ASSUMED + (name in outermost.values())
+                shape = tuple(size if s < 0 else s for s in var.shape)
                 known[name] = Meta(shape, dtype_of(var.dtype))
                 if shape != tuple(var.shape):
                     assumed.append(f"{name} {list(shape)}")
@@ -368,7 +372,8 @@ class CompiledProgram:
         build, how = self._settings.build, self._distribution()
         if how is not None:
             # Sizes are those of the whole batch; the plan is for the first replica's part.
-            known = {name: _part(meta, how.replicas) for name, meta in known.items()}
+            extra = set(outermost.values())
+            known = {name: _part(meta, how.replicas, int(name in extra)) for name, meta in known.items()}
         made = compile_program(self._program, build, [known], names, self._history.scope or global_scope(), how=how)
         fleet = self._program.distributed
         statuses = fleet.statuses if isinstance(fleet, Settings) else ()
@@ -381,11 +386,11 @@ class CompiledProgram:
         return f"<CompiledProgram of {self._program!r}>"
 
 
-def _part(meta: Meta, replicas: int) -> Meta:
-    """Returns the metadata of the first replica's part of an input."""
-    if replicas == 1:
+def _part(meta: Meta, replicas: int, extra: int = 0) -> Meta:
+    """Returns the metadata of the first replica's part of an input; ``extra`` entries each replica has by itself."""
+    if replicas == 1 or not meta.shape or meta.shape[0] == UNKNOWN:
         return meta
-    return meta.with_shape((max(1, meta.shape[0] // replicas), *meta.shape[1:])) if meta.shape else meta
+    return meta.with_shape((max(1, (meta.shape[0] - extra) // replicas) + extra, *meta.shape[1:]))
 
 
 PLAIN = Settings(BuildStrategy(), ExecutionStrategy())

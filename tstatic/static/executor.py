@@ -22,7 +22,6 @@ from tstatic.errors import (
 )
 from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_main_program
-from tstatic.ir.evaluate import meta_of
 from tstatic.ir.program import Program
 from tstatic.locks import rlock
 from tstatic.logs import get_logger, warn_once
@@ -45,6 +44,7 @@ from tstatic.static.request import (
     check_holders,
     damaged_program,
     fetch_names,
+    metas_of,
     signature_of,
     with_readers,
 )
@@ -168,11 +168,14 @@ class Executor:
                 if base.readers:
                     feed = with_readers(base, feed, len(place) if isinstance(place, tuple) else 1)
                 feeds, signatures, fetched = self._read(base, feed, names, replicas)
-                lods = fetched.available(feeds[0])
-                if any(lods) and return_numpy:
-                    check_numpy(names, lods)
-                # The row offsets of what is fetched are fetched behind it.
-                count, names = len(names), [*names, *(n for lod in lods for n in lod)]
+                count = len(names)
+                lods: list[tuple[str, ...]] = [()] * count
+                if fetched.names:
+                    lods = fetched.available(feeds[0])
+                    if return_numpy:
+                        check_numpy(names, lods)
+                    # The row offsets of what is fetched are fetched behind it.
+                    names = [*names, *(n for lod in lods for n in lod)]
                 # CPU_NUM threads; replicas have four each.
                 threads = settings.threads or (os.environ.get("CPU_NUM", "1") if replicas is None else 4)
                 key = Key(
@@ -287,7 +290,7 @@ class Executor:
             arrays, signature = reader.read(program, feed)
             return [arrays], (signature,), reader.lods
         parts = shards(program, feed, reader.used, replicas.group.size)
-        return parts, tuple(signature_of(part) for part in parts), reader.lods
+        return parts, tuple(signature_of(part, reader.open_rows) for part in parts), reader.lods
 
     # ---------------------------------------------------------------------------------------------------------- compile
     def _compile(
@@ -313,7 +316,7 @@ class Executor:
             group, rank = replicas.group, replicas.rank
             processes = None if replicas.outer is None else replicas.outer.launch
             how = distribution(build, len(feeds), processes, settings.bucket_megabytes)
-        metas = [{name: meta_of(array) for name, array in part.items()} for part in feeds]
+        metas = [metas_of(signature) for signature in key.feed_signature]
         made = compile_program(program, build, metas, names, scope, how=how, kept=kept, device=key.device, key=key)
         if not rank:
             write_graphs(made.source, build, list(feeds[0]), names, made.first.after, made.first.metas)

@@ -13,9 +13,9 @@ from tstatic.ir.evaluate import meta_of
 from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Operator, Program, Variable
-from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ir.types import UNKNOWN, Meta, dtype_of
 from tstatic.runtime.feed import Arrays, read_feed
-from tstatic.runtime.lod import FetchedLods
+from tstatic.runtime.lod import FetchedLods, open_rows
 from tstatic.runtime.scope import Scope, dtype_check
 
 Signature = tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
@@ -25,9 +25,22 @@ MOST_ACCEPTED = 256
 """The most kinds of arrays that a FeedReader remembers, so that feeds of ever new sizes do not fill the memory."""
 
 
-def signature_of(arrays: Arrays) -> Signature:
-    """Returns the part of a feed that a compilation depends on."""
-    return tuple((name, array.shape, array.dtype) for name, array in sorted(arrays.items()))
+def signature_of(arrays: Arrays, open_rows: Mapping[str, str]) -> Signature:
+    """Returns the part of a feed that a compilation depends on.
+
+    Args:
+        arrays: The feed.
+        open_rows: Variables whose first size it does not depend on, if the variable beside them is fed, too: rows of sequences.
+    """
+    return tuple(
+        (name, (UNKNOWN, *array.shape[1:]) if open_rows.get(name) in arrays else array.shape, array.dtype)
+        for name, array in sorted(arrays.items())
+    )
+
+
+def metas_of(signature: Signature) -> dict[str, Meta]:
+    """Returns the metadata of a feed."""
+    return {name: Meta(shape, dtype_of(dtype)) for name, shape, dtype in signature}
 
 
 class FeedReader:
@@ -42,6 +55,7 @@ class FeedReader:
         read = {name for block in program.blocks for op in block.ops for name in op.input_arg_names}
         self.lods = FetchedLods(program, fetches)
         self.used = frozenset(read | set(fetches) | self.lods.names)
+        self.open_rows = open_rows(program)
         # (name, shape, dtype) of plain arrays that need no conversion -> whether the program uses the fed value.
         self._accepted: dict[tuple[str, tuple[int, ...], np.dtype[Any]], bool] = {}
 
@@ -72,7 +86,7 @@ class FeedReader:
         arrays = read_feed(program, feed, self.used)
         if type(feed) is dict:
             self._accept(program, feed, arrays)
-        return arrays, signature_of(arrays)
+        return arrays, signature_of(arrays, self.open_rows)
 
     def _accept(self, program: Program, feed: Mapping[str, Any], arrays: Arrays) -> None:
         """Remembers the kinds of arrays that were used unconverted and that fit their declarations in every check."""

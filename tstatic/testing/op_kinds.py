@@ -13,7 +13,7 @@ from tstatic.errors import TstaticError
 from tstatic.fusion.pattern import Op, Pattern, PatternFunction
 from tstatic.ir.attrs import NO_ATTRS
 from tstatic.ir.evaluate import evaluate
-from tstatic.ir.opdef import OPS, Case, Domain, OpDef, op_def
+from tstatic.ir.opdef import LOD, OPS, Case, Domain, OpDef, op_def
 from tstatic.ir.types import dtype_of
 from tstatic.testing.parts import Array
 
@@ -30,6 +30,8 @@ def _plain(definition: OpDef) -> bool:
         or definition.objects
         or definition.state
         or definition.update
+        # Numbers that are drawn do not divide rows into sequences.
+        or any(slot.name.endswith(LOD) for slot in (*definition.inputs, *definition.outputs))
     )
 
 

@@ -17,12 +17,9 @@ import numpy as np
 
 from tstatic.tuned._common import Array, Buffer, ones
 from tstatic.tuned.recurrent_step import (
-    LstmGates,
     activate,
     gru_step,
     gru_step_grad,
-    lstm_step,
-    lstm_step_grad,
     times_slope,
 )
 
@@ -42,14 +39,17 @@ class Recurrence:
         gates: Weight matrices per layer: 4 for an LSTM, 3 for a GRU, 1 for a simple recurrence.
         saved: Values per unit and step that the backward pass reads, besides the outputs.
         has_cell: Whether the state has a cell beside ``h``.
+        order: The order of the gates in all arrays inside, as positions in the weights. For an LSTM output, input, forget,
+            candidate: the first three are sigmoids, and the last three reach the state through the cell.
     """
 
     gates: int
     saved: int
     has_cell: bool = False
+    order: tuple[int, ...] | None = None
 
 
-LSTM = Recurrence(4, 4, has_cell=True)
+LSTM = Recurrence(4, 4, has_cell=True, order=(3, 0, 1, 2))
 GRU = Recurrence(3, 4)
 SIMPLE = Recurrence(1, 0)
 
@@ -89,11 +89,19 @@ def backward_scratch(
         ((columns, width), dtype),
         ((4, batch, width), dtype),
         ((batch, 2 * width), dtype),
+        ((steps if kind is LSTM else 0, batch, width), dtype),
     )
 
 
 def _order(steps: int, reverse: bool) -> range:
     return range(steps - 1, -1, -1) if reverse else range(steps)
+
+
+def _blocks(kind: Recurrence, inside: Array, outside: Array) -> list[tuple[Array, Array]]:
+    """Returns pairs of views of the gates along the first axis: inside, and in the weights' own order."""
+    width = len(inside) // kind.gates
+    order = kind.order or range(kind.gates)
+    return [(inside[k * width : (k + 1) * width], outside[at * width : (at + 1) * width]) for k, at in enumerate(order)]
 
 
 def ended_rows(length: Array | None, steps: int) -> Sequence[Array | None]:
@@ -104,11 +112,36 @@ def ended_rows(length: Array | None, steps: int) -> Sequence[Array | None]:
     return [None if t < shortest else np.flatnonzero(length <= t) for t in range(steps)]
 
 
-def lstm_gates(gates: Array) -> LstmGates:
-    """Returns views of ``[batch, 4 * width]`` in the order input, forget, candidate, output."""
-    width = gates.shape[-1] // 4
-    i, f, g, o = (gates[:, k * width : (k + 1) * width] for k in range(4))
-    return LstmGates(i, f, g, o, (gates[:, : 2 * width], o))
+def _lstm_factors(gates: Array, cells: Array, first: Array, reverse: bool, factors: Array, slopes: Array) -> None:
+    """Computes what the gradients of an LSTM's state are multiplied by, for all steps at once.
+
+    With it a step of the backward loop takes 7 calls instead of 30.
+
+    Args:
+        gates, cells: What the forward pass kept.
+        first: ``c`` before the first step.
+        reverse: Whether the last step ran first.
+        factors: Written, ``[steps, batch, 4 * width]``: gradient of the gates' sums per gradient of ``c``; of ``o`` per
+            gradient of ``h``.
+        slopes: Written, ``[steps, batch, width]``: gradient of ``c`` per gradient of ``h``.
+    """
+    width, one = cells.shape[-1], np.asarray(1, cells.dtype)
+    o, i, _, g = (gates[..., k * width : (k + 1) * width] for k in range(4))
+    do, di, df, dg = (factors[..., k * width : (k + 1) * width] for k in range(4))
+    np.subtract(one, gates, factors)
+    np.multiply(factors, gates, factors)
+    np.multiply(g, g, dg)
+    np.subtract(one, dg, dg)
+    np.multiply(dg, i, dg)
+    np.multiply(di, g, di)
+    after, before, start = (df[:-1], cells[1:], df[-1]) if reverse else (df[1:], cells[:-1], df[0])
+    np.multiply(after, before, after)
+    np.multiply(start, first, start)
+    np.tanh(cells, slopes)
+    np.multiply(do, slopes, do)
+    np.multiply(slopes, slopes, slopes)
+    np.subtract(one, slopes, slopes)
+    np.multiply(slopes, o, slopes)
 
 
 def forward(
@@ -149,13 +182,20 @@ def forward(
     w, u, bias, rows, products, of_state, work = scratch
     # Transposed copies: OpenBLAS takes 1.6 times as long for a transposed operand of every step.
     u = u[:, : len(bias)]
-    np.copyto(w, weights[0].T)
-    np.copyto(u, weights[1].T)
-    np.copyto(bias, biases[0])
+    for inside, outside in ((w.T, weights[0]), (u.T, weights[1]), (bias, biases[0])):
+        for target, source in _blocks(kind, inside, outside):
+            np.copyto(target, source)
     # The candidate of a GRU multiplies its state's part, so that bias is not part of the input's.
     joined = 2 * width if kind is GRU else kind.gates * width
-    np.add(bias[:joined], biases[1][:joined], bias[:joined])
+    for target, source in _blocks(kind, bias, biases[1])[:2] if kind is GRU else _blocks(kind, bias, biases[1]):
+        np.add(target, source, target)
     candidate_bias = biases[1][joined:]
+    one = np.asarray(1, x.dtype)
+    if kind is LSTM:
+        # The sums of sigmoids are made negative, as their exponentials need them: each call in a step costs a thread a wait
+        # for the interpreter's lock.
+        for array in (w, u, bias):
+            np.multiply(array[..., : 3 * width], -one, array[..., : 3 * width])
     ended = ended_rows(length, steps)
     h, c = initial[0], initial[1] if kind.has_cell else None
     order = _order(steps, reverse)
@@ -180,7 +220,17 @@ def forward(
             assert c is not None
             sums, cell = gates[t % len(gates)], cells[t % len(cells)]
             np.add(made, of_state, sums)
-            lstm_step(lstm_gates(sums), c, cell, target, work[0])
+            o, i, f, g = (sums[:, k * width : (k + 1) * width] for k in range(4))
+            smooth = sums[:, : 3 * width]
+            np.exp(smooth, smooth)
+            np.add(smooth, one, smooth)
+            np.divide(one, smooth, smooth)
+            np.tanh(g, g)
+            np.multiply(i, g, work[0])
+            np.multiply(f, c, cell)
+            np.add(cell, work[0], cell)
+            np.tanh(cell, work[0])
+            np.multiply(o, work[0], target)
         elif kind is GRU:
             assert gates is not None
             row = gates[t % len(gates)]
@@ -203,7 +253,7 @@ def forward(
             state[rest] = kept
             target[rest] = 0
             h = state
-        if kind is LSTM:
+        if c is not None:
             if rest is not None:
                 cell[rest] = c[rest]
             c = cell
@@ -253,9 +303,9 @@ def backward(
         dx, dinitial, dweights, dbiases: Written where not ``None``.
         scratch: Buffers from :func:`backward_scratch`.
     """
-    steps, batch, _inputs = x.shape
+    steps, batch, inputs = x.shape
     width = out.shape[-1]
-    sums, state_sums, before, rows, flat_dx, dw, du, work, wide = scratch
+    sums, state_sums, before, rows, flat_dx, dw, du, work, wide, slopes = scratch
     if not steps or not batch:
         for target in (dx, *dweights, *dbiases):
             if target is not None:
@@ -266,11 +316,17 @@ def backward(
         return
     _states_before(out, initial[0], length, reverse, before)
     ended = ended_rows(length, steps)
-    dh, dc, total, spare = work
+    dh, dc, total, _ = work
     for carried, given in zip((dh, dc), dlast, strict=False):
         carried[...] = 0 if given is None else given
-    u = weights[1]
+    u = du
+    for target, source in _blocks(kind, u, weights[1]):
+        np.copyto(target, source)
     order = _order(steps, reverse)
+    if kind is LSTM:
+        assert gates is not None
+        assert cells is not None
+        _lstm_factors(gates, cells, initial[1], reverse, sums, slopes)
     for number in range(steps - 1, -1, -1):
         t = order[number]
         rest = ended[t]
@@ -284,10 +340,12 @@ def backward(
         of_state = dsums
         if kind is LSTM:
             assert gates is not None
-            assert cells is not None
-            c_before = initial[1] if number == 0 else cells[order[number - 1]]
-            made = lstm_gates(gates[t])
-            lstm_step_grad(made, c_before, cells[t], dh, dc, lstm_gates(dsums), (total, spare))
+            np.multiply(dh, slopes[t], total)
+            np.add(dc, total, dc)
+            by_gate = dsums.reshape(batch, 4, width)
+            np.multiply(by_gate[:, 1:], dc[:, None], by_gate[:, 1:])
+            np.multiply(by_gate[:, 0], dh, by_gate[:, 0])
+            np.multiply(dc, gates[t][:, 2 * width : 3 * width], dc)
         elif kind is GRU:
             assert gates is not None
             of_state = state_sums[t]
@@ -313,45 +371,27 @@ def backward(
             np.copyto(target, value)
     every = sums.reshape(steps * batch, sums.shape[-1])
     every_state = state_sums.reshape(steps * batch, sums.shape[-1]) if kind is GRU else every
-    _products(every, every_state, x, before, weights[0], dx, dweights, (rows, flat_dx, dw, du))
-    for target, source in zip(dbiases, (every, every_state), strict=True):
-        if target is not None:
-            np.matmul(ones(len(source), source.dtype), source, target)
-
-
-def _products(
-    sums: Array,
-    state_sums: Array,
-    x: Array,
-    before: Array,
-    weight: Array,
-    dx: Array | None,
-    dweights: Sequence[Array | None],
-    scratch: Sequence[Array],
-) -> None:
-    """Makes the products over all steps: the gradients of the input and of both weights."""
-    rows, flat_dx, dw, du = scratch
-    count = len(sums)
-    if dweights[0] is not None:
-        source = x
-        if not x.flags.c_contiguous:
-            np.copyto(rows, x)
-            source = rows
-        _product(sums.T, source.reshape(count, -1), dweights[0], dw)
-    if dweights[1] is not None:
-        _product(state_sums.T, before.reshape(count, -1), dweights[1], du)
+    source = x
+    if not x.flags.c_contiguous:
+        np.copyto(rows, x)
+        source = rows
     if dx is not None:
-        if dx.flags.c_contiguous:
-            np.matmul(sums, weight, dx.reshape(count, -1))
-        else:
-            np.matmul(sums, weight, flat_dx)
+        for target, given in _blocks(kind, dw, weights[0]):
+            np.copyto(target, given)
+        made = dx.reshape(flat_dx.shape) if dx.flags.c_contiguous else flat_dx
+        np.matmul(every, dw, made)
+        if made is flat_dx:
             np.copyto(dx, flat_dx.reshape(dx.shape))
-
-
-def _product(a: Array, b: Array, out: Array, work: Array) -> None:
-    # A product into odd strides would be made in new memory and copied.
-    if out.flags.c_contiguous:
-        np.matmul(a, b, out)
-    else:
-        np.matmul(a, b, work)
-        np.copyto(out, work)
+    for wanted, product, a, b in (
+        (dweights[0], dw, every, source.reshape(steps * batch, inputs)),
+        (dweights[1], du, every_state, before.reshape(steps * batch, width)),
+    ):
+        if wanted is not None:
+            np.matmul(a.T, b, product)
+            for made, target in _blocks(kind, product, wanted):
+                np.copyto(target, made)
+    for wanted, rows_of in zip(dbiases, (every, every_state), strict=True):
+        if wanted is not None:
+            total_of = np.matmul(ones(len(rows_of), rows_of.dtype), rows_of)
+            for made, target in _blocks(kind, total_of, wanted):
+                np.copyto(target, made)

@@ -3,6 +3,7 @@
 * ``conv``: Convolutions and transposed convolutions over one to three axes: plain, grouped and depthwise.
 * ``interpolate``: Resizing by interpolation along one to three axes: nearest, linear and cubic.
 * ``interpolate_functions``: Public functions of resizing, of Paddle 2.x and 1.x.
+* ``interpolate_when_run``: Resizing to sizes that are known when the program runs.
 * ``pool``: Maximum and average pooling over sliding, global and adaptive windows; maxima also with their places.
 * ``pool_functions``: Public functions of pooling over one and two axes, of Paddle 2.x and 1.x.
 * ``unfold``: Sliding blocks as columns (`unfold`) and their sum back into images (`fold`).

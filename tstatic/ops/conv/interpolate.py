@@ -12,7 +12,8 @@ import numpy as np
 from tstatic.errors import ShapeError
 from tstatic.ir.attrs import one_of
 from tstatic.ir.checks import FLOATS, check_dtype, check_length, check_rank
-from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, ValueRange, register
+from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, OpSpec, ValueRange, register
+from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.ref import plain
 from tstatic.ir.split import FILTERS, Split
 from tstatic.ir.types import UNKNOWN, Meta
@@ -268,6 +269,12 @@ _OTHER_RANKS = (
 )
 
 
+def _write(op: PaddleOp) -> list[OpSpec]:
+    """Paddle's kernels name all layouts as those of images."""
+    layout = "NHWC" if op.attrs["data_layout"].endswith("C") else "NCHW"
+    return [op.made(attrs={**op.attrs, "data_layout": layout})]
+
+
 def _register(method: str, rank: int, layout: str) -> None:
     nearest, linear = method == "nearest", method.endswith("linear")
     attrs = {
@@ -298,7 +305,7 @@ def _register(method: str, rank: int, layout: str) -> None:
     )  # fmt: skip
     register(OpDef(
         f"{method}_interp_v2", "X -> Out", attrs=attrs, infer=_infer, ref=plain(_ref, _scratch), lower=_lower,
-        split=split, cost=_cost, grad=grad, amp="float32", domain=domain,
+        split=split, cost=_cost, grad=grad, amp="float32", domain=domain, paddle=PaddleForm(write=_write),
     ))  # fmt: skip
 
 

@@ -11,24 +11,13 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.ops.conv._sliding import is_last, spatial
+from tstatic.ops.conv.interpolate_when_run import has_variable, known_when_run, resize_when_run
 from tstatic.ops.conv.pool_functions import adaptive_avg_pool1d, adaptive_avg_pool2d
 from tstatic.ops.shape._shapes import emit_one
 
 _RANKS = {"nearest": (3, 4, 5), "linear": (3,), "bilinear": (4,), "trilinear": (5,), "bicubic": (4,), "area": (3, 4)}
 """Mode -> ranks of the inputs that it takes."""
 _LAYOUT = {3: ("NCL", "NLC", "NCW", "NWC"), 4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}
-
-
-def _no_variables(value: Any, name: str, function: str) -> None:
-    items = value if isinstance(value, list | tuple) else [value]
-    if any(isinstance(v, Variable) for v in items):
-        raise UnsupportedError(
-            f"{function} needs '{name}' when the program is built",
-            expected="ints or floats",
-            received="a Variable",
-            fix="pass numbers: the size of every value is planned before a run",
-            op=function,
-        )
 
 
 def _layout(x: Variable, data_format: str, function: str) -> tuple[int, str]:
@@ -58,12 +47,15 @@ def _resize(
             op=function,
         )
     rank = len(x.shape) - 2
+    if has_variable(size) or has_variable(scale):
+        given = known_when_run(
+            size if scale is None else scale, rank, "size" if scale is None else "scale_factor", function
+        )
+        return resize_when_run(x, given, scale is not None, mode, layout, name, **attrs)
     if size is not None:
-        _no_variables(size, "size", function)
         sizes = check_ints(size, rank, "size", function)
         attrs |= dict(zip(("out_d", "out_h", "out_w")[3 - rank :], sizes, strict=True))
     else:
-        _no_variables(scale, "scale_factor", function)
         attrs["scale"] = _scales(scale, rank, function)
     return emit_one(f"{mode}_interp_v2", {"X": x}, {"interp_method": mode, "data_layout": layout, **attrs}, name=name)
 
@@ -86,8 +78,8 @@ def interpolate(
 
     Args:
         x: ``[n, c, ...]`` or ``[n, ..., c]`` with one to three spatial axes, floats; for ``nearest`` integers, too.
-        size: Output sizes, one per spatial axis.
-        scale_factor: Instead: a factor, or one per spatial axis; sizes are rounded down.
+        size: Output sizes, one per spatial axis: numbers, Variables of one element, or one Variable that holds all.
+        scale_factor: Instead: a factor, or one per spatial axis; sizes are rounded down. Variables as for ``size``.
         mode: ``nearest``, ``linear`` (rank 3), ``bilinear``, ``bicubic`` (rank 4), ``trilinear`` (rank 5) or ``area``.
         align_corners: Not for ``nearest``.
         align_mode: 0 or 1, for linear modes.
@@ -99,7 +91,7 @@ def interpolate(
 
     Raises:
         ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
-        UnsupportedError: If a size or a scale is a Variable.
+        UnsupportedError: For a size that is a Variable with mode ``area``.
 
     Example:
         >>> x = paddle.to_tensor([[[[1.0, 2.0]]]])
@@ -131,6 +123,14 @@ def interpolate(
 
 def _area(x: Variable, size: Any, scale: Any, rank: int, layout: str, name: str | None) -> Variable:
     """Averages over the area that each output place covers: adaptive average pooling."""
+    if has_variable(size) or has_variable(scale):
+        raise UnsupportedError(
+            "mode 'area' of interpolate needs its sizes when the program is built",
+            expected="numbers",
+            received="a Variable",
+            fix="choose another mode, or pass numbers",
+            op="interpolate",
+        )
     if size is None:
         size = _scaled(x, scale, rank, layout, "interpolate")
     if rank == 1:
@@ -208,13 +208,11 @@ def _resize_1x(
 ) -> Variable:
     """Resizes as in 1.x: a scale only says the output's size, and sizes decide the ratio."""
     check_variable(input, "input", function)
-    if actual_shape is not None:
-        _no_variables(actual_shape, "actual_shape", function)
-        out_shape = actual_shape
+    out_shape = out_shape if actual_shape is None else actual_shape
     rank, layout = _layout(input, data_format, function)
     if out_shape is not None:
         scale = None
-    elif scale is not None and UNKNOWN not in spatial(input.shape, layout):
+    elif scale is not None and not has_variable(scale) and UNKNOWN not in spatial(input.shape, layout):
         out_shape, scale = _scaled(input, scale, rank, layout, function), None
     return _resize(function, mode, input, out_shape, scale, layout, name, **align)
 

@@ -8,7 +8,8 @@ from typing import Any
 from tstatic.errors import ShapeError
 from tstatic.ir.attrs import one_of
 from tstatic.ir.checks import FLOATS, check_dtype, check_rank, check_sizes
-from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, ValueRange, register
+from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, OpSpec, ValueRange, register
+from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.ref import plain
 from tstatic.ir.shape_checks import check_elements
 from tstatic.ir.split import IMAGES, Tile, tiles
@@ -288,8 +289,19 @@ _CASES = (
     *_both((2, 6, 5, 2), ksize=(2, 3), adaptive=True, data_format="NHWC"),
 )
 
+
+def _pool_write(op: PaddleOp) -> list[OpSpec]:
+    """The adaptive maximum is the op with places in Paddle; its plain op takes other windows."""
+    if not op.attrs["adaptive"] or op.attrs["pooling_type"] != "max" or op.attrs["data_format"] != "NCHW":
+        return [op.made()]
+    assert op.fresh is not None
+    places = op.fresh(Meta(tuple(op.shapes[op.result] or ()), int32))
+    attrs = {name: op.attrs[name] for name in ("ksize", "strides", "paddings", "global_pooling", "adaptive")}
+    return [op.made("max_pool2d_with_index", outputs={**op.outputs, "Mask": [places]}, attrs=attrs)]
+
+
 register(OpDef(
-    "pool2d", "X -> Out",
+    "pool2d", "X -> Out", paddle=PaddleForm(write=_pool_write),
     attrs={
         **_WINDOW_ATTRS,
         "pooling_type": Attr("max", "str", one_of("max", "avg")),

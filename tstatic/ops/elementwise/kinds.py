@@ -53,7 +53,7 @@ def is_complex(x: Variable) -> bool:
     Raises:
         ProgramTypeError: If it is not a Variable.
     """
-    return check_variable(x, "x", "is_complex").dtype.np.kind == "c"
+    return bool(check_variable(x, "x", "is_complex").dtype.np.kind == "c")
 
 
 @dataclass(frozen=True)

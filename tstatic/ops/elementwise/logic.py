@@ -11,6 +11,7 @@ from tstatic.ir import expr, expr_numpy
 from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.checks import INTEGERS, check_dtype
 from tstatic.ir.opdef import PUBLIC_API, Attr, Case, Domain, GradContext, OpDef, OpSpec, ValueRange, export, register
+from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.split import ELEMENTS, FIRST, Split
@@ -19,7 +20,13 @@ from tstatic.no_effect import PLACE, no_effect
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops._gradients import Emitter
 from tstatic.ops._low import torch_wide
-from tstatic.ops.elementwise._broadcast import comparison, prepare, reduced_gradient, same_dtype
+from tstatic.ops.elementwise._broadcast import (
+    comparison,
+    prepare,
+    reduced_gradient,
+    same_dtype,
+    write_in_one_shape,
+)
 from tstatic.ops.elementwise._mixed import operands, unify
 from tstatic.ops.elementwise._unary import to_bool
 from tstatic.ops.elementwise.arithmetic import binary_op
@@ -398,8 +405,14 @@ def _torch_close(torch: Any, x: Any, y: Any, rtol: float, atol: float, equal_nan
     return torch.isclose(x, y, rtol, atol, equal_nan)
 
 
+def _close_write(op: PaddleOp) -> list[OpSpec]:
+    """Paddle has the tolerances as texts."""
+    return [op.made(attrs={**op.attrs, "rtol": repr(op.attrs["rtol"]), "atol": repr(op.attrs["atol"])})]
+
+
 register(OpDef(
     "isclose", "Input, Other -> Out", attrs=_ATTRS, pointwise={"Out": _CLOSE}, infer=_pair, lower=_torch_close,
+    paddle=PaddleForm(write=_close_write),
     inplace=(), domain=Domain("binary", attrs=_CHOICES, ulps=0),
 ))  # fmt: skip
 
@@ -426,6 +439,7 @@ def _allclose(x: Any, y: Any, out: Any, scratch: Any, rtol: float, atol: float, 
 
 register(OpDef(
     "allclose", "Input, Other -> Out", attrs=_ATTRS, infer=_one, ref=plain(_allclose, _allclose_scratch),
+    paddle=PaddleForm(write=_close_write),
     lower=lambda torch, x, y, rtol, atol, equal_nan: _torch_close(torch, x, y, rtol, atol, equal_nan).all(),
     # Shapes with few elements, so that both answers come up.
     domain=Domain(
@@ -540,6 +554,7 @@ def _second(ctx: GradContext) -> list[OpSpec]:
 
 register(OpDef(
     "where", "Condition, X, Y -> Out", pointwise={"Out": "where(condition, x, y)"}, infer=_infer,
+    paddle=PaddleForm(write=write_in_one_shape),
     lower=lambda torch, condition, x, y: torch.where(condition, x, y),
     grad=reduced_gradient(
         "Condition, X, Y, Out@GRAD -> X@GRAD, Y@GRAD",

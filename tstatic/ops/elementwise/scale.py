@@ -10,7 +10,8 @@ import numpy as np
 
 from tstatic.errors import DTypeError
 from tstatic.ir.build import as_variable, check_variable, emit
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, ValueRange, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, ValueRange, export, register
+from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, dtype_of
 from tstatic.no_effect import no_effect
@@ -35,8 +36,15 @@ def _back_to_input(ctx: GradContext) -> Mapping[str, Any]:
 
 _SHAPES = ((7,), (3, 4), (), (0,), (2, 3), (1,), (2, 1, 3), (33,), (4, 2), (5,))
 _TARGETS = ("float32", "float64", "int32", "bool", "float16", "bfloat16", "int64", "uint8", "int8", "int16")
+
+
+def _cast_write(op: PaddleOp) -> list[OpSpec]:
+    """Paddle states the dtype of the input, too."""
+    return [op.made(attrs={**op.attrs, "in_dtype": op.dtypes[op.inputs["X"][0]]})]
+
+
 register(OpDef(
-    "cast", "X -> Out",
+    "cast", "X -> Out", paddle=PaddleForm(write=_cast_write),
     attrs={"in_dtype": Attr.idle(None, "the input has a dtype of its own", "dtype"), "out_dtype": Attr(kind="dtype")},
     pointwise={"Out": "x"}, infer=_infer, grad=grad_is_op("cast", _back_to_input), lower=_lower, amp="gray",
     # Fractions are cut off, so whole numbers are avoided; uint8 takes no negative ones. Gradients flow in float64 only.
@@ -50,6 +58,13 @@ register(OpDef(
 register(OpDef(
     "assign", "X -> Out", pointwise={"Out": "x"}, grad=grad_is_op("assign"), lower=lambda torch, x: x.clone(), amp="gray",
     domain=Domain("unary", others=("int64", "int32", "bool", "uint8"), ulps=0),
+))  # fmt: skip
+
+
+# What Paddle's ``detach`` is in saved programs.
+register(OpDef(
+    "share_data", "X -> Out", pointwise={"Out": "x"}, lower=lambda torch, x: x.clone(), amp="gray",
+    domain=Domain("unary", others=("int64", "int32", "bool", "uint8"), ulps=0, check_grad="no gradient flows through it"),
 ))  # fmt: skip
 
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import check_length
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, OpSpec, ValueRange, export, register
+from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, int64, normalize_axis
-from tstatic.ops.shape._shapes import Array
+from tstatic.ops.shape._shapes import Array, emit_one
 
 
 def _axis(axis: Sequence[int], rank: int) -> int | None:
@@ -91,8 +92,22 @@ _CASES = (
     Case(((2, 2, 3),), {"axis": (1,)}),
 )
 
+
+def _write(op: PaddleOp) -> list[OpSpec]:
+    """Paddle's kernel writes all results, asked for or not."""
+    assert op.fresh is not None
+    counts = Meta((-1,), op.attrs["dtype"])
+    outputs = {
+        **op.outputs,
+        **{slot: [op.fresh(counts)] for slot in ("Indices", "Index", "Counts") if slot not in op.outputs},
+    }
+    flags = dict.fromkeys(("return_index", "return_inverse", "return_counts"), True)
+    return [op.made(outputs=outputs, attrs={**op.attrs, **flags})]
+
+
 register(OpDef(
     "unique", "X -> Out, Indices?, Index?, Counts?", attrs=_ATTRS, infer=_infer, ref=_ref, lower=_lower, dynamic=True,
+    paddle=PaddleForm(write=_write),
     domain=Domain(
         cases=_CASES, values={"X": ValueRange(0, 3, dtype="int64")}, floats=("float32",), others=("int32",), ulps=0,
     ),
@@ -152,7 +167,7 @@ def unique(
 
 @export("fluid.layers.unique", op="unique")
 def fluid_unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
-    """Returns the distinct elements of a vector in order, and each element's number among them.
+    """Returns the distinct elements of a vector as they appear first, and each element's number among them.
 
     Args:
         x: A vector ``[n]``; of more dimensions the flattened value.
@@ -161,8 +176,7 @@ def fluid_unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]
     Raises:
         ProgramError: For another ``dtype``.
     """
-    found: tuple[Variable, Variable] = unique(x, return_inverse=True, dtype=dtype)
-    return found
+    return fluid_unique_with_counts(x, dtype)[:2]
 
 
 @export("fluid.layers.unique_with_counts", op="unique")
@@ -176,8 +190,14 @@ def fluid_unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variabl
     Raises:
         ProgramError: For another ``dtype``.
     """
-    found: tuple[Variable, Variable, Variable] = unique(x, return_inverse=True, return_counts=True, dtype=dtype)
-    return found
+    found, places, numbers, counts = unique(x, True, True, True, dtype=dtype)
+    # The op sorts; by the place where each element stands first, they are in order of appearance again.
+    order = emit("argsort", {"X": places}, {"axis": 0})[1]
+    rank = emit("argsort", {"X": order}, {"axis": 0})[1]
+    index = emit_one(
+        "cast", {"X": emit_one("gather", {"X": rank, "Index": numbers})}, {"in_dtype": rank.dtype, "out_dtype": dtype}
+    )
+    return emit_one("gather", {"X": found, "Index": order}), index, emit_one("gather", {"X": counts, "Index": order})
 
 
 # -------------------------------------------------------------------------------------------------- unique_consecutive

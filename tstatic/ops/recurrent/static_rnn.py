@@ -35,8 +35,10 @@ class StaticRNN:
         array([1., 3., 6.], dtype=float32)
     """
 
+    _kind, _prefix, _block = "StaticRNN", "static_rnn", "step"
+
     def __init__(self, name: str | None = None) -> None:
-        self._builder = StepBuilder(LayerNamer("static_rnn", name))
+        self._builder = StepBuilder(LayerNamer(self._prefix, name))
         self._state = "before"
         self._inner: dict[str, Variable] = {}
 
@@ -49,7 +51,9 @@ class StaticRNN:
         """
         if self._state != "before":
             raise self._misplaced(
-                "step() of a StaticRNN can be entered once", "a new StaticRNN", "make another StaticRNN"
+                f"{self._block}() of a {self._kind} can be entered once",
+                f"a new {self._kind}",
+                f"make another {self._kind}",
             )
         self._state = "inside"
         try:
@@ -57,7 +61,7 @@ class StaticRNN:
                 yield
                 if not self._builder.inputs:
                     raise self._misplaced(
-                        "a StaticRNN has no step input, so the number of its steps is not known",
+                        f"a {self._kind} has no step input, so the number of its steps is not known",
                         "at least one step_input(x)", "call step_input with a value of shape [steps, ...]",
                     )  # fmt: skip
             self._state = "after"
@@ -101,8 +105,8 @@ class StaticRNN:
         Args:
             init: Its first value.
             shape: Without ``init``: the sizes of the first value, -1 for the batch.
-            batch_ref: Without ``init``: a value from which the size of the batch is taken; a step input stands for its whole
-                sequence, with the steps on axis 0.
+            batch_ref: Without ``init``: a value from which the size of the batch is taken; of a step input, the
+                whole sequence is meant, with the steps on axis 0.
             init_value: Without ``init``: the first value of every element.
             init_batch_dim_idx: The axis of ``shape`` that is the batch.
             ref_batch_dim_idx: The axis of ``batch_ref`` that is the batch.
@@ -127,7 +131,16 @@ class StaticRNN:
             }  # fmt: skip
             # By its name, which means the whole sequence outside of the block.
             init = self._builder.outside.emit("fill_constant_batch_size_like", {"Input": batch_ref.name}, attrs)
-        memory = self._builder.memory(check_variable(init, "init", "StaticRNN.memory"))
+        if check_variable(init, "init", "StaticRNN.memory").block is self._builder.block:
+            raise ProgramError(
+                "the first value of a memory is made inside the step",
+                expected="a value from outside of the block",
+                received=repr(init),
+                fix="compute it before 'with rnn.step():'",
+                op="StaticRNN",
+                var=init.name,
+            )
+        memory = self._builder.memory(init)
         self._inner[memory.name] = memory
         return memory
 
@@ -139,15 +152,15 @@ class StaticRNN:
             var: Of its shape.
 
         Raises:
-            ProgramError: Outside of the block, or if ``mem`` is no memory of this recurrence.
+            ProgramError: Outside of the block, or if ``mem`` is not a memory of this recurrence.
         """
         self._check_inside("update_memory")
-        check_variable(mem, "mem", "StaticRNN.update_memory")
-        check_variable(var, "var", "StaticRNN.update_memory")
+        check_variable(mem, "mem", f"{self._kind}.update_memory")
+        check_variable(var, "var", f"{self._kind}.update_memory")
         known = [v.name for v in self._builder.initial]
         check_known(
-            mem.name, known, "update_memory of StaticRNN: this is no memory of the recurrence:", error=ProgramError,
-            op="StaticRNN", fix="pass what memory() returned",
+            mem.name, known, f"update_memory of {self._kind}: this is not a memory of the recurrence:", error=ProgramError,
+            op=self._kind, fix="pass what memory() returned",
         )  # fmt: skip
         self._builder.update(mem, var)
 
@@ -158,7 +171,7 @@ class StaticRNN:
             ProgramError: Outside of the block.
         """
         self._check_inside("step_output")
-        self._builder.output(check_variable(o, "o", "StaticRNN.step_output"))
+        self._builder.output(check_variable(o, "o", f"{self._kind}.step_output"))
 
     def output(self, *outputs: Variable) -> None:
         """Adds several results of each step.
@@ -178,7 +191,7 @@ class StaticRNN:
         if self._state != "after":
             raise self._misplaced(
                 "RNN output can only be retrieved after rnn block", "a call after the with block",
-                "call the StaticRNN after its block",
+                f"call the {self._kind} after its block",
             )  # fmt: skip
         outputs = self._builder.outputs
         if not outputs:
@@ -190,11 +203,9 @@ class StaticRNN:
     def _check_inside(self, method: str) -> None:
         if self._state != "inside":
             raise self._misplaced(
-                f"You must invoke {method} in rnn block", f"{method} inside 'with rnn.step():'",
+                f"You must invoke {method} in rnn block", f"{method} inside 'with rnn.{self._block}():'",
                 "move the call into the block",
             )  # fmt: skip
 
     def _misplaced(self, what: str, expected: str, fix: str) -> ProgramError:
-        return ProgramError(
-            what, expected=expected, received=f"a call {self._state} the block", fix=fix, op="StaticRNN"
-        )
+        return ProgramError(what, expected=expected, received=f"a call {self._state} the block", fix=fix, op=self._kind)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, OpSpec, ValueRange, export, register
+from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.shape_checks import check_elements
@@ -37,6 +38,11 @@ _BY_AXIS = Over("axis", "keepdim")
 # ------------------------------------------------------------------------------------------------------------- extrema
 def _at_least_one(count: Any) -> None:
     np.maximum(count, 1, out=count)
+
+
+def _write_axes(op: PaddleOp) -> list[OpSpec]:
+    """Paddle's kernel looks at the list of axes alone, which is empty for all."""
+    return [op.made(attrs={**op.attrs, "dim": ()} if op.attrs["reduce_all"] else op.attrs)]
 
 
 def _choice_op(type: str, word: str, function: str, share: bool) -> None:
@@ -85,7 +91,7 @@ def _choice_op(type: str, word: str, function: str, share: bool) -> None:
             "X, Out, Out@GRAD -> X@GRAD", ref=_BY_DIM.ref(grad_calls, grad_scratch_metas),
             lower=_BY_DIM.grad_lower(grad_lower),
         ),
-        amp="gray",
+        amp="gray", paddle=PaddleForm(write=_write_axes) if share else None,
         domain=Domain(cases=CASES, values={"X": ValueRange(distinct=True)}, others=("int32", "int64"), ulps=0.0),
     ))  # fmt: skip
 

@@ -12,5 +12,6 @@
 * ``slicing``: Selecting runs along axes: slice, strided_slice and crop.
 * ``transpose``: Reordering axes and the elements along them: transpose, flip, roll and rot90.
 * ``vision``: Rearrangements of channels among themselves, and between channels and pixels.
+* ``when_run``: Axes, parts and paddings that are Variables.
 * ``_shapes``: What the shape and indexing families share: emitting ops, sizes given as Variables, and copies.
 """

@@ -339,7 +339,7 @@ register(OpDef(
 
 # --------------------------------------------------------------------------------------- a shape known at run time only
 def _dynamic_infer(given: Meta, dtype: DType, value: Number, shape: Sequence[int]) -> Meta:
-    check_dtype(given, ("int64",), "ShapeTensor")
+    check_dtype(given, ("int32", "int64"), "ShapeTensor")
     rank = tensor_rank(given, None, "shape")
     assert rank is not None
     fits("full_with_tensor", value, dtype)

@@ -28,6 +28,7 @@ from tstatic.ops._call_ref import copies
 from tstatic.ops._gradients import gathered, scattered
 from tstatic.ops.control.tensor_array import is_array, join_array
 from tstatic.ops.shape._shapes import ANY, Array, as_list, copy, emit_list, emit_one
+from tstatic.ops.shape.when_run import by_axis, split_evenly_when_run, split_when_run
 
 
 def variables(items: Any, arg: str, function: str) -> list[Variable]:
@@ -208,12 +209,12 @@ register(OpDef(
 
 
 @export("tensor.concat", op="concat")
-def concat(x: Sequence[Variable] | Variable, axis: int = 0, name: str | None = None) -> Variable:
+def concat(x: Sequence[Variable] | Variable, axis: Any = 0, name: str | None = None) -> Variable:
     """Joins values along an existing axis.
 
     Args:
         x: Variables of one dtype, with equal sizes except along ``axis``, or a tensor array of such.
-        axis: The axis; negative counts from the end.
+        axis: The axis, a number or an integer Variable; negative counts from the end.
         name: Name of the layer.
 
     Raises:
@@ -228,11 +229,14 @@ def concat(x: Sequence[Variable] | Variable, axis: int = 0, name: str | None = N
     """
     if is_array(x):
         return join_array(x, axis, False, name)[0]
-    return emit_one("concat", {"X": variables(x, "x", "concat")}, {"axis": axis}, name=name)
+    items = variables(x, "x", "concat")
+    return by_axis(
+        axis, len(items[0].shape), lambda at: emit_one("concat", {"X": items}, {"axis": at}, name=name), "concat"
+    )
 
 
 @export("fluid.layers.concat", op="concat")
-def fluid_concat(input: Sequence[Variable] | Variable, axis: int = 0, name: str | None = None) -> Variable:
+def fluid_concat(input: Sequence[Variable] | Variable, axis: Any = 0, name: str | None = None) -> Variable:
     """Calls :func:`concat` under its older signature.
 
     Args:
@@ -247,7 +251,7 @@ def fluid_concat(input: Sequence[Variable] | Variable, axis: int = 0, name: str 
     """
     if is_array(input):
         return join_array(input, axis, False, name)[0]
-    return emit_one("concat", {"X": variables(input, "input", "concat")}, {"axis": axis}, name=name)
+    return concat(variables(input, "input", "concat"), axis, name)
 
 
 # --------------------------------------------------------------------------------------------------------------- split
@@ -303,13 +307,13 @@ register(OpDef(
 
 
 @export("tensor.split", "Variable.split", op="split")
-def split(x: Variable, num_or_sections: int | Sequence[int], axis: int = 0, name: str | None = None) -> list[Variable]:
+def split(x: Variable, num_or_sections: Any, axis: Any = 0, name: str | None = None) -> list[Variable]:
     """Splits a value along an axis.
 
     Args:
         x: ``[...]``, any dtype.
-        num_or_sections: The number of equal parts, or their sizes, one of which may be -1.
-        axis: Which axis.
+        num_or_sections: The number of equal parts, or their sizes, one of which may be -1; sizes may be Variables.
+        axis: Which axis, a number or an integer Variable.
         name: Name of the layer.
 
     Returns:
@@ -326,6 +330,18 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int = 0, name
         [array([1, 2]), array([3, 4]), array([5, 6]), array([1, 2]), array([3, 4, 5, 6])]
     """
     x = check_variable(x, "x", "split")
+    if isinstance(axis, Variable):
+        parts = num_or_sections if isinstance(num_or_sections, int) else 1
+        fitting = [i for i, size in enumerate(x.shape) if size == UNKNOWN or size % parts == 0]
+
+        def along(at: int) -> list[Variable]:
+            # A branch that does not run is planned too, with sizes that may not fit: its parts are cut when it runs.
+            known = parts == 1 or x.shape[at] != UNKNOWN
+            return split(x, num_or_sections, at, name) if known else split_evenly_when_run(x, parts, at, name)
+
+        return by_axis(axis, len(x.shape), along, "split", fitting)
+    if isinstance(num_or_sections, list | tuple) and any(isinstance(s, Variable) for s in num_or_sections):
+        return split_when_run(x, num_or_sections, normalize_axis(axis, len(x.shape)), name)
     if isinstance(num_or_sections, list | tuple):
         attrs: dict[str, Any] = {"num": 0, "sections": as_list(num_or_sections), "axis": axis}
     else:

@@ -20,6 +20,7 @@ from tstatic.ops._gradients import grad_is_forward_op, grad_is_op
 from tstatic.ops.shape._shapes import Array, as_list, emit_one
 from tstatic.ops.shape.reshape import squeeze, unsqueeze
 from tstatic.ops.shape.slicing import END
+from tstatic.ops.shape.when_run import pad_when_run
 
 Pads = Sequence[tuple[int, int]]
 """For each axis the elements added before and after."""
@@ -370,7 +371,7 @@ _BY_RANK = {3: ("NCL", "NLC"), 4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}
 @export("nn.functional.pad", op="pad3d")
 def pad(
     x: Variable,
-    pad: int | Sequence[int],
+    pad: Any,
     mode: str = "constant",
     value: float = 0.0,
     data_format: str = "NCHW",
@@ -395,6 +396,8 @@ def pad(
     """
     x = check_variable(x, "x", "pad")
     rank = len(x.shape)
+    if isinstance(pad, Variable):
+        return pad_when_run(x, pad, mode, value, data_format, name)
     given = [pad] * (2 * max(rank - 2, 0)) if isinstance(pad, int) else as_list(pad)
     if mode == "constant" and len(given) == 2 * rank:
         return emit_one("pad", {"X": x}, {"paddings": given, "pad_value": value}, name=name)

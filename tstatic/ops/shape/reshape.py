@@ -29,6 +29,7 @@ from tstatic.ops.shape._shapes import (
     tensor_rank,
     view_of,
 )
+from tstatic.ops.shape.when_run import by_axis
 
 
 def resolve(old: Shape, wanted: Sequence[int]) -> Shape:
@@ -544,12 +545,12 @@ def fluid_squeeze(input: Variable, axes: Sequence[int], name: str | None = None)
 
 
 @export("tensor.unsqueeze", "Variable.unsqueeze", op="unsqueeze2")
-def unsqueeze(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
+def unsqueeze(x: Variable, axis: Any, name: str | None = None) -> Variable:
     """Inserts axes of size 1, one after the other; a negative axis counts from the end of the shape reached so far.
 
     Args:
         x: ``[...]``, any dtype.
-        axis: Where, in the shape reached so far; an int or a list.
+        axis: Where, in the shape reached so far; an int, a list, or an integer Variable of one element.
         name: Name of the layer.
 
     Raises:
@@ -562,7 +563,10 @@ def unsqueeze(x: Variable, axis: int | Sequence[int], name: str | None = None) -
         >>> paddle.unsqueeze(x, [1, -1]).shape
         (2, 1, 3, 1)
     """
-    return emit_one("unsqueeze2", {"X": check_variable(x, "x", "unsqueeze")}, {"axes": as_list(axis)}, name=name)
+    inputs = {"X": check_variable(x, "x", "unsqueeze")}
+    return by_axis(
+        axis, len(x.shape) + 1, lambda at: emit_one("unsqueeze2", inputs, {"axes": as_list(at)}, name=name), "unsqueeze"
+    )
 
 
 @export("fluid.layers.unsqueeze", op="unsqueeze2")

@@ -51,7 +51,10 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@export("nn.functional.sequence_mask", "fluid.layers.sequence_mask", op="sequence_mask")
+@export(
+    "nn.functional.sequence_mask", "fluid.layers.sequence_mask", "fluid.layers.sequence_lod.sequence_mask",
+    op="sequence_mask",
+)  # fmt: skip
 def sequence_mask(
     x: Variable, maxlen: int | Variable | None = None, dtype: Any = "int64", name: str | None = None
 ) -> Variable:
@@ -72,7 +75,8 @@ def sequence_mask(
 
     Example:
         >>> lengths = paddle.to_tensor([3, 1, 0])
-        >>> static.Executor().run(fetch_list=[paddle.nn.functional.sequence_mask(lengths)])[0]
+        >>> mask = paddle.nn.functional.sequence_mask(lengths)
+        >>> static.Executor().run(fetch_list=[mask])[0]
         array([[1, 1, 1],
                [1, 0, 0],
                [0, 0, 0]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import numpy as np
 from tstatic.errors import IndexRangeError, ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_length
-from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, OpSpec, export, register
+from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call, keywords
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
@@ -225,6 +227,13 @@ def _to_numpy(given: Sequence[Any]) -> list[Any]:
 
 
 # ---------------------------------------------------------------------------------------------- slice and strided_slice
+def _slice_write(op: PaddleOp) -> list[OpSpec]:
+    """Paddle's bounds have 32 bits; an open end is the largest of them."""
+    most = 2**31 - 1
+    bounds = {n: tuple(max(-most, min(most, v)) for v in op.attrs[n]) for n in ("starts", "ends")}
+    return [op.made(attrs={**op.attrs, **bounds})]
+
+
 def _slice_op(type: str, bounds: Sequence[str], cases: Sequence[tuple[Shape, Mapping[str, Any]]]) -> None:
     """Registers an op that selects runs along axes.
 
@@ -268,7 +277,8 @@ def _slice_op(type: str, bounds: Sequence[str], cases: Sequence[tuple[Shape, Map
         cases=tuple(Case((shape, *[None] * 2 * count), given) for shape, given in cases), others=ANY, ulps=0
     )
     tensors = (*(f"{slot}?" for slot in slots), *(f"{slot}List*?" for slot in slots))
-    register(selection(type, "Input", tensors, attrs, find, infer, domain, ("axes", *bounds, "decrease_axis")))
+    definition = selection(type, "Input", tensors, attrs, find, infer, domain, ("axes", *bounds, "decrease_axis"))
+    register(replace(definition, paddle=PaddleForm(write=_slice_write)))
 
 
 _slice_op(

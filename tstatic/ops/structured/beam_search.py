@@ -182,17 +182,14 @@ def beam_search(
         ShapeError, DTypeError: If the values do not fit together.
 
     Example:
-        >>> def rows(name, width, dtype):
-        ...     return fluid.data(name, [None, width], dtype, lod_level=2)
-        >>> ids = rows("pre_ids", 1, "int64"), rows("ids", 3, "int64")
-        >>> scores = rows("pre_scores", 1, "float32"), rows("scores", 3, "float32")
-        >>> words, best = fluid.layers.beam_search(ids[0], scores[0], ids[1], scores[1], beam_size=2, end_id=1)
-        >>> arrays = {"pre_ids": [[2], [3]], "ids": [[2, 3, 4], [5, 6, 7]]}
-        >>> arrays |= {"pre_scores": [[0.0], [0.0]], "scores": [[0.9, 0.5, 0.1], [0.8, 0.7, 0.6]]}
-        >>> feed = {k: np.array(v, "int64" if "ids" in k else "float32") for k, v in arrays.items()}
-        >>> feed = {k: fluid.create_lod_tensor(v, [[2], [1, 1]], fluid.CPUPlace()) for k, v in feed.items()}
-        >>> found = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[words], return_numpy=False)[0]
-        >>> np.array(found).tolist(), found.lod()
+        >>> kinds = {"last": (1, "int64"), "score": (1, "float32"), "ids": (3, "int64"), "scores": (3, "float32")}
+        >>> x = [fluid.data(name, [None, width], dtype, lod_level=2) for name, (width, dtype) in kinds.items()]
+        >>> words, best = fluid.layers.beam_search(*x, beam_size=2, end_id=1)
+        >>> rows = {"last": [[2], [3]], "score": [[0], [0]], "ids": [[2, 3, 4], [5, 6, 7]]}
+        >>> rows["scores"] = [[0.9, 0.5, 0.1], [0.8, 0.7, 0.6]]
+        >>> feed = {n: fluid.create_lod_tensor(np.array(v, kinds[n][1]), [[2], [1, 1]], None) for n, v in rows.items()}
+        >>> done = static.Executor().run(feed=feed, fetch_list=[words], return_numpy=False)[0]
+        >>> np.array(done).tolist(), done.lod()
         ([[2], [5]], [[0, 2], [0, 1, 2]])
     """
     function = "beam_search"

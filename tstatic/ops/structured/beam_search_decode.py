@@ -101,16 +101,14 @@ def beam_search_decode(
         ProgramError: If the elements of ``ids`` have no LoD of two levels.
 
     Example:
-        >>> zero = fluid.layers.zeros([1], "int64")
-        >>> words = fluid.data("words", [None, 1], "int64", lod_level=2)
-        >>> scores = fluid.data("scores", [None, 1], "float32", lod_level=2)
-        >>> arrays = [fluid.layers.array_write(x, zero) for x in (words, scores)]
+        >>> zero, kinds = paddle.zeros([1], "int64"), {"words": "int64", "scores": "float32"}
+        >>> steps = [fluid.data(name, [None, 1], dtype, lod_level=2) for name, dtype in kinds.items()]
+        >>> arrays = [fluid.layers.array_write(x, zero) for x in steps]
         >>> sentences, _ = fluid.layers.beam_search_decode(*arrays, beam_size=2, end_id=1)
-        >>> lengths = [[2], [1, 1]]
-        >>> feed = {"words": np.array([[5], [7]]), "scores": np.array([[-0.9], [-0.2]], "float32")}
-        >>> feed = {k: fluid.create_lod_tensor(v, lengths, fluid.CPUPlace()) for k, v in feed.items()}
-        >>> found = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[sentences], return_numpy=False)[0]
-        >>> np.array(found).tolist(), found.recursive_sequence_lengths()
+        >>> rows = {"words": [[5], [7]], "scores": [[-0.9], [-0.2]]}
+        >>> feed = {n: fluid.create_lod_tensor(np.array(v, kinds[n]), [[2], [1, 1]], None) for n, v in rows.items()}
+        >>> done = static.Executor().run(feed=feed, fetch_list=[sentences], return_numpy=False)[0]
+        >>> np.array(done).tolist(), done.recursive_sequence_lengths()
         ([7, 5], [[2], [1, 1]])
     """
     function = "beam_search_decode"

@@ -18,7 +18,6 @@ from tstatic.ir.formula import Numbers, UpdateFormula, compiled, evaluate
 from tstatic.ir.opdef import (
     PARTIAL_SUM,
     WHOLE,
-    Attr,
     Case,
     Domain,
     OpDef,
@@ -32,26 +31,11 @@ from tstatic.ir.ref import Attrs, Call, Calls, Metas, Ref, Slots
 from tstatic.ir.split import POINTWISE, along, row_parts
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops._low import store
+from tstatic.ops.update._slots import ROW_MASK, ROWS, SCALARS, TENSORS
+from tstatic.ops.update._torch import with_rows, with_skip
 from tstatic.tuned._common import BLOCK
 
 Array = np.ndarray[Any, Any]
-
-
-SCALARS = ("LearningRate", "Beta1Pow", "Beta2Pow", "SkipUpdate", "Beta1Tensor", "Beta2Tensor", "EpsilonTensor", "Noise")
-"""Input slots that hold one number."""
-
-MULTI_PRECISION = Attr.idle(False, "the slot MasterParam says whether there is a float32 copy")
-
-ROW_MASK = "RowMask"
-"""Input slot of updates with ``lazy_mode``: one number per row of the parameter; rows where it is zero are left alone."""
-
-ROWS = "Rows"
-"""Input slot of updates that leave rows without a gradient as they are: the rows of ``Param`` that the rows of ``Grad`` belong
-to, each once and in order; behind them stands the number of rows of ``Param``, and nothing in ``Grad`` counts."""
-
-
-TENSORS = {"Beta1Tensor": "beta1", "Beta2Tensor": "beta2", "EpsilonTensor": "epsilon"}
-"""Scalar slots that take the place of an attribute."""
 
 
 @dataclass(frozen=True)
@@ -582,9 +566,9 @@ def register_update(
             attrs=attrs,
             infer=functools.partial(_infer, type, ins, outs, needs or {}),
             ref=ref,
-            lower=_on_rows(_skipping(lower, ref.pairs, in_names), ref.pairs, in_names)
+            lower=with_rows(with_skip(lower, ref.pairs, in_names), ref.pairs, in_names)
             if rows
-            else _skipping(lower, ref.pairs, in_names),
+            else with_skip(lower, ref.pairs, in_names),
             split=split if formula.single_pass else None,
             state=ref.pairs,
             numbers=tuple(i for i, o in ref.pairs if o in ref.powers),
@@ -602,60 +586,3 @@ def _with_skip(domain: Domain, at: int) -> Domain:
     skipped = [Case((*c.shapes, *(None,) * (at - len(c.shapes)), (1,)), c.attrs) for c in domain.cases[:1]]
     values = {**domain.values, "SkipUpdate": ValueRange(dtype="bool")}
     return replace(domain, cases=(*domain.cases, *skipped), values=values)
-
-
-# --------------------------------------------------------------------------------------------------------------- torch
-def torch_start(torch: Any, param: Any, grad: Any, master: Any) -> tuple[Any, Any]:
-    """Returns parameter and gradient in the type that is computed in."""
-    p = param if master is None else master
-    wide = torch.float32 if p.dtype in (torch.float16, torch.bfloat16) else p.dtype
-    return p.to(wide), grad.to(wide)
-
-
-def torch_end(pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, ...]:
-    """Returns outputs from (old, new) pairs: rounded to the old one's type."""
-    return tuple(None if old is None else new.to(old.dtype).reshape(old.shape) for old, new in pairs)
-
-
-def _skipping(lower: Callable[..., Any], pairs: Sequence[tuple[str, str]], inputs: Sequence[str]) -> Callable[..., Any]:
-    """Returns the torch form with ``SkipUpdate`` among its inputs: the old values where the step is skipped."""
-    old, at = [inputs.index(i) for i, _ in pairs], inputs.index("SkipUpdate")
-
-    @functools.wraps(lower)
-    def skipping(torch: Any, *values: Any, **attrs: Any) -> Any:
-        news = lower(torch, *values[:at], *values[at + 1 :], **attrs)
-        skip = values[at]
-        if skip is None:
-            return news
-        return tuple(
-            None if new is None else torch.where(skip.reshape(()), values[i], new)
-            for i, new in zip(old, news, strict=True)
-        )
-
-    return skipping
-
-
-def _on_rows(lower: Callable[..., Any], pairs: Sequence[tuple[str, str]], inputs: Sequence[str]) -> Callable[..., Any]:
-    """Returns the torch form with ``Rows`` among its inputs: these rows are gathered, updated and put back."""
-    at, grad, param = (inputs.index(n) for n in (ROWS, "Grad", "Param"))
-    old = [inputs.index(i) for i, _ in pairs]
-    bodies = {inputs.index(i) for i, _ in pairs if i not in SCALARS}
-
-    @functools.wraps(lower)
-    def on_rows(torch: Any, *values: Any, **attrs: Any) -> Any:
-        rows, rest = values[at], [*values[:at], *values[at + 1 :]]
-        if rows is None:
-            return lower(torch, *rest, **attrs)
-        index = rows[rows < values[param].shape[0]].long()
-        tables = [i for i in bodies if values[i] is not None]
-        gathered = list(values)
-        gathered[grad] = values[grad][: index.shape[0]]
-        for i in tables:
-            gathered[i] = values[i].index_select(0, index)
-        news = lower(torch, *gathered[:at], *gathered[at + 1 :], **attrs)
-        return tuple(
-            values[i].index_copy(0, index, new) if i in tables and new is not None else new
-            for i, new in zip(old, news, strict=True)
-        )
-
-    return on_rows

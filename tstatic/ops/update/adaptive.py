@@ -6,7 +6,9 @@ from typing import Any
 
 from tstatic.ir.opdef import Case, Domain
 from tstatic.ir.opdef import ValueRange as Range
-from tstatic.ops.update._update import MULTI_PRECISION, register_update, torch_end, torch_start
+from tstatic.ops.update._slots import MULTI_PRECISION
+from tstatic.ops.update._torch import torch_end, torch_start
+from tstatic.ops.update._update import register_update
 from tstatic.ops.update.common import ADAM_VALUES, MOMENTS, ONE, POSITIVE, POWERS, ROW, cases
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.opdef import Attr, Case, Domain
-from tstatic.ops.update._update import MULTI_PRECISION, register_update, torch_end, torch_start
+from tstatic.ops.update._slots import MULTI_PRECISION
+from tstatic.ops.update._torch import torch_end, torch_start
+from tstatic.ops.update._update import register_update
 from tstatic.ops.update.common import POSITIVE, cases
 
 

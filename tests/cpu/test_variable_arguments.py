@@ -1,0 +1,87 @@
+"""Sizes, axes, parts and paddings that are Variables give what numbers give, with the same gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tstatic as paddle
+from tstatic import errors, static
+from tstatic.nn import functional as F
+
+X = np.random.default_rng(3).normal(size=(1, 2, 3, 4)).astype("float32")
+CALLS: dict[str, tuple[Callable[..., Any], Any]] = {
+    **{
+        f"interpolate {mode} corners={corners} align_mode={align}": (
+            lambda x, v, m=mode, c=corners, a=align: F.interpolate(x, size=v, mode=m, align_corners=c, align_mode=a), [5, 7]
+        )
+        for mode, corners, align in (
+            ("nearest", False, 0), ("bilinear", False, 0), ("bilinear", False, 1), ("bilinear", True, 0),
+            ("bicubic", False, 0), ("bicubic", True, 0),
+        )
+    },
+    "concat": (lambda x, v: paddle.concat([x, x * 2], axis=v), [-2]),
+    "unsqueeze": (lambda x, v: paddle.unsqueeze(x, v), [-1]),
+    "split": (lambda x, v: paddle.split(x, 2, axis=v)[1], [3]),
+    "split sizes": (lambda x, v: paddle.split(x, [v, -1], axis=3)[1], [1]),
+    "pad": (lambda x, v: F.pad(x, v, value=2.0), [1, 0, 2, 1]),
+    "pad all axes": (lambda x, v: F.pad(x, v), [0, 1, 1, 0, 0, 2, 1, 0]),
+}  # fmt: skip
+
+
+def numbers(name: str, value: list[int]) -> Any:
+    """The argument as numbers."""
+    return value[0] if len(value) == 1 else value
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_variable_means_what_its_numbers_mean(name: str) -> None:
+    call, value = CALLS[name]
+    x = static.data("x", [-1, 2, 3, 4])
+    x.stop_gradient = False
+    given = static.data("given", [len(value)], "int32")
+    ways = [call(x, given), call(x, numbers(name, value))]
+    gradients = [static.gradients([paddle.sum(y * y)], [x])[0] for y in ways]
+    feed = {"x": X, "given": np.array(value, "int32")}
+    found = static.Executor().run(feed=feed, fetch_list=[*ways, *gradients])
+    assert found[0].shape == found[1].shape
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found[2], found[3], rtol=1e-5, atol=1e-5)
+
+
+def test_sizes_of_another_value_are_taken() -> None:
+    x, y = static.data("x", [-1, 2, 3, 4]), static.data("y", [-1, 2, -1, -1])
+    out = F.interpolate(x, size=paddle.shape(y)[2:])
+    half = F.interpolate(x, scale_factor=[paddle.full([1], 2.0), 0.5])
+    found = static.Executor().run(feed={"x": X, "y": np.zeros((1, 2, 6, 8), "f4")}, fetch_list=[out, half])
+    assert [v.shape for v in found] == [(1, 2, 6, 8), (1, 2, 6, 2)]
+    np.testing.assert_array_equal(found[0], X.repeat(2, 2).repeat(2, 3))
+
+
+def test_a_constant_axis_leaves_the_shape_known() -> None:
+    x = static.data("x", [2, 3])
+    axis = paddle.full([1], 1, "int32")
+    assert paddle.concat([x, x], axis=axis).shape == (2, 6)
+    assert paddle.unsqueeze(x, axis).shape == (2, 1, 3)
+    with pytest.raises(errors.ShapeError, match="axis"):
+        paddle.concat([x, x], axis=paddle.full([1], 5, "int32"))
+
+
+def test_an_axis_out_of_range_is_an_error_when_the_program_runs() -> None:
+    x, axis = static.data("x", [2, 3]), static.data("axis", [1], "int32")
+    y = paddle.concat([x, x], axis=axis)
+    with pytest.raises(errors.TstaticError):
+        static.Executor().run(feed={"x": np.ones((2, 3), "f4"), "axis": np.array([4], "int32")}, fetch_list=[y])
+
+
+def test_what_cannot_be_known_later_is_refused() -> None:
+    x, sizes = static.data("x", [1, 2, 3, 4]), static.data("sizes", [2], "int32")
+    with pytest.raises(errors.UnsupportedError, match="area"):
+        F.interpolate(x, size=sizes, mode="area")
+    with pytest.raises(errors.UnsupportedError, match="reflect"):
+        F.pad(x, static.data("pad", [4], "int32"), mode="reflect")
+    with pytest.raises(errors.ShapeError, match="one per spatial axis"):
+        F.interpolate(x, size=static.data("three", [3], "int32"))

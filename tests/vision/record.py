@@ -1,0 +1,36 @@
+"""Records what Paddle's networks and transforms do: ``.venv-paddle/bin/python -m tests.vision.record``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+RECORDED = Path(__file__).with_name("recorded.json")
+
+
+def main() -> None:
+    """Writes the file."""
+    import paddle
+    from PIL import Image
+
+    from tests.vision import described, transforms_described
+
+    paddle.disable_static()
+    image = Image.fromarray(transforms_described.picture())
+    changed = transforms_described.results(paddle.vision.transforms, image)
+    counts = {n: described.counts(paddle, n) for n in described.COUNTED}
+    paddle.enable_static()
+    found: dict[str, Any] = {
+        "version": paddle.__version__,
+        "counts": counts,
+        "transforms": changed,
+        "structure": {n: described.digest(described.structure(paddle, n)) for n in described.NETWORKS},
+        "resnet18": described.structure(paddle, "resnet18"),
+        "scores": {n: [float(f"{v:.7g}") for v in described.scores(paddle, n)] for n in described.RUN},
+    }
+    RECORDED.write_text(json.dumps(found, sort_keys=True) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

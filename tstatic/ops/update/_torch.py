@@ -1,0 +1,65 @@
+"""The torch forms of optimizer updates: the type that is computed in, steps that are skipped, and updates of some rows."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tstatic.ops.update._slots import ROWS, SCALARS
+
+
+def torch_start(torch: Any, param: Any, grad: Any, master: Any) -> tuple[Any, Any]:
+    """Returns parameter and gradient in the type that is computed in."""
+    p = param if master is None else master
+    wide = torch.float32 if p.dtype in (torch.float16, torch.bfloat16) else p.dtype
+    return p.to(wide), grad.to(wide)
+
+
+def torch_end(pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, ...]:
+    """Returns outputs from (old, new) pairs: rounded to the old one's type."""
+    return tuple(None if old is None else new.to(old.dtype).reshape(old.shape) for old, new in pairs)
+
+
+def with_skip(lower: Callable[..., Any], pairs: Sequence[tuple[str, str]], inputs: Sequence[str]) -> Callable[..., Any]:
+    """Returns the torch form with ``SkipUpdate`` among its inputs: the old values where the step is skipped."""
+    old, at = [inputs.index(i) for i, _ in pairs], inputs.index("SkipUpdate")
+
+    @functools.wraps(lower)
+    def skipping(torch: Any, *values: Any, **attrs: Any) -> Any:
+        news = lower(torch, *values[:at], *values[at + 1 :], **attrs)
+        skip = values[at]
+        if skip is None:
+            return news
+        return tuple(
+            None if new is None else torch.where(skip.reshape(()), values[i], new)
+            for i, new in zip(old, news, strict=True)
+        )
+
+    return skipping
+
+
+def with_rows(lower: Callable[..., Any], pairs: Sequence[tuple[str, str]], inputs: Sequence[str]) -> Callable[..., Any]:
+    """Returns the torch form with ``Rows`` among its inputs: these rows are gathered, updated and put back."""
+    at, grad, param = (inputs.index(n) for n in (ROWS, "Grad", "Param"))
+    old = [inputs.index(i) for i, _ in pairs]
+    bodies = {inputs.index(i) for i, _ in pairs if i not in SCALARS}
+
+    @functools.wraps(lower)
+    def on_rows(torch: Any, *values: Any, **attrs: Any) -> Any:
+        rows, rest = values[at], [*values[:at], *values[at + 1 :]]
+        if rows is None:
+            return lower(torch, *rest, **attrs)
+        index = rows[rows < values[param].shape[0]].long()
+        tables = [i for i in bodies if values[i] is not None]
+        gathered = list(values)
+        gathered[grad] = values[grad][: index.shape[0]]
+        for i in tables:
+            gathered[i] = values[i].index_select(0, index)
+        news = lower(torch, *gathered[:at], *gathered[at + 1 :], **attrs)
+        return tuple(
+            values[i].index_copy(0, index, new) if i in tables and new is not None else new
+            for i, new in zip(old, news, strict=True)
+        )
+
+    return on_rows
