@@ -413,6 +413,31 @@ def fleet_train(fields: dict[str, Any], steps: int, optimizer: str, strict: bool
     say("end", values(), losses, [size, report.gradients, report.reductions] if report is not None else [size])
 
 
+def fleet_of_1x() -> None:
+    """A collective script of Paddle 1.x; says the parameters' bytes."""
+    from tstatic import fluid
+    from tstatic.fluid.incubate.fleet.base import role_maker
+    from tstatic.fluid.incubate.fleet.collective import DistributedStrategy, fleet
+
+    fleet.init(role_maker.PaddleCloudRoleMaker(is_collective=True))
+    loss = fleet_net(seed=fleet.worker_index())
+    strategy = DistributedStrategy()
+    strategy.fuse_all_reduce_ops = False
+    fleet.distributed_optimizer(fluid.optimizer.SGD(0.1), strategy).minimize(loss)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fleet.startup_program)
+    shapes = []
+    for step in range(2):
+        (found,) = exe.run(fleet.main_program, feed=fleet_rows(step, fleet.worker_index()), fetch_list=[loss])
+        shapes.append(list(found.shape))
+    total = np.zeros(2)
+    fleet.all_reduce_worker(np.array([1.0, fleet.worker_index()]), total)
+    scope = static.global_scope()
+    params = fluid.default_main_program().all_parameters()
+    values = [np.asarray(scope.find_var(p.name).get_tensor()).tobytes().hex() for p in params]
+    say(values, shapes, total.tolist(), fleet.main_program.explain().collectives.reductions)
+
+
 def fleet_saves(folder: str) -> None:
     """Saves what fleet minimized; says whether this rank wrote."""
     from tstatic.distributed import fleet

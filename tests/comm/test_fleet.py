@@ -123,6 +123,14 @@ def test_the_gradient_of_the_loss_can_start_at_one(pool: Pool) -> None:
     np.testing.assert_allclose(moved(total), 2 * moved(mean), rtol=1e-4, atol=1e-6)
 
 
+def test_a_collective_script_of_1x_runs_on_two_ranks(pool: Pool) -> None:
+    with pool.trial("fleet_of_1x", 2) as trial:
+        assert trial.wait(40.0 * SLACK) == {0: 0, 1: 0}, trial.everything()
+        ((first, shapes, total, reductions),) = trial.said(0)
+        assert trial.said(1)[0][0] == first
+        assert (shapes, total, reductions) == ([[], []], [2.0, 1.0], 4)
+
+
 def test_rank_0_saves(pool: Pool, tmp_path: Path) -> None:
     folder = str(tmp_path / "saved")
     with pool.trial("fleet_saves", 2, folder=folder) as trial:
@@ -232,6 +240,23 @@ def test_the_launcher_starts_ranks_shows_the_first_and_keeps_a_log_of_each(tmp_p
             "PADDLE_LOCAL_RANK": str(rank), "PADDLE_GLOBAL_RANK": str(rank), "PADDLE_GLOBAL_SIZE": "2",
             "PADDLE_MASTER": endpoints[0], "PADDLE_NNODES": "1",
         }  # fmt: skip
+
+
+def test_the_same_script_runs_under_torchrun(tmp_path: Path) -> None:
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc_per_node",
+        "2",
+        "--master_port",
+        str(free_port()),
+    ]
+    done = _run([*torchrun, str(SCRIPT)], tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = sorted(_lines(done.stdout), key=lambda one: one["rank"])
+    assert [(one["rank"], one["size"], one["environ"]) for one in found] == [(0, 2, {}), (1, 2, {})]
+    assert found[0]["parameters"] == found[1]["parameters"]
 
 
 def test_the_launcher_ends_with_the_code_of_the_rank_that_failed(tmp_path: Path) -> None:

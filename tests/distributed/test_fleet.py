@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
-from tstatic import distributed, static
+from tstatic import distributed, fluid, static
 from tstatic.comm import launch
 from tstatic.distributed import fleet
 from tstatic.distributed.fleet.role_maker import (
@@ -105,6 +105,31 @@ def test_mixed_precision_of_the_strategy_or_of_the_user() -> None:
         exe.run(static.default_startup_program())
         optimizer.amp_init(paddle.CPUPlace())
         assert static.default_main_program().all_parameters()[0].dtype.name == "bfloat16"
+
+
+def test_optimizers_that_wrap_others_are_taken_as_they_are() -> None:
+    fleet.init(is_collective=True)
+    for wrapped, types in (
+        (paddle.incubate.LookAhead(paddle.optimizer.SGD(0.1), k=2), {"sgd"}),
+        (fluid.optimizer.RecomputeOptimizer(paddle.optimizer.SGD(0.1)), {"sgd"}),
+        (fluid.optimizer.GradientMergeOptimizer(paddle.optimizer.SGD(0.1), 2), {"merge_gradient", "sgd"}),
+    ):
+        with static.program_guard(static.Program(), static.Program()):
+            loss = _loss()
+            if isinstance(wrapped, fluid.optimizer.RecomputeOptimizer):
+                wrapped._set_checkpoints([loss])
+            strategy = fleet.DistributedStrategy()
+            strategy.amp = strategy.recompute = True
+            strategy.recompute_configs = {"checkpoints": [loss]}
+            fleet.distributed_optimizer(wrapped, strategy).minimize(loss)
+            assert types <= {op.type for op in static.default_main_program().global_block().ops}
+            said = {v.name: v for v in fleet.explain().verdicts if v.strategy == "DistributedStrategy"}
+            assert "wrapped already" in said["amp"].reason
+            assert ("by itself" in said["recompute"].reason) == isinstance(wrapped, paddle.incubate.LookAhead)
+    strategy = fleet.DistributedStrategy()
+    strategy.gradient_merge = True
+    with pytest.raises(ProgramTypeError, match="wraps an optimizer"):
+        fleet.distributed_optimizer(paddle.incubate.LookAhead(paddle.optimizer.SGD(0.1)), strategy).minimize(_loss())
 
 
 def test_saving_and_loading(tmp_path: Path) -> None:

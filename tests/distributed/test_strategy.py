@@ -13,6 +13,7 @@ import pytest
 import tstatic as paddle
 from tstatic import static
 from tstatic.distributed import fleet
+from tstatic.distributed.fleet.applied import settings_of
 from tstatic.distributed.fleet.strategy import FIELDS
 from tstatic.errors import (
     StrategyTypeError,
@@ -165,6 +166,16 @@ def test_settings_of_both_strategies_reach_the_run() -> None:
     params = static.default_main_program().all_parameters()
     (before,) = exe.run(feed={"x": [[0.0, 0.0, 0.0]]}, fetch_list=[params[1]])
     assert before.tolist() == pytest.approx([-0.15, -0.15])  # three steps of 0.1 * 0.5 in one run
+
+
+@pytest.mark.parametrize(("size", "inner", "acts"), [(4, 2, True), (2, 2, False), (4, 1, False), (2, 4, False)])
+def test_blocks_of_processes_sum_first_where_there_are_more(size: int, inner: int, acts: bool) -> None:
+    strategy = fleet.DistributedStrategy()
+    strategy.use_hierarchical_allreduce = True
+    strategy.hierarchical_allreduce_inter_nranks = inner
+    build = settings_of(strategy, size).build
+    assert build.use_hierarchical_allreduce == acts
+    assert build.hierarchical_allreduce_inter_nranks == (inner if acts else 0)
 
 
 def test_an_unknown_scale_of_gradients_is_refused() -> None:

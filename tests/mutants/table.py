@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.planting import Mutant
 
-IO = "tests/io/"
+IO, D = "tests/io/", "tests/distributed/"
 U, C, P, I, A = "tests/unit/", "tests/cpu/", "tests/parallel/", "tests/interpret/", "tests/amp/"  # noqa: E741
 
 KERNELS = (
@@ -876,6 +876,36 @@ DATA = (
     ),
 )
 
+FLEET = (
+    Mutant(
+        "optimizer/gradient_merge.py",
+        "GradientMergeOptimizer.backward",
+        "operation",
+        "op.attrs['value'] / self.k_steps",
+        "op.attrs['value']",
+        (D + "test_gradient_merge.py",),
+        "mean_times or large_batch",
+    ),
+    Mutant(
+        "ops/update/merge_gradient.py",
+        "_ref",
+        "value",
+        "wide if bool(first.flat[0]) else total + wide",
+        "total + wide",
+        (D + "test_gradient_merge.py",),
+        "overflow or large_batch",
+    ),
+    Mutant(
+        "distributed/fleet/applied.py",
+        "settings_of",
+        "comparison",
+        "size > inner > 1",
+        "size >= inner > 1",
+        (D + "test_strategy.py",),
+        "blocks",
+    ),
+)
+
 MUTANTS = (
     *KERNELS,
     *GRADIENTS,
@@ -891,4 +921,5 @@ MUTANTS = (
     *OPTIMIZERS,
     *PRECISION,
     *DATA,
+    *FLEET,
 )

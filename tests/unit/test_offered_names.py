@@ -16,6 +16,8 @@ import tstatic
 import tstatic.testing
 from tests.helpers import source
 from tstatic import logs, static, unsupported
+from tstatic.distributed import fleet
+from tstatic.distributed.fleet import older
 from tstatic.fusion import reasons
 
 ROOT = source.ROOT
@@ -41,7 +43,8 @@ ROOTS: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("program", "Program"), (static.Program,)),
     **dict.fromkeys(("build_strategy", "BuildStrategy"), (static.BuildStrategy,)),
     **dict.fromkeys(("exec_strategy", "ExecutionStrategy"), (static.ExecutionStrategy,)),
-    "strategy": (static.BuildStrategy, static.ExecutionStrategy),
+    "fleet": (tstatic.distributed.fleet, older.fleet),
+    "strategy": (static.BuildStrategy, static.ExecutionStrategy, fleet.DistributedStrategy(), older.DistributedStrategy),
     "Variable": (static.Variable,),
 }
 LOGGERS = set(logs.TOPICS.values())

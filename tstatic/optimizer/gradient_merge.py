@@ -45,7 +45,8 @@ class GradientMergeOptimizer:
     """
 
     def __init__(self, inner_optimizer: Any, k_steps: int = 1, avg: bool = True) -> None:
-        if not callable(getattr(inner_optimizer, "apply_gradients", None)):
+        # The class's own: a wrapper that passes calls on would be left out.
+        if not callable(getattr(type(inner_optimizer), "apply_gradients", None)):
             raise ProgramTypeError(
                 "GradientMergeOptimizer wraps an optimizer",
                 expected="an optimizer, such as paddle.optimizer.Adam()",

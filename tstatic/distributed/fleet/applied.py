@@ -75,7 +75,9 @@ def decorated(optimizer: Any, strategy: DistributedStrategy) -> tuple[Any, list[
         else:
             notes["lamb"] = f"it replaces an Adam optimizer, and this is {_name(optimizer)}: not applied."
     if strategy.recompute:
-        if strategy._checkpoints():
+        if not isinstance([*chain(optimizer)][-1], Optimizer):
+            notes["recompute"] = f"{_name(optimizer)} appends the backward part by itself: not applied."
+        elif strategy._checkpoints():
             applied.append("RecomputeOptimizer")
         else:
             notes["recompute"] = "recompute_configs['checkpoints'] is empty: nothing is computed again."
@@ -105,8 +107,10 @@ def _name(optimizer: Any) -> str:
 def recomputing(optimizer: Any, checkpoints: Sequence[str]) -> Iterator[None]:
     """Lets the rule that an optimizer wraps keep the checkpoints alone, while it appends backward ops."""
     (*_, rule) = chain(optimizer)
-    before = rule._checkpoints
-    rule._checkpoints = list(checkpoints) or before
+    if not checkpoints or not isinstance(rule, Optimizer):
+        yield
+        return
+    before, rule._checkpoints = rule._checkpoints, list(checkpoints)
     try:
         yield
     finally:

@@ -229,7 +229,7 @@ class Fleet:
         Raises:
             ProgramTypeError: If an argument has another type.
         """
-        if not callable(getattr(optimizer, "apply_gradients", None)):
+        if not callable(getattr(optimizer, "minimize", None)):
             raise ProgramTypeError(
                 "fleet.distributed_optimizer takes an optimizer",
                 expected="an optimizer, such as paddle.optimizer.Adam()",
