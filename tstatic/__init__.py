@@ -10,13 +10,12 @@ The API:
 * ``inference``  predictors over saved models
 * ``io``         data sets, samplers, and loaders that batch them; ``reader`` has those of Paddle 1.x
 * ``dataset``    well-known data sets, from local files; ``text`` has them as classes
-* ``vision``     data sets of images
 * ``testing``    checks for programs of one's own
 * ``tensor``, ``metric``, ``regularizer``, ``device``, ``distributed``, ``utils``, ``framework``, ``base``  Paddle's module paths
 * ``fluid``      the 1.x names
 * ``incubate``   averages of parameters, LookAhead, LARS
 * ``profiler``   how long operators take
-* ``vision``     networks for images, and transforms
+* ``vision``     data sets of images, networks for them, and transforms
 * ``as_paddle``  runs a script in which ``paddle`` is this package
 
 What it is made of, from the bottom:
