@@ -158,11 +158,6 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "paddle.seed, Program.random_seed or paddle.get_rng_state; static.save keeps the run count",
     ),
     Unsupported(
-        ("static.WeightNormParamAttr", "fluid.WeightNormParamAttr", "fluid.param_attr.WeightNormParamAttr"),
-        "Weight normalisation as an attribute is not part of tstatic",
-        "the formula in the program: w * (g / paddle.norm(w))",
-    ),
-    Unsupported(
         ("static.nn.sparse_embedding", "static.nn.nce", "fluid.layers.nce", "fluid.layers.hsigmoid",
          "fluid.layers.sampled_softmax_with_cross_entropy"),
         "Parameter-server tables and sampled losses are not part of tstatic",
