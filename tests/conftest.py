@@ -20,6 +20,7 @@ if os.environ.get("TSTATIC_CPU_BACKEND") == "interpret":
         "bench",
         "comm",
         "cpu",
+        "dataset",
         "examples",
         "io",
         "kernels",

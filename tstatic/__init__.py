@@ -15,7 +15,7 @@ The API:
 * ``fluid``      the 1.x names
 * ``incubate``   averages of parameters, LookAhead, LARS
 * ``profiler``   how long operators take
-* ``vision``     data sets of images, networks for them, and transforms
+* ``vision``     networks for images, transforms, and data sets
 * ``as_paddle``  runs a script in which ``paddle`` is this package
 
 What it is made of, from the bottom:
@@ -39,7 +39,7 @@ __getattr__, __dir__ = facade(
     __name__,
     "tensor",
     modules=(
-        "amp autodiff base dataset device distributed errors fluid framework incubate inference io metric nn "
+        "amp autodiff base dataset device distributed errors fluid framework incubate inference io linalg metric nn "
         "optimizer profiler reader regularizer static tensor text utils version vision"
     ),
     others={
@@ -65,6 +65,7 @@ __getattr__, __dir__ = facade(
     },
 )
 facade_module("reader", "readers of samples, and what decorates them.", modules="decorator")
+facade_module("linalg", "linear algebra on matrices and batches of them.")
 facade_module("amp", "which 16-bit floats there are; ``static.amp`` has mixed precision.")
 facade_module("reader.decorator", "readers of samples, and what decorates them.", "reader")
 facade_module("text", "decoders of label sequences, and data sets of texts.", modules="datasets")

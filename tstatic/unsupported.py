@@ -158,10 +158,10 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "paddle.seed, Program.random_seed or paddle.get_rng_state; static.save keeps the run count",
     ),
     Unsupported(
-        ("static.nn.sparse_embedding", "static.nn.nce", "fluid.layers.nce", "fluid.layers.hsigmoid",
+        ("static.nn.nce", "fluid.layers.nce", "fluid.layers.hsigmoid",
          "fluid.layers.sampled_softmax_with_cross_entropy"),
-        "Parameter-server tables and sampled losses are not part of tstatic",
-        "static.nn.embedding and nn.functional.cross_entropy",
+        "Sampled losses are not part of tstatic",
+        "nn.functional.cross_entropy",
     ),
 )  # fmt: skip
 

@@ -844,7 +844,7 @@ WITHOUT_SAMPLE: dict[str, str] = {
                 "all_gather", "all_reduce", "all_to_all", "alltoall_single", "broadcast", "gather", "get_group", "irecv", "isend",
                 "local", "mean", "new_group", "reduce", "reduce_scatter", "scatter", "spawn", "get_rank", "get_world_size",
                 *(f"fleet.metrics.{name}" for name in ("acc", "auc", "mae", "max", "min", "mse", "rmse", "sum")),
-                "io.load_inference_model_distributed",
+                "all_gather_object", "broadcast_object_list", "scatter_object_list", "io.load_inference_model_distributed",
                 *(f"fleet.meta_optimizers.common.is_{name}_op" for name in ("backward", "loss_grad", "optimizer", "update")),
             )),
         ),

@@ -280,7 +280,6 @@ def test_a_missing_name_says_what_to_use() -> None:
     for path, part in (
         ("fluid.layers.softmx", "did you mean 'softmax'"),
         ("static.nn.fcc", "did you mean 'fc'"),
-        ("fluid.layers.DynamicRNN", "StaticRNN"),
         ("static.amp.debugging", "static.amp.decorate"),
         ("relu", "it is nn.functional.relu"),
         ("fc", "it is static.nn.fc"),

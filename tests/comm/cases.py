@@ -521,6 +521,13 @@ def fleet_utilities() -> None:
         util.all_gather({"rank": rank}),
     )
     say(util.get_file_shard(["a", "b", "c"]), fleet.worker_num(), fleet.node_num(), fleet.worker_endpoints())
+    objects: list[Any] = [rank, "of this rank"]
+    distributed.broadcast_object_list(objects, src=1)
+    gathered: list[Any] = []
+    distributed.all_gather_object(gathered, {"rank": rank, "text": "a" * rank})
+    scattered: list[Any] = []
+    distributed.scatter_object_list(scattered, [{"to": 0}, {"to": 1}] if rank == 1 else None, src=1)
+    say(objects, gathered, scattered)
     fleet.barrier_worker()
     util.print_on_rank('["only rank 1"]', 1)
     metrics = fleet.metrics

@@ -14,8 +14,9 @@ import pytest
 
 import tstatic as paddle
 from tests.comm import cases
-from tests.comm.pool import ROOT, SLACK, Pool, environment
+from tests.comm.pool import ROOT, SLACK, Pool, environment, free_port
 from tstatic import flags, static
+from tstatic.distributed import launch as launcher
 
 pytestmark = pytest.mark.torch
 
@@ -195,7 +196,9 @@ def test_utilities_exchange_arrays_objects_and_files(pool: Pool) -> None:
             assert said[0] == [[3.0, 5.0], 1, [{"rank": 0}, {"rank": 1}]]
             shard, size, nodes, endpoints = said[1]
             assert (shard, size, nodes, len(endpoints)) == ([["a", "b"], ["c"]][rank], 2, 1, 2)
-            assert said[2:-1] == ([["only rank 1"]] if rank else [])
+            objects = [{"rank": 0, "text": ""}, {"rank": 1, "text": "a"}]
+            assert said[2] == [[1, "of this rank"], objects, [{"to": rank}]]
+            assert said[3:-1] == ([["only rank 1"]] if rank else [])
             # 7 of 10; 4 over 8 samples; the root of 16 / 4.
             assert said[-1] == [0.7, 0.5, 2.0, pytest.approx(39 / 40), [0]]
 
@@ -249,3 +252,53 @@ def test_the_script_runs_alone_and_in_processes_that_spawn_starts(tmp_path: Path
     assert [(one["rank"], one["size"]) for one in found] == [(0, 2), (1, 2)]
     assert found[0]["parameters"] == found[1]["parameters"]
     assert "caught: rank 1 of 2 raised: ValueError: planted" in done.stdout
+
+
+ENVIRON = "import json, os; print(json.dumps({k: v for k, v in os.environ.items() if k.startswith(('PADDLE_', 'FLAGS_sel'))}))"
+
+
+def test_launchers_of_two_machines_tell_each_other_the_addresses(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(ENVIRON)
+    launch = [
+        sys.executable,
+        "-m",
+        "tstatic.distributed.launch",
+        "--nnodes",
+        "2",
+        "--master",
+        f"127.0.0.1:{free_port()}",
+    ]
+    started = [
+        subprocess.Popen(
+            [*launch, "--rank", str(node), "--log_dir", f"logs{node}", *more, "script.py"], cwd=tmp_path, env=environment(),
+            stdout=subprocess.DEVNULL,
+        )
+        for node, more in enumerate((["--nproc_per_node", "1"], ["--devices", "3,4"]))
+    ]  # fmt: skip
+    assert [one.wait(60.0 * SLACK) for one in started] == [0, 0]
+    found = [_lines((tmp_path / f"logs{min(rank, 1)}" / f"workerlog.{rank}").read_text())[0] for rank in range(3)]
+    assert [(one["PADDLE_TRAINER_ID"], one["PADDLE_LOCAL_RANK"], one["PADDLE_NNODES"]) for one in found] == [
+        ("0", "0", "2"), ("1", "0", "2"), ("2", "1", "2"),
+    ]  # fmt: skip
+    assert [one.get("FLAGS_selected_gpus") for one in found] == [None, "3", "4"]
+    endpoints = found[0]["PADDLE_TRAINER_ENDPOINTS"].split(",")
+    assert [one["PADDLE_CURRENT_ENDPOINT"] for one in found] == endpoints
+    assert len({*endpoints}) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--nnodes", "2"], "--rank: the number of this machine"),
+        (["--nnodes", "2", "--rank", "0"], "--master ip:port of the first machine"),
+        (["--nnodes", "1:2"], "the number of machines does not change"),
+        (["--run_mode", "ps"], "parameter servers are not part of tstatic"),
+        (["--nproc_per_node", "-1"], "--nproc_per_node -1"),
+    ],
+)
+def test_a_wrong_command_line_is_explained(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with pytest.raises(SystemExit):
+        launcher.main([*arguments, str(tmp_path / "script.py")])
+    assert said in capsys.readouterr().err

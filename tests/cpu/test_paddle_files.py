@@ -57,6 +57,17 @@ def test_a_folder_of_paddle_1_answers_as_there(name: str, values: str | None) ->
     compare(models.inferred(paddle, program, feeds, fetches, exe), recorded(OLD, name))
 
 
+def test_sequences_of_paddle_1_are_divided_as_there() -> None:
+    exe = static.Executor("cpu")
+    program, feeds, fetches = fluid.io.load_inference_model(str(OLD / "sentences"), exe, params_filename="__params__")
+    rows = fluid.create_lod_tensor(np.arange(7).reshape(7, 1), [[2, 4, 1]], fluid.CPUPlace())
+    again = paddle_program.read(paddle_program.write(program))
+    for one, results in ((program, fetches), (again, list(again.fetch_names))):
+        found = exe.run(one, feed={feeds[0]: rows}, fetch_list=results, return_numpy=False)
+        compare([np.array(value) for value in found], recorded(OLD, "sentences"))
+        assert found[1].lod() == [[0, 2, 6, 7]]
+
+
 @pytest.mark.parametrize("name", models.MODELS)
 def test_what_is_written_for_paddle_is_read_back(name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     main, built, exe = models.trained(paddle, name, 1)

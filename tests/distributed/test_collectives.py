@@ -9,6 +9,7 @@ import pytest
 
 import tstatic as paddle
 from tstatic import distributed, static
+from tstatic.comm import launch
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError, UnsupportedError
 
 
@@ -135,3 +136,37 @@ def test_other_functions_of_one_process() -> None:
     assert distributed.get_backend() == "GLOO"
     distributed.destroy_process_group()
     distributed.barrier()
+
+
+def test_objects_of_one_process() -> None:
+    found: list[Any] = []
+    distributed.all_gather_object(found, {"a": 1})
+    assert found == [{"a": 1}]
+    listed = [1, "b"]
+    distributed.broadcast_object_list(listed, src=0)
+    assert listed == [1, "b"]
+    distributed.scatter_object_list(found, [(1, 2)], src=0)
+    assert found == [(1, 2)]
+    with pytest.raises(ShapeError):
+        distributed.scatter_object_list(found, [1, 2])
+    with pytest.raises(ProgramError, match="src"):
+        distributed.broadcast_object_list(listed, src=1)
+    distributed.gloo_init_parallel_env(0, 1, "127.0.0.1:6170")
+    distributed.gloo_barrier()
+    distributed.gloo_release()
+
+
+def test_a_sparse_embedding_is_a_table_on_one_process_and_refused_on_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = static.data("ids", [None, 1], "int64")
+    rows = static.nn.sparse_embedding(ids, [10, 3], padding_idx=4, entry=None)
+    assert rows.shape == (-1, 3)
+    exe = static.Executor()
+    exe.run(static.default_startup_program())
+    (found,) = exe.run(feed={"ids": np.array([[1], [4]])}, fetch_list=[rows])
+    assert found.shape == (2, 3)
+    assert not found[1].any()
+    for name, value in {"PADDLE_TRAINER_ID": "1", "PADDLE_TRAINERS_NUM": "2", "PADDLE_MASTER": "h:1"}.items():
+        monkeypatch.setenv(name, value)
+    launch._reset_for_tests()
+    with pytest.raises(UnsupportedError, match="is_sparse=True"):
+        static.nn.sparse_embedding(ids, [10, 3])

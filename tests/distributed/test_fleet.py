@@ -174,7 +174,7 @@ def test_what_belongs_to_servers_or_eager_training_is_refused_when_called() -> N
         lambda: fleet.distributed_model(None), lambda: fleet.distributed_scaler(None), lambda: fleet.save_cache_table(0, 0),
         lambda: fleet.load_inference_model("x"), fleet.get_hybrid_communicate_group, fleet.init_coordinator,
     ):  # fmt: skip
-        with pytest.raises(UnsupportedError, match="not part of tstatic|lacks"):
+        with pytest.raises(UnsupportedError, match=r"not part of tstatic|lacks"):
             call()
     for nothing in (fleet.init_worker, fleet.stop_worker, fleet.init_server, fleet.run_server, fleet.barrier_worker):
         assert nothing() is None

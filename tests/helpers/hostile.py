@@ -91,7 +91,7 @@ class Kinds:
         self.files = {path.name: path.read_bytes() for path in folder.iterdir()}
         model, values = self.files["model.pdmodel"], self.files["model.pdiparams"]
         theirs, weights = self.files["ours.pdmodel"], self.files["ours.pdiparams"]
-        old = (DATA / "paddle-1.8" / "mlp" / "__model__").read_bytes()
+        old, sentences = ((DATA / "paddle-1.8" / name / "__model__").read_bytes() for name in ("mlp", "sentences"))
         self.kinds: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {
             "values of a save": (self.files["save.pdparams"], self.load_save),
             "program of a model": (model, lambda data: self.load_model(data, values)),
@@ -99,6 +99,7 @@ class Kinds:
             "values of a model": (values, lambda data: self.load_model(model, data)),
             "program of Paddle": (theirs, lambda data: self.load_theirs(data, weights)),
             "program of Paddle 1.8": (old, lambda data: serial.decode(data) and None),
+            "program over sequences": (sentences, lambda data: serial.decode(data) and None),
             "values of Paddle": (weights, lambda data: self.load_theirs(theirs, data)),
             "pickle": (dump_object(nest, 4, checksum=False), self.load_nest),
             "pickle of protocol 2": ((DATA / "paddle-2.6" / "nest_2").read_bytes(), self.load_nest),

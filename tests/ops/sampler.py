@@ -107,6 +107,8 @@ def draw(values: ValueRange, shape: tuple[int, ...], dtype: str, rng: np.random.
         raw = np.exp(rng.normal(size=shape))
         return (raw / (raw.sum(-1, keepdims=True) if shape else raw)).astype(kind.np)
     found = np.asarray(rng.uniform(low, high, shape))
+    if values.regular and len(shape) > 1:
+        return np.asarray(found + np.eye(*shape[-2:]) * (2.0 + np.arange(shape[-1]))).astype(kind.np)
     for _ in range(100):
         rounded = np.asarray(found).astype(kind.np).astype(np.float64)
         bad = near_points(rounded, values.avoid) | (rounded < low) | (rounded > high)
@@ -209,7 +211,7 @@ def fill(
     def one(slot: Slot, shape: tuple[int, ...]) -> Array:
         values = domain.values.get(slot.name, ValueRange())
         name = dtype if values.dtype == "float" else values.dtype
-        uneven = values.rows or values.distinct or values.offsets
+        uneven = values.rows or values.distinct or values.offsets or values.regular
         wanted = layout if not (layout == "expanded" and uneven) else "fortran"
         if slot.name in joint:
             return lay_out(joint[slot.name].pop(0), wanted)

@@ -75,6 +75,12 @@ VARIED: dict[str, list[Any]] = {
 """Other values of arguments, by the argument's name: each is tried alone with a function's first sample."""
 
 NOT_COMPARED = {
+    **dict.fromkeys(
+        ("get_rng_state", "set_rng_state", "get_cuda_rng_state", "set_cuda_rng_state"), "random numbers differ"
+    ),
+    **dict.fromkeys(
+        ("finfo", "iinfo"), "Paddle's objects are no values; tests/cpu/test_tensor_names.py has their numbers"
+    ),
     "disable_static": "the mode of the whole process",
     "enable_static": "the mode of the whole process",
     "set_flags": "switches of one implementation",
@@ -108,7 +114,12 @@ IN_TENSOR = {n for n in names.load()[names.METHODS] if n.endswith("_")} - {*name
 def functions() -> dict[str, Any]:
     """Public functions, layers and methods that are compared by calls, by the path that Paddle has them at."""
     found: dict[str, Any] = {}
-    for prefix, module in (("", tstatic), ("nn.functional.", tstatic.nn.functional), ("nn.", tstatic.nn)):
+    for prefix, module in (
+        ("", tstatic),
+        ("nn.functional.", tstatic.nn.functional),
+        ("nn.", tstatic.nn),
+        ("linalg.", tstatic.linalg),
+    ):
         for name in surface.names(module):
             value = getattr(module, name)
             if not prefix and not (inspect.isroutine(value) and f"tensor.{name}" in PUBLIC_API):
@@ -341,7 +352,7 @@ def sampled() -> dict[str, list[dict[str, Any]]]:
             continue
         own = from_domain(path, function) if path not in RANDOM or path == "empty_like" else []
         table = samples.LAYERS if path.startswith("nn.") and "functional" not in path else samples.FUNCTIONAL
-        table = samples.TENSOR if "." not in path else table
+        table = samples.TENSOR if "." not in path else samples.LINALG if path.startswith("linalg.") else table
         own = [*copy.deepcopy(table.get(path.rpartition(".")[2], [])), *own]
         if not own:
             own = inherited(path, function)

@@ -402,6 +402,13 @@ TENSOR: dict[str, list[Data]] = {
     "set_default_dtype": [c("float32"), c("int64")],
     "get_device": [c()],
     "set_device": [c("cpu"), c("nothing")],
+    "finfo": [c("float32")],
+    "iinfo": [c("int8")],
+    "inverse": [c(v([[4.0, 1.0], [1.0, 3.0]]))],
+    "is_complex": [c(f(2)), c(3)],
+    "is_floating_point": [c(f(2)), c(i(2)), c(3)],
+    "is_integer": [c(f(2)), c(i(2)), c(3)],
+    "is_tensor": [c(f(2)), c(3)],
     "as_strided": [c(f(2, 3), [2, 2], [1, 2]), c(f(2, 3), [3], [1], 2)],
     "atleast_1d": [c(f(2)), c(f())],
     "atleast_2d": [c(f(2)), c(f())],
@@ -737,6 +744,35 @@ FUNCTIONAL: dict[str, list[Data]] = {
 }
 
 W = make("ParamAttr", name="w")
+REGULAR = v([[4.0, 1.0, 0.5], [1.0, 3.0, 0.2], [0.5, 0.2, 2.0]])
+TALL = v([[2.0, 0.5], [-1.0, 1.5], [0.3, 0.7]])
+LINALG: dict[str, list[Data]] = {
+    "cholesky": [c(REGULAR), c(REGULAR, True)],
+    "cholesky_solve": [c(f(3, 2), REGULAR), c(f(3, 2), REGULAR, True)],
+    "cond": [c(REGULAR), *(c(REGULAR, p) for p in ("fro", "nuc", 1, -1, 2, -2))],
+    "corrcoef": [c(f(3, 5)), c(f(3, 5), False)],
+    "cov": [c(f(3, 5)), c(f(3, 5), False), c(f(3, 5), ddof=False), c(f(3, 5), fweights=i(5, low=1, high=3))],
+    "det": [c(REGULAR)],
+    "eigh": [c(REGULAR)],
+    "eigvalsh": [c(REGULAR), c(REGULAR, "U")],
+    "householder_product": [c(TALL, v([0.3, 0.6]))],
+    "inv": [c(REGULAR)],
+    "lstsq": [c(TALL, f(3, 2))],
+    "lu": [c(REGULAR), c(REGULAR, get_infos=True)],
+    "lu_unpack": [c(REGULAR, v([2, 3, 3], "int32"))],
+    "matrix_power": [c(REGULAR, n) for n in (2, 3, 0, -1)],
+    "matrix_rank": [c(REGULAR), c(TALL, 1.0), c(REGULAR, hermitian=True)],
+    "multi_dot": [c([f(2, 3), f(3, 4, fixed=1), f(4, 2, fixed=1)]), c([f(2, 3), f(3, 2, fixed=1)])],
+    "norm": [c(f(2, 3))],
+    "pca_lowrank": [c(REGULAR, 2), c(REGULAR, 2, False)],
+    "pinv": [c(TALL), c(REGULAR, hermitian=True)],
+    "qr": [c(TALL), c(TALL, "r"), c(REGULAR)],
+    "slogdet": [c(REGULAR)],
+    "solve": [c(REGULAR, f(3, 2)), c(REGULAR, f(3))],
+    "svd": [c(REGULAR)],
+    "triangular_solve": [c(REGULAR, f(3, 2)), c(REGULAR, f(3, 2), False, True, True)],
+}
+
 LAYERS: dict[str, list[Data]] = {
     "AdaptiveAvgPool1D": [layer(4)(LINE)],
     "AdaptiveAvgPool2D": [layer(3)(IMAGE), layer([2, 3])(IMAGE)],
@@ -1091,4 +1127,6 @@ def calls_of(path: str) -> list[Data]:
     """The described calls of a function by its public path."""
     if path.startswith("nn.functional."):
         return FUNCTIONAL.get(path.removeprefix("nn.functional."), [])
+    if path.startswith("linalg."):
+        return LINALG.get(path.removeprefix("linalg."), [])
     return [*TENSOR.get(path, []), *STATIC.get(path, [])]

@@ -130,7 +130,7 @@ def test_calls_at_the_wrong_place_are_refused() -> None:
             rnn.memory(shape=[-1, 2])
         with pytest.raises(ValueError, match="fix seq_len"):
             rnn.step_input(static.data("z", [6, 3, 4]))
-        with pytest.raises(ValueError, match="no memory of the recurrence"):
+        with pytest.raises(ValueError, match="not a memory of the recurrence"):
             rnn.update_memory(now, now)
         rnn.step_output(now)
     assert rnn().shape == (5, 3, 4)

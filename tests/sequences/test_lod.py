@@ -65,6 +65,33 @@ def test_ops_that_work_row_by_row_share_the_offsets_of_their_input() -> None:
         assert var.lod == (), var
 
 
+def test_loops_keep_the_offsets_that_do_not_change() -> None:
+    x = static.data("x", [None, 2], lod_level=1)
+
+    def body(i: Variable, rows: Variable) -> list[Variable]:
+        shorter = L.lod_reset(rows, target_lod=[0, 1, 5])
+        assert L.sequence_pool(rows, "sum").lod == ()
+        assert shorter.lod[0].startswith("lod_reset")
+        return [i + 1, L.sequence_reverse(rows) + 0.0]
+
+    steps = L.fill_constant([1], "int64", 0)
+    _, rows = static.nn.while_loop(lambda i, rows: i < 3, body, [steps, x])
+    assert rows.lod == x.lod
+    feed = {"x": fluid.create_lod_tensor(np.arange(10, dtype="float32").reshape(5, 2), [[2, 3]])}
+    done = static.Executor().run(feed=feed, fetch_list=[rows], return_numpy=False)[0]
+    assert (np.array(done)[:, 0].tolist(), done.lod()) == ([2, 0, 8, 6, 4], [[0, 2, 5]])
+    # Offsets made inside of a loop are not those of a variable outside.
+    outside = L.assign(x)
+    i, stop = L.fill_constant([1], "int64", 0), L.fill_constant([1], "int64", 2)
+    going = L.less_than(i, stop)
+    loop = L.While(going)
+    with loop.block():
+        L.assign(L.lod_reset(outside, target_lod=[0, 5]), outside)
+        L.increment(i)
+        L.less_than(i, stop, cond=going)
+    assert outside.lod == ()
+
+
 def test_raw_operators_are_given_the_offsets_of_their_input() -> None:
     x = static.data("x", [None, 2], lod_level=2)
     block = x.block

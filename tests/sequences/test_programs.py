@@ -120,6 +120,18 @@ def test_explanations_and_reports_know_companions() -> None:
     assert parallel.memory_report(feed_shapes={**shapes, "label": [3, 1]}, fetch_list=[loss]).peak_bytes > 0
 
 
+def test_print_shows_the_offsets(capfd: pytest.CaptureFixture[str]) -> None:
+    x = static.data("x", [None, 1], lod_level=2)
+    x.stop_gradient = False
+    loss = L.reduce_sum(L.Print(x))
+    static.append_backward(loss)
+    feed = fluid.create_lod_tensor(np.ones((3, 1), "float32"), [[2], [1, 2]])
+    static.Executor().run(feed={"x": feed}, fetch_list=[loss])
+    assert capfd.readouterr().out.count("  - lod: {{0, 2}{0, 1, 3}}\n") == 2
+    static.Executor().run(feed={"x": np.ones((3, 1), "float32")}, fetch_list=[loss])
+    assert capfd.readouterr().out.count("  - lod: {}\n") == 2
+
+
 def test_sequence_operators_run_on_several_places() -> None:
     words, label, loss = classifier()
     exe = static.Executor(fluid.CPUPlace())

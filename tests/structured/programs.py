@@ -19,7 +19,7 @@ def fill(fluid, program):
         fluid.global_scope().find_var(parameter.name).get_tensor().set(value, place)
 
 
-def train(fluid, build, optimizer):
+def train(fluid, build, optimizer, compiled=lambda program: program):
     """Runs a program for a few steps; returns, per step, what it fetches: ``[values, lengths or None]`` each."""
     main, start = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, start), fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
@@ -29,7 +29,8 @@ def train(fluid, build, optimizer):
         exe = fluid.Executor(fluid.CPUPlace())
         exe.run(start)
         fill(fluid, main)
-        steps = [exe.run(main, feed=feed, fetch_list=[loss, *fetches], return_numpy=False) for feed in feeds]
+        trained = compiled(main)
+        steps = [exe.run(trained, feed=feed, fetch_list=[loss, *fetches], return_numpy=False) for feed in feeds]
         steps.append(exe.run(test, feed=feeds[0], fetch_list=[loss, *fetches], return_numpy=False))
         return [[[np.array(t).tolist(), t.recursive_sequence_lengths() or None] for t in step] for step in steps]
 

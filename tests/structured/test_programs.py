@@ -11,14 +11,32 @@ import numpy as np
 import pytest
 
 from tests.structured import programs
-from tstatic import fluid
+from tstatic import fluid, static
 
 RECORDED = json.loads(Path(__file__).with_name("fluid.json").read_text())
 
 
+def fused(program: Any) -> Any:
+    """The program with every fusion switched on."""
+    switches = (
+        "fuse_elewise_add_act_ops",
+        "fuse_all_optimizer_ops",
+        "enable_auto_fusion",
+        "build_cinn_pass",
+        "enable_addto",
+    )
+    strategy = static.BuildStrategy()
+    for name in switches:
+        setattr(strategy, name, True)
+    return static.CompiledProgram(program, build_strategy=strategy)
+
+
+@pytest.mark.parametrize("compiled", [lambda program: program, fused], ids=["plain", "fused"])
 @pytest.mark.parametrize(("net", "optimizer"), programs.PROGRAMS, ids=lambda f: f.__name__)
-def test_a_program_trains_as_in_fluid(net: Callable[[Any], Any], optimizer: Callable[[Any], Any]) -> None:
-    steps = programs.train(fluid, net, optimizer)
+def test_a_program_trains_as_in_fluid(
+    net: Callable[[Any], Any], optimizer: Callable[[Any], Any], compiled: Callable[[Any], Any]
+) -> None:
+    steps = programs.train(fluid, net, optimizer, compiled)
     recorded = RECORDED[net.__name__]
     assert len(steps) == len(recorded) == programs.STEPS + 1
     for i, (step, wanted) in enumerate(zip(steps, recorded, strict=True)):

@@ -62,7 +62,7 @@ def test_a_choice_computes_one_side() -> None:
 
 def test_a_step_with_a_power_of_1_is_infinite_and_no_error() -> None:
     one = np.ones(1)
-    found = run(op_def("adam"), [one, one, one, one, one, one, one, *[None] * 6], {})
+    found = run(op_def("adam"), [one, one, one, one, one, one, one, *[None] * 7], {})
     assert not np.isfinite(found[0]).any()
 
 

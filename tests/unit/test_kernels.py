@@ -672,11 +672,11 @@ def test_sgd(count: int, dtype: Any, seed: int) -> None:
 
 def test_updates_write_elsewhere_when_told_to() -> None:
     param, grad, one = np.ones(10, np.float32), np.full(10, 2, np.float32), np.full(1, 0.5, np.float32)
-    (out, *_) = evaluate(op_def("sgd"), [param, one, grad, None, None], {})
+    (out, *_) = evaluate(op_def("sgd"), [param, one, grad, None, None, None], {})
     assert (param == 1).all()
     assert (out == 0).all()
     m, v, powers = np.zeros(10, np.float32), np.zeros(10, np.float32), [np.full(1, 0.5), np.full(1, 0.5)]
-    _, m2, v2, *_ = evaluate(op_def("adam"), [param, grad, one, m, v, *powers, *[None] * 6], {})
+    _, m2, v2, *_ = evaluate(op_def("adam"), [param, grad, one, m, v, *powers, *[None] * 7], {})
     assert (param == 1).all()
     assert (m == 0).all()
     assert (v == 0).all()

@@ -1,6 +1,7 @@
 """``paddle.distributed``: the processes that a launcher started, what they exchange, and ``fleet``, which trains with them.
 
 * ``environment``  this process among the others; exchanges of numpy arrays beside programs
+* ``objects``  exchanges of Python objects
 * ``spawning``  spawn: processes that run a function
 * ``launching``  what processes are told when they start
 * ``launch``  ``python -m tstatic.distributed.launch``: processes that run a script
@@ -20,6 +21,9 @@ __getattr__, __dir__ = facade(
         "tstatic.distributed.environment": (
             "ParallelEnv, barrier, destroy_process_group, get_backend, get_rank, get_world_size, init_parallel_env, "
             "is_available, is_initialized, local, mean"
+        ),
+        "tstatic.distributed.objects": (
+            "all_gather_object, broadcast_object_list, gloo_barrier, gloo_init_parallel_env, gloo_release, scatter_object_list"
         ),
         "tstatic.distributed.spawning": "spawn",
     },

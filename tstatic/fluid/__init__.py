@@ -42,7 +42,7 @@ facade_module("fluid.layers.ops", "the elementwise functions.", "fluid.layers", 
 facade_module("fluid.layers.tensor", "the tensor functions.", "fluid.layers", "fluid.layers.tensor")
 facade_module("fluid.layers.control_flow", "branches and loops.", "fluid.layers", "fluid.layers.control_flow")
 facade_module("fluid.layers.io", "declaring inputs.")
-facade_module("fluid.layers.sequence_lod", "sequences of different lengths.", "fluid.layers.sequence_lod")
+facade_module("fluid.layers.sequence_lod", "sequences of different lengths.", "fluid.layers")
 facade_module("fluid.layers.learning_rate_scheduler", "learning rates computed by ops of the program.")
 facade_module("fluid.nets", "small composed networks.")
 facade_module("fluid.dygraph", "layer classes under their 1.x names; there is no eager mode.", modules="nn")

@@ -98,6 +98,9 @@ def give_offsets(
                 given = outputs.get(f"{slot}{LOD}") or _declare(var, _listed(own), len(lod))
                 outputs[f"{slot}{LOD}"] = given
                 lod += given
+            # A loop may write a variable from outside: offsets that only its block has mean nothing there.
+            if var.block is not block and any(var.block._find_var_recursive(n) is None for n in lod):
+                lod = ()
             if lod != var.lod:
                 var.lod, var.lod_level = lod, len(lod)
 

@@ -76,6 +76,7 @@ class ValueRange:
     dtype: str = "float"
     distinct: bool = False
     rows: bool = False
+    regular: bool = False
     offsets: str = ""
 
 

@@ -13,8 +13,10 @@ import numpy as np
 
 from tstatic.errors import CheckpointError, NotFoundError, ProgramError, TstaticError
 from tstatic.ir import paddle_proto as proto
-from tstatic.ir.attrs import Attr
-from tstatic.ir.opdef import EMPTY, OPS, OpDef, OpSpec, op_def
+from tstatic.ir.attrs import LOD, Attr
+from tstatic.ir.build import append_op
+from tstatic.ir.declare import declare_offsets
+from tstatic.ir.opdef import OPS, OpDef, OpSpec, op_def
 from tstatic.ir.paddle_form import SAME, PaddleOp
 from tstatic.ir.program import Block, Parameter, Program, Variable
 from tstatic.ir.restore import restore
@@ -112,7 +114,37 @@ class _Reading:
         if not given.issuperset((*feeds, *fetches)):
             raise ValueError("inputs or results that are not declared")
         desc = ProgramDesc(blocks=blocks, feeds=feeds, fetches=fetches)
-        return restore(desc, lambda *where: f"{self.path}: {_locate(*where)}", CheckpointError)
+        sequences = [var.name for var in blocks[0].vars if var.lod_level and var.name in feeds]
+        ops = [block.ops for block in blocks]
+        if sequences:
+            for block in blocks:
+                block.ops = []
+        made = restore(desc, lambda *where: f"{self.path}: {_locate(*where)}", CheckpointError)
+        if sequences:
+            for name in sequences:
+                declare_offsets(made.global_block().vars[name])
+            self.append(made, 0, ops, set())
+            made._from_file = True
+        return made
+
+    def append(self, program: Program, index: int, ops: Sequence[Sequence[OpDesc]], done: set[int]) -> None:
+        """Builds the ops of a block and of those inside, so that the offsets of sequences go from the inputs to the results.
+
+        In Paddle they are part of values; here they are variables, which the rules of the ops name.
+        """
+        if index in done or not 0 <= index < len(ops):
+            raise ValueError(f"block {index}, which is not one of its own")
+        done.add(index)
+        block = program.blocks[index]
+        for var in block.vars.values():
+            # Some kernels of Paddle leave notes in other dtypes than they declare; what the ops here say counts.
+            var._dtype_is_inferred = not (var.persistable or var.is_data)
+        for op in ops[index]:
+            for name, spec in op_def(op.type).attrs.items():
+                if spec.kind == "block" and type(op.attrs.get(name)) is int:
+                    self.append(program, op.attrs[name], ops, done)
+            automatic = {"op_role": op.role, "op_role_var": tuple(op.role_var), "op_device": op.device}
+            append_op(block, op.type, op.inputs, op.outputs, {**op.attrs, **automatic}).where = None
 
     def has(self, type: str) -> bool:
         if type in OPS:
@@ -357,7 +389,9 @@ class _Writing:
         self.made = 0
 
     def block(self, block: Block) -> proto.BlockDesc:
-        variables = [self.variable(var) for var in block.vars.values()]
+        # Paddle has the offsets of sequences with the values, not as variables.
+        offsets = {name for var in block.vars.values() for name in var.lod}
+        variables = [self.variable(var) for var in block.vars.values() if var.name not in offsets]
         ops: list[proto.OpDesc] = []
 
         def fresh(meta: Meta) -> str:
@@ -377,8 +411,8 @@ class _Writing:
         for op in block.ops:
             form = op.definition.paddle or SAME
             written = [v for n in op.output_arg_names if (v := block._find_var_recursive(n)) is not None]
-            shapes = {v.name: v._shape for v in written}
             read = [v for n in op.input_arg_names if (v := block._find_var_recursive(n)) is not None]
+            shapes = {v.name: v._shape for v in (*read, *written)}
             dtypes = {v.name: v._dtype for v in (*read, *written) if v._dtype is not None}
             found = PaddleOp(op.type, op.inputs, op.outputs, dict(op.attrs), shapes, dtypes, {}, fresh)
             if form.absent:
@@ -417,10 +451,10 @@ class _Writing:
 def _op(
     type: str, inputs: Mapping[str, Sequence[str]], outputs: Mapping[str, Sequence[str]], attrs: list[proto.Attr]
 ) -> proto.OpDesc:
-    sides = (
-        [proto.Slot(n, [v for v in row if v != EMPTY or n]) for n, row in side.items()] for side in (inputs, outputs)
+    ins, outs = (
+        [proto.Slot(name, list(row)) for name, row in side.items() if not name.endswith(LOD)]
+        for side in (inputs, outputs)
     )
-    ins, outs = sides
     return proto.OpDesc(ins, outs, type, attrs)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 KIND = "lod_tensor_array"
-"""The ``type`` of a Variable that stands for a tensor array; its shape and dtype are those of an element."""
+"""The ``type`` of the Variable of a tensor array; its shape and dtype are those of an element."""
 
 
 class TensorArray(list[Any]):

@@ -16,7 +16,7 @@ from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Block, Variable
 from tstatic.ir.types import UNKNOWN, bool_, int64
-from tstatic.nn.layer.rnn import swap_steps_and_batch
+from tstatic.nn.layer.rnn_cells import swap_steps_and_batch
 from tstatic.no_effect import no_effect
 from tstatic.ops.control import _blocks
 from tstatic.ops.control.loop import While

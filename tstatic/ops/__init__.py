@@ -1,6 +1,6 @@
 """One op definition per op, beside its public functions, in a package per family; a module is loaded when it is asked for.
 
-* ``elementwise``, ``reduce``, ``matmul``, ``conv``, ``norm``  arithmetic
+* ``elementwise``, ``reduce``, ``matmul``, ``linalg``, ``conv``, ``norm``  arithmetic
 * ``indexing``, ``shape``  reading, writing and moving elements
 * ``sequence``  sequences of different lengths in one value
 * ``random``, ``loss``, ``update``, ``control``  random numbers, losses and metrics, optimizer updates, branches and loops

@@ -200,9 +200,10 @@ class _Planner:
         dynamic = dynamic or any(not _is_known(self.metas.get(v)) for v in op.writes() if v not in objects)
         if dynamic:
             # An op that only reads values of unknown sizes may have results of known ones, such as gradients of weights.
-            settled = not self.is_unsettled(op, objects)
-            if not settled:
-                self.unsettled.update(op.writes())
+            unsettled = self.is_unsettled(op, objects)
+            settled = not (unsettled or op.definition.dynamic)
+            # A size that depends on values and is known nevertheless is that of something else: of an array's elements, for one.
+            self.unsettled.update(v for v in op.writes() if unsettled or (not settled and _is_known(self.metas.get(v))))
             for value in op.writes():
                 if settled and _is_known(self.metas.get(value)) and value not in self.direct:
                     self.storage[value] = Storage(value, "arena", self.metas[value])

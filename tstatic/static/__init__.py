@@ -18,7 +18,7 @@
 * ``object_files``, ``input_spec``  nests of plain data; shape and dtype of an input
 * ``predictor``, ``predictor_config``  ``paddle.inference``
 * ``variable_files``  Paddle 1.x's functions for saved values and models
-* ``nn``  layers that make parameters
+* ``nn``, ``sparse_embedding``  layers that make parameters
 * ``amp``  mixed precision
 * ``mode``  static mode, which is the only one
 """

@@ -168,7 +168,8 @@ class Executor:
                 if base.readers:
                     feed = with_readers(base, feed, len(place) if isinstance(place, tuple) else 1)
                 feeds, signatures, fetched = self._read(base, feed, names, replicas)
-                count, lods = len(names), [()] * len(names)
+                count = len(names)
+                lods: list[tuple[str, ...]] = [()] * count
                 if fetched.names:
                     lods = fetched.available(feeds[0])
                     if return_numpy:

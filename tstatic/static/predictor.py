@@ -138,7 +138,7 @@ class Predictor:
     def __init__(self, config: Config) -> None:
         self._place = CPUPlace() if config._gpu is None else CUDAPlace(config._gpu)
         self._shared = Scope()
-        self._program, feeds, fetches = _loaded(config, self._shared, Executor(self._place))
+        self._loaded, feeds, fetches = _loaded(config, self._shared, Executor(self._place))
         self._feeds: list[str] = feeds
         self._fetches = {var.name: var for var in fetches}
         self._start()
@@ -155,7 +155,7 @@ class Predictor:
     def clone(self) -> Predictor:
         """Returns a predictor with the same values and handles of its own, for another thread."""
         made = object.__new__(Predictor)
-        made._place, made._shared, made._program = self._place, self._shared, self._program
+        made._place, made._shared, made._loaded = self._place, self._shared, self._loaded
         made._feeds, made._fetches = self._feeds, self._fetches
         made._start()
         return made
@@ -194,7 +194,7 @@ class Predictor:
                 op="inference",
             )
         if (name, is_input) not in self._handles:
-            dtype = self._program.global_block().var(name).dtype
+            dtype = self._loaded.global_block().var(name).dtype
             self._handles[name, is_input] = Tensor(self, name, dtype, is_input)
         return self._handles[name, is_input]
 
@@ -233,7 +233,7 @@ class Predictor:
             )
         try:
             found = self._executor.run(
-                self._program, feed=feed, fetch_list=list(self._fetches.values()), scope=self._scope
+                self._loaded, feed=feed, fetch_list=list(self._fetches.values()), scope=self._scope
             )  # fmt: skip
         finally:
             self._running.release()
@@ -275,12 +275,12 @@ def _loaded(config: Config, scope: Scope, executor: Executor) -> list[Any]:
         if config._buffers is not None:
             model, values = config._buffers
             return load_inference_model(None, executor, model_filename=model, params_filename=values or None)
-        if config._folder:
-            return variable_files.load_inference_model(config._folder, executor)
-        path, values_path = Path(config._program), Path(config._values)
-        if not config._program or not files.exists(path):
+        if config.model_dir():
+            return variable_files.load_inference_model(config.model_dir(), executor)
+        path, values_path = Path(config.prog_file()), Path(config.params_file())
+        if not config.prog_file() or not files.exists(path):
             raise CheckpointError(
-                f"Cannot open file {config._program or '(none given)'}",
+                f"Cannot open file {config.prog_file() or '(none given)'}",
                 expected="the file of a saved program",
                 received="no such file",
                 fix="pass the paths of both files: Config('model.pdmodel', 'model.pdiparams')",

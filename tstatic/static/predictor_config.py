@@ -90,7 +90,7 @@ class Config:
     """
 
     def __init__(self, prog_file: str | None = None, params_file: str | None = None) -> None:
-        self._program = self._values = self._folder = ""
+        self._model = self._values = self._folder = ""
         self._buffers: tuple[bytes, bytes] | None = None
         self._gpu: int | None = None
         self._options: dict[str, Any] = {
@@ -116,11 +116,11 @@ class Config:
         if params_file is None:
             self._folder = str(prog_file)
         else:
-            self._program, self._values = str(prog_file), str(params_file)
+            self._model, self._values = str(prog_file), str(params_file)
 
     def set_prog_file(self, path: str) -> None:
         """Sets the program's file."""
-        self._program = str(path)
+        self._model = str(path)
 
     def set_params_file(self, path: str) -> None:
         """Sets the file of the values."""
@@ -143,7 +143,7 @@ class Config:
 
     def prog_file(self) -> str:
         """Returns the program's file."""
-        return self._program
+        return self._model
 
     def params_file(self) -> str:
         """Returns the file of the values."""
@@ -244,7 +244,7 @@ class Config:
     def summary(self) -> str:
         """Returns the settings as lines of text."""
         rows = {
-            "model_dir": self._folder, "model_file": self._program, "params_file": self._values, "use_gpu": self.use_gpu(),
+            "model_dir": self._folder, "model_file": self._model, "params_file": self._values, "use_gpu": self.use_gpu(),
             **self._options,
         }  # fmt: skip
         return "".join(f"{name}: {value}\n" for name, value in rows.items())

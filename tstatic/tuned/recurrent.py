@@ -253,7 +253,7 @@ def forward(
             state[rest] = kept
             target[rest] = 0
             h = state
-        if kind is LSTM:
+        if c is not None:
             if rest is not None:
                 cell[rest] = c[rest]
             c = cell

@@ -38,6 +38,20 @@ def words(fluid):
     return [ids], outputs, layers.mean(layers.cross_entropy(answer, y))
 
 
+def sentences(fluid):
+    """Rows of several lengths."""
+    layers = fluid.layers
+    ids, y = fluid.data("words", [None, 1], "int64", lod_level=1), fluid.data("label", [None, 1], "int64")
+    h = layers.embedding(ids, [20, 8])
+    pooled = [
+        layers.sequence_pool(h, "sum"),
+        layers.sequence_pool(layers.fc(h, 8, act="tanh"), "max"),
+        layers.sequence_pool(layers.sequence_conv(h, 6, 3, act="relu"), "last"),
+    ]
+    answer = layers.fc(pooled, 4, act="softmax")
+    return [ids], [answer, layers.sequence_softmax(layers.fc(h, 1))], layers.mean(layers.cross_entropy(answer, y))
+
+
 def feed(seed):
     """As in ``models.py``."""
     draw = np.random.RandomState(seed)
@@ -53,7 +67,7 @@ def main(folder):
     # Else each operator is saved with the paths and lines of this machine.
     fluid.framework.traceback.format_stack = lambda *limits, **limit: []
     answers = {}
-    for build in (mlp, conv, words):
+    for build in (mlp, conv, words, sentences):
         name, program, startup = build.__name__, fluid.Program(), fluid.Program()
         program.random_seed = startup.random_seed = 7
         with fluid.scope_guard(fluid.Scope()), fluid.program_guard(program, startup), fluid.unique_name.guard():
@@ -61,22 +75,25 @@ def main(folder):
             fluid.optimizer.Adam(0.01).minimize(loss)
             exe = fluid.Executor(fluid.CPUPlace())
             exe.run(startup)
-            for step in range(5):
+            for step in range(5 if name != "sentences" else 0):
                 given = {n: v for n, v in feed(step).items() if program.global_block().has_var(n)}
                 exe.run(program, feed=given, fetch_list=[loss])
             names = [var.name for var in feeds]
             path = os.path.join(folder, name)
             # One file for each variable; for one model, all of them in one file.
-            one = "__params__" if name == "conv" else None
+            one = "__params__" if name in ("conv", "sentences") else None
             fluid.io.save_inference_model(path, names, outputs, exe, program, params_filename=one)
             if name == "mlp":
                 fluid.io.save_persistables(exe, folder, program, "mlp_all")
                 fluid.save(program, os.path.join(folder, "mlp_training"))
                 os.remove(os.path.join(folder, "mlp_training.pdmodel"))
             loaded, names, results = fluid.io.load_inference_model(path, exe, params_filename=one)
-            given = {n: feed(99)[n] for n in names}
-            for i, value in enumerate(exe.run(loaded, feed=given, fetch_list=results)):
-                answers["%s.%d" % (name, i)] = value  # noqa: UP031
+            given = {n: v for n, v in feed(99).items() if n in names}
+            if name == "sentences":
+                rows = np.arange(7).reshape(7, 1).astype("int64")
+                given["words"] = fluid.create_lod_tensor(rows, [[2, 4, 1]], fluid.CPUPlace())
+            for i, value in enumerate(exe.run(loaded, feed=given, fetch_list=results, return_numpy=False)):
+                answers["%s.%d" % (name, i)] = np.array(value)  # noqa: UP031
     np.savez_compressed(os.path.join(folder, "answers.npz"), **answers)
 
 

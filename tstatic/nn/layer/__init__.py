@@ -3,7 +3,7 @@
 * ``layers``            ``Layer``, the base class
 * ``container``         ``Sequential``, ``LayerList``, ``LayerDict``, ``ParameterList``
 * ``functional_layer``  layers made from one function and its signature
-* ``common``, ``conv``, ``pooling``, ``norm``, ``activation``, ``loss``, ``rnn``, ``structured``,
+* ``common``, ``conv``, ``pooling``, ``norm``, ``activation``, ``loss``, ``rnn``, ``rnn_cells``, ``structured``,
   ``transformer``
 """
 
@@ -11,6 +11,6 @@ from tstatic.ir.export import facade
 
 __getattr__, __dir__ = facade(
     __name__,
-    modules="activation common container conv loss norm pooling rnn structured transformer",
+    modules="activation common container conv loss norm pooling rnn rnn_cells structured transformer",
     others={"tstatic.nn.layer.layers": "Layer"},
 )

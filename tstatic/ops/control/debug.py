@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from tstatic.errors import FeedError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import check_dtype, check_one_element
-from tstatic.ir.opdef import Attr, GradContext, OpDef, OpSpec, export, register
+from tstatic.ir.opdef import LOD, Attr, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.no_effect import no_effect
@@ -43,13 +43,22 @@ def set_print_sink(sink: Callable[[str], None] | None) -> Callable[[str], None]:
     return before
 
 
-def describe(x: Array, name: str, summarize: int, attrs: dict[str, Any]) -> str:
-    """Returns the text that a ``print`` op gives for a value: the parts that its attributes ask for, one a line."""
+def describe(x: Array, name: str, summarize: int, attrs: dict[str, Any], lod: Sequence[Array] = ()) -> str:
+    """Returns the text that a ``print`` op gives for a value: the parts that its attributes ask for, one a line.
+
+    Args:
+        x: The value.
+        name: Of its variable.
+        summarize: How many elements are shown; all if negative.
+        attrs: The op's attributes.
+        lod: Its row offsets, from the outermost level inwards.
+    """
     lines = [f"Variable: {name}" if attrs["print_tensor_name"] else "Variable"]
     if attrs["message"]:
         lines.append(f"  - message: {attrs['message']}")
     if attrs["print_tensor_lod"]:
-        lines.append("  - lod: {}")
+        levels = (f"{{{', '.join(map(str, level.tolist()))}}}" for level in lod)
+        lines.append(f"  - lod: {{{''.join(levels)}}}")
     if attrs["print_tensor_shape"]:
         lines.append(f"  - shape: [{', '.join(map(str, x.shape))}]")
     if attrs["print_tensor_layout"]:
@@ -62,7 +71,7 @@ def describe(x: Array, name: str, summarize: int, attrs: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _say(x: Array, attrs: dict[str, Any]) -> None:
+def _say(x: Array, lod: Sequence[Array | None] | None, attrs: dict[str, Any]) -> None:
     forward = attrs["is_forward"]
     if attrs["print_phase"] == ("BACKWARD" if forward else "FORWARD"):
         return
@@ -72,18 +81,21 @@ def _say(x: Array, attrs: dict[str, Any]) -> None:
         return
     _printed[key] = count + 1
     name = attrs["tensor_name"] + ("" if forward else "@GRAD")
-    _sink(describe(x, name, attrs["summarize"], attrs))
+    # An array may be fed where the program declares sequences.
+    levels = [level for level in lod or () if level is not None]
+    _sink(describe(x, name, attrs["summarize"], attrs, levels))
 
 
-def _print_ref(x: Array, out: Array | None, **attrs: Any) -> None:
-    _say(x, attrs)
+def _print_ref(x: Array, lod: Sequence[Array | None] | None, out: Array | None, **attrs: Any) -> None:
+    _say(x, lod, attrs)
     if out is not None:
         np.copyto(out, x)
 
 
-def _print_lower(torch: Any, x: Any, **attrs: Any) -> Any:
+def _print_lower(torch: Any, x: Any, lod: Any, **attrs: Any) -> Any:
     seen = x.detach().cpu()
-    _say((seen.float() if seen.dtype == torch.bfloat16 else seen).numpy(), attrs)
+    levels = [level.cpu().numpy() for level in lod or () if level is not None]
+    _say((seen.float() if seen.dtype == torch.bfloat16 else seen).numpy(), levels, attrs)
     return x
 
 
@@ -92,7 +104,8 @@ def _print_grad(ctx: GradContext) -> list[OpSpec]:
     wanted = ctx.in_grads.get(ctx.inputs["In"][0])
     if incoming is None or wanted is None:
         return []
-    return [OpSpec("print", {"In": [incoming]}, {"Out": [wanted]}, {**ctx.attrs, "is_forward": False})]
+    inputs = {"In": [incoming], f"In{LOD}": ctx.inputs.get(f"In{LOD}", ())}
+    return [OpSpec("print", inputs, {"Out": [wanted]}, {**ctx.attrs, "is_forward": False})]
 
 
 def _phase(value: Any) -> str | None:
@@ -100,7 +113,7 @@ def _phase(value: Any) -> str | None:
 
 
 register(OpDef(
-    "print", "In -> Out", lod="In",
+    "print", f"In, In{LOD}*? -> Out", lod="In", may_lack=(f"In{LOD}",),
     attrs={
         "first_n": -1, "message": "", "summarize": 20, "print_tensor_name": True, "print_tensor_type": True,
         "print_tensor_shape": True, "print_tensor_layout": True, "print_tensor_lod": True,
@@ -108,7 +121,7 @@ register(OpDef(
         # Which Print call made the op: first_n counts per call, over all clones of the program.
         "counter": 0,
     },
-    infer=lambda x: x, ref=_print_ref, lower=_print_lower, grad=_print_grad, inplace=(("In", "Out"),), effects=True,
+    infer=lambda x, lod: x, ref=_print_ref, lower=_print_lower, grad=_print_grad, inplace=(("In", "Out"),), effects=True,
 ))  # fmt: skip
 
 
@@ -136,7 +149,7 @@ def Print(
         print_tensor_type: Whether to print the dtype.
         print_tensor_shape: Whether to print the shape.
         print_tensor_layout: Whether to print the layout.
-        print_tensor_lod: Whether to print the LoD, which is always empty.
+        print_tensor_lod: Whether to print the LoD: the offsets of each level.
         print_phase: ``"forward"``, ``"backward"`` or ``"both"``.
 
     Returns:

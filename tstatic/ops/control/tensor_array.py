@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -19,7 +19,7 @@ _PLACE = Meta((2,), int64)
 """What the gradients read: the position, and the length of the array before. Counters change within a loop's body."""
 
 
-def is_array(x: Any) -> bool:
+def is_array(x: Any) -> TypeGuard[Variable]:
     """Returns whether a value is the Variable of a tensor array."""
     return isinstance(x, Variable) and x.type == KIND
 
@@ -39,7 +39,7 @@ def check_array(x: Any, arg: str, function: str) -> Variable:
             op=function,
             var=x.name if isinstance(x, Variable) else arg,
         )
-    return x  # type: ignore[no-any-return]
+    return x
 
 
 def _index(i: Any) -> int:
@@ -276,7 +276,7 @@ def array_write(x: Variable, i: Variable, array: Variable | None = None) -> Vari
         The array.
 
     Raises:
-        ProgramTypeError: If ``array`` is no tensor array.
+        ProgramTypeError: If ``array`` is not a tensor array.
         DTypeError: If ``x`` has another type than the array, or ``i`` is not an int.
         IndexRangeError: In a run, if ``i`` is beyond the end.
 
@@ -349,7 +349,7 @@ def array_read(array: Variable, i: Variable) -> Variable:
         i: The position: ints, one element.
 
     Raises:
-        ProgramTypeError: If ``array`` is no tensor array.
+        ProgramTypeError: If ``array`` is not a tensor array.
         IndexRangeError: In a run, if there is no such element.
 
     Example:
@@ -370,7 +370,7 @@ def array_length(array: Variable) -> Variable:
     """Returns the number of elements of a tensor array, int64 ``[1]``.
 
     Raises:
-        ProgramTypeError: If ``array`` is no tensor array.
+        ProgramTypeError: If ``array`` is not a tensor array.
 
     Example:
         >>> n = paddle.tensor.array_length(paddle.tensor.create_array("float32"))
@@ -396,7 +396,7 @@ def tensor_array_to_tensor(
         The joined value, and the size of each element along the axis, int32.
 
     Raises:
-        ProgramTypeError: If ``input`` is no tensor array.
+        ProgramTypeError: If ``input`` is not a tensor array.
         ProgramError: In a run, if it is empty.
 
     Example:

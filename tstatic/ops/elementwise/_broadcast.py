@@ -25,6 +25,7 @@ from tstatic.ir.opdef import (
     Tile,
     parse_slots,
 )
+from tstatic.ir.paddle_form import PaddleOp
 from tstatic.ir.pointwise import derive_gradient
 from tstatic.ir.ref import Attrs, Calls, ExpressionRef, Expressions, Slots
 from tstatic.ir.split import POINTWISE, tiles
@@ -422,3 +423,34 @@ def _no_third_order(ctx: GradContext) -> list[OpSpec]:
         received="a third one",
         fix="write it with +, -, *, / and **, whose gradients exist to any order",
     )
+
+
+def write_in_one_shape(op: PaddleOp) -> list[OpSpec]:
+    """Writes ``where`` for Paddle, whose kernel takes three inputs of one shape: others get zeros of the common one added."""
+    names = [op.inputs[slot][0] for slot in ("Condition", "X", "Y")]
+    shapes = {tuple(op.shapes[name] or ()) for name in names}
+    if len(shapes) == 1:
+        return [op.made()]
+    assert op.fresh is not None
+    out = Meta(tuple(op.shapes[op.result] or ()), op.dtypes[op.result])
+    made: list[OpSpec] = []
+
+    def add(type: str, inputs: dict[str, list[str]], meta: Meta, **attrs: Any) -> list[str]:
+        assert op.fresh is not None
+        made.append(OpSpec(type, inputs, {"Out": [op.fresh(meta)]}, attrs))
+        return list(made[-1].outputs["Out"])
+
+    condition, x, y = names
+    number = add(
+        "cast", {"X": [condition]}, out.with_shape(op.shapes[condition] or ()), in_dtype=bool_, out_dtype=out.dtype
+    )
+    zeros = [
+        add("fill_any_like", {"X": [name]}, out.with_shape(op.shapes[name] or ()), value=0.0, dtype=out.dtype)
+        for name in (x, y)
+    ]
+    nothing = add("elementwise_add", {"X": zeros[0], "Y": zeros[1]}, out)
+    wide = add("elementwise_add", {"X": nothing, "Y": number}, out)
+    same = add("fill_any_like", {"X": wide}, out, value=0.0, dtype=out.dtype)
+    inputs = {slot: add("elementwise_add", {"X": same, "Y": [name]}, out) for slot, name in (("X", x), ("Y", y))}
+    inputs["Condition"] = add("cast", {"X": wide}, out.with_dtype(bool_), in_dtype=out.dtype, out_dtype=bool_)
+    return [*made, op.made(inputs=inputs)]

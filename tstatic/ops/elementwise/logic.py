@@ -20,7 +20,13 @@ from tstatic.no_effect import PLACE, no_effect
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops._gradients import Emitter
 from tstatic.ops._low import torch_wide
-from tstatic.ops.elementwise._broadcast import comparison, prepare, reduced_gradient, same_dtype
+from tstatic.ops.elementwise._broadcast import (
+    comparison,
+    prepare,
+    reduced_gradient,
+    same_dtype,
+    write_in_one_shape,
+)
 from tstatic.ops.elementwise._mixed import operands, unify
 from tstatic.ops.elementwise._unary import to_bool
 from tstatic.ops.elementwise.arithmetic import binary_op
@@ -548,6 +554,7 @@ def _second(ctx: GradContext) -> list[OpSpec]:
 
 register(OpDef(
     "where", "Condition, X, Y -> Out", pointwise={"Out": "where(condition, x, y)"}, infer=_infer,
+    paddle=PaddleForm(write=write_in_one_shape),
     lower=lambda torch, condition, x, y: torch.where(condition, x, y),
     grad=reduced_gradient(
         "Condition, X, Y, Out@GRAD -> X@GRAD, Y@GRAD",

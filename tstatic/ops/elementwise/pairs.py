@@ -10,6 +10,7 @@ from tstatic.ir import expr
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import INTEGERS, check_dtype
 from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, export, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, float32, float64
 from tstatic.ops.elementwise._broadcast import binary, binary_floats
@@ -42,7 +43,7 @@ _INTS = {"X": ValueRange(-40, 40, dtype="int64"), "Y": ValueRange(-40, 40, dtype
 
 for _name in ("gcd", "lcm"):
     register(OpDef(
-        _name, "X, Y -> Out", pointwise={"Out": f"{_name}(x, y)"}, infer=_whole,
+        _name, "X, Y -> Out", pointwise={"Out": f"{_name}(x, y)"}, infer=_whole, paddle=ABSENT,
         domain=Domain(cases=_CASES, values=_INTS, floats=("float32",), ulps=0),
     ))  # fmt: skip
 register(OpDef(

@@ -61,6 +61,13 @@ register(OpDef(
 ))  # fmt: skip
 
 
+# What Paddle's ``detach`` is in saved programs.
+register(OpDef(
+    "share_data", "X -> Out", pointwise={"Out": "x"}, lower=lambda torch, x: x.clone(), amp="gray",
+    domain=Domain("unary", others=("int64", "int32", "bool", "uint8"), ulps=0, check_grad="no gradient flows through it"),
+))  # fmt: skip
+
+
 @export(
     "tensor.cast", "tensor.cast_", "Variable.cast", "Variable.cast_", "Variable.astype", "fluid.layers.cast", op="cast"
 )

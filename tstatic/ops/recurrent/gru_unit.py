@@ -121,7 +121,7 @@ def _lower(
 def _grad_lower(torch: Any, *given: Any, **attrs: Any) -> Any:
     with torch.enable_grad():
         leaves = [None if t is None else torch_wide(t).detach().clone().requires_grad_() for t in given[:4]]
-        outs = _lower(torch, *leaves, **attrs)
+        outs = _lower(torch, leaves[0], leaves[1], leaves[2], leaves[3], **attrs)
         pairs = [(o, torch_wide(s)) for o, s in zip(outs, given[6:9], strict=True) if s is not None]
         wanted: Sequence[Any] = [leaf for leaf in leaves if leaf is not None]
         found = iter(torch.autograd.grad([o for o, _ in pairs], wanted, [s for _, s in pairs]))

@@ -8,6 +8,7 @@ import numpy as np
 
 from tstatic.ir.checks import FLOATS, check_dtype, check_has_shape, check_rank, check_same_dtype
 from tstatic.ir.opdef import GRAD, Case, Domain, GradOp, OpDef, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.types import Meta
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.tuned._common import Array
@@ -59,7 +60,8 @@ def _grad_ref(
     arriving = np.zeros(c.shape, c.dtype) if dout is None else np.array(dout)
     through = np.zeros(c.shape, c.dtype) if dh is None else dh
     sums = np.empty(x.shape, x.dtype)
-    lstm_step_grad(gates, c, made, through, arriving, _views(sums), np.empty((2, *c.shape), c.dtype))
+    work = np.empty(c.shape, c.dtype), np.empty(c.shape, c.dtype)
+    lstm_step_grad(gates, c, made, through, arriving, _views(sums), work)
     if dx is not None:
         np.copyto(dx, sums)
     if dc is not None:
@@ -75,7 +77,7 @@ def _lower(torch: Any, x: Any, c: Any, forget_bias: float) -> Any:
 def _grad_lower(torch: Any, x: Any, c: Any, dc: Any, dh: Any, forget_bias: float) -> Any:
     with torch.enable_grad():
         leaves = [torch_wide(t).detach().clone().requires_grad_() for t in (x, c)]
-        outs = _lower(torch, *leaves, forget_bias)
+        outs = _lower(torch, leaves[0], leaves[1], forget_bias)
         pairs = [(o, torch_wide(s)) for o, s in zip(outs, (dc, dh), strict=True) if s is not None]
         found = torch.autograd.grad([o for o, _ in pairs], leaves, [s for _, s in pairs])
     return tuple(g.to(x.dtype) for g in found)
@@ -83,6 +85,7 @@ def _grad_lower(torch: Any, x: Any, c: Any, dc: Any, dh: Any, forget_bias: float
 
 register(OpDef(
     "lstm_unit", "X, C_prev -> C, H", attrs={"forget_bias": 0.0}, infer=_infer, ref=_ref, lower=_lower,
+    paddle=ABSENT,
     grad=GradOp(f"X, C_prev, C{GRAD}?, H{GRAD}? -> X{GRAD}, C_prev{GRAD}", ref=_grad_ref, lower=_grad_lower),
     domain=Domain(
         cases=(

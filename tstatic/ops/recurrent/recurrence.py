@@ -8,6 +8,7 @@ from typing import Any
 from tstatic.ir.attrs import one_of
 from tstatic.ir.checks import FLOATS, INDICES, check_dtype, check_has_shape, check_rank, check_same_dtype
 from tstatic.ir.opdef import GRAD, PARTIAL_SUM, WHOLE, Attr, Case, Cost, Domain, GradOp, OpDef, ValueRange, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.ref import plain
 from tstatic.ir.split import RECURRENCES, tiles
 from tstatic.ir.types import Meta
@@ -189,7 +190,7 @@ class _Sequence:
     def grad_lower(self, torch: Any, *given: Any, is_reverse: bool, activation: str = "tanh") -> Any:
         """Differentiates :meth:`lower` with torch."""
         count, outs = len(self.inputs), 1 + len(self.states)
-        wide = [None if t is None else torch_wide(t) for t in given]
+        wide: list[Any] = [None if t is None else torch_wide(t) for t in given]
         with torch.enable_grad():
             leaves = [t.detach().clone().requires_grad_() for t in wide[: count - 1]]
             results = self.lower(torch, *leaves, wide[count - 1], is_reverse=is_reverse, activation=activation)
@@ -231,7 +232,7 @@ class _Sequence:
                 self.grad_slots, ref=plain(self.grad_ref(), self.grad_scratch), lower=self.grad_lower,
                 split=self.grad_split, cost=lambda *metas: self.cost(*metas).times(2),
             ),
-            uses_blas=True,
+            uses_blas=True, paddle=ABSENT,
             domain=Domain(
                 cases=(*cases, *more), ulps=32.0,
                 values={

@@ -105,8 +105,8 @@ class StaticRNN:
         Args:
             init: Its first value.
             shape: Without ``init``: the sizes of the first value, -1 for the batch.
-            batch_ref: Without ``init``: a value from which the size of the batch is taken; a step input stands for its whole
-                sequence, with the steps on axis 0.
+            batch_ref: Without ``init``: a value from which the size of the batch is taken; of a step input, the
+                whole sequence is meant, with the steps on axis 0.
             init_value: Without ``init``: the first value of every element.
             init_batch_dim_idx: The axis of ``shape`` that is the batch.
             ref_batch_dim_idx: The axis of ``batch_ref`` that is the batch.
@@ -152,14 +152,14 @@ class StaticRNN:
             var: Of its shape.
 
         Raises:
-            ProgramError: Outside of the block, or if ``mem`` is no memory of this recurrence.
+            ProgramError: Outside of the block, or if ``mem`` is not a memory of this recurrence.
         """
         self._check_inside("update_memory")
         check_variable(mem, "mem", f"{self._kind}.update_memory")
         check_variable(var, "var", f"{self._kind}.update_memory")
         known = [v.name for v in self._builder.initial]
         check_known(
-            mem.name, known, f"update_memory of {self._kind}: this is no memory of the recurrence:", error=ProgramError,
+            mem.name, known, f"update_memory of {self._kind}: this is not a memory of the recurrence:", error=ProgramError,
             op=self._kind, fix="pass what memory() returned",
         )  # fmt: skip
         self._builder.update(mem, var)

@@ -283,7 +283,7 @@ def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Varia
 
 
 # -------------------------------------------------------------------------------------- functions of several reductions
-@export("tensor.norm", "Variable.norm")
+@export("tensor.norm", "Variable.norm", "linalg.norm")
 def norm(
     x: Variable, p: float | str = "fro", axis: Any = None, keepdim: bool = False, name: str | None = None
 ) -> Variable:

@@ -12,6 +12,7 @@ from tstatic.ir.attrs import Attr
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import INDICES, check_dtype
 from tstatic.ir.opdef import LOD, Case, Domain, OpDef, ValueRange, export, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, int64
 from tstatic.ops._gradients import grad_is_op
@@ -88,7 +89,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@export("fluid.layers.lod_reset", "fluid.layers.sequence_lod.lod_reset", op="lod_reset")
+@export("fluid.layers.lod_reset", op="lod_reset")
 def lod_reset(x: Variable, y: Variable | None = None, target_lod: Sequence[int] | None = None) -> Variable:
     """Returns the same rows, divided into other sequences.
 
@@ -149,7 +150,7 @@ def _append_lower(torch: Any, x: Any, levels: Any, y: Any, *, target_lod: Sequen
 
 register(OpDef(
     "lod_append", f"X, X{LOD}*, Y? -> Out, Out{LOD}", attrs={"target_lod": Attr((), "ints")}, infer=_append_infer,
-    ref=_append, lower=_append_lower, effects=True, grad=grad_is_op("assign"), lod="X",
+    ref=_append, lower=_append_lower, effects=True, grad=grad_is_op("assign"), lod="X", paddle=ABSENT,
     domain=Domain(
         cases=(Case(((6, 2), [(4,)], (7,))), Case(((5,), [(3,)], None), {"target_lod": (0, 1, 2, 3, 4, 5)})),
         values={f"X{LOD}": _Y, "Y": ValueRange(dtype="int64", offsets="X.0")}, others=ANY, ulps=0,
@@ -157,7 +158,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@export("fluid.layers.lod_append", "fluid.layers.sequence_lod.lod_append", op="lod_append")
+@export("fluid.layers.lod_append", op="lod_append")
 def lod_append(x: Variable, level: Variable | Sequence[int]) -> Variable:
     """Returns the same rows with one more level of sequences inside the others.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.types import Meta
 from tstatic.ops.sequence._offsets import Array
 from tstatic.ops.sequence._recurrence import (
@@ -124,6 +125,7 @@ def _case(rows: int, sequences: int, width: int, narrow: int, states: bool, **at
 register(OpDef(
     "lstmp",
     f"Input, Input{LOD}, H0?, C0?, Weight, ProjWeight, Bias -> Projection, Cell, BatchGate~, BatchCellPreAct~, BatchHidden~",
+    paddle=ABSENT,
     attrs={**ATTRS, "proj_activation": activation("tanh"), "cell_clip": 0.0, "proj_clip": 0.0},
     infer=_infer, ref=_ref, lower=lambda torch, *given, **attrs: _lower(torch, *given, **attrs), lod="Input", amp="black",
     uses_blas=True,

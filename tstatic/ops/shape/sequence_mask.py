@@ -51,7 +51,10 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@export("nn.functional.sequence_mask", "fluid.layers.sequence_mask", op="sequence_mask")
+@export(
+    "nn.functional.sequence_mask", "fluid.layers.sequence_mask", "fluid.layers.sequence_lod.sequence_mask",
+    op="sequence_mask",
+)  # fmt: skip
 def sequence_mask(
     x: Variable, maxlen: int | Variable | None = None, dtype: Any = "int64", name: str | None = None
 ) -> Variable:

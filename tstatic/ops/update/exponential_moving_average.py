@@ -7,6 +7,7 @@ from typing import Any
 
 from tstatic.ir.checks import FLOATS, check_dtype, check_has_shape, check_one_element, check_same_dtype
 from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.types import Meta
 
 OP = "exponential_moving_average"
@@ -29,6 +30,7 @@ register(
     OpDef(
         OP,
         "Average, Value, Decay -> AverageOut",
+        paddle=ABSENT,
         pointwise={"AverageOut": "average * decay + value * (1 - decay)"},
         infer=_infer,
         prepare=_scalar,

@@ -8,6 +8,7 @@ import numpy as np
 
 from tstatic.ir.checks import FLOATS, check_dtype, check_one_element, check_same_shape
 from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.types import Meta
 
 Array = np.ndarray[Any, Any]
@@ -42,6 +43,7 @@ register(
         "merge_gradient",
         # Hold says that the run ends before the last gradient of a sum: data parallelism does not exchange it then.
         "X, Sum, First, Hold -> Out, SumOut",
+        paddle=ABSENT,
         infer=_infer,
         ref=_ref,
         lower=_lower,

@@ -1,0 +1,108 @@
+"""Saves the programs of described calls, or runs saved ones: ``python -m tests.parity.saved.calls save paddle calls.json out``.
+
+The first word is ``save`` or ``read``, the second the module under test. Files between the two sides are pickles of this test.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pickle
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.parity import runner
+
+
+def wide(array: Any) -> Any:
+    """An array that both sides' numpy can hold."""
+    found = np.asarray(array)
+    return found.astype(np.float32) if "bfloat16" in str(found.dtype) else found
+
+
+def save(paddle: Any, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Programs of calls as bytes in Paddle's format, with their values, feeds and results."""
+    static, done = paddle.static, []
+    for call in calls:
+        with runner.fresh(paddle) as (main, startup):
+            try:
+                result, builder = runner.build(paddle, call, False)
+                variables = [v for v in runner.flat(paddle, result) if isinstance(v, static.Variable)]
+                exe = static.Executor(paddle.CPUPlace())
+                runner.start(paddle, exe, main, startup)
+                results = [wide(v) for v in exe.run(main, feed=builder.feed, fetch_list=variables)]
+                used = {name for block in main.blocks for op in block.ops for name in op.input_arg_names}
+                fed = [var for var in builder.fed if var.name in used]
+                program = static.normalize_program(main, fed, variables) if variables else None
+            except Exception:
+                continue  # what a call refuses is compared elsewhere
+            if program is None:
+                continue
+            if hasattr(program.desc, "get_feed_target_names"):
+                model = program.desc.serialize_to_string()
+            else:
+                from tstatic.errors import ProgramError
+                from tstatic.ir import paddle_program
+
+                try:
+                    model = paddle_program.write(program)
+                except ProgramError as error:
+                    done.append({"id": call["id"], "refused": str(error)})
+                    continue
+            scope = static.global_scope()
+            names = [v.name for v in program.list_vars() if v.persistable and v.name not in ("feed", "fetch")]
+            values = {name: wide(scope.find_var(name).get_tensor()) for name in names}
+            feed = {var.name: builder.feed[var.name] for var in fed}
+            done.append({"id": call["id"], "model": model, "values": values, "feed": feed, "results": results})
+    return done
+
+
+def read(paddle: Any, saved: list[dict[str, Any]]) -> dict[str, str]:
+    """What differs, by call; an empty text where nothing does."""
+    static, found = paddle.static, {}
+    for row in saved:
+        if "refused" in row:
+            found[row["id"]] = row["refused"]
+            continue
+        try:
+            with static.scope_guard(static.Scope()):
+                program = static.Program.parse_from_string(row["model"])
+                for name, value in row["values"].items():
+                    static.global_scope().var(name).get_tensor().set(value, paddle.CPUPlace())
+                block = program.global_block()
+                names = getattr(program, "fetch_names", None) or [
+                    op.input("X")[0] for op in block.ops if op.type == "fetch"
+                ]
+                exe = static.Executor(paddle.CPUPlace())
+                results = exe.run(program, feed=row["feed"], fetch_list=[block.var(name) for name in names])
+        except Exception as error:
+            found[row["id"]] = f"{type(error).__name__}: {str(error)[:300]}"
+            continue
+        found[row["id"]] = next(filter(None, map(_differs, map(wide, results), row["results"])), "")
+    return found
+
+
+def _differs(a: Any, b: Any) -> str:
+    if a.size != b.size:
+        return f"shape {a.shape} instead of {b.shape}"
+    close = np.allclose(a.astype("float64").ravel(), b.astype("float64").ravel(), rtol=1e-4, atol=1e-4, equal_nan=True)
+    return "" if close else "other values"
+
+
+def main(task: str, module: str, source: str, target: str) -> None:
+    """Saves or reads."""
+    warnings.simplefilter("ignore")
+    paddle = importlib.import_module(module)
+    paddle.enable_static()
+    if task == "save":
+        Path(target).write_bytes(pickle.dumps(save(paddle, json.loads(Path(source).read_text())), protocol=4))
+    else:
+        Path(target).write_text(json.dumps(read(paddle, pickle.loads(Path(source).read_bytes()))))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

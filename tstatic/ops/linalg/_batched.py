@@ -1,0 +1,116 @@
+"""Op definitions on the last two axes: shapes, references and gradients written as formulas of numpy, oracles in torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import NumericsError, ShapeError
+from tstatic.ir.checks import ANY_RANK, check_dtype, check_rank
+from tstatic.ir.opdef import NO_ATTRS, Case, Domain, GradOp, OpDef, ValueRange, register
+from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.tuned._common import Array
+
+FLOATS = ("float32", "float64")
+_REGULAR = ValueRange(-0.5, 0.5, regular=True)
+
+
+def t(x: Array) -> Array:
+    """Returns matrices transposed."""
+    return x.swapaxes(-1, -2)
+
+
+def check_matrices(x: Meta, arg: str = "X", *, square: bool = False) -> None:
+    """Refuses what is no batch of matrices of floats.
+
+    Raises:
+        DTypeError, ShapeError: Say what was expected.
+    """
+    check_dtype(x, FLOATS, arg)
+    check_rank(x, range(2, ANY_RANK), arg, layout="[..., rows, columns]")
+    if square and UNKNOWN not in x.shape[-2:] and x.shape[-1] != x.shape[-2]:
+        raise ShapeError(
+            f"{arg} holds matrices that are not square",
+            expected="[..., n, n]",
+            received=list(x.shape),
+            fix="use pinv or lstsq for other matrices",
+        )
+
+
+def _stored(function: Callable[..., Any], outs: Sequence[Array | None], *arrays: Array, **attrs: Any) -> None:
+    try:
+        found = function(*arrays, **attrs)
+    except np.linalg.LinAlgError as error:
+        raise NumericsError(
+            "LAPACK cannot work with these matrices",
+            expected="regular matrices of finite numbers (positive definite ones for cholesky)",
+            received=str(error),
+            fix="check the values that are fed, or use pinv",
+        ) from None
+    for out, value in zip(outs, found if isinstance(found, tuple) else (found,), strict=True):
+        if out is not None:
+            np.copyto(out, value, casting="unsafe")
+
+
+def matrix_op(
+    type: str,
+    slots: str,
+    infer: Callable[..., Any],
+    function: Callable[..., Any],
+    torch_function: Callable[..., Any],
+    back: Callable[..., Any] | None,
+    cases: Sequence[Case],
+    *,
+    attrs: Mapping[str, Any] = NO_ATTRS,
+    regular: Sequence[str] = ("Input", "X"),
+    ulps: float = 4096.0,
+) -> None:
+    """Registers an op, and its backward op from a formula.
+
+    Args:
+        type: Op type.
+        slots: As in an op definition.
+        infer: The shape rule.
+        function: ``(*inputs, attributes) -> outputs`` in numpy.
+        torch_function: ``(torch, *inputs, attributes) -> outputs``; its gradient is torch's own.
+        back: ``(*inputs, *outputs, *gradients of outputs, attributes) -> gradients of inputs`` in numpy; ``None`` for no
+            gradient.
+        cases: Where tests may sample.
+        attrs: Attributes.
+        regular: Slots for which tests draw well-conditioned matrices.
+        ulps: The tolerance, in units in the last place: what rounding makes of a condition number of some hundreds.
+    """
+    left, _, right = slots.partition("->")
+    ins, outs = ([s.strip() for s in side.split(",")] for side in (left, right))
+    count, made = len(ins), len(outs)
+
+    def ref(*arrays: Any, **given: Any) -> None:
+        _stored(function, arrays[count:], *arrays[:count], **given)
+
+    def lower(torch: Any, *tensors: Any, **given: Any) -> Any:
+        return torch_function(torch, *tensors, **given)
+
+    def grad_ref(*arrays: Any, **given: Any) -> None:
+        assert back is not None
+        _stored(back, arrays[count + 2 * made :], *arrays[: count + 2 * made], **given)
+
+    def grad_lower(torch: Any, *tensors: Any, **given: Any) -> Any:
+        sources = [v.detach().clone().requires_grad_() for v in tensors[:count]]
+        with torch.enable_grad():
+            results = torch_function(torch, *sources, **given)
+        results = results if isinstance(results, tuple) else (results,)
+        arriving = tensors[count + made :]
+        pairs = [(r, g) for r, g in zip(results, arriving, strict=True) if g is not None]
+        return tuple(torch.autograd.grad([r for r, _ in pairs], sources, [g for _, g in pairs]))
+
+    grad = None
+    if back is not None:
+        # Without this, the gradients of outputs that nothing reads would be missing instead of zero.
+        given = ", ".join([*ins, *outs, *(f"{o}@GRAD" for o in outs)])
+        grad = GradOp(f"{given} -> {', '.join(f'{i}@GRAD' for i in ins)}", ref=grad_ref, lower=grad_lower)
+    register(OpDef(
+        type, slots, attrs=attrs, infer=infer, ref=ref, lower=lower, grad=grad, amp="float32",
+        domain=Domain(cases=tuple(cases), values=dict.fromkeys(regular, _REGULAR), floats=FLOATS, ulps=ulps),
+    ))  # fmt: skip
