@@ -123,7 +123,7 @@ class WeightNormParamAttr(ParamAttr):
         >>> exe = static.Executor()
         >>> _ = exe.run(static.default_startup_program())
         >>> [a.tolist() for a in exe.run(feed={"x": np.ones((1, 2), "float32")}, fetch_list=[y, "w_g"])]
-        [[[7.0]], [[1.0, 5.0]]]
+        [[[7.0]], [[5.0]]]
     """
 
     def __init__(
