@@ -297,10 +297,10 @@ class UnsupportedError(TstaticError, NotImplementedError):
 
     Example:
         >>> try:
-        ...     static.WeightNormParamAttr(dim=1)
+        ...     fluid.profiler.cuda_profiler("file")
         ... except paddle.errors.UnsupportedError as error:
         ...     print(error.fix)
-        write the normalisation in the program: w * g / paddle.norm(w)
+        use fluid.profiler.profiler, or start the script with 'nsys profile'
     """
 
 

@@ -603,6 +603,9 @@ SAMPLES |= {
 
 
 SAMPLES |= {
+    "tstatic.static.WeightNormParamAttr": Sample(
+        dict, {"dim": [0]}, lambda attr, _: _minimized(static.nn.fc(data((2, 4)), 3, weight_attr=attr))
+    ),
     "tstatic.nn.Fold": Sample(
         lambda: {"output_sizes": [5, 5], "kernel_sizes": 3, "paddings": [1, 1, 0, 0]},
         {"output_sizes": [[6, 4]], "strides": [[1, 9]], "kernel_sizes": [[1, 9]], "paddings": [[0, 0, 1, 1]]},
@@ -859,7 +862,7 @@ WITHOUT_SAMPLE: dict[str, str] = {
     ),
     **dict.fromkeys(
         (
-            "tstatic.static.WeightNormParamAttr", "tstatic.nn.Layer", "tstatic.nn.LayerDict", "tstatic.nn.LayerList",
+            "tstatic.nn.Layer", "tstatic.nn.LayerDict", "tstatic.nn.LayerList",
             "tstatic.nn.ParameterList", "tstatic.nn.initializer.Bilinear", "tstatic.nn.initializer.Initializer",
             "tstatic.optimizer.Optimizer", "tstatic.optimizer.lr.LRScheduler", "tstatic.regularizer.WeightDecayRegularizer",
         ),

@@ -202,6 +202,27 @@ def ema_of(static, how, counter):
     return ema
 
 
+WEIGHT_NORM = {"one length": None, "rows": 0, "columns": 1}
+
+
+def normalised(api, attr, sgd, dim):
+    """Returns direction, length and bias after each step; the weight starts as in the net."""
+    main, startup, scope = api.Program(), api.Program(), api.Scope()
+    found = []
+    with api.guard(main, startup), api.names(), api.scope(scope):
+        x, y = api.data("x", [6, 3]), api.data("y", [6, 2])
+        weight = attr(dim=dim, name="w", initializer=api.assign(ramp([3, 2], -0.5, 0.7, 0)))
+        out = api.fc(x, 2, "tanh", weight, _start(api, "b", [2], 1))
+        loss = api.mean(api.square(out - y))
+        sgd(loss)
+        exe = api.Executor(api.place)
+        exe.run(startup)
+        for step in range(STEPS):
+            exe.run(main, feed=feed(step), fetch_list=[loss])
+            found.append(values(scope, ("w_v", "w_g", "b")))
+    return found
+
+
 def of_1(fluid):
     """Everything that is recorded from 1.8.5."""
     api = Fluid(fluid)
@@ -218,6 +239,7 @@ def of_1(fluid):
         # Its apply overwrites the averages themselves, so that only the first one is right.
         "ema": {how: averaged(api, sgd, lambda h=how: ema_of(rules, h, counter), LAST) for how in EMA},
         "windows": [averaged(api, sgd, lambda w=w: rules.ModelAverage(*w)) for w in WINDOWS],
+        "weight norm": {n: normalised(api, fluid.WeightNormParamAttr, sgd, d) for n, d in WEIGHT_NORM.items()},
     }
 
 
@@ -239,5 +261,7 @@ def of_2(paddle):
         # Its thres_steps ends in a TypeError.
         "ema": {"plain": averaged(api, sgd, lambda: ema_of(paddle.static, "plain", None))},
         "windows": [averaged(api, sgd, lambda w=w: window(*w)) for w in WINDOWS],
+        # Its gradients have wrong shapes where dim is given.
+        "weight norm": {"one length": normalised(api, paddle.static.WeightNormParamAttr, sgd, None)},
         "lookahead": [trajectory(api, lambda loss, c=choice: ahead(loss, *c)) for choice in LOOKAHEAD],
     }

@@ -134,6 +134,7 @@ facade_module("fluid.io", "saving and loading, readers of samples, and loaders."
 facade_module("fluid.dataset", "data sets of files.")
 facade_module("fluid.reader", "loaders, under the module path of Paddle 1.x.")
 facade_module("fluid.metrics", "metrics that add up fetched values.")
+facade_module("fluid.evaluator", "metrics that ops of the program add up.")
 facade_module("fluid.average", "a weighted mean of fetched values.")
 facade_module(
     "fluid.lod_tensor",

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
-from tstatic.errors import ProgramError, ProgramTypeError, TstaticError, UnsupportedError, shown
+from tstatic.errors import ProgramError, ProgramTypeError, TstaticError, shown
 from tstatic.ir import names
 from tstatic.ir.build import LayerNamer, check_variable, emit
-from tstatic.ir.checks import check_length, check_type
-from tstatic.ir.declare import check_shape, default_dtype, default_main_program, default_startup_program
+from tstatic.ir.checks import check_axis, check_int, check_length, check_type
+from tstatic.ir.declare import check_shape, default_dtype, default_main_program, default_startup_program, program_guard
 from tstatic.ir.declare import create_parameter as add_parameter
 from tstatic.ir.opdef import export, op_def
 from tstatic.ir.program import Operator, Parameter, Program, Variable
@@ -104,30 +104,67 @@ class ParamAttr:
 
 @export("static.WeightNormParamAttr", "fluid.param_attr.WeightNormParamAttr", "fluid.WeightNormParamAttr")
 class WeightNormParamAttr(ParamAttr):
-    """Not part of this release.
+    """Settings of a parameter that is learned as a direction v and a length g: w = g * v / |v| (Salimans and Kingma, 2016).
+
+    A layer with it has the parameters ``<name>_g`` and ``<name>_v`` in the place of its weight. v starts as the weight would,
+    g as its norm, so that the first outputs are those without this.
+
+    Args:
+        dim: The axis along which lengths are separate, such as the outputs of a layer; ``None`` for one length.
+        name, initializer, learning_rate, regularizer, trainable, do_model_average, need_clip: As of :class:`ParamAttr`.
 
     Raises:
-        UnsupportedError: Always, with what to use instead.
+        ProgramTypeError: If ``dim`` is not a whole number or ``None``.
 
     Example:
         >>> start = paddle.nn.initializer.Assign([[3.0], [4.0]])
-        >>> v = paddle.create_parameter([2, 1], "float32", default_initializer=start)
-        >>> g = paddle.create_parameter([1], "float32", default_initializer=paddle.nn.initializer.Constant(2.0))
-        >>> w = v * g / paddle.norm(v)  # instead of WeightNormParamAttr
+        >>> attr = static.WeightNormParamAttr(dim=1, name="w", initializer=start)
+        >>> y = static.nn.fc(static.data("x", [None, 2]), 1, weight_attr=attr, bias_attr=False)
         >>> exe = static.Executor()
         >>> _ = exe.run(static.default_startup_program())
-        >>> exe.run(fetch_list=[w])[0]
-        array([[1.2],
-               [1.6]], dtype=float32)
+        >>> [a.tolist() for a in exe.run(feed={"x": np.ones((1, 2), "float32")}, fetch_list=[y, "w_g"])]
+        [[[7.0]], [[5.0]]]
     """
 
-    def __init__(self, dim: int | None = None, **kwargs: Any) -> None:
-        raise UnsupportedError(
-            "WeightNormParamAttr is not part of tstatic",
-            expected="ParamAttr",
-            received="WeightNormParamAttr",
-            fix="write the normalisation in the program: w * g / paddle.norm(w)",
+    def __init__(
+        self, dim: int | None = None, name: str | None = None, initializer: Initializer | None = None,
+        learning_rate: float = 1.0, regularizer: Any = None, trainable: bool = True, do_model_average: bool = False,
+        need_clip: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(name, initializer, learning_rate, regularizer, trainable, do_model_average, need_clip)
+        self.dim = dim if dim is None else check_int(dim, "dim", "WeightNormParamAttr", error=ProgramTypeError)
+
+    def _part(self, name: str, initializer: Initializer) -> ParamAttr:
+        """Returns the settings of one of the two parameters."""
+        return ParamAttr(
+            name,
+            initializer,
+            self.learning_rate,
+            self.regularizer,
+            self.trainable,
+            self.do_model_average,
+            self.need_clip,
         )
+
+
+def _lengths(v: Variable, dim: int | None) -> Variable:
+    """Emits the norm of a weight over all axes but one, which are kept with size 1."""
+    rest = tuple(axis for axis in range(len(v.shape)) if dim is None or axis != dim % len(v.shape))
+    squares = emit("elementwise_mul", {"X": v, "Y": v})
+    if rest:
+        squares = emit("reduce_sum", {"X": squares}, {"dim": rest, "keep_dim": True})
+    return emit("sqrt", {"X": squares})  # type: ignore[no-any-return]
+
+
+class _LengthsOf(Initializer):
+    """Starts a parameter as the norm of another one, which the startup program has filled before."""
+
+    def __init__(self, name: str, dim: int | None) -> None:
+        self._name, self._dim = name, dim
+
+    def __call__(self, var: Variable, block: Any = None) -> Any:
+        with program_guard(block.program, block.program):
+            return emit("assign", {"X": _lengths(block.var(self._name), self._dim)}, outputs={"Out": var})
 
 
 def startup_value(var: Variable, initializer: Initializer, startup: Program | None = None) -> None:
@@ -283,6 +320,8 @@ class LayerHelper(LayerNamer):
         initializer = (
             attr.initializer or global_initializer(is_bias) or default_initializer or standard_initializer(is_bias)
         )
+        if isinstance(attr, WeightNormParamAttr):
+            return self._normalised_weight(attr, name, shape, dtype, initializer)
         parameter = add_parameter(
             default_main_program(),
             shape=shape,
@@ -298,6 +337,17 @@ class LayerHelper(LayerNamer):
         parameter.gradient_clip_attr = attr.gradient_clip
         startup_value(parameter, initializer)
         return parameter
+
+    def _normalised_weight(
+        self, attr: WeightNormParamAttr, name: str, shape: Any, dtype: Any, initializer: Initializer
+    ) -> Variable:
+        """Makes direction and length of a weight, and emits the weight."""
+        v = self.create_parameter(attr._part(f"{name}_v", initializer), shape, dtype)
+        dim = None if attr.dim is None else check_axis(attr.dim, len(v.shape), "dim", "WeightNormParamAttr")
+        sizes = [size if axis == dim else 1 for axis, size in enumerate(v.shape)]
+        g = self.create_parameter(attr._part(f"{name}_g", _LengthsOf(v.name, dim)), sizes, dtype)
+        scale = emit("elementwise_div", {"X": g, "Y": _lengths(v, dim)})
+        return emit("elementwise_mul", {"X": v, "Y": scale})  # type: ignore[no-any-return]
 
     def get_parameter(self, name: str) -> Parameter:
         """Returns the parameter of that name.

@@ -1,8 +1,7 @@
-"""``paddle.vision``: data sets of images, networks for images, and transforms of images on the host.
+"""``paddle.vision``: data sets of images in local files, networks for images, and transforms of images on the host.
 
-* ``datasets``    data sets in local files; images are arrays ``[height, width, channels]``
 * ``models``      networks with Paddle's structure and names
-* ``transforms``  functions and classes that change such images
+* ``transforms``  functions and classes that change images, which are arrays ``[height, width, channels]``
 """
 
 from tstatic.ir.export import facade, facade_module
