@@ -117,8 +117,8 @@ class _Reading:
         sequences = [var.name for var in blocks[0].vars if var.lod_level and var.name in feeds]
         ops = [block.ops for block in blocks]
         if sequences:
-            for block in blocks:
-                block.ops = []
+            for one in blocks:
+                one.ops = []
         made = restore(desc, lambda *where: f"{self.path}: {_locate(*where)}", CheckpointError)
         if sequences:
             for name in sequences:
