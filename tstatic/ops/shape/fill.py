@@ -199,14 +199,13 @@ def _fill_read(op: PaddleOp) -> OpSpec:
         if value is None:
             raise ValueError("operator 'fill_constant' with a computed value")
         attrs = op.without("str_value") | {"value": value[0]}
-    if "ShapeTensor" in op.inputs:
+    sizes = op.constants_of("ShapeTensorList")
+    if "ShapeTensor" in op.inputs or sizes is None:
         attrs["value"] = number_of(attrs.get("value", 0.0), attrs.pop("str_value", ""))
-        inputs, known = {"ShapeTensor": op.inputs["ShapeTensor"]}, ("shape", "dtype", "value")
+        inputs = {name: row for name, row in op.inputs.items() if name in ("ShapeTensor", "ShapeTensorList")}
+        known = ("shape", "dtype", "value")
         return op.made("full_with_tensor", inputs=inputs, attrs={n: v for n, v in attrs.items() if n in known})
-    if "ShapeTensorList" in op.inputs:
-        sizes = op.constants_of("ShapeTensorList")
-        if sizes is None:
-            raise ValueError("operator 'fill_constant' with computed sizes")
+    if sizes:
         attrs["shape"] = tuple(map(int, sizes))
     return op.made(inputs={}, attrs=attrs)
 
@@ -338,26 +337,34 @@ register(OpDef(
 
 
 # --------------------------------------------------------------------------------------- a shape known at run time only
-def _dynamic_infer(given: Meta, dtype: DType, value: Number, shape: Sequence[int]) -> Meta:
-    check_dtype(given, ("int32", "int64"), "ShapeTensor")
-    rank = tensor_rank(given, None, "shape")
-    assert rank is not None
+def _dynamic_infer(
+    given: Meta | None, each: Sequence[Meta] | None, dtype: DType, value: Number, shape: Sequence[int]
+) -> Meta:
+    for meta in (given,) if given is not None else each or ():
+        check_dtype(meta, ("int32", "int64"), "ShapeTensor")
+    rank = tensor_rank(given, each, "shape")
+    if rank is None:
+        raise ProgramError(
+            "'full_with_tensor' needs a shape", expected="ShapeTensor, or ShapeTensorList", received="neither",
+            fix="use fill_constant for a shape that is known", op="full_with_tensor",
+        )  # fmt: skip
     fits("full_with_tensor", value, dtype)
     return Meta(tuple(shape) if len(shape) == rank else (UNKNOWN,) * rank, dtype)
 
 
-def _dynamic_ref(given: Array, out: Any, *, dtype: DType, value: Number) -> list[Array]:
-    sizes = tuple(int(s) for s in given)
+def _dynamic_ref(given: Any, each: Any, out: Any, *, dtype: DType, value: Number) -> list[Array]:
+    sizes = tuple(int(np.asarray(s).item()) for s in (each if given is None else given))
     check_sizes(sizes, "shape", "full_with_tensor", least=0)
     return [np.full(sizes, as_scalar(value, dtype), dtype.np)]
 
 
-def _dynamic_lower(torch: Any, given: Any, *, dtype: DType, value: Number) -> Any:
-    return _full(torch, given.tolist(), dtype, value, given.device)
+def _dynamic_lower(torch: Any, given: Any, each: Any, *, dtype: DType, value: Number) -> Any:
+    sizes = [one.item() for one in each] if given is None else given.tolist()
+    return _full(torch, sizes, dtype, value, (each[0] if given is None else given).device)
 
 
 register(OpDef(
-    "full_with_tensor", "ShapeTensor -> Out",
+    "full_with_tensor", "ShapeTensor?, ShapeTensorList*? -> Out",
     attrs={
         "dtype": float32, "value": Attr(0.0, "number"),
         # -1 for sizes that only the run knows.
@@ -366,8 +373,11 @@ register(OpDef(
     infer=_dynamic_infer, ref=_dynamic_ref, lower=_dynamic_lower, dynamic=True,
     paddle=PaddleForm(write=lambda op: [op.made("fill_constant")]),
     domain=Domain(
-        cases=(Case(((3,),), {"value": 2.5}), Case(((0,),), {"dtype": "int64", "value": 7}), Case(((1,),))),
-        values={"ShapeTensor": ValueRange(0, 3, dtype="int64")}, ulps=0,
+        cases=(
+            Case(((3,), None), {"value": 2.5}), Case(((0,), None), {"dtype": "int64", "value": 7}), Case(((1,), None)),
+            Case((None, [(1,), (), (1,)]), {"value": 1.5}),
+        ),
+        values={name: ValueRange(0, 3, dtype="int64") for name in ("ShapeTensor", "ShapeTensorList")}, ulps=0,
     ),
 ))  # fmt: skip
 
