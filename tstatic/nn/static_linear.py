@@ -188,39 +188,6 @@ def embedding(
     return _embedding("lookup_table_v2", input, size, is_sparse, padding_idx, param_attr, dtype)
 
 
-@no_effect(is_test=TABLE.no_effect, entry=TABLE.no_effect, table_class=TABLE.no_effect, slot=TABLE.no_effect)
-@export("static.nn.sparse_embedding", op="lookup_table")
-def sparse_embedding(
-    input: Variable,
-    size: Sequence[int],
-    padding_idx: int | None = None,
-    is_test: bool = False,
-    entry: Any = None,
-    table_class: str = "MemorySparseTable",
-    param_attr: Any = None,
-    dtype: Any = "float32",
-    slot: int | None = None,
-) -> Variable:
-    """Looks up rows of a table that lies in this process, with sparse updates: there are no parameter servers.
-
-    Args:
-        input: Row numbers; a last size of 1 is dropped, so that ``[batch, 1]`` gives ``[batch, width]``.
-        size: ``[rows, width]`` of the table.
-        padding_idx: Row that gives zeros and gets no gradient; a negative number counts from the end.
-        param_attr: ParamAttr, name or initializer of the table.
-        dtype: Float type of the table.
-
-    Raises:
-        ShapeError, DTypeError: If ``size``, ``padding_idx`` or the type of ``input`` does not fit.
-
-    Example:
-        >>> ids = static.data("ids", [None, 1], "int64")
-        >>> static.nn.sparse_embedding(ids, size=[10, 4]).shape
-        (-1, 4)
-    """
-    return fluid_embedding(input, size, True, False, padding_idx, param_attr, dtype)
-
-
 @no_effect(is_distributed=TABLE.no_effect)
 @export("fluid.layers.embedding", op="lookup_table")
 def fluid_embedding(
