@@ -44,7 +44,12 @@ ROOTS: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("build_strategy", "BuildStrategy"), (static.BuildStrategy,)),
     **dict.fromkeys(("exec_strategy", "ExecutionStrategy"), (static.ExecutionStrategy,)),
     "fleet": (tstatic.distributed.fleet, older.fleet),
-    "strategy": (static.BuildStrategy, static.ExecutionStrategy, fleet.DistributedStrategy(), older.DistributedStrategy),
+    "strategy": (
+        static.BuildStrategy,
+        static.ExecutionStrategy,
+        fleet.DistributedStrategy(),
+        older.DistributedStrategy,
+    ),
     "Variable": (static.Variable,),
 }
 LOGGERS = set(logs.TOPICS.values())

@@ -236,7 +236,9 @@ class _Planner:
         What is inferred of a tensor array is the metadata of an element; only dynamic ops make one.
         """
         calls = any(spec.kind == "function" for spec in op.definition.attrs.values())
-        return bool(calls or op.sub_blocks or objects or op.definition.dynamic) or not self.unsettled.isdisjoint(op.reads())
+        return bool(calls or op.sub_blocks or objects or op.definition.dynamic) or not self.unsettled.isdisjoint(
+            op.reads()
+        )
 
     def try_view(self, index: int, op: FrozenOp) -> bool:
         """Makes the first output a view of the first input if that needs no copy; returns whether it did."""
