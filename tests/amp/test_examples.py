@@ -11,7 +11,10 @@ from tests.api.test_examples import faults, namespace, own_doc
 
 __all__ = ["namespace"]
 FUNCTIONS = {
-    value: path for path, value in walk() if "amp" in path.split(".") or "mixed_precision" in path if callable(value)
+    value: path
+    for path, value in walk()
+    if path.startswith("tstatic.static.amp.") or "mixed_precision" in path
+    if callable(value)
 }
 
 

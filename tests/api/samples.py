@@ -829,9 +829,21 @@ OWN_OTHERS |= {
 OWN_OTHERS["tstatic.view_as"] = {"other": (lambda: data([2, 3, 1], name="another"),)}
 
 DATA = "it gives samples; tests/io compares them"
+RECURRENT = "its cells and states are objects; tests/recurrence compares it with torch and Paddle"
 EXCHANGE = "it exchanges values between processes; tests/comm compares them"
 IMAGES = "it makes a network or changes an array; tests/vision compares them"
 WITHOUT_SAMPLE: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            *(f"tstatic.nn.{name}" for name in (
+                "BiRNN", "GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCellBase", "SimpleRNN", "SimpleRNNCell",
+                "dynamic_decode", "functional.birnn", "functional.rnn",
+            )),
+            *(f"tstatic.fluid.contrib.{name}" for name in ("BasicGRUUnit", "BasicLSTMUnit", "basic_gru", "basic_lstm")),
+            *(f"tstatic.fluid.layers.{name}" for name in ("GRUCell", "LSTMCell", "RNNCell", "gru_unit", "lstm")),
+        ),
+        RECURRENT,
+    ),
     **dict.fromkeys(
         (
             "tstatic.flops", "tstatic.summary",

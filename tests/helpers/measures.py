@@ -101,7 +101,9 @@ NOT_OPS = {
     "tstatic/ir/formula.py:_MATH": "functions of expressions",
     "tstatic/nn/initializer.py:calculate_gain": "names of nonlinearities, as Paddle's function takes them",
     "tstatic/nn/initializer.py:op": "attributes of one op",
+    "tstatic/nn/static_recurrent.py:gru_unit": "names of nonlinearities, as Paddle's function takes them",
     "tstatic/ops/elementwise/logic.py:_SYMBOLS": "the first table: its six op definitions are made from it",
+    "tstatic/ops/sequence/_recurrence.py:ACTIVATIONS": "names of nonlinearities, as Paddle's operators take them",
     "tstatic/testing/strategies.py:FAMILIES": "kinds of steps",
     "tstatic/testing/tolerance.py:_UNITS": "functions of expressions",
 }

@@ -419,9 +419,8 @@ class Program(ProgramMethods):
         self.loss_name: str | None = None
         self.mixed_precision: tuple[Any, ...] = ()
         self.readers: list[Any] = []  # loaders that give a run what its feed lacks
-        self.distributed: Any = (
-            None  # how processes run it together: settings of fleet, or True for those of a plain program
-        )
+        # How processes run it together: settings of fleet, or True for those of a plain program.
+        self.distributed: Any = None
         self.collectives = False  # whether ops of its own exchange values between processes
         self._is_test = False
         self.grad_order = 0  # how often gradients were appended; names of higher orders begin with ``grad/``
@@ -470,10 +469,8 @@ class Program(ProgramMethods):
         if not 0 <= index < len(self.blocks):
             raise IndexRangeError(
                 f"there is no block {index}",
-                expected=f"a number from 0 to {len(self.blocks) - 1}",
-                received=index,
-                fix="see program.num_blocks",
-            )
+                expected=f"a number from 0 to {len(self.blocks) - 1}", received=index, fix="see program.num_blocks",
+            )  # fmt: skip
         return self.blocks[index]
 
     def current_block(self) -> Block:

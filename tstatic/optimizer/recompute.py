@@ -89,7 +89,7 @@ class RecomputeOptimizer:
                 "You should call _set_checkpoints first",
                 expected="the Variables between which the backward pass computes again",
                 received="no checkpoints",
-                fix="optimizer._set_checkpoints([hidden1, hidden2]) before optimizer.minimize(loss)",
+                fix="call _set_checkpoints([hidden1, hidden2]) before minimize(loss)",
             )
         rule = self._optimizer
         while not isinstance(rule, Optimizer):

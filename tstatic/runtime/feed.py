@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +19,8 @@ from tstatic.where import show
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
-_CAPSULE = "PyCapsule"
+_CAPSULE = type(datetime.datetime_CAPI)
+"""The type of capsules, which has no name of its own before Python 3.13."""
 _NO_NUMBERS = "OSUMmc"
 """Kinds of numpy dtypes that hold no real numbers: objects, texts, dates and complex numbers."""
 
@@ -170,7 +172,7 @@ def _from_list(value: Any, var: Variable) -> np.ndarray[Any, Any]:
 
 def is_foreign(value: Any) -> bool:
     """Whether :func:`host_array` may read a value: another library's array or tensor, or a DLPack capsule."""
-    return hasattr(value, "__array__") or hasattr(value, "__dlpack__") or type(value).__name__ == _CAPSULE
+    return hasattr(value, "__array__") or hasattr(value, "__dlpack__") or isinstance(value, _CAPSULE)
 
 
 class _Capsule:
@@ -188,7 +190,7 @@ class _Capsule:
 
 def host_array(value: Any) -> np.ndarray[Any, Any]:
     """Returns what another library's array or tensor holds, without a copy where the host can read its memory."""
-    if type(value).__name__ == _CAPSULE:
+    if isinstance(value, _CAPSULE):
         return np.from_dlpack(_Capsule(value))
     if type(value).__module__.partition(".")[0] == "torch":
         return _from_torch(value)

@@ -69,17 +69,9 @@ class Session:
     """
 
     def __init__(
-        self,
-        plan: Plan,
-        scope: Scope,
-        device: Device = HOST,
-        threads: int = 1,
-        seed: int = 0,
-        uid: int = 0,
-        check_numerics: bool = False,
-        communicator: Communicator | None = None,
-        place: int = 0,
-    ) -> None:
+        self, plan: Plan, scope: Scope, device: Device = HOST, threads: int = 1, seed: int = 0, uid: int = 0,
+        check_numerics: bool = False, communicator: Communicator | None = None, place: int = 0,
+    ) -> None:  # fmt: skip
         self.plan = plan
         self.scope = scope
         self.device = device
@@ -377,10 +369,8 @@ class Session:
                     expected="finite values (FLAGS_check_nan_inf is on)",
                     received=f"{bad} of {array.size} elements are not finite",
                     fix="look at the inputs of this operator; lower the learning rate or clip gradients",
-                    op=op.type,
-                    var=value,
-                    where=show(op.where),
-                )
+                    op=op.type, var=value, where=show(op.where),
+                )  # fmt: skip
 
     # -------------------------------------------------------------------------------------------------------------- run
     def stale(self) -> bool:
@@ -516,12 +506,9 @@ class Session:
             kind, text = self.device.describe(error)
             raise DeviceError(
                 "a step failed while it wrote parameters",
-                expected="an update that cannot fail",
-                received=f"{kind}: {text}",
-                fix="load the last good checkpoint before going on",
-                op=op.type,
-                where=show(op.where),
-            ) from error
+                expected="an update that cannot fail", received=f"{kind}: {text}",
+                fix="load the last good checkpoint before going on", op=op.type, where=show(op.where),
+            ) from error  # fmt: skip
         raise error
 
     def current_op(self) -> str:

@@ -151,8 +151,7 @@ class HDFSClient:
     """Raises UnsupportedError: Hadoop's file system is not part of tstatic.
 
     Args:
-        args: As in Paddle.
-        kwargs: As in Paddle.
+        args, kwargs: Named in the error.
 
     Example:
         >>> from tstatic.distributed.fleet.utils import HDFSClient
@@ -160,17 +159,18 @@ class HDFSClient:
         ...     HDFSClient("/usr/local/hadoop", {})
         ... except paddle.errors.UnsupportedError as error:
         ...     print(error.received)
-        HDFSClient
+        HDFSClient('/usr/local/hadoop', {})
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._refuse()
+        given = ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())])
+        self._refuse(f"HDFSClient({given})")
 
-    def _refuse(self) -> NoReturn:
+    def _refuse(self, received: str) -> NoReturn:
         raise UnsupportedError(
             "HDFSClient is not part of tstatic: there is no client for Hadoop's file system",
             expected="files that this machine can open",
-            received="HDFSClient",
+            received=received,
             fix="mount the folder, or copy the files first, and use fleet.utils.LocalFS",
         )
 

@@ -111,6 +111,6 @@ def matrix_op(
         given = ", ".join([*ins, *outs, *(f"{o}@GRAD" for o in outs)])
         grad = GradOp(f"{given} -> {', '.join(f'{i}@GRAD' for i in ins)}", ref=grad_ref, lower=grad_lower)
     register(OpDef(
-        type, slots, attrs=attrs, infer=infer, ref=ref, lower=lower, grad=grad, amp="float32",
+        type, slots, attrs=attrs, infer=infer, ref=ref, lower=lower, grad=grad,
         domain=Domain(cases=tuple(cases), values=dict.fromkeys(regular, _REGULAR), floats=FLOATS, ulps=ulps),
     ))  # fmt: skip

@@ -231,7 +231,10 @@ def concat(x: Sequence[Variable] | Variable, axis: Any = 0, name: str | None = N
         return join_array(x, axis, False, name)[0]
     items = variables(x, "x", "concat")
     return by_axis(
-        axis, len(items[0].shape), lambda at: emit_one("concat", {"X": items}, {"axis": at}, name=name), "concat"
+        axis,
+        len(items[0].shape) if items else 1,
+        lambda at: emit_one("concat", {"X": items}, {"axis": at}, name=name),
+        "concat",
     )
 
 

@@ -499,7 +499,7 @@ _reshaping_op(
 )  # fmt: skip
 
 
-@export("tensor.squeeze", "Variable.squeeze", op="squeeze2")
+@export("tensor.squeeze", "Variable.squeeze", op="squeeze2", inplace=True)
 def squeeze(x: Variable, axis: int | Sequence[int] | None = None, name: str | None = None) -> Variable:
     """Removes axes of size 1.
 
@@ -544,7 +544,7 @@ def fluid_squeeze(input: Variable, axes: Sequence[int], name: str | None = None)
     return squeeze(input, axes, name)
 
 
-@export("tensor.unsqueeze", "Variable.unsqueeze", op="unsqueeze2")
+@export("tensor.unsqueeze", "Variable.unsqueeze", op="unsqueeze2", inplace=True)
 def unsqueeze(x: Variable, axis: Any, name: str | None = None) -> Variable:
     """Inserts axes of size 1, one after the other; a negative axis counts from the end of the shape reached so far.
 
@@ -579,23 +579,3 @@ def fluid_unsqueeze(input: Variable, axes: int | Sequence[int], name: str | None
         name: Name of the layer.
     """
     return unsqueeze(input, axes, name)
-
-
-@export("tensor.squeeze_", "Variable.squeeze_", op="squeeze2")
-def squeeze_(x: Variable, axis: int | Sequence[int] | None = None, name: str | None = None) -> Variable:
-    """Does the same as :func:`squeeze`: a program's values are never changed in place.
-
-    Args:
-        x, axis, name: As in :func:`squeeze`.
-    """
-    return squeeze(x, axis, name)
-
-
-@export("tensor.unsqueeze_", "Variable.unsqueeze_", op="unsqueeze2")
-def unsqueeze_(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
-    """Does the same as :func:`unsqueeze`: a program's values are never changed in place.
-
-    Args:
-        x, axis, name: As in :func:`unsqueeze`.
-    """
-    return unsqueeze(x, axis, name)
