@@ -927,6 +927,7 @@ WITHOUT_SAMPLE: dict[str, str] = {
             "tstatic.static.set_program_state", "tstatic.fluid.io.get_parameter_value",
             "tstatic.fluid.io.get_parameter_value_by_name", "tstatic.fluid.io.load_inference_model",
             "tstatic.fluid.io.save_inference_model", "tstatic.load", "tstatic.save", "tstatic.fluid.load_dygraph",
+            "tstatic.inference.create_predictor", "tstatic.inference.get_num_bytes_of_data_type",
             "tstatic.fluid.save_dygraph",
             "Variable.get_value", "Variable.set_value",
             *(

@@ -4,5 +4,7 @@ from tstatic.ir.export import facade, facade_module
 
 __getattr__, __dir__ = facade(__name__, modules="common control_flow loss sequence_lod")
 # Paddle has them in several modules, which scripts import from.
-for _name in ("common", "control_flow", "loss", "sequence_lod"):
-    facade_module(f"static.nn.{_name}", "some of the layers; here each module has all.", "static.nn")
+facade_module("static.nn.common", "layers; here each module has all of them.", "static.nn")
+facade_module("static.nn.control_flow", "branches and loops, among the other layers.", "static.nn")
+facade_module("static.nn.loss", "losses, among the other layers.", "static.nn")
+facade_module("static.nn.sequence_lod", "sequences of different lengths, among the other layers.", "static.nn")

@@ -26,7 +26,24 @@ Array = np.ndarray[Any, Any]
 
 @export("inference.Tensor")
 class Tensor:
-    """A handle of one input or result of a predictor; ``Predictor.get_input_handle`` makes it."""
+    """A handle of one input or result of a predictor; ``Predictor.get_input_handle`` makes it.
+
+    Args:
+        predictor: Whose input or result it is.
+        name: Of the variable.
+        dtype: The variable's dtype.
+        is_input: Whether it is an input.
+
+    Example:
+        >>> x = static.data("x", [None, 2])
+        >>> static.save_inference_model("model", [x], [x * 3], static.Executor())
+        >>> config = paddle.inference.Config("model.pdmodel", "model.pdiparams")
+        >>> predictor = paddle.inference.create_predictor(config)
+        >>> handle = predictor.get_input_handle("x")
+        >>> handle.copy_from_cpu(np.ones([1, 2], "float32"))
+        >>> handle.name(), handle.shape()
+        ('x', [1, 2])
+    """
 
     def __init__(self, predictor: Predictor, name: str, dtype: DType, is_input: bool) -> None:
         self._predictor = predictor
@@ -133,6 +150,14 @@ class Predictor:
 
     Raises:
         CheckpointError: If a file is missing or damaged, or holds operators that tstatic lacks (a ``RuntimeError``).
+
+    Example:
+        >>> x = static.data("x", [None, 2])
+        >>> static.save_inference_model("model", [x], [x * 3], static.Executor())
+        >>> config = paddle.inference.Config("model.pdmodel", "model.pdiparams")
+        >>> predictor = paddle.inference.create_predictor(config)
+        >>> predictor.get_input_names()
+        ['x']
     """
 
     def __init__(self, config: Config) -> None:

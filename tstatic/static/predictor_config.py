@@ -14,7 +14,15 @@ from tstatic.version import __version__
 
 @export("inference.DataType")
 class DataType(IntEnum):
-    """Element types of inputs and results, with Paddle's numbers."""
+    """Element types of inputs and results, with Paddle's numbers.
+
+    Example:
+        >>> kind = paddle.inference.DataType.INT64
+        >>> int(kind), kind.name
+        (1, 'INT64')
+        >>> paddle.inference.DataType(0).name
+        'FLOAT32'
+    """
 
     FLOAT32 = 0
     INT64 = 1
@@ -30,7 +38,15 @@ class DataType(IntEnum):
 
 @export("inference.PlaceType")
 class PlaceType(IntEnum):
-    """Kinds of places."""
+    """Kinds of places.
+
+    Example:
+        >>> kind = paddle.inference.PlaceType.CPU
+        >>> int(kind), kind.name
+        (0, 'CPU')
+        >>> paddle.inference.PlaceType(-1).name
+        'UNK'
+    """
 
     UNK = -1
     CPU = 0
@@ -41,7 +57,15 @@ class PlaceType(IntEnum):
 
 @export("inference.PrecisionType")
 class PrecisionType(IntEnum):
-    """Precisions that scripts ask for; a program runs in the types that it was saved with."""
+    """Precisions that scripts ask for; a program runs in the types that it was saved with.
+
+    Example:
+        >>> kind = paddle.inference.PrecisionType.Float32
+        >>> int(kind), kind.name
+        (0, 'Float32')
+        >>> paddle.inference.PrecisionType(1).name
+        'Int8'
+    """
 
     Float32 = 0
     Int8 = 1

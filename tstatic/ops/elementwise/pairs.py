@@ -66,7 +66,8 @@ def heaviside(x: Variable, y: Variable, name: str | None = None) -> Variable:
     a, b = operands(x, y, "heaviside")
     if not a.dtype.is_float:
         zero = zeros_like(a)
-        return where(equal(a, zero), b, cast_to(greater_than(a, zero), a.dtype), name=name)
+        stepped: Variable = where(equal(a, zero), b, cast_to(greater_than(a, zero), a.dtype), name=name)
+        return stepped
     return binary_op("elementwise_heaviside", a, b, name)
 
 
