@@ -238,7 +238,7 @@ def files(pattern: str) -> int:
 
 @cache
 def imported_modules() -> int:
-    """Own files that ``import tstatic`` loads, in a fresh process; up to the next five. Modules that only pass on names have none."""
+    """Own files that ``import tstatic`` loads, up to the next five; modules that only pass on names have none."""
     code = (
         "import sys, tstatic; "
         "print(sum(n.split('.')[0] == 'tstatic' and '__file__' in vars(m) for n, m in sys.modules.items()))"

@@ -59,13 +59,20 @@ def run_op(op: FrozenOp, env: MutableMapping[str, Any], reserved: Mapping[str, A
         )
         if not unknown:
             # Slots that hold objects (tensor arrays) are lists already, and are not allocated.
-            made = allocate([m if w else None for m, w in zip(metas, wanted, strict=True)])
-            outs = [o if o is not None else m for o, m in zip(outs, made, strict=True)]
+            memory = allocate([m if w else None for m, w in zip(metas, wanted, strict=True)])
+            outs = [o if o is not None else m for o, m in zip(outs, memory, strict=True)]
             call_ref(definition, ins, outs, op.attrs, **reserved)
             for entry, result in zip(op.outputs, outs, strict=True):
                 if entry is not None:
                     store_entry(entry, result, env)
             return
+    if op.body:
+        # A kernel is launched for sizes known before; the ops that it replaces find theirs one after the other.
+        made = ChainMap[str, Any]({}, env)
+        for one in op.body:
+            run_op(one, made, reserved)
+        env.update({value: made[value] for value in op.writes()})
+        return
     # Sizes that depend on values: the reference allocates, and may answer with a view of an input.
     results = definition.ref.compute(ins, outs, op.attrs, reserved)
     taken = [
