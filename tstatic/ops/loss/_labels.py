@@ -145,7 +145,7 @@ def soft_loss(p: Any, label: Any, work: Any, loss: Any, floor: float) -> None:
     np.maximum(p, floor, out=work)
     np.log(work, work)
     np.vecdot(work, label, out=loss)
-    np.negative(loss, loss)
+    np.multiply(loss, -1, loss)
 
 
 def soft_loss_grad(p: Any, label: Any, dloss: Any, dp: Any, floor: float) -> None:
@@ -153,7 +153,7 @@ def soft_loss_grad(p: Any, label: Any, dloss: Any, dp: Any, floor: float) -> Non
     np.maximum(p, floor, out=dp)
     np.true_divide(label, dp, dp)
     np.multiply(dp, dloss[:, None], dp)
-    np.negative(dp, dp)
+    np.multiply(dp, -1, dp)
 
 
 # ------------------------------------------------------------------------------------------------------- joint gradient

@@ -55,7 +55,7 @@ def _sigmoid_loss(
     """
     # softplus(-x) = log1p(exp(-abs(x))) + max(-x, 0): the exponential is at most 1.
     np.absolute(x, work)
-    np.negative(work, work)
+    np.multiply(work, -1, work)
     np.exp(work, work)
     np.log1p(work, work)
     if weight is not None:

@@ -112,7 +112,7 @@ def _kl_grad(target: Any, dloss: Any, dx: Any, count: int, mask: Any) -> None:
         # The sign goes with the count: one pass for both.
         np.true_divide(dx, np.asarray(-count, dx.dtype), dx)
     else:
-        np.negative(dx, dx)
+        np.multiply(dx, -1, dx)
     np.less_equal(target, 0, out=mask)
     np.copyto(dx, 0, where=mask)
 
