@@ -1,4 +1,4 @@
-"""Rearrangements of channels among themselves, and between channels and pixels."""
+"""Rearrangements of channels among themselves, between channels and pixels, and between the frames of videos."""
 
 from __future__ import annotations
 
