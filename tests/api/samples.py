@@ -769,6 +769,15 @@ SAMPLES |= {
     "tstatic.fluid.layers.ctc_greedy_decoder": Sample(
         lambda: {"input": data((2, 4, 3)), "blank": 0, "input_length": _lengths()}, {"blank": [1], "padding_value": [-1]}
     ),
+    "tstatic.nn.functional.poisson_nll_loss": Sample(
+        lambda: {"input": data((4, 6)), "label": data((4, 6), name="y"), "log_input": False}
+    ),
+    "tstatic.nn.PoissonNLLLoss": Sample(
+        lambda: {"log_input": False}, use=lambda layer, _: layer(data((4, 6)), data((4, 6), name="y"))
+    ),
+    "tstatic.nn.CosineEmbeddingLoss": Sample(
+        dict, use=lambda layer, _: layer(data((4, 6)), data((4, 6), name="y"), ids(4))
+    ),
     "tstatic.nn.functional.gather_tree": Sample(lambda: {"ids": ids(3, 2, 2), "parents": ids(3, 2, 2, name="parents")}),
     "tstatic.nn.functional.sequence_mask": Sample(
         lambda: {"x": ids(3)}, {"maxlen": [4, lambda: ids(1, name="most")], "dtype": ["bool"]}

@@ -719,6 +719,75 @@ FUNCTIONAL: dict[str, list[Data]] = {
         c(f(2, 3), 2),
     ],
     "margin_ranking_loss": [c(f(3, 1), f(3, 1), v([[1], [-1], [1]])), c(f(3, 1), f(3, 1), v([[1], [-1], [1]]), 0.5)],
+    "glu": [c(f(2, 6)), c(f(2, 4, 3), 1), c(f(2, 5))],
+    "gumbel_softmax": [c(f(400, 6))],
+    "alpha_dropout": [c(f(100, 40)), c(f(2, 6), 0.3, False), c(f(2, 6), 1), c(f(2, 6), 1.5)],
+    "rrelu": [c(f(100, 40)), c(f(2, 6), 0.1, 0.5, False), c(f(2, 6), 0.5, 0.1)],
+    "temporal_shift": [
+        c(f(6, 8, 2, 2), 3),
+        c(f(6, 8, 2, 2), 2, 0.3),
+        c(f(4, 2, 2, 9), 2, 0.25, data_format="NHWC"),
+    ],
+    "affine_grid": [
+        c(f(2, 2, 3), [2, 3, 4, 5]),
+        c(f(2, 2, 3), [2, 3, 4, 5], False),
+        c(f(2, 3, 4), [2, 3, 2, 4, 3], False),
+    ],
+    "grid_sample": [
+        *(
+            c(f(2, 3, 4, 5), f(2, 3, 2, 2), mode, padding_mode, corners)
+            for mode in ("bilinear", "nearest")
+            for padding_mode in ("zeros", "border", "reflection")
+            for corners in (True, False)
+        ),
+        c(f(2, 2, 3, 4, 5), f(2, 3, 2, 2, 3)),
+        c(f(2, 2, 3, 4, 5), f(2, 3, 2, 2, 3), padding_mode="reflection", align_corners=False),
+        c(f(2, 3, 4, 5), f(2, 3, 2, 2), "nothing"),
+    ],
+    "pairwise_distance": [c(f(3, 4), f(3, 4)), c(f(3, 4), f(3, 4), keepdim=True), c(f(2, 3, 4), f(2, 3, 4), 3.0)],
+    "triplet_margin_loss": [
+        c(f(3, 4), f(3, 4), f(3, 4)),
+        c(f(3, 4), f(3, 4), f(3, 4), swap=True),
+        c(f(3, 4), f(3, 4), f(3, 5)),
+    ],
+    "triplet_margin_with_distance_loss": [c(f(3, 4), f(3, 4), f(3, 4)), c(f(3, 4), f(3, 4), f(3, 4), swap=True)],
+    "cosine_embedding_loss": [
+        c(f(3, 4), f(3, 4), v([1, -1, 1], "int64")),
+        c(f(3, 4), f(3, 4), v([1.0, -1.0, -1.0], stop=1), -0.5),
+        c(f(3, 4), f(3, 4), v([[1], [-1], [1]], "int64")),
+    ],
+    "hinge_embedding_loss": [c(f(3, 2), v([[1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]], stop=1))],
+    "soft_margin_loss": [
+        c(f(3, 1), v([[1.0], [-1.0], [1.0]], stop=1)),
+        c(f(3, 1), v([[1], [-1], [1]], "int64")),
+        c(f(3, 1), v([1, -1, 1], "int64")),
+    ],
+    "multi_label_soft_margin_loss": [
+        c(f(3, 2), v([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], stop=1)),
+        c(f(3, 2), v([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], stop=1), f(2, low=0.5, fixed=1, stop=1)),
+    ],
+    "multi_margin_loss": [
+        c(f(3, 4), i(3, high=3)),
+        c(f(3, 4), i(3, high=3), 2, 0.5),
+        c(f(3, 4), i(3, high=3), weight=f(4, low=0.5, fixed=1, stop=1)),
+        c(f(3, 4), i(3, high=3), 2, 0.5, f(4, low=0.5, fixed=1, stop=1)),
+    ],
+    "poisson_nll_loss": [
+        c(f(3, 4), f(3, 4, low=0.2, high=5.0, stop=1)),
+        c(f(3, 4), f(3, 4, low=0.2, high=5.0, stop=1), full=True),
+        c(f(3, 4, low=0.2), f(3, 4, low=0.2, high=5.0, stop=1), False),
+        c(f(3, 4), f(3, 4, low=0.2, high=5.0, stop=1), epsilon=-1.0),
+    ],
+    "gaussian_nll_loss": [
+        c(f(3, 4), f(3, 4), f(3, 4, low=0.5)),
+        c(f(3, 4), f(3, 4), f(3, 1, low=0.5)),
+        c(f(3, 4), f(3, 4), f(3, low=0.5), full=True),
+        c(f(3, 4), f(3, 4), f(3, 3, low=0.5)),
+    ],
+    "npair_loss": [
+        c(f(3, 4), f(3, 4), v([0, 1, 0], "int64", fixed=1)),
+        c(f(3, 4), f(3, 4), v([0, 1, 0], "int64", fixed=1), 0.1),
+    ],
     "maxout": [c(f(2, 6, 2, 2), 3), c(f(2, 2, 6), 2, -1), c(f(2, 6, 2, 2), 4)],
     "nll_loss": [
         c(f(3, 4), i(3, high=3)),
@@ -872,6 +941,20 @@ LAYERS: dict[str, list[Data]] = {
         layer(4, 2, need_weights=True)(f(2, 3, 4)),
         layer(4, 2)(f(2, 3, 4), attn_mask=f(2, 1, 3, 3, stop=1)),
     ],
+    "GLU": [layer()(f(2, 6)), layer(1)(f(2, 4, 3))],
+    "AlphaDropout": [layer(0.3)(f(100, 40))],
+    "RReLU": [layer()(f(100, 40))],
+    "Unflatten": [layer(1, [2, -1])(f(2, 6, 3)), layer(-1, [3, 1])(f(2, 3))],
+    "PairwiseDistance": [layer()(f(3, 4), f(3, 4)), layer(1.0, keepdim=True)(f(3, 4), f(3, 4))],
+    "TripletMarginLoss": [layer()(f(3, 4), f(3, 4), f(3, 4))],
+    "TripletMarginWithDistanceLoss": [layer()(f(3, 4), f(3, 4), f(3, 4))],
+    "CosineEmbeddingLoss": [layer()(f(3, 4), f(3, 4), v([1, -1, 1], "int64"))],
+    "HingeEmbeddingLoss": [layer()(f(3, 1), v([[1.0], [-1.0], [1.0]], stop=1))],
+    "SoftMarginLoss": [layer()(f(3, 1), v([[1.0], [-1.0], [1.0]], stop=1))],
+    "MultiLabelSoftMarginLoss": [layer()(f(3, 2), v([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], stop=1))],
+    "MultiMarginLoss": [layer()(f(3, 4), i(3, high=3)), layer(2, 0.5)(f(3, 4), i(3, high=3))],
+    "PoissonNLLLoss": [layer()(f(3, 4), f(3, 4, low=0.2, high=5.0, stop=1))],
+    "GaussianNLLLoss": [layer()(f(3, 4), f(3, 4), f(3, 4, low=0.5))],
     "NLLLoss": [layer()(f(3, 4), i(3, high=3))],
     "PReLU": [layer()(f(2, 3, 4)), layer(3, 0.1)(f(2, 3, 4))],
     "Pad1D": [layer([1, 2])(LINE), layer(1, "replicate")(LINE)],

@@ -37,6 +37,8 @@ Tanh = functional_layer("Tanh", "tanh")
 Tanhshrink = functional_layer("Tanhshrink", "tanhshrink")
 Softmax = functional_layer("Softmax", "softmax", without=("dtype",))
 Maxout = functional_layer("Maxout", "maxout")
+GLU = functional_layer("GLU", "glu")
+RReLU = functional_layer("RReLU", "rrelu")
 LogSoftmax = functional_layer("LogSoftmax", "log_softmax", without=("dtype",))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tstatic.ir.build import check_variable, emit
@@ -16,12 +17,14 @@ from tstatic.ops.conv.interpolate_functions import interpolate
 from tstatic.ops.indexing.embedding import padding_row
 from tstatic.ops.matmul.linear import bilinear, linear
 from tstatic.ops.shape.pad import pad
-from tstatic.ops.shape.reshape import flatten
+from tstatic.ops.shape.reshape import flatten, unflatten
 
 Dropout = functional_layer("Dropout", "dropout")
 Dropout2D = functional_layer("Dropout2D", "dropout2d")
 Dropout3D = functional_layer("Dropout3D", "dropout3d")
 CosineSimilarity = functional_layer("CosineSimilarity", "cosine_similarity", inputs=2)
+PairwiseDistance = functional_layer("PairwiseDistance", "pairwise_distance", inputs=2)
+AlphaDropout = functional_layer("AlphaDropout", "alpha_dropout")
 Upsample = functional_layer("Upsample", "upsample")
 PixelShuffle = functional_layer("PixelShuffle", "pixel_shuffle")
 PixelUnshuffle = functional_layer("PixelUnshuffle", "pixel_unshuffle")
@@ -179,6 +182,35 @@ class Flatten(Layer):
     def extra_repr(self) -> str:
         """Returns the range of axes."""
         return f"start_axis={self.start_axis}, stop_axis={self.stop_axis}"
+
+
+@export("nn.Unflatten", op="reshape2")
+class Unflatten(Layer):
+    """Splits an axis into several.
+
+    Args:
+        axis: Which axis.
+        shape: Sizes whose product is that of the axis; one may be -1.
+        name: Name of the op's layer.
+
+    Example:
+        >>> layer = paddle.nn.Unflatten(1, [2, -1])
+        >>> x = static.data("x", [None, 6, 4])
+        >>> layer(x).shape
+        (-1, 2, 3, 4)
+    """
+
+    def __init__(self, axis: int, shape: Sequence[int], name: str | None = None) -> None:
+        super().__init__()
+        self.axis, self.shape, self.name = axis, shape, name
+
+    def forward(self, x: Variable) -> Variable:
+        """Returns the same values in more axes."""
+        return unflatten(x, self.axis, self.shape, self.name)
+
+    def extra_repr(self) -> str:
+        """Returns the axis and its sizes."""
+        return f"axis={self.axis}, shape={self.shape}"
 
 
 @export("nn.Bilinear")

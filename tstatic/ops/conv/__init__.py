@@ -1,6 +1,7 @@
 """Sliding windows: convolution, pooling, interpolation and unfolding.
 
 * ``conv``: Convolutions and transposed convolutions over one to three axes: plain, grouped and depthwise.
+* ``grid_sample``: Reading images and volumes at places of a grid, and grids of affine maps.
 * ``interpolate``: Resizing by interpolation along one to three axes: nearest, linear and cubic.
 * ``interpolate_functions``: Public functions of resizing, of Paddle 2.x and 1.x.
 * ``interpolate_when_run``: Resizing to sizes that are known when the program runs.

@@ -5,6 +5,7 @@
 * ``add_n``: Sums of several values of one shape: the `sum` op that gradient accumulation uses too.
 * ``arithmetic``: Arithmetic of two values that broadcast: add, sub, mul, div, min, max, pow, mod, floordiv, fmax,
   fmin, atan2, and lerp.
+* ``gated``: Activations that weight one half of a value by the other: `glu`.
 * ``kinds``: What a value is: questions about its dtype, and the limits of dtypes.
 * ``logic``: Comparisons, nearness, truth values and bits, tests for NaN and infinity, and choice by a condition.
 * ``maxout``: The maximum over groups of channels.

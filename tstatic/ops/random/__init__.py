@@ -4,6 +4,7 @@
 * ``dropout``: Dropout of elements and of whole slices: zeroed at random in training, and scaled there or in inference.
 * ``drawn_like``: Random numbers shaped like a value: Paddle's in-place draws, and Poisson counts.
 * ``integers``: Random whole numbers and permutations.
+* ``noisy_activation``: Activations that draw random numbers: `gumbel_softmax`, `alpha_dropout`, `rrelu`.
 * ``sampling``: Draws from given probabilities: coin flips and categories.
 * ``_random``: What the op definitions of random ops share: checks, tiles, and test shapes.
 """

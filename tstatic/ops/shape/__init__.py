@@ -11,7 +11,7 @@
 * ``sequence``: Number sequences, coordinate grids, and the sizes of a value as values.
 * ``slicing``: Selecting runs along axes: slice, strided_slice and crop.
 * ``transpose``: Reordering axes and the elements along them: transpose, flip, roll and rot90.
-* ``vision``: Rearrangements of channels among themselves, and between channels and pixels.
+* ``vision``: Rearrangements of channels among themselves, between channels and pixels, and between frames.
 * ``when_run``: Axes, parts and paddings that are Variables.
 * ``_shapes``: What the shape and indexing families share: emitting ops, sizes given as Variables, and copies.
 """

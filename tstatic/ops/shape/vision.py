@@ -1,4 +1,4 @@
-"""Rearrangements of channels among themselves, and between channels and pixels."""
+"""Rearrangements of channels among themselves, between channels and pixels, and between the frames of videos."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import check_choice, check_divisible, check_rank
+from tstatic.ir.checks import (
+    FLOATS,
+    check_choice,
+    check_divisible,
+    check_int,
+    check_number,
+    check_rank,
+    check_static_dim,
+)
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.paddle_form import ABSENT, PaddleForm
 from tstatic.ir.program import Variable
@@ -19,6 +27,9 @@ from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops.conv._sliding import assemble, channels, first, is_last, layout_attr, spatial
 from tstatic.ops.norm._norm import OutputView
 from tstatic.ops.shape._shapes import emit_one
+from tstatic.ops.shape.joining import concat
+from tstatic.ops.shape.pad import pad
+from tstatic.ops.shape.reshape import flatten, reshape, unsqueeze
 from tstatic.tuned._common import Array
 
 
@@ -342,3 +353,52 @@ def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Vari
     """
     check_variable(x, "x", "space_to_depth")
     return emit_one("space_to_depth", {"X": x}, {"blocksize": blocksize}, name=name)
+
+
+@export("nn.functional.temporal_shift")
+def temporal_shift(
+    x: Variable, seg_num: int, shift_ratio: float = 0.25, name: str | None = None, data_format: str = "NCHW"
+) -> Variable:
+    """Moves some channels of the frames of videos to the next frame, and as many others to the one before.
+
+    Args:
+        x: Frames, ``[videos * seg_num, c, h, w]``, or ``[videos * seg_num, h, w, c]``.
+        seg_num: Frames of a video.
+        shift_ratio: The part of the channels that is moved onward; the next such part is moved back. Ends get zeros.
+        name: Name of the last layer.
+        data_format: ``"NCHW"`` or ``"NHWC"``.
+
+    Raises:
+        ShapeError: If ``x`` has another rank or an unknown number of channels.
+        ProgramError: If ``shift_ratio`` is not in [0, 0.5].
+
+    Example:
+        >>> x = paddle.reshape(paddle.arange(8, dtype="float32"), [2, 4, 1, 1])
+        >>> y = paddle.nn.functional.temporal_shift(x, 2)
+        >>> static.Executor().run(fetch_list=[y])[0].reshape(2, 4)
+        array([[0., 5., 2., 3.],
+               [0., 0., 6., 7.]], dtype=float32)
+    """
+    check_variable(x, "x", "temporal_shift", FLOATS)
+    check_choice(data_format, ("NCHW", "NHWC"), "data_format", "temporal_shift")
+    check_rank(x, 4, "x", "temporal_shift", layout=data_format)
+    frames = check_int(seg_num, "seg_num", "temporal_shift", 1)
+    ratio = check_number(shift_ratio, "shift_ratio", "temporal_shift", least=0, most=0.5)
+    axis = data_format.index("C")
+    count = check_static_dim(x.shape[axis], x, "the number of channels", "temporal_shift")
+    ends = [0, int(count * ratio), int(count * 2 * ratio), count]
+    videos = reshape(unsqueeze(x, 1), [-1, frames, 0, 0, 0])
+    parts = []
+    for shift, first_channel, end in zip((1, -1, 0), ends[:-1], ends[1:], strict=True):
+        if first_channel == end:
+            continue
+        runs = {"axes": [axis + 1], "starts": [first_channel], "ends": [end]}
+        sides = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+        if shift:
+            # Without the frame that leaves, and with zeros where one is missing.
+            kept = (0, frames - 1) if shift > 0 else (1, frames)
+            runs = {name: [*runs[name], value] for name, value in zip(runs, (1, *kept), strict=True)}
+            sides[2 if shift > 0 else 3] = 1
+        part = emit_one("slice", {"Input": videos}, runs)
+        parts.append(pad(part, sides) if shift else part)
+    return flatten(concat(parts, axis + 1), 0, 1, name)
