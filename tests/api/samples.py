@@ -820,7 +820,7 @@ SAMPLES |= {
     "tstatic.fluid.layers.assign": Sample(
         lambda: {"input": data([2, 3])}, {"input": [1.5], "output": (lambda: paddle.zeros([2, 3]),)}
     ),
-    "Variable.matrix_power": Sample(lambda: {"x": data([3, 3]), "n": 2}),
+    "tstatic.linalg.matrix_power": Sample(lambda: {"x": data([3, 3]), "n": 2}),
     **{
         f"tstatic.fluid.{name}": Sample(
             lambda: {"input_program": static.default_main_program()}, {"input_program": (lambda: static.Program(),)}
@@ -922,7 +922,7 @@ WITHOUT_SAMPLE: dict[str, str] = {
             "tstatic.fluid.framework.switch_main_program",
             "tstatic.fluid.framework.switch_startup_program", "Variable.dim",
             "tstatic.profiler.export_chrome_tracing", "tstatic.profiler.make_scheduler",
-            *(f"tstatic.fluid.profiler.{name}" for name in ("cuda_profiler", "profiler", "start_profiler", "stop_profiler")),
+            *(f"tstatic.utils.profiler.{name}" for name in ("cuda_profiler", "profiler", "start_profiler", "stop_profiler")),
             "tstatic.static.amp.cast_parameters_to_fp16", "tstatic.static.amp.bf16.cast_parameters_to_bf16",
         ),
         PROCESS,

@@ -7,8 +7,9 @@
 * ``structured``  losses and decoders of label sequences
 * ``recurrent``  LSTM, GRU and general recurrences
 * ``first_generation``  what raw ``append_op`` builds for op types that later ones replaced
+* ``_expressions``  functions of the expression language
 * ``_call_ref``, ``_low``  makers of references
 * ``_rows``, ``_gradients``  rows of matrices, gradient rules
 """
 
-from tstatic.ops.elementwise import _unary  # noqa: F401 - expressions mean the same whichever ops are loaded
+from tstatic.ops import _expressions  # noqa: F401 - expressions mean the same whichever ops are loaded

@@ -7,9 +7,6 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any
 
-import numpy as np
-
-from tstatic.ir import expr
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, NUMBERS, check_dtype
 from tstatic.ir.opdef import DERIVE, NO_ATTRS, Domain, GradOp, OpDef, ValueRange, register
@@ -17,61 +14,6 @@ from tstatic.ir.paddle_form import PaddleForm
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, bool_
 from tstatic.ops.shape._shapes import emit_one
-from tstatic.tuned._common import Array, make
-from tstatic.tuned.special import erf, special_scratch
-
-
-# --------------------------------------------------------------------------------------------- functions of expressions
-def _erf(x: Array, out: Array) -> None:
-    # Three cache-sized blocks, made anew so that threads may share the compiled expression.
-    erf(x, out, make(special_scratch(x.size, x.dtype)))
-
-
-def _power(x: Array, y: Array, out: Array) -> None:
-    """Computes ``x ** y``; integers to a negative power are 1 or -1 for a base of that size, else 0, as in torch."""
-    if out.dtype.kind not in "iu" or np.all(np.asarray(y) >= 0):
-        np.power(x, y, out)
-        return
-    # numpy raises for integers to negative powers, so these exponents are replaced before.
-    base, exponent = (np.array(np.broadcast_to(a, out.shape)) for a in (x, y))
-    negative, unit = exponent < 0, np.abs(base) == 1
-    np.power(base, np.where(negative, np.where(unit, -exponent, 0), exponent), out)
-    np.copyto(out, 0, where=negative & ~unit)
-
-
-def _torch_pair(name: str) -> Any:
-    def call(torch: Any, a: Any, b: Any) -> Any:
-        like = a if hasattr(a, "dtype") else b
-        return getattr(torch, name)(
-            *(v if hasattr(v, "dtype") else torch.as_tensor(v, dtype=like.dtype) for v in (a, b))
-        )
-
-    return call
-
-
-def _isnan(x: Array, out: Array) -> None:
-    # numpy 2.4's vectorised isnan and isinf write the wrong elements when the output has gaps.
-    if out.flags.c_contiguous:
-        np.isnan(x, out)
-    else:
-        np.copyto(out, np.isnan(x))
-
-
-def _isinf(x: Array, out: Array) -> None:
-    if out.flags.c_contiguous:
-        np.isinf(x, out)
-    else:
-        np.copyto(out, np.isinf(x))
-
-
-expr.define("isnan", _isnan, None, kind="bool", triton="{a} != {a}")
-expr.define("isinf", _isinf, None, kind="bool", triton='tl.abs({a}) == float("inf")')
-expr.define("erf", _erf, None, "1.1283791670955126 * exp(-a * a)", triton="tl.erf({a})")
-expr.define("atan2", np.arctan2, _torch_pair("atan2"), "b / (a * a + b * b)", "-a / (a * a + b * b)")
-expr.define("fmax", np.fmax, _torch_pair("fmax"), "(a >= b) | isnan(b)", "~((a >= b) | isnan(b))")
-expr.define("fmin", np.fmin, _torch_pair("fmin"), "(a <= b) | isnan(b)", "~((a <= b) | isnan(b))")
-_POWER = expr.FUNCTIONS["pow"]
-expr.define("pow", _power, _POWER.torch, *_POWER.grads)
 
 
 # ----------------------------------------------------------------------------------------- op definitions and functions
