@@ -43,7 +43,7 @@ from hypothesis import HealthCheck, settings
 from tests.helpers.plain_draws import draw_plainly
 from tstatic import flags, logs, places
 from tstatic.ir import declare
-from tstatic.runtime import scope
+from tstatic.runtime import scope, trace
 
 draw_plainly()
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -71,6 +71,7 @@ def _fresh_world() -> Iterator[None]:
     flags._reset_for_tests()
     places._reset_for_tests()
     logs.forget_warnings()
+    trace.recorder = None
     yield
     if dict(os.environ) != environment:
         os.environ.clear()

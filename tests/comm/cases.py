@@ -519,6 +519,8 @@ def unmatched(kind: str) -> None:
     elif kind == "leave":
         return
     elif kind == "die":
+        # Rank 0 may still be in init_parallel_env, whose own messages the death of a rank would break off.
+        time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGKILL)
     elif kind == "crossed":
         distributed.send(x, dst=0)

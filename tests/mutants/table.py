@@ -641,8 +641,8 @@ OPTIMIZERS = (
         "nn/clip.py",
         "ClipGradBase.__call__",
         "condition",
-        "g is not None and _needs_clip(p)",
-        "g is not None",
+        "g is not None and _needs_clip(p) and chosen(p)",
+        "g is not None and chosen(p)",
         (C + "test_training.py",),
     ),
     Mutant(
