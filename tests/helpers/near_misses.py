@@ -76,8 +76,9 @@ def extra_reader(fusion: Fusion, recipe: testing.Recipe, record: Applied, pick: 
         return None
     built, value = found
     with static.program_guard(built.main, built.startup):
-        # Nothing that generated kernels can take in.
-        out = paddle.cumsum(built.main.global_block().var(value))
+        # Nothing that generated kernels can take in. A running sum of truth values begins with a cast, which they can.
+        var = built.main.global_block().var(value)
+        out = paddle.roll(var, 1) if dtype_of(var.dtype).name == "bool" else paddle.cumsum(var)
     return Miss(replace(built, fetches=[*built.fetches, out.name]), value, "EXTRA_READER")
 
 
