@@ -16,11 +16,14 @@ from tests.helpers.soak import SOAK
 from tstatic import testing
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.engine import Applied, Fusion, OpInfo
+from tstatic.ir.opdef import OPS
 from tstatic.testing import Input, Step
 from tstatic.testing.op_kinds import family_of
 from tstatic.testing.runner import Trial, everything_on, start_values, trial_of_recipe
 
 KINDS: tuple[dict[str, Any], ...] = ({}, {"backward": True}, {"optimizer": True, "runs": 5 if SOAK else 3})
+# Patterns list the activations that are loaded.
+assert len(OPS) > 400
 fusions = pytest.mark.parametrize("fusion", FUSIONS, ids=lambda f: f.name)
 
 
