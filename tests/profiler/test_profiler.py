@@ -80,10 +80,9 @@ def test_a_recording_has_every_op_of_every_run_and_changes_no_result(threads: in
     assert len(runs) == 2
     within = [e for e in recorded.events if e.kind == "op"]
     assert all(any(r.start <= e.start <= e.end <= r.end for r in runs) for e in within)
-    # What the ops of one thread take is most of what the runs take, and never more.
+    # The ops of one thread never take more than the runs; how much less depends on what else the machine does.
     if threads == places == 1:
-        share = profiler.tables.merged(within) / profiler.tables.merged(runs)
-        assert 0.5 < share <= 1.0
+        assert 0 < profiler.tables.merged(within) <= profiler.tables.merged(runs)
 
 
 def test_tiles_are_recorded_on_the_threads_that_ran_them() -> None:
