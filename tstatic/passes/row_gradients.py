@@ -36,7 +36,7 @@ class _Table:
     Attributes:
         lookups: The backward ops of its lookups.
         values: Values that are zero outside of the rows looked up, as they are made.
-        readers: Ops to rewrite, by position.
+        readers: Positions of the ops that read such values.
     """
 
     lookups: list[FrozenOp]
