@@ -194,6 +194,118 @@ def _infer_feed(rng: np.random.Generator) -> dict[str, Array]:
     return {"x": rng.random((1, LINEAR_WIDTH), np.float32)}
 
 
+# ------------------------------------------------------------------------------------------------- residual and depthwise
+RESIDUAL_WIDTHS, RESIDUAL_BLOCKS = (16, 32, 64), 3
+DEPTHWISE_LAYERS = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1))
+"""Filters and stride of every pair of a depthwise and a 1 x 1 convolution."""
+
+
+def _conv_norm(paddle: Any, x: Any, name: str, filters: int, kernel: int, stride: int, groups: int, act: Any) -> Any:
+    nn, attr = paddle.static.nn, paddle.ParamAttr(name=f"{name}.conv.w")
+    x = nn.conv2d(x, filters, kernel, stride, kernel // 2, groups=groups, param_attr=attr, bias_attr=False)
+    return nn.batch_norm(x, act=act, momentum=0.9, epsilon=1e-5, **_norm_attrs(paddle, f"{name}.bn"))
+
+
+def _conv_norm_parameters(name: str, filters: int, channels: int, kernel: int) -> dict[str, Init]:
+    limit = math.sqrt(6 / (channels * kernel * kernel))
+    return {f"{name}.conv.w": Init((filters, channels, kernel, kernel), limit), **_norm(f"{name}.bn", filters)}
+
+
+def residual_blocks() -> list[tuple[str, int, int, int]]:
+    """Name, channels, filters and stride of every block of the residual net."""
+    blocks, channels = [], RESIDUAL_WIDTHS[0]
+    for stage, filters in enumerate(RESIDUAL_WIDTHS):
+        for index in range(RESIDUAL_BLOCKS):
+            blocks.append((f"block{stage}{index}", channels, filters, 2 if stage and not index else 1))
+            channels = filters
+    return blocks
+
+
+def _classify(paddle: Any, h: Any, label: Any) -> Any:
+    h = paddle.mean(h, axis=[2, 3])
+    loss = _mean_loss(paddle, paddle.static.nn.fc(h, 10, **_attrs(paddle, "fc")), label)
+    paddle.optimizer.Momentum(learning_rate=0.01, momentum=0.9).minimize(loss)
+    return loss
+
+
+def _residual(paddle: Any) -> Any:
+    x = paddle.static.data("x", [None, 3, 32, 32], "float32")
+    label = paddle.static.data("label", [None, 1], "int64")
+    h = _conv_norm(paddle, x, "stem", RESIDUAL_WIDTHS[0], 3, 1, 1, "relu")
+    for name, channels, filters, stride in residual_blocks():
+        short = h
+        if channels != filters:
+            short = _conv_norm(paddle, h, f"{name}.short", filters, 1, stride, 1, None)
+        h = _conv_norm(paddle, h, f"{name}.first", filters, 3, stride, 1, "relu")
+        h = _conv_norm(paddle, h, f"{name}.second", filters, 3, 1, 1, None)
+        h = paddle.nn.functional.relu(paddle.add(h, short))
+    return _classify(paddle, h, label)
+
+
+def _residual_parameters() -> dict[str, Init]:
+    found = _conv_norm_parameters("stem", RESIDUAL_WIDTHS[0], 3, 3)
+    for name, channels, filters, _ in residual_blocks():
+        if channels != filters:
+            found |= _conv_norm_parameters(f"{name}.short", filters, channels, 1)
+        found |= _conv_norm_parameters(f"{name}.first", filters, channels, 3)
+        found |= _conv_norm_parameters(f"{name}.second", filters, filters, 3)
+    return found | _dense("fc", RESIDUAL_WIDTHS[-1], 10)
+
+
+def _depthwise(paddle: Any) -> Any:
+    x = paddle.static.data("x", [None, 3, 32, 32], "float32")
+    label = paddle.static.data("label", [None, 1], "int64")
+    h, channels = _conv_norm(paddle, x, "stem", 32, 3, 1, 1, "relu"), 32
+    for index, (filters, stride) in enumerate(DEPTHWISE_LAYERS):
+        h = _conv_norm(paddle, h, f"layer{index}.depth", channels, 3, stride, channels, "relu")
+        h = _conv_norm(paddle, h, f"layer{index}.point", filters, 1, 1, 1, "relu")
+        channels = filters
+    return _classify(paddle, h, label)
+
+
+def _depthwise_parameters() -> dict[str, Init]:
+    found, channels = _conv_norm_parameters("stem", 32, 3, 3), 32
+    for index, (filters, _) in enumerate(DEPTHWISE_LAYERS):
+        found |= _conv_norm_parameters(f"layer{index}.depth", channels, 1, 3)
+        found |= _conv_norm_parameters(f"layer{index}.point", filters, channels, 1)
+        channels = filters
+    return found | _dense("fc", channels, 10)
+
+
+# ----------------------------------------------------------------------------------------------------------- recommender
+TABLES, TABLE_ROWS, TABLE_WIDTH, DENSE = 26, 20_000, 16, 13
+
+
+def _recommender(paddle: Any) -> Any:
+    nn = paddle.static.nn
+    dense = paddle.static.data("dense", [None, DENSE], "float32")
+    slots = paddle.static.data("slots", [None, TABLES], "int64")
+    label = paddle.static.data("label", [None, 1], "float32")
+    parts = [dense]
+    for index, slot in enumerate(paddle.split(slots, TABLES, axis=1)):
+        rows = nn.embedding(slot, [TABLE_ROWS, TABLE_WIDTH], param_attr=paddle.ParamAttr(name=f"table{index}.w"))
+        parts.append(paddle.reshape(rows, [-1, TABLE_WIDTH]))
+    h = nn.fc(paddle.concat(parts, axis=1), 256, activation="relu", **_attrs(paddle, "fc1"))
+    h = nn.fc(h, 128, activation="relu", **_attrs(paddle, "fc2"))
+    logit = nn.fc(h, 1, **_attrs(paddle, "fc3"))
+    loss = paddle.nn.functional.binary_cross_entropy_with_logits(logit, label)
+    paddle.optimizer.Adam(learning_rate=1e-3).minimize(loss)
+    return loss
+
+
+def _recommender_parameters() -> dict[str, Init]:
+    tables = {f"table{index}.w": Init((TABLE_ROWS, TABLE_WIDTH), 0.05) for index in range(TABLES)}
+    return tables | _dense("fc1", DENSE + TABLES * TABLE_WIDTH, 256) | _dense("fc2", 256, 128) | _dense("fc3", 128, 1)
+
+
+def _recommender_feed(rng: np.random.Generator) -> dict[str, Array]:
+    return {
+        "dense": rng.random((512, DENSE), np.float32),
+        "slots": rng.integers(0, TABLE_ROWS, (512, TABLES)),
+        "label": rng.integers(0, 2, (512, 1)).astype(np.float32),
+    }
+
+
 NETS = {
     "mlp": Net(
         "MLP 784-1024-1024-10, batch 128, Adam",
@@ -216,6 +328,24 @@ NETS = {
         _cnn_feed,
     ),
     "gpt": Net("GPT, 4 layers, width 256, 4 heads, 128 tokens, batch 16, AdamW", _gpt_parameters(), _gpt, _gpt_feed),
+    "residual": Net(
+        "Residual net of 20 layers with batch norm (16-32-64), 3x32x32, batch 64, Momentum",
+        _residual_parameters(),
+        _residual,
+        _cnn_feed,
+    ),
+    "depthwise": Net(
+        "Depthwise net of 5 pairs (64 to 256 filters) with batch norm, 3x32x32, batch 64, Momentum",
+        _depthwise_parameters(),
+        _depthwise,
+        _cnn_feed,
+    ),
+    "recommender": Net(
+        "Recommender: 26 tables of 20,000 x 16, 13 numbers, dense 256-128-1, batch 512, Adam",
+        _recommender_parameters(),
+        _recommender,
+        _recommender_feed,
+    ),
     "small": Net(
         "Hot step: x[4, 8] -> fc 16 relu -> fc 1, Adam",
         _dense("fc1", 8, 16) | _dense("fc2", 16, 1),

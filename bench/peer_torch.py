@@ -10,7 +10,25 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from nets import HEADS, LAYERS, LINEAR_WIDTH, LINEARS, NETS, TOKENS, VOCABULARY, WIDTH, causal_mask, initial_values
+from nets import (
+    DENSE,
+    DEPTHWISE_LAYERS,
+    HEADS,
+    LAYERS,
+    LINEAR_WIDTH,
+    LINEARS,
+    NETS,
+    RESIDUAL_WIDTHS,
+    TABLE_ROWS,
+    TABLE_WIDTH,
+    TABLES,
+    TOKENS,
+    VOCABULARY,
+    WIDTH,
+    causal_mask,
+    initial_values,
+    residual_blocks,
+)
 from peer import Case, serve
 from torch import Tensor, nn
 
@@ -82,6 +100,95 @@ class GPT(nn.Module):
         return F.cross_entropy(self.head(self.ln(h)).flatten(0, 1), label.flatten())
 
 
+class ConvNorm(nn.Module):
+    """A convolution without bias, batch norm, and relu if asked for."""
+
+    def __init__(self, channels: int, filters: int, kernel: int, stride: int, groups: int, relu: bool) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(channels, filters, kernel, stride, kernel // 2, groups=groups, bias=False)
+        self.bn, self.relu = nn.BatchNorm2d(filters), relu
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.bn(self.conv(x))
+        return F.relu(x) if self.relu else x
+
+
+class ResidualBlock(nn.Module):
+    """Two convolutions, and the input added to them."""
+
+    def __init__(self, channels: int, filters: int, stride: int) -> None:
+        super().__init__()
+        self.first = ConvNorm(channels, filters, 3, stride, 1, True)
+        self.second = ConvNorm(filters, filters, 3, 1, 1, False)
+        self.short = ConvNorm(channels, filters, 1, stride, 1, False) if channels != filters else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.second(self.first(x)) + self.short(x))
+
+
+class Residual(nn.Module):
+    """The residual net of 20 layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = ConvNorm(3, RESIDUAL_WIDTHS[0], 3, 1, 1, True)
+        for name, channels, filters, stride in residual_blocks():
+            setattr(self, name, ResidualBlock(channels, filters, stride))
+        self.fc = nn.Linear(RESIDUAL_WIDTHS[-1], 10)
+
+    def forward(self, x: Tensor, label: Tensor) -> Tensor:
+        h = self.stem(x)
+        for name, *_ in residual_blocks():
+            h = getattr(self, name)(h)
+        return F.cross_entropy(self.fc(h.mean((2, 3))), label[:, 0])
+
+
+class Pair(nn.Module):
+    """A depthwise and a 1 x 1 convolution."""
+
+    def __init__(self, channels: int, filters: int, stride: int) -> None:
+        super().__init__()
+        self.depth = ConvNorm(channels, channels, 3, stride, channels, True)
+        self.point = ConvNorm(channels, filters, 1, 1, 1, True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.point(self.depth(x))
+
+
+class Depthwise(nn.Module):
+    """The depthwise net."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, channels = ConvNorm(3, 32, 3, 1, 1, True), 32
+        for index, (filters, stride) in enumerate(DEPTHWISE_LAYERS):
+            setattr(self, f"layer{index}", Pair(channels, filters, stride))
+            channels = filters
+        self.fc = nn.Linear(channels, 10)
+
+    def forward(self, x: Tensor, label: Tensor) -> Tensor:
+        h = self.stem(x)
+        for index in range(len(DEPTHWISE_LAYERS)):
+            h = getattr(self, f"layer{index}")(h)
+        return F.cross_entropy(self.fc(h.mean((2, 3))), label[:, 0])
+
+
+class Recommender(nn.Module):
+    """26 tables, three dense layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for index in range(TABLES):
+            setattr(self, f"table{index}", nn.Embedding(TABLE_ROWS, TABLE_WIDTH))
+        self.fc1 = nn.Linear(DENSE + TABLES * TABLE_WIDTH, 256)
+        self.fc2, self.fc3 = nn.Linear(256, 128), nn.Linear(128, 1)
+
+    def forward(self, dense: Tensor, slots: Tensor, label: Tensor) -> Tensor:
+        rows = [getattr(self, f"table{index}")(slots[:, index]) for index in range(TABLES)]
+        h = F.relu(self.fc2(F.relu(self.fc1(torch.cat([dense, *rows], 1)))))
+        return F.binary_cross_entropy_with_logits(self.fc3(h), label)
+
+
 class Small(nn.Module):
     """8-16-1 with relu; the mean is the loss."""
 
@@ -113,8 +220,8 @@ def load(model: nn.Module, values: Mapping[str, np.ndarray[Any, Any]]) -> None:
     with torch.no_grad():
         for path, module in model.named_modules():
             for name, parameter in module.named_parameters(recurse=False):
-                own = isinstance(module, nn.Embedding) or not path
-                key = (path or name) if own else f"{path}.{'w' if name == 'weight' else 'b'}"
+                key = f"{path}.{'w' if name == 'weight' else 'b'}" if path else name
+                key = key if key in left else path
                 value = torch.tensor(left.pop(key))
                 parameter.copy_(value.T if isinstance(module, nn.Linear) and name == "weight" else value)
     assert not left, f"no place for {sorted(left)}"
@@ -127,11 +234,14 @@ def _model(case: str) -> tuple[nn.Module, Any]:
     if name == "mlp":
         model: nn.Module = MLP()
         return model, torch.optim.Adam(model.parameters(), lr=1e-3, **extra)
-    if name == "cnn":
-        model = CNN()
+    if name in ("cnn", "residual", "depthwise"):
+        model = {"cnn": CNN, "residual": Residual, "depthwise": Depthwise}[name]()
         return model, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, **extra)
     if name == "small":
         model = Small()
+        return model, torch.optim.Adam(model.parameters(), lr=1e-3, **extra)
+    if name == "recommender":
+        model = Recommender()
         return model, torch.optim.Adam(model.parameters(), lr=1e-3, **extra)
     if name == "infer":
         return Linears(), None
