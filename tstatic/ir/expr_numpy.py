@@ -66,8 +66,11 @@ class Code:
             if instruction.function is np.copyto and same_place(args[0], args[1]):
                 # A result that took over its input's buffer is there already.
                 continue
+            # numpy 2.4 negates wrongly where both arrays have gaps of some widths; -0.0 - x is -x for all numbers.
             # Everywhere else the output is positional: calls are replayed as `function(*args)`.
-            if instruction.function in _OUT_BY_KEYWORD:
+            if instruction.function is np.negative and not all(a.flags.c_contiguous for a in args):
+                calls.append((np.subtract, (np.asarray(-0.0).astype(args[0].dtype), *args)))
+            elif instruction.function in _OUT_BY_KEYWORD:
                 calls.append((partial(instruction.function, out=args[-1]), tuple(args[:-1])))
             else:
                 calls.append((instruction.function, (*args, *instruction.extra)))
