@@ -24,15 +24,26 @@ def test_no_operator_negates_by_the_function_for_it() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8", "float16"])
-def test_expressions_negate_in_memory_with_gaps(dtype: str) -> None:
+@pytest.mark.parametrize("text", ["-x", "isnan(x)", "isinf(x)", "isfinite(x)"])
+def test_expressions_write_into_memory_with_gaps(text: str, dtype: str) -> None:
     kind = np.dtype(dtype)
-    code = compile_numpy({0: parse("-x")}, {"x": (0, kind)}, {0: kind}, {})
+    if text != "-x" and kind.kind != "f":
+        return
+    wanted = {"-x": kind}.get(text, np.dtype(np.bool_))
+    code = compile_numpy({0: parse(text)}, {"x": (0, kind)}, {0: wanted}, {})
+
+    def run(x: np.ndarray, out: np.ndarray) -> np.ndarray:
+        for function, args in code.bind([x], [out], [np.empty(x.shape, r) for r in code.registers]):
+            function(*args)
+        return out
+
     for width in range(1, 17):
-        rows = (np.arange(width * 20) % 97).astype(kind).reshape(20, width)
-        rows[3] = -0.0 if kind.kind == "f" else 0
-        out = np.empty_like(rows)
-        for x, y in ((rows[:, :1], out[:, :1]), (rows[:, :1], rows[:, :1])):
-            wanted = -x
-            for function, args in code.bind([x], [y], [np.empty(x.shape, r) for r in code.registers]):
-                function(*args)
-            assert y.tobytes() == wanted.tobytes(), width
+        rows = (np.arange(width * 70) % 97).astype(kind).reshape(70, width)
+        if kind.kind == "f":
+            rows[3::7], rows[5::11], rows[4::9] = -0.0, np.inf, np.nan
+        x = rows[:, :1]
+        dense = run(x.copy(), np.empty(x.shape, wanted))
+        assert run(x, np.empty((70, width), wanted)[:, :1]).tobytes() == dense.tobytes(), width
+        assert run(x.copy(), np.empty((70, width), wanted)[:, :1]).tobytes() == dense.tobytes(), width
+        if wanted == kind:
+            assert run(x, x).tobytes() == dense.tobytes(), width

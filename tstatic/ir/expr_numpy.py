@@ -66,10 +66,10 @@ class Code:
             if instruction.function is np.copyto and same_place(args[0], args[1]):
                 # A result that took over its input's buffer is there already.
                 continue
-            # numpy 2.4 negates wrongly where both arrays have gaps of some widths; -0.0 - x is -x for all numbers.
             # Everywhere else the output is positional: calls are replayed as `function(*args)`.
-            if instruction.function is np.negative and not all(a.flags.c_contiguous for a in args):
-                calls.append((np.subtract, (np.asarray(-0.0).astype(args[0].dtype), *args)))
+            if instruction.function in _WRONG_INTO_GAPS and not args[-1].flags.c_contiguous:
+                dense = np.empty(args[-1].shape, args[-1].dtype)
+                calls += [(instruction.function, (*args[:-1], dense)), (np.copyto, (args[-1], dense))]
             elif instruction.function in _OUT_BY_KEYWORD:
                 calls.append((partial(instruction.function, out=args[-1]), tuple(args[:-1])))
             else:
@@ -86,6 +86,8 @@ def same_place(a: Any, b: Any) -> bool:
     return bool(a.__array_interface__["data"][0] == b.__array_interface__["data"][0])
 
 
+# numpy 2.4 writes wrong elements where the output has gaps; some also where, besides, the input has.
+_WRONG_INTO_GAPS = (np.negative, np.isnan, np.isinf, np.isfinite, np.signbit)
 # numpy 2.4 deprecates their third positional argument.
 _OUT_BY_KEYWORD = (np.maximum, np.minimum)
 
