@@ -44,6 +44,8 @@ class VarDesc:
         BF16 = _types.bfloat16
         FP32 = _types.float32
         FP64 = _types.float64
+        COMPLEX64 = _types.complex64
+        COMPLEX128 = _types.complex128
         LOD_TENSOR = "dense_tensor"
         DENSE_TENSOR = "dense_tensor"
 

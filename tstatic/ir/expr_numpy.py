@@ -97,6 +97,16 @@ def _mask(condition: Any, out: Any) -> None:
     np.negative(condition, out=out)
 
 
+def _choose(condition: Any, yes: Any, no: Any, out: Any) -> None:
+    """Writes ``yes`` where the condition holds, else ``no``: of elements that no integer is as wide as."""
+    np.copyto(out, np.where(condition, yes, no))
+
+
+def _copy_real(out: Any, x: Any) -> None:
+    """Writes the real part of complex numbers, in another type."""
+    np.copyto(out, x.real, casting="unsafe")
+
+
 class _Compiler:
     """Lowers expression trees to :class:`Code`; equal sub-expressions are computed once."""
 
@@ -106,7 +116,7 @@ class _Compiler:
         self.instructions: list[Instruction] = []
         self.known: dict[Node, Operand] = {}
         # Numbers are weak, as in numpy: they take the type of the operands, floats before integers.
-        floats = [d for _, d in inputs.values() if d.kind in "fV"]
+        floats = [d for _, d in inputs.values() if d.kind in "fVc"]
         self.float = compute_dtype(floats[0]) if floats else np.dtype(np.float32)
         ints = [d for _, d in inputs.values() if d.kind in "iu"]
         self.default = self.float if floats else (ints[0] if ints else np.dtype(np.bool_))
@@ -118,7 +128,7 @@ class _Compiler:
 
     def constant(self, value: Number, like: np.dtype[Any] | None, modular: bool = False) -> Operand:
         dtype = like if like is not None else self.default
-        if isinstance(value, float) and dtype.kind not in "fV":
+        if isinstance(value, float) and dtype.kind not in "fVc":
             if dtype.kind in "iu" and value.is_integer():
                 value = int(value)
             else:
@@ -194,6 +204,9 @@ class _Compiler:
             b = a if b.kind != "const" else self.constant(b.value.item(), a.dtype)
         dtype = a.dtype
         target = into if into is not None and into.dtype == dtype else self.fresh(dtype)
+        if dtype.itemsize not in _INT_OF_SIZE:
+            self.instructions.append(Instruction(_choose, (c, a, b, target)))
+            return target
         ints: np.dtype[Any] = _INT_OF_SIZE[dtype.itemsize]
         mask = self.fresh(ints)
 
@@ -221,7 +234,9 @@ class _Compiler:
             self.known[node] = result
         else:
             result = self.value(node, compute_dtype(dtype))
-        if result != out:
+        if result.dtype.kind == "c" and dtype.kind not in "cb":
+            self.instructions.append(Instruction(_copy_real, (out, result)))
+        elif result != out:
             self.instructions.append(Instruction(np.copyto, (out, result), ("unsafe",)))
 
 

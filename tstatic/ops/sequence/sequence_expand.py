@@ -99,6 +99,7 @@ register(OpDef(
         ),
         values={f"X{LOD}": OFFSETS, f"Y{LOD}": _TIMES}, others=ANY,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 

@@ -90,6 +90,7 @@ register(OpDef(
         ),
         values={f"X{LOD}": OFFSETS}, others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -181,6 +182,7 @@ register(OpDef(
         cases=(Case(((3, 4, 2), (3,))), Case(((2, 3), (2, 1))), Case(((0, 3, 1), (0,))), Case(((4, 1), (4,)))),
         values={"Length": ValueRange(0, "X.1", dtype="int64")}, others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 

@@ -73,6 +73,7 @@ register(OpDef(
         cases=(Case(((7, 2), (4,), (3, 1), (3, 1))), Case(((3,), (3,), (2,), (2,)))),
         values={f"X{LOD}": OFFSETS, "Offset": _NOTHING, "Length": _NOTHING}, others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 

@@ -165,6 +165,7 @@ register(OpDef(
     "concat", "X* -> Out", lod="X", attrs={"axis": 0}, infer=_infer_concat, ref=copies(_concat_calls),
     lower=lambda torch, xs, *, axis: torch.cat(list(xs), axis), grad=_concat_grad, amp="gray",
     domain=Domain(cases=_CONCAT_CASES, others=ANY, ulps=0),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -205,6 +206,7 @@ register(OpDef(
         ),
         ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -306,6 +308,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -441,6 +444,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -528,6 +532,7 @@ for _type, _slot in (("unstack", "Y"), ("unbind", "Out")):
     register(OpDef(
         _type, f"X -> {_slot}*", attrs={"axis": 0, "num": 0}, infer=_pieces, ref=copies(_apart_calls), lower=_lower_apart,
         grad=_joined_by("stack", "Y", _slot), amp="gray", domain=_DOMAIN,
+        complex="linear",
     ))  # fmt: skip
 
 
