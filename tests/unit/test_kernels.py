@@ -277,13 +277,13 @@ def test_pool(
         dy[..., 0, 0] = np.inf
     ty.backward(wide(dy))
     oh, ow = ty.shape[2:]
-    rows, columns = pool.pool_bounds(h, k, s, p, oh), pool.pool_bounds(w, k, s, p, ow)
+    axes = pool.pool_bounds(h, k, s, p, oh), pool.pool_bounds(w, k, s, p, ow)
     xs, dys = odd(x, layout), odd(dy, layout)
     out, dx = odd(empty(ty.shape, dtype), layout), empty(x.shape, dtype)
-    pool.max_pool2d(xs, out, rows, columns, buffers(pool.max_pool2d_scratch(x.shape, out.shape, dtype)))
+    pool.max_pool(xs, out, axes, buffers(pool.max_pool_scratch(x.shape, out.shape, dtype)))
     check(out, ty, 0, 0)
-    needs = pool.max_pool2d_grad_scratch(x.shape, out.shape, dtype)
-    pool.max_pool2d_grad(xs, out, dys, dx, rows, columns, buffers(needs))
+    needs = pool.max_pool_grad_scratch(x.shape, out.shape, dtype)
+    pool.max_pool_grad(xs, out, dys, dx, axes, buffers(needs))
     check(dx, tx.grad, F.max_pool2d(wide(np.ones_like(x)), 1) * 16, 4)
 
     for exclusive in (True, False):
@@ -294,10 +294,10 @@ def test_pool(
             None if exclusive else (pool.padded_extents(h, k, s, p, p, oh), pool.padded_extents(w, k, s, p, p, ow))
         )
         out, dx = empty(ty.shape, dtype), odd(empty(x.shape, dtype), layout)
-        pool.avg_pool2d(xs, out, rows, columns, extents)
+        pool.avg_pool(xs, out, axes, extents)
         check(out, ty, F.avg_pool2d(wide(np.abs(x)), k, s, p, ceil, not exclusive), 8)
-        needs = pool.avg_pool2d_grad_scratch(x.shape, out.shape, dtype)
-        pool.avg_pool2d_grad(dys, dx, rows, columns, buffers(needs), extents)
+        needs = pool.avg_pool_grad_scratch(x.shape, out.shape, dtype)
+        pool.avg_pool_grad(dys, dx, axes, buffers(needs), extents)
         check(dx, tx.grad, 16.0, 8)
 
 
@@ -306,22 +306,22 @@ def test_adaptive_pool(n: int, h: int, w: int, oh: int, ow: int, dtype: Any, see
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((n, 3, h, w)).astype(dtype)
     dy = rng.standard_normal((n, 3, oh, ow)).astype(dtype)
-    rows, columns = pool.adaptive_bounds(h, oh), pool.adaptive_bounds(w, ow)
+    axes = pool.adaptive_bounds(h, oh), pool.adaptive_bounds(w, ow)
     out, dx = empty(dy.shape, dtype), empty(x.shape, dtype)
     tx = wide(x, True)
     ty = F.adaptive_avg_pool2d(tx, (oh, ow))
     ty.backward(wide(dy))
-    pool.avg_pool2d(x, out, rows, columns)
+    pool.avg_pool(x, out, axes)
     check(out, ty, np.abs(x).max(), 8)
-    pool.avg_pool2d_grad(dy, dx, rows, columns, buffers(pool.avg_pool2d_grad_scratch(x.shape, dy.shape, dtype)))
+    pool.avg_pool_grad(dy, dx, axes, buffers(pool.avg_pool_grad_scratch(x.shape, dy.shape, dtype)))
     check(dx, tx.grad, 64 * np.abs(dy).max(), 8)
     tx = wide(x, True)
     ty = F.adaptive_max_pool2d(tx, (oh, ow))
     ty.backward(wide(dy))
-    pool.max_pool2d(x, out, rows, columns, buffers(pool.max_pool2d_scratch(x.shape, out.shape, dtype)))
+    pool.max_pool(x, out, axes, buffers(pool.max_pool_scratch(x.shape, out.shape, dtype)))
     check(out, ty, 0, 0)
-    needs = pool.max_pool2d_grad_scratch(x.shape, dy.shape, dtype)
-    pool.max_pool2d_grad(x, out, dy, dx, rows, columns, buffers(needs))
+    needs = pool.max_pool_grad_scratch(x.shape, dy.shape, dtype)
+    pool.max_pool_grad(x, out, dy, dx, axes, buffers(needs))
     check(dx, tx.grad, 64 * np.abs(dy).max(), 8)
 
 
@@ -330,10 +330,49 @@ def test_a_window_in_the_padding_is_empty() -> None:
     assert bounds == ((0, 1), (2, 4), (4, 4))
     assert output_size(4, 2, 3, 1, 1) == 2
     x, out = np.ones((1, 1, 4, 4), np.float32), empty((1, 1, 3, 3), np.dtype(np.float32))
-    pool.avg_pool2d(x, out, bounds, bounds)
+    pool.avg_pool(x, out, (bounds, bounds))
     assert (out[0, 0] == [[1, 1, 0], [1, 1, 0], [0, 0, 0]]).all()
-    pool.max_pool2d(x, out, bounds, bounds)
+    pool.max_pool(x, out, (bounds, bounds))
     assert (out[0, 0, 2] == -np.inf).all()
+
+
+def test_the_maximum_of_integers_in_one_window() -> None:
+    x, out = np.arange(-12, -4).reshape(1, 1, 2, 2, 2), np.empty((1, 1, 1, 1, 1), np.int64)
+    pool.max_pool(x, out, (((0, 2),),) * 3)
+    assert out.item() == -5
+
+
+@given(
+    st.integers(1, 3), st.tuples(*[st.integers(3, 7)] * 3), st.integers(1, 3), st.integers(1, 3), st.booleans(), SEEDS
+)
+def test_pool_of_volumes(n: int, sizes: tuple[int, int, int], k: int, s: int, exclusive: bool, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    p, dtype = k // 2, np.dtype(np.float32)
+    x = np.round(rng.standard_normal((n, 2, *sizes)), 1).astype(dtype)
+    tx = wide(x, True)
+    ty, places = F.max_pool3d(tx, k, s, p, return_indices=True)
+    dy = rng.standard_normal(tuple(ty.shape)).astype(dtype)
+    ty.backward(wide(dy))
+    axes = tuple(pool.pool_bounds(size, k, s, p, out) for size, out in zip(sizes, ty.shape[2:], strict=True))
+    out, dx, mask = empty(ty.shape, dtype), empty(x.shape, dtype), np.empty(ty.shape, np.int32)
+    pool.max_pool(x, out, axes)
+    check(out, ty, 0, 0)
+    pool.max_pool_index(x, out, mask, axes)
+    assert (mask == places.numpy()).all()
+    pool.max_pool_grad(x, out, dy, dx, axes, buffers(pool.max_pool_grad_scratch(x.shape, out.shape, dtype)))
+    check(dx, tx.grad, 64.0, 8)
+    tx = wide(x, True)
+    ty = F.avg_pool3d(tx, k, s, p, False, not exclusive)
+    ty.backward(wide(dy))
+    extents = (
+        None
+        if exclusive
+        else tuple(pool.padded_extents(size, k, s, p, p, out) for size, out in zip(sizes, ty.shape[2:], strict=True))
+    )
+    pool.avg_pool(x, out, axes, extents)
+    check(out, ty, np.abs(x).max(), 8)
+    pool.avg_pool_grad(dy, dx, axes, buffers(pool.avg_pool_grad_scratch(x.shape, out.shape, dtype)), extents)
+    check(dx, tx.grad, 64.0, 8)
 
 
 # ------------------------------------------------------------------------------------------------------ softmax, losses
