@@ -108,3 +108,19 @@ class Reading:
                     for total, slope in zip(found, slopes, strict=True):
                         total[part] += along * slope[part]
         return found
+
+
+def torch_read(torch: Any, x: Any, ys: Any, xs: Any) -> Any:
+    """Returns what a torch tensor ``[b, c, h, w]`` holds at places ``[b, points]``, 0 outside: ``[b, c, points]``."""
+    b, c, h, w = x.shape
+    flat = x.reshape(b, c, h * w)
+    y0, x0 = ys.detach().floor(), xs.detach().floor()
+    total = x.new_zeros(b, c, ys.shape[1])
+    for dy, dx in product((0, 1), repeat=2):
+        row, column = y0 + dy, x0 + dx
+        weight = (1 - (ys - row).abs()) * (1 - (xs - column).abs())
+        seen = (row >= 0) & (row < h) & (column >= 0) & (column < w)
+        index = torch.where(seen, row * w + column, 0).long()
+        picked = flat.gather(2, index[:, None].expand(b, c, -1))
+        total = total + picked * torch.where(seen, weight, 0)[:, None]
+    return total
