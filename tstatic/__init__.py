@@ -68,6 +68,21 @@ facade_module("reader", "readers of samples, and what decorates them.", modules=
 facade_module("linalg", "linear algebra on matrices and batches of them.")
 facade_module("amp", "which 16-bit floats there are; ``static.amp`` has mixed precision.")
 facade_module("reader.decorator", "readers of samples, and what decorates them.", "reader")
+facade_module(
+    "common_ops_import",
+    "what Paddle's layers are written with.",
+    "fluid.data_feeder",
+    others={
+        "tstatic.fluid": "core",
+        "tstatic.fluid.core": "VarDesc",
+        "tstatic.ir.declare": "default_main_program, device_guard",
+        "tstatic.ir.program": "Variable",
+        "tstatic.nn.param": "LayerHelper, ParamAttr",
+        "tstatic.static.internals": "convert_np_dtype_to_dtype_",
+        "tstatic.static.mode": "in_dynamic_mode in_dygraph_mode",
+    },
+    only="check_dtype check_type check_variable_and_dtype convert_dtype",
+)
 facade_module("text", "decoders of label sequences, and data sets of texts.", modules="datasets")
 facade_module("text.datasets", "data sets of texts.", "text")
 _hooks.svg = _draw

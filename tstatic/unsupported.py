@@ -72,7 +72,9 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
             *_in("distributed")(
                 "CountFilterEntry ProbabilityEntry ShowClickEntry ps transpiler fleet.utils.DistributedInfer"
             ),
-            *_in("fluid")("DistributeTranspiler DistributeTranspilerConfig transpiler incubate.fleet.parameter_server"),
+            *_in("fluid")("DistributeTranspiler DistributeTranspilerConfig incubate.fleet.parameter_server"),
+            *_in("fluid.transpiler")("DistributeTranspiler DistributeTranspilerConfig HashName RoundRobin"),
+            *_in("fluid.core")("run_cmd"),
             "incubate.distributed",
         ),
         "Parameter servers are not part of tstatic",
@@ -112,6 +114,12 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "static.data(name, shape, dtype) for each variable that the reader gave, and 'loader = "
         "fluid.io.DataLoader.from_generator(feed_list=[image, label], capacity=8, iterable=False)'; then start(), exe.run "
         "without a feed, EOFException and reset() as before",
+    ),
+    Unsupported(
+        ("optimizer.LBFGS", "incubate.optimizer.LBFGS"),
+        "L-BFGS computes the loss eagerly, as often as a step needs it",
+        "scipy.optimize.minimize(method='L-BFGS-B') around exe.run that fetches the loss and static.gradients, or optimizer.Adam",
+        declined=True,
     ),
     Unsupported(
         ("fluid.metrics.DetectionMAP", "fluid.evaluator.DetectionMAP"),

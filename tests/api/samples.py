@@ -797,6 +797,7 @@ SAMPLES |= {
 REFUSES = "always an error"
 PROCESS = "it asks or sets a state of the process"
 FILES = "it works on files, bytes or a scope"
+INTERNAL = "it returns plain data, checks or prints: tests/api/test_internals.py"
 ABSTRACT = "a base class, or a container without settings"
 SAMPLES |= {
     f"tstatic.atleast_{n}d": Sample(
@@ -912,6 +913,17 @@ WITHOUT_SAMPLE: dict[str, str] = {
     ),
     **dict.fromkeys(
         (
+            *(f"tstatic.fluid.{name}" for name in (
+                "backward._as_list", "backward.check_type", "data_feeder.check_dtype", "data_feeder.check_variable_and_dtype",
+                "executor._as_lodtensor", "executor._fetch_var", "framework._get_var", "layers.collective._c_allgather",
+                "layers.collective._c_sync_comm_stream", "layers.device.get_places", "transpiler.details.program_to_code",
+            )),
+            "tstatic.framework.convert_np_dtype_to_dtype_", "tstatic.framework.grad_var_name",
+        ),
+        INTERNAL,
+    ),
+    **dict.fromkeys(
+        (
             "tstatic.disable_static", "tstatic.get_rng_state", "tstatic.set_rng_state", "tstatic.set_cuda_rng_state",
             "tstatic.set_grad_enabled", "tstatic.is_tensor", "tstatic.is_complex", "tstatic.utils.try_import",
             *(f"tstatic.device.{name}" for name in ("Event", "Stream", "current_stream", "set_stream", "stream_guard")),
@@ -919,8 +931,7 @@ WITHOUT_SAMPLE: dict[str, str] = {
             "tstatic.is_compiled_with_custom_device", "tstatic.register_kernel", "tstatic.show_versions",
             "tstatic.static.cuda_places", "tstatic.static.program_guard", "tstatic.static.scope_guard",
             "tstatic.nn.initializer.set_global_initializer", "tstatic.utils.require_version", "tstatic.utils.run_check",
-            "tstatic.fluid.framework.switch_main_program",
-            "tstatic.fluid.framework.switch_startup_program", "Variable.dim",
+            "tstatic.framework.switch_main_program", "tstatic.framework.switch_startup_program", "Variable.dim",
             "tstatic.profiler.export_chrome_tracing", "tstatic.profiler.make_scheduler",
             *(f"tstatic.utils.profiler.{name}" for name in ("cuda_profiler", "profiler", "start_profiler", "stop_profiler")),
             "tstatic.static.amp.cast_parameters_to_fp16", "tstatic.static.amp.bf16.cast_parameters_to_bf16",

@@ -22,7 +22,7 @@ from tstatic.ir.program import Block, Parameter, Program, Variable
 from tstatic.ir.restore import restore
 from tstatic.ir.rng import op_position
 from tstatic.ir.schema import MAX_BLOCKS, BlockDesc, OpDesc, ParameterDesc, ProgramDesc, VarDesc
-from tstatic.ir.types import DTYPES, DType, Meta
+from tstatic.ir.types import DTYPES, VAR_KINDS, DType, Meta
 
 VERSION = 2_006_002
 """The version of Paddle that written programs claim to be of."""
@@ -32,11 +32,7 @@ DTYPE_NUMBERS = {
 }  # fmt: skip
 _DTYPES = {number: DTYPES[name] for name, number in DTYPE_NUMBERS.items()}
 _DENSE, _FEED, _FETCH, _STEP_SCOPES = 7, 9, 10, 11
-VAR_TYPES = {
-    _DENSE: "dense_tensor", 8: "selected_rows", _FEED: "feed_minibatch", _FETCH: "fetch_list", _STEP_SCOPES: "step_scopes",
-    12: "lod_rank_table", 13: "lod_tensor_array", 14: "place_list", 15: "reader", 17: "raw",
-}  # fmt: skip
-_VAR_NUMBERS = {name: number for number, name in VAR_TYPES.items()}
+_VAR_NUMBERS = {str(kind): number for number, kind in VAR_KINDS.items()}
 _IGNORED = {
     "op_callstack", "op_namescope", "with_quant_attr", "use_cudnn", "use_mkldnn", "use_quantizer", "mkldnn_data_type",
     "workspace_size_MB", "exhaustive_search", "deterministic", "is_test", "force_fp32_output", "fuse_alpha", "fuse_beta",
@@ -192,7 +188,7 @@ class _Reading:
         into[column] = names[0]
 
     def variable(self, var: proto.VarDesc, kind: int) -> VarDesc:
-        if not 0 < len(var.name) <= 65_536 or kind not in VAR_TYPES:
+        if not 0 < len(var.name) <= 65_536 or kind not in VAR_KINDS:
             raise ValueError(f"variable {var.name[:80]!r} of type {kind}")
         tensor, level = None, 0
         if var.type is not None:
@@ -218,7 +214,7 @@ class _Reading:
         return VarDesc(
             name=var.name, shape=shape, dtype=None if dtype is None else dtype.name, persistable=var.persistable,
             stop_gradient=var.stop_gradient, is_data=var.need_check_feed, need_check_feed=var.need_check_feed, lod_level=level,
-            type=VAR_TYPES[kind], parameter=ParameterDesc() if var.is_parameter and whole else None,
+            type=str(VAR_KINDS[kind]), parameter=ParameterDesc() if var.is_parameter and whole else None,
         )  # fmt: skip
 
     def op(

@@ -6,6 +6,7 @@ has no limit on memory: an empty message of two bytes costs a hundred. Fields th
 
 from __future__ import annotations
 
+import math
 import struct
 from array import array
 from collections.abc import Callable, Iterator, Sequence
@@ -339,7 +340,15 @@ def _write(out: bytearray, message: Any) -> None:
             if base in ("int", "bool"):
                 _varint(out, int(item))
             else:
-                out += struct.pack("<f" if base == "float" else "<d", item)
+                out += _float32(item) if base == "float" else struct.pack("<d", item)
+
+
+def _float32(value: float) -> bytes:
+    """Returns a number as four bytes; one beyond the range of float32 becomes infinite, as in Paddle's own attributes."""
+    try:
+        return struct.pack("<f", value)
+    except OverflowError:
+        return struct.pack("<f", math.copysign(math.inf, value))
 
 
 def _sized(out: bytearray, number: int, content: bytes | bytearray) -> None:

@@ -126,6 +126,33 @@ float64 = DType("float64", np.float64, "FP64")
 complex64 = DType("complex64", np.complex64, "COMPLEX64")
 complex128 = DType("complex128", np.complex128, "COMPLEX128")
 
+
+class VarKind(str):
+    """What a variable is if not an array of elements, such as ``"reader"``; ``int(...)`` is Paddle's number of it."""
+
+    _number: int
+
+    def __new__(cls, name: str, number: int) -> VarKind:
+        made = super().__new__(cls, name)
+        made._number = number
+        return made
+
+    def __getnewargs__(self) -> tuple[str, int]:  # type: ignore[override]
+        return str(self), self._number
+
+    def __int__(self) -> int:
+        return self._number
+
+
+VAR_KINDS = {
+    number: VarKind(name, number)
+    for number, name in {
+        7: "dense_tensor", 8: "selected_rows", 9: "feed_minibatch", 10: "fetch_list", 11: "step_scopes", 12: "lod_rank_table",
+        13: "lod_tensor_array", 14: "place_list", 15: "reader", 17: "raw",
+    }.items()
+}  # fmt: skip
+"""Paddle's number in files and attributes -> what a variable is."""
+
 DTYPES: dict[str, DType] = {
     d.name: d
     for d in (bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128)

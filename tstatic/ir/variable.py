@@ -106,6 +106,8 @@ class VariableBase(VariableMethods):
         """Returns the number of dimensions."""
         return len(self.shape)
 
+    ndimension = dim
+
     @property
     def T(self) -> Any:
         """The value with its axes reversed, as a new variable."""

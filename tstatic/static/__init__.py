@@ -21,6 +21,7 @@
 * ``nn``, ``sparse_embedding``  layers that make parameters
 * ``amp``  mixed precision
 * ``mode``  static mode, which is the only one
+* ``internals``  what scripts take from inside Paddle's modules
 * ``other_devices``  names for devices that are not there
 """
 
@@ -41,4 +42,5 @@ __getattr__, __dir__ = facade(
         "tstatic.static.strategy": "BuildStrategy, ExecutionStrategy",
     },
 )
+facade_module("static.input", "declared inputs.", "static", only="InputSpec data")
 facade_module("static.io", "saved programs, values and inference models.")

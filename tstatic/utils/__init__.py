@@ -1,9 +1,13 @@
-"""``paddle.utils``: unique names, version checks and an installation check."""
+"""``paddle.utils``: unique names, version checks and an installation check.
+
+* ``environments``  variables of the environment as values of one type
+"""
 
 from __future__ import annotations
 
 import importlib
 import re
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TypeVar
@@ -102,6 +106,8 @@ def deprecated(update_to: str = "", since: str = "", reason: str = "", level: in
     return mark
 
 
+# ``import paddle.utils.unique_name`` gives the one module that there is.
+sys.modules[f"{__name__}.unique_name"] = unique_name
 facade_module("utils.profiler", "a table of how long operators take.")
 
 
