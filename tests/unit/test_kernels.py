@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tstatic.ir.evaluate import evaluate, metas_of
 from tstatic.ir.opdef import op_def
-from tstatic.tuned import conv, norm, pool, softmax, special
+from tstatic.tuned import conv, conv_bands, norm, pool, softmax, special
 from tstatic.tuned._common import BLOCK, make
 from tstatic.tuned._windows import COLS, Geometry, conv_plan, output_size
 
@@ -155,9 +155,9 @@ LARGE = {
     "pixels, small images": ((130, 24, 7, 7), (12, 24, 3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 1),
     "pixels, no border": ((5, 8, 9, 9), (8, 8, 1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 1),
     "rows, one pixel of a strided image": ((3, 9, 24, 26), (6, 9, 1, 1), (2, 2), (0, 0, 0, 0), (1, 1), 1),
-    "depthwise, small images": ((70, 12, 7, 5), (12, 1, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 12),
+    "depthwise, small images": ((70, 12, 7, 20), (12, 1, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 12),
     "depthwise, parts of the channels": ((3, 40, 60, 64), (80, 1, 5, 3), (1, 1), (2, 2, 1, 1), (1, 1), 40),
-    "depthwise, all different": ((5, 6, 11, 17), (6, 1, 2, 4), (1, 2), (3, 0, 1, 2), (2, 3), 6),
+    "depthwise, all different": ((5, 6, 11, 27), (12, 1, 2, 4), (1, 1), (3, 0, 1, 2), (2, 3), 6),
     "depthwise, one row": ((5, 6, 1, 300), (6, 1, 1, 7), (1, 1), (0, 0, 3, 3), (1, 1), 6),
     "direct": ((2, 6, 12, 12), (5, 6, 1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 1),
     "direct, grouped": ((2, 6, 12, 12), (4, 3, 1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 2),
@@ -179,6 +179,65 @@ def test_conv_modes(name: str) -> None:
     if "small" in name:
         assert 1 < plan.images < plan.batch
     check_convolution(case, np.dtype(np.float32), 3, "plain")
+
+
+@st.composite
+def depthwise(draw: st.DrawFn) -> Conv:
+    channels = draw(st.integers(2, 6))
+    kernel = draw(st.tuples(st.integers(1, 5), st.integers(1, 5)))
+    strides, dilations = (draw(st.tuples(st.integers(1, 3), st.integers(1, most))) for most in (3, 2))
+    pads = tuple(draw(st.integers(0, 5)) for _ in range(4))
+    least = [
+        max(1, d * (k - 1) + 1 - a - b) for k, d, a, b in zip(kernel, dilations, pads[::2], pads[1::2], strict=True)
+    ]
+    h, w = (m + draw(st.integers(0, most)) for m, most in zip(least, (20, 60), strict=True))
+    filters = channels * draw(st.sampled_from([1, 1, 2]))
+    return (draw(st.integers(1, 9)), channels, h, w), (filters, 1, *kernel), strides, pads, dilations, channels
+
+
+@given(depthwise(), DTYPES, SEEDS, LAYOUTS)
+def test_depthwise_conv(case: Conv, dtype: np.dtype[Any], seed: int, layout: str) -> None:
+    """Bands and columns alike: strips with and without padding, blocks that the size is no multiple of, taps that meet nothing."""
+    check_convolution(case, dtype, seed, layout)
+
+
+BANDS = {
+    "one strip": ((70, 12, 9, 5), (12, 1, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 12),
+    "two filters of a channel": ((6, 12, 9, 7), (24, 1, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 12),
+    "strides": ((9, 24, 40, 70), (24, 1, 3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 24),
+    "all different": ((5, 6, 31, 47), (6, 1, 2, 4), (3, 2), (3, 0, 1, 2), (2, 3), 6),
+    "one row": ((5, 6, 1, 300), (6, 1, 1, 7), (1, 2), (0, 0, 3, 3), (1, 1), 6),
+}
+
+
+@pytest.mark.parametrize("name", BANDS)
+def test_depthwise_conv_as_banded_products(name: str) -> None:
+    case = BANDS[name]
+    x_shape, w_shape, *rest = case
+    plan = conv_bands.correlation(x_shape, w_shape, Geometry(*rest))
+    assert plan is not None
+    assert (plan.columns.count == 1) == (rest[0] == (1, 1))
+    if name == "strides":
+        assert 1 < plan.planes < plan.channels
+    if w_shape[0] == x_shape[1]:
+        out = conv_plan(x_shape, w_shape, Geometry(*rest)).out
+        assert conv_bands.adjoint(x_shape, w_shape, (x_shape[0], w_shape[0], *out), Geometry(*rest)) is not None
+    check_convolution(case, np.dtype(np.float32), 3, "plain")
+    check_convolution(case, np.dtype(np.float64), 3, "fortran")
+
+
+def test_bands_of_one_channel_and_image_see_no_other() -> None:
+    """What is not finite spoils the windows that hold it, never another image or channel."""
+    x = np.ones((4, 3, 12, 16), np.float32)
+    x[1, 2, 11] = np.inf
+    w, out = np.ones((3, 1, 3, 3), np.float32), empty((4, 3, 12, 16), np.dtype(np.float32))
+    geometry = Geometry((1, 1), (1, 1, 1, 1), (1, 1), 3)
+    needs = conv.conv2d_forward_scratch(x.shape, w.shape, geometry, x.dtype)
+    with np.errstate(invalid="ignore"):
+        conv.conv2d_forward(x, w, out, geometry, buffers(needs))
+    assert not np.isfinite(out[1, 2, 10:]).any()
+    out[1, 2, 10:] = 0
+    assert np.isfinite(out).all()
 
 
 WIDE_FILTERS = {
