@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import tstatic as paddle
+from tstatic import io
 
 LEAST = 1 << 18
 """Bytes of text to learn from; a Python whose library has fewer sources is helped out with this package's."""
@@ -56,10 +57,10 @@ def stdlib() -> Path:
 
 # ---------------------------------------------------------------------------------------------------------------- words
 def words(text: str) -> list[str]:
-    """Returns the words of a text: names, numbers, signs, and ``"\\n"`` for the end of a line and what is blank around it.
+    r"""Returns the words of a text: names, numbers, signs, and ``"\n"`` for the end of a line and what is blank around it.
 
-    >>> words("def f(x1):\\n\\n    return x1 + 20")
-    ['def', 'f', '(', 'x1', ')', ':', '\\n', 'return', 'x1', '+', '20']
+    >>> words("def f(x1):\n\n    return x1 + 20")
+    ['def', 'f', '(', 'x1', ')', ':', '\n', 'return', 'x1', '+', '20']
     """
     return ["\n" if word.isspace() else word for word in WORD.findall(text)]
 
@@ -154,6 +155,44 @@ class Corpus:
 def corpus(size: int, names_only: bool = False) -> Corpus:
     """Returns a ``Corpus``, read once per process."""
     return Corpus(size, names_only)
+
+
+class Drawn(io.Dataset):
+    """Passages to learn from, drawn at random, the same for the same seed: sample n is the n-th passage of the whole training.
+
+    A sample is ``(ids [tokens], length, [module])``, all int64.
+
+    Args:
+        corpus: Where the passages are from.
+        tokens: The longest.
+        shortest: The shortest.
+        seed: What they depend on besides their number.
+        numbers: Which of them; those of the steps that a resumed run has yet to make, for example.
+    """
+
+    def __init__(self, corpus: Corpus, tokens: int, shortest: int, seed: int, numbers: range) -> None:
+        self.corpus, self.tokens, self.shortest, self.seed, self.numbers = corpus, tokens, shortest, seed, numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, i: int) -> tuple[np.ndarray, int, np.ndarray]:
+        ids, length, module = self.corpus.draw(
+            np.random.default_rng([self.seed, self.numbers[i]]), self.tokens, self.shortest
+        )
+        return ids, length, np.array([module])
+
+
+def naive_bayes(corpus: Corpus, passages: Passages) -> np.ndarray:
+    """Returns the module that the words of each passage speak for if their order says nothing, ``[n]`` int64.
+
+    What a classifier that learns from the same text can be compared with.
+    """
+    counts = np.stack([np.bincount(text, minlength=len(corpus.vocabulary)) for text in corpus.known]) + 0.5
+    counts[:, PAD] = 1.0
+    scores = np.log(counts / counts.sum(1, keepdims=True))
+    scores[:, PAD] = 0.0
+    return np.argmax(scores[:, passages.ids].sum(2), 0)
 
 
 def padded(ids: np.ndarray, tokens: int) -> np.ndarray:

@@ -43,31 +43,6 @@ class Sizes:
     """Passages of each module in the test."""
 
 
-# ----------------------------------------------------------------------------------------------------------------- data
-class Drawn(io.Dataset):
-    """Passages drawn at random, the same for the same seed: the words, how many they are, and the module's number."""
-
-    def __init__(self, corpus: library.Corpus, sizes: Sizes, seed: int, steps: range) -> None:
-        self.corpus, self.sizes, self.seed = corpus, sizes, seed
-        self.numbers = range(steps.start * sizes.batch, steps.stop * sizes.batch)
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __getitem__(self, i: int) -> tuple[np.ndarray, int, np.ndarray]:
-        rng = np.random.default_rng([self.seed, self.numbers[i]])
-        ids, length, module = self.corpus.draw(rng, self.sizes.tokens, self.sizes.shortest)
-        return ids, length, np.array([module])
-
-
-def batches(corpus: library.Corpus, model: Model, sizes: Sizes, seed: int, steps: range) -> Iterator[Any]:
-    """Gives the feeds of some steps."""
-    loader = io.DataLoader(
-        Drawn(corpus, sizes, seed, steps), model.feeds, batch_size=sizes.batch, return_list=False, drop_last=True
-    )
-    return iter(loader)
-
-
 # -------------------------------------------------------------------------------------------------------------- network
 def network(ids: static.Variable, length: static.Variable, sizes: Sizes) -> static.Variable:
     """An embedding, an LSTM in both directions, the mean of its outputs over the words of a passage; returns logits."""
@@ -121,12 +96,14 @@ def train(given: argparse.Namespace, sizes: Sizes) -> training.History:
     exe = static.Executor(given.place)
     exe.run(model.startup)
     program = training.on_places(model.main, model.loss, given)
-    feeds: list[Iterator[Any]] = []
+    loaders: list[Iterator[Any]] = []
 
     def step(number: int) -> dict[str, Any]:
-        if not feeds:  # the first step of this run, which need not be the first of the training
-            feeds.append(batches(corpus, model, sizes, given.seed, range(number, steps)))
-        (loss,) = exe.run(program, feed=next(feeds[0]), fetch_list=[model.loss])
+        if not loaders:  # this is the first step of this run, but not of the training if that is resumed
+            numbers = range(number * sizes.batch, steps * sizes.batch)
+            passages = library.Drawn(corpus, sizes.tokens, sizes.shortest, given.seed, numbers)
+            loaders.append(iter(io.DataLoader(passages, model.feeds, batch_size=sizes.batch, return_list=False)))
+        (loss,) = exe.run(program, feed=next(loaders[0]), fetch_list=[model.loss])
         model.scheduler.step()
         return {"loss": loss}
 
