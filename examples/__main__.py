@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-SHARED = ("__main__", "training")
+SHARED = ("__main__", "library", "training")
 
 
 def scripts() -> list[str]:
