@@ -1,4 +1,4 @@
-"""Trains two networks against each other on scikit-learn's digits: one draws a digit that is asked for, one tells it from a real one.
+"""Trains two networks against each other on scikit-learn's digits: one draws a digit, one tells it from a real one.
 
     python examples/gan.py [--epochs 30] [--amp bf16] [--places 2]
 

@@ -9,7 +9,7 @@
 * ``first_generation``  what raw ``append_op`` builds for op types that later ones replaced
 * ``_expressions``  functions of the expression language
 * ``_call_ref``, ``_low``  makers of references
-* ``_rows``, ``_gradients``  rows of matrices, gradient rules
+* ``_rows``, ``_gradients``, ``_torch_gradient``  rows of matrices, gradient rules
 """
 
 from tstatic.ops import _expressions  # noqa: F401 - expressions mean the same whichever ops are loaded

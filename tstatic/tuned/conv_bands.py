@@ -9,7 +9,7 @@ holds each sum on its diagonals.
 
 Windows of neighbouring rows overlap, which a matrix for BLAS must not: every ``phases``-th of them is one product. Images lie
 below each other with the zeros between two of them shared, so that few products serve all images. A value that is not
-finite spoils the results of its whole window, since zero times infinity is no number.
+finite spoils the results of its whole window, since zero times infinity is not a number.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Axis:
     def slot(self) -> int:
         """Places that an image takes with its zeros before it; those after it are the next image's."""
         least = max(self.before + self.taken.stop - self.taken.start, self.reach - self.before, self.count * self.step)
-        return -(-least // self.step) * self.step
+        return int(-(-least // self.step) * self.step)
 
     def inside(self) -> Axis:
         """Returns a single block with a window that has no padding; itself if there are more, or if it is all padding."""

@@ -6,7 +6,6 @@ so that padding is never stored and never wins.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -356,13 +355,21 @@ def padded_extents(size: int, kernel: int, stride: int, before: int, after: int,
     return tuple(max(0, min(i * stride - before + kernel, size + after) - (i * stride - before)) for i in range(out))
 
 
+def _outer_product(factors: Extents) -> Array:
+    """Returns the products of one number of each axis, ``[axis 0, axis 1, ...]``."""
+    found = np.ones((), np.int64)
+    for one in factors:
+        found = np.multiply.outer(found, one)
+    return found
+
+
 @lru_cache(maxsize=64)
 def _divisors(axes: Axes, extents: Extents | None, dtype: np.dtype[np.floating]) -> Array:
     """Returns what each window's sum is divided by, ``[windows...]``: at least 1."""
     if extents is None:
         extents = tuple(tuple(b - a for a, b in bounds) for bounds in axes)
     # A window wholly in the padding has the sum 0; divided by 1 it stays 0.
-    counts: Array = np.maximum(functools.reduce(np.multiply.outer, extents), 1).astype(dtype)
+    counts: Array = np.maximum(_outer_product(extents), 1).astype(dtype)
     counts.setflags(write=False)
     return counts
 

@@ -23,11 +23,11 @@ from tstatic.ops.shape.creation import assign
 
 @dataclass(frozen=True)
 class _Backward:
-    """What a backward function built: ops over names, of which some stand for gradients.
+    """What a backward function built: ops over names, of which some are gradients.
 
     Attributes:
         specs: The ops.
-        arriving: Names that stand for the gradients of the results.
+        arriving: Names of the gradients of the results.
         made: Names of the gradients of the inputs; ``None`` where the function gave none.
         local: Names that the ops make.
     """
@@ -69,11 +69,12 @@ def _ref(inputs: Any, results: Sequence[Any], outs: Any) -> list[Any]:
 
 
 def _grad(ctx: GradContext) -> list[OpSpec]:
-    backward: _Backward = known_function(
+    backward = known_function(
         ctx.attrs["backward"], "the backward function of a pylayer",
         "a program with static_pylayer has no gradient of it after loading: build it again", "pylayer",
     )  # fmt: skip
-    return backward(ctx)
+    found: list[OpSpec] = backward(ctx)
+    return found
 
 
 register(OpDef(

@@ -98,6 +98,7 @@ def _infer(x: Meta, grid: Meta) -> Meta:
 
 def _pixels(x: Array, size: int, padding_mode: str, align_corners: bool) -> tuple[Array, Any]:
     """Returns where places from -1 to 1 lie along an axis, in pixels, and the slope of that: a number or an array."""
+    slope: Any
     place, slope = ((x + 1) * ((size - 1) / 2), (size - 1) / 2) if align_corners else (
         (x + 1) * (size / 2) - 0.5, size / 2
     )  # fmt: skip
