@@ -13,7 +13,6 @@ from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, OpSpec, Va
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.ref import plain
 from tstatic.ir.shape_checks import check_elements
-from tstatic.ir.split import IMAGES, Tile, tiles
 from tstatic.ir.types import UNKNOWN, Meta, int32
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.conv._sliding import (
@@ -34,6 +33,7 @@ from tstatic.ops.conv._sliding import (
     per_axis,
     positive,
     spatial,
+    split_batch,
     torch_back,
     torch_first,
     torch_gradient,
@@ -171,15 +171,6 @@ def _infer(rank: int, x: Meta, attrs: Mapping[str, Any]) -> Meta:
         axes = tuple(range(1, rank + 1) if is_last(layout) else range(2, rank + 2))
         check_elements(x, axes, "an adaptive or global pooling", fix="feed images that are not empty")
     return x.with_shape(assemble(x.shape[0], channels(x.shape, layout), pooling.outs, layout))
-
-
-def _split(x: Meta, *rest: Meta | None, data_format: str = "NCHW") -> list[Tile] | None:
-    """Cuts every op here along the batch, or along channels that stand first where there are few images."""
-    for axis in (0,) if is_last(data_format) else (0, 1):
-        found = IMAGES.parts(x.shape[axis], x.numel)
-        if found is not None:
-            return tiles(found, *[axis] * (1 + len(rest)))
-    return None
 
 
 # ----------------------------------------------------------------------------------------------------- averages, maxima
@@ -332,12 +323,12 @@ def _register_pool(rank: int, cases: tuple[Case, ...]) -> None:
             "padding_algorithm": Attr("EXPLICIT", "str", one_of(*ALGORITHMS)),
             "data_format": layout_attr(layout),
         },
-        infer=infer, ref=plain(_ref, _scratch), lower=_lower, split=_split, cost=_cost,
+        infer=infer, ref=plain(_ref, _scratch), lower=_lower, split=split_batch, cost=_cost,
         grad=GradOp(
             "X, Out, Out@GRAD -> X@GRAD",
             ref=plain(_grad_ref, _grad_scratch),
             lower=_grad_lower,
-            split=_split,
+            split=split_batch,
             cost=_grad_cost,
         ),
         amp="gray", domain=Domain(cases=cases, values={"X": ValueRange(-2.0, 2.0, distinct=True)}),
@@ -420,12 +411,12 @@ def _register_index(rank: int, cases: tuple[Case, ...], amp: str) -> None:
 
     register(OpDef(
         f"max_pool{rank}d_with_index", "X -> Out, Mask", attrs=_window_attrs(rank), infer=infer, ref=_index_ref,
-        lower=_index_lower, split=_split,
+        lower=_index_lower, split=split_batch,
         grad=GradOp(
             "X, Mask, Out@GRAD -> X@GRAD",
             ref=plain(_index_grad_ref, _index_grad_scratch),
             lower=_index_grad_lower,
-            split=_split,
+            split=split_batch,
             shape_only=("X",),
         ),
         amp=amp, domain=Domain(cases=cases, values={"X": ValueRange(-2.0, 2.0, distinct=True)}),
