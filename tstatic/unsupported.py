@@ -105,6 +105,12 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         declined=True,
     ),
     Unsupported(
+        ("nn.utils.clip_grad_norm_", "nn.utils.clip_grad_value_"),
+        "Gradients are variables of a program here, not attributes of parameters",
+        "grad_clip=nn.ClipGradByGlobalNorm(norm) or nn.ClipGradByValue(value) of an optimizer",
+        declined=True,
+    ),
+    Unsupported(
         (
             *_LAYERS("open_files random_data_generator"),
         ),

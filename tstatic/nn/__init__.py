@@ -11,7 +11,9 @@
 * ``clip``           gradient clipping
 * ``regularizer``    weight decay
 * ``model_summary``  ``summary`` and ``flops`` of a network
-* ``utils``          parameters as a vector
+* ``parameter_vector``  parameters as a vector
+* ``weight_hooks``   weights that each call computes: ``weight_norm``, ``spectral_norm``
+* ``utils``          the two above: ``nn.utils``
 
 Class names are spelled beside the classes (``nn.Linear``) and collected here.
 """
