@@ -49,9 +49,9 @@ class _WeightHook:
     def compute(self, layer: Layer) -> Variable:
         raise NotImplementedError
 
-    def register(self, layer: Layer) -> None:
-        """Takes the parameter's name for what is computed, at once and in each call."""
-        setattr(layer, self.name, self.compute(layer))
+    def register(self, layer: Layer, first: Variable) -> None:
+        """Takes the parameter's name for what is computed in each call, and for ``first`` until then."""
+        setattr(layer, self.name, first)
         self.handle: HookRemover = layer.register_forward_pre_hook(self)
 
     def __call__(self, layer: Layer, inputs: Any) -> None:
@@ -85,7 +85,7 @@ class WeightNorm(_WeightHook):
         del layer._parameters[name]
         layer.add_parameter(f"{name}_v", v)
         layer.add_parameter(f"{name}_g", g)
-        self.register(layer)
+        self.register(layer, self.compute(layer))
 
     def _settings(self, start: Initializer) -> ParamAttr:
         w = self.weight
@@ -211,7 +211,8 @@ class SpectralNormHook(_WeightHook):
         layer.add_parameter(f"{name}_orig", self.weight)
         for part, vector in zip("uv", vectors, strict=True):
             layer.register_buffer(f"{name}_{part}", vector)
-        self.register(layer)
+        # Not what a call computes, which would be one more iteration in each run.
+        self.register(layer, emit("assign", {"X": self.weight}))
 
     def compute(self, layer: Layer) -> Variable:
         u, v = getattr(layer, f"{self.name}_u"), getattr(layer, f"{self.name}_v")
