@@ -160,10 +160,9 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "paddle.seed, Program.random_seed or paddle.get_rng_state; static.save keeps the run count",
     ),
     Unsupported(
-        ("static.nn.nce", "fluid.layers.nce", "fluid.layers.hsigmoid",
-         "fluid.layers.sampled_softmax_with_cross_entropy"),
+        ("static.nn.nce", "fluid.layers.nce", "fluid.layers.sampled_softmax_with_cross_entropy"),
         "Sampled losses are not part of tstatic",
-        "nn.functional.cross_entropy",
+        "nn.functional.cross_entropy, or nn.functional.hsigmoid_loss for many classes",
     ),
 )  # fmt: skip
 

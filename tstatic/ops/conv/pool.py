@@ -298,7 +298,7 @@ _CASES_3D = (
 )
 
 
-def _register_pool(rank: int, cases: tuple[Case, ...]) -> None:
+def _register_pool(type: str, rank: int, cases: tuple[Case, ...]) -> None:
     layout = LAYOUTS_BY_RANK[rank][0]
 
     def infer(x: Meta, **attrs: Any) -> Meta:
@@ -315,7 +315,7 @@ def _register_pool(rank: int, cases: tuple[Case, ...]) -> None:
         return [op.made(f"max_pool{rank}d_with_index", outputs=outputs, attrs=attrs)]
 
     register(OpDef(
-        f"pool{rank}d", "X -> Out", paddle=PaddleForm(write=write),
+        type, "X -> Out", paddle=PaddleForm(write=write),
         attrs={
             **_window_attrs(rank),
             "pooling_type": Attr("max", "str", one_of("max", "avg")),
@@ -335,8 +335,8 @@ def _register_pool(rank: int, cases: tuple[Case, ...]) -> None:
     ))  # fmt: skip
 
 
-_register_pool(2, _CASES_2D)
-_register_pool(3, _CASES_3D)
+_register_pool("pool2d", 2, _CASES_2D)
+_register_pool("pool3d", 3, _CASES_3D)
 
 
 # -------------------------------------------------------------------------------------------- maxima with their places
@@ -404,13 +404,13 @@ _INDEX_CASES_3D = (
 )
 
 
-def _register_index(rank: int, cases: tuple[Case, ...], amp: str) -> None:
+def _register_index(type: str, rank: int, cases: tuple[Case, ...], amp: str) -> None:
     def infer(x: Meta, **attrs: Any) -> tuple[Meta, Meta]:
         out = _infer(rank, x, attrs)
         return out, out.with_dtype(int32)
 
     register(OpDef(
-        f"max_pool{rank}d_with_index", "X -> Out, Mask", attrs=_window_attrs(rank), infer=infer, ref=_index_ref,
+        type, "X -> Out, Mask", attrs=_window_attrs(rank), infer=infer, ref=_index_ref,
         lower=_index_lower, split=split_batch,
         grad=GradOp(
             "X, Mask, Out@GRAD -> X@GRAD",
@@ -423,5 +423,5 @@ def _register_index(rank: int, cases: tuple[Case, ...], amp: str) -> None:
     ))  # fmt: skip
 
 
-_register_index(2, _INDEX_CASES_2D, amp="white")
-_register_index(3, _INDEX_CASES_3D, amp="")
+_register_index("max_pool2d_with_index", 2, _INDEX_CASES_2D, amp="white")
+_register_index("max_pool3d_with_index", 3, _INDEX_CASES_3D, amp="")
