@@ -304,11 +304,25 @@ def spectral(
 
     As in Paddle, the vectors stay as they started, and no gradient flows through the iterations.
     """
+    *_, sigma = power_iterations(spectral_matrix(weight, dim), u, v, power_iters, eps)
+    return helper.emit("elementwise_div", {"X": weight, "Y": sigma})  # type: ignore[no-any-return]
+
+
+def spectral_matrix(weight: Variable, dim: int) -> Variable:
+    """Emits a weight as a matrix whose rows are axis ``dim``."""
     rank = len(weight.shape)
     order = (dim, *(i for i in range(rank) if i != dim))
     turned = weight if dim == 0 else emit_one("transpose2", {"X": weight}, {"axis": order})
-    shape = spectral_sizes(weight.shape, dim)
-    matrix = turned if rank == 2 else emit_one("reshape2", {"X": turned}, {"shape": shape})
+    return turned if rank == 2 else emit_one("reshape2", {"X": turned}, {"shape": spectral_sizes(weight.shape, dim)})
+
+
+def power_iterations(
+    matrix: Variable, u: Variable, v: Variable, power_iters: int, eps: float
+) -> tuple[Variable, Variable, Variable]:
+    """Emits power iterations from ``u`` and ``v``: the vectors that they find, and ``u matrix v``, the largest singular value.
+
+    No gradient flows through the iterations.
+    """
 
     def product(left: Variable, right: Variable, **attrs: bool) -> Variable:
         return emit_one("matmul_v2", {"X": left, "Y": right}, attrs)
@@ -325,8 +339,7 @@ def spectral(
         right = unit(product(fixed, left, trans_x=True))
         left = unit(product(fixed, right))
     left.stop_gradient = right.stop_gradient = True
-    sigma = product(left, product(matrix, right))
-    return helper.emit("elementwise_div", {"X": weight, "Y": sigma})  # type: ignore[no-any-return]
+    return left, right, product(left, product(matrix, right))
 
 
 @export("static.nn.spectral_norm", "fluid.layers.spectral_norm")
