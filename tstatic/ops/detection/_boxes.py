@@ -1,0 +1,99 @@
+"""Arithmetic on boxes ``(left, top, right, bottom)``, for numpy and torch alike; ``xp`` is one of the two modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tstatic.ir.checks import check_dtype, check_rank, check_size
+from tstatic.ir.types import Meta
+
+Array = np.ndarray[Any, Any]
+FLOATS = ("float32", "float64")
+
+
+def check_boxes(x: Meta, slot: str, ranks: int | tuple[int, ...] = 2) -> None:
+    """Refuses what are no boxes: floats whose last axis has four numbers."""
+    check_dtype(x, FLOATS, slot)
+    check_rank(x, ranks, slot, layout="[..., 4]")
+    check_size(x, -1, 4, slot, why="left, top, right and bottom")
+
+
+def overlaps(xp: Any, a: Any, b: Any, one: float = 0.0) -> Any:
+    """Returns intersection over union of boxes that broadcast; 0 where the union is empty.
+
+    Args:
+        xp: numpy or torch.
+        a, b: ``[..., 4]``.
+        one: Added to widths and heights: 1 for boxes in whole pixels, whose ends both count.
+    """
+
+    def sides(low: Any, high: Any) -> Any:
+        return high - low + one
+
+    def positive(x: Any) -> Any:
+        return xp.maximum(x, xp.zeros_like(x))
+
+    wide = positive(sides(xp.maximum(a[..., 0], b[..., 0]), xp.minimum(a[..., 2], b[..., 2])))
+    high = positive(sides(xp.maximum(a[..., 1], b[..., 1]), xp.minimum(a[..., 3], b[..., 3])))
+    both = wide * high
+    either = sides(a[..., 0], a[..., 2]) * sides(a[..., 1], a[..., 3]) + sides(b[..., 0], b[..., 2]) * sides(
+        b[..., 1], b[..., 3]
+    )
+    union = either - both
+    empty = union == 0
+    return xp.where(empty, xp.zeros_like(both), both / xp.where(empty, xp.ones_like(union), union))
+
+
+def area(boxes: Array, one: float = 0.0) -> Array:
+    """Returns the areas of boxes; 0 for one whose sides are the wrong way round."""
+    wide, high = boxes[..., 2] - boxes[..., 0], boxes[..., 3] - boxes[..., 1]
+    return np.where((wide < 0) | (high < 0), 0.0, (wide + one) * (high + one))
+
+
+def _overlaps_with(box: Array, others: Array, one: float) -> Array:
+    """Returns the overlap of one box with others; that with a box of no area is 0."""
+    wide = np.minimum(box[2], others[:, 2]) - np.maximum(box[0], others[:, 0]) + one
+    high = np.minimum(box[3], others[:, 3]) - np.maximum(box[1], others[:, 1]) + one
+    both = np.maximum(wide, 0) * np.maximum(high, 0)
+    union = area(box, one) + area(others, one) - both
+    return np.divide(both, union, out=np.zeros_like(both), where=union > 0)
+
+
+def suppressed(boxes: Array, threshold: float, eta: float = 1.0, one: float = 0.0, most: int = -1) -> Array:
+    """Returns which of boxes, best first, are kept: those that overlap none before them by more than a threshold.
+
+    Args:
+        boxes: ``[n, 4]``, from the highest score to the lowest.
+        threshold: The overlap.
+        eta: After each box that is kept, a threshold above one half is multiplied by it.
+        one: As of :func:`overlaps`.
+        most: Stop after so many; negative: never.
+    """
+    kept: list[int] = []
+    limit = threshold
+    if eta >= 1.0:
+        # A constant threshold: each box that is kept strikes out those behind it, all at once.
+        left = np.ones(len(boxes), bool)
+        for i in range(len(boxes)):
+            if left[i]:
+                kept.append(i)
+                if len(kept) == most:
+                    break
+                left[i + 1 :] &= ~(_overlaps_with(boxes[i], boxes[i + 1 :], one) > limit)
+        return np.array(kept, np.int64)
+    for i in range(len(boxes)):
+        if len(kept) == most:
+            break
+        if not (_overlaps_with(boxes[i], boxes[kept], one) > limit).any():
+            kept.append(i)
+            if limit > 0.5:
+                limit *= eta
+    return np.array(kept, np.int64)
+
+
+def by_score(scores: Array, most: int = -1) -> Array:
+    """Returns positions from the highest score to the lowest, ties in their order; at most so many unless negative."""
+    order = np.argsort(-scores, kind="stable")
+    return order[:most] if most >= 0 else order
