@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tstatic.ir.checks import check_dtype, check_rank, check_size
+from tstatic.ir.ref import pick
 from tstatic.ir.types import Meta
 
 Array = np.ndarray[Any, Any]
@@ -97,3 +99,26 @@ def by_score(scores: Array, most: int = -1) -> Array:
     """Returns positions from the highest score to the lowest, ties in their order; at most so many unless negative."""
     order = np.argsort(-scores, kind="stable")
     return order[:most] if most >= 0 else order
+
+
+def on_host(function: Callable[..., list[Any]], outputs: int) -> Callable[..., Any]:
+    """Returns the lowering of an op that chooses among boxes: the reference itself, on copies in the host's memory.
+
+    Args:
+        function: The reference, which returns its results.
+        outputs: How many output slots it has.
+    """
+
+    def lower(torch: Any, *tensors: Any, **attrs: Any) -> Any:
+        device = next(t.device for t in tensors if t is not None)
+        arrays = [None if t is None else t.cpu().numpy() for t in tensors]
+        found = function(*arrays, *(None,) * outputs, **pick(function, attrs))
+
+        def tensor(value: Any) -> Any:
+            if isinstance(value, list):
+                return [tensor(v) for v in value]
+            return torch.from_numpy(np.ascontiguousarray(value)).to(device)
+
+        return tuple(tensor(value) for value in found)
+
+    return lower
