@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import FeedError, UnsupportedError
+from tstatic.errors import FeedError, needed_for
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import check_choice, check_dtype, check_rank, check_type
 from tstatic.ir.opdef import Attr, OpDef, export, register
@@ -30,12 +30,8 @@ register(OpDef(
 
 
 def _pillow() -> Any:
-    try:
+    with needed_for("decoding images"):
         from PIL import Image
-    except ImportError:
-        raise UnsupportedError(
-            "images are decoded by Pillow, which is not installed", fix="run pip install pillow, or feed arrays"
-        ) from None
     return Image
 
 
