@@ -22,7 +22,8 @@ def main() -> None:
     else:
         paddle.enable_static()
     facts = {
-        name: programs.run(name, fluid, None if old else paddle) for name in (programs.FLUID if old else programs.PADDLE)
+        name: programs.run(name, fluid, None if old else paddle)
+        for name in (programs.FLUID if old else programs.PADDLE)
     }
     path = HERE / ("fluid.json" if old else "paddle.json")
     path.write_text(json.dumps({"version": paddle.__version__, **facts}, sort_keys=True) + "\n", encoding="utf-8")

@@ -27,7 +27,9 @@ def torch_gradient(function: Callable[..., Any], inputs: int, wanted: Sequence[i
             results = function(torch, *ins, **pick(function, attrs))
         results = results if isinstance(results, tuple) else (results,)
         pairs = [
-            (r, g) for r, g in zip(results, arriving, strict=False) if g is not None and r is not None and r.requires_grad
+            (r, g)
+            for r, g in zip(results, arriving, strict=False)
+            if g is not None and r is not None and r.requires_grad
         ]
         found = [None] * len(leaves)
         if pairs:

@@ -109,7 +109,10 @@ def _record(backward_fn: Callable[..., Any], inputs: Sequence[Variable], results
         made = {name for op in block.ops for name in op.output_arg_names}
         specs = tuple(
             OpSpec(
-                op.type, {n: op.input(n) for n in op.input_names}, {n: op.output(n) for n in op.output_names}, dict(op.attrs)
+                op.type,
+                {n: op.input(n) for n in op.input_names},
+                {n: op.output(n) for n in op.output_names},
+                dict(op.attrs),
             )
             for op in block.ops
         )
@@ -182,6 +185,10 @@ def static_pylayer(
         helper = LayerNamer("pylayer", name)
         outs = [helper.variable(r.dtype, r.shape, stop_gradient=not needy) for r in results]
         append_op(
-            helper.block, "pylayer", {"Input": xs, "Result": results}, {"Out": outs}, {"backward": function_id(backward)}
+            helper.block,
+            "pylayer",
+            {"Input": xs, "Result": results},
+            {"Out": outs},
+            {"backward": function_id(backward)},
         )
     return _blocks.pack(found, iter(outs))

@@ -123,10 +123,7 @@ def _reading(
     sizes = x.shape[2:]
     flat = grid.reshape(-1, len(sizes))
     places, slopes = zip(
-        *(
-            _pixels(flat[:, -1 - axis], size, padding_mode, align_corners)
-            for axis, size in enumerate(sizes)
-        ),
+        *(_pixels(flat[:, -1 - axis], size, padding_mode, align_corners) for axis, size in enumerate(sizes)),
         strict=True,
     )
     each = math.prod(grid.shape[1:-1])
@@ -235,7 +232,11 @@ def grid_sample(
     check_variable(grid, "grid", "grid_sample", _FLOATS)
     check_same_dtype((x, grid), ("x", "grid"), "grid_sample")
     check_rank(x, (4, 5), "x", "grid_sample")
-    attrs = {"mode": mode, "padding_mode": padding_mode, "align_corners": check_type(align_corners, bool, "align_corners", "grid_sample")}
+    attrs = {
+        "mode": mode,
+        "padding_mode": padding_mode,
+        "align_corners": check_type(align_corners, bool, "align_corners", "grid_sample"),
+    }
     return emit_one("grid_sampler", {"X": x, "Grid": grid}, attrs, name=name)
 
 

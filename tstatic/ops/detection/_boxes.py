@@ -54,12 +54,17 @@ def area(boxes: Array, one: float = 0.0) -> Array:
     return np.where((wide < 0) | (high < 0), 0.0, (wide + one) * (high + one))
 
 
-def _overlaps_with(box: Array, others: Array, one: float) -> Array:
-    """Returns the overlap of one box with others; that with a box of no area is 0."""
-    wide = np.minimum(box[2], others[:, 2]) - np.maximum(box[0], others[:, 0]) + one
-    high = np.minimum(box[3], others[:, 3]) - np.maximum(box[1], others[:, 1]) + one
-    both = np.maximum(wide, 0) * np.maximum(high, 0)
-    union = area(box, one) + area(others, one) - both
+def shared(a: Array, b: Array, one: float) -> Array:
+    """Returns intersection over union as suppression counts it: 0 for boxes that do not touch, or have no area.
+
+    Args:
+        a, b: ``[..., 4]`` that broadcast.
+        one: As of :func:`overlaps`; it does not make boxes touch.
+    """
+    wide = np.minimum(a[..., 2], b[..., 2]) - np.maximum(a[..., 0], b[..., 0])
+    high = np.minimum(a[..., 3], b[..., 3]) - np.maximum(a[..., 1], b[..., 1])
+    both = np.where((wide < 0) | (high < 0), 0.0, (wide + one) * (high + one))
+    union = area(a, one) + area(b, one) - both
     return np.divide(both, union, out=np.zeros_like(both), where=union > 0)
 
 
@@ -70,7 +75,7 @@ def suppressed(boxes: Array, threshold: float, eta: float = 1.0, one: float = 0.
         boxes: ``[n, 4]``, from the highest score to the lowest.
         threshold: The overlap.
         eta: After each box that is kept, a threshold above one half is multiplied by it.
-        one: As of :func:`overlaps`.
+        one: As of :func:`shared`.
         most: Stop after so many; negative: never.
     """
     kept: list[int] = []
@@ -83,12 +88,12 @@ def suppressed(boxes: Array, threshold: float, eta: float = 1.0, one: float = 0.
                 kept.append(i)
                 if len(kept) == most:
                     break
-                left[i + 1 :] &= ~(_overlaps_with(boxes[i], boxes[i + 1 :], one) > limit)
+                left[i + 1 :] &= ~(shared(boxes[i], boxes[i + 1 :], one) > limit)
         return np.array(kept, np.int64)
     for i in range(len(boxes)):
         if len(kept) == most:
             break
-        if not (_overlaps_with(boxes[i], boxes[kept], one) > limit).any():
+        if not (shared(boxes[i], boxes[kept], one) > limit).any():
             kept.append(i)
             if limit > 0.5:
                 limit *= eta

@@ -9,7 +9,15 @@ import numpy as np
 
 from tstatic.ir.attrs import one_of
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import check_choice, check_has_shape, check_int, check_length, check_number, check_same_dtype, check_type
+from tstatic.ir.checks import (
+    check_choice,
+    check_has_shape,
+    check_int,
+    check_length,
+    check_number,
+    check_same_dtype,
+    check_type,
+)
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
@@ -69,9 +77,7 @@ def _ref(
     prior: Array, given: Array | None, target: Array, out: Array,
     *, code_type: str, box_normalized: bool, axis: int, variance: Sequence[float],
 ) -> None:  # fmt: skip
-    np.copyto(
-        out, _coded(np, prior, given, target, code_type, box_normalized, axis, np.array(variance, prior.dtype))
-    )
+    np.copyto(out, _coded(np, prior, given, target, code_type, box_normalized, axis, np.array(variance, prior.dtype)))
 
 
 def _lower(

@@ -12,6 +12,11 @@ from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, regi
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int32
 from tstatic.ops.detection._boxes import FLOATS, Array, area, check_boxes, on_host
+from tstatic.ops.elementwise.scale import cast
+from tstatic.ops.reduce.cumsum import cumsum
+from tstatic.ops.sequence.lod_reset import lod_reset
+from tstatic.ops.shape.creation import full
+from tstatic.ops.shape.joining import concat
 
 
 def _infer(rois: Meta, number: Meta | None, *, min_level: int, max_level: int) -> tuple[list[Meta], Meta, list[Meta]]:
@@ -138,12 +143,23 @@ def fluid_distribute_fpn_proposals(
     """Divides regions among the levels of a feature pyramid, with ``pixel_offset=True``; see :func:`distribute_fpn_proposals`.
 
     Args:
-        fpn_rois, min_level, max_level, refer_level, refer_scale, rois_num, name: As there.
+        fpn_rois, min_level, max_level, refer_level, refer_scale, rois_num, name: As there; boxes may have a LoD instead of
+            ``rois_num``, and then so have the regions of each level.
 
     Returns:
         The regions of each level, and the positions; with ``rois_num`` also the numbers.
     """
-    levels, restore, counts = _distribute(
-        fpn_rois, min_level, max_level, refer_level, refer_scale, True, rois_num, name
-    )
-    return (levels, restore) if rois_num is None else (levels, restore, counts)
+    number = rois_num
+    if number is None and check_variable(fpn_rois, "fpn_rois", "distribute_fpn_proposals").lod:
+        offsets = fpn_rois.block._find_var_recursive(fpn_rois.lod[-1])
+        number = cast(offsets[1:] - offsets[:-1], "int32")
+    levels, restore, counts = _distribute(fpn_rois, min_level, max_level, refer_level, refer_scale, True, number, name)
+    if rois_num is not None:
+        return levels, restore, counts
+    if number is not None:
+        first = full([1], 0, "int64")
+        levels = [
+            lod_reset(level, concat([first, cast(cumsum(count, 0), "int64")]))
+            for level, count in zip(levels, counts, strict=True)
+        ]
+    return levels, restore

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.checks import check_dtype, check_has_shape, check_int, check_number, check_rank, check_same_dtype, check_type
+from tstatic.ir.checks import (
+    check_dtype,
+    check_has_shape,
+    check_int,
+    check_number,
+    check_rank,
+    check_same_dtype,
+    check_type,
+)
 from tstatic.ir.opdef import LOD, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int32, int64
@@ -18,7 +26,9 @@ _MOST = math.log(1000.0 / 16.0)
 """Largest logarithm of how much larger a box is than its anchor."""
 
 
-def _infer(scores: Meta, deltas: Meta, image: Meta, anchors: Meta, variances: Meta) -> tuple[Meta, Meta, Meta, Meta]:
+def _infer(
+    scores: Meta, deltas: Meta, image: Meta, anchors: Meta, variances: Meta
+) -> tuple[Meta, Meta, Meta, Meta, Meta]:
     check_dtype(scores, FLOATS, "Scores")
     check_rank(scores, 4, "Scores", layout="[n, anchors, h, w]")
     n, count, h, w = scores.shape
@@ -29,7 +39,7 @@ def _infer(scores: Meta, deltas: Meta, image: Meta, anchors: Meta, variances: Me
     check_boxes(anchors, "Anchors", (2, 4))
     check_boxes(variances, "Variances", (2, 4))
     return (
-        scores.with_shape((UNKNOWN, 4)), Meta((UNKNOWN,), int64), scores.with_shape((UNKNOWN, 1)),
+        scores.with_shape((UNKNOWN, 4)), Meta((UNKNOWN,), int64), scores.with_shape((UNKNOWN, 1)), Meta((UNKNOWN,), int64),
         Meta((n,), int32),
     )  # fmt: skip
 
@@ -68,7 +78,7 @@ def _of_image(
 
 def _ref(
     scores: Array, deltas: Array, image: Array, anchors: Array, variances: Array, rois: None, offsets: None, probs: None,
-    number: None, *, pre_nms_topN: int, post_nms_topN: int, nms_thresh: float, min_size: float, eta: float,
+    same: None, number: None, *, pre_nms_topN: int, post_nms_topN: int, nms_thresh: float, min_size: float, eta: float,
     pixel_offset: bool,
 ) -> list[Array]:  # fmt: skip
     found = [
@@ -80,22 +90,21 @@ def _ref(
         for score, delta, size in zip(scores, deltas, image, strict=True)
     ]  # fmt: skip
     counts = [len(b) for b, _ in found]
+    ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     return [
-        np.concatenate([np.zeros((0, 4), scores.dtype), *(b for b, _ in found)]),
-        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        np.concatenate([np.zeros(0, scores.dtype), *(s for _, s in found)]).reshape(-1, 1),
+        np.concatenate([np.zeros((0, 4), scores.dtype), *(b for b, _ in found)]), ends,
+        np.concatenate([np.zeros(0, scores.dtype), *(s for _, s in found)]).reshape(-1, 1), ends,
         np.array(counts, np.int32),
-    ]
+    ]  # fmt: skip
 
-
-_BOX = ValueRange(0.5, 0.9)
 
 register(OpDef(
-    "generate_proposals_v2", f"Scores, BboxDeltas, ImShape, Anchors, Variances -> RpnRois, RpnRois{LOD}, RpnRoiProbs, RpnRoisNum",
+    "generate_proposals_v2",
+    f"Scores, BboxDeltas, ImShape, Anchors, Variances -> RpnRois, RpnRois{LOD}, RpnRoiProbs, RpnRoiProbs{LOD}, RpnRoisNum",
     attrs={
         "pre_nms_topN": 6000, "post_nms_topN": 1000, "nms_thresh": 0.5, "min_size": 0.1, "eta": 1.0, "pixel_offset": True,
     },
-    infer=_infer, ref=_ref, lower=on_host(_ref, 4), dynamic=True,
+    infer=_infer, ref=_ref, lower=on_host(_ref, 5), dynamic=True,
     domain=Domain(
         cases=(
             Case(((2, 2, 3, 3), (2, 8, 3, 3), (2, 2), (3, 3, 2, 4), (3, 3, 2, 4)), {"pixel_offset": False, "min_size": 1.0}),
@@ -103,7 +112,10 @@ register(OpDef(
             Case(((1, 2, 3, 2), (1, 8, 3, 2), (1, 2), (12, 4), (12, 4)), {"nms_thresh": 0.8, "eta": 0.7}),
             Case(((1, 1, 2, 2), (1, 4, 2, 2), (1, 2), (4, 4), (4, 4)), {"min_size": 99.0, "nms_thresh": 0.0}),
         ),
-        values={"Scores": ValueRange(distinct=True), "ImShape": ValueRange(5.0, 9.0), "Anchors": ValueRange(0.0, 7.0), "Variances": _BOX},
+        values={
+            "Scores": ValueRange(distinct=True), "ImShape": ValueRange(5.0, 9.0), "Anchors": ValueRange(0.0, 7.0),
+            "Variances": ValueRange(0.5, 0.9),
+        },
         floats=FLOATS, ulps=0, check_grad="regions are chosen; as in Paddle, no gradient flows through them",
     ),
 ))  # fmt: skip

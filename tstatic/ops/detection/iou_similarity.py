@@ -62,4 +62,6 @@ def iou_similarity(x: Variable, y: Variable, box_normalized: bool = True, name: 
     """
     function = "iou_similarity"
     ins = {"X": check_variable(x, "x", function, FLOATS), "Y": check_variable(y, "y", function, FLOATS)}
-    return emit_one(function, ins, {"box_normalized": check_type(box_normalized, bool, "box_normalized", function)}, name=name)
+    return emit_one(
+        function, ins, {"box_normalized": check_type(box_normalized, bool, "box_normalized", function)}, name=name
+    )

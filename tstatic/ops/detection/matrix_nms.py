@@ -11,7 +11,7 @@ from tstatic.ir.checks import check_int, check_number, check_type
 from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int32
-from tstatic.ops.detection._boxes import FLOATS, Array, by_score, on_host, overlaps
+from tstatic.ops.detection._boxes import FLOATS, Array, by_score, on_host, shared
 from tstatic.ops.detection.multiclass_nms import check_scored
 
 
@@ -22,10 +22,10 @@ def _infer(boxes: Meta, scores: Meta) -> tuple[Meta, Meta, Meta]:
 
 def _decayed(boxes: Array, scores: Array, gaussian: bool, sigma: float, one: float) -> Array:
     """Returns the scores of boxes, best first, after the overlaps with better ones took their part."""
-    shared = np.tril(overlaps(np, boxes[:, None], boxes[None], one), -1)
+    covered = np.tril(shared(boxes[:, None], boxes[None], one), -1)
     # How much each better box is itself covered by one that is better still.
-    most = shared.max(axis=1, initial=0.0)
-    factor = np.exp((most**2 - shared**2) * sigma) if gaussian else (1 - shared) / (1 - most)
+    most = covered.max(axis=1, initial=0.0)
+    factor = np.exp((most**2 - covered**2) * sigma) if gaussian else (1 - covered) / (1 - most)
     # Only better boxes take part.
     factor[np.triu_indices(len(boxes))] = np.inf
     return scores * np.minimum(factor.min(axis=1, initial=np.inf), 1.0)

@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.checks import check_dtype, check_has_shape, check_int, check_number, check_rank, check_same_dtype, check_type
+from tstatic.ir.checks import (
+    check_dtype,
+    check_has_shape,
+    check_int,
+    check_number,
+    check_rank,
+    check_same_dtype,
+    check_type,
+)
 from tstatic.ir.opdef import LOD, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int32, int64

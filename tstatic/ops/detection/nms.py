@@ -51,7 +51,10 @@ register(OpDef(
             Case(((9, 4),)), Case(((9, 4), (9,)), {"iou_threshold": 0.1}),
             Case(((8, 4), (8,), (8,)), {"categories": (0, 2), "top_k": 3}), Case(((0, 4),)),
         ),
-        values={"Boxes": ValueRange(0.0, 4.0), "Scores": ValueRange(distinct=True), "CategoryIdxs": ValueRange(0, 2, dtype="int64")},
+        values={
+            "Boxes": ValueRange(0.0, 4.0), "Scores": ValueRange(distinct=True),
+            "CategoryIdxs": ValueRange(0, 2, dtype="int64"),
+        },
         floats=FLOATS, ulps=0, check_grad="positions have no gradient",
     ),
 ))  # fmt: skip

@@ -129,7 +129,10 @@ register(OpDef(
 
 
 def _prior_box(function: str, input: Variable, image: Variable, steps: Any, **attrs: Any) -> tuple[Variable, Variable]:
-    ins = {"Input": check_variable(input, "input", function, FLOATS), "Image": check_variable(image, "image", function, FLOATS)}
+    ins = {
+        "Input": check_variable(input, "input", function, FLOATS),
+        "Image": check_variable(image, "image", function, FLOATS),
+    }
     for name in ("min_sizes", "max_sizes", "aspect_ratios", "variances"):
         given = attrs[name]
         given = () if given is None else given if isinstance(given, list | tuple) else (given,)
@@ -152,11 +155,11 @@ def prior_box(
     image: Variable,
     min_sizes: Any,
     max_sizes: Any = None,
-    aspect_ratios: Any = [1.0],
-    variance: Sequence[float] = [0.1, 0.1, 0.2, 0.2],
+    aspect_ratios: Any = (1.0,),
+    variance: Sequence[float] = (0.1, 0.1, 0.2, 0.2),
     flip: bool = False,
     clip: bool = False,
-    steps: Any = [0.0, 0.0],
+    steps: Any = (0.0, 0.0),
     offset: float = 0.5,
     min_max_aspect_ratios_order: bool = False,
     name: str | None = None,
@@ -200,11 +203,11 @@ def fluid_prior_box(
     image: Variable,
     min_sizes: Any,
     max_sizes: Any = None,
-    aspect_ratios: Any = [1.0],
-    variance: Sequence[float] = [0.1, 0.1, 0.2, 0.2],
+    aspect_ratios: Any = (1.0,),
+    variance: Sequence[float] = (0.1, 0.1, 0.2, 0.2),
     flip: bool = False,
     clip: bool = False,
-    steps: Any = [0.0, 0.0],
+    steps: Any = (0.0, 0.0),
     offset: float = 0.5,
     name: str | None = None,
     min_max_aspect_ratios_order: bool = False,

@@ -45,7 +45,9 @@ def _sides(rois: Any, scale: float, aligned: bool, xp: Any) -> tuple[Any, Any]:
 class _Samples:
     """The samples of all regions with the same number of samples per part, and their weights."""
 
-    def __init__(self, x: Array, owner: Array, start: Array, size: Array, pooled: tuple[int, int], grid: tuple[int, int]) -> None:
+    def __init__(
+        self, x: Array, owner: Array, start: Array, size: Array, pooled: tuple[int, int], grid: tuple[int, int]
+    ) -> None:
         h, w = x.shape[2:]
         self.shape = (len(owner), *(n for pair in zip(pooled, grid, strict=True) for n in pair))
         self.count = grid[0] * grid[1]
@@ -77,9 +79,7 @@ def _grids(size: Any, pooled: tuple[int, int], sampling_ratio: int) -> list[tupl
     """Returns how many samples each part of each region has, down and across."""
     if sampling_ratio > 0:
         return [(sampling_ratio, sampling_ratio)] * len(size)
-    return [
-        (max(math.ceil(a / pooled[0]), 0), max(math.ceil(b / pooled[1]), 0)) for a, b in size.tolist()
-    ]
+    return [(max(math.ceil(a / pooled[0]), 0), max(math.ceil(b / pooled[1]), 0)) for a, b in size.tolist()]
 
 
 def _groups(
@@ -153,7 +153,7 @@ register(OpDef(
         "pooled_width": Attr(1, "int", lambda v: None if v > 0 else "a number above 0"),
         "spatial_scale": 1.0, "sampling_ratio": -1, "aligned": False,
     },
-    infer=_infer, ref=_ref, lower=_lower, lod="ROIs",
+    infer=_infer, ref=_ref, lower=_lower,
     grad=GradOp(
         f"{SLOTS}, Out@GRAD -> X@GRAD", ref=_grad_ref, lower=torch_gradient(_lower, 4, (0,)),
     ),

@@ -105,7 +105,7 @@ register(OpDef(
         "pooled_height": Attr(1, "int", lambda v: None if v > 0 else "a number above 0"),
         "pooled_width": Attr(1, "int", lambda v: None if v > 0 else "a number above 0"), "spatial_scale": 1.0,
     },
-    infer=_infer, ref=_ref, lower=_lower, lod="ROIs",
+    infer=_infer, ref=_ref, lower=_lower,
     grad=GradOp(
         f"{SLOTS}, Argmax, Out@GRAD -> X@GRAD", ref=_grad_ref, lower=_grad_lower, shape_only=("X",),
     ),

@@ -184,7 +184,10 @@ def yolo_box(
         [[16.0, 16.0, 48.0, 48.0], [0.25]]
     """
     function = "yolo_box"
-    ins = {"X": check_variable(x, "x", function, FLOATS), "ImgSize": check_variable(img_size, "img_size", function, INTEGERS)}
+    ins = {
+        "X": check_variable(x, "x", function, FLOATS),
+        "ImgSize": check_variable(img_size, "img_size", function, INTEGERS),
+    }
     attrs = {
         "anchors": check_anchors(anchors, function), "class_num": check_int(class_num, "class_num", function, 1),
         "conf_thresh": check_number(conf_thresh, "conf_thresh", function),

@@ -146,7 +146,9 @@ def _ref(
     certain[at.image, at.anchor, at.row, at.column] = at.score
     if loss is not None:
         said = at.answers(each)
-        terms = _entropy(said[:, :2], at.target[:, :2]).sum(axis=1) + np.abs(said[:, 2:4] - at.target[:, 2:]).sum(axis=1)
+        terms = _entropy(said[:, :2], at.target[:, :2]).sum(axis=1) + np.abs(said[:, 2:4] - at.target[:, 2:]).sum(
+            axis=1
+        )
         classes = _entropy(said[:, 5:], _class_targets(label, at, class_num, use_label_smooth, x.dtype)).sum(axis=1)
         sure = each[:, :, 4]
         positive = certain > 1e-5

@@ -22,7 +22,13 @@ from tstatic.ir.program import Variable
 from tstatic.ir.rng import RngKey
 from tstatic.ir.types import Meta, int64
 from tstatic.ops.indexing.embedding import one_hot
-from tstatic.ops.loss.nce import FLOATS, log_uniform_class, log_uniform_probability, torch_uniform_numbers, uniform_numbers
+from tstatic.ops.loss.nce import (
+    FLOATS,
+    log_uniform_class,
+    log_uniform_probability,
+    torch_uniform_numbers,
+    uniform_numbers,
+)
 from tstatic.ops.loss.softmax_with_cross_entropy import softmax_with_cross_entropy
 
 Array = np.ndarray[Any, Any]

@@ -12,7 +12,7 @@ from tstatic.ops.loss.binary_loss import alike
 from tstatic.ops.shape._shapes import emit_one
 
 _SOFTPLUS = "(maximum(x, 0.0) + log1p(exp(-abs(x))))"
-_CLICK = f"where(label < -1.0, 0.0, where(label < 0.0, 1.0, where(label < 1.0, 0.0, 1.0)))"
+_CLICK = "where(label < -1.0, 0.0, where(label < 0.0, 1.0, where(label < 1.0, 0.0, 1.0)))"
 _TEACHER = "where(label < 1.0, label, label - 1.0)"
 
 
@@ -73,7 +73,10 @@ def teacher_student_sigmoid_loss(
         array([0.6931, 1.3863], dtype=float32)
     """
     function = "teacher_student_sigmoid_loss"
-    ins = {"X": check_variable(input, "input", function, FLOATS), "Label": check_variable(label, "label", function, FLOATS)}
+    ins = {
+        "X": check_variable(input, "input", function, FLOATS),
+        "Label": check_variable(label, "label", function, FLOATS),
+    }
     attrs = {
         "soft_max_up_bound": check_number(soft_max_up_bound, "soft_max_up_bound", function),
         "soft_max_lower_bound": check_number(soft_max_lower_bound, "soft_max_lower_bound", function),

@@ -55,7 +55,9 @@ def _grad_ref(
 
 
 def _lower(torch: Any, x: Any, scale: Any, bias: Any, *, data_layout: str) -> Any:
-    return (torch_wide(x) * _wide(x, torch_wide(scale), data_layout) + _wide(x, torch_wide(bias), data_layout)).to(x.dtype)
+    return (torch_wide(x) * _wide(x, torch_wide(scale), data_layout) + _wide(x, torch_wide(bias), data_layout)).to(
+        x.dtype
+    )
 
 
 register(OpDef(

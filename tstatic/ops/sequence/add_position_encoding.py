@@ -22,7 +22,9 @@ def _infer(x: Meta, offsets: Meta | None) -> Meta:
     check_dtype(x, FLOATS, "X")
     check_rank(x, 3 if offsets is None else 2, "X", layout="[batch, positions, size], or [rows, size] with a LoD")
     if x.shape[-1] != UNKNOWN:
-        check_divisible(x.shape[-1], 2, "the size of an encoding", "the number of parts, sine and cosine", "add_position_encoding")
+        check_divisible(
+            x.shape[-1], 2, "the size of an encoding", "the number of parts, sine and cosine", "add_position_encoding"
+        )
     return x
 
 
