@@ -26,6 +26,7 @@ from tstatic.nn.initializer import Constant, Normal
 from tstatic.nn.param import LayerHelper, ParamAttr, activate, check_activation, check_enabled
 from tstatic.no_effect import IN_PLACE, no_effect
 from tstatic.ops.shape._shapes import emit_one
+from tstatic.ops.shape.creation import full
 
 
 def parameter_dtype(x: Variable) -> DType:
@@ -468,3 +469,45 @@ def data_norm(
         "enable_scale_and_shift": enable_scale_and_shift,
     }  # fmt: skip
     return helper.append_activation(helper.emit(function, inputs, attrs))
+
+
+@export("fluid.layers.affine_channel", op="affine_channel")
+def affine_channel(
+    x: Variable,
+    scale: Variable | None = None,
+    bias: Variable | None = None,
+    data_layout: str = "NCHW",
+    name: str | None = None,
+    act: str | None = None,
+) -> Variable:
+    """Multiplies each channel by a number and adds one: ``act(x * scale + bias)``.
+
+    Args:
+        x: ``[n, c, ...]`` (``NCHW``) or ``[n, ..., c]`` (``NHWC``); floats, ``c`` known.
+        scale, bias: ``[c]``; 1 and 0 if ``None``.
+        data_layout: Layout of the axes, which says where the channels are.
+        name: Name of the layer.
+        act: Op type of an activation.
+
+    Returns:
+        The shape of ``x``.
+
+    Raises:
+        ShapeError, DTypeError: If the values do not fit together.
+
+    Example:
+        >>> x = paddle.ones([1, 2, 1, 1])
+        >>> y = fluid.layers.affine_channel(x, paddle.to_tensor([2.0, 3.0]), paddle.to_tensor([0.5, -0.5]))
+        >>> static.Executor().run(fetch_list=[y])[0].ravel()
+        array([2.5, 2.5], dtype=float32)
+    """
+    function = "affine_channel"
+    count = _channels(x, data_layout, function)
+    check_activation(act, function)
+    given = [
+        full([count], value, x.dtype) if v is None else check_variable(v, arg, function, FLOATS)
+        for v, arg, value in ((scale, "scale", 1.0), (bias, "bias", 0.0))
+    ]
+    helper = LayerHelper(function, name=name, act=act)
+    ins = {"X": x, "Scale": given[0], "Bias": given[1]}
+    return helper.append_activation(helper.emit(function, ins, {"data_layout": data_layout}))
