@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tstatic.ir.build import LayerNamer, check_variable
+from tstatic.ir.build import LayerNamer, check_variable, composed
 from tstatic.ir.checks import FLOATS, check_axis, check_choice, check_int, check_rank, check_static_dim
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
@@ -316,6 +316,13 @@ def spectral(
     left.stop_gradient = right.stop_gradient = True
     sigma = product(left, product(matrix, right))
     return helper.emit("elementwise_div", {"X": weight, "Y": sigma})  # type: ignore[no-any-return]
+
+
+@composed("spectral_norm")
+def _spectral_norm(
+    Weight: Variable, U: Variable, V: Variable, *, dim: int = 0, power_iters: int = 1, eps: float = 1e-12
+) -> dict[str, Variable]:
+    return {"Out": spectral(LayerHelper("spectral_norm"), Weight, U, V, dim, power_iters, eps)}
 
 
 @export("static.nn.spectral_norm", "fluid.layers.spectral_norm")
