@@ -6,6 +6,7 @@ else. What an op spells in another way stands with it, as :attr:`~tstatic.ir.opd
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -363,6 +364,12 @@ def _same(op: PaddleOp, definition: OpDef) -> OpSpec:
         if name in definition.attrs and numbers is not None:
             del inputs[slot]
             attrs[name] = tuple(numbers) if definition.attrs[name].kind in ("ints", "floats") else numbers[0]
+    result = op.dtypes.get(next((row[0] for row in op.outputs.values() if row), ""))
+    for name, value in attrs.items():
+        # Kernels of whole numbers convert their attributes.
+        if result is not None and result.is_integer and isinstance(value, float) and math.isfinite(value):
+            known = definition.attrs.get(name)
+            attrs[name] = int(value) if known is not None and known.kind == "number" else value
     if "one_d" in definition.attrs and "one_d" not in attrs:
         first = next((row[0] for row in op.outputs.values() if row), "")
         attrs["one_d"] = list(op.shapes.get(first) or ()) == [1]

@@ -32,7 +32,7 @@ from tstatic.ops.shape.diagonal import trace
 from tstatic.ops.shape.joining import concat
 from tstatic.ops.shape.pad import pad
 from tstatic.ops.shape.rearranging import tril_indices, triu_indices
-from tstatic.ops.shape.reshape import unsqueeze
+from tstatic.ops.shape.reshape import reshape, unsqueeze
 from tstatic.ops.shape.sequence import logspace
 from tstatic.ops.shape.vision import temporal_shift
 
@@ -161,6 +161,11 @@ def _set_value(
         index.insert(axis, None)
     kind = Input.dtype if dtype is None else dtype_of(dtype)
     value = np.array(values).reshape(list(shape)).astype(kind.np) if ValueTensor is None else ValueTensor
+    # A value may have more axes than the part, of size 1: a part of one number is given one of shape [1].
+    sizes = list(value.shape)
+    while sizes and sizes[0] == 1:
+        del sizes[0]
+    value = reshape(value, sizes) if isinstance(value, Variable) else value.reshape(sizes)
     return {"Out": setitem(Input, tuple(index), value)}
 
 
@@ -171,7 +176,8 @@ def _index_put(x: Variable, indices: Sequence[Variable], value: Variable, *, acc
 
 @composed("fill_diagonal_tensor")
 def _fill_diagonal_tensor(X: Variable, Y: Variable, *, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Results:
-    return {"Out": diagonal_scatter(X, Y, offset, dim1, dim2)}
+    # The diagonal of a matrix may come as a row.
+    return {"Out": diagonal_scatter(X, Y if len(Y.shape) < len(X.shape) else reshape(Y, [-1]), offset, dim1, dim2)}
 
 
 @composed("shard_index")
@@ -203,8 +209,9 @@ def _triu_indices(*, row: int, col: int, offset: int = 0, dtype: Any = "int64") 
 
 
 @composed("logspace")
-def _logspace(Start: Variable, Stop: Variable, Num: Variable, Base: Variable, *, dtype: Any) -> Results:
-    return {"Out": logspace(Start, Stop, Num, Base, dtype)}
+def _logspace(Start: Variable, Stop: Variable, Base: Variable, *, num: Sequence[int], dtype: Any) -> Results:
+    """How many numbers there are is an attribute: a program that fills Paddle's input Num gives it."""
+    return {"Out": logspace(Start, Stop, num[0], Base, dtype)}
 
 
 @composed("fill_constant")

@@ -7,6 +7,7 @@ from typing import Any
 
 from tstatic.ir.build import composed
 from tstatic.ir.program import Variable
+from tstatic.no_effect import PLACE, no_effect
 from tstatic.ops.conv.interpolate_functions import resize_bilinear, resize_nearest
 from tstatic.ops.elementwise.arithmetic import divide, multiply, subtract
 from tstatic.ops.elementwise.logic import isfinite, where
@@ -26,6 +27,8 @@ from tstatic.ops.shape.slicing import crop
 from tstatic.ops.shape.transpose import reverse, transpose
 
 Results = Mapping[str, Variable]
+NO_DEPTH = "the input has no depth"
+BY_TYPE = "the operator's type says it"
 
 
 @composed("matmul")
@@ -78,6 +81,7 @@ def _top_k(X: Variable, *, k: int = 1) -> Results:
 
 
 @composed("fill")
+@no_effect(force_cpu=PLACE)
 def _fill(*, shape: Sequence[int], value: Sequence[float], dtype: Any = "float32", force_cpu: bool = False) -> Results:
     if len(value) == 1:
         return {"Out": full(list(shape), value[0], dtype)}
@@ -165,6 +169,7 @@ def _interpolated(
 
 
 @composed("nearest_interp")
+@no_effect(out_d=NO_DEPTH, interp_method=BY_TYPE, align_mode="it chooses between two ways to interpolate linearly")
 def _nearest_interp(
     X: Variable,
     *,
@@ -181,6 +186,7 @@ def _nearest_interp(
 
 
 @composed("bilinear_interp")
+@no_effect(out_d=NO_DEPTH, interp_method=BY_TYPE)
 def _bilinear_interp(
     X: Variable,
     *,
