@@ -15,6 +15,7 @@ from tstatic.comm.group import Communicator, add_in_order
 from tstatic.errors import UnsupportedError
 from tstatic.ir.checks import check_same_shape
 from tstatic.ir.opdef import GradContext, OpDef, OpSpec, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.ref import Attrs, Calls, Ref, Slots
 from tstatic.ir.types import Meta
 
@@ -86,7 +87,7 @@ def _define(
     register(
         OpDef(
             name, slots, attrs={**attrs, "ranks": ()}, infer=infer, ref=_HostRef(work), grad=grad, effects=True,
-            collective=True,
+            collective=True, paddle=ABSENT,
         )
     )  # fmt: skip
 

@@ -11,7 +11,6 @@
 * ``program_reader``  py_reader and read_file of Paddle 1.x
 * ``file_dataset``, ``multislot``  InMemoryDataset and QueueDataset, and the text that they read
 * ``data_generator``  programs that print such text
-* ``draw``  random numbers that follow ``paddle.seed``
 * ``batch_sampler``  DistributedBatchSampler
 * ``errors``  what they raise
 """

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from tstatic.comm import launch
 from tstatic.errors import UnsupportedError, near, shown
-from tstatic.io import draw
 from tstatic.io.errors import DataError, DataTypeError, DataUseError
 from tstatic.io.multislot import Column, Line, Slot, parse
 from tstatic.ir.export import export
 from tstatic.ir.program import Variable
 from tstatic.no_effect import no_effect
+from tstatic.runtime import random
 from tstatic.runtime.scope import LoDTensor
 
 _CHUNK = 4096
@@ -336,7 +336,7 @@ class InMemoryDataset(FileDataset):
 
     def local_shuffle(self) -> None:
         """Puts the samples into a random order."""
-        order = draw.generator().permutation(self.get_memory_data_size())
+        order = random.generator().permutation(self.get_memory_data_size())
         self._rows = [rows[order] for rows in self._rows]
 
     @no_effect(thread_num="one thread shuffles")
@@ -378,7 +378,7 @@ class InMemoryDataset(FileDataset):
                     fix=near(name, names) or "pass names of use_var",
                 )
         for name in slots:
-            order = draw.generator().permutation(self.get_memory_data_size())
+            order = random.generator().permutation(self.get_memory_data_size())
             self._rows[names.index(name)] = self._rows[names.index(name)][order]
 
     @no_effect(fleet="the samples of this process are counted")

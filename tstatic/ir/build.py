@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -43,21 +45,61 @@ _KERNEL = {
     "overwrite", "is_test",
 }  # fmt: skip
 
-FIRST_GENERATION: Registry[Callable[..., Mapping[str, Variable]]] = Registry()
-"""Op type of Paddle 1.x that a later one replaced -> the function that builds it from ordinary ops."""
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """An op type that is built from ordinary ops.
+
+    Attributes:
+        build: Takes Variables by input slot and attributes by name, and returns slot -> result, or a list of results.
+        slots: Input slots.
+        many: Those that hold lists.
+        attrs: Attributes.
+        needed: Slots and attributes that have no default.
+    """
+
+    build: Callable[..., Mapping[str, Variable | Sequence[Variable]]]
+    slots: tuple[str, ...]
+    many: frozenset[str]
+    attrs: tuple[str, ...]
+    needed: frozenset[str]
 
 
-def first_generation(type: str) -> Callable[[F], F]:
-    """Registers a function as what raw ``append_op`` builds for an op type that there is no definition of.
+COMPOSED: Registry[Composed] = Registry()
+"""``"raw "`` and an op type that has no definition, or lacks slots or attributes that Paddle's has -> how it is built."""
+
+
+def composed(*types: str) -> Callable[[F], F]:
+    """Registers a function as what raw ``append_op``, and the reader of Paddle's files, build for op types.
 
     Its parameters before ``*`` are the input slots, those behind are the attributes; it returns slot -> result.
     """
 
     def add(function: F) -> F:
-        FIRST_GENERATION.add(f"raw {type}", function)
+        row = inspect.signature(function).parameters.values()
+        slots = {p.name: "Sequence" in str(p.annotation) for p in row if p.kind is not p.KEYWORD_ONLY}
+        attrs = tuple(p.name for p in row if p.kind is p.KEYWORD_ONLY)
+        many = frozenset(name for name, listed in slots.items() if listed)
+        needed = frozenset(p.name for p in row if p.default is p.empty)
+        for type in types:
+            COMPOSED.add(f"raw {type}", Composed(function, tuple(slots), many, attrs, needed))
         return function
 
     return add
+
+
+def composed_op(type: str, inputs: Collection[str], attrs: Collection[str]) -> Composed | None:
+    """Returns how an op is built from others.
+
+    ``None`` if it has a definition, unless that lacks one of the slots and attributes that are given.
+    """
+    found = COMPOSED.find(f"raw {type}")
+    if found is None or (definition := OPS.find(type)) is None:
+        return found
+    lacking = ({*inputs} - {*definition.input_slots}) & {*found.slots} | ({*attrs} - {*definition.attrs}) & {
+        *found.attrs
+    }
+    return found if lacking else None
 
 
 # -------------------------------------------------------------------------------------------------------------- checks
@@ -327,8 +369,8 @@ def append_op(
                 fix=f"pass {side} as a dict",
                 op=type,
             )
-    if (build := None if OPS.find(type) else FIRST_GENERATION.get(f"raw {type}")) is not None:
-        return _append_composed(block, type, build, inputs, outputs, attrs, stop_gradient)
+    if (builder := composed_op(type, inputs, attrs or NO_ATTRS)) is not None:
+        return _append_composed(block, type, builder, inputs, outputs, attrs, stop_gradient)
     try:
         definition = op_def(type)
         own, automatic = _split_attrs(definition.attrs, attrs)
@@ -361,54 +403,80 @@ def append_op(
 def _append_composed(
     block: Block,
     type: str,
-    build: Callable[..., Mapping[str, Variable]],
+    builder: Composed,
     inputs: Mapping[str, Any],
     outputs: Mapping[str, Any],
     attrs: Mapping[str, Any] | None,
     stop_gradient: bool | None,
 ) -> Operator:
-    """Appends the ops that replace an op type of the first generation; returns the last one, which writes the last output."""
-    parameters = inspect.signature(build).parameters.values()
-    slots = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
-    known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    own, automatic = _split_attrs(known, attrs)
-    for side, listed, given in (("input", slots, inputs), ("attribute", known, own)):
-        for name in given:
+    """Appends the ops that an op is built from; returns the last one, which writes the last output."""
+    own, automatic = _split_attrs(builder.attrs, attrs)
+    # An empty list counts as an absent slot.
+    given = {
+        name: value
+        for name, value in inputs.items()
+        if not (value is None or (isinstance(value, list | tuple) and not value))
+    }
+    for side, listed, present in (("input", builder.slots, given), ("attribute", builder.attrs, own)):
+        for name in present:
             if name not in listed:
-                raise unknown(ProgramError, type, side, name, listed, "see the names above")
+                raise unknown(ProgramError, type, side, name, listed, "see operators built from others in docs/ops.md")
+        for name in listed:
+            if name in builder.needed and name not in present:
+                raise ProgramError(
+                    f"{side.capitalize()} {name} not found: operator '{type}' needs it",
+                    expected=f"the {side} '{name}'", received="nothing", fix=f"pass '{name}'", op=type,
+                )  # fmt: skip
 
     def variable(value: Any) -> Any:
         if isinstance(value, list | tuple):
             return [variable(v) for v in value]
         return block._var_recursive(value) if isinstance(value, str) else value
 
-    ins = {name: variable(value) for name, value in inputs.items()}
     # A slot holds a list of one where the function takes a Variable.
-    many = {p.name for p in parameters if "Sequence" in str(p.annotation)}
-    ins = {n: v[0] if isinstance(v, list) and n not in many else [v] if n in many and not isinstance(v, list) else v
-           for n, v in ins.items()}  # fmt: skip
+    ins = {name: variable(value) for name, value in given.items()}
+    ins = {n: v[0] if isinstance(v, list) and n not in builder.many else [v] if n in builder.many and not isinstance(v, list)
+           else v for n, v in ins.items()}  # fmt: skip
+    with _undone_on_error(block):
+        found = builder.build(**ins, **own)
+        last: Operator | None = None
+        for name, value in outputs.items():
+            if name not in found:
+                raise unknown(
+                    ProgramError, type, "output", name, found, "see operators built from others in docs/ops.md"
+                )
+            results, targets = ([v] if not isinstance(v, list | tuple) else v for v in (found[name], value))
+            for result, target in zip(results, targets, strict=True):
+                last = append_op(block, "assign", {"X": result}, {"Out": target}, automatic, stop_gradient)
+        if last is None:
+            raise ProgramError(
+                f"operator '{type}' is given no output",
+                expected=f"a variable in slot {' or '.join(found)}",
+                received="nothing",
+                fix="pass outputs={'Out': variable}",
+                op=type,
+            )
+    return last
+
+
+@contextlib.contextmanager
+def _undone_on_error(block: Block) -> Iterator[None]:
+    """Builds in a block; an error takes out again what was put there."""
     program, before = block.program, block.program.current_block_idx
-    last: Operator | None = None
+    ops, variables, built = len(block.ops), set(block.vars), block.built
     with program_guard(program):
         program.current_block_idx = block.idx
         try:
-            found = build(**ins, **own)
+            yield
+        except BaseException:
+            del block.ops[ops:]
+            for name in [name for name in block.vars if name not in variables]:
+                del block.vars[name]
+            block.built = built
+            program._touch()
+            raise
         finally:
             program.current_block_idx = before
-    for name, value in outputs.items():
-        if name not in found:
-            raise unknown(ProgramError, type, "output", name, found, "see the names above")
-        for target in value if isinstance(value, list | tuple) else (value,):
-            last = append_op(block, "assign", {"X": found[name]}, {"Out": target}, automatic, stop_gradient)
-    if last is None:
-        raise ProgramError(
-            f"operator '{type}' is given no output",
-            expected=f"a variable in slot {' or '.join(found)}",
-            received="nothing",
-            fix="pass outputs={'Out': variable}",
-            op=type,
-        )
-    return last
 
 
 def _names_of(inputs: Mapping[str, Any]) -> str | None:

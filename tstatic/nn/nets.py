@@ -25,7 +25,6 @@ from tstatic.nn.static_norm import batch_norm
 from tstatic.nn.static_sequence import sequence_conv
 from tstatic.no_effect import LIBRARY, no_effect
 from tstatic.ops.conv.pool_first_generation import pool2d
-from tstatic.ops.conv.pool_functions import pool2d
 from tstatic.ops.elementwise.gated import glu as gated
 from tstatic.ops.matmul.matmul import matmul
 from tstatic.ops.norm.softmax import softmax

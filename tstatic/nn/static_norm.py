@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tstatic.errors import ProgramError
-from tstatic.ir.build import LayerNamer, check_variable
+from tstatic.ir.build import LayerNamer, check_variable, composed
 from tstatic.ir.checks import (
     FLOATS,
     check_axis,
@@ -341,6 +341,13 @@ def power_iterations(
         left = unit(product(fixed, right))
     left.stop_gradient = right.stop_gradient = True
     return left, right, product(left, product(matrix, right))
+
+
+@composed("spectral_norm")
+def _spectral_norm(
+    Weight: Variable, U: Variable, V: Variable, *, dim: int = 0, power_iters: int = 1, eps: float = 1e-12
+) -> dict[str, Variable]:
+    return {"Out": spectral(LayerHelper("spectral_norm"), Weight, U, V, dim, power_iters, eps)}
 
 
 @export("static.nn.spectral_norm", "fluid.layers.spectral_norm")

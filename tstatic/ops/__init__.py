@@ -8,6 +8,7 @@
 * ``structured``  losses and decoders of label sequences
 * ``recurrent``  LSTM, GRU and general recurrences
 * ``first_generation``  what raw ``append_op`` builds for op types that later ones replaced
+* ``composed``  op types of Paddle that are several ordinary ops here
 * ``_expressions``  functions of the expression language
 * ``_call_ref``, ``_low``  makers of references
 * ``_rows``, ``_gradients``, ``_torch_gradient``  rows of matrices, gradient rules

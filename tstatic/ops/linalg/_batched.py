@@ -10,6 +10,7 @@ import numpy as np
 from tstatic.errors import NumericsError, ShapeError
 from tstatic.ir.checks import ANY_RANK, check_dtype, check_rank
 from tstatic.ir.opdef import NO_ATTRS, Case, Domain, GradOp, OpDef, ValueRange, register
+from tstatic.ir.paddle_form import PaddleForm
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.tuned._common import Array
 
@@ -71,6 +72,7 @@ def matrix_op(
     attrs: Mapping[str, Any] = NO_ATTRS,
     regular: Sequence[str] = ("Input", "X"),
     ulps: float = 4096.0,
+    paddle: PaddleForm | None = None,
 ) -> None:
     """Registers an op, and its backward op from a formula.
 
@@ -85,6 +87,7 @@ def matrix_op(
         cases: Where tests may sample.
         attrs: Attributes.
         regular: Slots for which tests draw well-conditioned matrices.
+        paddle: How Paddle's files have it.
         ulps: The tolerance, in units in the last place: what rounding makes of a condition number of some hundreds.
     """
     left, _, right = slots.partition("->")
@@ -117,5 +120,5 @@ def matrix_op(
         grad = GradOp(f"{given} -> {', '.join(f'{i}@GRAD' for i in ins)}", ref=grad_ref, lower=grad_lower)
     register(OpDef(
         type, slots, attrs=attrs, infer=infer, ref=ref, lower=lower, grad=grad,
-        domain=Domain(cases=tuple(cases), values=dict.fromkeys(regular, _REGULAR), floats=FLOATS, ulps=ulps),
+        domain=Domain(cases=tuple(cases), values=dict.fromkeys(regular, _REGULAR), floats=FLOATS, ulps=ulps), paddle=paddle,
     ))  # fmt: skip

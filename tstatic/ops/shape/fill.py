@@ -198,7 +198,7 @@ def _fill_read(op: PaddleOp) -> OpSpec:
     if "ValueTensor" in op.inputs:
         value = op.constants_of("ValueTensor")
         if value is None:
-            raise ValueError("operator 'fill_constant' with a computed value")
+            return op.made(attrs={name: op.attrs[name] for name in ("shape", "dtype")})
         attrs = op.without("str_value") | {"value": value[0]}
     sizes = op.constants_of("ShapeTensorList")
     if "ShapeTensor" in op.inputs or sizes is None:
