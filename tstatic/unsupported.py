@@ -144,7 +144,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "static.amp.decorate(optimizer, dtype='bfloat16')",
     ),
     Unsupported(
-        ("vision.ops", "vision.get_image_backend", "audio"),
+        ("vision.ops", "audio"),
         "These packages are not part of tstatic",
         "static.save and static.load for parameters, static.nn and nn for layers",
     ),

@@ -95,7 +95,7 @@ class _Alignments:
     @property
     def states(self) -> int:
         """The number of states of the longest sequence of labels."""
-        return 2 * self.labels.shape[1] + 1
+        return 2 * int(self.labels.shape[1]) + 1
 
     def gradient(self, occupied: Array) -> Array:
         """Returns the gradient of each loss by the scores, ``[rows, classes]``; 0 for sequences without alignment.
