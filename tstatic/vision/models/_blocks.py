@@ -6,7 +6,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from tstatic.errors import UnsupportedError
 from tstatic.ir.program import Variable
@@ -25,33 +25,28 @@ from tstatic.ops.shape.reshape import flatten
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def without_weights(build: _F) -> _F:
-    """Makes the public function of a network: it refuses ``pretrained``, and its docstring says so.
-
-    Args:
-        build: A function of ``pretrained``, what else the docstring documents, and arguments of the class that it returns.
-    """
-    name = f"paddle.vision.models.{build.__name__}"
-
-    @functools.wraps(build)
-    def network(pretrained: bool = False, *args: Any, **kwargs: Any) -> Any:
-        if pretrained:
-            raise UnsupportedError(
-                f"{name} has no weights here: tstatic downloads nothing",
-                expected="pretrained=False",
-                received="pretrained=True",
-                fix=f"net = {name}(), and after the startup program net.set_state_dict(paddle.load(path)) with a file of yours",
-                op=name,
-            )
-        return build(pretrained, *args, **kwargs)
-
+def network(build: _F) -> _F:
+    """Completes the docstring of a network's public function: ``pretrained`` first, arguments of the class last."""
     summary, _, others = (inspect.getdoc(build) or "").partition("\n\nArgs:\n")
-    returned = inspect.signature(build).return_annotation
-    network.__doc__ = (
+    made = inspect.signature(build).return_annotation
+    build.__doc__ = (
         f"{summary}\n\nArgs:\n    pretrained: ``True`` is refused: nothing is downloaded.\n{others}{chr(10) if others else ''}"
-        f"    **kwargs: Further arguments of :class:`{returned}`.\n\nRaises:\n    UnsupportedError: With ``pretrained``."
+        f"    **kwargs: Further arguments of :class:`{made}`.\n\nRaises:\n    UnsupportedError: With ``pretrained``."
     )
-    return cast(_F, network)
+    return build
+
+
+def check_pretrained(pretrained: bool, name: str) -> None:
+    """Raises UnsupportedError if the weights of a network are asked for: nothing is downloaded."""
+    if pretrained:
+        name = f"paddle.vision.models.{name}"
+        raise UnsupportedError(
+            f"{name} has no weights here: tstatic downloads nothing",
+            expected="pretrained=False",
+            received="pretrained=True",
+            fix=f"net = {name}(), and after the startup program net.set_state_dict(paddle.load(path)) with a file of yours",
+            op=name,
+        )
 
 
 def uniform(fan_in: float, *names: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tstatic.nn.layer.layers import Layer
 from tstatic.nn.layer.norm import BatchNorm2D
 from tstatic.nn.layer.pooling import AdaptiveAvgPool2D, MaxPool2D
 from tstatic.ops.shape.reshape import flatten
-from tstatic.vision.models._blocks import uniform, without_weights
+from tstatic.vision.models._blocks import check_pretrained, network, uniform
 
 
 @export("vision.models.LeNet")
@@ -105,9 +105,10 @@ class AlexNet(Layer):
 
 
 @export("vision.models.alexnet")
-@without_weights
+@network
 def alexnet(pretrained: bool = False, **kwargs: Any) -> AlexNet:
     """Returns AlexNet."""
+    check_pretrained(pretrained, "alexnet")
     return AlexNet(**kwargs)
 
 
@@ -172,44 +173,48 @@ def _vgg(layers: int, batch_norm: bool, settings: dict[str, Any]) -> VGG:
 
 
 @export("vision.models.vgg11")
-@without_weights
+@network
 def vgg11(pretrained: bool = False, batch_norm: bool = False, **kwargs: Any) -> VGG:
     """Returns VGG of 11 layers.
 
     Args:
         batch_norm: Whether each convolution has a batch norm.
     """
+    check_pretrained(pretrained, "vgg11")
     return _vgg(11, batch_norm, kwargs)
 
 
 @export("vision.models.vgg13")
-@without_weights
+@network
 def vgg13(pretrained: bool = False, batch_norm: bool = False, **kwargs: Any) -> VGG:
     """Returns VGG of 13 layers.
 
     Args:
         batch_norm: Whether each convolution has a batch norm.
     """
+    check_pretrained(pretrained, "vgg13")
     return _vgg(13, batch_norm, kwargs)
 
 
 @export("vision.models.vgg16")
-@without_weights
+@network
 def vgg16(pretrained: bool = False, batch_norm: bool = False, **kwargs: Any) -> VGG:
     """Returns VGG of 16 layers.
 
     Args:
         batch_norm: Whether each convolution has a batch norm.
     """
+    check_pretrained(pretrained, "vgg16")
     return _vgg(16, batch_norm, kwargs)
 
 
 @export("vision.models.vgg19")
-@without_weights
+@network
 def vgg19(pretrained: bool = False, batch_norm: bool = False, **kwargs: Any) -> VGG:
     """Returns VGG of 19 layers.
 
     Args:
         batch_norm: Whether each convolution has a batch norm.
     """
+    check_pretrained(pretrained, "vgg19")
     return _vgg(19, batch_norm, kwargs)

@@ -12,7 +12,7 @@ from tstatic.nn.layer.conv import Conv2D
 from tstatic.nn.layer.layers import Layer
 from tstatic.nn.layer.norm import BatchNorm
 from tstatic.nn.layer.pooling import AvgPool2D, MaxPool2D
-from tstatic.vision.models._blocks import Branches, PooledClassifier, uniform, without_weights
+from tstatic.vision.models._blocks import Branches, PooledClassifier, check_pretrained, network, uniform
 
 SPECS = {
     121: (64, 32, (6, 12, 24, 16)), 161: (96, 48, (6, 12, 36, 24)), 169: (64, 32, (6, 12, 32, 32)),
@@ -95,35 +95,40 @@ class DenseNet(PooledClassifier):
 
 
 @export("vision.models.densenet121")
-@without_weights
+@network
 def densenet121(pretrained: bool = False, **kwargs: Any) -> DenseNet:
     """Returns DenseNet of 121 layers."""
+    check_pretrained(pretrained, "densenet121")
     return DenseNet(121, **kwargs)
 
 
 @export("vision.models.densenet161")
-@without_weights
+@network
 def densenet161(pretrained: bool = False, **kwargs: Any) -> DenseNet:
     """Returns DenseNet of 161 layers."""
+    check_pretrained(pretrained, "densenet161")
     return DenseNet(161, **kwargs)
 
 
 @export("vision.models.densenet169")
-@without_weights
+@network
 def densenet169(pretrained: bool = False, **kwargs: Any) -> DenseNet:
     """Returns DenseNet of 169 layers."""
+    check_pretrained(pretrained, "densenet169")
     return DenseNet(169, **kwargs)
 
 
 @export("vision.models.densenet201")
-@without_weights
+@network
 def densenet201(pretrained: bool = False, **kwargs: Any) -> DenseNet:
     """Returns DenseNet of 201 layers."""
+    check_pretrained(pretrained, "densenet201")
     return DenseNet(201, **kwargs)
 
 
 @export("vision.models.densenet264")
-@without_weights
+@network
 def densenet264(pretrained: bool = False, **kwargs: Any) -> DenseNet:
     """Returns DenseNet of 264 layers."""
+    check_pretrained(pretrained, "densenet264")
     return DenseNet(264, **kwargs)

@@ -14,7 +14,7 @@ from tstatic.nn.layer.conv import Conv2D
 from tstatic.nn.layer.layers import Layer
 from tstatic.nn.layer.pooling import AdaptiveAvgPool2D, AvgPool2D, MaxPool2D
 from tstatic.ops.shape.reshape import flatten
-from tstatic.vision.models._blocks import Branches, PooledClassifier, conv_norm, uniform, without_weights
+from tstatic.vision.models._blocks import Branches, PooledClassifier, check_pretrained, conv_norm, network, uniform
 
 # ----------------------------------------------------------------------------------------------------------- GoogLeNet
 BLOCKS = {
@@ -96,9 +96,10 @@ class GoogLeNet(Layer):
 
 
 @export("vision.models.googlenet")
-@without_weights
+@network
 def googlenet(pretrained: bool = False, **kwargs: Any) -> GoogLeNet:
     """Returns GoogLeNet."""
+    check_pretrained(pretrained, "googlenet")
     return GoogLeNet(**kwargs)
 
 
@@ -209,7 +210,8 @@ class InceptionV3(PooledClassifier):
 
 
 @export("vision.models.inception_v3")
-@without_weights
+@network
 def inception_v3(pretrained: bool = False, **kwargs: Any) -> InceptionV3:
     """Returns InceptionV3."""
+    check_pretrained(pretrained, "inception_v3")
     return InceptionV3(**kwargs)

@@ -15,7 +15,7 @@ from tstatic.nn.layer.conv import Conv2D
 from tstatic.nn.layer.layers import Layer
 from tstatic.nn.layer.norm import BatchNorm2D
 from tstatic.nn.layer.pooling import AdaptiveAvgPool2D
-from tstatic.vision.models._blocks import Branches, PooledClassifier, conv_norm, without_weights
+from tstatic.vision.models._blocks import Branches, PooledClassifier, check_pretrained, conv_norm, network
 
 STAGES_1 = {
     "conv2_1": (32, 64, 1), "conv2_2": (64, 128, 2), "conv3_1": (128, 128, 1), "conv3_2": (128, 256, 2),
@@ -276,44 +276,48 @@ class MobileNetV3Large(MobileNetV3):
 
 # ----------------------------------------------------------------------------------------------------------- functions
 @export("vision.models.mobilenet_v1")
-@without_weights
+@network
 def mobilenet_v1(pretrained: bool = False, scale: float = 1.0, **kwargs: Any) -> MobileNetV1:
     """Returns MobileNet.
 
     Args:
         scale: Factor of all channels.
     """
+    check_pretrained(pretrained, "mobilenet_v1")
     return MobileNetV1(scale, **kwargs)
 
 
 @export("vision.models.mobilenet_v2")
-@without_weights
+@network
 def mobilenet_v2(pretrained: bool = False, scale: float = 1.0, **kwargs: Any) -> MobileNetV2:
     """Returns the second version of MobileNet.
 
     Args:
         scale: Factor of all channels.
     """
+    check_pretrained(pretrained, "mobilenet_v2")
     return MobileNetV2(scale, **kwargs)
 
 
 @export("vision.models.mobilenet_v3_small")
-@without_weights
+@network
 def mobilenet_v3_small(pretrained: bool = False, scale: float = 1.0, **kwargs: Any) -> MobileNetV3Small:
     """Returns the smaller form of MobileNet's third version.
 
     Args:
         scale: Factor of all channels.
     """
+    check_pretrained(pretrained, "mobilenet_v3_small")
     return MobileNetV3Small(scale, **kwargs)
 
 
 @export("vision.models.mobilenet_v3_large")
-@without_weights
+@network
 def mobilenet_v3_large(pretrained: bool = False, scale: float = 1.0, **kwargs: Any) -> MobileNetV3Large:
     """Returns the larger form of MobileNet's third version.
 
     Args:
         scale: Factor of all channels.
     """
+    check_pretrained(pretrained, "mobilenet_v3_large")
     return MobileNetV3Large(scale, **kwargs)

@@ -12,7 +12,7 @@ from tstatic.nn.layer.activation import ReLU, Swish
 from tstatic.nn.layer.layers import Layer
 from tstatic.nn.layer.pooling import MaxPool2D
 from tstatic.ops.shape.joining import concat, split
-from tstatic.vision.models._blocks import Branches, PooledClassifier, conv_norm, without_weights
+from tstatic.vision.models._blocks import Branches, PooledClassifier, check_pretrained, conv_norm, network
 
 CHANNELS = {
     0.25: (24, 24, 48, 96, 512), 0.33: (24, 32, 64, 128, 512), 0.5: (24, 48, 96, 192, 1024),
@@ -21,7 +21,6 @@ CHANNELS = {
 """Scale -> channels of the first convolution, of the three stages, and of the last convolution."""
 UNITS = (4, 8, 4)
 """Units of each stage; the first of them halves sizes."""
-ACTIVATIONS = {"relu": ReLU, "swish": Swish, None: None}
 
 
 def _mixed(x: Variable) -> Any:
@@ -82,7 +81,8 @@ class ShuffleNetV2(PooledClassifier):
     ) -> None:
         super().__init__(num_classes, with_pool)
         first, *stages, last = CHANNELS[check_choice(scale, tuple(CHANNELS), "scale", "ShuffleNetV2")]
-        kind = ACTIVATIONS[check_choice(act, tuple(ACTIVATIONS), "act", "ShuffleNetV2")]
+        check_choice(act, ("relu", "swish", None), "act", "ShuffleNetV2")
+        kind = None if act is None else Swish if act == "swish" else ReLU
         self.scale = scale
         self._conv1 = conv_norm(3, first, 3, 2, act=kind)
         self._max_pool = MaxPool2D(3, stride=2, padding=1)
@@ -106,49 +106,56 @@ class ShuffleNetV2(PooledClassifier):
 
 
 @export("vision.models.shufflenet_v2_x0_25")
-@without_weights
+@network
 def shufflenet_v2_x0_25(pretrained: bool = False, **kwargs: Any) -> ShuffleNetV2:
     """Returns the second version of ShuffleNet with a quarter of the channels."""
+    check_pretrained(pretrained, "shufflenet_v2_x0_25")
     return ShuffleNetV2(0.25, **kwargs)
 
 
 @export("vision.models.shufflenet_v2_x0_33")
-@without_weights
+@network
 def shufflenet_v2_x0_33(pretrained: bool = False, **kwargs: Any) -> ShuffleNetV2:
     """Returns the second version of ShuffleNet with a third of the channels."""
+    check_pretrained(pretrained, "shufflenet_v2_x0_33")
     return ShuffleNetV2(0.33, **kwargs)
 
 
 @export("vision.models.shufflenet_v2_x0_5")
-@without_weights
+@network
 def shufflenet_v2_x0_5(pretrained: bool = False, **kwargs: Any) -> ShuffleNetV2:
     """Returns the second version of ShuffleNet with half of the channels."""
+    check_pretrained(pretrained, "shufflenet_v2_x0_5")
     return ShuffleNetV2(0.5, **kwargs)
 
 
 @export("vision.models.shufflenet_v2_x1_0")
-@without_weights
+@network
 def shufflenet_v2_x1_0(pretrained: bool = False, **kwargs: Any) -> ShuffleNetV2:
     """Returns the second version of ShuffleNet with the channels of the paper."""
+    check_pretrained(pretrained, "shufflenet_v2_x1_0")
     return ShuffleNetV2(1.0, **kwargs)
 
 
 @export("vision.models.shufflenet_v2_x1_5")
-@without_weights
+@network
 def shufflenet_v2_x1_5(pretrained: bool = False, **kwargs: Any) -> ShuffleNetV2:
     """Returns the second version of ShuffleNet with 1.5 times the channels."""
+    check_pretrained(pretrained, "shufflenet_v2_x1_5")
     return ShuffleNetV2(1.5, **kwargs)
 
 
 @export("vision.models.shufflenet_v2_x2_0")
-@without_weights
+@network
 def shufflenet_v2_x2_0(pretrained: bool = False, **kwargs: Any) -> ShuffleNetV2:
     """Returns the second version of ShuffleNet with twice the channels."""
+    check_pretrained(pretrained, "shufflenet_v2_x2_0")
     return ShuffleNetV2(2.0, **kwargs)
 
 
 @export("vision.models.shufflenet_v2_swish")
-@without_weights
+@network
 def shufflenet_v2_swish(pretrained: bool = False, **kwargs: Any) -> ShuffleNetV2:
     """Returns the second version of ShuffleNet with swish in the place of relu."""
+    check_pretrained(pretrained, "shufflenet_v2_swish")
     return ShuffleNetV2(1.0, "swish", **kwargs)

@@ -14,7 +14,7 @@ from tstatic.nn.layer.layers import Layer
 from tstatic.nn.layer.pooling import AdaptiveAvgPool2D, MaxPool2D
 from tstatic.ops.shape.joining import concat
 from tstatic.ops.shape.reshape import squeeze
-from tstatic.vision.models._blocks import without_weights
+from tstatic.vision.models._blocks import check_pretrained, network
 
 FIRES = ((16, 64), (16, 64), (32, 128), (32, 128), (48, 192), (48, 192), (64, 256), (64, 256))
 """Channels of the squeezing convolution, and of each expanding one, per fire module."""
@@ -95,14 +95,16 @@ class SqueezeNet(Layer):
 
 
 @export("vision.models.squeezenet1_0")
-@without_weights
+@network
 def squeezenet1_0(pretrained: bool = False, **kwargs: Any) -> SqueezeNet:
     """Returns SqueezeNet 1.0."""
+    check_pretrained(pretrained, "squeezenet1_0")
     return SqueezeNet("1.0", **kwargs)
 
 
 @export("vision.models.squeezenet1_1")
-@without_weights
+@network
 def squeezenet1_1(pretrained: bool = False, **kwargs: Any) -> SqueezeNet:
     """Returns SqueezeNet 1.1, which needs less arithmetic."""
+    check_pretrained(pretrained, "squeezenet1_1")
     return SqueezeNet("1.1", **kwargs)

@@ -24,7 +24,7 @@ def numbers(value: Any, arg: str, function: str, counts: Sequence[int] = (2,)) -
     """Returns a sequence of so many finite numbers.
 
     Raises:
-        ProgramTypeError: If it is no sequence.
+        ProgramTypeError: If it is not a sequence.
         ProgramError: If it has another length.
     """
     said = " or ".join(map(str, counts))
