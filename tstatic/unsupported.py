@@ -158,7 +158,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "static.amp.decorate(optimizer, dtype='bfloat16')",
     ),
     Unsupported(
-        ("vision.get_image_backend", "audio"),
+        ("audio",),
         "These packages are not part of tstatic",
         "static.save and static.load for parameters, static.nn and nn for layers",
     ),
