@@ -47,7 +47,13 @@ def saved_there() -> list[dict[str, Any]]:
     """Programs that Paddle saved for the described calls."""
     calls = [c for c in generate.calls() if c["path"] not in ("training", "schedule", "network")]
     calls = [c for c in calls if not any(word in c["id"] for word in OTHER_RESULTS)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CPU_NUM": "1", "OMP_NUM_THREADS": "1", "GLOG_minloglevel": "3"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "CPU_NUM": "1",
+        "OMP_NUM_THREADS": "1",
+        "GLOG_minloglevel": "3",
+    }
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         for part in range(PARTS):
