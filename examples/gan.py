@@ -63,7 +63,9 @@ def generator(noise: static.Variable, label: static.Variable) -> static.Variable
     x = paddle.concat([noise, asked], axis=1)
     x = paddle.reshape(static.nn.fc(x, 64 * 2 * 2, weight_attr="generator.fc.w", bias_attr=False), [-1, 64, 2, 2])
     x = batch_norm(x, "generator.norm1")
-    x = static.nn.conv2d_transpose(x, 32, filter_size=4, stride=2, padding=1, **names("generator.conv1"))
+    x = static.nn.conv2d_transpose(
+        x, 32, filter_size=4, stride=2, padding=1, param_attr="generator.conv1.w", bias_attr=False
+    )
     x = batch_norm(x, "generator.norm2")
     x = static.nn.conv2d_transpose(x, 1, filter_size=4, stride=2, padding=1, **names("generator.conv2"))
     return F.sigmoid(x)
@@ -103,9 +105,9 @@ class Model:
     scheduler: Any
 
 
-def build(steps: int, amp: str = "") -> Model:
+def build(steps: int, amp: str = "", rate: float = RATE) -> Model:
     """Builds both training programs and the one that only draws; the learning rates fall to zero over so many steps."""
-    scheduler = paddle.optimizer.lr.PolynomialDecay(RATE, steps, end_lr=0.0)
+    scheduler = paddle.optimizer.lr.PolynomialDecay(rate, steps, end_lr=0.0)
     of_discriminator, of_generator, startup = static.Program(), static.Program(), static.Program()
     with paddle.utils.unique_name.guard():
         with static.program_guard(of_discriminator, startup):
