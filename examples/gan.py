@@ -118,7 +118,7 @@ def build(steps: int, amp: str = "", rate: float = RATE) -> Model:
             fake, _ = discriminator(generator(noise, label), label)
             # Real images are called 0.9 real: a discriminator that is too sure teaches nothing.
             d_loss = against(real, 0.9) + against(fake, 0.0) + F.cross_entropy(digit, label)
-            update(d_loss, of_discriminator, "discriminator", scheduler, amp)
+            update(d_loss, of_discriminator, startup, "discriminator", scheduler, amp)
         with static.program_guard(of_generator, startup):
             noise = static.data("noise", [None, NOISE], "float32")
             label = static.data("label", [None, 1], "int64")
@@ -126,15 +126,17 @@ def build(steps: int, amp: str = "", rate: float = RATE) -> Model:
             draw = of_generator.clone(for_test=True)
             fake, digit = discriminator(drawn, label)
             g_loss = against(fake, 1.0) + F.cross_entropy(digit, label)
-            update(g_loss, of_generator, "generator", scheduler, amp)
+            update(g_loss, of_generator, startup, "generator", scheduler, amp)
     return Model(of_discriminator, of_generator, draw, startup, d_loss, g_loss, drawn, scheduler)
 
 
-def update(loss: static.Variable, program: static.Program, whose: str, rate: Any, amp: str) -> None:
+def update(
+    loss: static.Variable, program: static.Program, startup: static.Program, whose: str, rate: Any, amp: str
+) -> None:
     """Appends gradients and updates of one network's parameters; the other's stay as they are."""
     mine = [p for p in program.all_parameters() if p.name.startswith(whose)]
     optimizer = training.mixed_precision(paddle.optimizer.Adam(rate, beta1=0.5), amp)
-    optimizer.minimize(loss, parameters=mine)
+    optimizer.minimize(loss, startup, mine)
 
 
 # ------------------------------------------------------------------------------------------------------------- training

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,7 +14,6 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
-from tests.helpers import warm
 from tstatic import static
 
 FOLDER = Path(__file__).parents[2] / "examples"
@@ -24,6 +25,12 @@ PICTURES = {
 }
 SMALL = {"resnet": {"BATCH": 16}, "gan": {"BATCH": 16}}
 """Constants of the scripts that are smaller here: 20 steps take a second."""
+
+
+@pytest.fixture
+def no_pictures(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes longer than training does."""
+    monkeypatch.setattr(script, "plot", lambda *_: None)
 
 
 @pytest.fixture(params=SCRIPTS)
@@ -71,6 +78,7 @@ def test_twenty_steps_write_all_that_is_shown(
     assert "0 s left" in told.err, "a line per epoch, as this is no terminal"
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_two_places_in_16_bits_follow_one_in_32(script: ModuleType, tmp_path: Path) -> None:
     """On few steps: how far courses part afterwards says nothing."""
     exact = losses(trained(script, tmp_path / "exact", "--steps", "5"))
@@ -79,12 +87,13 @@ def test_two_places_in_16_bits_follow_one_in_32(script: ModuleType, tmp_path: Pa
     both = losses(trained(script, tmp_path / "both", "--steps", "5", "--amp", "fp16", "--places", "2"))
     for other in (places, rounded, both):
         assert not np.array_equal(other, exact)
-    if script.__name__ == "deepfm":  # dropout draws other numbers on each place, batch norm takes other statistics
-        np.testing.assert_allclose(places, exact, rtol=0.05)
+    # Places have batch statistics and dropout of their own, so only the first losses are near.
+    np.testing.assert_allclose(places[0], exact[0], rtol=0.2)
     np.testing.assert_allclose(rounded, exact, rtol=0.1)
     np.testing.assert_allclose(both, places, rtol=0.1)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_run_that_was_broken_off_resumes_bit_for_bit(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,12 +137,31 @@ def test_a_full_run_that_misses_its_goal_fails(tmp_path: Path, capsys: pytest.Ca
     assert "accuracy 0.9000 (missed: >= 0.95)" in capsys.readouterr().out
 
 
-def test_the_runner_finds_all_scripts_and_prints_a_table(tmp_path: Path) -> None:
-    """In processes of their own, as ``make examples`` runs them."""
-    for package in ("tqdm", "matplotlib", "sklearn"):
-        pytest.importorskip(package)
-    runner = importlib.import_module("tests.helpers.warm")
-    del runner
-    helped = warm.run(FOLDER / "__main__.py", "nothing", "--out", str(tmp_path), cwd=tmp_path)
-    assert helped.returncode == 2
-    assert {"digits", "gpt", *SCRIPTS} <= set(helped.stderr.replace("'", " ").replace(",", " ").split())
+def test_the_runner_finds_all_scripts_and_prints_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = importlib.util.spec_from_file_location("examples_runner", FOLDER / "__main__.py")
+    assert spec is not None
+    assert spec.loader is not None
+    runner = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(runner)
+    assert {"digits", "gpt", "resnet", "deepfm", "gan"} <= set(runner.scripts())
+    assert not {"training", "__main__"} & set(runner.scripts())
+
+    row = {"metric": "accuracy", "reached": 0.5, "goal": ">= 0.6", "seconds": 7.4, "processor": 12.0}
+    write = f"import sys; open(sys.argv[2] + '/%s.json', 'w').write({json.dumps(row)!r})\n"
+    (tmp_path / "bad.py").write_text(write % "bad" + "sys.exit(1)")
+    (tmp_path / "good.py").write_text(write % "good")
+    (tmp_path / "broken.py").write_text("import sys; sys.exit(3)")
+    monkeypatch.setattr(runner, "FOLDER", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["examples", "--out", str(tmp_path / "out")])
+    assert runner.main() == 1
+    rows = [line.split() for line in capsys.readouterr().out.strip().splitlines()]
+    assert rows == [
+        ["script", "metric", "reached", "wanted", "seconds", "processor"],
+        ["bad", "accuracy", "0.5000", ">=", "0.6", "7", "12", "missed"],
+        ["broken", "failed", "with", "exit", "code", "3"],
+        ["good", "accuracy", "0.5000", ">=", "0.6", "7", "12"],
+    ]
+    monkeypatch.setattr(sys, "argv", ["examples", "good", "--out", str(tmp_path / "out")])
+    assert runner.main() == 0

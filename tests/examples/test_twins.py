@@ -50,7 +50,7 @@ def test_a_twin_with_another_parameter_is_noticed(monkeypatch: pytest.MonkeyPatc
 
     def changed(program: Any, module: Any) -> None:
         copy_parameters(program, module)
-        next(module.last.parameters()).data[0, 0] += 0.01
+        next(module.last.parameters()).data[0, 0] += 0.1
 
     monkeypatch.setattr(twin, "copy_parameters", changed)
     ours, theirs = twin.losses(5)
