@@ -156,7 +156,8 @@ def plot(
         axes.set_yscale("log")
         axes.xaxis.get_major_locator().set_params(integer=True)
     answers = logits.argmax(1)
-    hardest = np.argsort(logits.max(1) - logits[np.arange(len(labels)), labels])[::-1]
+    own = np.eye(10, dtype=bool)[labels]
+    hardest = np.argsort(logits[own] - np.where(own, -np.inf, logits).max(1))
     title = f"The hardest test digits; {np.sum(answers != labels)} of {len(labels)} are misread"
     with training.picture(given.out / "resnet_hardest.png", title, columns=8, size=(10.0, 2.0)) as row:
         for axes, n in zip(row, hardest, strict=False):

@@ -161,7 +161,9 @@ def picture(path: Path, title: str, columns: int = 1, size: tuple[float, float] 
     from matplotlib import cycler, pyplot
 
     lines = cycler(color=["#1b3a6b", "#d1495b", "#3f8f5f", "#e0a030"]) + cycler(linestyle=["-", "--", ":", "-."])
-    with pyplot.rc_context({"axes.prop_cycle": lines, "axes.grid": True, "grid.alpha": 0.3, "image.cmap": "gray_r"}):
+    with pyplot.rc_context(
+        {"axes.prop_cycle": lines, "axes.grid": True, "axes.axisbelow": True, "grid.alpha": 0.3, "image.cmap": "gray_r"}
+    ):
         figure, axes = pyplot.subplots(1, columns, figsize=size, layout="constrained")
         figure.suptitle(title)
         yield axes
