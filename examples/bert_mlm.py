@@ -121,7 +121,7 @@ def build(sizes: Sizes, steps: int, amp: str = "") -> Model:
         test = main.clone(for_test=True)
         warm = max(1, steps // 10)
         falling = paddle.optimizer.lr.PolynomialDecay(RATE, max(1, steps - warm), RATE / 20)
-        scheduler = paddle.optimizer.lr.LinearWarmup(falling, warm, RATE / warm, RATE)
+        scheduler = paddle.optimizer.lr.LinearWarmup(falling, warm, RATE / (warm + 1), RATE)
         optimizer = paddle.optimizer.AdamW(
             scheduler, beta2=0.98, weight_decay=0.01, grad_clip=nn.ClipGradByGlobalNorm(1.0)
         )
@@ -190,10 +190,10 @@ def plot_guesses(
     columns: int = 4,
 ) -> None:
     """Draws, for a name in some rows of unseen text, the five words that the model holds most likely."""
-    chosen, rows = [], rows.copy()
-    for row in rows:
-        names = [i for i, n in enumerate(row) if len(corpus.vocabulary[n]) > 2 and corpus.vocabulary[n].isidentifier()]
-        chosen.append(min(names, key=lambda i: abs(i - sizes.tokens // 2)))
+    rows = rows.copy()
+    names = [len(word) > 2 and word.isidentifier() for word in corpus.vocabulary]
+    middle_first = sorted(range(sizes.tokens), key=lambda i: abs(i - sizes.tokens // 2))
+    chosen = [min(middle_first, key=lambda i: not names[row[i]]) for row in rows]
     places = np.repeat(np.array(chosen)[:, None], sizes.hidden, axis=1)
     labels = np.take_along_axis(rows, places, axis=1)
     np.put_along_axis(rows, places, library.MASK, axis=1)

@@ -4,7 +4,7 @@
     python examples/word2vec.py --resume --epochs 8
 
 A word is to foretell the words near it: the vector of the one, times that of the other as a neighbour, should be large for pairs
-that stand near each other and small for words drawn at random. Tables are sparse: a step reads and changes the rows of its words only.
+that stand near each other and small for words drawn at random. The tables are sparse: a step changes the rows of its words only.
 
 The goal is measured on the last fifths of the files, which are not learnt from: for a pair of near words, is the neighbour rated
 above that of another pair? Words that are merely frequent gain nothing by it: chance is 0.5, whatever the counts are; the goal is
