@@ -640,7 +640,7 @@ SAMPLES |= {
     "tstatic.nn.utils.spectral_norm": Sample(
         lambda: {"layer": paddle.nn.Conv2D(3, 3, 3)},
         {"layer": [lambda: paddle.nn.Linear(3, 3)]},
-        use=lambda layer, _: layer(data(IMAGE[:1] + (3, 6, 6))) if isinstance(layer, paddle.nn.Conv2D) else layer,
+        use=lambda layer, _: layer(data((1, 3, 6, 6))) if isinstance(layer, paddle.nn.Conv2D) else layer,
         more=[_with_two_weights],
     ),
     "tstatic.fluid.layers.hsigmoid": Sample(
@@ -821,6 +821,14 @@ SAMPLES |= {
     ),
     "tstatic.nn.functional.poisson_nll_loss": Sample(
         lambda: {"input": data((4, 6)), "label": data((4, 6), name="y"), "log_input": False}
+    ),
+    "tstatic.nn.functional.margin_cross_entropy": Sample(
+        lambda: {"logits": data((3, 4)), "label": ids(3)}, {"label": [lambda: ids(3, 1, name="column")]}
+    ),
+    "tstatic.nn.RNNTLoss": Sample(
+        dict,
+        {"blank": [2]},
+        lambda layer, _: layer(data((2, 3, 3, 4)), ids(2, 2), ids(2, name="steps"), ids(2, name="labels")),
     ),
     "tstatic.nn.PoissonNLLLoss": Sample(
         lambda: {"log_input": False}, use=lambda layer, _: layer(data((4, 6)), data((4, 6), name="y"))

@@ -1,5 +1,6 @@
 """Random numbers and dropout.
 
+* ``class_center_sample``: The classes of a batch and a random choice of others.
 * ``distributions``: Normal, truncated normal and uniform random numbers.
 * ``dropout``: Dropout of elements and of whole slices: zeroed at random in training, and scaled there or in inference.
 * ``drawn_like``: Random numbers shaped like a value: Paddle's in-place draws, and Poisson counts.
