@@ -111,7 +111,8 @@ def nce(
     attrs = {
         "num_total_classes": classes, "num_neg_samples": count, "sampler": SAMPLERS.index(sampler), "seed": seed,
     }  # fmt: skip
-    return helper.emit(function, ins, attrs) / (count + 1)
+    cost: Variable = helper.emit(function, ins, attrs) / (count + 1)
+    return cost
 
 
 @export("fluid.layers.center_loss", op="center_loss")

@@ -69,11 +69,12 @@ def _ref(inputs: Any, results: Sequence[Any], outs: Any) -> list[Any]:
 
 
 def _grad(ctx: GradContext) -> list[OpSpec]:
-    backward: _Backward = known_function(
+    backward = known_function(
         ctx.attrs["backward"], "the backward function of a pylayer",
         "a program with static_pylayer has no gradient of it after loading: build it again", "pylayer",
     )  # fmt: skip
-    return backward(ctx)
+    specs: list[OpSpec] = backward(ctx)
+    return specs
 
 
 register(OpDef(

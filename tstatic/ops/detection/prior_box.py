@@ -37,7 +37,7 @@ def _sides(
     for i, size in enumerate(min_sizes):
         shaped = [(size * math.sqrt(r), size / math.sqrt(r)) for r in ratios]
         middle = [(math.sqrt(size * max_sizes[i]),) * 2] if len(max_sizes) else []
-        sides += [shaped[0], *middle, *shaped[1:]] if max_first else [*shaped, *middle]  # type: ignore[list-item]
+        sides += [shaped[0], *middle, *shaped[1:]] if max_first else [*shaped, *middle]
     return sides
 
 

@@ -187,7 +187,7 @@ def _torch_loss(
     anchor_mask: Sequence[int], class_num: int, downsample_ratio: int, use_label_smooth: bool,
 ) -> Any:  # fmt: skip
     """Returns the loss; what is positive and what counts is found in the host's memory."""
-    arrays = [None if v is None else v.detach().cpu().numpy() for v in (box, label, score)]
+    arrays: list[Any] = [None if v is None else v.detach().cpu().numpy() for v in (box, label, score)]
     at = _Positives(arrays[0], arrays[2], tuple(x.shape[2:]), anchors, anchor_mask, downsample_ratio)
 
     def tensor(array: Array) -> Any:
@@ -210,13 +210,14 @@ def _lower(
     torch: Any, x: Any, box: Any, label: Any, score: Any, *, anchors: Sequence[int], anchor_mask: Sequence[int],
     class_num: int, ignore_thresh: float, downsample_ratio: int, use_label_smooth: bool, scale_x_y: float,
 ) -> Any:  # fmt: skip
-    xs, boxes, scores = (None if v is None else v.detach().cpu().numpy() for v in (x, box, score))
+    arrays: list[Any] = [None if v is None else v.detach().cpu().numpy() for v in (x, box, score)]
+    xs, boxes, scores = arrays
     at = _Positives(boxes, scores, tuple(x.shape[2:]), anchors, anchor_mask, downsample_ratio)
     each = _shape(xs, anchor_mask, class_num)
     certain = _objectness(each, boxes, anchors, anchor_mask, ignore_thresh, downsample_ratio, scale_x_y)
     certain[at.image, at.anchor, at.row, at.column] = at.score
     mask = torch.from_numpy(certain).to(x.device)
-    given = {
+    given: dict[str, Any] = {
         "anchors": anchors, "anchor_mask": anchor_mask, "class_num": class_num, "downsample_ratio": downsample_ratio,
         "use_label_smooth": use_label_smooth,
     }  # fmt: skip
@@ -229,7 +230,7 @@ def _grad_lower(
     anchor_mask: Sequence[int], class_num: int, downsample_ratio: int, use_label_smooth: bool,
 ) -> Any:  # fmt: skip
     source = x.detach().clone().requires_grad_()
-    given = {
+    given: dict[str, Any] = {
         "anchors": anchors, "anchor_mask": anchor_mask, "class_num": class_num, "downsample_ratio": downsample_ratio,
         "use_label_smooth": use_label_smooth,
     }  # fmt: skip

@@ -206,7 +206,8 @@ def _grad_lower(
     b = _torch_expected(torch, labels, num_total_classes, sampler, probabilities, num_neg_samples, x.dtype)
     leaves = [None if v is None else v.detach().clone().requires_grad_() for v in (x, weight, bias)]
     with torch.enable_grad():
-        cost, _ = _torch_cost(torch, *leaves, sample_weight, labels, b, label.shape[1])
+        a, w, c = leaves
+        cost, _ = _torch_cost(torch, a, w, c, sample_weight, labels, b, label.shape[1])
     found = iter(torch.autograd.grad(cost, [v for v in leaves if v is not None], dcost))
     return tuple(None if v is None else next(found) for v in leaves)
 

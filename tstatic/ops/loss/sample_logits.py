@@ -246,5 +246,6 @@ def sampled_softmax_with_cross_entropy(
     soft = hot if num_true == 1 else emit("reduce_sum", {"X": hot}, {"dim": (1,), "keep_dim": False}) / num_true
     soft = emit("reshape2", {"X": soft}, {"shape": (-1, num_true + num_samples)})
     soft.stop_gradient = True
-    loss: Variable = softmax_with_cross_entropy(scores, soft, soft_label=True)
+    loss = softmax_with_cross_entropy(scores, soft, soft_label=True)
+    assert isinstance(loss, Variable)
     return loss
