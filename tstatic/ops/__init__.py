@@ -9,7 +9,7 @@
 * ``recurrent``  LSTM, GRU and general recurrences
 * ``first_generation``  what raw ``append_op`` builds for op types that later ones replaced
 * ``_expressions``  functions of the expression language
-* ``_call_ref``, ``_low``  makers of references
+* ``_call_ref``, ``_low``, ``_torch_gradient``  makers of references and lowerings
 * ``_rows``, ``_gradients``  rows of matrices, gradient rules
 """
 

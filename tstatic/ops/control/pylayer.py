@@ -23,11 +23,11 @@ from tstatic.ops.shape.creation import assign
 
 @dataclass(frozen=True)
 class _Backward:
-    """What a backward function built: ops over names, of which some stand for gradients.
+    """What a backward function built: ops over names, some of them gradients.
 
     Attributes:
         specs: The ops.
-        arriving: Names that stand for the gradients of the results.
+        arriving: Names of the gradients of the results.
         made: Names of the gradients of the inputs; ``None`` where the function gave none.
         local: Names that the ops make.
     """

@@ -16,7 +16,7 @@ FLOATS = ("float32", "float64")
 
 
 def check_boxes(x: Meta, slot: str, ranks: int | tuple[int, ...] = 2) -> None:
-    """Refuses what are no boxes: floats whose last axis has four numbers."""
+    """Refuses anything but boxes: floats whose last axis has four numbers."""
     check_dtype(x, FLOATS, slot)
     check_rank(x, ranks, slot, layout="[..., 4]")
     check_size(x, -1, 4, slot, why="left, top, right and bottom")

@@ -27,7 +27,7 @@ from tstatic.ops.detection._boxes import FLOATS, Array, overlaps
 from tstatic.ops.detection.yolo_box import check_anchors
 
 _SMALL = 1e-6
-"""A true box with a side that is no longer stands for nothing."""
+"""A true box with a shorter side is left out."""
 
 
 def _infer(
@@ -67,7 +67,7 @@ def _shape(x: Array, anchor_mask: Sequence[int], class_num: int) -> Any:
 
 
 class _Positives:
-    """The true boxes that an anchor of the network's answer stands for, and what it should say.
+    """The true boxes that an anchor of the network's answer is compared with, and what it should say.
 
     Attributes:
         image, anchor, row, column, box: Where each is: in the answer, and among the true boxes.
@@ -318,12 +318,12 @@ def yolo_loss(
     Args:
         x: ``[n, masked anchors * (5 + class_num), h, w]``: of each anchor x, y, width, height, certainty and classes, before
             sigmoids and exponentials; float32 or float64.
-        gt_box: True boxes ``[n, boxes, 4]``: centre, width and height in fractions of the image; one without a side is none.
+        gt_box: True boxes ``[n, boxes, 4]``: centre, width and height in fractions of the image; one without a side is left out.
         gt_label: The class of each, ``[n, boxes]``; integers.
         anchors: Widths and heights in turn, of all layers of the network, in pixels of its input.
         anchor_mask: Which anchors this layer has.
         class_num: How many classes there are.
-        ignore_thresh: An answer that overlaps a true box by more and stands for none is not called wrong.
+        ignore_thresh: The certainty of an answer that overlaps a true box by more, and is compared with none, does not count.
         downsample_ratio: How much larger the network's input is than ``x``.
         gt_score: The weight of each true box, ``[n, boxes]``; 1 without it.
         use_label_smooth: Move targets of classes from 0 and 1 by ``1 / class_num``, at most 1/40.
