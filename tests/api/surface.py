@@ -28,7 +28,7 @@ ROOTS = (
     "tstatic.reader", "tstatic.amp", "tstatic.text", "tstatic.incubate",
     "tstatic.incubate.optimizer", "tstatic.profiler", "tstatic.profiler.profiler", "tstatic.utils.profiler",
     "tstatic.vision.datasets", "tstatic.vision.models", "tstatic.vision.models.resnet",
-    "tstatic.vision.transforms",
+    "tstatic.vision.ops", "tstatic.vision.transforms",
 )  # fmt: skip
 
 
