@@ -26,7 +26,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Where packages come from is left to pip's own settings; which versions, to constraints.txt.
 INSTALL := $(PIP) install -qq --constraint constraints.txt
 
-.PHONY: help venv demo gpt test interpret kernels proof-kernels proof mutants golden ratchets triton36 plan pack gpu check format lint stubs types layers api bench docs wheel clean parity
+.PHONY: help venv demo gpt examples test interpret kernels proof-kernels proof mutants golden ratchets triton36 plan pack gpu check format lint stubs types layers api bench docs wheel clean parity
 
 help:  ## This list.
 	@grep -E '^[a-z0-9-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -56,6 +56,9 @@ demo: $(VENV)/.demo  ## Train a digit classifier on real data, save it, load it 
 
 gpt: $(VENV)/.demo  ## Train a small GPT on Python's own library (ARGS="--places 2", ARGS=--resume).
 	@$(BIN)/python examples/gpt.py $(ARGS)
+
+examples: $(VENV)/.demo  ## Train every model of examples/ in full; a table says what each reached (ARGS="resnet gan" for some).
+	@$(BIN)/python examples $(ARGS)
 
 # Tests of the first ring often wait, for disks and other processes: one worker more than there are cores.
 test: $(VENV)/.dev  ## Run all tests (ARGS="-k name" for some).

@@ -48,7 +48,7 @@ __getattr__, __dir__ = facade(
         "tstatic.io.readers": "batch",
         "tstatic.ir.program": "Variable Tensor",
         "tstatic.ir.types": (
-            "DType dtype, bfloat16, bool_ bool, float16, float32, float64, int8, int16, int32, int64, uint8"
+            "DType dtype, bfloat16, bool_ bool, complex64, complex128, float16, float32, float64, int8, int16, int32, int64, uint8"
         ),
         "tstatic.nn.model_summary": "flops, summary",
         "tstatic.places": (

@@ -486,6 +486,23 @@ def collectives() -> None:
     say([np.asarray(v).tolist() for v in values])
 
 
+def barriers() -> None:
+    """Says the ops of a program with barriers, and whether its run waited for rank 0, which comes late."""
+    rank, size = distributed.get_rank(), distributed.get_world_size()
+    pair = distributed.new_group([0, size - 1])
+    main = static.Program()
+    with static.program_guard(main):
+        distributed.barrier()
+        distributed.barrier(pair)
+    distributed.barrier(pair)
+    distributed.barrier()
+    start = time.monotonic()
+    if rank == 0:
+        time.sleep(0.5)
+    static.Executor().run(main)
+    say([op.type for op in main.global_block().ops], time.monotonic() - start >= 0.45)
+
+
 def ring() -> None:
     """Each rank sends to the next one, twice; the first rank sends first."""
     rank, size = distributed.get_rank(), distributed.get_world_size()

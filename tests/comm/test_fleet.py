@@ -164,6 +164,13 @@ def test_every_collective_of_a_program_gives_what_numpy_gives(pool: Pool, size: 
                 np.testing.assert_allclose(one, wanted, rtol=1e-6, err_msg=f"rank {rank}, result {i}")
 
 
+def test_a_run_waits_at_a_barrier_for_the_last_rank(pool: Pool) -> None:
+    with pool.trial("barriers", 3) as trial:
+        assert trial.wait(40.0 * SLACK) == {0: 0, 1: 0, 2: 0}, trial.everything()
+        for rank in range(3):
+            assert trial.said(rank) == [[["fill_constant", "barrier"] * (1 if rank == 1 else 2), True]]
+
+
 def test_transfers_between_two_ranks_keep_their_order(pool: Pool) -> None:
     with pool.trial("ring", 3) as trial:
         assert trial.wait(40.0 * SLACK) == {0: 0, 1: 0, 2: 0}, trial.everything()

@@ -51,6 +51,8 @@ class VarDesc:
         BF16 = _types.bfloat16
         FP32 = _types.float32
         FP64 = _types.float64
+        COMPLEX64 = _types.complex64
+        COMPLEX128 = _types.complex128
         LOD_TENSOR = _types.VAR_KINDS[7]
         DENSE_TENSOR = _types.VAR_KINDS[7]
         SELECTED_ROWS = _types.VAR_KINDS[8]

@@ -141,17 +141,19 @@ def as_variable(x: Any, like: Variable | None = None, dtype: Any = None) -> Vari
     """
     if isinstance(x, Variable):
         return x
+    if isinstance(x, complex | np.complexfloating):
+        x = np.asarray(x, None if isinstance(x, np.complexfloating) else np.complex64)
     if isinstance(x, bool | int | float | np.bool_ | np.integer | np.floating):
         wanted = dtype_of(dtype) if dtype is not None else (like.dtype if like is not None else None)
         if wanted is None:
             wanted = dtype_of("bool" if isinstance(x, bool) else "int64" if isinstance(x, int) else "float32")
         filled: Variable = emit(
-            "fill_constant", {}, {"shape": (), "dtype": wanted, "value": float(x) if wanted.is_float else int(x)}
+            "fill_constant", {}, {"shape": (), "dtype": wanted, "value": float(x) if wanted.is_inexact else int(x)}
         )
         return filled
     if isinstance(x, list | tuple | np.ndarray):
         array = plain(x, "the operand", "assign_value")
-        if array.dtype.kind not in "biufV":
+        if array.dtype.kind not in "biufcV":
             raise ProgramTypeError(
                 "this list or array cannot become a Variable",
                 expected="numbers of one shape",
@@ -162,6 +164,8 @@ def as_variable(x: Any, like: Variable | None = None, dtype: Any = None) -> Vari
             array = array.astype(dtype_of(dtype).np)
         elif array.dtype == np.float64 and not isinstance(x, np.ndarray):
             array = array.astype(np.float32)
+        elif array.dtype == np.complex128 and not isinstance(x, np.ndarray):
+            array = array.astype(np.complex64)
         attrs = {"shape": array.shape, "dtype": dtype_of(array.dtype), "values": packed(array)}
         made: Variable = emit("assign_value", {}, attrs)
         return made
@@ -593,7 +597,7 @@ class LayerNamer:
 
     def _output(self, block: Block, meta: Meta, where: Any) -> Variable:
         var = Variable(block, self.temp_name(), meta.shape, meta.dtype, where=where)
-        if not meta.dtype.is_float:
+        if not meta.dtype.is_inexact:
             var.stop_gradient = True
         block.vars[var.name] = var
         return var

@@ -16,7 +16,8 @@ class PaddleOp:
 
     Attributes:
         type, inputs, outputs, attrs: As in the file, or in the program; slots without variables are left out.
-        shapes, dtypes: Output variable -> its declared sizes, its dtype; when a file is written, those of inputs, too.
+        shapes: Output variable -> its declared sizes; when a file is written, those of inputs, too.
+        dtypes: Variable -> its dtype.
         constants: Variable -> the numbers that the program fills it with (when a file is read).
         fresh: Declares a variable and returns its name (when a file is written).
     """

@@ -29,7 +29,7 @@ VERSION = 2_006_002
 """The version of Paddle that written programs claim to be of."""
 DTYPE_NUMBERS = {
     "bool": 0, "int16": 1, "int32": 2, "int64": 3, "float16": 4, "float32": 5, "float64": 6, "uint8": 20, "int8": 21,
-    "bfloat16": 22,
+    "bfloat16": 22, "complex64": 23, "complex128": 24,
 }  # fmt: skip
 _DTYPES = {number: DTYPES[name] for name, number in DTYPE_NUMBERS.items()}
 _DENSE, _FEED, _FETCH, _STEP_SCOPES = 7, 9, 10, 11
@@ -248,7 +248,7 @@ class _Reading:
         shapes = {n: v.shape for row in outputs.values() for n in row if (v := variables.get(n)) is not None}
         dtypes = {
             n: DTYPES[v.dtype]
-            for row in outputs.values()
+            for row in (*inputs.values(), *outputs.values())
             for n in row
             if (v := variables.get(n)) is not None and v.dtype
         }

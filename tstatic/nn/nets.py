@@ -13,7 +13,7 @@ from tstatic.nn.static_conv import conv2d
 from tstatic.nn.static_norm import batch_norm
 from tstatic.nn.static_sequence import sequence_conv
 from tstatic.no_effect import LIBRARY, no_effect
-from tstatic.ops.conv.pool_functions import pool2d
+from tstatic.ops.conv.pool_first_generation import pool2d
 from tstatic.ops.random.dropout import fluid_dropout
 from tstatic.ops.sequence.sequence_pool import sequence_pool
 

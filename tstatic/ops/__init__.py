@@ -10,7 +10,7 @@
 * ``composed``  op types of Paddle that are several ordinary ops here
 * ``_expressions``  functions of the expression language
 * ``_call_ref``, ``_low``  makers of references
-* ``_rows``, ``_gradients``  rows of matrices, gradient rules
+* ``_rows``, ``_gradients``, ``_torch_gradient``  rows of matrices, gradient rules
 """
 
 from tstatic.ops import _expressions  # noqa: F401 - expressions mean the same whichever ops are loaded

@@ -21,8 +21,8 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 _CAPSULE = type(datetime.datetime_CAPI)
 """The type of capsules, which has no name of its own before Python 3.13."""
-_NO_NUMBERS = "OSUMmc"
-"""Kinds of numpy dtypes that hold no real numbers: objects, texts, dates and complex numbers."""
+_NO_NUMBERS = "OSUMm"
+"""Kinds of numpy dtypes that hold no numbers: objects, texts and dates."""
 
 
 def check_feed_dict(feed: Any) -> Mapping[str, Any]:
@@ -112,7 +112,7 @@ def _convert(value: Any, var: Variable) -> np.ndarray[Any, Any]:
         )  # fmt: skip
     if isinstance(value, np.ndarray | LoDTensor):
         array = np.asarray(value)
-    elif isinstance(value, bool | int | float | list | tuple | np.generic):
+    elif isinstance(value, bool | int | float | complex | list | tuple | np.generic):
         array = _from_list(value, var)
     elif isinstance(value, Variable):
         raise _fail(
@@ -130,7 +130,7 @@ def _convert(value: Any, var: Variable) -> np.ndarray[Any, Any]:
     if array.dtype.kind in _NO_NUMBERS or array.dtype.fields is not None:
         raise _fail(
             var, f"the array fed for '{name}' does not hold numbers", f"dtype {var.dtype.name}", f"dtype {array.dtype}",
-            "feed real numbers; a ragged list has to be padded first, and a complex array fed as its .real and .imag",
+            "feed numbers; a ragged list has to be padded first",
             FeedTypeError,
         )  # fmt: skip
     # Ufuncs and kernels read memory as it is; a file's arrays may have the other byte order.
@@ -150,7 +150,12 @@ def _from_list(value: Any, var: Variable) -> np.ndarray[Any, Any]:
     if array.dtype.kind in _NO_NUMBERS or array.dtype.fields is not None or isinstance(value, np.generic):
         return array
     wanted = var.dtype
-    if array.dtype.kind == "f" and not wanted.is_float and array.size:
+    if array.dtype.kind == "c" and not wanted.is_complex and array.size:
+        raise _fail(
+            var, f"a list of complex numbers was fed for '{var.name}'", f"{wanted.name} values", "complex numbers",
+            "feed np.real(values) and np.imag(values), or declare the input as 'complex64'", FeedTypeError,
+        )  # fmt: skip
+    if array.dtype.kind == "f" and not wanted.is_inexact and array.size:
         raise _fail(
             var, f"a list of floats was fed for '{var.name}'", f"{wanted.name} values", "floats",
             f"convert them: np.asarray(values, dtype='{wanted.name}')", FeedTypeError,

@@ -360,7 +360,7 @@ class Session:
         device = self.device
         device.synchronize([stream])  # the array of a dynamic result exists only afterwards
         made = {v: a for v in op.writes() if (a := self.arrays.get(v)) is not None and not isinstance(a, list)}
-        floats = {v: a for v, a in made.items() if dtype_of(a.dtype).is_float}
+        floats = {v: a for v, a in made.items() if dtype_of(a.dtype).is_inexact}
         counts = device.to_host(device.check_finite(list(floats.values()), stream), stream)
         for (value, array), bad in zip(floats.items(), counts, strict=True):
             if bad:

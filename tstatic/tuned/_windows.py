@@ -32,7 +32,7 @@ COLS = 1 << 18
 """Elements of the column buffer per block: 1 MiB in float32, a common second-level cache."""
 
 
-_SMALL = 10**6
+SMALL = 10**6
 """Multiply-adds up to which OpenBLAS takes its kernels for small matrices, which pack nothing: 100 to 110 GFLOP/s where the
 others reach 80 to 90 with 32 or 64 rows."""
 
@@ -41,7 +41,7 @@ others reach 80 to 90 with 32 or 64 rows."""
 def small_parts(rows: int, depth: int, places: int) -> int:
     """Returns into how many equal parts of at least 32 places a product is cut to be small; 1 where that cannot be."""
     for parts in range(1, places // 32 + 1):
-        if places % parts == 0 and rows * depth * (places // parts) <= _SMALL:
+        if places % parts == 0 and rows * depth * (places // parts) <= SMALL:
             return parts
     return 1
 

@@ -47,7 +47,13 @@ def saved_there() -> list[dict[str, Any]]:
     """Programs that Paddle saved for the described calls."""
     calls = [c for c in generate.calls() if c["path"] not in ("training", "schedule", "network")]
     calls = [c for c in calls if not any(word in c["id"] for word in OTHER_RESULTS)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CPU_NUM": "1", "OMP_NUM_THREADS": "1", "GLOG_minloglevel": "3"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "CPU_NUM": "1",
+        "OMP_NUM_THREADS": "1",
+        "GLOG_minloglevel": "3",
+    }
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         for part in range(PARTS):
@@ -64,8 +70,9 @@ def main() -> None:
     """Records anew."""
     seen: set[str] = set()
     kept = []
-    # Small programs first; special values show differences that are chosen.
-    for row in sorted(saved_there(), key=lambda row: ("special" in row["id"], len(row["model"]), row["id"])):
+    # Small programs first; special values and truth values show differences that are chosen.
+    rare = lambda row: any(word in row["id"] for word in ("special", "bool[", "i32[", "i64["))  # noqa: E731
+    for row in sorted(saved_there(), key=lambda row: (rare(row), len(row["model"]), row["id"])):
         types = set(types_of(row["model"])) - seen
         plain = all(np.asarray(value).dtype != object for value in row["results"])  # not lists of tensors
         if types and plain:

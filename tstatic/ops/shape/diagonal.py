@@ -88,6 +88,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -140,6 +141,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -240,6 +242,7 @@ register(OpDef(
         ),
         others=("int64", "int32"), ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -381,6 +384,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 

@@ -199,6 +199,7 @@ register(OpDef(
         ),
         others=("int64", "int32"), ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -300,6 +301,7 @@ def _definition(
             grad=grad_is_forward_op(type, changed={value: 0.0}),
         ),
         domain=Domain(cases=cases, others=("int64", "int32")),
+        complex="linear",
     )
 
 

@@ -25,7 +25,6 @@ facade_module(
 )
 facade_module("static.nn.loss", "losses that make their parameters.", "static.nn", only="nce")
 facade_module("static.nn.metric", "metrics as ops of the program.", "static", only="accuracy auc ctr_metric_bundle")
-facade_module("static.nn.static_pylayer", "a gradient of one's own.", "static.nn", only="static_pylayer")
 facade_module(
     "static.nn.sequence_lod",
     "sequences of different lengths.",
