@@ -13,7 +13,7 @@ from tests.parity.saved import calls
 from tests.parity.saved.record_ops import KEPT, types_of, unpacked
 from tstatic import static
 from tstatic.errors import CheckpointError
-from tstatic.ir.build import composed_op
+from tstatic.ir.composed import composed_op
 from tstatic.ir.opdef import OPS
 
 SIGNS = "vectors are determined up to their sign, which is chosen here (docs/paddle_differences.md)"

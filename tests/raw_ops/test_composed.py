@@ -11,7 +11,7 @@ import pytest
 import tstatic as paddle
 from tstatic import errors, static
 from tstatic.ir import paddle_proto as proto
-from tstatic.ir.build import COMPOSED, composed_op
+from tstatic.ir.composed import COMPOSED, composed_op
 from tstatic.ir.opdef import OPS
 from tstatic.no_effect import declared
 

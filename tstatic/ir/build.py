@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import math
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -24,18 +22,17 @@ from tstatic.errors import (
 from tstatic.ir import names
 from tstatic.ir.attrs import packed
 from tstatic.ir.checks import same_shape
+from tstatic.ir.composed import Composed, composed_op
 from tstatic.ir.declare import default_main_program, program_guard
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.lod import give_offsets, with_offsets
-from tstatic.ir.opdef import EMPTY, LOD, NO_ATTRS, OPS, OpDef, Slot, op_def
+from tstatic.ir.opdef import EMPTY, LOD, NO_ATTRS, OpDef, Slot, op_def
 from tstatic.ir.operator import unknown
 from tstatic.ir.program import Block, Operator, Variable
-from tstatic.ir.registry import Registry
 from tstatic.ir.rng import op_position
 from tstatic.ir.types import Meta, dtype_of, plain
 from tstatic.where import show, user_line
 
-F = TypeVar("F", bound=Callable[..., Any])
 
 # Attributes that any op may be given.
 AUTOMATIC = ("op_role", "op_role_var", "op_namescope", "op_callstack", "op_device", "with_quant_attr")
@@ -44,62 +41,6 @@ _KERNEL = {
     "use_cudnn", "use_mkldnn", "use_quantizer", "mkldnn_data_type", "data_format", "workspace_size_MB", "exhaustive_search",
     "overwrite", "is_test",
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Composed:
-    """An op type that is built from ordinary ops.
-
-    Attributes:
-        build: Takes Variables by input slot and attributes by name, and returns slot -> result, or a list of results.
-        slots: Input slots.
-        many: Those that hold lists.
-        attrs: Attributes.
-        needed: Slots and attributes that have no default.
-    """
-
-    build: Callable[..., Mapping[str, Variable | Sequence[Variable]]]
-    slots: tuple[str, ...]
-    many: frozenset[str]
-    attrs: tuple[str, ...]
-    needed: frozenset[str]
-
-
-COMPOSED: Registry[Composed] = Registry()
-"""``"raw "`` and an op type that has no definition, or lacks slots or attributes that Paddle's has -> how it is built."""
-
-
-def composed(*types: str) -> Callable[[F], F]:
-    """Registers a function as what raw ``append_op``, and the reader of Paddle's files, build for op types.
-
-    Its parameters before ``*`` are the input slots, those behind are the attributes; it returns slot -> result.
-    """
-
-    def add(function: F) -> F:
-        row = inspect.signature(function).parameters.values()
-        slots = {p.name: "Sequence" in str(p.annotation) for p in row if p.kind is not p.KEYWORD_ONLY}
-        attrs = tuple(p.name for p in row if p.kind is p.KEYWORD_ONLY)
-        many = frozenset(name for name, listed in slots.items() if listed)
-        needed = frozenset(p.name for p in row if p.default is p.empty)
-        for type in types:
-            COMPOSED.add(f"raw {type}", Composed(function, tuple(slots), many, attrs, needed))
-        return function
-
-    return add
-
-
-def composed_op(type: str, inputs: Collection[str], attrs: Collection[str]) -> Composed | None:
-    """Returns how an op is built from others.
-
-    ``None`` if it has a definition, unless that lacks one of the slots and attributes that are given.
-    """
-    found = COMPOSED.find(f"raw {type}")
-    if found is None or (definition := OPS.find(type)) is None:
-        return found
-    lacking = ({*inputs} - {*definition.input_slots}) & {*found.slots} | ({*attrs} - {*definition.attrs}) & {
-        *found.attrs
-    }
-    return found if lacking else None
 
 
 # -------------------------------------------------------------------------------------------------------------- checks
