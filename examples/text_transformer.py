@@ -87,7 +87,7 @@ def build(sizes: Sizes, steps: int, amp: str = "") -> Model:
         test = main.clone(for_test=True)
         warm = max(1, steps // 10)
         falling = paddle.optimizer.lr.CosineAnnealingDecay(RATE, max(1, steps - warm), RATE / 20)
-        scheduler = paddle.optimizer.lr.LinearWarmup(falling, warm, RATE / warm, RATE)
+        scheduler = paddle.optimizer.lr.LinearWarmup(falling, warm, RATE / (warm + 1), RATE)
         optimizer = paddle.optimizer.Adam(scheduler, lazy_mode=True, grad_clip=nn.ClipGradByGlobalNorm(1.0))
         training.mixed_precision(optimizer, amp).minimize(loss)
     return Model(main, test, startup, [ids, label], loss, logits, scheduler)

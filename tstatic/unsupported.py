@@ -107,6 +107,12 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         declined=True,
     ),
     Unsupported(
+        ("nn.utils.clip_grad_norm_", "nn.utils.clip_grad_value_"),
+        "Gradients are variables of a program here, not attributes of parameters",
+        "grad_clip=nn.ClipGradByGlobalNorm(norm) or nn.ClipGradByValue(value) of an optimizer",
+        declined=True,
+    ),
+    Unsupported(
         (
             *_LAYERS("open_files random_data_generator"),
         ),
@@ -132,7 +138,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "static.nn.cond, case, switch_case and while_loop; fluid.layers.IfElse for rows",
     ),
     Unsupported(
-        ("fft", "signal", "distribution", "geometric"),
+        ("distribution", "geometric"),
         "These packages are not part of tstatic",
         "the functions that stand in the top namespace (paddle.matmul, paddle.norm, ...), or numpy before the feed",
     ),
@@ -152,7 +158,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "static.amp.decorate(optimizer, dtype='bfloat16')",
     ),
     Unsupported(
-        ("vision.get_image_backend", "audio"),
+        ("audio",),
         "These packages are not part of tstatic",
         "static.save and static.load for parameters, static.nn and nn for layers",
     ),
@@ -160,11 +166,6 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         ("fluid.Generator", "fluid.generator.Generator"),
         "Random numbers are counted, so there are no generators",
         "paddle.seed, Program.random_seed or paddle.get_rng_state; static.save keeps the run count",
-    ),
-    Unsupported(
-        ("fluid.layers.hsigmoid",),
-        "Sampled losses are not part of tstatic",
-        "nn.functional.cross_entropy",
     ),
 )  # fmt: skip
 

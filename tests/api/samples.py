@@ -93,6 +93,12 @@ def _hidden() -> list[Any]:
     return [v for v in static.default_main_program().list_vars() if v.name.startswith("tanh")][:1]
 
 
+def _with_two_weights() -> dict[str, Any]:
+    layer = paddle.nn.Linear(3, 3)
+    layer.other = layer.create_parameter((3, 3))
+    return {"layer": layer, "name": "other"}
+
+
 IMAGE = (2, 4, 6, 6)
 VOLUME = (2, 4, 6, 6, 6)
 
@@ -606,6 +612,50 @@ SAMPLES |= {
     "tstatic.static.WeightNormParamAttr": Sample(
         dict, {"dim": [0]}, lambda attr, _: _minimized(static.nn.fc(data((2, 4)), 3, weight_attr=attr))
     ),
+    "tstatic.nn.HSigmoidLoss": Sample(
+        lambda: {"feature_size": 3, "num_classes": 4},
+        use=lambda layer, _: layer(
+            data((2, 3)), ids(2, 1), *((ids(2, 3), ids(2, 3)) if layer.weight.shape[0] == 4 else ())
+        ),
+    ),
+    **{
+        f"tstatic.nn.MaxUnPool{rank}D": Sample(
+            lambda: {"kernel_size": 2},
+            {"output_size": [lambda r=rank: [7] * r]},
+            use=lambda layer, _, r=rank: layer(data((1, 1, *[3] * r)), ids(1, 1, *[3] * r)),
+        )
+        for rank in (1, 2, 3)
+    },
+    "tstatic.nn.utils.weight_norm": Sample(
+        lambda: {"layer": paddle.nn.Conv2D(3, 3, 3)},
+        {"layer": [lambda: paddle.nn.Linear(3, 3)], "name": ["weight"]},
+        use=lambda layer, _: [p.shape for p in layer.parameters()],
+        more=[_with_two_weights],
+    ),
+    "tstatic.nn.utils.remove_weight_norm": Sample(
+        lambda: {"layer": paddle.nn.utils.weight_norm(paddle.nn.Conv2D(3, 3, 3))},
+        {"layer": [lambda: paddle.nn.utils.weight_norm(paddle.nn.Linear(3, 3))]},
+        more=[lambda: {"layer": paddle.nn.utils.weight_norm(_with_two_weights()["layer"], "other"), "name": "other"}],
+    ),
+    "tstatic.nn.utils.spectral_norm": Sample(
+        lambda: {"layer": paddle.nn.Conv2D(3, 3, 3)},
+        {"layer": [lambda: paddle.nn.Linear(3, 3)]},
+        use=lambda layer, _: layer(data(IMAGE[:1] + (3, 6, 6))) if isinstance(layer, paddle.nn.Conv2D) else layer,
+        more=[_with_two_weights],
+    ),
+    "tstatic.fluid.layers.hsigmoid": Sample(
+        lambda: {"input": data((2, 3)), "label": ids(2, 1), "num_classes": 4},
+        more=[
+            lambda: {
+                "input": data((2, 3)),
+                "label": ids(2, 1),
+                "num_classes": 4,
+                "path_table": ids(2, 3, name="t"),
+                "path_code": ids(2, 3, name="c"),
+                "is_custom": True,
+            }
+        ],
+    ),
     "tstatic.nn.Fold": Sample(
         lambda: {"output_sizes": [5, 5], "kernel_sizes": 3, "paddings": [1, 1, 0, 0]},
         {"output_sizes": [[6, 4]], "strides": [[1, 9]], "kernel_sizes": [[1, 9]], "paddings": [[0, 0, 1, 1]]},
@@ -862,10 +912,15 @@ WITHOUT_SAMPLE: dict[str, str] = {
                 "mobilenet_v2", "resnet.BasicBlock", "resnet.BottleneckBlock", "squeezenet1_0", "squeezenet1_1",
                 *(f"resnet{n}" for n in (18, 34, 50, 101, 152)), *(f"vgg{n}" for n in (11, 13, 16, 19)),
                 *(f"resnext{n}_{m}x4d" for n in (50, 101, 152) for m in (32, 64)), "wide_resnet50_2", "wide_resnet101_2",
+                "DenseNet", "GoogLeNet", "InceptionV3", "MobileNetV3Large", "MobileNetV3Small", "ShuffleNetV2", "googlenet",
+                "inception_v3", "mobilenet_v3_large", "mobilenet_v3_small", "shufflenet_v2_swish",
+                *(f"densenet{n}" for n in (121, 161, 169, 201, 264)),
+                *(f"shufflenet_v2_x{n}" for n in ("0_25", "0_33", "0_5", "1_0", "1_5", "2_0")),
             )),
             *(f"tstatic.vision.transforms.{name}" for name in (
                 "adjust_brightness", "adjust_contrast", "adjust_hue", "adjust_saturation", "center_crop", "crop", "erase", "hflip",
                 "normalize", "pad", "resize", "to_grayscale", "to_tensor", "vflip",
+                "affine", "perspective", "rotate",
             )),
         ),
         IMAGES,

@@ -227,6 +227,29 @@ def test_a_complex_parameter_is_trained() -> None:
     assert losses[-1] < losses[0] - 0.5
 
 
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_eigenvalues_and_vectors_have_torchs_gradients(dtype: str) -> None:
+    value = numbers(2, 4, 4, dtype=np.complex128)
+    value = value if dtype == "complex128" else value.real.copy()
+
+    def loss(p: Any, x: Any, y: Any) -> Any:
+        w, v = p.linalg.eig(x)
+        return p.sum(p.abs(w) ** 2 + p.real(w)) + p.sum(p.abs(v) ** 3)
+
+    against_torch(loss, value, tolerance=1e-7)
+
+
+def test_eigenvalues_rebuild_the_matrix_and_other_shapes_are_refused() -> None:
+    x = static.data("x", [3, 3], "float32")
+    w, v = paddle.linalg.eig(x)
+    value = numbers(3, 3).real.copy()
+    found, vectors, alone = run([w, v, paddle.linalg.eigvals(x)], x=value)
+    np.testing.assert_allclose(value @ vectors, vectors * found, rtol=1e-4, atol=1e-5)
+    assert np.array_equal(found, alone)
+    with pytest.raises(errors.ShapeError, match="not square"):
+        paddle.linalg.eig(x[:2])
+
+
 # ----------------------------------------------------------------------------------------------------- kernels and refusals
 def test_fusions_leave_complex_values_alone_and_explain_says_so() -> None:
     x = static.data("x", [8, 4], "complex64")

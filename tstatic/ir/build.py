@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,6 @@ from tstatic.ir.program import Block, Operator, Variable
 from tstatic.ir.rng import op_position
 from tstatic.ir.types import Meta, dtype_of, plain
 from tstatic.where import show, user_line
-
 
 # Attributes that any op may be given.
 AUTOMATIC = ("op_role", "op_role_var", "op_namescope", "op_callstack", "op_device", "with_quant_attr")

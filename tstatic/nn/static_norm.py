@@ -27,6 +27,7 @@ from tstatic.nn.initializer import Constant, Normal
 from tstatic.nn.param import LayerHelper, ParamAttr, activate, check_activation, check_enabled
 from tstatic.no_effect import IN_PLACE, no_effect
 from tstatic.ops.shape._shapes import emit_one
+from tstatic.ops.shape.creation import full
 
 
 def parameter_dtype(x: Variable) -> DType:
@@ -305,11 +306,25 @@ def spectral(
 
     As in Paddle, the vectors stay as they started, and no gradient flows through the iterations.
     """
+    *_, sigma = power_iterations(spectral_matrix(weight, dim), u, v, power_iters, eps)
+    return helper.emit("elementwise_div", {"X": weight, "Y": sigma})  # type: ignore[no-any-return]
+
+
+def spectral_matrix(weight: Variable, dim: int) -> Variable:
+    """Emits a weight as a matrix whose rows are axis ``dim``."""
     rank = len(weight.shape)
     order = (dim, *(i for i in range(rank) if i != dim))
     turned = weight if dim == 0 else emit_one("transpose2", {"X": weight}, {"axis": order})
-    shape = spectral_sizes(weight.shape, dim)
-    matrix = turned if rank == 2 else emit_one("reshape2", {"X": turned}, {"shape": shape})
+    return turned if rank == 2 else emit_one("reshape2", {"X": turned}, {"shape": spectral_sizes(weight.shape, dim)})
+
+
+def power_iterations(
+    matrix: Variable, u: Variable, v: Variable, power_iters: int, eps: float
+) -> tuple[Variable, Variable, Variable]:
+    """Emits power iterations from ``u`` and ``v``: the vectors that they find, and ``u matrix v``, the largest singular value.
+
+    No gradient flows through the iterations.
+    """
 
     def product(left: Variable, right: Variable, **attrs: bool) -> Variable:
         return emit_one("matmul_v2", {"X": left, "Y": right}, attrs)
@@ -326,8 +341,7 @@ def spectral(
         right = unit(product(fixed, left, trans_x=True))
         left = unit(product(fixed, right))
     left.stop_gradient = right.stop_gradient = True
-    sigma = product(left, product(matrix, right))
-    return helper.emit("elementwise_div", {"X": weight, "Y": sigma})  # type: ignore[no-any-return]
+    return left, right, product(left, product(matrix, right))
 
 
 @composed("spectral_norm")
@@ -463,3 +477,45 @@ def data_norm(
         "enable_scale_and_shift": enable_scale_and_shift,
     }  # fmt: skip
     return helper.append_activation(helper.emit(function, inputs, attrs))
+
+
+@export("fluid.layers.affine_channel", op="affine_channel")
+def affine_channel(
+    x: Variable,
+    scale: Variable | None = None,
+    bias: Variable | None = None,
+    data_layout: str = "NCHW",
+    name: str | None = None,
+    act: str | None = None,
+) -> Variable:
+    """Multiplies each channel by a number and adds one: ``act(x * scale + bias)``.
+
+    Args:
+        x: ``[n, c, ...]`` (``NCHW``) or ``[n, ..., c]`` (``NHWC``); floats, ``c`` known.
+        scale, bias: ``[c]``; 1 and 0 if ``None``.
+        data_layout: Layout of the axes, which says where the channels are.
+        name: Name of the layer.
+        act: Op type of an activation.
+
+    Returns:
+        The shape of ``x``.
+
+    Raises:
+        ShapeError, DTypeError: If the values do not fit together.
+
+    Example:
+        >>> x = paddle.ones([1, 2, 1, 1])
+        >>> y = fluid.layers.affine_channel(x, paddle.to_tensor([2.0, 3.0]), paddle.to_tensor([0.5, -0.5]))
+        >>> static.Executor().run(fetch_list=[y])[0].ravel()
+        array([2.5, 2.5], dtype=float32)
+    """
+    function = "affine_channel"
+    count = _channels(x, data_layout, function)
+    check_activation(act, function)
+    given = [
+        full([count], value, x.dtype) if v is None else check_variable(v, arg, function, FLOATS)
+        for v, arg, value in ((scale, "scale", 1.0), (bias, "bias", 0.0))
+    ]
+    helper = LayerHelper(function, name=name, act=act)
+    ins = {"X": x, "Scale": given[0], "Bias": given[1]}
+    return helper.append_activation(helper.emit(function, ins, {"data_layout": data_layout}))

@@ -9,7 +9,7 @@ holds each sum on its diagonals.
 
 Windows of neighbouring rows overlap, which a matrix for BLAS must not: every ``phases``-th of them is one product. Images lie
 below each other with the zeros between two of them shared, so that few products serve all images. A value that is not
-finite spoils the results of its whole window, since zero times infinity is not a number.
+finite spoils the results of its whole window, as zero times infinity is NaN.
 """
 
 from __future__ import annotations

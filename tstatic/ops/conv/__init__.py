@@ -10,6 +10,7 @@
 * ``pool_first_generation``: Pooling under the names of Paddle 1.x.
 * ``pool_functions``: Public functions of pooling over one to three axes.
 * ``unfold``: Sliding blocks as columns (`unfold`) and their sum back into images (`fold`).
+* ``unpool``: Maxima put back at the places that a maximum pooling took them from.
 * ``_convolution``: What all convolutions share: geometry, shapes, the three products, tiles and cost.
 * ``_sliding``: What convolution, pooling and unfold share: paddings as users give them, output sizes, and tiles of a
   batch.

@@ -13,7 +13,6 @@ from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, OpSpec, Va
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.ref import plain
 from tstatic.ir.shape_checks import check_elements
-from tstatic.ir.split import IMAGES, Tile, tiles
 from tstatic.ir.types import UNKNOWN, Meta, int32
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.conv._sliding import (
@@ -34,6 +33,7 @@ from tstatic.ops.conv._sliding import (
     per_axis,
     positive,
     spatial,
+    split_batch,
     torch_back,
     torch_first,
     torch_gradient,
@@ -173,15 +173,6 @@ def _infer(rank: int, x: Meta, attrs: Mapping[str, Any]) -> Meta:
     return x.with_shape(assemble(x.shape[0], channels(x.shape, layout), pooling.outs, layout))
 
 
-def _split(x: Meta, *rest: Meta | None, data_format: str = "NCHW") -> list[Tile] | None:
-    """Cuts every op here along the batch, or along channels that stand first where there are few images."""
-    for axis in (0,) if is_last(data_format) else (0, 1):
-        found = IMAGES.parts(x.shape[axis], x.numel)
-        if found is not None:
-            return tiles(found, *[axis] * (1 + len(rest)))
-    return None
-
-
 # ----------------------------------------------------------------------------------------------------- averages, maxima
 def _scratch(x: Meta, out: Meta, **attrs: Any) -> tuple[Meta, ...]:
     # Averages sum into the output itself.
@@ -307,7 +298,7 @@ _CASES_3D = (
 )
 
 
-def _register_pool(rank: int, cases: tuple[Case, ...]) -> None:
+def _register_pool(type: str, rank: int, cases: tuple[Case, ...]) -> None:
     layout = LAYOUTS_BY_RANK[rank][0]
 
     def infer(x: Meta, **attrs: Any) -> Meta:
@@ -324,7 +315,7 @@ def _register_pool(rank: int, cases: tuple[Case, ...]) -> None:
         return [op.made(f"max_pool{rank}d_with_index", outputs=outputs, attrs=attrs)]
 
     register(OpDef(
-        f"pool{rank}d", "X -> Out", paddle=PaddleForm(write=write),
+        type, "X -> Out", paddle=PaddleForm(write=write),
         attrs={
             **_window_attrs(rank),
             "pooling_type": Attr("max", "str", one_of("max", "avg")),
@@ -332,20 +323,20 @@ def _register_pool(rank: int, cases: tuple[Case, ...]) -> None:
             "padding_algorithm": Attr("EXPLICIT", "str", one_of(*ALGORITHMS)),
             "data_format": layout_attr(layout),
         },
-        infer=infer, ref=plain(_ref, _scratch), lower=_lower, split=_split, cost=_cost,
+        infer=infer, ref=plain(_ref, _scratch), lower=_lower, split=split_batch, cost=_cost,
         grad=GradOp(
             "X, Out, Out@GRAD -> X@GRAD",
             ref=plain(_grad_ref, _grad_scratch),
             lower=_grad_lower,
-            split=_split,
+            split=split_batch,
             cost=_grad_cost,
         ),
         amp="gray", domain=Domain(cases=cases, values={"X": ValueRange(-2.0, 2.0, distinct=True)}),
     ))  # fmt: skip
 
 
-_register_pool(2, _CASES_2D)
-_register_pool(3, _CASES_3D)
+_register_pool("pool2d", 2, _CASES_2D)
+_register_pool("pool3d", 3, _CASES_3D)
 
 
 # -------------------------------------------------------------------------------------------- maxima with their places
@@ -413,24 +404,24 @@ _INDEX_CASES_3D = (
 )
 
 
-def _register_index(rank: int, cases: tuple[Case, ...], amp: str) -> None:
+def _register_index(type: str, rank: int, cases: tuple[Case, ...], amp: str) -> None:
     def infer(x: Meta, **attrs: Any) -> tuple[Meta, Meta]:
         out = _infer(rank, x, attrs)
         return out, out.with_dtype(int32)
 
     register(OpDef(
-        f"max_pool{rank}d_with_index", "X -> Out, Mask", attrs=_window_attrs(rank), infer=infer, ref=_index_ref,
-        lower=_index_lower, split=_split,
+        type, "X -> Out, Mask", attrs=_window_attrs(rank), infer=infer, ref=_index_ref,
+        lower=_index_lower, split=split_batch,
         grad=GradOp(
             "X, Mask, Out@GRAD -> X@GRAD",
             ref=plain(_index_grad_ref, _index_grad_scratch),
             lower=_index_grad_lower,
-            split=_split,
+            split=split_batch,
             shape_only=("X",),
         ),
         amp=amp, domain=Domain(cases=cases, values={"X": ValueRange(-2.0, 2.0, distinct=True)}),
     ))  # fmt: skip
 
 
-_register_index(2, _INDEX_CASES_2D, amp="white")
-_register_index(3, _INDEX_CASES_3D, amp="")
+_register_index("max_pool2d_with_index", 2, _INDEX_CASES_2D, amp="white")
+_register_index("max_pool3d_with_index", 3, _INDEX_CASES_3D, amp="")

@@ -40,7 +40,12 @@ def check_matrices(x: Meta, arg: str = "X", *, square: bool = False) -> None:
         )
 
 
-def _stored(function: Callable[..., Any], outs: Sequence[Array | None], *arrays: Array, **attrs: Any) -> None:
+def stored(function: Callable[..., Any], outs: Sequence[Array | None], *arrays: Array, **attrs: Any) -> None:
+    """Writes what a function of LAPACK returns to the outputs.
+
+    Raises:
+        NumericsError: If it cannot work with the values.
+    """
     try:
         found = function(*arrays, **attrs)
     except np.linalg.LinAlgError as error:
@@ -90,14 +95,14 @@ def matrix_op(
     count, made = len(ins), len(outs)
 
     def ref(*arrays: Any, **given: Any) -> None:
-        _stored(function, arrays[count:], *arrays[:count], **given)
+        stored(function, arrays[count:], *arrays[:count], **given)
 
     def lower(torch: Any, *tensors: Any, **given: Any) -> Any:
         return torch_function(torch, *tensors, **given)
 
     def grad_ref(*arrays: Any, **given: Any) -> None:
         assert back is not None
-        _stored(back, arrays[count + 2 * made :], *arrays[: count + 2 * made], **given)
+        stored(back, arrays[count + 2 * made :], *arrays[: count + 2 * made], **given)
 
     def grad_lower(torch: Any, *tensors: Any, **given: Any) -> Any:
         sources = [v.detach().clone().requires_grad_() for v in tensors[:count]]

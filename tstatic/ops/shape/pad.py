@@ -147,7 +147,7 @@ def torch_fold(torch: Any, shape: Sequence[int], dout: Any, pads: Pads, mode: st
         for axis, (low, _) in enumerate(pads):
             dout = dout.narrow(axis, low, shape[axis])
         return dout.contiguous()
-    wide = dout.double()
+    wide = dout if dout.is_complex() else dout.double()
     for axis in range(len(pads) - 1, -1, -1):
         low, high = pads[axis]
         if low or high:
