@@ -36,7 +36,7 @@ from tstatic.where import show, user_line
 # Attributes that any op may be given.
 AUTOMATIC = ("op_role", "op_role_var", "op_namescope", "op_callstack", "op_device", "with_quant_attr")
 # Those that choose a library, a kernel or its layout in Paddle. An op that has none of the name drops it.
-_KERNEL = {
+KERNEL_ATTRS = {
     "use_cudnn", "use_mkldnn", "use_quantizer", "mkldnn_data_type", "data_format", "workspace_size_MB", "exhaustive_search",
     "overwrite", "is_test",
 }  # fmt: skip
@@ -208,7 +208,7 @@ def _split_attrs(known: Container[str], attrs: Mapping[str, Any] | None) -> tupl
     own: dict[str, Any] = {}
     automatic: dict[str, Any] = {}
     for name, value in (attrs or NO_ATTRS).items():
-        if name in known or not (name in _KERNEL or name.startswith("fuse_")):
+        if name in known or not (name in KERNEL_ATTRS or name.startswith("fuse_")):
             (automatic if name in AUTOMATIC else own)[name] = value
     return own, automatic
 
@@ -378,6 +378,17 @@ def _append_composed(
     ins = {n: v[0] if isinstance(v, list) and n not in builder.many else [v] if n in builder.many and not isinstance(v, list)
            else v for n, v in ins.items()}  # fmt: skip
     with _undone_on_error(block):
+        if builder.writes:
+            targets = {slot: [variable(v) for v in _listed(value)] for slot, value in outputs.items()}
+            before = len(block.ops)
+            builder.build(**ins, **own, outputs=targets)
+            if len(block.ops) > before:
+                return block.ops[-1]
+            # Facts of the program, for which no operator stands.
+            read, written = (
+                {s: tuple(v.name for v in _listed(row)) for s, row in side.items()} for side in (ins, targets)
+            )
+            return Operator(block, type, read, written, own, where=user_line())
         found = builder.build(**ins, **own)
         last: Operator | None = None
         for name, value in outputs.items():
@@ -385,8 +396,7 @@ def _append_composed(
                 raise unknown(
                     ProgramError, type, "output", name, found, "see operators built from others in docs/ops.md"
                 )
-            results, targets = ([v] if not isinstance(v, list | tuple) else v for v in (found[name], value))
-            for result, target in zip(results, targets, strict=True):
+            for result, target in zip(_listed(found[name]), _listed(value), strict=True):
                 last = append_op(block, "assign", {"X": result}, {"Out": target}, automatic, stop_gradient)
         if last is None:
             raise ProgramError(
@@ -417,6 +427,10 @@ def _undone_on_error(block: Block) -> Iterator[None]:
             raise
         finally:
             program.current_block_idx = before
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else (value,)
 
 
 def _names_of(inputs: Mapping[str, Any]) -> str | None:

@@ -159,7 +159,7 @@ class _Reading:
                 made.where = None
 
     def has(self, type: str) -> bool:
-        if type in OPS or composed_op(type, (), ()) is not None:
+        if type in OPS or ((builder := composed_op(type, (), ())) is not None and builder.in_files):
             return True
         try:
             return bool(type.endswith("_grad") and type.count("_grad") <= 2 and op_def(type))
