@@ -11,7 +11,7 @@ import pytest
 import tstatic as paddle
 from tstatic import errors, static
 from tstatic.ir import paddle_proto as proto
-from tstatic.ir.build import COMPOSED, composed_op
+from tstatic.ir.composed import COMPOSED, composed_op
 from tstatic.ir.opdef import OPS
 from tstatic.no_effect import declared
 
@@ -49,7 +49,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], Any]] = {
               lambda x, y: paddle.linalg.lstsq(x, y, 1e-6)[0:3:2]),
     "matrix_rank": ({"X": SQUARE}, {"tol": 2.5, "use_default_tol": False}, ["Out"], lambda x: paddle.linalg.matrix_rank(x, 2.5)),
     "set_value": ({"Input": ramp(3, 4), "ValueTensor": ramp(1, 2)},
-                  {"axes": [0, 1], "starts": [1, 0], "ends": [2, 4], "steps": [1, 2], "decrease_axes": [0]}, ["Out"], lambda x, v: static.setitem(x, (1, slice(0, 4, 2)), paddle.reshape(v, [2]))),
+                  {"axes": [0, 1], "starts": [1, 0], "ends": [2, 4], "steps": [1, 2], "decrease_axes": [0]}, ["Out"],
+                  lambda x, v: static.setitem(x, (1, slice(0, 4, 2)), paddle.reshape(v, [2]))),
     "index_put": ({"x": ramp(3, 4), "indices": [np.array([0, 2])], "value": ramp(2, 4)}, {"accumulate": True}, ["out"],
                   lambda x, i, v: paddle.index_put(x, (i,), v, True)),
     "fill_diagonal_tensor": ({"X": ramp(3, 4), "Y": ramp(1, 3)}, {"offset": 1}, ["Out"],
@@ -116,7 +117,16 @@ def test_a_raw_operator_is_its_function(type: str) -> None:
 def test_every_composed_type_has_a_case_and_names_its_idle_attributes() -> None:
     from tests.raw_ops.described import OPS as FIRST_GENERATION
 
-    covered = {*CASES, *(row[0] for row in FIRST_GENERATION.values())}
+    covered = {
+        *CASES,
+        "feed",
+        "fetch",
+        "save",
+        "load",
+        "save_combine",
+        "load_combine",
+        *(row[0] for row in FIRST_GENERATION.values()),
+    }
     types = {key.removeprefix("raw ") for key in COMPOSED}
     interpolations = {f"{name}_interp_v2" for name in ("nearest", "linear", "trilinear", "bicubic")}
     assert types - covered - interpolations == set(), "add a case above"
@@ -174,3 +184,63 @@ def test_a_number_beyond_float32_is_written_as_infinite() -> None:
     program = proto.ProgramDesc([proto.BlockDesc(ops=[op])])
     found = proto.read_program(proto.write_program(program)).blocks[0].ops[0].attrs
     assert [proto.value_of(attr) for attr in found] == [float("inf"), -float("inf")]
+
+
+# ------------------------------------------------------------------------------------------------- feed, fetch, save, load
+def test_feed_and_fetch_name_inputs_and_results() -> None:
+    program = static.default_main_program()
+    block = program.global_block()
+    holder = block.create_var(name="feed", type=paddle.fluid.core.VarDesc.VarType.FEED_MINIBATCH, persistable=True)
+    x = block.create_var(name="x", shape=[-1, 2], dtype="float32")
+    made = block.append_op(type="feed", inputs={"X": [holder]}, outputs={"Out": [x]}, attrs={"col": 0})
+    y = x * 2
+    results = block.create_var(name="fetch", type=paddle.fluid.core.VarDesc.VarType.FETCH_LIST, persistable=True)
+    last = block.append_op(type="fetch", inputs={"X": [y]}, outputs={"Out": [results]}, attrs={"col": 0})
+    assert (made.type, made.output("Out"), last.type, last.input("X")) == ("feed", ["x"], "fetch", [y.name])
+    assert (program.feed_names, program.fetch_names) == (("x",), (y.name,))
+    found = static.Executor().run(program, feed={"x": ramp(3, 2)}, fetch_list=[y])
+    np.testing.assert_array_equal(found[0], ramp(3, 2) * 2)
+    with pytest.raises(errors.ProgramError, match="column 1"):
+        block.append_op(type="fetch", inputs={"X": [y]}, outputs={"Out": [results]}, attrs={"col": 5})
+
+
+def test_save_and_load_operators_exchange_files_with_paddle(tmp_path: Any) -> None:
+    path = str(tmp_path / "folder" / "w")
+    block = static.default_main_program().global_block()
+    x = static.data("x", [2, 3])
+    block.append_op(type="save", inputs={"X": [x]}, outputs={}, attrs={"file_path": path, "overwrite": False})
+    y = x + 1
+    block.append_op(type="save_combine", inputs={"X": [x, y]}, outputs={}, attrs={"file_path": path + "2"})
+    exe = static.Executor()
+    exe.run(feed={"x": ramp(2, 3)})
+    with pytest.raises(errors.CheckpointError, match="overwrite=False"):
+        exe.run(feed={"x": ramp(2, 3)})
+    with static.program_guard(static.Program()):
+        block = static.default_main_program().global_block()
+        one, two, half = (block.create_var(name=n, shape=[2, 3], dtype=d, persistable=n == "one")
+                          for n, d in (("one", "float32"), ("two", "float32"), ("half", "float16")))  # fmt: skip
+        three = block.create_var(name="three", shape=[2, 3], dtype="float32")
+        block.append_op(type="load", inputs={}, outputs={"Out": [one]}, attrs={"file_path": path})
+        block.append_op(type="load_combine", inputs={}, outputs={"Out": [two, three]}, attrs={"file_path": path + "2"})
+        block.append_op(
+            type="load", inputs={}, outputs={"Out": [half]}, attrs={"file_path": path, "load_as_fp16": True}
+        )
+        found = exe.run(fetch_list=[one, two, three, half])
+        block.append_op(type="load", inputs={}, outputs={"Out": [one]}, attrs={"file_path": path + "3"})
+        with pytest.raises(errors.CheckpointError, match="w3"):
+            exe.run(fetch_list=[one])
+    for value, expected in zip(
+        found, (ramp(2, 3), ramp(2, 3), ramp(2, 3) + 1, ramp(2, 3).astype("float16")), strict=True
+    ):
+        assert value.dtype == expected.dtype
+        np.testing.assert_array_equal(value, expected)
+    # One variable per file is what fluid.io.load_vars reads, too.
+    np.testing.assert_array_equal(paddle.fluid.executor._fetch_var("one"), ramp(2, 3))
+
+
+@pytest.mark.parametrize("type", ["save", "load", "save_combine", "load_combine"])
+def test_a_model_file_cannot_read_or_write_files(type: str) -> None:
+    op = proto.OpDesc(type=type, attrs=[proto.Attr("file_path", 2, s="somewhere")])
+    data = proto.write_program(proto.ProgramDesc([proto.BlockDesc(ops=[op])]))
+    with pytest.raises(errors.CheckpointError, match=f"lacks: '{type}'"):
+        static.Program.parse_from_string(data)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import math
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -24,82 +22,24 @@ from tstatic.errors import (
 from tstatic.ir import names
 from tstatic.ir.attrs import packed
 from tstatic.ir.checks import same_shape
+from tstatic.ir.composed import Composed, composed_op
 from tstatic.ir.declare import default_main_program, program_guard
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.lod import give_offsets, with_offsets
-from tstatic.ir.opdef import EMPTY, LOD, NO_ATTRS, OPS, OpDef, Slot, op_def
+from tstatic.ir.opdef import EMPTY, LOD, NO_ATTRS, OpDef, Slot, op_def
 from tstatic.ir.operator import unknown
 from tstatic.ir.program import Block, Operator, Variable
-from tstatic.ir.registry import Registry
 from tstatic.ir.rng import op_position
 from tstatic.ir.types import Meta, dtype_of, plain
 from tstatic.where import show, user_line
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 # Attributes that any op may be given.
 AUTOMATIC = ("op_role", "op_role_var", "op_namescope", "op_callstack", "op_device", "with_quant_attr")
 # Those that choose a library, a kernel or its layout in Paddle. An op that has none of the name drops it.
-_KERNEL = {
+KERNEL_ATTRS = {
     "use_cudnn", "use_mkldnn", "use_quantizer", "mkldnn_data_type", "data_format", "workspace_size_MB", "exhaustive_search",
     "overwrite", "is_test",
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Composed:
-    """An op type that is built from ordinary ops.
-
-    Attributes:
-        build: Takes Variables by input slot and attributes by name, and returns slot -> result, or a list of results.
-        slots: Input slots.
-        many: Those that hold lists.
-        attrs: Attributes.
-        needed: Slots and attributes that have no default.
-    """
-
-    build: Callable[..., Mapping[str, Variable | Sequence[Variable]]]
-    slots: tuple[str, ...]
-    many: frozenset[str]
-    attrs: tuple[str, ...]
-    needed: frozenset[str]
-
-
-COMPOSED: Registry[Composed] = Registry()
-"""``"raw "`` and an op type that has no definition, or lacks slots or attributes that Paddle's has -> how it is built."""
-
-
-def composed(*types: str) -> Callable[[F], F]:
-    """Registers a function as what raw ``append_op``, and the reader of Paddle's files, build for op types.
-
-    Its parameters before ``*`` are the input slots, those behind are the attributes; it returns slot -> result.
-    """
-
-    def add(function: F) -> F:
-        row = inspect.signature(function).parameters.values()
-        slots = {p.name: "Sequence" in str(p.annotation) for p in row if p.kind is not p.KEYWORD_ONLY}
-        attrs = tuple(p.name for p in row if p.kind is p.KEYWORD_ONLY)
-        many = frozenset(name for name, listed in slots.items() if listed)
-        needed = frozenset(p.name for p in row if p.default is p.empty)
-        for type in types:
-            COMPOSED.add(f"raw {type}", Composed(function, tuple(slots), many, attrs, needed))
-        return function
-
-    return add
-
-
-def composed_op(type: str, inputs: Collection[str], attrs: Collection[str]) -> Composed | None:
-    """Returns how an op is built from others.
-
-    ``None`` if it has a definition, unless that lacks one of the slots and attributes that are given.
-    """
-    found = COMPOSED.find(f"raw {type}")
-    if found is None or (definition := OPS.find(type)) is None:
-        return found
-    lacking = ({*inputs} - {*definition.input_slots}) & {*found.slots} | ({*attrs} - {*definition.attrs}) & {
-        *found.attrs
-    }
-    return found if lacking else None
 
 
 # -------------------------------------------------------------------------------------------------------------- checks
@@ -268,7 +208,7 @@ def _split_attrs(known: Container[str], attrs: Mapping[str, Any] | None) -> tupl
     own: dict[str, Any] = {}
     automatic: dict[str, Any] = {}
     for name, value in (attrs or NO_ATTRS).items():
-        if name in known or not (name in _KERNEL or name.startswith("fuse_")):
+        if name in known or not (name in KERNEL_ATTRS or name.startswith("fuse_")):
             (automatic if name in AUTOMATIC else own)[name] = value
     return own, automatic
 
@@ -438,6 +378,17 @@ def _append_composed(
     ins = {n: v[0] if isinstance(v, list) and n not in builder.many else [v] if n in builder.many and not isinstance(v, list)
            else v for n, v in ins.items()}  # fmt: skip
     with _undone_on_error(block):
+        if builder.writes:
+            targets = {slot: [variable(v) for v in _listed(value)] for slot, value in outputs.items()}
+            before = len(block.ops)
+            builder.build(**ins, **own, outputs=targets)
+            if len(block.ops) > before:
+                return block.ops[-1]
+            # Facts of the program, for which no operator stands.
+            read, written = (
+                {s: tuple(v.name for v in _listed(row)) for s, row in side.items()} for side in (ins, targets)
+            )
+            return Operator(block, type, read, written, own, where=user_line())
         found = builder.build(**ins, **own)
         last: Operator | None = None
         for name, value in outputs.items():
@@ -445,8 +396,7 @@ def _append_composed(
                 raise unknown(
                     ProgramError, type, "output", name, found, "see operators built from others in docs/ops.md"
                 )
-            results, targets = ([v] if not isinstance(v, list | tuple) else v for v in (found[name], value))
-            for result, target in zip(results, targets, strict=True):
+            for result, target in zip(_listed(found[name]), _listed(value), strict=True):
                 last = append_op(block, "assign", {"X": result}, {"Out": target}, automatic, stop_gradient)
         if last is None:
             raise ProgramError(
@@ -477,6 +427,10 @@ def _undone_on_error(block: Block) -> Iterator[None]:
             raise
         finally:
             program.current_block_idx = before
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else (value,)
 
 
 def _names_of(inputs: Mapping[str, Any]) -> str | None:

@@ -15,7 +15,8 @@ import numpy as np
 from tstatic.errors import CheckpointError, NotFoundError, ProgramError, TstaticError
 from tstatic.ir import paddle_proto as proto
 from tstatic.ir.attrs import LOD, Attr
-from tstatic.ir.build import Composed, append_op, composed_op
+from tstatic.ir.build import append_op
+from tstatic.ir.composed import Composed, composed_op
 from tstatic.ir.declare import declare_offsets
 from tstatic.ir.opdef import OPS, OpDef, OpSpec, op_def
 from tstatic.ir.paddle_form import SAME, PaddleOp
@@ -158,7 +159,7 @@ class _Reading:
                 made.where = None
 
     def has(self, type: str) -> bool:
-        if type in OPS or composed_op(type, (), ()) is not None:
+        if type in OPS or ((builder := composed_op(type, (), ())) is not None and builder.in_files):
             return True
         try:
             return bool(type.endswith("_grad") and type.count("_grad") <= 2 and op_def(type))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tstatic.errors import ProgramError
-from tstatic.ir.build import LayerNamer, check_variable, composed
+from tstatic.ir.build import LayerNamer, check_variable
 from tstatic.ir.checks import (
     FLOATS,
     check_axis,
@@ -19,6 +19,7 @@ from tstatic.ir.checks import (
     check_static_dim,
     check_type,
 )
+from tstatic.ir.composed import composed
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, dtype_of

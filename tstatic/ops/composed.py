@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
-from tstatic.ir.build import composed
+from tstatic.ir.composed import composed
 from tstatic.ir.program import Variable
 from tstatic.ir.types import dtype_of
 from tstatic.no_effect import no_effect

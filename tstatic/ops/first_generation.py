@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tstatic.ir.build import composed
+from tstatic.ir.composed import composed
 from tstatic.ir.program import Variable
 from tstatic.no_effect import PLACE, no_effect
 from tstatic.ops.conv.interpolate_functions import resize_bilinear, resize_nearest

@@ -13,6 +13,7 @@ from tstatic.ir.build import LayerNamer, append_op, check_variable
 from tstatic.ir.checks import check_callable, check_type
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import Attr, GradContext, OpDef, OpSpec, export, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops._gradients import zeros_for
@@ -80,6 +81,7 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
 register(OpDef(
     "pylayer", "Input*, Result* -> Out*", attrs={"backward": Attr(kind="function")}, infer=_infer, ref=_ref,
     lower=lambda torch, inputs, results: ([r.clone() for r in results],), grad=_grad, shape_only=("Input",),
+    paddle=ABSENT,
 ))  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from tstatic.ir.checks import (
     check_same_dtype,
 )
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.types import Meta
 
 Array = np.ndarray[Any, Any]
@@ -78,7 +79,7 @@ def _lower(
 register(OpDef(
     "center_loss", "X, Label, Centers, CenterUpdateRate -> SampleCenterDiff~, Loss, CentersOut",
     attrs={"cluster_num": Attr(kind="int"), "need_update": True},
-    infer=_infer, ref=_ref, lower=_lower, state=(("Centers", "CentersOut"),), uses_blas=True, amp="black",
+    infer=_infer, ref=_ref, lower=_lower, state=(("Centers", "CentersOut"),), uses_blas=True, amp="black", paddle=ABSENT,
     grad=GradOp(
         "SampleCenterDiff, Loss@GRAD -> X@GRAD", infer=lambda away, dloss: away,
         ref=lambda away, dloss, dx: np.multiply(away, dloss, out=dx),

@@ -20,7 +20,7 @@ from tstatic.ir.checks import (
     check_size,
 )
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, register
-from tstatic.ir.paddle_form import PaddleForm, PaddleOp
+from tstatic.ir.paddle_form import PaddleForm, PaddleOp, respelled
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
@@ -213,7 +213,8 @@ register(OpDef(
         "num_classes": 2, "is_sparse": Attr.idle(False, DENSE),
         "remote_prefetch": Attr.idle(False, "there are no parameter servers"),
     },
-    infer=_infer, ref=_ref, lower=_lower, amp="black", uses_blas=True, paddle=PaddleForm(read=_read),
+    infer=_infer, ref=_ref, lower=_lower, amp="black", uses_blas=True,
+    paddle=PaddleForm(_read, respelled(notes={"W_Out": "float32"}).write),
     grad=GradOp(
         f"{_INPUTS}, PreOut, Out@GRAD -> X@GRAD, W@GRAD, Bias@GRAD", ref=_grad_ref, lower=_grad_lower,
         shape_only=("Bias",),

@@ -18,6 +18,7 @@ from tstatic.ir.checks import (
     check_type,
 )
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.rng import RngKey
 from tstatic.ir.types import Meta, int64
@@ -164,7 +165,7 @@ register(OpDef(
         "use_customized_samples": Attr.idle(False, "the inputs say whether classes are given"),
         "uniq": Attr.idle(True, "drawn classes are distinct"),
     },
-    infer=_infer, ref=_ref, lower=_lower, random=True, amp="black",
+    infer=_infer, ref=_ref, lower=_lower, random=True, amp="black", paddle=ABSENT,
     grad=GradOp(
         "Logits, Samples, SampledLogits, SampledLogits@GRAD -> Logits@GRAD", ref=_grad_ref, lower=_grad_lower,
         shape_only=("Logits",),

@@ -9,6 +9,7 @@ import numpy as np
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_number, check_same_dtype
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, export, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
@@ -42,7 +43,7 @@ def _lower(torch: Any, x: Any, y: Any, *, pad_value: float) -> Any:
 
 register(OpDef(
     "pad_constant_like", "X, Y -> Out", attrs={"pad_value": 0.0}, infer=_infer, ref=_ref, lower=_lower,
-    shape_only=("X",),
+    shape_only=("X",), paddle=ABSENT,
     grad=GradOp(
         "Y, Out@GRAD -> Y@GRAD", shape_only=("Y",), ref=lambda y, dout, dy: np.copyto(dy, _part(dout, y.shape)),
         lower=lambda torch, y, dout: _part(dout, y.shape).clone(),
