@@ -124,7 +124,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "static.nn.cond, case, switch_case and while_loop; fluid.layers.IfElse for rows",
     ),
     Unsupported(
-        ("distribution", "geometric"),
+        ("distribution",),
         "These packages are not part of tstatic",
         "the functions that stand in the top namespace (paddle.matmul, paddle.norm, ...), or numpy before the feed",
     ),
