@@ -39,8 +39,8 @@ __getattr__, __dir__ = facade(
     __name__,
     "tensor",
     modules=(
-        "amp autodiff base dataset device distributed errors fft fluid framework geometric incubate inference io linalg metric nn "
-        "optimizer profiler reader regularizer signal static tensor text utils version vision"
+        "amp autodiff base dataset device distributed distribution errors fft fluid framework geometric incubate inference "
+        "io linalg metric nn optimizer profiler reader regularizer signal static tensor text utils version vision"
     ),
     others={
         "tstatic.flags": "get_flags, set_flags",
