@@ -138,11 +138,6 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "static.nn.cond, case, switch_case and while_loop; fluid.layers.IfElse for rows",
     ),
     Unsupported(
-        ("distribution", "geometric"),
-        "These packages are not part of tstatic",
-        "the functions that stand in the top namespace (paddle.matmul, paddle.norm, ...), or numpy before the feed",
-    ),
-    Unsupported(
         ("testing",),
         "tstatic.testing is loaded on demand, because it needs hypothesis",
         "'import tstatic.testing' or 'from tstatic import testing'",

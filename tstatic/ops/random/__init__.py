@@ -4,6 +4,7 @@
 * ``distributions``: Normal, truncated normal and uniform random numbers.
 * ``dropout``: Dropout of elements and of whole slices: zeroed at random in training, and scaled there or in inference.
 * ``drawn_like``: Random numbers shaped like a value: Paddle's in-place draws, and Poisson counts.
+* ``gamma``: Draws of gamma distributions, which beta and Dirichlet distributions are made of.
 * ``integers``: Random whole numbers and permutations.
 * ``noisy_activation``: Activations that draw random numbers: `gumbel_softmax`, `alpha_dropout`, `rrelu`.
 * ``sampling``: Draws from given probabilities: coin flips and categories.
