@@ -926,7 +926,7 @@ WITHOUT_SAMPLE: dict[str, str] = {
             "tstatic.nn.initializer.set_global_initializer", "tstatic.utils.require_version", "tstatic.utils.run_check",
             "tstatic.fluid.framework.switch_main_program",
             "tstatic.fluid.framework.switch_startup_program", "Variable.dim",
-            "tstatic.profiler.export_chrome_tracing", "tstatic.profiler.make_scheduler",
+            "tstatic.profiler.export_chrome_tracing", "tstatic.profiler.export_protobuf", "tstatic.profiler.load_profiler_result", "tstatic.profiler.make_scheduler",
             *(f"tstatic.utils.profiler.{name}" for name in ("cuda_profiler", "profiler", "start_profiler", "stop_profiler")),
             "tstatic.static.amp.cast_parameters_to_fp16", "tstatic.static.amp.bf16.cast_parameters_to_bf16",
         ),
@@ -941,7 +941,7 @@ WITHOUT_SAMPLE: dict[str, str] = {
             "tstatic.static.set_program_state", "tstatic.fluid.io.get_parameter_value",
             "tstatic.fluid.io.get_parameter_value_by_name", "tstatic.fluid.io.load_inference_model",
             "tstatic.fluid.io.save_inference_model", "tstatic.load", "tstatic.save", "tstatic.fluid.load_dygraph",
-            "tstatic.inference.create_predictor", "tstatic.inference.get_num_bytes_of_data_type",
+            "tstatic.inference.convert_to_mixed_precision", "tstatic.inference.create_predictor", "tstatic.inference.get_num_bytes_of_data_type",
             "tstatic.fluid.save_dygraph",
             "Variable.get_value", "Variable.set_value",
             *(
