@@ -36,6 +36,7 @@ AT_LEAST = {
     "static.nn": 87,
     "text": 100,
     "utils": 100,
+    "utils.dlpack": 100,
     "version": 100,
     "vision": 100,
     "vision.datasets": 100,
