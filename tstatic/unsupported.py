@@ -148,6 +148,19 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "paddle.inference.Config and paddle.inference.create_predictor",
     ),
     Unsupported(
+        ("distributed.fleet.utils.recompute", "distributed.fleet.recompute", "incubate.distributed.fleet.recompute_sequential"),
+        "A function is computed again by Paddle in eager mode only; in a program, checkpoints say what is computed again",
+        "strategy.recompute = True with strategy.recompute_configs = {'checkpoints': [hidden]}, or "
+        "fluid.optimizer.RecomputeOptimizer",
+        declined=True,
+    ),
+    Unsupported(
+        ("inference.XpuConfig", "inference._get_phi_kernel_name"),
+        "There are no XPUs, and operators have kernels of one name",
+        "inference.Config for a CPU or an NVIDIA GPU",
+        declined=True,
+    ),
+    Unsupported(
         ("amp.debugging", "static.amp.debugging"),
         "Mixed precision of eager training is not part of this release",
         "static.amp.decorate(optimizer, dtype='bfloat16')",
