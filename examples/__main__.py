@@ -19,6 +19,7 @@ def scripts() -> list[str]:
 
 def run(name: str, out: Path) -> tuple[str, bool]:
     """Runs a script in full; returns its row of the table, and whether it reached its goal."""
+    out.mkdir(parents=True, exist_ok=True)
     result = out / f"{name}.json"
     result.unlink(missing_ok=True)
     code = subprocess.run([sys.executable, str(FOLDER / f"{name}.py"), "--out", str(out)]).returncode

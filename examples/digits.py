@@ -12,11 +12,13 @@ The data comes with scikit-learn: 1,797 real images of 8 x 8 pixels. Nothing is 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import training
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from tqdm import tqdm
@@ -26,6 +28,7 @@ import tstatic.nn.functional as F
 from tstatic import static
 
 BATCH = 64
+GOAL = 0.97
 
 
 def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -132,26 +135,18 @@ def reload_and_test(path: Path, place: str, x: np.ndarray, y: np.ndarray) -> flo
 
 def plot(history: list[tuple[float, float]], path: Path) -> None:
     """Loss and test accuracy over epochs, as a picture."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, left = pyplot.subplots(figsize=(7, 4))
     epochs = range(1, len(history) + 1)
-    left.plot(epochs, [h[0] for h in history], color="tab:red", label="training loss")
-    left.set_xlabel("epoch")
-    left.set_ylabel("training loss", color="tab:red")
-    right = left.twinx()
-    right.plot(epochs, [h[1] for h in history], color="tab:blue", label="test accuracy")
-    right.set_ylabel("test accuracy", color="tab:blue")
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    with training.picture(path, "Digits: training loss and test accuracy") as left:
+        left.plot(epochs, [h[0] for h in history], color="tab:red", label="training loss")
+        left.set_xlabel("epoch")
+        left.set_ylabel("training loss", color="tab:red")
+        right = left.twinx()
+        right.plot(epochs, [h[1] for h in history], color="tab:blue", linestyle="--", label="test accuracy")
+        right.set_ylabel("test accuracy", color="tab:blue")
 
 
-def main() -> None:
-    """Command line."""
+def main() -> int:
+    """Command line; the exit code is 1 if a full run misses its goal."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=14)
     parser.add_argument("--place", default="gpu:0" if paddle.is_compiled_with_cuda() else "cpu")
@@ -162,7 +157,9 @@ def main() -> None:
     given = parser.parse_args()
     accuracy, reloaded = train(given.epochs, given.place, given.out, given.resume)
     print(f"test accuracy {accuracy:.4f} (reloaded {reloaded:.4f})")
+    whole = given.epochs >= parser.get_default("epochs")
+    return training.verdict(given.out, "digits", "test accuracy", accuracy, GOAL, whole)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import sys
 import sysconfig
 import time
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import training
 from tqdm import tqdm
 
 import tstatic as paddle
@@ -33,6 +35,7 @@ BYTES = 256
 LEAST = 1 << 18
 """Bytes of text to learn from; a Python whose library has fewer sources is helped out with this package's."""
 PROMPT = b"def "
+GOAL = 2.0
 
 
 @dataclass(frozen=True)
@@ -240,27 +243,16 @@ def sample(exe: static.Executor, model: Model, settings: Settings, count: int, t
 
 def plot(losses: Sequence[float], path: Path) -> None:
     """Loss over steps, and its mean over the last 20, as a picture."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     steps = np.arange(1, len(losses) + 1)
     sums = np.cumsum(np.insert(np.asarray(losses, "float64"), 0, 0.0))
     low = np.maximum(steps - 20, 0)
-    figure, axes = pyplot.subplots(figsize=(7, 4))
-    axes.plot(steps, losses, color="tab:red", alpha=0.3, label="loss")
-    axes.plot(steps, (sums[steps] - sums[low]) / (steps - low), color="tab:red", label="mean of 20 steps")
-    axes.set_xlabel("step")
-    axes.set_ylabel("nats per byte")
-    axes.legend()
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    lines = {"loss": losses, "mean of 20 steps": (sums[steps] - sums[low]) / (steps - low)}
+    with training.picture(path, "GPT on Python's library: training loss") as axes:
+        training.curves(axes, steps, lines, "step", "cross entropy (nats per byte)")
 
 
-def main() -> None:
-    """Command line."""
+def main() -> int:
+    """Command line; the exit code is 1 if a full run misses its goal."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value in asdict(Settings()).items():
         choices = ["", "bf16", "fp16"] if name == "amp" else None
@@ -271,8 +263,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "out")
     given = vars(parser.parse_args())
     others = {name: given.pop(name) for name in ("places", "resume", "save_every", "out")}
-    train(Settings(**given), others["places"], others["out"], others["resume"], max(1, others["save_every"]))
+    losses = train(Settings(**given), others["places"], others["out"], others["resume"], max(1, others["save_every"]))
+    if distributed.get_rank() > 0:
+        return 0
+    reached, whole = float(np.mean(losses[-20:])), given["steps"] >= Settings().steps
+    return training.verdict(others["out"], "gpt", "training loss (nats per byte)", reached, GOAL, whole, "min")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -86,7 +86,7 @@ class Model:
     scheduler: Any
 
 
-def build(steps: int, amp: str = "") -> Model:
+def build(steps: int, amp: str = "", rate: float = RATE) -> Model:
     """Builds the programs; the learning rate falls to zero over so many steps."""
     main, startup = static.Program(), static.Program()
     with static.program_guard(main, startup), paddle.utils.unique_name.guard():
@@ -96,7 +96,7 @@ def build(steps: int, amp: str = "") -> Model:
         loss = F.cross_entropy(logits, label)
         accuracy = static.accuracy(logits, label)
         test = main.clone(for_test=True)
-        scheduler = paddle.optimizer.lr.CosineAnnealingDecay(RATE, steps)
+        scheduler = paddle.optimizer.lr.CosineAnnealingDecay(rate, steps)
         optimizer = paddle.optimizer.Momentum(
             scheduler, momentum=0.9, use_nesterov=True, weight_decay=paddle.regularizer.L2Decay(5e-4)
         )
