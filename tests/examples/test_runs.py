@@ -16,6 +16,7 @@ import pytest
 
 import tstatic as paddle
 from tests.examples.small import SIZES
+from tests.helpers import warm
 from tstatic import static
 
 FOLDER = Path(__file__).parents[2] / "examples"
@@ -131,6 +132,15 @@ def test_a_run_that_was_broken_off_resumes_bit_for_bit(
     assert len(longer["history"]["steps"]) == 14
     with pytest.raises(SystemExit, match="another seed"):
         trained(script, tmp_path / "broken", "--steps", "14", "--resume", "--seed", "5")
+
+
+def test_a_script_runs_as_a_person_runs_it(tmp_path: Path) -> None:
+    """In a process of its own, which has only the script's folder to import from."""
+    for package in ("tqdm", "matplotlib", "sklearn"):
+        pytest.importorskip(package)
+    done = warm.run(FOLDER / "deepfm.py", "--steps", "3", "--table", "wine", "--out", str(tmp_path), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("deepfm: held-out AUC 0.")
 
 
 def test_a_full_run_that_misses_its_goal_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
