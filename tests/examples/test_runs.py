@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
+from tests.examples.small import SIZES
 from tests.helpers import warm
 from tstatic import static
 
@@ -23,6 +25,7 @@ PICTURES = {
     "resnet": ["resnet.png", "resnet_hardest.png"],
     "deepfm": ["deepfm_roc.png", "deepfm_columns.png"],
     "gan": ["gan.png", "gan_drawings.png"],
+    "bert_mlm": ["bert_mlm.png", "bert_mlm_guesses.png"],
 }
 SMALL = {"resnet": {"BATCH": 16}, "gan": {"BATCH": 16}}
 """Constants of the scripts that are smaller here: 20 steps take a second."""
@@ -42,6 +45,10 @@ def script(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> M
     module = importlib.import_module(request.param)
     for name, value in SMALL.get(request.param, {}).items():
         monkeypatch.setattr(module, name, value)
+    if request.param in SIZES:
+        # Here with dropout: what is drawn goes on where it was, too.
+        random = {} if request.param == "word2vec" else {"dropout": 0.2}
+        monkeypatch.setattr(module, "Sizes", partial(module.Sizes, **SIZES[request.param] | random))
     return module
 
 
@@ -156,7 +163,8 @@ def test_the_runner_finds_all_scripts_and_prints_a_table(
     runner = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(runner)
     assert {"digits", "gpt", "resnet", "deepfm", "gan"} <= set(runner.scripts())
-    assert not {"training", "__main__"} & set(runner.scripts())
+    assert set(SIZES) <= set(runner.scripts())
+    assert not {"library", "training", "__main__"} & set(runner.scripts())
 
     row = {"metric": "accuracy", "reached": 0.5, "goal": ">= 0.6", "seconds": 7.4, "processor": 12.0}
     write = f"import sys; open(sys.argv[2] + '/%s.json', 'w').write({json.dumps(row)!r})\n"
