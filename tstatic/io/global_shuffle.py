@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tstatic.comm.processes import Processes
-from tstatic.io import draw
 from tstatic.io.multislot import Column
+from tstatic.runtime import random
 
 Ints = NDArray[np.int64]
 
@@ -26,7 +26,7 @@ def shuffled(columns: Sequence[Column], group: Processes) -> list[Column]:
     """
     group.agree("InMemoryDataset.global_shuffle")
     counts = group.all_gather(np.array(len(columns[0].lengths)))
-    seed = int(group.all_gather(np.array(draw.generator().integers(2**62)))[0])
+    seed = int(group.all_gather(np.array(random.generator().integers(2**62)))[0])
     places = np.random.default_rng(seed).permutation(int(counts.sum()))
     # What place each sample of each process gets, and where the places of each process begin.
     wanted = np.split(places, np.cumsum(counts)[:-1])
