@@ -173,7 +173,8 @@ def _composed() -> Iterator[tuple[str, str, str, str]]:
         given = inspect.signature(entry.build).parameters
         attrs = [n if n in entry.needed else f"{n}={given[n].default!r}" for n in entry.attrs]
         idle = [f"`{name}`: {why}" for name, why in declared(entry.build).items()]
-        yield f"`{key.removeprefix('raw ')}`", f"`{', '.join(slots)}`", f"`{', '.join(attrs)}`", "; ".join(idle)
+        cells = (f"`{row}`" if row else "" for row in (", ".join(slots), ", ".join(attrs)))
+        yield f"`{key.removeprefix('raw ')}`", *cells, "; ".join(idle)
 
 
 # ------------------------------------------------------------------------------------------------------------------ api

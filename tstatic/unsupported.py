@@ -74,7 +74,8 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
             ),
             *_in("fluid")("DistributeTranspiler DistributeTranspilerConfig incubate.fleet.parameter_server"),
             *_in("fluid.transpiler")("DistributeTranspiler DistributeTranspilerConfig HashName RoundRobin"),
-            *_in("fluid.core")("run_cmd"),
+            *_in("fluid.core")("run_cmd PSGPU GraphGpuWrapper DistFleetWrapper"),
+            "fluid.incubate.fleet.utils",
             "incubate.distributed",
         ),
         "Parameter servers are not part of tstatic",
@@ -94,14 +95,15 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     Unsupported(
         (
             "quantization", "static.quantization", "nn.quant", "fluid.contrib.slim", "incubate.asp", "static.sparsity", "sparse",
-            "nn.functional.sparse_attention",
+            "nn.functional.sparse_attention", "fluid.contrib.sparsity",
         ),
         "Quantisation, pruned weights and sparse tensors are not part of tstatic",
         "static.amp.decorate(optimizer, dtype='bfloat16') for speed, nn.functional.embedding(sparse=True) for tables",
         declined=True,
     ),
     Unsupported(
-        ("onnx", "hub", "pir", "fluid.core.ProgramDesc", "fluid.core.OpDesc", "fluid.core.VarDesc.infer_shape"),
+        ("onnx", "hub", "pir", "fluid.core.ProgramDesc", "fluid.core.OpDesc", "fluid.core.Graph",
+         "fluid.core.VarDesc.infer_shape"),
         "Descriptions for other tools, and downloads, are not part of tstatic",
         "Program.to_string to read a program, static.save_inference_model for its file",
         declined=True,

@@ -981,7 +981,7 @@ WITHOUT_SAMPLE: dict[str, str] = {
                 "executor._as_lodtensor", "executor._fetch_var", "framework._get_var", "layers.collective._c_allgather",
                 "layers.collective._c_sync_comm_stream", "layers.device.get_places", "transpiler.details.program_to_code",
             )),
-            "tstatic.framework.convert_np_dtype_to_dtype_", "tstatic.framework.grad_var_name",
+            "tstatic.check_shape", "tstatic.framework.convert_np_dtype_to_dtype_", "tstatic.framework.grad_var_name",
         ),
         INTERNAL,
     ),

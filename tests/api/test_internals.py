@@ -71,6 +71,25 @@ def test_checks_of_arguments_say_what_paddle_says() -> None:
         assert text in str(caught.value)
 
 
+def test_shapes_are_checked_by_type() -> None:
+    for right in ([2, 3], (2, -1), [static.data("a", [1], "int32")], static.data("c", [2], "int64"), []):
+        paddle.check_shape(right, "op")
+    for wrong, text in (
+        ([2.5], "The type of 'element of shape' in op must be"),
+        ("ab", "The type of 'shape' in op must be"),
+        (
+            static.data("b", [2], "float32"),
+            "The data type of 'shape' in op must be ('int32', 'int64'), but received float32.",
+        ),
+        ([static.data("d", [1], "float32")], "but received float32."),
+    ):
+        with pytest.raises(TypeError) as caught:
+            paddle.check_shape(wrong, "op")
+        assert text in str(caught.value)
+    with pytest.raises(TypeError):
+        paddle.check_shape((2,), "op", expected_shape_type=(list,))
+
+
 # -------------------------------------------------------------------------------------------------- variables and values
 def test_variables_and_values_are_found_by_name() -> None:
     w = paddle.create_parameter([2], "float32", name="w", default_initializer=paddle.nn.initializer.Constant(3.0))
@@ -327,8 +346,13 @@ def test_the_optimizer_that_needs_eager_losses_is_declined() -> None:
 
 
 def test_transpilers_of_parameter_servers_are_declined() -> None:
+    from tstatic.fluid.core import PSGPU, DistFleetWrapper, GraphGpuWrapper, run_cmd
+    from tstatic.fluid.incubate.fleet.utils.hdfs import HDFSClient
     from tstatic.fluid.transpiler import DistributeTranspiler, DistributeTranspilerConfig
 
-    for stub in (DistributeTranspiler, DistributeTranspilerConfig, fluid.DistributeTranspiler):
+    for stub in (
+        DistributeTranspiler, DistributeTranspilerConfig, fluid.DistributeTranspiler, PSGPU, DistFleetWrapper, GraphGpuWrapper,
+        run_cmd, HDFSClient,
+    ):  # fmt: skip
         with pytest.raises(errors.UnsupportedError, match=r"fleet\.init"):
             stub()

@@ -87,6 +87,7 @@ NOT_COMPARED = {
     "get_flags": "switches of one implementation",
     "show_versions": "prints",
     "no_grad": "a guard; programs.py has gradients under it",
+    "check_shape": "checks types of arguments: tests/api/test_internals.py",
     "register_kernel": "no name of Paddle",
     "seed": "random numbers differ",
     "grad": "Paddle's is for eager mode",

@@ -15,7 +15,7 @@ from tstatic.ir.composed import composed
 from tstatic.ir.program import Variable
 from tstatic.ir.types import dtype_of
 from tstatic.no_effect import no_effect
-from tstatic.ops.conv.grid_sample import affine_grid, grid_sample
+from tstatic.ops.conv.grid_sample import affine_grid
 from tstatic.ops.conv.interpolate_functions import interpolate
 from tstatic.ops.elementwise.scale import clip
 from tstatic.ops.indexing.placing import diagonal_scatter, index_put, setitem, shard_index
@@ -252,13 +252,6 @@ def _clip(
 
 
 # ------------------------------------------------------------------------------------------------------------------ images
-@composed("grid_sampler")
-def _grid_sampler(
-    X: Variable, Grid: Variable, *, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = True
-) -> Results:
-    return {"Output": grid_sample(X, Grid, mode, padding_mode, align_corners)}
-
-
 @composed("affine_grid")
 def _affine_grid(Theta: Variable, *, output_shape: Sequence[int], align_corners: bool = True) -> Results:
     return {"Output": affine_grid(Theta, list(output_shape), align_corners)}

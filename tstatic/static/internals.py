@@ -159,6 +159,43 @@ def check_dtype(
     )  # fmt: skip
 
 
+@export("tensor.check_shape", "fluid.data_feeder.check_shape")
+def check_shape(
+    shape: Any,
+    op_name: str,
+    expected_shape_type: Any = (list, tuple, Variable),
+    expected_element_type: Any = (int, Variable),
+    expected_tensor_dtype: Sequence[str] = ("int32", "int64"),
+) -> None:
+    """Checks the Python types of a layer's shape, and the dtypes of Variables in it; not the sizes.
+
+    Args:
+        shape: The shape: numbers and Variables, or one Variable.
+        op_name: The layer that checks.
+        expected_shape_type: What the shape may be.
+        expected_element_type: What its sizes may be.
+        expected_tensor_dtype: Dtypes of Variables.
+
+    Raises:
+        ProgramTypeError: If the shape or a size is of another type.
+        DTypeError: If a Variable is of another dtype.
+
+    Example:
+        >>> paddle.check_shape([2, -1], "my_layer")
+        >>> try:
+        ...     paddle.check_shape([2.5], "my_layer")
+        ... except TypeError as error:
+        ...     print("no size")
+        no size
+    """
+    check_type(shape, "shape", expected_shape_type, op_name)
+    for size in shape if isinstance(shape, list | tuple) else (shape,):
+        if not isinstance(shape, Variable):
+            check_type(size, "element of shape", expected_element_type, op_name)
+        if isinstance(size, Variable):
+            check_dtype(size.dtype, "shape", expected_tensor_dtype, op_name)
+
+
 # ---------------------------------------------------------------------------------------------------- variables and values
 @export("fluid.framework._get_var")
 def get_var(name: str, program: Program | None = None) -> Variable:
