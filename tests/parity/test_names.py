@@ -15,13 +15,14 @@ from tests.parity import names, record
 EVERYTHING = os.environ.get("TSTATIC_PARITY") == "all"
 
 AT_LEAST = {
-    "": 99,
+    "": 100,
     "amp": 100,
     "device": 90,
     "device.cuda": 100,
     "distributed": 83,
     "distributed.fleet": 100,
     "inference": 66,
+    "distribution": 100,
     "fft": 100,
     "geometric": 100,
     "incubate": 92,
@@ -40,6 +41,7 @@ AT_LEAST = {
     "static.nn": 87,
     "text": 100,
     "utils": 100,
+    "utils.dlpack": 100,
     "version": 100,
     names.METHODS: 96,
 }
