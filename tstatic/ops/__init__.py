@@ -6,6 +6,7 @@
 * ``random``, ``loss``, ``update``, ``control``  random numbers, losses and metrics, optimizer updates, branches and loops
 * ``structured``  losses and decoders of label sequences
 * ``recurrent``  LSTM, GRU and general recurrences
+* ``spectral``, ``graph``  Fourier transforms, values on nodes and edges
 * ``first_generation``  what raw ``append_op`` builds for op types that later ones replaced
 * ``_expressions``  functions of the expression language
 * ``_call_ref``, ``_low``  makers of references

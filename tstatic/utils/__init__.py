@@ -1,4 +1,7 @@
-"""``paddle.utils``: unique names, version checks and an installation check."""
+"""``paddle.utils``: unique names, version checks and an installation check.
+
+* ``dlpack``  values of tensors for other libraries, and theirs as tensors
+"""
 
 from __future__ import annotations
 
