@@ -15,6 +15,7 @@ The API:
 * ``fluid``      the 1.x names
 * ``incubate``   averages of parameters, LookAhead, LARS
 * ``profiler``   how long operators take
+* ``distribution``  probability distributions; ``fft``, ``signal``, ``geometric`` and ``linalg`` have functions
 * ``vision``     networks for images, transforms, and data sets
 * ``as_paddle``  runs a script in which ``paddle`` is this package
 

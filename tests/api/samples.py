@@ -122,6 +122,35 @@ SAMPLES |= {
         lambda: {"arr": data((4, 4)), "indices": ids(2, 1), "values": 1.0, "axis": 0, "reduce": "add"},
         {"reduce": ["mul"], "indices": [lambda: ids(1, 4, name="j")]},
     ),
+    "tstatic.fft.fftfreq": Sample(lambda: {"n": 4}, {"n": [5], "d": [0.5], "dtype": ["float64"]}),
+    "tstatic.fft.rfftfreq": Sample(lambda: {"n": 4}, {"n": [6], "d": [0.5], "dtype": ["float64"]}),
+    "tstatic.signal.stft": Sample(
+        lambda: {"x": data([2, 16]), "n_fft": 4, "window": paddle.ones([4])},
+        {
+            "n_fft": [8],
+            "hop_length": [2],
+            "win_length": [2],
+            "window": [lambda: paddle.full([4], 2.0)],
+            "pad_mode": ["constant"],
+        },
+        more=(lambda: {"x": data([2, 16]), "n_fft": 4},),
+    ),
+    "tstatic.signal.istft": Sample(
+        lambda: {"x": data([2, 3, 8], "complex64"), "n_fft": 4},
+        {"n_fft": [5], "hop_length": [2], "win_length": [2], "window": [lambda: paddle.full([4], 2.0)], "length": [6]},
+        more=(lambda: {"x": data([2, 4, 8], "complex64"), "n_fft": 4, "onesided": False},),
+    ),
+    **{
+        f"tstatic.geometric.{name}": Sample(
+            lambda extra=extra: {"x": data([3, 2]), **extra(), "src_index": ids(4), "dst_index": ids(4, name="to")},
+            {"reduce_op": ["mean"], "message_op": ["mul"], "out_size": [5]},
+        )
+        for name, extra in (
+            ("send_u_recv", dict),
+            ("send_uv", lambda: {"y": data([3, 2], name="y")}),
+            ("send_ue_recv", lambda: {"y": data([4, 1], name="y")}),
+        )
+    },
     "tstatic.scatter_nd": Sample(lambda: {"index": ids(3, 1), "updates": data((3,)), "shape": [8]}),
     "tstatic.take_along_axis": Sample(lambda: {"arr": data((4, 4)), "indices": ids(2, 1), "axis": 0}),
     "tstatic.to_tensor": Sample(lambda: {"data": [1.0, 2.0]}, {"data": [[3.0]]}),
@@ -900,7 +929,16 @@ DATA = "it gives samples; tests/io compares them"
 RECURRENT = "its cells and states are objects; tests/recurrence compares it with torch and Paddle"
 EXCHANGE = "it exchanges values between processes; tests/comm compares them"
 IMAGES = "it makes a network or changes an array; tests/vision compares them"
+NUMBERS = "it draws, or takes objects that are no Variables; tests/numbers compares it"
 WITHOUT_SAMPLE: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "tstatic.distribution.kl_divergence", "tstatic.distribution.register_kl", "tstatic.utils.dlpack.from_dlpack",
+            "tstatic.utils.dlpack.to_dlpack", "tstatic.check_shape", "tstatic.geometric.sample_neighbors",
+            "tstatic.geometric.weighted_sample_neighbors", "tstatic.incubate.graph_sample_neighbors",
+        ),
+        NUMBERS,
+    ),
     **dict.fromkeys(
         (
             *(f"tstatic.nn.{name}" for name in (

@@ -15,13 +15,14 @@ from tests.parity import names, record
 EVERYTHING = os.environ.get("TSTATIC_PARITY") == "all"
 
 AT_LEAST = {
-    "": 99,
+    "": 100,
     "amp": 100,
     "device": 100,
     "device.cuda": 100,
     "distributed": 100,
     "distributed.fleet": 100,
     "inference": 100,
+    "distribution": 100,
     "fft": 100,
     "geometric": 100,
     "incubate": 92,

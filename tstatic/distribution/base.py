@@ -71,8 +71,10 @@ class Distribution:
 
     Example:
         >>> normal = paddle.distribution.Normal([0.0, 1.0], [1.0, 2.0])
-        >>> isinstance(normal, paddle.distribution.Distribution), normal.batch_shape, normal.event_shape
-        (True, (2,), ())
+        >>> isinstance(normal, paddle.distribution.Distribution)
+        True
+        >>> normal.batch_shape, normal.event_shape, normal.sample([3]).shape
+        ((2,), (), (3, 2))
     """
 
     def __init__(self, batch_shape: Sequence[int] = (), event_shape: Sequence[int] = ()) -> None:
@@ -163,10 +165,16 @@ class ExponentialFamily(Distribution):
     A subclass gives ``_natural_parameters``, a tuple of Variables, ``_log_normalizer(*natural parameters)``, and
     ``_mean_carrier_measure``, a number or a Variable.
 
+    Args:
+        batch_shape: The shape of independent distributions.
+        event_shape: The shape of one outcome.
+
     Example:
         >>> beta = paddle.distribution.Beta(2.0, 3.0)
         >>> isinstance(beta, paddle.distribution.ExponentialFamily)
         True
+        >>> static.Executor().run(fetch_list=[beta.entropy()])[0].round(3)
+        np.float32(-0.235)
     """
 
     _mean_carrier_measure: Any = 0.0

@@ -162,7 +162,8 @@ class Laplace(_LocScale):
 
     Example:
         >>> laplace = paddle.distribution.Laplace(0.0, 1.0)
-        >>> static.Executor().run(fetch_list=[laplace.entropy(), laplace.cdf(1.0), laplace.icdf(0.5)])
+        >>> fetched = [laplace.entropy(), laplace.cdf(1.0), laplace.icdf(0.5)]
+        >>> static.Executor().run(fetch_list=fetched)
         [array(1.6931, dtype=float32), array(0.8161, dtype=float32), array(0., dtype=float32)]
     """
 
@@ -202,7 +203,8 @@ class Cauchy(_LocScale):
 
     Example:
         >>> cauchy = paddle.distribution.Cauchy(0.0, 1.0)
-        >>> static.Executor().run(fetch_list=[cauchy.entropy(), cauchy.cdf(1.0)])
+        >>> fetched = [cauchy.entropy(), cauchy.cdf(1.0)]
+        >>> static.Executor().run(fetch_list=fetched)
         [array(2.5310242, dtype=float32), array(0.75, dtype=float32)]
     """
 
@@ -258,7 +260,8 @@ class Beta(ExponentialFamily):
 
     Example:
         >>> beta = paddle.distribution.Beta(2.0, 3.0)
-        >>> static.Executor().run(fetch_list=[beta.mean, beta.variance, beta.prob(0.5)])
+        >>> fetched = [beta.mean, beta.variance, beta.prob(0.5)]
+        >>> static.Executor().run(fetch_list=fetched)
         [array(0.4, dtype=float32), array(0.04, dtype=float32), array(1.5, dtype=float32)]
     """
 
@@ -308,7 +311,8 @@ class Dirichlet(ExponentialFamily):
 
     Example:
         >>> shares = paddle.distribution.Dirichlet(paddle.to_tensor([1.0, 1.0, 2.0]))
-        >>> static.Executor().run(fetch_list=[shares.mean, shares.entropy()])
+        >>> fetched = [shares.mean, shares.entropy()]
+        >>> static.Executor().run(fetch_list=fetched)
         [array([0.25, 0.25, 0.5 ], dtype=float32), array(-1.0916, dtype=float32)]
     """
 

@@ -126,7 +126,8 @@ class Categorical(Distribution):
 
     Example:
         >>> choice = paddle.distribution.Categorical(paddle.to_tensor([1.0, 1.0, 2.0]))
-        >>> static.Executor().run(fetch_list=[choice.probs(paddle.to_tensor([2, 0])), choice.entropy()])
+        >>> fetched = [choice.probs(paddle.to_tensor([2, 0])), choice.entropy()]
+        >>> static.Executor().run(fetch_list=fetched)
         [array([0.5 , 0.25], dtype=float32), array(0.9753, dtype=float32)]
     """
 
@@ -193,7 +194,8 @@ class Geometric(Distribution):
 
     Example:
         >>> trials = paddle.distribution.Geometric(0.5)
-        >>> static.Executor().run(fetch_list=[trials.mean, trials.pmf(2), trials.cdf(1)])
+        >>> fetched = [trials.mean, trials.pmf(2), trials.cdf(1)]
+        >>> static.Executor().run(fetch_list=fetched)
         [array(1., dtype=float32), array(0.125, dtype=float32), array(0.75, dtype=float32)]
     """
 

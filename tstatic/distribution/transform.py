@@ -115,7 +115,8 @@ class AbsTransform(Transform):
     """``y = |x|``; the inverse is a pair, the negative and the positive value.
 
     Example:
-        >>> y = paddle.distribution.AbsTransform()(paddle.to_tensor([-1.0, 2.0]))
+        >>> transform = paddle.distribution.AbsTransform()
+        >>> y = transform(paddle.to_tensor([-1.0, 2.0]))
         >>> static.Executor().run(fetch_list=[y])[0]
         array([1., 2.], dtype=float32)
     """
@@ -175,7 +176,8 @@ class ExpTransform(Transform):
     """``y = exp(x)``.
 
     Example:
-        >>> y = paddle.distribution.ExpTransform()(paddle.to_tensor([0.0]))
+        >>> transform = paddle.distribution.ExpTransform()
+        >>> y = transform(paddle.to_tensor([0.0]))
         >>> static.Executor().run(fetch_list=[y])[0]
         array([1.], dtype=float32)
     """
@@ -198,7 +200,8 @@ class PowerTransform(Transform):
         power: A number or a Variable; not 0.
 
     Example:
-        >>> y = paddle.distribution.PowerTransform(2.0)(paddle.to_tensor([3.0]))
+        >>> transform = paddle.distribution.PowerTransform(2.0)
+        >>> y = transform(paddle.to_tensor([3.0]))
         >>> static.Executor().run(fetch_list=[y])[0]
         array([9.], dtype=float32)
     """
@@ -228,7 +231,8 @@ class SigmoidTransform(Transform):
     """``y = 1 / (1 + exp(-x))``.
 
     Example:
-        >>> y = paddle.distribution.SigmoidTransform()(paddle.to_tensor([0.0]))
+        >>> transform = paddle.distribution.SigmoidTransform()
+        >>> y = transform(paddle.to_tensor([0.0]))
         >>> static.Executor().run(fetch_list=[y])[0]
         array([0.5], dtype=float32)
     """
@@ -248,7 +252,8 @@ class TanhTransform(Transform):
     """``y = tanh(x)``.
 
     Example:
-        >>> y = paddle.distribution.TanhTransform()(paddle.to_tensor([0.0]))
+        >>> transform = paddle.distribution.TanhTransform()
+        >>> y = transform(paddle.to_tensor([0.0]))
         >>> static.Executor().run(fetch_list=[y])[0]
         array([0.], dtype=float32)
     """
@@ -269,7 +274,8 @@ class SoftmaxTransform(Transform):
     """The softmax along the last axis; its inverse is the logarithm, so it has no density.
 
     Example:
-        >>> y = paddle.distribution.SoftmaxTransform()(paddle.to_tensor([0.0, 0.0]))
+        >>> transform = paddle.distribution.SoftmaxTransform()
+        >>> y = transform(paddle.to_tensor([0.0, 0.0]))
         >>> static.Executor().run(fetch_list=[y])[0]
         array([0.5, 0.5], dtype=float32)
     """
@@ -288,7 +294,8 @@ class StickBreakingTransform(Transform):
     """Maps ``k`` numbers along the last axis to ``k + 1`` shares: each number says which part of the rest is broken off.
 
     Example:
-        >>> y = paddle.distribution.StickBreakingTransform()(paddle.to_tensor([0.0, 0.0]))
+        >>> transform = paddle.distribution.StickBreakingTransform()
+        >>> y = transform(paddle.to_tensor([0.0, 0.0]))
         >>> static.Executor().run(fetch_list=[y])[0]
         array([0.3333, 0.3333, 0.3333], dtype=float32)
     """
@@ -334,7 +341,8 @@ class ReshapeTransform(Transform):
         ShapeError: If the shapes have different numbers of elements.
 
     Example:
-        >>> y = paddle.distribution.ReshapeTransform((4,), (2, 2))(paddle.zeros([3, 4]))
+        >>> transform = paddle.distribution.ReshapeTransform((4,), (2, 2))
+        >>> y = transform(paddle.zeros([3, 4]))
         >>> y.shape
         (3, 2, 2)
     """
@@ -425,7 +433,8 @@ class ChainTransform(Transform):
 
     Example:
         >>> parts = [paddle.distribution.AffineTransform(0.0, 2.0), paddle.distribution.ExpTransform()]
-        >>> y = paddle.distribution.ChainTransform(parts)(paddle.to_tensor([0.5]))
+        >>> transform = paddle.distribution.ChainTransform(parts)
+        >>> y = transform(paddle.to_tensor([0.5]))
         >>> static.Executor().run(fetch_list=[y])[0]
         array([2.7183], dtype=float32)
     """
@@ -484,7 +493,8 @@ class StackTransform(Transform):
 
     Example:
         >>> parts = [paddle.distribution.ExpTransform(), paddle.distribution.AffineTransform(0.0, 2.0)]
-        >>> y = paddle.distribution.StackTransform(parts)(paddle.to_tensor([0.0, 3.0]))
+        >>> transform = paddle.distribution.StackTransform(parts)
+        >>> y = transform(paddle.to_tensor([0.0, 3.0]))
         >>> static.Executor().run(fetch_list=[y])[0]
         array([1., 6.], dtype=float32)
     """

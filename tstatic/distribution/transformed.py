@@ -96,7 +96,8 @@ class LogNormal(TransformedDistribution):
 
     Example:
         >>> made = paddle.distribution.LogNormal(0.0, 1.0)
-        >>> static.Executor().run(fetch_list=[made.mean, made.entropy()])
+        >>> fetched = [made.mean, made.entropy()]
+        >>> static.Executor().run(fetch_list=fetched)
         [array(1.6487, dtype=float32), array(1.4189, dtype=float32)]
     """
 
@@ -129,7 +130,8 @@ class Gumbel(TransformedDistribution):
 
     Example:
         >>> made = paddle.distribution.Gumbel(0.0, 1.0)
-        >>> static.Executor().run(fetch_list=[made.mean, made.cdf(paddle.to_tensor(0.0))])
+        >>> fetched = [made.mean, made.cdf(paddle.to_tensor(0.0))]
+        >>> static.Executor().run(fetch_list=fetched)
         [array(0.5772, dtype=float32), array(0.3679, dtype=float32)]
     """
 

@@ -7,6 +7,7 @@
 * ``detection``  boxes of objects in images
 * ``structured``  losses and decoders of label sequences
 * ``recurrent``  LSTM, GRU and general recurrences
+* ``spectral``, ``graph``  Fourier transforms, values on nodes and edges
 * ``first_generation``  what raw ``append_op`` builds for op types that later ones replaced
 * ``composed``  op types of Paddle that are several ordinary ops here
 * ``_expressions``  functions of the expression language

@@ -1,6 +1,7 @@
 """``paddle.utils``: unique names, version checks and an installation check.
 
 * ``environments``  variables of the environment as values of one type
+* ``dlpack``  values of tensors for other libraries, and theirs as tensors
 """
 
 from __future__ import annotations

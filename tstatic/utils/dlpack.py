@@ -1,49 +1,63 @@
-"""``paddle.utils.dlpack``: tensors shared with other libraries."""
+"""``paddle.utils.dlpack``: values of tensors for other libraries, and theirs as tensors, without copies where that can be."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tstatic.ir.checks import check_type
-from tstatic.runtime.dlpack import CAPSULE, array_of
+import numpy as np
+
+from tstatic.errors import ProgramTypeError, shown
+from tstatic.ir.program import Variable
+from tstatic.runtime.feed import host_array, is_foreign
 from tstatic.runtime.scope import LoDTensor, tensor_of
 
+__all__ = ["from_dlpack", "to_dlpack"]
 
-def to_dlpack(x: LoDTensor) -> Any:
-    """Returns a tensor as a DLPack capsule; a fetched one shares its memory with what is made of it.
+
+def to_dlpack(x: Any) -> Any:
+    """Returns the value of a tensor as a DLPack capsule.
+
+    A fetched tensor or an array shares its memory with what is made of the capsule; a tensor of a scope gives a copy, for its
+    storage changes with every step.
 
     Args:
-        x: What ``exe.run(..., return_numpy=False)`` gives, or a tensor of a scope, which is copied.
+        x: A fetched tensor (``return_numpy=False``), a tensor of a scope, or an array.
 
     Raises:
-        ProgramTypeError: For another value.
+        ProgramTypeError: For anything else, a Variable too: it has no value before the program runs.
 
     Example:
-        >>> x = paddle.to_tensor([1.0, 2.0])
-        >>> (found,) = static.Executor().run(fetch_list=[x], return_numpy=False)
-        >>> capsule = paddle.utils.dlpack.to_dlpack(found)
-        >>> np.array(paddle.utils.dlpack.from_dlpack(capsule))
+        >>> tensor = fluid.create_lod_tensor(np.float32([[1.0], [2.0]]), [[2]], fluid.CPUPlace())
+        >>> capsule = paddle.utils.dlpack.to_dlpack(tensor)
+        >>> np.array(paddle.utils.dlpack.from_dlpack(capsule)).ravel()
         array([1., 2.], dtype=float32)
     """
-    return check_type(x, LoDTensor, "x", "to_dlpack").__dlpack__()
+    if not isinstance(x, LoDTensor | np.ndarray):
+        raise ProgramTypeError(
+            "The type of 'x' in to_dlpack must be a tensor with a value",
+            expected="a fetched tensor, scope.find_var(name).get_tensor(), or an array",
+            received=shown(x),
+            fix="fetch it: exe.run(..., fetch_list=[x], return_numpy=False)[0]" if isinstance(x, Variable) else "",
+            op="to_dlpack",
+        )
+    return x.__dlpack__()
 
 
 def from_dlpack(dlpack: Any) -> LoDTensor:
-    """Returns a tensor that shares a capsule's memory.
+    """Returns a tensor of what another library holds, which may be fed; on a CPU it shares the memory.
 
     Args:
-        dlpack: A capsule of the host's memory, which no one has read yet.
+        dlpack: A DLPack capsule, or an array or tensor that can give one.
 
     Raises:
-        ProgramTypeError: For another value.
-
-    Example:
-        >>> array = np.array([1, 2])
-        >>> tensor = paddle.utils.dlpack.from_dlpack(array.__dlpack__())
-        >>> tensor.shape()
-        [2]
+        ProgramTypeError: For anything else.
     """
-    return tensor_of(array_of(check_type(dlpack, CAPSULE, "dlpack", "from_dlpack", expected="a PyCapsule")))
-
-
-__all__ = ["from_dlpack", "to_dlpack"]
+    if not is_foreign(dlpack):
+        raise ProgramTypeError(
+            "from_dlpack takes a DLPack capsule",
+            expected="a capsule, or an object with __dlpack__",
+            received=shown(dlpack),
+            fix="pass torch.utils.dlpack.to_dlpack(tensor), or the tensor itself",
+            op="from_dlpack",
+        )
+    return tensor_of(host_array(dlpack))
