@@ -10,7 +10,7 @@ from tstatic.errors import ProgramTypeError
 from tstatic.ir import names
 from tstatic.ir.attrs import packed
 from tstatic.ir.build import as_variable, check_variable, emit
-from tstatic.ir.checks import check_result_dtype, check_sizes, check_type
+from tstatic.ir.checks import check_result_dtype, check_type
 from tstatic.ir.declare import default_dtype, default_main_program
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
@@ -93,32 +93,6 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, name: str | None = None
     """
     kind = default_dtype().complex if dtype is None and isinstance(fill_value, complex) else _float(dtype)
     return _constant(shape, fill_value, kind, "full", name, None)
-
-
-@export("tensor.check_shape")
-def check_shape(shape: Any) -> None:
-    """Checks that something can be the ``shape`` of :func:`full`.
-
-    Args:
-        shape: A list of ints and int Variables with one element, or an int Variable of shape [rank].
-
-    Raises:
-        DTypeError: For a Variable that holds no integers.
-        ProgramTypeError, ShapeError: For what is not a list of integers of at least 0.
-
-    Example:
-        >>> paddle.check_shape([2, 3])
-    """
-    sizes = [shape] if isinstance(shape, Variable) else [s for s in shape if isinstance(s, Variable)]
-    for size in sizes:
-        check_variable(size, "shape", "check_shape", ("int32", "int64"))
-    if not isinstance(shape, Variable):
-        check_sizes(
-            known_shape([s for s in shape if not isinstance(s, Variable)], "check_shape"),
-            "shape",
-            "check_shape",
-            least=0,
-        )
 
 
 @export("tensor.zeros", op="fill_constant")
