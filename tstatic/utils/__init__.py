@@ -1,4 +1,7 @@
-"""``paddle.utils``: unique names, version checks and an installation check."""
+"""``paddle.utils``: unique names, version checks and an installation check.
+
+* ``dlpack``  tensors shared with other libraries
+"""
 
 from __future__ import annotations
 
