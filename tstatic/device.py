@@ -64,8 +64,12 @@ class XPUPlace:
         PlaceError: Always.
 
     Example:
-        >>> paddle.device.is_compiled_with_xpu()
-        False
+        >>> try:
+        ...     place = paddle.device.XPUPlace(0)
+        ... except ValueError:
+        ...     place = paddle.CPUPlace()
+        >>> place
+        Place(cpu)
     """
 
     def __init__(self, dev_id: int) -> None:
@@ -79,8 +83,12 @@ class IPUPlace:
         PlaceError: Always.
 
     Example:
-        >>> paddle.device.is_compiled_with_ipu()
-        False
+        >>> try:
+        ...     place = paddle.device.IPUPlace()
+        ... except ValueError:
+        ...     place = paddle.CPUPlace()
+        >>> place
+        Place(cpu)
     """
 
     def __init__(self) -> None:

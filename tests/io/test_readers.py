@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tstatic as paddle
@@ -25,6 +26,11 @@ def breaks(after: int) -> Callable[[], Iterator[int]]:
         raise KeyError("broken file")
 
     return read
+
+
+def ends_early() -> Iterator[int]:
+    yield 1
+    raise EOFError("no more data")
 
 
 def test_batch_keeps_a_short_last_list_unless_told() -> None:
@@ -134,11 +140,25 @@ def test_processes_read() -> None:
     assert [x for x in found if not isinstance(x, int)] == [("a", [1.5])]
 
 
+def test_processes_share_large_arrays() -> None:
+    def arrays(first: int) -> reader.Reader:
+        return lambda: ((np.full((64, 64), first + i, "float32"), first + i) for i in range(100))
+
+    found = list(reader.multiprocess_reader([arrays(0), arrays(1000)])())
+    assert sorted(number for _, number in found) == [*range(100), *range(1000, 1100)]
+    assert all((array == number).all() and array.shape == (64, 64) for array, number in found)
+    # The memory of arrays that nobody holds is used again.
+    for array, number in reader.multiprocess_reader([arrays(0)])():
+        assert (array == number).all()
+
+
 def test_a_process_that_fails_is_told_of() -> None:
     with pytest.raises(DataTypeError, match=r"`readers` must be list or tuple\."):
         reader.multiprocess_reader(count(3))
     with pytest.raises(DataError, match="broken file"):
         list(reader.multiprocess_reader([breaks(1)])())
+    with pytest.raises(DataError, match="no more data"):
+        list(reader.multiprocess_reader([ends_early])())
     with pytest.raises(DataError, match="sample has None"):
         list(reader.multiprocess_reader([lambda: iter([None])])())
     with pytest.raises(DataError, match="exit code 7"):

@@ -47,16 +47,3 @@ def test_what_has_no_value_is_refused() -> None:
     ):
         with pytest.raises(errors.ProgramTypeError):
             call()
-
-
-def test_shapes_are_checked() -> None:
-    n = static.data("n", [1], "int64")
-    paddle.check_shape([2, n, 0])
-    paddle.check_shape(n)
-    for wrong, error in (
-        ([-1], errors.ShapeError),
-        (["a"], errors.ProgramTypeError),
-        (static.data("x", [1]), errors.DTypeError),
-    ):
-        with pytest.raises(error):
-            paddle.check_shape(wrong)

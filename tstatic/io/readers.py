@@ -10,12 +10,14 @@ import multiprocessing
 import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from tstatic.errors import reason, shown
 from tstatic.io.errors import ComposeNotAligned, DataError, DataTypeError
 from tstatic.io.prefetch import Channel, ahead
+from tstatic.io.shared import SharedReader, SharedWriter
 from tstatic.io.workers import leave_signals, start_forked
 from tstatic.ir.export import export
 from tstatic.no_effect import no_effect
@@ -265,7 +267,9 @@ def xmap_readers(
 
 
 @export("reader.multiprocess_reader", "fluid.io.multiprocess_reader")
-@no_effect(use_pipe="samples are sent through pipes", queue_size="a pipe holds as much as the system gives it")
+@no_effect(
+    use_pipe="large arrays are shared, the rest is sent", queue_size="a pipe holds as much as the system gives it"
+)
 def multiprocess_reader(readers: Sequence[Reader], use_pipe: bool = True, queue_size: int = 1000) -> Reader:
     """Runs each reader in a process of its own; samples come in the order in which they are ready.
 
@@ -293,54 +297,72 @@ def multiprocess_reader(readers: Sequence[Reader], use_pipe: bool = True, queue_
 
     def read() -> Iterator[Any]:
         fork = multiprocessing.get_context("fork")  # a reader is a closure, which no other process can be sent
-        pipes: dict[Any, Any] = {}
+        pipes: dict[Any, tuple[Any, SharedReader]] = {}
         try:
             for reader in readers:
-                receiver, sender = fork.Pipe(duplex=False)
-                process = fork.Process(target=_send_all, args=(reader, sender), daemon=True)
+                receiver, sender = fork.Pipe()
+                process = fork.Process(target=_send_all, args=(reader, sender, receiver), daemon=True)
                 start_forked(process)
                 sender.close()
-                pipes[receiver] = process
+                pipes[receiver] = process, SharedReader(receiver)
             while pipes:
                 for pipe in wait(list(pipes)):
                     yield from _receive(pipe, pipes)
         finally:
-            for pipe, process in pipes.items():
-                pipe.close()
+            for process, shared in pipes.values():
+                shared.close()
                 process.terminate()
                 process.join()
 
     return read
 
 
-def _send_all(reader: Reader, pipe: Connection) -> None:
+def _send_all(reader: Reader, pipe: Connection, other_end: Connection) -> None:
     """Sends a reader's samples as ``("sample", x)``, then ``("end", "")`` or ``("error", text)``."""
     leave_signals()
+    other_end.close()
+    writer = SharedWriter(pipe, shared=True)
+
+    def send(kind: str, value: Any) -> None:
+        try:
+            freed: list[int] = []
+            while writer.shares and pipe.poll():
+                freed += pipe.recv()
+            writer.begin(freed)
+            writer.send((kind, value))
+        except (EOFError, ConnectionError) as error:
+            raise BrokenPipeError from error
+
     try:
         for sample in reader():
             if sample is None:
                 raise ValueError("sample has None")
-            pipe.send(("sample", sample))
+            send("sample", sample)
+        send("end", "")
     except BrokenPipeError:
         return  # nobody wants the rest
     except Exception as error:
-        pipe.send(("error", reason(error)))
-    else:
-        pipe.send(("end", ""))
+        send("error", reason(error))
 
 
-def _receive(pipe: Any, pipes: dict[Any, Any]) -> Iterator[Any]:
+def _receive(pipe: Any, pipes: dict[Any, tuple[Any, SharedReader]]) -> Iterator[Any]:
     """Yields the sample that waits in a pipe, or takes an ended pipe out of ``pipes``."""
+    process, shared = pipes[pipe]
     try:
-        kind, value = pipe.recv()
-    except EOFError:
-        pipes[pipe].join()
-        kind, value = "error", f"its process ended with exit code {pipes[pipe].exitcode}"
+        kind, value = shared.receive()
+    except (EOFError, ConnectionError):
+        process.join()
+        kind, value = "error", f"its process ended with exit code {process.exitcode}"
     if kind == "sample":
+        if freed := shared.freed():
+            # Few and small: they never fill the way back while the process waits to send. One that has ended needs none.
+            with suppress(ConnectionError):
+                pipe.send(freed)
         yield value
     elif kind == "end":
-        pipe.close()
-        pipes.pop(pipe).join()
+        shared.close()
+        del pipes[pipe]
+        process.join()
     else:
         raise DataError(
             "a process of multiprocess_reader failed",

@@ -76,6 +76,11 @@ class SharedWriter:
         self._current: int | None = None
         self._used = 0
 
+    @property
+    def shares(self) -> bool:
+        """Whether the reader may have segments to give back."""
+        return bool(self._segments)
+
     def begin(self, freed: Sequence[int]) -> None:
         """Starts a message; the reader does not use the segments of ``freed`` any more."""
         self._free += [number for number in freed if number in self._segments]

@@ -195,7 +195,7 @@ def _tree(thread: _Thread) -> HostPythonNode:
     return next(iter(made.values()))
 
 
-@export("profiler.load_profiler_result", "profiler.utils.load_profiler_result")
+@export("profiler.load_profiler_result")
 def load_profiler_result(filename: str) -> ProfilerResult:
     """Reads a recording in Paddle's own format, written by :func:`export_protobuf` or by Paddle.
 
