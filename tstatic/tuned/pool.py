@@ -361,8 +361,9 @@ def _divisors(axes: Axes, extents: Extents | None, dtype: np.dtype[np.floating])
     """Returns what each window's sum is divided by, ``[windows...]``: at least 1."""
     if extents is None:
         extents = tuple(tuple(b - a for a, b in bounds) for bounds in axes)
+    first, *others = (np.array(e) for e in extents)
     # A window wholly in the padding has the sum 0; divided by 1 it stays 0.
-    counts: Array = np.maximum(functools.reduce(np.multiply.outer, extents), 1).astype(dtype)
+    counts: Array = np.maximum(functools.reduce(np.multiply.outer, others, first), 1).astype(dtype)
     counts.setflags(write=False)
     return counts
 

@@ -157,7 +157,7 @@ def _lower(torch: Any, x: Any, label: Any, steps: Any, counts: Any, *, blank: in
         for u in range(count):
             row.append(row[-1] + scores[0, u, label[b, u]])
         for t in range(1, last):
-            new = []
+            new: list[Any] = []
             for u in range(count + 1):
                 emitted = new[u - 1] + scores[t, u - 1, label[b, u - 1]] if u else never
                 new.append(torch.logaddexp(row[u] + scores[t - 1, u, blank], emitted))
