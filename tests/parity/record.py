@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.parity import generate, names
+from tests.parity import generate, names, signatures
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RECORDED = Path(__file__).parent / "recorded" / "paddle.json.xz"
@@ -80,6 +80,7 @@ def main() -> int:
         ]
     )
     names.save(names.ask(str(PADDLE)))
+    signatures.save(signatures.ask(str(PADDLE)))
     calls = generate.calls()
     known: dict[str, Any] = {}
     if "--new" in sys.argv[1:]:

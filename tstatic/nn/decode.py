@@ -478,7 +478,7 @@ def dynamic_decode(
     decoder: Any,
     inits: Any = None,
     max_step_num: int | None = None,
-    outputswap_steps_and_batch: bool = False,
+    output_time_major: bool = False,
     impute_finished: bool = False,
     is_test: bool = False,
     return_length: bool = False,
@@ -490,7 +490,7 @@ def dynamic_decode(
         decoder: A :class:`Decoder`.
         inits: What ``decoder.initialize`` gets, such as the cell's first states.
         max_step_num: Ends after at most ``max_step_num + 1`` steps.
-        outputswap_steps_and_batch: Outputs are ``[steps, batch, ...]`` instead of ``[batch, steps, ...]``.
+        output_time_major: Outputs are ``[steps, batch, ...]`` instead of ``[batch, steps, ...]``.
         impute_finished: Rows that are finished keep their states.
         is_test: Kept as the loop's attribute; it runs alike in training and in tests.
         return_length: Returns the lengths, too.
@@ -555,7 +555,7 @@ def dynamic_decode(
             append_op(block, "assign", {"X": _going(finished, step, max_step_num)}, {"Out": going})
         made = _blocks.pack(outputs, iter([join_array(array, 0, True, None)[0] for array in arrays]))
         final, states = decoder.finalize(made, states, lengths)
-        if not outputswap_steps_and_batch:
+        if not output_time_major:
             final = _map(swap_steps_and_batch, final)
     return (final, states, lengths) if return_length else (final, states)
 

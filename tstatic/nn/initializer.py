@@ -180,7 +180,7 @@ class _Xavier(Initializer):
     seed = 0
 
     def __init__(
-        self, fan_in: float | None = None, fan_out: float | None = None, gain: float = 1.0, name: str | None = None
+        self, fan_in: float | None = None, fan_out: float | None = None, name: str | None = None, gain: float = 1.0
     ) -> None:
         self.fan_in, self.fan_out, self.gain = fan_in, fan_out, gain
 

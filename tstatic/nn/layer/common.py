@@ -10,7 +10,7 @@ from tstatic.ir.checks import FLOATS, INTEGERS, check_choice, check_int, check_i
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn.layer.functional_layer import functional_layer
-from tstatic.nn.layer.layers import Layer
+from tstatic.nn.layer.layers import Layer, show_layout
 from tstatic.nn.param import check_enabled
 from tstatic.no_effect import no_effect
 from tstatic.ops.conv.interpolate_functions import interpolate
@@ -204,9 +204,9 @@ class Unflatten(Layer):
         super().__init__()
         self.axis, self.shape, self.name = axis, shape, name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, input: Variable) -> Variable:
         """Returns the same values in more axes."""
-        return unflatten(x, self.axis, self.shape, self.name)
+        return unflatten(input, self.axis, self.shape, self.name)
 
     def extra_repr(self) -> str:
         """Returns the axis and its sizes."""
@@ -289,6 +289,9 @@ class Pad(Layer):
         self._value = value
         self._data_format = self._layout if data_format is None else data_format
         self._name = name
+
+    def __init_subclass__(cls) -> None:
+        show_layout(cls, cls._layout)
 
     def forward(self, x: Variable) -> Variable:
         """Returns the padded input."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, check_choice, check_divisible, check_int, check_ints, check_rank, check_size
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
-from tstatic.nn.layer.layers import Layer
+from tstatic.nn.layer.layers import Layer, show_layout
 from tstatic.nn.param import check_enabled
 from tstatic.nn.static_conv import kaiming
 from tstatic.ops.conv._sliding import is_last, padding_of
@@ -69,13 +68,7 @@ class _Conv(Layer):
         self.bias = self.create_parameter((out_channels,), bias_attr, is_bias=True)
 
     def __init_subclass__(cls) -> None:
-        given = inspect.signature(cls.__init__)
-        shown = [
-            p.replace(default=cls._layouts[0], annotation="str") if p.name == "data_format" and p.default is None else p
-            for p in given.parameters.values()
-        ]
-        # Without self. Made for subclasses of users, too: they would inherit the signature of their base.
-        cls.__signature__ = given.replace(parameters=shown[1:])  # type: ignore[attr-defined]
+        show_layout(cls, cls._layouts[0])
 
     def _check(self, x: Variable) -> None:
         function = type(self).__name__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -119,6 +120,20 @@ def write_state(owner: str, wanted: Mapping[str, Any], state: Mapping[str, Any])
             owner, len(missing), ", ".join(missing[:4]), len(unexpected), ", ".join(unexpected[:4]),
         )  # fmt: skip
     return missing, unexpected
+
+
+def show_layout(cls: type, layout: str) -> None:
+    """Makes the signature of a class show ``layout`` as the default of ``data_format``, in the place of ``None``.
+
+    Called for subclasses of users, too: they would inherit the signature of their base.
+    """
+    given = inspect.signature(cls.__init__)  # type: ignore[misc]
+    # Without self.
+    _, *shown = (
+        p.replace(default=layout, annotation="str") if p.name == "data_format" and p.default is None else p
+        for p in given.parameters.values()
+    )
+    cls.__signature__ = given.replace(parameters=shown)  # type: ignore[attr-defined]
 
 
 @export("nn.Layer", "fluid.Layer", "fluid.dygraph.Layer")

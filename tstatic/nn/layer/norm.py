@@ -12,7 +12,7 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import dtype_of
 from tstatic.nn.initializer import Constant, Normal
-from tstatic.nn.layer.layers import Layer
+from tstatic.nn.layer.layers import Layer, show_layout
 from tstatic.nn.param import ParamAttr, check_activation
 from tstatic.nn.static_norm import check_both_or_none, normalised, spectral, spectral_sizes, statistic
 from tstatic.no_effect import IN_PLACE, no_effect
@@ -55,6 +55,9 @@ class _BatchNorm(Layer):
         scale_and_bias(self, num_features, weight_attr, bias_attr)
         self._mean = self.create_parameter((num_features,), statistic(None, 0.0))
         self._variance = self.create_parameter((num_features,), statistic(None, 1.0))
+
+    def __init_subclass__(cls) -> None:
+        show_layout(cls, cls._layouts[0])
 
     def forward(self, input: Variable) -> Variable:
         """Returns a value of the same shape as ``input``."""
@@ -172,6 +175,10 @@ class SyncBatchNorm(_BatchNorm):
         name: str | None = None,
     ) -> None:
         super().__init__(num_features, momentum, epsilon, weight_attr, bias_attr, data_format, None, name)
+
+    def forward(self, x: Variable) -> Variable:
+        """Returns a value of the same shape as ``x``."""
+        return super().forward(x)
 
     @classmethod
     def convert_sync_batchnorm(cls, layer: Layer) -> Layer:
@@ -411,6 +418,9 @@ class _InstanceNorm(Layer):
         self._epsilon, self._name = epsilon, name
         self.scale = self.create_parameter((num_features,), weight_attr, default_initializer=Constant(1.0))
         self.bias = self.create_parameter((num_features,), bias_attr, is_bias=True)
+
+    def __init_subclass__(cls) -> None:
+        show_layout(cls, cls._layouts[0])
 
     def forward(self, input: Variable) -> Any:
         """Returns a value of the same shape as ``input``."""

@@ -222,8 +222,8 @@ def rnnt_loss(
 
     Example:
         >>> x = paddle.nn.functional.log_softmax(paddle.zeros([1, 2, 2, 3]))
-        >>> one, two = paddle.to_tensor([1]), paddle.to_tensor([2])
-        >>> loss = paddle.nn.functional.rnnt_loss(x, paddle.to_tensor([[1]]), two, one)
+        >>> label, one, two = paddle.to_tensor([[1]]), paddle.to_tensor([1]), paddle.to_tensor([2])
+        >>> loss = paddle.nn.functional.rnnt_loss(x, label, two, one)
         >>> static.Executor().run(fetch_list=[loss])[0]  # 2 ways of 3 moves with a probability of 1/3 each: log(27 / 2)
         array(2.6027, dtype=float32)
     """
