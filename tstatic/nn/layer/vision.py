@@ -111,7 +111,14 @@ class RoIAlign(_RegionPool):
     """
 
     def forward(self, x: Variable, boxes: Variable, boxes_num: Variable, aligned: bool = True) -> Variable:
-        """Returns ``[regions, c, height, width]``; arguments as of the function."""
+        """Returns ``[regions, c, height, width]``.
+
+        Args:
+            x: Images ``[n, c, h, w]``.
+            boxes: ``[regions, 4]``: left, top, right, bottom.
+            boxes_num: How many regions each image has, ``[n]``.
+            aligned: Whether boxes are moved by half a pixel.
+        """
         check_type(aligned, bool, "aligned", "RoIAlign")
         return roi_align(x, boxes, boxes_num, self._output_size, self._spatial_scale, aligned=aligned)
 
@@ -132,7 +139,13 @@ class RoIPool(_RegionPool):
     """
 
     def forward(self, x: Variable, boxes: Variable, boxes_num: Variable) -> Variable:
-        """Returns ``[regions, c, height, width]``; arguments as of the function."""
+        """Returns ``[regions, c, height, width]``.
+
+        Args:
+            x: Images ``[n, c, h, w]``.
+            boxes: ``[regions, 4]``: left, top, right, bottom.
+            boxes_num: How many regions each image has, ``[n]``.
+        """
         return roi_pool(x, boxes, boxes_num, self._output_size, self._spatial_scale)
 
 
@@ -152,5 +165,11 @@ class PSRoIPool(_RegionPool):
     """
 
     def forward(self, x: Variable, boxes: Variable, boxes_num: Variable) -> Variable:
-        """Returns ``[regions, c, height, width]``; arguments as of the function."""
+        """Returns ``[regions, c, height, width]``.
+
+        Args:
+            x: Images ``[n, c, h, w]``.
+            boxes: ``[regions, 4]``: left, top, right, bottom.
+            boxes_num: How many regions each image has, ``[n]``.
+        """
         return psroi_pool(x, boxes, boxes_num, self._output_size, self._spatial_scale)

@@ -9,6 +9,7 @@ import numpy as np
 from tstatic.ir.checks import INTEGERS, check_dtype, check_has_shape, check_index, check_rank, check_same_dtype
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.types import Meta, int64
+from tstatic.ops.indexing._indexing import add_rows
 from tstatic.tuned import draw
 from tstatic.tuned.philox import philox_key
 
@@ -151,7 +152,7 @@ def _grad_ref(
         np.einsum("ns,nsd->nd", slope, weight[labels], out=dx)
     if dweight is not None:
         dweight.fill(0)
-        np.add.at(dweight, labels, slope[:, :, None] * x[:, None, :])
+        add_rows(dweight, labels.reshape(-1), (slope[:, :, None] * x[:, None, :]).reshape(-1, x.shape[1]), fresh=True)
     if dbias is not None:
         dbias.fill(0)
         np.add.at(dbias[:, 0], labels, slope)
