@@ -261,7 +261,8 @@ def facade(module: str, call: ast.Call) -> str:
         sources |= {words[-1]: (source, words[0]) for words in map(str.split, row.split(","))}
     before = 2 if calls(call, "facade_module") else 0  # its name and docstring
     for prefix in values(call)[before:] or [module.partition(".")[2]]:
-        sources |= namespace(prefix)
+        chosen = given.get("only", "").split()
+        sources |= {name: place for name, place in namespace(prefix).items() if not chosen or name in chosen}
     names = Types()
     parts = []
     for name, (source, original) in sorted(sources.items()):

@@ -20,7 +20,10 @@ import plan_page  # noqa: E402 - the lines above make these importable for a scr
 from tests.api import arguments, coverage, surface  # noqa: E402
 from tstatic import errors, flags, static, unsupported  # noqa: E402
 from tstatic.ir.attrs import Slot  # noqa: E402
+from tstatic.ir.build import KERNEL_ATTRS  # noqa: E402
+from tstatic.ir.composed import COMPOSED  # noqa: E402
 from tstatic.ir.opdef import DERIVE, OPS, PUBLIC_API, REQUIRED, GradOp, OpDef, op_def  # noqa: E402
+from tstatic.no_effect import declared  # noqa: E402
 
 # Modules that repeat what the package above them has.
 REPEATS = ("tstatic.tensor", *(f"tstatic.fluid.layers.{name}" for name in ("nn", "ops", "tensor", "control_flow")))
@@ -145,12 +148,32 @@ def ops_page() -> str:
         "",
         "## Attributes without effect",
         "",
-        "These are accepted and kept in programs, and change no result of the operator. Every operator also accepts",
-        "`use_cudnn` and `use_mkldnn`, and drops them: the device chooses the kernel.",
+        "These are accepted and kept in programs, and change no result of the operator. Every operator that lacks them also",
+        f"accepts and drops {', '.join(f'`{n}`' for n in sorted(KERNEL_ATTRS))} and all whose names begin with",
+        "`fuse_`: the device chooses the kernel, and results do not depend on it. Any other attribute that an operator lacks is",
+        "an error which names the nearest that it has.",
         "",
         *table(("Attribute", "Why", "Operators"), _idle(definitions)),
+        "",
+        "## Operators built from others",
+        "",
+        "Raw `append_op`, and files of Paddle, may also have these. They become ordinary operators of the program, through which",
+        "gradients flow. Where the type has a definition above, they serve the slots and attributes that it lacks.",
+        "",
+        *table(("Type", "Inputs", "Attributes", "Without effect"), _composed()),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _composed() -> Iterator[tuple[str, str, str, str]]:
+    """Yields type, inputs, attributes and those without effect, of op types that are built from others."""
+    for key in sorted(COMPOSED):
+        entry = COMPOSED[key]
+        slots = [f"{n}{'*' * (n in entry.many)}{'?' * (n not in entry.needed)}" for n in entry.slots]
+        given = inspect.signature(entry.build).parameters
+        attrs = [n if n in entry.needed else f"{n}={given[n].default!r}" for n in entry.attrs]
+        idle = [f"`{name}`: {why}" for name, why in declared(entry.build).items()]
+        yield f"`{key.removeprefix('raw ')}`", f"`{', '.join(slots)}`", f"`{', '.join(attrs)}`", "; ".join(idle)
 
 
 # ------------------------------------------------------------------------------------------------------------------ api

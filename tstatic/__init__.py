@@ -39,8 +39,8 @@ __getattr__, __dir__ = facade(
     __name__,
     "tensor",
     modules=(
-        "amp autodiff base dataset device distributed errors fluid framework incubate inference io linalg metric nn "
-        "optimizer profiler reader regularizer static tensor text utils version vision"
+        "amp autodiff base dataset device distributed distribution errors fft fluid framework geometric incubate inference "
+        "io linalg metric nn optimizer profiler reader regularizer signal static tensor text utils version vision"
     ),
     others={
         "tstatic.flags": "get_flags, set_flags",
@@ -48,7 +48,7 @@ __getattr__, __dir__ = facade(
         "tstatic.io.readers": "batch",
         "tstatic.ir.program": "Variable Tensor",
         "tstatic.ir.types": (
-            "DType dtype, bfloat16, bool_ bool, float16, float32, float64, int8, int16, int32, int64, uint8"
+            "DType dtype, bfloat16, bool_ bool, complex64, complex128, float16, float32, float64, int8, int16, int32, int64, uint8"
         ),
         "tstatic.nn.model_summary": "flops, summary",
         "tstatic.places": (
@@ -66,8 +66,26 @@ __getattr__, __dir__ = facade(
 )
 facade_module("reader", "readers of samples, and what decorates them.", modules="decorator")
 facade_module("linalg", "linear algebra on matrices and batches of them.")
+facade_module("geometric", "rows pooled by segment, and messages along the edges of graphs.")
+facade_module("fft", "discrete Fourier transforms.")
+facade_module("signal", "short-time Fourier transforms.")
 facade_module("amp", "which 16-bit floats there are; ``static.amp`` has mixed precision.")
 facade_module("reader.decorator", "readers of samples, and what decorates them.", "reader")
+facade_module(
+    "common_ops_import",
+    "what Paddle's layers are written with.",
+    "fluid.data_feeder",
+    others={
+        "tstatic.fluid": "core",
+        "tstatic.fluid.core": "VarDesc",
+        "tstatic.ir.declare": "default_main_program, device_guard",
+        "tstatic.ir.program": "Variable",
+        "tstatic.nn.param": "LayerHelper, ParamAttr",
+        "tstatic.static.internals": "convert_np_dtype_to_dtype_",
+        "tstatic.static.mode": "in_dynamic_mode in_dygraph_mode",
+    },
+    only="check_dtype check_type check_variable_and_dtype convert_dtype",
+)
 facade_module("text", "decoders of label sequences, and data sets of texts.", modules="datasets")
 facade_module("text.datasets", "data sets of texts.", "text")
 _hooks.svg = _draw

@@ -57,6 +57,10 @@ class Guarded(Generic[T]):
                 return block.value
         return self.shared
 
+    def is_inside(self) -> bool:
+        """Returns whether this thread is inside of a block."""
+        return bool(self._blocks.get())
+
     def inside(self, value: T, of: Any = None) -> _Block[T]:
         """Returns a block in which this thread has another value; it can be entered once."""
         return _Block(self, value, of)

@@ -6,16 +6,13 @@ the one that its GPU build makes; such programs are not run.
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
-RECORDED = Path(__file__).with_name("recorded.json")
+from tests.helpers import recorder
 
 
 def main() -> None:
     """Writes the file."""
-    import numpy as np
     import paddle
     from paddle.static.amp import fp16_lists
 
@@ -23,7 +20,7 @@ def main() -> None:
 
     paddle.enable_static()
     facts: dict[str, Any] = {
-        "versions": {"paddle": paddle.__version__, "numpy": np.__version__},
+        "versions": recorder.versions(),
         "signatures": described.signatures(paddle),
         "errors": described.errors(paddle),
         "scales": described.scales(paddle),
@@ -42,7 +39,7 @@ def main() -> None:
         for program in described.PROGRAMS
     }
     facts["state"] = {level: described.roles(paddle, level) for level in ("O1", "O2")}
-    RECORDED.write_text(json.dumps(facts, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+    recorder.write(__file__, facts)
 
 
 if __name__ == "__main__":

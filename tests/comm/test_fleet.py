@@ -164,6 +164,13 @@ def test_every_collective_of_a_program_gives_what_numpy_gives(pool: Pool, size: 
                 np.testing.assert_allclose(one, wanted, rtol=1e-6, err_msg=f"rank {rank}, result {i}")
 
 
+def test_a_run_waits_at_a_barrier_for_the_last_rank(pool: Pool) -> None:
+    with pool.trial("barriers", 3) as trial:
+        assert trial.wait(40.0 * SLACK) == {0: 0, 1: 0, 2: 0}, trial.everything()
+        for rank in range(3):
+            assert trial.said(rank) == [[["fill_constant", "barrier"] * (1 if rank == 1 else 2), True]]
+
+
 def test_transfers_between_two_ranks_keep_their_order(pool: Pool) -> None:
     with pool.trial("ring", 3) as trial:
         assert trial.wait(40.0 * SLACK) == {0: 0, 1: 0, 2: 0}, trial.everything()
@@ -209,6 +216,26 @@ def test_utilities_exchange_arrays_objects_and_files(pool: Pool) -> None:
             assert said[3:-1] == ([["only rank 1"]] if rank else [])
             # 7 of 10; 4 over 8 samples; the root of 16 / 4.
             assert said[-1] == [0.7, 0.5, 2.0, pytest.approx(39 / 40), [0]]
+
+
+@pytest.mark.parametrize("counts", [[5, 2], [0, 4], [3, 3, 1]])
+def test_a_global_shuffle_moves_samples_between_processes(pool: Pool, counts: list[int]) -> None:
+    with pool.trial("shuffled_samples", len(counts), counts=counts) as trial:
+        assert trial.wait(30.0 * SLACK) == dict.fromkeys(range(len(counts)), 0), trial.everything()
+        said = [trial.said(rank) for rank in range(len(counts))]
+    total = sum(counts)
+    parts = []
+    for first, again in said:
+        assert first == again
+        (size, everywhere, shuffled), samples = first
+        assert (everywhere, shuffled) == (total, total)
+        assert size == len(samples)
+        assert size in (total // len(counts), -(-total // len(counts)))
+        parts.append([int(label * 2) for _, label in samples])
+        assert samples == [[[n] * (n % 3 + 1), n / 2] for n in parts[-1]]
+    order = [n for part in parts for n in part]
+    assert sorted(order) == list(range(total))
+    assert order != sorted(order)
 
 
 # ------------------------------------------------------------------------------------------------------------- launchers

@@ -232,3 +232,64 @@ def test_same_weights_from_the_same_seed() -> None:
             return exe.run(main, fetch_list=[w])[0]  # type: ignore[no-any-return]
 
     assert np.array_equal(weights(), weights())
+
+
+# ---------------------------------------------------------------------------------------------------- states of the numbers
+def test_reading_the_state_changes_no_number() -> None:
+    paddle.seed(5)
+    x, exe = paddle.rand([3]), executor()
+    plain = [exe.run(fetch_list=[x])[0].tolist() for _ in range(3)]
+    paddle.seed(5)
+    read = []
+    for _ in range(3):
+        paddle.get_rng_state()
+        read.append(exe.run(fetch_list=[x])[0].tolist())
+    assert read == plain
+
+
+@pytest.mark.parametrize("own_seed", [0, 9])
+def test_a_restored_state_draws_again_what_followed_it(own_seed: int) -> None:
+    paddle.seed(5)
+    program = static.default_main_program()
+    program.random_seed = own_seed
+    x, exe = paddle.rand([3]), executor()
+
+    def drawn() -> Any:
+        return exe.run(fetch_list=[x])[0].tolist(), list(paddle.io.random_split(range(6), [3, 3])[0].indices)
+
+    drawn()
+    state = paddle.get_rng_state()
+    first = [drawn(), drawn()]
+    later = paddle.get_rng_state()
+    third = drawn()
+    paddle.set_rng_state(state)
+    assert [drawn(), drawn(), drawn()] == [*first, third]
+    # Forwards as well, and past another seed.
+    paddle.seed(77)
+    drawn()
+    paddle.set_rng_state(later)
+    assert drawn() == third
+    with pytest.raises(paddle.errors.ProgramTypeError):
+        paddle.set_rng_state([3])
+    assert exe.run(fetch_list=[x])[0].shape == (3,)
+
+
+def test_a_program_that_was_not_run_before_the_state_starts_again_after_it() -> None:
+    paddle.seed(5)
+    x, exe = paddle.rand([3]), executor()
+    state = paddle.get_rng_state()
+    found = [exe.run(fetch_list=[x])[0].tolist() for _ in range(2)]
+    paddle.set_rng_state(state)
+    assert [exe.run(fetch_list=[x])[0].tolist() for _ in range(2)] == found
+
+
+def test_a_state_of_another_process_starts_at_its_seed() -> None:
+    from dataclasses import replace
+
+    paddle.seed(5)
+    x, exe = paddle.rand([3]), executor()
+    found = exe.run(fetch_list=[x])[0].tolist()
+    (state,) = paddle.get_rng_state()
+    paddle.seed(6)
+    paddle.set_rng_state([replace(state, process=0)])
+    assert exe.run(fetch_list=[x])[0].tolist() == found

@@ -112,4 +112,44 @@ def build(folder: Path) -> dict[str, str]:
     (folder / "words.txt").write_text("<unk>\nthe\ncat\nbos\neos\nit\n")
     (folder / "verbs.txt").write_text("sit\nsee\nbark\nsaw\n")
     (folder / "targets.txt").write_text("B-A0\nI-A0\nB-A1\nI-A1\nB-V\nI-V\nO\n")
+    _voc(folder)
     return {path.name: str(path) for path in folder.iterdir()}
+
+
+def _picture(seed: int, classes: bool = False) -> bytes:
+    """The bytes of a PNG file, which is read the same everywhere; the data sets' readers look at no ending."""
+    from PIL import Image
+
+    pixels = np.random.RandomState(seed).randint(0, 256, (3, 4) if classes else (5, 4, 3)).astype(np.uint8)
+    image = Image.fromarray(pixels)
+    if classes:
+        image.putpalette(list(range(256)) * 3)
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+def flowers(folder: Path) -> list[str]:
+    """Writes the files of Flowers, which need scipy; returns their paths."""
+    from scipy.io import savemat
+
+    _tar(folder / "flowers.tgz", {f"jpg/image_{i:05d}.jpg": _picture(i) for i in range(1, 7)})
+    savemat(folder / "labels.mat", {"labels": np.array([[77, 5, 102, 1, 9, 5]], np.uint8)})
+    parts = {"trnid": [[2]], "valid": [[6, 1]], "tstid": [[5, 3, 4]]}
+    savemat(folder / "parts.mat", {name: np.array(part, np.uint16) for name, part in parts.items()})
+    return [str(folder / name) for name in ("flowers.tgz", "labels.mat", "parts.mat")]
+
+
+def _voc(folder: Path) -> None:
+    root = "VOCdevkit/VOC2012/"
+    _tar(
+        folder / "voc.tar",
+        {
+            **{f"{root}JPEGImages/{name}.jpg": _picture(i) for i, name in enumerate("abc")},
+            **{f"{root}SegmentationClass/{name}.png": _picture(i, True) for i, name in enumerate("abc")},
+            **{
+                f"{root}ImageSets/Segmentation/{part}.txt": "\n".join(names).encode() + b"\n"
+                for part, names in {"train": "b", "val": "ac", "trainval": "cab"}.items()
+            },
+        },
+    )

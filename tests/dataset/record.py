@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from pathlib import Path
+
+from tests.helpers import recorder
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as home:
@@ -24,6 +25,4 @@ if __name__ == "__main__":
             return list(reader())
 
         found = {"paddle": paddle.__version__, "sets": sets(paddle, files, wmt16)}
-    path = Path(__file__).with_name("recorded.json")
-    path.write_text(json.dumps(found, separators=(",", ":")) + "\n")
-    print(f"wrote {path.stat().st_size} bytes")
+    recorder.write(__file__, found, indent=None, sort_keys=False, separators=(",", ":"))

@@ -38,6 +38,8 @@ def sets(paddle: Any, files: dict[str, str], wmt16: Any) -> dict[str, Any]:
         found[name] = [plain(data[i]) for i in range(len(data))]
 
     keep("mnist", vision.MNIST(files["images.gz"], files["labels.gz"], backend="cv2"))
+    for mode in ("train", "valid", "test"):
+        keep(f"voc {mode}", vision.VOC2012(files["voc.tar"], mode, backend="cv2"))
     for mode in ("train", "test"):
         keep(f"cifar10 {mode}", vision.Cifar10(files["cifar10.tar.gz"], mode, backend="cv2"))
         keep(f"cifar100 {mode}", vision.Cifar100(files["cifar100.tar.gz"], mode, backend="cv2"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import io
 import itertools
 import json
@@ -20,7 +21,7 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
-from tests.dataset.made import IMAGES, build
+from tests.dataset.made import IMAGES, build, flowers
 from tests.dataset.samples import plain, sets
 from tstatic.dataset import common
 from tstatic.io.errors import DataError
@@ -73,6 +74,61 @@ def test_samples_are_paddles(files: dict[str, str]) -> None:
                 assert ours[1] == theirs[1]
         else:
             assert found[name] == wanted, name
+
+
+def test_flowers_are_those_of_the_part(tmp_path: Path) -> None:
+    paths = flowers(tmp_path)
+    for mode, labels in (("train", [9, 102, 1]), ("valid", [5, 77]), ("test", [5])):
+        data = paddle.vision.datasets.Flowers(*paths, mode)
+        assert [label.tolist() for _, label in (data[i] for i in range(len(data)))] == [[n] for n in labels]
+    image, label = paddle.vision.datasets.Flowers(*paths, transform=lambda image: image + 1, backend="cv2")[1]
+    pixels = np.random.RandomState(3).randint(0, 256, (5, 4, 3)).astype(np.uint8)
+    assert (image.dtype, label.dtype) == (np.float32, np.int64)
+    assert np.array_equal(image, pixels + np.uint8(1))
+    with pytest.raises(DataError, match=r"has no jpg/image_00005\.jpg"):
+        paddle.vision.datasets.Flowers(_without(paths[0], "00005"), *paths[1:])
+    with pytest.raises(DataError, match="cannot read"):
+        paddle.vision.datasets.Flowers(paths[0], paths[0], paths[2])
+
+
+def _without(archive: str, part: str) -> str:
+    """Returns the path of an archive that lacks a file."""
+    with tarfile.open(archive) as old, tarfile.open(archive + ".new", "w:gz") as new:
+        for item in old:
+            if part not in item.name:
+                new.addfile(item, old.extractfile(item))
+    return archive + ".new"
+
+
+def test_pixels_of_voc_have_classes(files: dict[str, str]) -> None:
+    image, classes = paddle.vision.datasets.VOC2012(files["voc.tar"], "test")[0]
+    assert (image.shape, image.dtype, classes.shape, classes.dtype) == ((5, 4, 3), np.uint8, (3, 4), np.uint8)
+    assert np.array_equal(classes, np.random.RandomState(1).randint(0, 256, (3, 4)))
+    for part in ("SegmentationClass/b", "Segmentation/val"):
+        with pytest.raises(DataError, match="has no VOCdevkit"):
+            paddle.vision.datasets.VOC2012(_without(files["voc.tar"], part), "valid" if "val" in part else "train")
+
+
+def test_the_backend_of_images_is_that_of_the_process(tmp_path: Path) -> None:
+    vision, path = paddle.vision, str(tmp_path / "red.png")
+    image_module = pytest.importorskip("PIL.Image")
+    image_module.new("RGB", (3, 2), (255, 0, 0)).save(path)
+    assert vision.get_image_backend() == "pil"
+    assert np.asarray(vision.image_load(path)).tolist() == [[[255, 0, 0]] * 3] * 2
+    vision.set_image_backend("cv2")
+    try:
+        assert vision.get_image_backend() == "cv2"
+        if importlib.util.find_spec("cv2") is None:
+            with pytest.raises(ImportError, match="needs the package 'cv2'"):
+                vision.image_load(path)
+        else:
+            assert vision.image_load(path).tolist() == [[[0, 0, 255]] * 3] * 2
+        with pytest.raises(NotImplementedError, match="no tensors"):
+            vision.image_load(path, "tensor")
+    finally:
+        vision.set_image_backend("pil")
+    with pytest.raises(ValueError, match="Expected backend are one of"):
+        vision.set_image_backend("gif")
 
 
 def rows(reader: Callable[[], Iterator[Any]], count: int | None = None) -> list[Any]:

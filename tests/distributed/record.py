@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
+from tests.helpers import recorder
+
 STEPS = 4
 
 
@@ -179,6 +179,4 @@ if __name__ == "__main__":
 
     _mended(distributed_strategy)
     paddle.enable_static()
-    text = json.dumps(everything(paddle), indent=1, sort_keys=True)
-    (HERE / "recorded.json").write_text(text + "\n")
-    print(text)
+    recorder.write(__file__, everything(paddle), indent=1)

@@ -135,7 +135,17 @@ def test_other_functions_of_one_process() -> None:
     assert not distributed.is_initialized()
     assert distributed.get_backend() == "GLOO"
     distributed.destroy_process_group()
-    distributed.barrier()
+
+
+def test_a_barrier_is_an_op_where_a_program_is_built() -> None:
+    main = static.Program()
+    with static.program_guard(main):
+        y = static.data("x", [2]) * 2.0
+        distributed.barrier()
+    assert [op.type for op in main.global_block().ops][-2:] == ["fill_constant", "barrier"]
+    assert static.Executor().run(main, feed={"x": np.float32([1, 2])}, fetch_list=[y])[0].tolist() == [2.0, 4.0]
+    with pytest.raises(ProgramTypeError, match="group"):
+        distributed.barrier([0])
 
 
 def test_objects_of_one_process() -> None:

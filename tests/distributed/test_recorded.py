@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from tests.distributed import record
 from tstatic import distributed, static
 from tstatic.distributed import fleet
 
-PADDLE: dict[str, Any] = json.loads((record.HERE / "recorded.json").read_text())
+PADDLE: dict[str, Any] = json.loads(Path(__file__).with_name("recorded.json").read_text())
 
 
 @cache

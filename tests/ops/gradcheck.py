@@ -82,7 +82,7 @@ def _by_rule(definition: OpDef, sample: Sample, outs: Sequence[Any], cotangents:
             name = f"{slot.name}.{k}"
             values[name] = array
             in_names[slot.name].append(name)
-            if dtype_of(array.dtype).is_float and (alone < 0 or alone == i):
+            if dtype_of(array.dtype).is_inexact and (alone < 0 or alone == i):
                 in_grads[name] = name + GRAD
     for slot, value, seed in zip(definition.outputs, outs, cotangents, strict=True):
         out_names[slot.name] = []
@@ -149,6 +149,8 @@ def check_grad(definition: OpDef, sample: Sample, seen: dict[str, int] | None = 
     outs = run(definition, sample)
 
     def seed_of(array: Array) -> Array | None:
+        if dtype_of(array.dtype).is_complex:
+            return np.asarray(rng.normal(size=array.shape) + 1j * rng.normal(size=array.shape))
         if not dtype_of(array.dtype).is_float:
             return None
         return np.asarray(rng.uniform(0.5, 1.5, array.shape) * rng.choice([-1.0, 1.0], array.shape))
@@ -160,7 +162,7 @@ def check_grad(definition: OpDef, sample: Sample, seen: dict[str, int] | None = 
         seeds = map_arrays(seed_of, out) if reached else None
         cotangents.append(None if isinstance(seeds, list) and all(s is None for s in seeds) else seeds)
     floats = [o for out, c in zip(outs, cotangents, strict=True) if c is not None for o in flat(out)]
-    if not floats or any(dtype_of(o.dtype).is_float and o.dtype != np.float64 for o in floats):
+    if not floats or any(dtype_of(o.dtype).is_inexact and dtype_of(o.dtype).real.name != "float64" for o in floats):
         # Nothing to differentiate, or a cast to a type too coarse for differences.
         return
     stated = gradient(definition, sample, outs, cotangents)
@@ -176,13 +178,14 @@ def check_grad(definition: OpDef, sample: Sample, seen: dict[str, int] | None = 
         if answer is None:
             continue
         assert meta_of(answer) == meta_of(x), f"{meta_of(answer)} for {meta_of(x)} in {where}"
-        if x.size == 0 or not dtype_of(x.dtype).is_float:
+        if x.size == 0 or not dtype_of(x.dtype).is_inexact:
             continue
         for direction in directions(x, rng):
             expected = slope(definition, sample, (i, k), direction, cotangents, wanted)
-            got = float((answer * direction).sum())
+            # A complex gradient is dL/dRe + i dL/dIm.
+            got = float((np.conj(answer) * direction).sum().real)
             # The differences of a sum over many directions add up; their scale is the direction's length.
-            reach = max(1.0, float(np.sqrt((direction**2).sum())))
+            reach = max(1.0, float(np.sqrt((np.abs(direction) ** 2).sum())))
             assert abs(got - expected) <= 1e-7 * abs(expected) + 1e-9 * scale * reach, (
                 f"{got!r} against {expected!r} by differences ({got - expected:.3g}) in {where}"
             )
@@ -201,6 +204,10 @@ def check_grad(definition: OpDef, sample: Sample, seen: dict[str, int] | None = 
 
 
 def directions(x: Array, rng: np.random.Generator) -> Iterator[Array]:
+    if dtype_of(x.dtype).is_complex:
+        for part in (1.0, 1j):
+            yield from (np.asarray(part * d) for d in directions(x.real, rng))
+        return
     if x.size <= MOST_ELEMENTS:
         for at in np.ndindex(x.shape):
             one = np.zeros(x.shape)
@@ -238,5 +245,5 @@ def slope(
     for tiles, seed in zip(zip(*terms, strict=True), seeds, strict=True):
         if seed is not None:
             # Neighbours are subtracted element by element first: no rounding error of a large sum remains.
-            total += float((functools.reduce(np.add, tiles) * seed).sum())
+            total += float((functools.reduce(np.add, tiles) * np.conj(seed)).sum().real)
     return total / float(step)

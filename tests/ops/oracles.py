@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.ops.sampler import Array, Sample, as_float64, map_arrays, reserved, root, run, run_torch, test_seed
+from tests.ops.sampler import Array, Sample, as_float64, map_arrays, reserved, root, run, run_torch, test_seed, wide
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.evaluate import call_ref, infer_outputs, meta_of, metas_of
 from tstatic.ir.opdef import OpDef
@@ -139,6 +139,9 @@ def check_lower(definition: OpDef, sample: Sample, seen: dict[str, int] | None =
             if seen is not None:
                 seen["compared"] = seen.get("compared", 0) + a.size
             kind = dtype_of(a.dtype)
+            if kind.is_complex:
+                assert_close_complex(definition, a, b, where)
+                continue
             if not kind.is_float:
                 assert np.array_equal(a, b), f"{a} against torch's {b} in {where}"
                 continue
@@ -154,6 +157,13 @@ def check_lower(definition: OpDef, sample: Sample, seen: dict[str, int] | None =
             if y.dtype != np.float64 or kind.name == "float64":
                 y = b
             assert_close(definition, sample, (i, j), a, b, y, kind, k, where)
+
+
+def assert_close_complex(definition: OpDef, a: Array, b: Array, where: str) -> None:
+    """Complex results are as near to torch's as the domain says, in roundings of the largest of them."""
+    part = dtype_of(a.dtype).real
+    room = 4 * units(definition, part) * float(np.finfo(part.np).eps) * max(float(np.abs(b).max(initial=0.0)), 1e-30)
+    assert np.allclose(a, b, rtol=0.0, atol=room, equal_nan=True), f"{a} against torch's {b} in {where}"
 
 
 def assert_same_specials(a: Array, b: Array, where: str) -> None:
@@ -198,6 +208,8 @@ def spread(definition: OpDef, sample: Sample, at: tuple[int, int], y: Array) -> 
 
         def move(array: Array) -> Array:
             kind = dtype_of(array.dtype)
+            if kind.is_complex:
+                return np.asarray(move(array.real) + 1j * move(array.imag))
             if not kind.is_float:
                 return array
             wide = array.astype(np.float64)
@@ -275,7 +287,7 @@ def check_inplace(definition: OpDef, sample: Sample) -> int:
             call_ref(definition, ins, outs, definition.complete(sample.attrs), **reserved(definition))
         for slot, want, got in zip(definition.outputs, expected, outs, strict=True):
             for w, g in zip(flat(want), flat(got), strict=True):
-                assert np.array_equal(w.astype(np.float64), g.astype(np.float64), equal_nan=True), (
+                assert np.array_equal(wide(w), wide(g), equal_nan=True), (
                     f"{definition.type}: {slot.name} differs when {target} shares the buffer of {source}: {sample}"
                 )
         tried += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -94,10 +95,15 @@ def draw(values: ValueRange, shape: tuple[int, ...], dtype: str, rng: np.random.
         return np.concatenate([[0], inner, [high] * (shape[0] > 1)]).astype(kind.np)
     if kind.name == "bool":
         return rng.random(shape) < 0.5
+    if kind.is_complex:
+        parts = [draw(replace(values, dtype="float"), shape, kind.real.name, rng, high) for _ in range(2)]
+        return np.asarray(parts[0] + 1j * parts[1]).astype(kind.np)
     low = float(values.low)
     if not kind.is_float:
         first = max(int(np.ceil(low)), 0 if kind.name == "uint8" else int(np.ceil(low)))
         last = int(np.ceil(high)) if isinstance(values.high, str) else int(np.floor(high)) + 1
+        if values.distinct:
+            return rng.permutation(np.arange(first, last))[: math.prod(shape)].reshape(shape).astype(kind.np)
         found: Array = np.asarray(rng.integers(first, max(last, first + 1), shape))
         if values.avoid != "int":
             for point in values.avoid:
@@ -210,7 +216,7 @@ def fill(
 
     def one(slot: Slot, shape: tuple[int, ...]) -> Array:
         values = domain.values.get(slot.name, ValueRange())
-        name = dtype if values.dtype == "float" else values.dtype
+        name = {"float": dtype, "complex": dtype_of(dtype).complex.name}.get(values.dtype, values.dtype)
         uneven = values.rows or values.distinct or values.offsets or values.regular
         wanted = layout if not (layout == "expanded" and uneven) else "fortran"
         if slot.name in joint:
@@ -319,7 +325,10 @@ def backward_sample(definition: OpDef, forward: OpDef, sample: Sample, rng: np.r
 
 
 def cotangent(like: Array, rng: np.random.Generator) -> Array | None:
-    if not dtype_of(like.dtype).is_float:
+    kind = dtype_of(like.dtype)
+    if kind.is_complex:
+        return np.asarray(rng.normal(size=like.shape) + 1j * rng.normal(size=like.shape)).astype(like.dtype)
+    if not kind.is_float:
         return None
     return np.asarray(rng.uniform(0.5, 1.5, like.shape) * rng.choice([-1.0, 1.0], like.shape)).astype(like.dtype)
 
@@ -372,14 +381,24 @@ def run(definition: OpDef, sample: Sample, wanted: Sequence[bool] | None = None,
     return outs
 
 
+def wide(array: Array) -> Array:
+    """The numbers in a type that numpy compares, whatever theirs is."""
+    return np.asarray(array, np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
 def as_float64(sample: Sample) -> Sample:
-    """The same numbers in plain order, with every float widened to float64."""
+    """The same numbers in plain order, with every float widened to float64, and every complex number to complex128."""
 
-    def wide(a: Array) -> Array:
+    def plain(a: Array) -> Array:
+        kind = dtype_of(a.dtype)
         # Plain order: a ``ref`` that minds the layout must not mislead the value that it is judged by.
-        return np.array(a, np.float64 if dtype_of(a.dtype).is_float else None, order="C", copy=True)
+        return np.array(
+            a, np.float64 if kind.is_float else np.complex128 if kind.is_complex else None, order="C", copy=True
+        )
 
-    return replace(sample, ins=tuple(map_arrays(wide, v) for v in sample.ins), dtype="float64", out_layout="contiguous")
+    return replace(
+        sample, ins=tuple(map_arrays(plain, v) for v in sample.ins), dtype="float64", out_layout="contiguous"
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------- torch

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.ops.oracles import flat
-from tests.ops.sampler import Sample, allocate, map_arrays, reserved, run
+from tests.ops.sampler import Sample, allocate, map_arrays, reserved, run, wide
 from tstatic.ir.evaluate import call_ref, infer_outputs, metas_of
 from tstatic.ir.opdef import PARTIAL_SUM, OpDef
 
@@ -73,6 +73,6 @@ def check_split(definition: OpDef, sample: Sample) -> int:
         tried += 1
         for slot, a, b in zip(definition.outputs, run_tiles(definition, sample, tiles, metas), whole, strict=True):
             for x, y in zip(flat(a), flat(b), strict=False):
-                same = np.allclose(np.asarray(x, float), np.asarray(y, float), rtol=1e-11, atol=1e-12, equal_nan=True)
+                same = np.allclose(wide(x), wide(y), rtol=1e-11, atol=1e-12, equal_nan=True)
                 assert same, f"{definition.type}.{slot.name} differs when cut: {x} against {y}: {sample}"
     return tried

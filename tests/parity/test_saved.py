@@ -16,6 +16,7 @@ from tests.cpu.test_paddle_files import build_numbers
 from tests.parity import generate
 from tests.parity.record import PADDLE, ROOT
 from tests.parity.saved import models
+from tests.parity.saved.changing import OTHER_RESULTS
 from tstatic import static
 
 pytestmark = pytest.mark.skipif(
@@ -85,11 +86,6 @@ def test_ten_models_of_ours_answer_there_as_here(tmp_path: Path) -> None:
         np.testing.assert_allclose(value.ravel(), expected[name].ravel(), **CLOSE, err_msg=name)
         worst = max(worst, float(np.abs(value.ravel().astype("float64") - expected[name].ravel()).max()))
     print(f"written: {len(models.MODELS)} models, largest difference {worst:.1e}")
-
-
-# Calls whose results depend on the run, on training, or on a variable that an operator overwrites.
-OTHER_RESULTS = ("random", "rand", "normal", "uniform", "poisson", "bernoulli", "multinomial", "dropout", "Dropout", "exponential",
-                 "batch_norm", "BatchNorm", "increment", "empty", "shuffle", "gumbel", "rrelu", "RReLU")  # fmt: skip
 
 
 @pytest.mark.parametrize("writer", ["paddle", "tstatic"])

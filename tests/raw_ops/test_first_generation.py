@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.raw_ops import described, record
+from tests.raw_ops import described
 from tstatic import errors, fluid, static
 
-RECORDED: dict[str, Any] = json.loads(record.RECORDED.read_text(encoding="utf-8"))
+RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("recorded.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", RECORDED)

@@ -84,6 +84,13 @@ CASES = {
         {"x": (ramp(6, 1), [[2, 1, 3]])}, lambda f, v: [f.layers.sequence_softmax(v["x"])], True,
     ),
     "sequence_reverse": ({"x": X}, lambda f, v: [f.layers.sequence_reverse(v["x"])], True),
+    "concat of rows": (
+        {"x": X, "y": (ramp(5, 3) * 2, [[1, 2, 0, 2]])}, lambda f, v: [f.layers.concat([v["x"], v["y"], v["x"]], axis=0)], True,
+    ),
+    "concat of rows of two levels, pooled": (
+        {"x": NESTED, "y": (ramp(3, 3) * 2, [[1], [3]])},
+        lambda f, v: [f.layers.sequence_pool(f.layers.concat([v["x"], v["y"]]), "average")], True,
+    ),
     "sequence_concat": (
         {"x": X, "y": (ramp(5, 3) * 2, [[1, 2, 0, 2]])}, lambda f, v: [f.layers.sequence_concat([v["x"], v["y"], v["x"]])], True,
     ),

@@ -57,12 +57,15 @@ def test_ops_that_work_row_by_row_share_the_offsets_of_their_input() -> None:
     # Two inputs with sequences: those of the first.
     assert (L.fc(x, 5) + embedded).lod == x.lod
     lose: list[Variable] = [
-        L.reduce_sum(x), L.mean(x), L.reduce_max(x, dim=0), L.reshape(x, [-1, 2]), L.concat([x, x], axis=0), L.transpose(x, [1, 0]),
+        L.reduce_sum(x), L.mean(x), L.reduce_max(x, dim=0), L.reshape(x, [-1, 2]), L.transpose(x, [1, 0]),
         L.slice(x, [0], [0], [2]), L.reshape(x, [2, -1]), L.unsqueeze(x, [0]), L.shape(x), L.flatten(x, axis=2),
         paddle.matmul(x, x, transpose_x=True), L.expand(x, [2, 1]), paddle.stack([x, x], axis=0),
     ]  # fmt: skip
     for var in lose:
         assert var.lod == (), var
+    # Rows under rows: sequences behind sequences, unless some rows belong to none.
+    assert L.concat([x, x], axis=0).lod_level == 1
+    assert L.concat([x, static.data("y", [None, 4])], axis=0).lod == ()
 
 
 def test_loops_keep_the_offsets_that_do_not_change() -> None:

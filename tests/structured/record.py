@@ -1,11 +1,9 @@
 """Records what Paddle answers: ``python -m tests.structured.record`` in ``.venv-fluid`` (1.8.5) and ``.venv-paddle`` (2.6.2)."""
 
 import importlib
-import json
 import sys
-from pathlib import Path
 
-FOLDER = Path(__file__).parent
+from tests.helpers import recorder
 
 
 def fluid_answers():
@@ -14,10 +12,7 @@ def fluid_answers():
     described = importlib.import_module("tests.structured.described")
     programs = importlib.import_module("tests.structured.programs")
     answers = {case.__name__: case(fluid) for case in (*described.PADDED, *described.LOD, *described.DECODED)}
-    return {
-        **answers,
-        **{net.__name__: programs.train(fluid, net, how) for net, how in programs.PROGRAMS},
-    }
+    return {**answers, **{net.__name__: programs.train(fluid, net, how) for net, how in programs.PROGRAMS}}
 
 
 def paddle_answers():
@@ -28,13 +23,6 @@ def paddle_answers():
     return {case.__name__: case(paddle) for case in modern.CASES}
 
 
-def main():
-    """Writes the file of the Paddle that runs this."""
-    old = sys.version_info < (3, 8)
-    answers = fluid_answers() if old else paddle_answers()
-    text = json.dumps(answers, indent=0, sort_keys=True)
-    (FOLDER / ("fluid.json" if old else "paddle.json")).write_text(text + "\n", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    old = sys.version_info < (3, 8)
+    recorder.write(__file__, fluid_answers() if old else paddle_answers(), "fluid.json" if old else "paddle.json")

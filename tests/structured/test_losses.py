@@ -16,6 +16,8 @@ import tstatic as paddle
 from tests.ops.sampler import Sample, run
 from tstatic import errors, fluid, static
 from tstatic.ir.opdef import op_def
+from tstatic.ops.structured import warpctc
+from tstatic.ops.structured._sequences import TimeMajor
 
 Array = np.ndarray[Any, Any]
 
@@ -145,6 +147,30 @@ def test_ctc_and_its_gradient_are_torchs(
     wanted = tensor.grad.numpy()
     wanted = np.concatenate([wanted[: n[i], i] for i in range(batch)]) if with_lod else wanted
     np.testing.assert_allclose(grad, wanted, rtol=1e-7, atol=1e-9)
+
+
+@given(
+    st.integers(1, 60), st.integers(1, 4), st.integers(2, 6), st.integers(0, 20), st.floats(-1, 2.5), st.integers(0, 99)
+)
+def test_ctc_by_scaled_probabilities_is_ctc_by_logarithms(
+    steps: int, batch: int, classes: int, most: int, size: float, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(steps, batch, classes)) * 10**size
+    label, n, m = (
+        rng.integers(1, classes, (batch, most)),
+        rng.integers(0, steps + 1, batch),
+        rng.integers(0, most + 1, batch),
+    )
+    all_ = warpctc._Alignments(x, TimeMajor(np.arange(batch), n, batch), label, np.arange(batch) * most, m, 0)
+    fast, safe = warpctc._scaled(all_), warpctc._logarithms(all_)
+    if fast is None:
+        # Numbers of ordinary size never need logarithms.
+        assert size > 0.8
+        return
+    possible = all_.possible[: all_.order.count]
+    np.testing.assert_allclose(fast[0][possible], safe[0][possible], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(all_.gradient(fast[1]), all_.gradient(safe[1]), atol=1e-10)
 
 
 def test_ctc_of_an_impossible_step_is_infinite_and_of_an_impossible_length_zero() -> None:

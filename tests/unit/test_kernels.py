@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tstatic.ir.evaluate import evaluate, metas_of
 from tstatic.ir.opdef import op_def
-from tstatic.tuned import conv, norm, pool, softmax, special
+from tstatic.tuned import conv, conv_bands, norm, pool, softmax, special
 from tstatic.tuned._common import BLOCK, make
 from tstatic.tuned._windows import COLS, Geometry, conv_plan, output_size
 
@@ -153,13 +153,14 @@ LARGE = {
     "pixels, several images": ((9, 16, 20, 20), (8, 16, 3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 1),
     "pixels, parts of one image": ((2, 16, 90, 70), (24, 16, 3, 3), (2, 1), (1, 1, 1, 1), (1, 1), 1),
     "pixels, small images": ((130, 24, 7, 7), (12, 24, 3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 1),
-    "pixels, no border": ((5, 8, 9, 9), (8, 8, 1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 1),
+    "pixels, no border": ((5, 8, 6, 8), (8, 8, 1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 1),
     "rows, one pixel of a strided image": ((3, 9, 24, 26), (6, 9, 1, 1), (2, 2), (0, 0, 0, 0), (1, 1), 1),
-    "depthwise, small images": ((70, 12, 7, 5), (12, 1, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 12),
+    "depthwise, small images": ((70, 12, 7, 20), (12, 1, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 12),
     "depthwise, parts of the channels": ((3, 40, 60, 64), (80, 1, 5, 3), (1, 1), (2, 2, 1, 1), (1, 1), 40),
-    "depthwise, all different": ((5, 6, 11, 17), (6, 1, 2, 4), (1, 2), (3, 0, 1, 2), (2, 3), 6),
+    "depthwise, all different": ((5, 6, 11, 27), (12, 1, 2, 4), (1, 1), (3, 0, 1, 2), (2, 3), 6),
     "depthwise, one row": ((5, 6, 1, 300), (6, 1, 1, 7), (1, 1), (0, 0, 3, 3), (1, 1), 6),
     "direct": ((2, 6, 12, 12), (5, 6, 1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 1),
+    "direct, small images": ((130, 12, 7, 7), (5, 12, 1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 1),
     "direct, grouped": ((2, 6, 12, 12), (4, 3, 1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 2),
 }
 
@@ -176,9 +177,68 @@ def test_conv_modes(name: str) -> None:
         assert plan.columns <= (4 * COLS if plan.mode == "shifts" else COLS)
     if "several" in name:
         assert plan.images > 1
-    if "small" in name:
+    if "small" in name and plan.mode != "direct":
         assert 1 < plan.images < plan.batch
     check_convolution(case, np.dtype(np.float32), 3, "plain")
+
+
+@st.composite
+def depthwise(draw: st.DrawFn) -> Conv:
+    channels = draw(st.integers(2, 6))
+    kernel = draw(st.tuples(st.integers(1, 5), st.integers(1, 5)))
+    strides, dilations = (draw(st.tuples(st.integers(1, 3), st.integers(1, most))) for most in (3, 2))
+    pads = tuple(draw(st.integers(0, 5)) for _ in range(4))
+    least = [
+        max(1, d * (k - 1) + 1 - a - b) for k, d, a, b in zip(kernel, dilations, pads[::2], pads[1::2], strict=True)
+    ]
+    h, w = (m + draw(st.integers(0, most)) for m, most in zip(least, (20, 60), strict=True))
+    filters = channels * draw(st.sampled_from([1, 1, 2]))
+    return (draw(st.integers(1, 9)), channels, h, w), (filters, 1, *kernel), strides, pads, dilations, channels
+
+
+@given(depthwise(), DTYPES, SEEDS, LAYOUTS)
+def test_depthwise_conv(case: Conv, dtype: np.dtype[Any], seed: int, layout: str) -> None:
+    """Bands and columns alike: strips with and without padding, blocks that the size is no multiple of, taps that meet nothing."""
+    check_convolution(case, dtype, seed, layout)
+
+
+BANDS = {
+    "one strip": ((70, 12, 9, 5), (12, 1, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 12),
+    "two filters of a channel": ((6, 12, 9, 7), (24, 1, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 12),
+    "strides": ((9, 24, 40, 70), (24, 1, 3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 24),
+    "all different": ((5, 6, 31, 47), (6, 1, 2, 4), (3, 2), (3, 0, 1, 2), (2, 3), 6),
+    "one row": ((5, 6, 1, 300), (6, 1, 1, 7), (1, 2), (0, 0, 3, 3), (1, 1), 6),
+}
+
+
+@pytest.mark.parametrize("name", BANDS)
+def test_depthwise_conv_as_banded_products(name: str) -> None:
+    case = BANDS[name]
+    x_shape, w_shape, *rest = case
+    plan = conv_bands.correlation(x_shape, w_shape, Geometry(*rest))
+    assert plan is not None
+    assert (plan.columns.count == 1) == (rest[0] == (1, 1))
+    if name == "strides":
+        assert 1 < plan.planes < plan.channels
+    if w_shape[0] == x_shape[1]:
+        out = conv_plan(x_shape, w_shape, Geometry(*rest)).out
+        assert conv_bands.adjoint(x_shape, w_shape, (x_shape[0], w_shape[0], *out), Geometry(*rest)) is not None
+    check_convolution(case, np.dtype(np.float32), 3, "plain")
+    check_convolution(case, np.dtype(np.float64), 3, "fortran")
+
+
+def test_bands_of_one_channel_and_image_see_no_other() -> None:
+    """What is not finite spoils the windows that hold it, never another image or channel."""
+    x = np.ones((4, 3, 12, 16), np.float32)
+    x[1, 2, 11] = np.inf
+    w, out = np.ones((3, 1, 3, 3), np.float32), empty((4, 3, 12, 16), np.dtype(np.float32))
+    geometry = Geometry((1, 1), (1, 1, 1, 1), (1, 1), 3)
+    needs = conv.conv2d_forward_scratch(x.shape, w.shape, geometry, x.dtype)
+    with np.errstate(invalid="ignore"):
+        conv.conv2d_forward(x, w, out, geometry, buffers(needs))
+    assert not np.isfinite(out[1, 2, 10:]).any()
+    out[1, 2, 10:] = 0
+    assert np.isfinite(out).all()
 
 
 WIDE_FILTERS = {
@@ -277,13 +337,13 @@ def test_pool(
         dy[..., 0, 0] = np.inf
     ty.backward(wide(dy))
     oh, ow = ty.shape[2:]
-    rows, columns = pool.pool_bounds(h, k, s, p, oh), pool.pool_bounds(w, k, s, p, ow)
+    axes = pool.pool_bounds(h, k, s, p, oh), pool.pool_bounds(w, k, s, p, ow)
     xs, dys = odd(x, layout), odd(dy, layout)
     out, dx = odd(empty(ty.shape, dtype), layout), empty(x.shape, dtype)
-    pool.max_pool2d(xs, out, rows, columns, buffers(pool.max_pool2d_scratch(x.shape, out.shape, dtype)))
+    pool.max_pool(xs, out, axes, buffers(pool.max_pool_scratch(x.shape, out.shape, dtype)))
     check(out, ty, 0, 0)
-    needs = pool.max_pool2d_grad_scratch(x.shape, out.shape, dtype)
-    pool.max_pool2d_grad(xs, out, dys, dx, rows, columns, buffers(needs))
+    needs = pool.max_pool_grad_scratch(x.shape, out.shape, dtype)
+    pool.max_pool_grad(xs, out, dys, dx, axes, buffers(needs))
     check(dx, tx.grad, F.max_pool2d(wide(np.ones_like(x)), 1) * 16, 4)
 
     for exclusive in (True, False):
@@ -294,10 +354,10 @@ def test_pool(
             None if exclusive else (pool.padded_extents(h, k, s, p, p, oh), pool.padded_extents(w, k, s, p, p, ow))
         )
         out, dx = empty(ty.shape, dtype), odd(empty(x.shape, dtype), layout)
-        pool.avg_pool2d(xs, out, rows, columns, extents)
+        pool.avg_pool(xs, out, axes, extents)
         check(out, ty, F.avg_pool2d(wide(np.abs(x)), k, s, p, ceil, not exclusive), 8)
-        needs = pool.avg_pool2d_grad_scratch(x.shape, out.shape, dtype)
-        pool.avg_pool2d_grad(dys, dx, rows, columns, buffers(needs), extents)
+        needs = pool.avg_pool_grad_scratch(x.shape, out.shape, dtype)
+        pool.avg_pool_grad(dys, dx, axes, buffers(needs), extents)
         check(dx, tx.grad, 16.0, 8)
 
 
@@ -306,22 +366,22 @@ def test_adaptive_pool(n: int, h: int, w: int, oh: int, ow: int, dtype: Any, see
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((n, 3, h, w)).astype(dtype)
     dy = rng.standard_normal((n, 3, oh, ow)).astype(dtype)
-    rows, columns = pool.adaptive_bounds(h, oh), pool.adaptive_bounds(w, ow)
+    axes = pool.adaptive_bounds(h, oh), pool.adaptive_bounds(w, ow)
     out, dx = empty(dy.shape, dtype), empty(x.shape, dtype)
     tx = wide(x, True)
     ty = F.adaptive_avg_pool2d(tx, (oh, ow))
     ty.backward(wide(dy))
-    pool.avg_pool2d(x, out, rows, columns)
+    pool.avg_pool(x, out, axes)
     check(out, ty, np.abs(x).max(), 8)
-    pool.avg_pool2d_grad(dy, dx, rows, columns, buffers(pool.avg_pool2d_grad_scratch(x.shape, dy.shape, dtype)))
+    pool.avg_pool_grad(dy, dx, axes, buffers(pool.avg_pool_grad_scratch(x.shape, dy.shape, dtype)))
     check(dx, tx.grad, 64 * np.abs(dy).max(), 8)
     tx = wide(x, True)
     ty = F.adaptive_max_pool2d(tx, (oh, ow))
     ty.backward(wide(dy))
-    pool.max_pool2d(x, out, rows, columns, buffers(pool.max_pool2d_scratch(x.shape, out.shape, dtype)))
+    pool.max_pool(x, out, axes, buffers(pool.max_pool_scratch(x.shape, out.shape, dtype)))
     check(out, ty, 0, 0)
-    needs = pool.max_pool2d_grad_scratch(x.shape, dy.shape, dtype)
-    pool.max_pool2d_grad(x, out, dy, dx, rows, columns, buffers(needs))
+    needs = pool.max_pool_grad_scratch(x.shape, dy.shape, dtype)
+    pool.max_pool_grad(x, out, dy, dx, axes, buffers(needs))
     check(dx, tx.grad, 64 * np.abs(dy).max(), 8)
 
 
@@ -330,10 +390,49 @@ def test_a_window_in_the_padding_is_empty() -> None:
     assert bounds == ((0, 1), (2, 4), (4, 4))
     assert output_size(4, 2, 3, 1, 1) == 2
     x, out = np.ones((1, 1, 4, 4), np.float32), empty((1, 1, 3, 3), np.dtype(np.float32))
-    pool.avg_pool2d(x, out, bounds, bounds)
+    pool.avg_pool(x, out, (bounds, bounds))
     assert (out[0, 0] == [[1, 1, 0], [1, 1, 0], [0, 0, 0]]).all()
-    pool.max_pool2d(x, out, bounds, bounds)
+    pool.max_pool(x, out, (bounds, bounds))
     assert (out[0, 0, 2] == -np.inf).all()
+
+
+def test_the_maximum_of_integers_in_one_window() -> None:
+    x, out = np.arange(-12, -4).reshape(1, 1, 2, 2, 2), np.empty((1, 1, 1, 1, 1), np.int64)
+    pool.max_pool(x, out, (((0, 2),),) * 3)
+    assert out.item() == -5
+
+
+@given(
+    st.integers(1, 3), st.tuples(*[st.integers(3, 7)] * 3), st.integers(1, 3), st.integers(1, 3), st.booleans(), SEEDS
+)
+def test_pool_of_volumes(n: int, sizes: tuple[int, int, int], k: int, s: int, exclusive: bool, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    p, dtype = k // 2, np.dtype(np.float32)
+    x = np.round(rng.standard_normal((n, 2, *sizes)), 1).astype(dtype)
+    tx = wide(x, True)
+    ty, places = F.max_pool3d(tx, k, s, p, return_indices=True)
+    dy = rng.standard_normal(tuple(ty.shape)).astype(dtype)
+    ty.backward(wide(dy))
+    axes = tuple(pool.pool_bounds(size, k, s, p, out) for size, out in zip(sizes, ty.shape[2:], strict=True))
+    out, dx, mask = empty(ty.shape, dtype), empty(x.shape, dtype), np.empty(ty.shape, np.int32)
+    pool.max_pool(x, out, axes)
+    check(out, ty, 0, 0)
+    pool.max_pool_index(x, out, mask, axes)
+    assert (mask == places.numpy()).all()
+    pool.max_pool_grad(x, out, dy, dx, axes, buffers(pool.max_pool_grad_scratch(x.shape, out.shape, dtype)))
+    check(dx, tx.grad, 64.0, 8)
+    tx = wide(x, True)
+    ty = F.avg_pool3d(tx, k, s, p, False, not exclusive)
+    ty.backward(wide(dy))
+    extents = (
+        None
+        if exclusive
+        else tuple(pool.padded_extents(size, k, s, p, p, out) for size, out in zip(sizes, ty.shape[2:], strict=True))
+    )
+    pool.avg_pool(x, out, axes, extents)
+    check(out, ty, np.abs(x).max(), 8)
+    pool.avg_pool_grad(dy, dx, axes, buffers(pool.avg_pool_grad_scratch(x.shape, out.shape, dtype)), extents)
+    check(dx, tx.grad, 64.0, 8)
 
 
 # ------------------------------------------------------------------------------------------------------ softmax, losses

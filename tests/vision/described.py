@@ -33,6 +33,13 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "mobilenet_v2": {"num_classes": 10},
     "squeezenet1_0": {"num_classes": 10},
     "squeezenet1_1": {"num_classes": 10},
+    **{f"densenet{n}": {"num_classes": 10} for n in (121, 161, 169, 201)},
+    "densenet264": {"num_classes": 0, "with_pool": False},
+    "googlenet": {"num_classes": 10},
+    "inception_v3": {"num_classes": 10},
+    "mobilenet_v3_small": {"num_classes": 10},
+    "mobilenet_v3_large": {"num_classes": 10, "scale": 0.75},
+    **{f"shufflenet_v2_{n}": {"num_classes": 10} for n in ("x0_25", "x0_33", "x0_5", "x1_0", "x1_5", "x2_0", "swish")},
 }
 RUN: dict[str, tuple[dict[str, Any], int]] = {
     "LeNet": ({}, 28),
@@ -43,6 +50,13 @@ RUN: dict[str, tuple[dict[str, Any], int]] = {
     "mobilenet_v2": ({"num_classes": 10, "scale": 0.75}, 40),
     "squeezenet1_0": ({"num_classes": 10}, 64),
     "squeezenet1_1": ({"num_classes": 10, "with_pool": False}, 48),
+    "densenet121": ({"num_classes": 10}, 32),
+    "googlenet": ({"num_classes": 10}, 192),
+    "inception_v3": ({"num_classes": 10}, 75),
+    "mobilenet_v3_small": ({"num_classes": 10}, 40),
+    "mobilenet_v3_large": ({"num_classes": 0, "scale": 0.5}, 40),
+    "shufflenet_v2_x0_5": ({"num_classes": 10}, 48),
+    "shufflenet_v2_swish": ({"num_classes": 10}, 33),
 }
 """Networks whose scores are compared: arguments, and the size of the images."""
 
@@ -87,8 +101,10 @@ def scores(paddle: Any, name: str) -> list[float]:
                 value = weight(number, list(parameter.shape))
                 scope.find_var(parameter.name).get_tensor().set(value, paddle.CPUPlace())
         images = np.cos(np.arange(2 * int(np.prod(x.shape[1:]))) * 0.37).reshape(2, *x.shape[1:]).astype("float32")
-        (found,) = exe.run(main, feed={"x": images}, fetch_list=[out])
-        flat = found.ravel()
+        outs = out if isinstance(out, list) else [out]
+        # Paddle's BatchNorm of the 1.x class does not follow eval() in a program, but its clone for tests.
+        found = exe.run(main.clone(for_test=True), feed={"x": images}, fetch_list=outs)
+        flat = np.concatenate([v.ravel() for v in found])
         return [float(v) for v in flat[:: max(1, flat.size // 16)][:16]]
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
-RECORDED = Path(__file__).with_name("recorded.json")
+from tests.helpers import recorder
 
 
 def main() -> None:
@@ -29,7 +27,7 @@ def main() -> None:
         "resnet18": described.structure(paddle, "resnet18"),
         "scores": {n: [float(f"{v:.7g}") for v in described.scores(paddle, n)] for n in described.RUN},
     }
-    RECORDED.write_text(json.dumps(found, sort_keys=True) + "\n", encoding="utf-8")
+    recorder.write(__file__, found, indent=None)
 
 
 if __name__ == "__main__":

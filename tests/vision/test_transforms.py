@@ -128,6 +128,35 @@ def test_erasing() -> None:
     assert image.sum() == 4
 
 
+@given(st.integers(0, 3), st.sampled_from(["nearest", "bilinear", "bicubic"]), st.integers(1, 7), st.integers(1, 7))
+def test_quarter_turns_are_exact(turns: int, interpolation: str, h: int, w: int) -> None:
+    image = np.random.RandomState(h * 8 + w).randint(0, 256, (h, w, 2)).astype("uint8")
+    found = T.rotate(image, 90 * turns, interpolation, expand=True)
+    assert np.array_equal(found, np.rot90(image, turns))
+
+
+def test_maps_that_change_nothing() -> None:
+    image = np.random.RandomState(1).rand(5, 6, 3)
+    corners = [(0, 0), (5, 0), (5, 4), (0, 4)]
+    for found in (
+        T.affine(image, 0, (0, 0), 1.0, 0, "bilinear"), T.perspective(image, corners, corners, "bilinear"),
+        T.RandomAffine(0)(image), T.RandomRotation(0)(image), T.RandomPerspective(0.0)(image), T.RandomErasing(0.0)(image),
+    ):  # fmt: skip
+        np.testing.assert_allclose(found, image, atol=1e-12)
+    filled = T.affine(image, 0, (2, 0), 1.0, 0, fill=(1, 2, 3))
+    assert np.array_equal(filled[:, :2], np.broadcast_to([1.0, 2.0, 3.0], (5, 2, 3)))
+    assert np.array_equal(filled[:, 2:], image[:, :-2])
+
+
+def test_erasing_writes_where_it_is_told() -> None:
+    image = np.zeros((8, 8, 3))
+    random.seed(0)
+    np.random.seed(0)
+    found = T.RandomErasing(1.0, scale=(0.25, 0.25), ratio=(1.0, 1.0), value="random", inplace=True)(image)
+    assert found is image
+    assert (image != 0).sum() == 48
+
+
 def test_wrong_arguments_are_refused() -> None:
     image = described.picture()
     for error, text, call in (
@@ -146,6 +175,18 @@ def test_wrong_arguments_are_refused() -> None:
         (ProgramError, "hue_factor", lambda: T.adjust_hue(image, 0.6)),
         (ProgramTypeError, "uint8", lambda: T.adjust_hue(image / 255.0, 0.1)),
         (UnsupportedError, "unsupported data structure", lambda: T.Resize(2, keys=("image", "boxes"))),
+        (ProgramError, "interpolation", lambda: T.rotate(image, 3, "lanczos")),
+        (ProgramError, "center should be sequence of length 2", lambda: T.rotate(image, 3, center=(1, 2, 3))),
+        (ProgramTypeError, "translate should be a sequence", lambda: T.affine(image, 3, 1, 1.0, 0)),
+        (ProgramError, "scale", lambda: T.affine(image, 3, (1, 1), 0.0, 0)),
+        (ProgramError, "shear should be sequence of length 2 or 1", lambda: T.affine(image, 3, (1, 1), 1.0, (1, 2, 3))),
+        (ProgramError, "four points", lambda: T.perspective(image, [(0, 0)], [(0, 0)])),
+        (ProgramError, "degrees", lambda: T.RandomRotation(-3)),
+        (ProgramError, "translate", lambda: T.RandomAffine(3, (0.5, 2))),
+        (ProgramError, "min, max", lambda: T.RandomAffine(3, scale=(2.0, 1.0))),
+        (ProgramError, "distortion_scale", lambda: T.RandomPerspective(0.5, 2)),
+        (ProgramError, "value", lambda: T.RandomErasing(value="noise")),
+        (ProgramError, "min, max", lambda: T.RandomErasing(scale=(0.5, 1.5))),
         (ProgramTypeError, "transforms", lambda: T.Compose([3])),
     ):
         with pytest.raises(error, match=text):

@@ -33,6 +33,31 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "vflip": lambda t, p: t.vflip(p),
     "resize to a number": lambda t, p: np.zeros(np.asarray(t.resize(p, 12)).shape[:2]),
     "transpose": lambda t, p: t.Transpose()(p),
+    **{
+        f"rotate {angle} {kind}": lambda t, p, angle=angle, kind=kind: t.rotate(p, angle, kind, fill=(1, 2, 3))
+        for angle in (0, 33, 90, 180, -77.5)
+        for kind in ("nearest", "bilinear", "bicubic")
+    },
+    "rotate and grow": lambda t, p: t.rotate(p, 40, "bilinear", expand=True),
+    "rotate a quarter and grow": lambda t, p: t.rotate(p, 270, expand=True),
+    "rotate around a corner": lambda t, p: t.rotate(p, 20, "nearest", center=(1, 2), fill=(9, 9, 9)),
+    # Paddle loses `fill` here on the way to PIL.
+    **{
+        f"affine {kind}": lambda t, p, kind=kind: t.affine(p, 25, (1, -2), 1.3, (10, 5), kind)
+        for kind in ("nearest", "bilinear", "bicubic")
+    },
+    "affine of a number": lambda t, p: t.affine(p, 0, (0, 0), 0.7, 17, "bilinear", center=[2, 2]),
+    **{
+        f"perspective {kind}": lambda t, p, kind=kind: t.perspective(
+            p, [[0, 0], [6, 0], [6, 5], [0, 5]], [[1, 0], [6, 1], [5, 5], [0, 4]], kind
+        )
+        for kind in ("nearest", "bilinear", "bicubic")
+    },
+    "random affine": lambda t, p: drawn(lambda: t.RandomAffine(30, (0.2, 0.1), (0.7, 1.2), (1, 9, 2, 8))(p)),
+    "random perspective": lambda t, p: drawn(lambda: t.RandomPerspective(1.0, 0.6)(p)),
+    "random rotation": lambda t, p: drawn(lambda: t.RandomRotation(80, "bilinear")(p)),
+    "random erasing": lambda t, p: drawn(lambda: t.RandomErasing(1.0, value=(1, 2, 3))(np.array(p))),
+    "random erasing by noise": lambda t, p: drawn(lambda: t.RandomErasing(1.0, value="random")(np.array(p)), False),
     "jitter": lambda t, p: drawn(lambda: t.ColorJitter(0.5, 0.5, 0.5, 0.2)(p), False),
 }
 

@@ -186,7 +186,9 @@ def _mark_parameters(work: Backward, parameters: Sequence[Variable]) -> None:
         new_op.role_var += [finals[grad], grad]
 
 
-@export("static.gradients", "fluid.gradients", "fluid.backward.gradients", "tensor.grad")
+@export(
+    "static.gradients", "fluid.gradients", "fluid.backward.gradients", "fluid.backward.calc_gradient", "tensor.grad"
+)
 def gradients(
     targets: Any, inputs: Any, target_gradients: Any = None, no_grad_set: Any = None
 ) -> list[Variable | None]:

@@ -10,6 +10,7 @@ from typing import Any
 from tstatic.autodiff.paths import last_writers, path_to, requirements
 from tstatic.errors import ProgramError, UnsupportedError
 from tstatic.ir import names
+from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.names import NAME_SCOPE
 from tstatic.ir.opdef import DERIVE, EMPTY, GRAD, GradContext, GradOp, OpDef, OpSpec, Slot, op_def
 from tstatic.ir.operator import OpRole
@@ -90,6 +91,8 @@ class Backward:
         self.target = target
         self.prefix = prefix
         self.pending: list[PendingOp] = []
+        # Of the op in hand, if its complex gradients leave conjugated: the ops that do so; they follow those that write them.
+        self.conjugates: list[PendingOp] | None = None
         # Forward name -> its partial gradients: the op that computes each (None: the caller supplied it), and its name there.
         self.partial_grads: dict[str, list[tuple[PendingOp | None, str]]] = {}
         self.metas: dict[str, Meta] = {}
@@ -117,6 +120,11 @@ class Backward:
 
     def add_partial(self, name: str, new_op: PendingOp | None, written: str) -> None:
         """Records that ``new_op`` writes a partial gradient of ``name`` to ``written``."""
+        if self.conjugates is not None and self.meta(name).dtype.is_complex:
+            self.describe(written, name)
+            new_op = self.conjugate(written, name, None if new_op is None else new_op.where)
+            self.conjugates.append(new_op)
+            written = new_op.outputs["Out"][0]
         self.partial_grads.setdefault(name, []).append((new_op, written))
         self.describe(written, name)
 
@@ -150,6 +158,12 @@ class Backward:
         total = "sum_arrays" if self.is_array(name) else "sum"
         self.pending.append(PendingOp(total, {"X": tuple(renamed)}, {"Out": (final,)}, {}, where))
         return final
+
+    def conjugate(self, grad: str, name: str, where: Where | None) -> PendingOp:
+        """Returns an op that conjugates a gradient of ``name``."""
+        made = names.generate(f"{grad}@CONJ")
+        self.describe(made, name)
+        return PendingOp("conj", {"X": (grad,)}, {"Out": (made,)}, {}, where)
 
     def zeros_like(self, name: str, where: Where | None) -> str:
         """Returns a zero gradient for an output that no gradient reaches, which a backward op nevertheless reads."""
@@ -194,11 +208,21 @@ class Backward:
                 var=", ".join(sorted(wanted)),
                 where=show(op.where),
             )
+        if definition.complex == "holomorphic" and any(self.meta(n).dtype.is_complex for n in (*grads, *wanted)):
+            # A gradient is dL/dRe + i dL/dIm: the derivative's conjugate times what arrives, which is the conjugate of the
+            # derivative times the conjugate of what arrives.
+            for name in [n for n in grads if self.meta(n).dtype.is_complex]:
+                self.pending.append(self.conjugate(grads[name], name, op.where))
+                grads[name] = self.pending[-1].outputs["Out"][0]
+            self.conjugates = []
         if isinstance(definition.grad, GradOp) or definition.grad is DERIVE:
             self.grad_op(op, op_def(f"{op.type}_grad"), grads, wanted, stale)
         else:
             assert callable(definition.grad)
             self.grad_from_rule(op, definition, definition.grad, grads, wanted, stale)
+        if self.conjugates is not None:
+            self.pending += self.conjugates
+            self.conjugates = None
 
     def target_of(self, name: str, count: dict[str, int]) -> str:
         """Returns a new name for one partial gradient of ``name`` within one backward op."""
@@ -372,10 +396,7 @@ class Backward:
             row = new_op.inputs.get(slot.name, ())
             found = [self.metas[n] if n in self.metas else self.target._var_recursive(n).meta for n in row]
             metas.append(found if slot.many else (found[0] if found else None))
-        result = definition.infer(*metas, **definition.pick(definition.infer, attrs))
-        if isinstance(result, Meta) or (len(definition.outputs) == 1 and not isinstance(result, tuple)):
-            result = (result,)
-        for slot, meta in zip(definition.outputs, result, strict=True):
+        for slot, meta in zip(definition.outputs, infer_outputs(definition, metas, attrs), strict=True):
             row = new_op.outputs.get(slot.name, ())
             for name, one in zip(row, meta if isinstance(meta, list) else [meta], strict=False):
                 if one is not None:
@@ -412,10 +433,10 @@ def differentiate_block(body: Block, outs: Sequence[str], ins: Sequence[str], pr
     program.blocks.append(block)
     block.grad_prefix = prefix
     work = Backward(body, block, prefix)
-    needed = requirements(body, body.ops, {n for n in ins if body._var_recursive(n).dtype.is_float}, set(), True)
+    needed = requirements(body, body.ops, {n for n in ins if body._var_recursive(n).dtype.is_inexact}, set(), True)
     for name in outs:
         meta = body._var_recursive(name).meta
-        if meta.dtype.is_float:
+        if meta.dtype.is_inexact:
             seed = work.grad_name(name)
             block.vars[seed] = Variable(block, seed, meta.shape, meta.dtype)
             work.add_partial(name, None, seed)

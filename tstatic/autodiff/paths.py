@@ -22,7 +22,7 @@ def requirements(
 
     def open_(name: str) -> bool:
         v = var(name)
-        return v is not None and not v.stop_gradient and v.dtype.is_float and name not in no_grad
+        return v is not None and not v.stop_gradient and v.dtype.is_inexact and name not in no_grad
 
     for op in ops:
         if all_leaves:

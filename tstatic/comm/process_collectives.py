@@ -9,11 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tstatic.comm import launch
 from tstatic.comm.process_ops import ReduceOp
+from tstatic.comm.processes import world
 from tstatic.errors import ProgramError, UnsupportedError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import check_int, check_length, check_type
+from tstatic.ir.declare import in_program_guard
 from tstatic.ir.names import generate
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
@@ -479,6 +483,43 @@ def alltoall_single(
         )
     if call.member:
         emit("alltoall_single", {"X": var}, {"ranks": call.ranks}, outputs={"Out": out})
+
+
+@export("distributed.barrier")
+def barrier(group: Group | None = None) -> None:
+    """Waits for the other processes: inside of ``program_guard`` where the program runs, else at once.
+
+    Inside of ``program_guard`` an op is appended, at which each run waits. Elsewhere, as between training and saving, the call
+    itself returns when all processes have made it.
+
+    Args:
+        group: The processes; all by default.
+
+    Raises:
+        RankFailedError: If one failed, or did not come within ``FLAGS_step_timeout_s``; it says which.
+        UnsupportedError: Inside of control flow.
+
+    Example:
+        >>> from tstatic import distributed
+        >>> distributed.barrier()
+        >>> main = static.Program()
+        >>> with static.program_guard(main):
+        ...     distributed.barrier()
+        >>> [op.type for op in main.global_block().ops]
+        ['fill_constant', 'barrier']
+    """
+    call = _begin("barrier", group)
+    if not call.member:
+        return
+    if in_program_guard():
+        token = call.checked(emit("fill_constant", {}, {"shape": [1], "dtype": "int32", "value": 0.0}))
+        emit("barrier", {"X": token}, {"ranks": call.ranks}, outputs={"Out": token})
+        return
+    peers = world()
+    if peers is not None and call.ranks:
+        peers.among(call.ranks).all_gather(np.zeros(1, np.int32))
+    elif peers is not None:
+        peers.agree("barrier")
 
 
 @export("distributed.wait")

@@ -15,6 +15,7 @@ from tstatic.comm.group import Communicator, add_in_order
 from tstatic.errors import UnsupportedError
 from tstatic.ir.checks import check_same_shape
 from tstatic.ir.opdef import GradContext, OpDef, OpSpec, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.ref import Attrs, Calls, Ref, Slots
 from tstatic.ir.types import Meta
 
@@ -86,7 +87,7 @@ def _define(
     register(
         OpDef(
             name, slots, attrs={**attrs, "ranks": ()}, infer=infer, ref=_HostRef(work), grad=grad, effects=True,
-            collective=True,
+            collective=True, paddle=ABSENT,
         )
     )  # fmt: skip
 
@@ -184,6 +185,13 @@ def _transfer(arrays: list[Array], attrs: Attrs, peers: Peers | None) -> Sequenc
     return arrays
 
 
+def _barrier(arrays: list[Array], attrs: Attrs, peers: Peers | None) -> Sequence[Array]:
+    """Returns when all have arrived: each waits for a value of every other one."""
+    if peers is not None:
+        peers.all_gather(arrays[0])
+    return arrays
+
+
 _define("all_reduce", "X* -> Out*", _same, _all_reduce, _all_reduce_grad, kind=0)
 _define("reduce", "X* -> Out*", _same, _reduce, kind=0, root=0)
 _define("broadcast", "X* -> Out*", _same, _broadcast, root=0)
@@ -192,6 +200,7 @@ _define("reduce_scatter", "X* -> Out", lambda xs, **_: _stack_shape(xs), _reduce
 _define("scatter_from", "X* -> Out", lambda xs, **_: _stack_shape(xs), _scatter, root=0)
 _define("alltoall", "X* -> Out*", lambda xs, **_: [_stack_shape(xs)] * len(xs), _alltoall)
 _define("alltoall_single", "X -> Out", lambda x, **_: x, _alltoall_single)
+_define("barrier", "X -> Out", lambda x, **_: x, _barrier)
 _define("send_v2", "X -> Out", lambda x, **_: x, _transfer, root=0)
 _define("recv_v2", "X -> Out", lambda x, **_: x, _transfer, root=0)
 

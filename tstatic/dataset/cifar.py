@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tstatic.dataset.common import checked_mode, download, found, members, no_member, reading
-from tstatic.dataset.mnist import checked_backend
+from tstatic.dataset.image_files import checked_backend
 from tstatic.errors import CheckpointError
 from tstatic.io.dataset import Dataset
 from tstatic.ir.export import export

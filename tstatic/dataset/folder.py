@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tstatic.errors import needed_for
+from tstatic.dataset.image_files import decoded
 from tstatic.io.dataset import Dataset
 from tstatic.io.errors import DataError
 from tstatic.ir.export import export
@@ -23,10 +24,7 @@ def _load(path: str) -> Any:
     """Returns an image as an array ``[height, width, 3]``."""
     if path.endswith(".npy"):
         return np.load(path, allow_pickle=False)
-    with needed_for("reading image files"):
-        from PIL import Image
-    with Image.open(path) as image:
-        return np.asarray(image.convert("RGB"))
+    return decoded(Path(path).read_bytes())
 
 
 def _files(root: str, extensions: Sequence[str] | None, is_valid_file: Callable[[str], bool] | None) -> Iterator[str]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tstatic.dataset.common import checked_mode, found, read_exactly, reading, unpacked
 from tstatic.dataset.common import download as expected
+from tstatic.dataset.image_files import checked_backend
 from tstatic.io.dataset import Dataset
 from tstatic.io.errors import DataError
 from tstatic.ir.export import export
@@ -71,20 +72,6 @@ def train() -> Callable[[], Iterator[tuple[NDArray[np.float32], int]]]:
 def test() -> Callable[[], Iterator[tuple[NDArray[np.float32], int]]]:
     """Returns a reader of the digits to test with, as :func:`train` does."""
     return _reader("test")
-
-
-def checked_backend(backend: str | None) -> str:
-    """Returns which form images have.
-
-    Raises:
-        DataError: If there is no such form (a ``ValueError``).
-    """
-    if backend not in (None, "pil", "cv2"):
-        raise DataError(
-            f"Expected backend are one of ['pil', 'cv2'], but got {backend}", expected="'pil' or 'cv2'",
-            received=repr(backend), fix="leave backend out",
-        )  # fmt: skip
-    return backend or "pil"
 
 
 @export("vision.datasets.MNIST")

@@ -19,7 +19,7 @@ __getattr__, __dir__ = facade(
     others={
         "tstatic.comm.process_ops": "ReduceOp",
         "tstatic.distributed.environment": (
-            "ParallelEnv, barrier, destroy_process_group, get_backend, get_rank, get_world_size, init_parallel_env, "
+            "ParallelEnv, destroy_process_group, get_backend, get_rank, get_world_size, init_parallel_env, "
             "is_available, is_initialized, local, mean"
         ),
         "tstatic.distributed.objects": (

@@ -119,18 +119,6 @@ class ParallelEnv:
         self.current_endpoint = os.environ.get("PADDLE_CURRENT_ENDPOINT", "")
 
 
-@no_effect(group=ONE_GROUP)
-def barrier(group: object = None) -> None:
-    """Returns when all processes have called it.
-
-    Raises:
-        RankFailedError: If one failed, or did not come within ``FLAGS_step_timeout_s``; it says which.
-    """
-    world = _world()
-    if world is not None:
-        world.agree("barrier")
-
-
 @overload
 def local(array: Array) -> Array: ...
 @overload

@@ -12,8 +12,8 @@ __getattr__, __dir__ = facade(
     __name__,
     modules=(
         "average backward clip compiler contrib core data_feeder dataset dygraph executor framework generator incubate "
-        "initializer input io layer_helper layers lod_tensor metrics nets optimizer param_attr profiler reader "
-        "regularizer unique_name"
+        "evaluator initializer input install_check io layer_helper layers lod_tensor metrics nets optimizer parallel_executor "
+        "param_attr profiler reader regularizer transpiler unique_name"
     ),
     others={
         "tstatic.flags": "get_flags, set_flags",
@@ -35,7 +35,9 @@ __getattr__, __dir__ = facade(
 facade_module(
     "fluid.layers",
     "the layer functions, also under the module paths that 1.x scripts import them from.",
-    modules="control_flow io learning_rate_scheduler nn ops sequence_lod tensor",
+    modules=(
+        "collective control_flow detection device io learning_rate_scheduler loss metric_op nn ops sequence_lod tensor"
+    ),
 )
 facade_module("fluid.layers.nn", "the layer functions.", "fluid.layers", "fluid.layers.nn")
 facade_module("fluid.layers.ops", "the elementwise functions.", "fluid.layers", "fluid.layers.ops")
@@ -43,8 +45,17 @@ facade_module("fluid.layers.tensor", "the tensor functions.", "fluid.layers", "f
 facade_module("fluid.layers.control_flow", "branches and loops.", "fluid.layers", "fluid.layers.control_flow")
 facade_module("fluid.layers.io", "declaring inputs.")
 facade_module("fluid.layers.sequence_lod", "sequences of different lengths.", "fluid.layers")
+# Of these, too, each has all names, as scripts of several versions look for a layer in different ones.
+facade_module("fluid.layers.loss", "losses, among the other layers.", "fluid.layers")
+facade_module("fluid.layers.detection", "boxes in images, among the other layers.", "fluid.layers")
+facade_module("fluid.layers.metric_op", "metrics, among the other layers.", "fluid.layers")
+facade_module("fluid.layers.device", "places to run on.")
+facade_module("fluid.layers.collective", "collectives between processes.")
 facade_module("fluid.layers.learning_rate_scheduler", "learning rates computed by ops of the program.")
 facade_module("fluid.nets", "small composed networks.")
+facade_module("fluid.transpiler", "what Paddle 1.x rewrote programs with.", modules="details")
+facade_module("fluid.transpiler.details", "programs as text.", modules="program_utils")
+facade_module("fluid.transpiler.details.program_utils", "programs as text.")
 facade_module("fluid.dygraph", "layer classes under their 1.x names; there is no eager mode.", modules="nn")
 facade_module("fluid.dygraph.nn", "layer classes under their 1.x names.")
 
@@ -98,6 +109,15 @@ facade_module(
         "tstatic.static.strategy": "BuildStrategy, ExecutionStrategy",
     },
 )
+facade_module(
+    "fluid.parallel_executor",
+    "programs on several places.",
+    others={
+        "tstatic.static.parallel_executor": "ParallelExecutor",
+        "tstatic.static.strategy": "BuildStrategy, ExecutionStrategy",
+    },
+)
+facade_module("fluid.install_check", "whether the installation works.", others={"tstatic.utils": "run_check"})
 facade_module("fluid.input", "the layers that look up rows.")
 facade_module(
     "fluid.contrib",

@@ -49,6 +49,21 @@ def _sized(view: View, op: FrozenOp) -> bool:
     return all(meta is not None and UNKNOWN not in meta.shape and 0 not in meta.shape for meta in metas)
 
 
+def _complex_pairs(view: View, index: int) -> Iterator[RejectedPair]:
+    """Yields the neighbours of an op that are not grouped with it because they work on complex values."""
+
+    def is_complex(at: int) -> bool:
+        op = view.ops[at]
+        known = (view.metas.get(v) for v in op.writes())
+        return is_pointwise(op.definition) and any(meta is not None and meta.dtype.is_complex for meta in known)
+
+    if is_complex(index):
+        for maker in dict.fromkeys(view.maker[v] for v in view.ops[index].reads() if v in view.maker):
+            if is_complex(maker):
+                reason = "generated kernels compute no complex values"
+                yield RejectedPair((maker, index), "COMPLEX", reason, view.ops[index].type)
+
+
 _forms: dict[tuple[object, ...], bool] = {}
 
 
@@ -193,6 +208,7 @@ def groups(view: View, rows: bool = False) -> Iterator[tuple[int, ...] | Rejecte
     for index, op in enumerate(view.ops):
         if index in view.forbidden or not _fits(view, op, rows):
             state.seen[index] = frozenset(state.before(index))
+            yield from _complex_pairs(view, index)
             continue
         # Group that the op reads from -> the last op of that group that it reads.
         nearest: dict[int, int] = {}

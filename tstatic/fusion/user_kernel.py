@@ -22,6 +22,7 @@ from tstatic.fusion.codegen.reference import NoNameError, Reference
 from tstatic.fusion.codegen.script import standalone_main
 from tstatic.fusion.engine import Fused, Fusion, Log, Proposal, apply
 from tstatic.fusion.view import View
+from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import OPS
 from tstatic.ir.types import DType, Meta
@@ -288,10 +289,7 @@ class UserKernel:
 
 
 def _output_metas(op: FrozenOp, metas: Mapping[str, Meta]) -> list[Meta]:
-    assert op.definition.infer is not None
-    ins = [metas[str(e)] for e in op.inputs]
-    made = op.definition.infer(*ins, **op.definition.pick(op.definition.infer, op.attrs))
-    return [made] if isinstance(made, Meta) else list(made)
+    return infer_outputs(op.definition, [metas[str(e)] for e in op.inputs], op.attrs)
 
 
 def _type_of(number: Any) -> str:

@@ -10,8 +10,8 @@
 * ``generator_loader``  DataLoader.from_generator and PyReader: batches from a reader, also without a feed
 * ``program_reader``  py_reader and read_file of Paddle 1.x
 * ``file_dataset``, ``multislot``  InMemoryDataset and QueueDataset, and the text that they read
+* ``global_shuffle``  samples of all processes in one random order
 * ``data_generator``  programs that print such text
-* ``draw``  random numbers that follow ``paddle.seed``
 * ``batch_sampler``  DistributedBatchSampler
 * ``errors``  what they raise
 """

@@ -148,7 +148,7 @@ def to_tensors(batch: Any) -> Any:
     """Returns a batch with tensors in place of arrays and numbers; tuples become lists."""
     if isinstance(batch, np.ndarray | numbers.Number):
         array = np.asarray(batch)
-        return tensor_of(array) if array.dtype.kind in "biufV" else batch
+        return tensor_of(array) if array.dtype.kind in "biufcV" else batch
     if isinstance(batch, Mapping):
         return {key: to_tensors(value) for key, value in batch.items()}
     if isinstance(batch, list | tuple):

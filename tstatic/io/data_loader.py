@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tstatic.io import draw
 from tstatic.io.collate import collate, join, leaves, to_tensors
 from tstatic.io.dataset import in_order
 from tstatic.io.errors import DataError, DataTypeError, DataUseError
@@ -21,6 +20,7 @@ from tstatic.io.shared import Empty
 from tstatic.io.workers import END, Fetch, Workers
 from tstatic.ir.export import export
 from tstatic.ir.program import Variable
+from tstatic.runtime import random
 
 _AHEAD = 2
 """Batches that the thread of ``use_buffer_reader`` keeps ready."""
@@ -243,7 +243,7 @@ class DataLoader:
     def _from_workers(self) -> Iterator[Any]:
         workers = self._kept
         if workers is None:
-            seed = int(draw.generator().integers(2**31))
+            seed = int(random.generator().integers(2**31))
             workers = Workers(
                 self._fetcher(),
                 self.dataset,

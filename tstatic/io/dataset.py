@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import UnsupportedError, shown
-from tstatic.io import draw
 from tstatic.io.errors import DataError, DataTypeError, DataUseError
 from tstatic.ir.export import export
+from tstatic.runtime import random
 from tstatic.runtime.feed import host_array, is_foreign
 from tstatic.runtime.scope import LoDTensor
 
@@ -292,7 +292,7 @@ def random_split(dataset: Any, lengths: Sequence[int], generator: Any = None) ->
             fix="give the rest to one of the parts",
             op="random_split",
         )
-    draws = draw.generator() if generator is None else generator
+    draws = random.generator() if generator is None else generator
     if not hasattr(draws, "permutation"):
         raise DataTypeError(
             "random_split got a generator that cannot permute",

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import UnsupportedError, shown
-from tstatic.io import draw
 from tstatic.io.dataset import in_order
 from tstatic.io.errors import DataError, DataTypeError, DataUseError
 from tstatic.ir.export import export
+from tstatic.runtime import random
 
 
 @export("io.Sampler")
@@ -228,7 +228,7 @@ class SubsetRandomSampler(Sampler):
         self.indices = indices
 
     def __iter__(self) -> Iterator[int]:
-        return (self.indices[i] for i in draw.generator().permutation(len(self.indices)).tolist())
+        return (self.indices[i] for i in random.generator().permutation(len(self.indices)).tolist())
 
     def __len__(self) -> int:
         return len(self.indices)

@@ -8,7 +8,7 @@
 * ``expr``, ``expr_numpy``, ``pointwise``, ``channels``, ``formula``  expressions, and what follows from them; those on
   channels, and of updates
 * ``program``, ``operator``, ``variable``, ``methods``  the graph that users build
-* ``build``, ``checks``, ``shape_checks``, ``declare``, ``names``  how it is built
+* ``build``, ``composed``, ``checks``, ``shape_checks``, ``declare``, ``names``  how it is built
 * ``lod``  row offsets of sequences: which variables an op reads them from, and which its results share
 * ``edit``  clone, prune
 * ``frozen``  the single-assignment copy that passes work on, and what must be true of it

@@ -174,12 +174,12 @@ EXPECT = {kind: words for kind, (_, words) in _KINDS.items()}
 
 
 def packed(array: np.ndarray[Any, Any]) -> tuple[Any, ...] | bytes:
-    """Packs an array as an attribute: a tuple of numbers; bytes if it is large or holds NaN or infinities.
+    """Packs an array as an attribute: a tuple of numbers; bytes if it is large, complex, or holds NaN or infinities.
 
     Bytes are little-endian, in C order, of the attribute ``dtype``; they keep every bit and need no decimal text.
     """
     finite = array.dtype.kind in "biu" or bool(np.isfinite(array).all())
-    if array.size <= 64 and finite:
+    if array.size <= 64 and finite and array.dtype.kind != "c":
         return tuple(array.ravel().tolist())
     little = array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
     return np.ascontiguousarray(little).tobytes()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
+import contextlib
 import math
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,42 +22,24 @@ from tstatic.errors import (
 from tstatic.ir import names
 from tstatic.ir.attrs import packed
 from tstatic.ir.checks import same_shape
+from tstatic.ir.composed import Composed, composed_op
 from tstatic.ir.declare import default_main_program, program_guard
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.lod import give_offsets, with_offsets
-from tstatic.ir.opdef import EMPTY, LOD, NO_ATTRS, OPS, OpDef, Slot, op_def
+from tstatic.ir.opdef import EMPTY, LOD, NO_ATTRS, OpDef, Slot, op_def
 from tstatic.ir.operator import unknown
 from tstatic.ir.program import Block, Operator, Variable
-from tstatic.ir.registry import Registry
 from tstatic.ir.rng import op_position
 from tstatic.ir.types import Meta, dtype_of, plain
 from tstatic.where import show, user_line
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 # Attributes that any op may be given.
 AUTOMATIC = ("op_role", "op_role_var", "op_namescope", "op_callstack", "op_device", "with_quant_attr")
 # Those that choose a library, a kernel or its layout in Paddle. An op that has none of the name drops it.
-_KERNEL = {
+KERNEL_ATTRS = {
     "use_cudnn", "use_mkldnn", "use_quantizer", "mkldnn_data_type", "data_format", "workspace_size_MB", "exhaustive_search",
     "overwrite", "is_test",
 }  # fmt: skip
-
-FIRST_GENERATION: Registry[Callable[..., Mapping[str, Variable]]] = Registry()
-"""Op type of Paddle 1.x that a later one replaced -> the function that builds it from ordinary ops."""
-
-
-def first_generation(type: str) -> Callable[[F], F]:
-    """Registers a function as what raw ``append_op`` builds for an op type that there is no definition of.
-
-    Its parameters before ``*`` are the input slots, those behind are the attributes; it returns slot -> result.
-    """
-
-    def add(function: F) -> F:
-        FIRST_GENERATION.add(f"raw {type}", function)
-        return function
-
-    return add
 
 
 # -------------------------------------------------------------------------------------------------------------- checks
@@ -99,17 +81,19 @@ def as_variable(x: Any, like: Variable | None = None, dtype: Any = None) -> Vari
     """
     if isinstance(x, Variable):
         return x
+    if isinstance(x, complex | np.complexfloating):
+        x = np.asarray(x, None if isinstance(x, np.complexfloating) else np.complex64)
     if isinstance(x, bool | int | float | np.bool_ | np.integer | np.floating):
         wanted = dtype_of(dtype) if dtype is not None else (like.dtype if like is not None else None)
         if wanted is None:
             wanted = dtype_of("bool" if isinstance(x, bool) else "int64" if isinstance(x, int) else "float32")
         filled: Variable = emit(
-            "fill_constant", {}, {"shape": (), "dtype": wanted, "value": float(x) if wanted.is_float else int(x)}
+            "fill_constant", {}, {"shape": (), "dtype": wanted, "value": float(x) if wanted.is_inexact else int(x)}
         )
         return filled
     if isinstance(x, list | tuple | np.ndarray):
         array = plain(x, "the operand", "assign_value")
-        if array.dtype.kind not in "biufV":
+        if array.dtype.kind not in "biufcV":
             raise ProgramTypeError(
                 "this list or array cannot become a Variable",
                 expected="numbers of one shape",
@@ -120,6 +104,8 @@ def as_variable(x: Any, like: Variable | None = None, dtype: Any = None) -> Vari
             array = array.astype(dtype_of(dtype).np)
         elif array.dtype == np.float64 and not isinstance(x, np.ndarray):
             array = array.astype(np.float32)
+        elif array.dtype == np.complex128 and not isinstance(x, np.ndarray):
+            array = array.astype(np.complex64)
         attrs = {"shape": array.shape, "dtype": dtype_of(array.dtype), "values": packed(array)}
         made: Variable = emit("assign_value", {}, attrs)
         return made
@@ -222,7 +208,7 @@ def _split_attrs(known: Container[str], attrs: Mapping[str, Any] | None) -> tupl
     own: dict[str, Any] = {}
     automatic: dict[str, Any] = {}
     for name, value in (attrs or NO_ATTRS).items():
-        if name in known or not (name in _KERNEL or name.startswith("fuse_")):
+        if name in known or not (name in KERNEL_ATTRS or name.startswith("fuse_")):
             (automatic if name in AUTOMATIC else own)[name] = value
     return own, automatic
 
@@ -323,8 +309,8 @@ def append_op(
                 fix=f"pass {side} as a dict",
                 op=type,
             )
-    if (build := None if OPS.find(type) else FIRST_GENERATION.get(f"raw {type}")) is not None:
-        return _append_composed(block, type, build, inputs, outputs, attrs, stop_gradient)
+    if (builder := composed_op(type, inputs, attrs or NO_ATTRS)) is not None:
+        return _append_composed(block, type, builder, inputs, outputs, attrs, stop_gradient)
     try:
         definition = op_def(type)
         own, automatic = _split_attrs(definition.attrs, attrs)
@@ -357,54 +343,94 @@ def append_op(
 def _append_composed(
     block: Block,
     type: str,
-    build: Callable[..., Mapping[str, Variable]],
+    builder: Composed,
     inputs: Mapping[str, Any],
     outputs: Mapping[str, Any],
     attrs: Mapping[str, Any] | None,
     stop_gradient: bool | None,
 ) -> Operator:
-    """Appends the ops that replace an op type of the first generation; returns the last one, which writes the last output."""
-    parameters = inspect.signature(build).parameters.values()
-    slots = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
-    known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    own, automatic = _split_attrs(known, attrs)
-    for side, listed, given in (("input", slots, inputs), ("attribute", known, own)):
-        for name in given:
+    """Appends the ops that an op is built from; returns the last one, which writes the last output."""
+    own, automatic = _split_attrs(builder.attrs, attrs)
+    # An empty list counts as an absent slot.
+    given = {
+        name: value
+        for name, value in inputs.items()
+        if not (value is None or (isinstance(value, list | tuple) and not value))
+    }
+    for side, listed, present in (("input", builder.slots, given), ("attribute", builder.attrs, own)):
+        for name in present:
             if name not in listed:
-                raise unknown(ProgramError, type, side, name, listed, "see the names above")
+                raise unknown(ProgramError, type, side, name, listed, "see operators built from others in docs/ops.md")
+        for name in listed:
+            if name in builder.needed and name not in present:
+                raise ProgramError(
+                    f"{side.capitalize()} {name} not found: operator '{type}' needs it",
+                    expected=f"the {side} '{name}'", received="nothing", fix=f"pass '{name}'", op=type,
+                )  # fmt: skip
 
     def variable(value: Any) -> Any:
         if isinstance(value, list | tuple):
             return [variable(v) for v in value]
         return block._var_recursive(value) if isinstance(value, str) else value
 
-    ins = {name: variable(value) for name, value in inputs.items()}
     # A slot holds a list of one where the function takes a Variable.
-    many = {p.name for p in parameters if "Sequence" in str(p.annotation)}
-    ins = {n: v[0] if isinstance(v, list) and n not in many else [v] if n in many and not isinstance(v, list) else v
-           for n, v in ins.items()}  # fmt: skip
+    ins = {name: variable(value) for name, value in given.items()}
+    ins = {n: v[0] if isinstance(v, list) and n not in builder.many else [v] if n in builder.many and not isinstance(v, list)
+           else v for n, v in ins.items()}  # fmt: skip
+    with _undone_on_error(block):
+        if builder.writes:
+            targets = {slot: [variable(v) for v in _listed(value)] for slot, value in outputs.items()}
+            before = len(block.ops)
+            builder.build(**ins, **own, outputs=targets)
+            if len(block.ops) > before:
+                return block.ops[-1]
+            # Facts of the program, for which no operator stands.
+            read, written = (
+                {s: tuple(v.name for v in _listed(row)) for s, row in side.items()} for side in (ins, targets)
+            )
+            return Operator(block, type, read, written, own, where=user_line())
+        found = builder.build(**ins, **own)
+        last: Operator | None = None
+        for name, value in outputs.items():
+            if name not in found:
+                raise unknown(
+                    ProgramError, type, "output", name, found, "see operators built from others in docs/ops.md"
+                )
+            for result, target in zip(_listed(found[name]), _listed(value), strict=True):
+                last = append_op(block, "assign", {"X": result}, {"Out": target}, automatic, stop_gradient)
+        if last is None:
+            raise ProgramError(
+                f"operator '{type}' is given no output",
+                expected=f"a variable in slot {' or '.join(found)}",
+                received="nothing",
+                fix="pass outputs={'Out': variable}",
+                op=type,
+            )
+    return last
+
+
+@contextlib.contextmanager
+def _undone_on_error(block: Block) -> Iterator[None]:
+    """Builds in a block; an error takes out again what was put there."""
     program, before = block.program, block.program.current_block_idx
-    last: Operator | None = None
+    ops, variables, built = len(block.ops), set(block.vars), block.built
     with program_guard(program):
         program.current_block_idx = block.idx
         try:
-            found = build(**ins, **own)
+            yield
+        except BaseException:
+            del block.ops[ops:]
+            for name in [name for name in block.vars if name not in variables]:
+                del block.vars[name]
+            block.built = built
+            program._touch()
+            raise
         finally:
             program.current_block_idx = before
-    for name, value in outputs.items():
-        if name not in found:
-            raise unknown(ProgramError, type, "output", name, found, "see the names above")
-        for target in value if isinstance(value, list | tuple) else (value,):
-            last = append_op(block, "assign", {"X": found[name]}, {"Out": target}, automatic, stop_gradient)
-    if last is None:
-        raise ProgramError(
-            f"operator '{type}' is given no output",
-            expected=f"a variable in slot {' or '.join(found)}",
-            received="nothing",
-            fix="pass outputs={'Out': variable}",
-            op=type,
-        )
-    return last
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else (value,)
 
 
 def _names_of(inputs: Mapping[str, Any]) -> str | None:
@@ -525,7 +551,7 @@ class LayerNamer:
 
     def _output(self, block: Block, meta: Meta, where: Any) -> Variable:
         var = Variable(block, self.temp_name(), meta.shape, meta.dtype, where=where)
-        if not meta.dtype.is_float:
+        if not meta.dtype.is_inexact:
             var.stop_gradient = True
         block.vars[var.name] = var
         return var

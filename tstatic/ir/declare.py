@@ -100,6 +100,11 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
             yield
 
 
+def in_program_guard() -> bool:
+    """Returns whether this thread is inside of a ``program_guard``, and so builds a program."""
+    return _main.is_inside()
+
+
 # ---------------------------------------------------------------------------------------------- inputs and parameters
 def _refusal(
     function: str, name: str | None, error: type[TstaticError], what: str, expected: object, received: object, fix: str

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from tstatic.errors import DTypeError
 from tstatic.ir.opdef import OpDef
 from tstatic.ir.types import Meta, dtype_of
 
@@ -36,13 +37,62 @@ def metas_of(values: Sequence[Any]) -> list[Any]:
 
 
 def infer_outputs(definition: OpDef, metas: Sequence[Any], attrs: Mapping[str, Any]) -> list[Any]:
-    """Calls the op definition's ``infer``; returns one Meta (or list of them, or ``None``) per output slot."""
+    """Calls the op definition's ``infer``; returns one Meta (or list of them, or ``None``) per output slot.
+
+    Raises:
+        TstaticError: What ``infer`` refuses, and DTypeError for complex values where the op takes none.
+    """
     assert definition.infer is not None, f"{definition.type} has no infer"
+    # The shape rule of an op on complex values is that of their parts.
+    parts = definition.complex != "own" and _holds_complex(metas)
+    if parts:
+        _check_takes_complex(definition, metas)
+        metas = [_each(_part, m) for m in metas]
     result = definition.infer(*metas, **definition.pick(definition.infer, attrs))
-    return (
-        [result]
-        if isinstance(result, Meta) or (len(definition.outputs) == 1 and not isinstance(result, tuple))
-        else list(result)
+    if isinstance(result, Meta) or (len(definition.outputs) == 1 and not isinstance(result, tuple)):
+        result = (result,)
+    return [_each(_whole, m) for m in result] if parts else list(result)
+
+
+def _holds_complex(metas: Sequence[Any]) -> bool:
+    for meta in metas:
+        if isinstance(meta, list | tuple):
+            if _holds_complex(meta):
+                return True
+        elif meta is not None and meta.dtype.is_complex:
+            return True
+    return False
+
+
+def _each(function: Callable[[Meta], Meta], value: Any) -> Any:
+    """Applies a function to a Meta, or to each of a list; ``None`` stays."""
+    if isinstance(value, list | tuple):
+        return [_each(function, v) for v in value]
+    return value if value is None else function(value)
+
+
+def _part(meta: Meta) -> Meta:
+    return meta.with_dtype(meta.dtype.real)
+
+
+def _whole(meta: Meta) -> Meta:
+    return meta.with_dtype(meta.dtype.complex) if meta.dtype.is_float else meta
+
+
+def _check_takes_complex(definition: OpDef, metas: Sequence[Any]) -> None:
+    """Refuses complex values where the op takes none.
+
+    Raises:
+        DTypeError: Names the slot.
+    """
+    if definition.complex:
+        return
+    slot, meta = next((s.name, m) for s, m in zip(definition.inputs, metas, strict=True) if _holds_complex([m]))
+    raise DTypeError(
+        f"operator '{definition.type}' does not take complex values",
+        expected=f"floats or integers in {slot}",
+        received=repr(meta),
+        fix="work on paddle.real(x) and paddle.imag(x), or on paddle.abs(x) and paddle.angle(x)",
     )
 
 

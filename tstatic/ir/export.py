@@ -60,7 +60,7 @@ def namespace(prefix: str) -> dict[str, Any]:
 
 
 def facade(
-    module: str, *prefixes: str, modules: str = "", others: Mapping[str, str] | None = None
+    module: str, *prefixes: str, modules: str = "", others: Mapping[str, str] | None = None, only: str = ""
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Returns ``__getattr__`` and ``__dir__`` of a public module: its names are imported when they are asked for.
 
@@ -69,8 +69,10 @@ def facade(
         prefixes: Namespaces whose exports it shows; by default the one of its own name. The last one wins.
         modules: Names of those of its submodules that are public.
         others: Module -> what is imported from it, as after ``from module import``: ``"Executor, cpu_places as places"``.
+        only: The exports that it shows; all if empty.
     """
     spaces = prefixes or (module.partition(".")[2],)
+    chosen = frozenset(only.split())
     sources = {
         words[-1]: (source, words[0])
         for source, names in (others or {}).items()
@@ -82,13 +84,13 @@ def facade(
         own = {
             n for n, v in vars(sys.modules[module]).items() if n[0] != "_" and getattr(v, "__module__", "") == module
         }
-        return sorted(
-            {*own, *modules.split(), *sources, *(name for space in spaces for name in PUBLIC_API.below(space))}
-        )
+        exported = {name for space in spaces for name in PUBLIC_API.below(space)}
+        return sorted({*own, *modules.split(), *sources, *(exported & chosen if chosen else exported)})
 
     def find(name: str) -> Any:
         """Returns what the name is; raises KeyError if no module has to be searched for it."""
-        for space in reversed(spaces):
+        shown = spaces if not chosen or name in chosen else ()
+        for space in reversed(shown):
             entry = PUBLIC_API.find(f"{space}.{name}")
             if entry is not None:
                 return entry.function
@@ -98,7 +100,7 @@ def facade(
         if not advice(f"{module}.{name}".partition(".")[2]):
             if hasattr(sys.modules[module], "__path__") and find_spec(f"{module}.{name}") is not None:
                 return import_module(f"{module}.{name}")
-            for space in reversed(spaces):
+            for space in reversed(shown):
                 if f"{space}.{name}" in PUBLIC_API:
                     return PUBLIC_API[f"{space}.{name}"].function
         raise KeyError(name)
@@ -121,7 +123,7 @@ def facade(
 
 
 def facade_module(
-    name: str, doc: str, *prefixes: str, modules: str = "", others: Mapping[str, str] | None = None
+    name: str, doc: str, *prefixes: str, modules: str = "", others: Mapping[str, str] | None = None, only: str = ""
 ) -> None:
     """Makes a public module that only passes on names, and so has no file; its package calls this when it is imported.
 
@@ -132,13 +134,13 @@ def facade_module(
         doc: Its docstring.
         prefixes: As in :func:`facade`.
         modules: As in :func:`facade`; not empty for a package.
-        others: As in :func:`facade`.
+        others, only: As in :func:`facade`.
     """
     package, _, leaf = f"tstatic.{name}".rpartition(".")
     module = module_from_spec(ModuleSpec(f"{package}.{leaf}", None, is_package=bool(modules)))
     module.__doc__ = f"``{name}``: {doc}"
     vars(module)["__getattr__"], vars(module)["__dir__"] = facade(
-        module.__name__, *prefixes, modules=modules, others=others
+        module.__name__, *prefixes, modules=modules, others=others, only=only
     )
     sys.modules[module.__name__] = module
     setattr(sys.modules[package], leaf, module)

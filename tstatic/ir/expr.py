@@ -246,15 +246,27 @@ _FOLDED: Mapping[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+def _is_real(op: str, *values: Any) -> bool:
+    """Returns whether Python gives the number that numpy gives; elsewhere it raises, or a root of -1 is complex."""
+    if op == "div":
+        return bool(values[1] != 0)
+    if op != "pow":
+        return True
+    base, exponent = values
+    try:
+        return isinstance(base**exponent, int | float)
+    except (ZeroDivisionError, OverflowError):
+        return False
+
+
 def make(op: str, *args: Node) -> Node:
     """Builds a node and folds what has one result whatever the variables hold (``0 + a``, ``1 * a``, constants).
 
     ``0 * a`` stays: it is NaN where ``a`` is NaN or infinite.
     """
-    # Not a division by 0: Python raises there, and numpy gives an infinity or NaN.
-    if op in _FOLDED and all(a.op == "const" for a in args) and not (op == "div" and args[1].value == 0):
+    if op in _FOLDED and all(a.op == "const" for a in args) and _is_real(op, *(a.value for a in args)):
         return const(_FOLDED[op](*(a.value for a in args)))
-    # Signed zeros aside: 0 + -0.0 is 0.0, and what is folded stays -0.0.
+    # Signed zeros aside: 0 + -0.0 is 0.0, and what is folded stays -0.0. Factors of 1 and a subtracted 0 keep every value.
     if op == "add":
         if _is(args[0], 0):
             return args[1]

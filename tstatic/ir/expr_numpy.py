@@ -67,7 +67,10 @@ class Code:
                 # A result that took over its input's buffer is there already.
                 continue
             # Everywhere else the output is positional: calls are replayed as `function(*args)`.
-            if instruction.function in _OUT_BY_KEYWORD:
+            if instruction.function in _WRONG_INTO_GAPS and not args[-1].flags.c_contiguous:
+                dense = np.empty(args[-1].shape, args[-1].dtype)
+                calls += [(instruction.function, (*args[:-1], dense)), (np.copyto, (args[-1], dense))]
+            elif instruction.function in _OUT_BY_KEYWORD:
                 calls.append((partial(instruction.function, out=args[-1]), tuple(args[:-1])))
             else:
                 calls.append((instruction.function, (*args, *instruction.extra)))
@@ -83,6 +86,8 @@ def same_place(a: Any, b: Any) -> bool:
     return bool(a.__array_interface__["data"][0] == b.__array_interface__["data"][0])
 
 
+# numpy 2.4 writes wrong elements where the output has gaps; some also where, besides, the input has.
+_WRONG_INTO_GAPS = (np.negative, np.isnan, np.isinf, np.isfinite, np.signbit)
 # numpy 2.4 deprecates their third positional argument.
 _OUT_BY_KEYWORD = (np.maximum, np.minimum)
 
@@ -90,6 +95,16 @@ _OUT_BY_KEYWORD = (np.maximum, np.minimum)
 def _mask(condition: Any, out: Any) -> None:
     # Truth values are the bytes 0 and 1; negated they are 0 and -1, which has all bits set at any width.
     np.negative(condition, out=out)
+
+
+def _choose(condition: Any, yes: Any, no: Any, out: Any) -> None:
+    """Writes ``yes`` where the condition holds, else ``no``: of elements that no integer is as wide as."""
+    np.copyto(out, np.where(condition, yes, no))
+
+
+def _copy_real(out: Any, x: Any) -> None:
+    """Writes the real part of complex numbers, in another type."""
+    np.copyto(out, x.real, casting="unsafe")
 
 
 class _Compiler:
@@ -101,7 +116,7 @@ class _Compiler:
         self.instructions: list[Instruction] = []
         self.known: dict[Node, Operand] = {}
         # Numbers are weak, as in numpy: they take the type of the operands, floats before integers.
-        floats = [d for _, d in inputs.values() if d.kind in "fV"]
+        floats = [d for _, d in inputs.values() if d.kind in "fVc"]
         self.float = compute_dtype(floats[0]) if floats else np.dtype(np.float32)
         ints = [d for _, d in inputs.values() if d.kind in "iu"]
         self.default = self.float if floats else (ints[0] if ints else np.dtype(np.bool_))
@@ -113,7 +128,7 @@ class _Compiler:
 
     def constant(self, value: Number, like: np.dtype[Any] | None, modular: bool = False) -> Operand:
         dtype = like if like is not None else self.default
-        if isinstance(value, float) and dtype.kind not in "fV":
+        if isinstance(value, float) and dtype.kind not in "fVc":
             if dtype.kind in "iu" and value.is_integer():
                 value = int(value)
             else:
@@ -189,6 +204,9 @@ class _Compiler:
             b = a if b.kind != "const" else self.constant(b.value.item(), a.dtype)
         dtype = a.dtype
         target = into if into is not None and into.dtype == dtype else self.fresh(dtype)
+        if dtype.itemsize not in _INT_OF_SIZE:
+            self.instructions.append(Instruction(_choose, (c, a, b, target)))
+            return target
         ints: np.dtype[Any] = _INT_OF_SIZE[dtype.itemsize]
         mask = self.fresh(ints)
 
@@ -216,7 +234,9 @@ class _Compiler:
             self.known[node] = result
         else:
             result = self.value(node, compute_dtype(dtype))
-        if result != out:
+        if result.dtype.kind == "c" and dtype.kind not in "cb":
+            self.instructions.append(Instruction(_copy_real, (out, result)))
+        elif result != out:
             self.instructions.append(Instruction(np.copyto, (out, result), ("unsafe",)))
 
 

@@ -64,7 +64,7 @@ class ValueRange:
     Attributes:
         low, high: Bounds. A text such as ``"W.0"`` for ``high`` means the size of axis 0 of input ``W`` (for indices).
         avoid: Points (kinks, poles) that float samples keep a distance of 0.01 from; ``"int"`` avoids all integers.
-        dtype: ``"float"`` follows the tested float type; otherwise a dtype's name.
+        dtype: ``"float"`` follows the tested float type, ``"complex"`` is the complex type of it; otherwise a dtype's name.
         distinct: No two elements closer than 0.01 (ties of max, sort, top-k).
         rows: Each row along the last axis is positive and sums to 1 (soft labels, probabilities).
         offsets: ``"X.0"``: rising numbers from 0 to the size of axis 0 of input ``X`` (sequence offsets, some of them equal).
@@ -89,6 +89,7 @@ class Case:
 
 
 Family = Literal["unary", "binary", "cases"]
+Complex = Literal["", "linear", "holomorphic", "own"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +265,9 @@ class OpDef:
         formula: What an optimizer update computes; fusions of updates take those that state one.
         softmax: (input slot, output slot) if the output is the softmax of the input along attribute ``axis``.
         uses_blas: It or its backward op calls BLAS, whose threads a session then limits to one.
+        complex: What it does with complex values. ``""`` refuses them. ``"linear"`` is linear with real factors: its shape rule
+            and its gradient are those of floats. ``"holomorphic"`` has a complex derivative, which its gradient multiplies by:
+            what arrives and what leaves is conjugated. ``"own"`` has a shape rule and a gradient that know complex dtypes.
         collective: All replicas meet in it; ``ref`` gets this replica's place among them as ``group``.
         lod: The input slot whose row offsets those results share that have its rows, ``"*"`` for any (the default of pointwise
             ops), ``"X[:-1]"`` for all levels but the innermost. ``infer`` says which results have its rows. Those in ``Out``
@@ -308,6 +312,7 @@ class OpDef:
     formula: UpdateFormula | None = None
     softmax: tuple[str, str] | None = None
     uses_blas: bool = False
+    complex: Complex = ""
     collective: bool = False
     lod: str | None = None
     kernel: Any = None
@@ -467,6 +472,7 @@ def _backward_op_def(forward: OpDef, rule: GradOp) -> OpDef:
         infer=infer,
         amp="gray" if forward.amp else "",
         uses_blas=forward.uses_blas,
+        complex=forward.complex,
         of=forward.type,
         **{f.name: getattr(rule, f.name) for f in fields(rule) if f.name not in ("slots", "infer")},
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tstatic.ir.attrs import OpSpec
-from tstatic.ir.types import DType, Meta
+from tstatic.ir.types import DType, Meta, dtype_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,8 @@ class PaddleOp:
 
     Attributes:
         type, inputs, outputs, attrs: As in the file, or in the program; slots without variables are left out.
-        shapes, dtypes: Output variable -> its declared sizes, its dtype; when a file is written, those of inputs, too.
+        shapes: Output variable -> its declared sizes; when a file is written, those of inputs, too.
+        dtypes: Variable -> its dtype.
         constants: Variable -> the numbers that the program fills it with (when a file is read).
         fresh: Declares a variable and returns its name (when a file is written).
     """
@@ -78,5 +79,26 @@ class PaddleForm:
     absent: bool = False
 
 
+def respelled(*, notes: Mapping[str, str] | None = None, **slots: str) -> PaddleForm:
+    """Returns the form of an op that is written with other slots.
+
+    Args:
+        notes: Outputs that Paddle's kernel leaves for its gradient and that the op lacks -> their dtype.
+        slots: Slot -> its name in Paddle's files.
+    """
+
+    def write(op: PaddleOp) -> list[OpSpec]:
+        assert op.fresh is not None
+        inputs, outputs = (
+            {slots.get(slot, slot): row for slot, row in side.items()} for side in (op.inputs, op.outputs)
+        )
+        left = {slot: [op.fresh(Meta((-1,), dtype_of(kind)))] for slot, kind in (notes or {}).items()}
+        return [op.made(inputs=inputs, outputs={**outputs, **left})]
+
+    return PaddleForm(write=write)
+
+
+LOWER = respelled(X="x", Out="out")
+"""Of ops that Paddle added late."""
 SAME = PaddleForm()
 ABSENT = PaddleForm(absent=True)

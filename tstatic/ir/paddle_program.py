@@ -6,6 +6,7 @@ else. What an op spells in another way stands with it, as :attr:`~tstatic.ir.opd
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from tstatic.errors import CheckpointError, NotFoundError, ProgramError, Tstatic
 from tstatic.ir import paddle_proto as proto
 from tstatic.ir.attrs import LOD, Attr
 from tstatic.ir.build import append_op
+from tstatic.ir.composed import Composed, composed_op
 from tstatic.ir.declare import declare_offsets
 from tstatic.ir.opdef import OPS, OpDef, OpSpec, op_def
 from tstatic.ir.paddle_form import SAME, PaddleOp
@@ -22,21 +24,17 @@ from tstatic.ir.program import Block, Parameter, Program, Variable
 from tstatic.ir.restore import restore
 from tstatic.ir.rng import op_position
 from tstatic.ir.schema import MAX_BLOCKS, BlockDesc, OpDesc, ParameterDesc, ProgramDesc, VarDesc
-from tstatic.ir.types import DTYPES, DType, Meta
+from tstatic.ir.types import DTYPES, VAR_KINDS, DType, Meta
 
 VERSION = 2_006_002
 """The version of Paddle that written programs claim to be of."""
 DTYPE_NUMBERS = {
     "bool": 0, "int16": 1, "int32": 2, "int64": 3, "float16": 4, "float32": 5, "float64": 6, "uint8": 20, "int8": 21,
-    "bfloat16": 22,
+    "bfloat16": 22, "complex64": 23, "complex128": 24,
 }  # fmt: skip
 _DTYPES = {number: DTYPES[name] for name, number in DTYPE_NUMBERS.items()}
 _DENSE, _FEED, _FETCH, _STEP_SCOPES = 7, 9, 10, 11
-VAR_TYPES = {
-    _DENSE: "dense_tensor", 8: "selected_rows", _FEED: "feed_minibatch", _FETCH: "fetch_list", _STEP_SCOPES: "step_scopes",
-    12: "lod_rank_table", 13: "lod_tensor_array", 14: "place_list", 15: "reader", 17: "raw",
-}  # fmt: skip
-_VAR_NUMBERS = {name: number for number, name in VAR_TYPES.items()}
+_VAR_NUMBERS = {str(kind): number for number, kind in VAR_KINDS.items()}
 _IGNORED = {
     "op_callstack", "op_namescope", "with_quant_attr", "use_cudnn", "use_mkldnn", "use_quantizer", "mkldnn_data_type",
     "workspace_size_MB", "exhaustive_search", "deterministic", "is_test", "force_fp32_output", "fuse_alpha", "fuse_beta",
@@ -85,6 +83,9 @@ class _Reading:
         self.missing: dict[str, str] = {}
         self.feeds: dict[int, str] = {}
         self.fetches: dict[int, str] = {}
+        # Names that something reads or fetches, and whether an op is built from others.
+        self.read = {name for b in message.blocks for op in b.ops for slot in op.inputs for name in slot.arguments}
+        self.composes = False
 
     def program(self) -> Program:
         if not 0 < len(self.message.blocks) < MAX_BLOCKS:
@@ -116,11 +117,12 @@ class _Reading:
         desc = ProgramDesc(blocks=blocks, feeds=feeds, fetches=fetches)
         sequences = [var.name for var in blocks[0].vars if var.lod_level and var.name in feeds]
         ops = [block.ops for block in blocks]
-        if sequences:
+        builds = bool(sequences) or self.composes
+        if builds:
             for one in blocks:
                 one.ops = []
         made = restore(desc, lambda *where: f"{self.path}: {_locate(*where)}", CheckpointError)
-        if sequences:
+        if builds:
             for name in sequences:
                 declare_offsets(made.global_block().vars[name])
             self.append(made, 0, ops, set())
@@ -128,9 +130,10 @@ class _Reading:
         return made
 
     def append(self, program: Program, index: int, ops: Sequence[Sequence[OpDesc]], done: set[int]) -> None:
-        """Builds the ops of a block and of those inside, so that the offsets of sequences go from the inputs to the results.
+        """Builds the ops of a block and of those inside.
 
-        In Paddle they are part of values; here they are variables, which the rules of the ops name.
+        So the offsets of sequences go from the inputs to the results: in Paddle they are part of values; here they are variables,
+        which the rules of the ops name. And some ops are built from others.
         """
         if index in done or not 0 <= index < len(ops):
             raise ValueError(f"block {index}, which is not one of its own")
@@ -140,14 +143,23 @@ class _Reading:
             # Some kernels of Paddle leave notes in other dtypes than they declare; what the ops here say counts.
             var._dtype_is_inferred = not (var.persistable or var.is_data)
         for op in ops[index]:
-            for name, spec in op_def(op.type).attrs.items():
+            composed = composed_op(op.type, op.inputs, op.attrs) is not None
+            for name, spec in {} if composed else op_def(op.type).attrs.items():
                 if spec.kind == "block" and type(op.attrs.get(name)) is int:
                     self.append(program, op.attrs[name], ops, done)
             automatic = {"op_role": op.role, "op_role_var": tuple(op.role_var), "op_device": op.device}
-            append_op(block, op.type, op.inputs, op.outputs, {**op.attrs, **automatic}).where = None
+            before = len(block.ops)
+            try:
+                append_op(block, op.type, op.inputs, op.outputs, {**op.attrs, **automatic})
+            except (LookupError, ArithmeticError) as error:
+                if isinstance(error, TstaticError):
+                    raise
+                raise ValueError(f"operator '{op.type}': {error}") from None
+            for made in block.ops[before:]:
+                made.where = None
 
     def has(self, type: str) -> bool:
-        if type in OPS:
+        if type in OPS or ((builder := composed_op(type, (), ())) is not None and builder.in_files):
             return True
         try:
             return bool(type.endswith("_grad") and type.count("_grad") <= 2 and op_def(type))
@@ -192,7 +204,7 @@ class _Reading:
         into[column] = names[0]
 
     def variable(self, var: proto.VarDesc, kind: int) -> VarDesc:
-        if not 0 < len(var.name) <= 65_536 or kind not in VAR_TYPES:
+        if not 0 < len(var.name) <= 65_536 or kind not in VAR_KINDS:
             raise ValueError(f"variable {var.name[:80]!r} of type {kind}")
         tensor, level = None, 0
         if var.type is not None:
@@ -218,7 +230,7 @@ class _Reading:
         return VarDesc(
             name=var.name, shape=shape, dtype=None if dtype is None else dtype.name, persistable=var.persistable,
             stop_gradient=var.stop_gradient, is_data=var.need_check_feed, need_check_feed=var.need_check_feed, lod_level=level,
-            type=VAR_TYPES[kind], parameter=ParameterDesc() if var.is_parameter and whole else None,
+            type=str(VAR_KINDS[kind]), parameter=ParameterDesc() if var.is_parameter and whole else None,
         )  # fmt: skip
 
     def op(
@@ -237,60 +249,103 @@ class _Reading:
         shapes = {n: v.shape for row in outputs.values() for n in row if (v := variables.get(n)) is not None}
         dtypes = {
             n: DTYPES[v.dtype]
-            for row in outputs.values()
+            for row in (*inputs.values(), *outputs.values())
             for n in row
             if (v := variables.get(n)) is not None and v.dtype
         }
         found = PaddleOp(op.type, inputs, outputs, attrs, shapes, dtypes, constants.values)
-        definition = op_def(op.type)
-        form = definition.paddle or SAME
-        try:
-            spec = form.read(found) if form.read is not None else _same(found, definition)
-        except LookupError as error:
-            raise ValueError(f"operator '{op.type}' without {error}") from None
-        definition = op_def(spec.type)
-        known = {n: list(row) for n, row in spec.outputs.items()}
-        for name in [n for n in known if n not in definition.output_slots]:
-            # Notes that a kernel leaves for its gradient, for example.
-            if not read.intersection(known[name]) and not set(known[name]) & set(self.fetches.values()):
-                del known[name]
+        where = f"block {block}, op {index}"
+        builder = composed_op(op.type, (), ())
+        if builder is None:
+            definition = op_def(op.type)
+            form = definition.paddle or SAME
+            try:
+                spec = form.read(found) if form.read is not None else _same(found, definition)
+            except LookupError as error:
+                raise ValueError(f"operator '{op.type}' without {error}") from None
+            definition = op_def(spec.type)
+            own, lacking = _attributes(definition, spec.attrs)
+            builder = composed_op(spec.type, spec.inputs, lacking)
+        else:
+            spec = found.made()
+        if builder is None:
+            known = {n: list(row) for n, row in spec.outputs.items()}
+            for name in [n for n in known if n not in definition.output_slots]:
+                # Notes that a kernel leaves for its gradient, for example.
+                if not read.intersection(known[name]) and not set(known[name]) & set(self.fetches.values()):
+                    del known[name]
+            inputs = {n: list(row) for n, row in spec.inputs.items()}
+            names = definition.attrs.keys()
+        else:
+            self.composes = True
+            inputs, own, lacking = _composed(found, builder)
+            kept = self.read | {
+                n for row in outputs.values() for n in row if n in variables and variables[n].persistable
+            }
+            known = {n: list(row) for n, row in outputs.items() if kept.intersection(row)} or outputs
+            names = dict.fromkeys(builder.attrs).keys()
+        if lacking:
+            told = ", ".join(f"{name} = {str(attrs.get(name))[:60]}" for name in lacking)
+            raise CheckpointError(
+                f"{self.path}: {where}: operator '{spec.type}' has attributes that tstatic lacks: {told}",
+                expected=f"values that change nothing, or attributes among {', '.join(names) or 'none'}",
+                received=told,
+                fix="build this part of the program from other operators",
+                op=spec.type,
+            )
         role = attrs.get("op_role", 0)
         return OpDesc(
             type=spec.type,
-            inputs={n: list(row) for n, row in spec.inputs.items()},
+            inputs=inputs,
             outputs=known,
             position=op_position(block, index),
-            attrs=self.attributes(definition, spec.attrs, f"block {block}, op {index}"),
+            attrs=own,
             role=role if type(role) is int and 0 <= role < 2**31 else 0,
             role_var=list(attrs.get("op_role_var") or ()),
             device=str(attrs.get("op_device") or ""),
         )
 
-    def attributes(self, definition: OpDef, given: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """Returns the attributes that the op has; what it lacks must say nothing."""
-        done, unknown = {}, []
-        # Backward ops carry the attributes of their forward ops in Paddle; here those that they use.
-        stem = definition.type.removesuffix("_grad")
-        forward = OPS[stem].attrs if stem != definition.type and stem in OPS else {}
-        for name, value in given.items():
-            spec = definition.attrs.get(name)
-            if spec is not None:
-                value = _taken(spec, value)
-                if value is not None or spec.default is None:
-                    done[name] = value
-            elif name in _IGNORED or name in forward or name.startswith("op_"):
-                continue
-            elif not (_says_nothing(value) or (name.endswith("dtype") and value == -1)):
-                unknown.append(f"{name} = {str(value)[:60]}")
-        if unknown:
-            raise CheckpointError(
-                f"{self.path}: {where}: operator '{definition.type}' has attributes that tstatic lacks: {', '.join(unknown)}",
-                expected=f"values that change nothing, or attributes among {', '.join(definition.attrs) or 'none'}",
-                received=", ".join(unknown),
-                fix="build this part of the program from other operators",
-                op=definition.type,
-            )
-        return done
+
+def _attributes(definition: OpDef, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Returns the attributes that an op has, and the names of others that say something."""
+    done, lacking = {}, []
+    # Backward ops carry the attributes of their forward ops in Paddle; here those that they use.
+    stem = definition.type.removesuffix("_grad")
+    forward = OPS[stem].attrs if stem != definition.type and stem in OPS else {}
+    for name, value in given.items():
+        spec = definition.attrs.get(name)
+        if spec is not None:
+            value = _taken(spec, value)
+            if value is not None or spec.default is None:
+                done[name] = value
+        elif name not in forward and not _idle(name, value):
+            lacking.append(name)
+    return done, lacking
+
+
+def _idle(name: str, value: Any) -> bool:
+    """Returns whether an attribute that an op lacks changes nothing."""
+    return (
+        name in _IGNORED or name.startswith("op_") or _says_nothing(value) or (name.endswith("dtype") and value == -1)
+    )
+
+
+def _composed(op: PaddleOp, builder: Composed) -> tuple[dict[str, list[str]], dict[str, Any], list[str]]:
+    """Returns inputs and attributes of an op that is built from others, and the names of attributes that have no meaning there."""
+    inputs = {_spelled(slot, builder.slots): list(row) for slot, row in op.inputs.items()}
+    attrs = {name: value for name, value in op.attrs.items() if not (name.endswith("dtype") and value == -1)}
+    for slot in [slot for slot in inputs if slot not in builder.slots]:
+        name, numbers = _attribute_of(slot), op.constants_of(slot)
+        if name in builder.attrs and numbers is not None:
+            del inputs[slot]
+            attrs[name] = tuple(numbers)
+    own = {name: value for name, value in attrs.items() if name in builder.attrs}
+    return inputs, own, [name for name, value in attrs.items() if name not in own and not _idle(name, value)]
+
+
+def _attribute_of(slot: str) -> str:
+    """Returns the attribute that an input of numbers is instead of."""
+    return slot.removesuffix("List").removesuffix("Tensor").lower()
 
 
 def _same(op: PaddleOp, definition: OpDef) -> OpSpec:
@@ -306,11 +361,16 @@ def _same(op: PaddleOp, definition: OpDef) -> OpSpec:
     )
     attrs = dict(op.attrs)
     for slot in [slot for slot in inputs if slot not in definition.input_slots]:
-        name = slot.removesuffix("List").removesuffix("Tensor").lower()
-        numbers = op.constants_of(slot)
+        name, numbers = _attribute_of(slot), op.constants_of(slot)
         if name in definition.attrs and numbers is not None:
             del inputs[slot]
             attrs[name] = tuple(numbers) if definition.attrs[name].kind in ("ints", "floats") else numbers[0]
+    result = op.dtypes.get(next((row[0] for row in op.outputs.values() if row), ""))
+    for name, value in attrs.items():
+        # Kernels of whole numbers convert their attributes.
+        if result is not None and result.is_integer and isinstance(value, float) and math.isfinite(value):
+            known = definition.attrs.get(name)
+            attrs[name] = int(value) if known is not None and known.kind == "number" else value
     if "one_d" in definition.attrs and "one_d" not in attrs:
         first = next((row[0] for row in op.outputs.values() if row), "")
         attrs["one_d"] = list(op.shapes.get(first) or ()) == [1]

@@ -6,6 +6,7 @@ has no limit on memory: an empty message of two bytes costs a hundred. Fields th
 
 from __future__ import annotations
 
+import math
 import struct
 from array import array
 from collections.abc import Callable, Iterator, Sequence
@@ -139,8 +140,9 @@ class ProgramDesc:
     version: Version | None = None
 
 
+# Other formats of Paddle add their messages here.
 # Number -> field, and kind: a message, "str", "bool", "int", "float" or "double"; a "*" behind it for many values.
-_FIELDS: dict[type, dict[int, tuple[str, Any]]] = {
+FIELDS: dict[type, dict[int, tuple[str, Any]]] = {
     TensorDesc: {1: ("data_type", "int"), 2: ("dims", "int*")},
     LoDTensorDesc: {1: ("tensor", TensorDesc), 2: ("lod_level", "int")},
     VarType: {
@@ -238,7 +240,7 @@ class _Reader:
     def message(self, kind: type[M], at: int, end: int) -> M:
         """Returns the message between two positions; the last value of a field counts, and those of many are collected."""
         made: Any = kind()
-        known = _FIELDS[kind]
+        known = FIELDS[kind]
         for number, wire, begin, stop in self.fields(at, end):
             if number not in known:
                 continue
@@ -320,7 +322,7 @@ def _varint(out: bytearray, number: int) -> None:
 
 
 def _write(out: bytearray, message: Any) -> None:
-    for number, (name, form) in _FIELDS[type(message)].items():
+    for number, (name, form) in FIELDS[type(message)].items():
         value = getattr(message, name)
         if value is None:
             continue
@@ -339,7 +341,15 @@ def _write(out: bytearray, message: Any) -> None:
             if base in ("int", "bool"):
                 _varint(out, int(item))
             else:
-                out += struct.pack("<f" if base == "float" else "<d", item)
+                out += _float32(item) if base == "float" else struct.pack("<d", item)
+
+
+def _float32(value: float) -> bytes:
+    """Returns a number as four bytes; one beyond the range of float32 becomes infinite, as in Paddle's own attributes."""
+    try:
+        return struct.pack("<f", value)
+    except OverflowError:
+        return struct.pack("<f", math.copysign(math.inf, value))
 
 
 def _sized(out: bytearray, number: int, content: bytes | bytearray) -> None:

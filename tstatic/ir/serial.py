@@ -164,8 +164,8 @@ def _real(value: Any) -> Any:
 
 
 def _plain_text(value: Any) -> str:
-    """Returns a name that numpy holds as JSON's own kind of text."""
-    if isinstance(value, np.str_):
+    """Returns a name that is of a class of its own, such as numpy's, as JSON's own kind of text."""
+    if isinstance(value, str):
         return str(value)
     raise NotImplementedError
 

@@ -123,7 +123,7 @@ BATCHES = TileSize(1 << 17, 16, even=True)
 """Elements of normalizations and of sliding blocks, cut along the batch."""
 IMAGES = TileSize(1 << 19, 16, even=True)
 """Elements of pooling and of copies of whole rows and channels."""
-CHANNELS = TileSize(1 << 19, 8, even=True)
+CHANNELS = TileSize(1 << 18, 8, even=True)
 """Elements of batch normalization, cut along the channels: short rows would cost more than they save."""
 COLUMNS = TileSize(1 << 18)
 """Elements read and written by sums at indices, cut along columns: every tile sorts the indices again."""

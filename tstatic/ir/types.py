@@ -34,13 +34,16 @@ class DType:
         dtype('float16')
     """
 
-    __slots__ = ("is_float", "itemsize", "name", "np", "short")
+    __slots__ = ("is_complex", "is_float", "is_inexact", "itemsize", "name", "np", "short")
 
     def __init__(self, name: str, np_type: Any, short: str) -> None:
         self.name = name
         self.np = np.dtype(np_type)
         self.itemsize = self.np.itemsize
         self.is_float = name in ("float16", "bfloat16", "float32", "float64")
+        self.is_complex = self.np.kind == "c"
+        # Floats and complex numbers: what has fractions, and gradients.
+        self.is_inexact = self.is_float or self.is_complex
         self.short = short
 
     @property
@@ -62,6 +65,21 @@ class DType:
     def compute(self) -> DType:
         """The type that arithmetic on this type is done in."""
         return float32 if self.is_low else self
+
+    @property
+    def real(self) -> DType:
+        """The type of the real and the imaginary part of a complex type; any other type itself."""
+        return _PARTS.get(self.name, self)
+
+    @property
+    def complex(self) -> DType:
+        """The complex type whose parts are of this type; complex64 for any other, a complex type itself.
+
+        Example:
+            >>> paddle.float64.complex, paddle.complex64.real
+            (tstatic.complex128, tstatic.float32)
+        """
+        return self if self.is_complex else complex128 if self.name == "float64" else complex64
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -92,7 +110,7 @@ class DType:
 
 
 _NUMBERS = {"bool": 0, "int16": 1, "int32": 2, "int64": 3, "float16": 4, "float32": 5, "float64": 6, "uint8": 20, "int8": 21,
-            "bfloat16": 22}  # fmt: skip
+            "bfloat16": 22, "complex64": 23, "complex128": 24}  # fmt: skip
 """Name -> the number in Paddle's files and attributes."""
 
 bool_ = DType("bool", np.bool_, "BOOL")
@@ -105,14 +123,46 @@ float16 = DType("float16", np.float16, "FP16")
 bfloat16 = DType("bfloat16", ml_dtypes.bfloat16, "BF16")
 float32 = DType("float32", np.float32, "FP32")
 float64 = DType("float64", np.float64, "FP64")
+complex64 = DType("complex64", np.complex64, "COMPLEX64")
+complex128 = DType("complex128", np.complex128, "COMPLEX128")
+
+
+class VarKind(str):
+    """What a variable is if not an array of elements, such as ``"reader"``; ``int(...)`` is Paddle's number of it."""
+
+    _number: int
+
+    def __new__(cls, name: str, number: int) -> VarKind:
+        made = super().__new__(cls, name)
+        made._number = number
+        return made
+
+    def __getnewargs__(self) -> tuple[str, int]:  # type: ignore[override]
+        return str(self), self._number
+
+    def __int__(self) -> int:
+        return self._number
+
+
+VAR_KINDS = {
+    number: VarKind(name, number)
+    for number, name in {
+        7: "dense_tensor", 8: "selected_rows", 9: "feed_minibatch", 10: "fetch_list", 11: "step_scopes", 12: "lod_rank_table",
+        13: "lod_tensor_array", 14: "place_list", 15: "reader", 17: "raw",
+    }.items()
+}  # fmt: skip
+"""Paddle's number in files and attributes -> what a variable is."""
 
 DTYPES: dict[str, DType] = {
-    d.name: d for d in (bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64)
+    d.name: d
+    for d in (bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128)
 }
+_PARTS = {"complex64": float32, "complex128": float64}
 _BY_NUMPY = {d.np: d for d in DTYPES.values()}
 # Words that numpy knows as well mean what they mean there, on 64-bit Linux: "int" and "float" are Python's types.
 _ALIASES = {"float": float64, "double": float64, "single": float32, "half": float16, "int": int64, "long": int64,
-            "short": int16, "byte": int8, "fp16": float16, "bf16": bfloat16, "fp32": float32, "fp64": float64}  # fmt: skip
+            "short": int16, "byte": int8, "fp16": float16, "bf16": bfloat16, "fp32": float32, "fp64": float64,
+            "complex": complex128}  # fmt: skip
 
 
 def wrap(number: int, dtype: DType) -> int:
@@ -127,7 +177,7 @@ def dtype_of(value: Any) -> DType:
 
     Args:
         value: A DType, its name or numpy's (``"i4"``), Paddle's number, a numpy dtype or type, or a Python type (``bool``, ``int``
-            and ``float``: bool, int64 and float64, under these names too).
+            ``float`` and ``complex``: bool, int64, float64 and complex128, under these names too).
 
     Raises:
         DTypeError: If nothing of that name exists.

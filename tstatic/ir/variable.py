@@ -51,13 +51,13 @@ class VariableBase(VariableMethods):
         if self._persistable or self.is_data or self._stop_origin == "set":
             return
         if not stops:
-            self._stop_gradient, self._stop_origin = not self.dtype.is_float, "set"
+            self._stop_gradient, self._stop_origin = not self.dtype.is_inexact, "set"
         elif self._stop_origin == "":
             self._stop_gradient, self._stop_origin = True, "inferred"
 
     def _reopen_gradient(self) -> None:
         """Lets gradients through again, unless it was the user who stopped them."""
-        if self._stop_origin == "inferred" and self.dtype.is_float:
+        if self._stop_origin == "inferred" and self.dtype.is_inexact:
             self._stop_gradient, self._stop_origin = False, ""
 
     # Identity, because ``==`` builds an op.
@@ -105,6 +105,8 @@ class VariableBase(VariableMethods):
     def dim(self) -> int:
         """Returns the number of dimensions."""
         return len(self.shape)
+
+    ndimension = dim
 
     @property
     def T(self) -> Any:

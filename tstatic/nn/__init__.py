@@ -3,7 +3,7 @@
 * ``layer``          layer classes: ``Linear``, ``Conv2D``, ``Transformer``, ...
 * ``functional``     functions without parameters of their own
 * ``static_linear``, ``static_conv``, ``static_norm``, ``static_recurrent``, ``static_cells``, ``static_sequence``,
-  ``static_structured``  as functions: ``static.nn`` and ``fluid.layers``
+  ``static_structured``, ``static_sampled``, ``static_loss``  as functions: ``static.nn`` and ``fluid.layers``
 * ``decode``         ``dynamic_decode``, ``BeamSearchDecoder`` and others
 * ``nets``           ``fluid.nets``
 * ``initializer``    how parameters get their first value
@@ -11,7 +11,9 @@
 * ``clip``           gradient clipping
 * ``regularizer``    weight decay
 * ``model_summary``  ``summary`` and ``flops`` of a network
-* ``utils``          parameters as a vector
+* ``parameter_vector``  parameters as a vector
+* ``weight_hooks``   weights that each call computes: ``weight_norm``, ``spectral_norm``
+* ``utils``          the two above: ``nn.utils``
 
 Class names are spelled beside the classes (``nn.Linear``) and collected here.
 """
@@ -21,6 +23,6 @@ from tstatic.ir.export import facade
 __getattr__, __dir__ = facade(
     __name__,
     modules="clip functional initializer layer nets param regularizer static_conv static_linear static_norm "
-    "static_recurrent static_cells static_sequence static_structured utils decode",
+    "static_recurrent static_cells static_sequence static_structured static_sampled static_loss utils decode",
     others={"tstatic.nn.layer": "loss", "tstatic.nn.param": "ParamAttr"},
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ProgramTypeError, ShapeError
+from tstatic.errors import DTypeError, ProgramTypeError, ShapeError
 from tstatic.ir.attrs import packed
 from tstatic.ir.build import append_op
 from tstatic.ir.checks import ANY_RANK, check_choice, check_rank, check_type
@@ -379,6 +379,14 @@ class _FromArray(Initializer):
                 fix="give an array of the parameter's shape",
                 var=var.name,
             )
+        if array.dtype.kind == "c" and not var.dtype.is_complex:
+            raise DTypeError(
+                f"the values given for '{var.name}' are complex, and it is not",
+                expected=var.dtype.name,
+                received=array.dtype.name,
+                fix="make the parameter with dtype='complex64', or give the real part of the values",
+                var=var.name,
+            )
         values = array.reshape(var.shape).astype(var.dtype.np)
         return "assign_value", {"shape": var.shape, "dtype": var.dtype, "values": packed(values)}
 
@@ -398,7 +406,7 @@ class Assign(_FromArray):
 
     def __init__(self, value: Any, name: str | None = None) -> None:
         self.array = plain(value, "the value of Assign", "Assign")
-        if self.array.dtype.kind in "cOSUMm":
+        if self.array.dtype.kind in "OSUMm":
             dtype_of(self.array.dtype)
 
     def value(self, var: Variable) -> np.ndarray[Any, Any]:

@@ -5,17 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tstatic.ir.checks import check_each, check_type
+from tstatic.ir.build import check_variable
+from tstatic.ir.checks import (
+    check_divisible,
+    check_each,
+    check_int,
+    check_number,
+    check_rank,
+    check_size,
+    check_static_dim,
+    check_type,
+)
 from tstatic.ir.declare import data as declare
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn.static_conv import conv2d
+from tstatic.nn.static_linear import fluid_fc
 from tstatic.nn.static_norm import batch_norm
 from tstatic.nn.static_sequence import sequence_conv
 from tstatic.no_effect import LIBRARY, no_effect
-from tstatic.ops.conv.pool_functions import pool2d
+from tstatic.ops.conv.pool_first_generation import pool2d
+from tstatic.ops.elementwise.gated import glu as gated
+from tstatic.ops.matmul.matmul import matmul
+from tstatic.ops.norm.softmax import softmax
 from tstatic.ops.random.dropout import fluid_dropout
 from tstatic.ops.sequence.sequence_pool import sequence_pool
+from tstatic.ops.shape.reshape import reshape
+from tstatic.ops.shape.transpose import transpose
 
 
 @no_effect(type="every variable is a dense tensor")
@@ -183,3 +199,77 @@ def sequence_conv_pool(
     """
     out = sequence_conv(input, num_filters, filter_size, param_attr=param_attr, bias_attr=bias_attr, act=act)
     return sequence_pool(out, pool_type)
+
+
+@export("fluid.nets.glu")
+def glu(input: Variable, dim: int = -1) -> Variable:
+    """Returns the first half along an axis times the sigmoid of the second half, as ``nn.functional.glu``.
+
+    Args:
+        input: Floats of any rank but 0; the size of the axis is even.
+        dim: The axis.
+
+    Raises:
+        ShapeError: If the size is odd, or there is no such axis.
+
+    Example:
+        >>> y = fluid.nets.glu(paddle.to_tensor([[2.0, 4.0, 0.0, 0.0]]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[1., 2.]], dtype=float32)
+    """
+    return gated(input, dim)
+
+
+@export("fluid.nets.scaled_dot_product_attention")
+def scaled_dot_product_attention(
+    queries: Variable, keys: Variable, values: Variable, num_heads: int = 1, dropout_rate: float = 0.0
+) -> Variable:
+    """Builds attention of queries to keys, as the 1.x function does.
+
+    With several heads each of the three values first goes through a fully connected layer without a bias.
+
+    Args:
+        queries: ``[batch, targets, size]``; float32 or float64, ``size`` known.
+        keys: ``[batch, sources, size]``.
+        values: ``[batch, sources, value size]``.
+        num_heads: Divides both sizes.
+        dropout_rate: Chance that a weight is dropped.
+
+    Returns:
+        ``[batch, targets, value size]``.
+
+    Raises:
+        ShapeError: If the values do not fit together, or a size is not divided.
+
+    Example:
+        >>> x = static.data("x", [None, 5, 8])
+        >>> y = fluid.nets.scaled_dot_product_attention(x, x, x, num_heads=2)
+        >>> y.shape
+        (-1, 5, 8)
+    """
+    function = "scaled_dot_product_attention"
+    heads = check_int(num_heads, "num_heads", function, 1)
+    check_number(dropout_rate, "dropout_rate", function, least=0.0, most=1.0)
+    sizes = []
+    for arg, x in (("queries", queries), ("keys", keys), ("values", values)):
+        check_variable(x, arg, function, ("float32", "float64"))
+        check_rank(x, 3, arg, function, layout="[batch, positions, size]")
+        size = check_static_dim(x.shape[2], x, "axis 2 (the size)", function)
+        check_divisible(size, heads, f"the size of {arg}", "num_heads", function)
+        sizes.append(size)
+    check_size(keys, 2, sizes[0], "keys", function, why="as of the queries")
+    check_size(values, 1, keys.shape[1], "values", function, why="one per key")
+    q, k, v = queries, keys, values
+    if heads > 1:
+        q, k, v = (
+            fluid_fc(x, size, num_flatten_dims=2, bias_attr=False) for x, size in zip((q, k, v), sizes, strict=True)
+        )
+        q, k, v = (
+            transpose(reshape(x, [0, 0, heads, size // heads]), [0, 2, 1, 3])
+            for x, size in zip((q, k, v), sizes, strict=True)
+        )
+    weights = softmax(matmul(q * (sizes[0] // heads) ** -0.5, k, transpose_y=True))
+    if dropout_rate:
+        weights = fluid_dropout(weights, dropout_rate, is_test=False)
+    out: Variable = matmul(weights, v)
+    return out if heads == 1 else reshape(transpose(out, [0, 2, 1, 3]), [0, 0, sizes[2]])

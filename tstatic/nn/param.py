@@ -147,7 +147,7 @@ class WeightNormParamAttr(ParamAttr):
         )
 
 
-def _lengths(v: Variable, dim: int | None) -> Variable:
+def lengths_of(v: Variable, dim: int | None) -> Variable:
     """Emits the norm of a weight over all axes but one, which are kept with size 1."""
     rest = tuple(axis for axis in range(len(v.shape)) if dim is None or axis != dim % len(v.shape))
     squares = emit("elementwise_mul", {"X": v, "Y": v})
@@ -156,15 +156,36 @@ def _lengths(v: Variable, dim: int | None) -> Variable:
     return emit("sqrt", {"X": squares})  # type: ignore[no-any-return]
 
 
-class _LengthsOf(Initializer):
-    """Starts a parameter as the norm of another one, which the startup program has filled before."""
+def with_length(v: Variable, g: Variable, dim: int | None) -> Variable:
+    """Emits ``g * v / |v|``, where ``g`` has the shape of :func:`lengths_of`."""
+    scale = emit("elementwise_div", {"X": g, "Y": lengths_of(v, dim)})
+    return emit("elementwise_mul", {"X": v, "Y": scale})  # type: ignore[no-any-return]
 
-    def __init__(self, name: str, dim: int | None) -> None:
-        self._name, self._dim = name, dim
+
+class StartOf(Initializer):
+    """Starts a parameter as another one, which the startup program has filled before."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def value(self, source: Variable) -> Variable:
+        """Emits what the parameter starts as."""
+        return source
 
     def __call__(self, var: Variable, block: Any = None) -> Any:
         with program_guard(block.program, block.program):
-            return emit("assign", {"X": _lengths(block.var(self._name), self._dim)}, outputs={"Out": var})
+            return emit("assign", {"X": self.value(block.var(self._name))}, outputs={"Out": var})
+
+
+class _LengthsOf(StartOf):
+    """Starts a parameter as the norm of another one."""
+
+    def __init__(self, name: str, dim: int | None) -> None:
+        super().__init__(name)
+        self._dim = dim
+
+    def value(self, source: Variable) -> Variable:
+        return lengths_of(source, self._dim)
 
 
 def startup_value(var: Variable, initializer: Initializer, startup: Program | None = None) -> None:
@@ -346,8 +367,7 @@ class LayerHelper(LayerNamer):
         dim = None if attr.dim is None else check_axis(attr.dim, len(v.shape), "dim", "WeightNormParamAttr")
         sizes = [size if axis == dim else 1 for axis, size in enumerate(v.shape)]
         g = self.create_parameter(attr._part(f"{name}_g", _LengthsOf(v.name, dim)), sizes, dtype)
-        scale = emit("elementwise_div", {"X": g, "Y": _lengths(v, dim)})
-        return emit("elementwise_mul", {"X": v, "Y": scale})  # type: ignore[no-any-return]
+        return with_length(v, g, dim)
 
     def get_parameter(self, name: str) -> Parameter:
         """Returns the parameter of that name.

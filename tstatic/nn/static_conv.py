@@ -1,4 +1,4 @@
-"""Convolution layers as functions: ``conv2d``, ``conv3d``, ``conv2d_transpose``, with parameters, bias and activation."""
+"""Convolution layers as functions: ``conv2d``, ``conv3d``, their transposes and ``deform_conv2d``, with their parameters."""
 
 from __future__ import annotations
 
@@ -7,16 +7,24 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import FLOATS, check_choice, check_divisible, check_int, check_ints, check_rank, check_static_dim
+from tstatic.ir.checks import (
+    FLOATS,
+    check_choice,
+    check_divisible,
+    check_int,
+    check_ints,
+    check_rank,
+    check_static_dim,
+    check_type,
+)
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn.initializer import Normal
 from tstatic.nn.param import LayerHelper, check_activation, check_enabled
 from tstatic.no_effect import LIBRARY, no_effect
-from tstatic.ops.conv._sliding import is_last, padding_of
+from tstatic.ops.conv._sliding import LAYOUTS_BY_RANK, is_last, padding_of
 from tstatic.ops.conv.conv import output_attrs
-
-LAYOUTS = {2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
+from tstatic.ops.conv.deformable_conv import deform
 
 
 def _channels(input: Any, num_filters: Any, groups: Any, data_format: Any, rank: int, function: str) -> tuple[int, int]:
@@ -27,7 +35,7 @@ def _channels(input: Any, num_filters: Any, groups: Any, data_format: Any, rank:
         ShapeError: If the rank is wrong, the number of channels is unknown, or ``groups`` does not fit.
     """
     check_variable(input, "input", function, FLOATS)
-    check_choice(data_format, LAYOUTS[rank], "data_format", function)
+    check_choice(data_format, LAYOUTS_BY_RANK[rank], "data_format", function)
     check_int(num_filters, "num_filters", function, 1)
     groups = 1 if groups is None else check_int(groups, "groups", function, 1)
     check_rank(input, rank + 2, "input", function, layout=data_format)
@@ -182,27 +190,35 @@ def _conv(
 
 
 def _kernel_for(
-    input: Variable, output_size: Any, strides: Any, paddings: Any, dilations: Any, algorithm: str, last: bool
+    function: str,
+    input: Variable,
+    output_size: Any,
+    strides: Any,
+    paddings: Any,
+    dilations: Any,
+    algorithm: str,
+    last: bool,
 ) -> tuple[int, ...]:
     """Returns the filter size that gives ``output_size``, as Paddle derives it."""
+    rank = len(strides)
     if output_size is None or algorithm != "EXPLICIT":
         raise ShapeError(
             "output_size must be set when filter_size is None, with paddings given in numbers",
             expected="filter_size, or output_size and paddings",
             received=f"filter_size=None, output_size={output_size!r}, padding {algorithm}",
             fix="pass filter_size",
-            op="conv2d_transpose",
+            op=function,
             var=input.name,
         )
-    sizes = check_ints(output_size, 2, "output_size", "conv2d_transpose")
-    spatial = input.shape[1:3] if last else input.shape[2:]
-    pads = tuple(paddings) if len(paddings) == 4 else (paddings[0], paddings[0], paddings[1], paddings[1])
+    sizes = check_ints(output_size, rank, "output_size", function)
+    spatial = input.shape[1:-1] if last else input.shape[2:]
+    pads = tuple(paddings) if len(paddings) == 2 * rank else tuple(p for p in paddings for _ in (0, 1))
     kernel = []
     for i, (size, out, stride, dilation) in enumerate(zip(spatial, sizes, strides, dilations, strict=True)):
-        check_static_dim(size, input, f"spatial axis {i}", "conv2d_transpose")
+        check_static_dim(size, input, f"spatial axis {i}", function)
         kernel.append((out - (size - 1) * stride + pads[2 * i] + pads[2 * i + 1] - 1) // dilation + 1)
     for k in kernel:
-        check_int(k, "filter_size (from output_size)", "conv2d_transpose", 1)
+        check_int(k, "filter_size (from output_size)", function, 1)
     return tuple(kernel)
 
 
@@ -252,18 +268,91 @@ def conv2d_transpose(
         array([[[[1., 1., 2., 2.],
                  [1., 1., 2., 2.]]]], dtype=float32)
     """
-    function = "conv2d_transpose"
-    count, groups = _channels(input, num_filters, groups, data_format, 2, function)
+    return _conv_transpose(
+        2, not use_cudnn, input, num_filters, output_size, filter_size, padding, stride, dilation, groups, param_attr,
+        bias_attr, act, name, data_format,
+    )  # fmt: skip
+
+
+@no_effect(use_cudnn=LIBRARY)
+@export("static.nn.conv3d_transpose", "fluid.layers.conv3d_transpose", op="conv3d_transpose")
+def conv3d_transpose(
+    input: Variable,
+    num_filters: int,
+    output_size: Any = None,
+    filter_size: Any = None,
+    padding: Any = 0,
+    stride: Any = 1,
+    dilation: Any = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCDHW",
+) -> Variable:
+    """Builds a transposed convolution layer on volumes: every input value adds its filters to the output.
+
+    Args:
+        input: ``[n, c, d, h, w]`` (``NCDHW``) or ``[n, d, h, w, c]`` (``NDHWC``), floats, ``c`` known.
+        num_filters: Number of output channels.
+        output_size: An int or ``[od, oh, ow]``; chooses among the sizes that are possible.
+        filter_size: An int or ``[depth, height, width]``; follows from ``output_size`` if ``None``.
+        padding: What is removed from the output; as in :func:`conv3d`.
+        stride, dilation, groups, bias_attr, act, name, data_format: As in :func:`conv3d`.
+        param_attr: ParamAttr, name or initializer of the filters ``[c, num_filters / groups, fd, fh, fw]``; Xavier by default.
+
+    Returns:
+        ``[n, num_filters, od, oh, ow]`` in the layout of ``input``.
+
+    Raises:
+        ProgramTypeError, ShapeError, DTypeError, ProgramError, NotFoundError: Where an argument does not fit.
+
+    Example:
+        >>> x = paddle.to_tensor([[[[[1.0, 2.0]]]]])
+        >>> one = paddle.nn.initializer.Constant(1.0)
+        >>> y = static.nn.conv3d_transpose(x, 1, filter_size=[1, 1, 2], stride=[1, 1, 2], param_attr=one)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[[[[1., 1., 2., 2.]]]]], dtype=float32)
+    """
+    return _conv_transpose(
+        3, False, input, num_filters, output_size, filter_size, padding, stride, dilation, groups, param_attr,
+        bias_attr, act, name, data_format,
+    )  # fmt: skip
+
+
+def _conv_transpose(
+    rank: int,
+    depthwise: bool,
+    input: Variable,
+    num_filters: int,
+    output_size: Any,
+    filter_size: Any,
+    padding: Any,
+    stride: Any,
+    dilation: Any,
+    groups: int | None,
+    param_attr: Any,
+    bias_attr: Any,
+    act: str | None,
+    name: str | None,
+    data_format: str,
+) -> Variable:
+    function = f"conv{rank}d_transpose"
+    count, groups = _channels(input, num_filters, groups, data_format, rank, function)
     last = is_last(data_format)
-    paddings, algorithm = padding_of(padding, 2, last, function)
-    strides, dilations = check_ints(stride, 2, "stride", function), check_ints(dilation, 2, "dilation", function)
+    paddings, algorithm = padding_of(padding, rank, last, function)
+    strides, dilations = check_ints(stride, rank, "stride", function), check_ints(dilation, rank, "dilation", function)
     if filter_size is None:
-        kernel = _kernel_for(input, output_size, strides, paddings, dilations, algorithm, last)
+        kernel = _kernel_for(function, input, output_size, strides, paddings, dilations, algorithm, last)
     else:
-        kernel = check_ints(filter_size, 2, "filter_size", function)
+        kernel = check_ints(filter_size, rank, "filter_size", function)
     check_activation(act, function)
     check_enabled(param_attr, "param_attr", function)
-    depthwise = groups == count == num_filters and not use_cudnn
+    depthwise = depthwise and groups == count == num_filters
     type = f"depthwise_{function}" if depthwise else function
     attrs = {
         "strides": strides,
@@ -272,9 +361,106 @@ def conv2d_transpose(
         "dilations": dilations,
         "groups": groups,
         "data_format": data_format,
-        **output_attrs(0, output_size, 2, function),
+        **output_attrs(0, output_size, rank, function),
     }
     helper = LayerHelper(type, name=name, bias_attr=bias_attr, act=act)
     w = helper.create_parameter(param_attr, (count, num_filters // groups, *kernel), input.dtype)
     out = helper.emit(type, {"Input": input, "Filter": w}, attrs)
     return _finish(helper, out, data_format)
+
+
+# ------------------------------------------------------------------------------------------------ deformable convolution
+@no_effect(im2col_step="results do not depend on how many images are worked on at once")
+@export("static.nn.deform_conv2d", op="deformable_conv")
+def deform_conv2d(
+    x: Variable,
+    offset: Variable,
+    mask: Variable | None,
+    num_filters: int,
+    filter_size: Any,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    deformable_groups: int = 1,
+    im2col_step: int = 1,
+    weight_attr: Any = None,
+    bias_attr: Any = None,
+    name: str | None = None,
+) -> Variable:
+    """Builds a convolution layer whose filters read beside their usual places, by offsets that are inputs.
+
+    Args:
+        x: ``[n, c, h, w]``; float32 or float64, ``c`` known.
+        offset: ``[n, 2 * deformable_groups * kh * kw, oh, ow]``: down and right, for each place of the filters.
+        mask: ``[n, deformable_groups * kh * kw, oh, ow]``: the weight of each place (version 2); ``None`` for none.
+        num_filters: Number of output channels.
+        filter_size: An int, or ``[kh, kw]``.
+        stride, padding, dilation: An int, or ``[height, width]``.
+        groups: Groups of channels and filters that do not see each other.
+        deformable_groups: Groups of channels with offsets of their own.
+        weight_attr: ParamAttr, name or initializer of the filters ``[num_filters, c / groups, kh, kw]``.
+        bias_attr: The same for the bias ``[num_filters]``; ``False`` for none.
+        name: Name of the layer.
+
+    Returns:
+        ``[n, num_filters, oh, ow]``.
+
+    Raises:
+        ShapeError, DTypeError: If the shapes or dtypes do not fit together.
+
+    Example:
+        >>> x = static.data("x", [None, 3, 8, 8])
+        >>> offset = static.nn.conv2d(x, num_filters=2 * 3 * 3, filter_size=3, padding=1)
+        >>> y = static.nn.deform_conv2d(x, offset, None, num_filters=4, filter_size=3, padding=1)
+        >>> y.shape
+        (-1, 4, 8, 8)
+    """
+    function = "deform_conv2d"
+    count, groups = _channels(x, num_filters, groups, "NCHW", 2, function)
+    kernel = check_ints(filter_size, 2, "filter_size", function)
+    check_enabled(weight_attr, "weight_attr", function)
+    helper = LayerHelper("deformable_conv", name=name, bias_attr=bias_attr)
+    shape = (num_filters, count // groups, *kernel)
+    w = helper.create_parameter(weight_attr, shape, x.dtype, default_initializer=kaiming(count, kernel))
+    out = deform(x, offset, mask, w, stride, padding, dilation, groups, deformable_groups, function, helper.name)
+    return helper.append_bias_op(out, 1, 2)
+
+
+@no_effect(im2col_step="results do not depend on how many images are worked on at once")
+@export("fluid.layers.deformable_conv", op="deformable_conv")
+def deformable_conv(
+    input: Variable,
+    offset: Variable,
+    mask: Variable | None,
+    num_filters: int,
+    filter_size: Any,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int | None = None,
+    deformable_groups: int | None = None,
+    im2col_step: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    modulated: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """Builds a convolution layer as :func:`deform_conv2d` does.
+
+    Args:
+        input, offset, mask, num_filters, filter_size, stride, padding, dilation, groups, deformable_groups, name: As there;
+            one group if ``None``.
+        param_attr, bias_attr: ParamAttr, name or initializer of the filters and the bias.
+        modulated: Whether the mask weights the places (version 2).
+
+    Raises:
+        ShapeError, DTypeError: If the shapes or dtypes do not fit together.
+    """
+    function = "deformable_conv"
+    if check_type(modulated, bool, "modulated", function):
+        check_variable(mask, "mask", function)
+    return deform_conv2d(
+        input, offset, mask if modulated else None, num_filters, filter_size, stride, padding, dilation, groups or 1,
+        deformable_groups or 1, weight_attr=param_attr, bias_attr=bias_attr, name=name,
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Normalisation layers as functions, with their parameters: batch, layer, group, instance and spectral norm."""
+"""Normalisation layers as functions, with their parameters: batch, layer, group, instance, spectral and data norm."""
 
 from __future__ import annotations
 
@@ -6,8 +6,20 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tstatic.errors import ProgramError
 from tstatic.ir.build import LayerNamer, check_variable
-from tstatic.ir.checks import FLOATS, check_axis, check_choice, check_int, check_rank, check_static_dim
+from tstatic.ir.checks import (
+    FLOATS,
+    check_axis,
+    check_choice,
+    check_int,
+    check_known,
+    check_number,
+    check_rank,
+    check_static_dim,
+    check_type,
+)
+from tstatic.ir.composed import composed
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, dtype_of
@@ -15,6 +27,7 @@ from tstatic.nn.initializer import Constant, Normal
 from tstatic.nn.param import LayerHelper, ParamAttr, activate, check_activation, check_enabled
 from tstatic.no_effect import IN_PLACE, no_effect
 from tstatic.ops.shape._shapes import emit_one
+from tstatic.ops.shape.creation import full
 
 
 def parameter_dtype(x: Variable) -> DType:
@@ -293,11 +306,25 @@ def spectral(
 
     As in Paddle, the vectors stay as they started, and no gradient flows through the iterations.
     """
+    *_, sigma = power_iterations(spectral_matrix(weight, dim), u, v, power_iters, eps)
+    return helper.emit("elementwise_div", {"X": weight, "Y": sigma})  # type: ignore[no-any-return]
+
+
+def spectral_matrix(weight: Variable, dim: int) -> Variable:
+    """Emits a weight as a matrix whose rows are axis ``dim``."""
     rank = len(weight.shape)
     order = (dim, *(i for i in range(rank) if i != dim))
     turned = weight if dim == 0 else emit_one("transpose2", {"X": weight}, {"axis": order})
-    shape = spectral_sizes(weight.shape, dim)
-    matrix = turned if rank == 2 else emit_one("reshape2", {"X": turned}, {"shape": shape})
+    return turned if rank == 2 else emit_one("reshape2", {"X": turned}, {"shape": spectral_sizes(weight.shape, dim)})
+
+
+def power_iterations(
+    matrix: Variable, u: Variable, v: Variable, power_iters: int, eps: float
+) -> tuple[Variable, Variable, Variable]:
+    """Emits power iterations from ``u`` and ``v``: the vectors that they find, and ``u matrix v``, the largest singular value.
+
+    No gradient flows through the iterations.
+    """
 
     def product(left: Variable, right: Variable, **attrs: bool) -> Variable:
         return emit_one("matmul_v2", {"X": left, "Y": right}, attrs)
@@ -314,8 +341,14 @@ def spectral(
         right = unit(product(fixed, left, trans_x=True))
         left = unit(product(fixed, right))
     left.stop_gradient = right.stop_gradient = True
-    sigma = product(left, product(matrix, right))
-    return helper.emit("elementwise_div", {"X": weight, "Y": sigma})  # type: ignore[no-any-return]
+    return left, right, product(left, product(matrix, right))
+
+
+@composed("spectral_norm")
+def _spectral_norm(
+    Weight: Variable, U: Variable, V: Variable, *, dim: int = 0, power_iters: int = 1, eps: float = 1e-12
+) -> dict[str, Variable]:
+    return {"Out": spectral(LayerHelper("spectral_norm"), Weight, U, V, dim, power_iters, eps)}
 
 
 @export("static.nn.spectral_norm", "fluid.layers.spectral_norm")
@@ -356,3 +389,133 @@ def spectral_norm(
         for n in spectral_sizes(weight.shape, dim)
     )
     return spectral(helper, weight, u, v, dim, power_iters, eps)
+
+
+@no_effect(
+    data_layout="there are no axes but rows and features", in_place=IN_PLACE,
+    moving_mean_name="the sums are parameters of their own", moving_variance_name="the sums are parameters of their own",
+    summary_decay_rate="the optimizer alone changes the sums",
+    sync_stats="gradients of the sums are averaged over places as those of all parameters",
+)  # fmt: skip
+@export("static.nn.data_norm", "fluid.layers.data_norm", op="data_norm")
+def data_norm(
+    input: Variable,
+    act: str | None = None,
+    epsilon: float = 1e-5,
+    param_attr: Any = None,
+    data_layout: str = "NCHW",
+    in_place: bool = False,
+    name: str | None = None,
+    moving_mean_name: str | None = None,
+    moving_variance_name: str | None = None,
+    do_model_average_for_mean_and_var: bool = True,
+    slot_dim: int = -1,
+    sync_stats: bool = False,
+    summary_decay_rate: float = 0.9999999,
+    enable_scale_and_shift: bool = False,
+) -> Variable:
+    """Normalises each feature by the size, sum and sum of squares of the data, which are parameters.
+
+    The result is ``(x - sum / size) * sqrt(size / squares)``. As in Paddle, the "gradients" of the three parameters are what
+    a batch adds to them: its size, its sum, and its sum of squares about the mean plus ``size * epsilon``; an optimizer
+    subtracts them, times its learning rate.
+
+    Args:
+        input: ``[batch, features]``; float32 or float64, ``features`` known.
+        act: Op type of an activation.
+        epsilon: Added to each square that is collected.
+        param_attr: A dict of first values, of which each may be left out: ``batch_size`` (10000), ``batch_sum`` (0),
+            ``batch_square`` (10000), ``scale_w`` (1), ``bias`` (0).
+        name: Name of the layer; parameters are ``<name>.batch_size``, ``.batch_sum``, ``.batch_square_sum``.
+        do_model_average_for_mean_and_var: Whether averages of parameters take in the sums.
+        slot_dim: If positive, features are slots of that size; one whose first number is 0 gives zeros and is not collected.
+        enable_scale_and_shift: Multiply by a parameter ``<name>.scale_w``, and add ``<name>.bias``.
+
+    Returns:
+        The shape of ``input``.
+
+    Raises:
+        ShapeError: If the rank is not 2, or ``slot_dim`` does not divide the features.
+        ProgramError: If ``param_attr`` has another key.
+
+    Example:
+        >>> x = static.data("x", [None, 2])
+        >>> y = static.nn.data_norm(x, param_attr={"batch_size": 4.0, "batch_sum": 8.0, "batch_square": 1.0})
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(feed={"x": np.array([[1, 2], [3, 4]], "float32")}, fetch_list=[y])[0]
+        array([[-2.,  0.],
+               [ 2.,  4.]], dtype=float32)
+    """
+    function = "data_norm"
+    check_variable(input, "input", function, ("float32", "float64"))
+    check_rank(input, 2, "input", function, layout="[batch, features]")
+    features = check_static_dim(input.shape[1], input, "axis 1 (the features)", function)
+    check_activation(act, function)
+    given: dict[str, Any] = {} if param_attr is None else dict(check_type(param_attr, dict, "param_attr", function))
+    firsts = {"batch_size": 1e4, "batch_sum": 0.0, "batch_square": 1e4, "scale_w": 1.0, "bias": 0.0}
+    for key in given:
+        check_known(key, firsts, "param_attr of data_norm has no key", error=ProgramError)
+    helper = LayerHelper(function, name=name, act=act)
+
+    def parameter(key: str, suffix: str, averaged: bool) -> Variable:
+        first = Constant(check_number(given.get(key, firsts[key]), key, function))
+        attr = ParamAttr(f"{helper.name}.{suffix}", first, do_model_average=averaged)
+        made: Variable = helper.create_parameter(attr, (features,), input.dtype)
+        return made
+
+    averaged = do_model_average_for_mean_and_var
+    inputs = {
+        "X": input, "BatchSize": parameter("batch_size", "batch_size", averaged),
+        "BatchSum": parameter("batch_sum", "batch_sum", averaged),
+        "BatchSquareSum": parameter("batch_square", "batch_square_sum", averaged),
+    }  # fmt: skip
+    if check_type(enable_scale_and_shift, bool, "enable_scale_and_shift", function):
+        inputs["scale_w"], inputs["bias"] = parameter("scale_w", "scale_w", True), parameter("bias", "bias", True)
+    attrs = {
+        "epsilon": check_number(epsilon, "epsilon", function), "slot_dim": check_int(slot_dim, "slot_dim", function),
+        "enable_scale_and_shift": enable_scale_and_shift,
+    }  # fmt: skip
+    return helper.append_activation(helper.emit(function, inputs, attrs))
+
+
+@export("fluid.layers.affine_channel", op="affine_channel")
+def affine_channel(
+    x: Variable,
+    scale: Variable | None = None,
+    bias: Variable | None = None,
+    data_layout: str = "NCHW",
+    name: str | None = None,
+    act: str | None = None,
+) -> Variable:
+    """Multiplies each channel by a number and adds one: ``act(x * scale + bias)``.
+
+    Args:
+        x: ``[n, c, ...]`` (``NCHW``) or ``[n, ..., c]`` (``NHWC``); floats, ``c`` known.
+        scale, bias: ``[c]``; 1 and 0 if ``None``.
+        data_layout: Layout of the axes, which says where the channels are.
+        name: Name of the layer.
+        act: Op type of an activation.
+
+    Returns:
+        The shape of ``x``.
+
+    Raises:
+        ShapeError, DTypeError: If the values do not fit together.
+
+    Example:
+        >>> x = paddle.ones([1, 2, 1, 1])
+        >>> y = fluid.layers.affine_channel(x, paddle.to_tensor([2.0, 3.0]), paddle.to_tensor([0.5, -0.5]))
+        >>> static.Executor().run(fetch_list=[y])[0].ravel()
+        array([2.5, 2.5], dtype=float32)
+    """
+    function = "affine_channel"
+    count = _channels(x, data_layout, function)
+    check_activation(act, function)
+    given = [
+        full([count], value, x.dtype) if v is None else check_variable(v, arg, function, FLOATS)
+        for v, arg, value in ((scale, "scale", 1.0), (bias, "bias", 0.0))
+    ]
+    helper = LayerHelper(function, name=name, act=act)
+    ins = {"X": x, "Scale": given[0], "Bias": given[1]}
+    return helper.append_activation(helper.emit(function, ins, {"data_layout": data_layout}))

@@ -4,11 +4,13 @@
 * ``indexing``, ``shape``  reading, writing and moving elements
 * ``sequence``  sequences of different lengths in one value
 * ``random``, ``loss``, ``update``, ``control``  random numbers, losses and metrics, optimizer updates, branches and loops
+* ``detection``  boxes of objects in images
 * ``structured``  losses and decoders of label sequences
 * ``recurrent``  LSTM, GRU and general recurrences
 * ``first_generation``  what raw ``append_op`` builds for op types that later ones replaced
+* ``composed``  op types of Paddle that are several ordinary ops here
 * ``_expressions``  functions of the expression language
-* ``_call_ref``, ``_low``  makers of references
+* ``_call_ref``, ``_low``, ``_torch_gradient``  makers of references and lowerings
 * ``_rows``, ``_gradients``  rows of matrices, gradient rules
 """
 

@@ -125,4 +125,4 @@ def copies(
 
 def float_scratch(like: Meta, shape: Sequence[int]) -> Meta:
     """Returns a buffer of the type that ``like`` is computed in."""
-    return Meta(tuple(shape), like.dtype if like.dtype.is_float else float32)
+    return Meta(tuple(shape), like.dtype if like.dtype.is_inexact else float32)

@@ -42,23 +42,6 @@ def _torch_pair(name: str) -> Any:
     return call
 
 
-def _isnan(x: Array, out: Array) -> None:
-    # numpy 2.4's vectorised isnan and isinf write the wrong elements when the output has gaps.
-    if out.flags.c_contiguous:
-        np.isnan(x, out)
-    else:
-        np.copyto(out, np.isnan(x))
-
-
-def _isinf(x: Array, out: Array) -> None:
-    if out.flags.c_contiguous:
-        np.isinf(x, out)
-    else:
-        np.copyto(out, np.isinf(x))
-
-
-expr.define("isnan", _isnan, None, kind="bool", triton="{a} != {a}")
-expr.define("isinf", _isinf, None, kind="bool", triton='tl.abs({a}) == float("inf")')
 expr.define("erf", _erf, None, "1.1283791670955126 * exp(-a * a)", triton="tl.erf({a})")
 expr.define("atan2", np.arctan2, _torch_pair("atan2"), "b / (a * a + b * b)", "-a / (a * a + b * b)")
 expr.define("fmax", np.fmax, _torch_pair("fmax"), "(a >= b) | isnan(b)", "~((a >= b) | isnan(b))")

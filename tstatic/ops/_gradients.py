@@ -111,11 +111,16 @@ def grad_is_linear_op(type: str, result: str, slots: Sequence[str], keep: Sequen
     return rule
 
 
-def bilinear_grad(type: str, first: str = "X", second: str = "Y", out: str = "Out") -> Rule:
+def bilinear_grad(type: str, first: str = "X", second: str = "Y", out: str = "Out", keep: Sequence[str] = ()) -> Rule:
     """Makes the gradient rule of the backward op of ``Out = f(X, Y)`` when ``f`` is linear in each operand.
 
     With ``dX = f_x(Y, dOut)`` and ``dY = f_y(X, dOut)``, the derivative along ``(ddX, ddY)`` is ``f(ddX, Y) + f(X, ddY)``
     by ``dOut``, ``f_x(ddY, dOut)`` by ``X`` and ``f_y(ddX, dOut)`` by ``Y``: the same two ops once more.
+
+    Args:
+        type: The op ``f``.
+        first, second, out: Its slots.
+        keep: Further input slots that both ops read where they are given (offsets).
     """
 
     def rule(ctx: GradContext) -> list[OpSpec]:
@@ -124,6 +129,7 @@ def bilinear_grad(type: str, first: str = "X", second: str = "Y", out: str = "Ou
             ctx.out_grads.get(ctx.outputs[slot + GRAD][0]) if ctx.outputs.get(slot + GRAD) else None
             for slot in (first, second)
         )
+        kept = {slot: ctx.inputs[slot] for slot in keep if ctx.inputs.get(slot)}
         specs: list[OpSpec] = []
         if dout in ctx.in_grads:
             # A missing ddX or ddY is zero everywhere, and so is its product.
@@ -131,14 +137,14 @@ def bilinear_grad(type: str, first: str = "X", second: str = "Y", out: str = "Ou
             target = ctx.in_grads[dout]
             parts = [target] if len(pairs) == 1 else [ctx.fresh(target) for _ in pairs]
             for (a, b), part in zip(pairs, parts, strict=True):
-                specs.append(OpSpec(type, {first: [a], second: [b]}, {out: [part]}, ctx.attrs))
+                specs.append(OpSpec(type, {first: [a], second: [b], **kept}, {out: [part]}, ctx.attrs))
             if len(parts) > 1:
                 specs.append(OpSpec("sum", {"X": parts}, {"Out": [target]}))
         if x in ctx.in_grads and ddy is not None:
-            ins = {first: [x], second: [ddy], out + GRAD: [dout]}
+            ins = {first: [x], second: [ddy], out + GRAD: [dout], **kept}
             specs.append(OpSpec(f"{type}_grad", ins, {first + GRAD: [ctx.in_grads[x]]}, ctx.attrs))
         if y in ctx.in_grads and ddx is not None:
-            ins = {first: [ddx], second: [y], out + GRAD: [dout]}
+            ins = {first: [ddx], second: [y], out + GRAD: [dout], **kept}
             specs.append(OpSpec(f"{type}_grad", ins, {second + GRAD: [ctx.in_grads[y]]}, ctx.attrs))
         return specs
 
@@ -146,14 +152,16 @@ def bilinear_grad(type: str, first: str = "X", second: str = "Y", out: str = "Ou
 
 
 # ------------------------------------------------------------------------------------------------------ lists of values
+def zeros(ctx: GradContext, like: str, specs: list[OpSpec]) -> str:
+    """Returns zeros of a value's shape, by an op added to ``specs``."""
+    made = ctx.fresh(like + GRAD)
+    specs.append(OpSpec("fill_any_like", {"X": [like]}, {"Out": [made]}, {"value": 0.0}))
+    return made
+
+
 def zeros_for(ctx: GradContext, name: str, specs: list[OpSpec]) -> str:
     """Returns the gradient of a forward output, or zeros (by an op added to ``specs``) when none arrives."""
-    arriving = ctx.out_grads.get(name)
-    if arriving is not None:
-        return arriving
-    made = ctx.fresh(name + GRAD)
-    specs.append(OpSpec("fill_any_like", {"X": [name]}, {"Out": [made]}, {"value": 0.0}))
-    return made
+    return ctx.out_grads.get(name) or zeros(ctx, name, specs)
 
 
 def gathered(ctx: GradContext, x: str, outs: str) -> tuple[str, list[str], list[OpSpec]] | None:

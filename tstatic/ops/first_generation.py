@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tstatic.ir.build import first_generation
+from tstatic.ir.composed import composed
 from tstatic.ir.program import Variable
+from tstatic.no_effect import PLACE, no_effect
 from tstatic.ops.conv.interpolate_functions import resize_bilinear, resize_nearest
 from tstatic.ops.elementwise.arithmetic import divide, multiply, subtract
 from tstatic.ops.elementwise.logic import isfinite, where
@@ -26,9 +27,11 @@ from tstatic.ops.shape.slicing import crop
 from tstatic.ops.shape.transpose import reverse, transpose
 
 Results = Mapping[str, Variable]
+NO_DEPTH = "the input has no depth"
+BY_TYPE = "the operator's type says it"
 
 
-@first_generation("matmul")
+@composed("matmul")
 def _matmul(
     X: Variable, Y: Variable, *, transpose_X: bool = False, transpose_Y: bool = False, alpha: float = 1.0
 ) -> Results:
@@ -37,47 +40,48 @@ def _matmul(
     return {"Out": fluid_matmul(X, Y, transpose_X, transpose_Y, alpha)}
 
 
-@first_generation("squeeze")
+@composed("squeeze")
 def _squeeze(X: Variable, *, axes: Sequence[int] = ()) -> Results:
     return {"Out": squeeze(X, list(axes) or None)}
 
 
-@first_generation("unsqueeze")
+@composed("unsqueeze")
 def _unsqueeze(X: Variable, *, axes: Sequence[int]) -> Results:
     return {"Out": unsqueeze(X, list(axes))}
 
 
-@first_generation("reshape")
+@composed("reshape")
 def _reshape(X: Variable, *, shape: Sequence[int]) -> Results:
     return {"Out": reshape(X, list(shape))}
 
 
-@first_generation("transpose")
+@composed("transpose")
 def _transpose(X: Variable, *, axis: Sequence[int]) -> Results:
     return {"Out": transpose(X, list(axis))}
 
 
-@first_generation("flatten")
+@composed("flatten")
 def _flatten(X: Variable, *, axis: int = 1) -> Results:
     return {"Out": fluid_flatten(X, axis)}
 
 
-@first_generation("reverse")
+@composed("reverse")
 def _reverse(X: Variable, *, axis: Sequence[int]) -> Results:
     return {"Out": reverse(X, axis)}
 
 
-@first_generation("crop")
+@composed("crop")
 def _crop(X: Variable, Y: Variable | None = None, *, offsets: Sequence[int] = (), shape: Sequence[int] = ()) -> Results:
     return {"Out": crop(X, list(shape) if Y is None else list(Y.shape), list(offsets) or None)}
 
 
-@first_generation("top_k")
+@composed("top_k")
 def _top_k(X: Variable, *, k: int = 1) -> Results:
     return dict(zip(("Out", "Indices"), topk(X, k), strict=True))
 
 
-@first_generation("fill")
+@composed("fill")
+@no_effect(force_cpu=PLACE)
 def _fill(*, shape: Sequence[int], value: Sequence[float], dtype: Any = "float32", force_cpu: bool = False) -> Results:
     if len(value) == 1:
         return {"Out": full(list(shape), value[0], dtype)}
@@ -85,43 +89,43 @@ def _fill(*, shape: Sequence[int], value: Sequence[float], dtype: Any = "float32
     return {"Out": made}
 
 
-@first_generation("isfinite")
+@composed("isfinite")
 def _isfinite(X: Variable) -> Results:
     """Whether all elements are finite."""
     return {"Out": reshape(all(isfinite(X)), [1])}
 
 
-@first_generation("minus")
+@composed("minus")
 def _minus(X: Variable, Y: Variable) -> Results:
     return {"Out": subtract(X, Y)}
 
 
-@first_generation("l1_norm")
+@composed("l1_norm")
 def _l1_norm(X: Variable) -> Results:
     return {"Out": reshape(sum(abs(X)), [1])}
 
 
-@first_generation("squared_l2_distance")
+@composed("squared_l2_distance")
 def _squared_l2_distance(X: Variable, Y: Variable) -> Results:
     difference = subtract(X, Y)
     rows = reshape(square(difference), [X.shape[0], -1])
     return {"sub_result": difference, "Out": sum(rows, 1, keepdim=True)}
 
 
-@first_generation("cos_sim")
+@composed("cos_sim")
 def _cos_sim(X: Variable, Y: Variable) -> Results:
     lengths = {f"{name}Norm": sqrt(sum(square(v), -1, keepdim=True)) for name, v in (("X", X), ("Y", Y))}
     return {"Out": cos_sim(X, Y), **lengths}
 
 
-@first_generation("norm")
+@composed("norm")
 def _norm(X: Variable, *, axis: int = -1, epsilon: float = 1e-10) -> Results:
     """X over its length along an axis; Norm is the length."""
     length = sqrt(scale(sum(square(X), axis, keepdim=True), bias=epsilon))
     return {"Out": divide(X, length), "Norm": length}
 
 
-@first_generation("smooth_l1_loss")
+@composed("smooth_l1_loss")
 def _smooth_l1_loss(
     X: Variable,
     Y: Variable,
@@ -139,7 +143,7 @@ def _smooth_l1_loss(
     return {"Diff": difference, "Out": sum(reshape(loss, [X.shape[0], -1]), 1, keepdim=True)}
 
 
-@first_generation("modified_huber_loss")
+@composed("modified_huber_loss")
 def _modified_huber_loss(X: Variable, Y: Variable) -> Results:
     """With z = X (2 Y - 1): -4 z below -1, (1 - z)^2 up to 1, then 0."""
     z = multiply(X, scale(cast(Y, X.dtype), 2.0, -1.0))
@@ -147,12 +151,12 @@ def _modified_huber_loss(X: Variable, Y: Variable) -> Results:
     return {"IntermediateVal": z, "Out": where(z < -1.0, scale(z, -4.0), middle)}
 
 
-@first_generation("multiplex")
+@composed("multiplex")
 def _multiplex(X: Sequence[Variable], Ids: Variable) -> Results:
     return {"Out": multiplex(X, Ids)}
 
 
-@first_generation("unique_with_counts")
+@composed("unique_with_counts")
 def _unique_with_counts(X: Variable, *, dtype: Any = "int32") -> Results:
     return dict(zip(("Out", "Index", "Count"), fluid_unique_with_counts(X, dtype), strict=True))
 
@@ -164,7 +168,8 @@ def _interpolated(
     return {"Out": resize(X, shape, scale if scale > 0 else None, data_format=layout, **options)}
 
 
-@first_generation("nearest_interp")
+@composed("nearest_interp")
+@no_effect(out_d=NO_DEPTH, interp_method=BY_TYPE, align_mode="it chooses between two ways to interpolate linearly")
 def _nearest_interp(
     X: Variable,
     *,
@@ -180,7 +185,8 @@ def _nearest_interp(
     return _interpolated(resize_nearest, X, out_h, out_w, scale, data_layout, align_corners=align_corners)
 
 
-@first_generation("bilinear_interp")
+@composed("bilinear_interp")
+@no_effect(out_d=NO_DEPTH, interp_method=BY_TYPE)
 def _bilinear_interp(
     X: Variable,
     *,

@@ -5,7 +5,7 @@
 * ``fluid_rules``     LarsMomentum, Ftrl, DecayedAdagrad, Dpsgd
 * ``gradient_merge``  the optimizer that updates once in several runs
 * ``averages``      ExponentialMovingAverage, ModelAverage
-* ``lookahead``, ``recompute``  optimizers around another one
+* ``wrapper``, ``lookahead``, ``recompute``  optimizers around another one
 * ``lr_decay``, ``lr``  schedulers: the base class and decays; all others
 * ``decay_ops``       the 1.x decays, as ops of the program
 * ``decay_formulas``  what the two have in common

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from tstatic.errors import ProgramError, ProgramTypeError, shown
+from tstatic.errors import ProgramError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import check_int, check_type
 from tstatic.ir.declare import default_startup_program, program_guard
@@ -14,11 +14,12 @@ from tstatic.ir.opdef import export
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.nn.param import create_global_var
-from tstatic.optimizer.optimizer import Optimizer, Pair
+from tstatic.optimizer.optimizer import Pair
+from tstatic.optimizer.wrapper import OptimizerWrapper, chain
 
 
 @export("fluid.optimizer.GradientMergeOptimizer", "incubate.optimizer.GradientMergeOptimizer")
-class GradientMergeOptimizer:
+class GradientMergeOptimizer(OptimizerWrapper):
     """Updates parameters once in ``k_steps`` runs, with the gradients of all of them: a larger batch in the memory of a small one.
 
     With ``avg`` the gradient of the loss starts at 1 / ``k_steps``, and gradients are added in the order of the runs: the result
@@ -45,38 +46,9 @@ class GradientMergeOptimizer:
     """
 
     def __init__(self, inner_optimizer: Any, k_steps: int = 1, avg: bool = True) -> None:
-        # The class's own: a wrapper that passes calls on would be left out.
-        if not callable(getattr(type(inner_optimizer), "apply_gradients", None)):
-            raise ProgramTypeError(
-                "GradientMergeOptimizer wraps an optimizer",
-                expected="an optimizer, such as paddle.optimizer.Adam()",
-                received=shown(inner_optimizer),
-                fix="pass the optimizer first: GradientMergeOptimizer(paddle.optimizer.Adam(), k_steps=4)",
-            )
-        self._optimizer = inner_optimizer
+        super().__init__(inner_optimizer)
         self.k_steps = check_int(k_steps, "k_steps", "GradientMergeOptimizer", least=1, error=ProgramError)
         self.avg = check_type(avg, bool, "avg", "GradientMergeOptimizer")
-
-    def minimize(
-        self,
-        loss: Variable,
-        startup_program: Program | None = None,
-        parameter_list: Any = None,
-        no_grad_set: Any = None,
-    ) -> tuple[list[Operator], list[Pair]]:
-        """Appends backward ops, the sums over runs, and update ops that act in each ``k_steps``-th run.
-
-        Args:
-            loss: What to minimise.
-            startup_program: Gets the ops that start sums, accumulators and the learning rate.
-            parameter_list: Variables or names to update; all trainable ones by default.
-            no_grad_set: Variables or names that no gradient flows to.
-
-        Returns:
-            The update ops, and (parameter, gradient of one run) pairs in program order.
-        """
-        pairs = self.backward(loss, startup_program, parameter_list, no_grad_set)
-        return self.apply_optimize(loss, startup_program, pairs), pairs
 
     def backward(
         self,
@@ -90,21 +62,13 @@ class GradientMergeOptimizer:
         check_variable(loss, "loss", "GradientMergeOptimizer.backward")
         block = loss.block.program.global_block()
         before = {id(op) for op in block.ops}
-        pairs: list[Pair] = self._optimizer.backward(loss, startup_program, parameter_list, no_grad_set, callbacks)
+        pairs = super().backward(loss, startup_program, parameter_list, no_grad_set, callbacks)
         if self.avg:
             for op in block.ops:
                 if op.role == OpRole.Backward | OpRole.Loss and id(op) not in before:
                     # At the start, as data parallelism scales it: the sum of the scaled gradients is then its sum, bit for bit.
                     op._set_attr("value", op.attrs["value"] / self.k_steps)
         return pairs
-
-    def apply_optimize(
-        self, loss: Variable, startup_program: Program | None, params_grads: Sequence[Pair]
-    ) -> list[Operator]:
-        """Appends what :meth:`apply_gradients` appends; arguments as in :meth:`Optimizer.apply_optimize`."""
-        startup = startup_program if startup_program is not None else default_startup_program()
-        with program_guard(loss.block.program, startup):
-            return self.apply_gradients(params_grads)
 
     def apply_gradients(self, params_grads: Sequence[Pair]) -> list[Operator]:
         """Appends the sums over runs, and updates with them; returns the update ops.
@@ -120,7 +84,7 @@ class GradientMergeOptimizer:
         with program_guard(program, default_startup_program()):
             first, hold = self._count(program)
             merged = [(p, self._merge(p, g, first, hold)) for p, g in pairs]
-        inner = [*_chain(self._optimizer)]
+        inner = [*chain(self._optimizer)]
         for one in inner:
             one._skip_update = hold
         try:
@@ -161,19 +125,6 @@ class GradientMergeOptimizer:
                 outputs={"Out": merged, "SumOut": total},
             )
         return merged
-
-    def __getattr__(self, name: str) -> Any:
-        """Returns other attributes, such as ``get_lr``, ``set_lr`` and ``amp_init``, from the wrapped optimizer."""
-        if name.startswith("__") or "_optimizer" not in vars(self):
-            raise AttributeError(name)
-        return getattr(self._optimizer, name)
-
-
-def _chain(optimizer: Any) -> Iterator[Any]:
-    """Yields an optimizer and those that it wraps, to the rule that updates parameters."""
-    while optimizer is not None:
-        yield optimizer
-        optimizer = None if isinstance(optimizer, Optimizer) else vars(optimizer).get("_optimizer")
 
 
 __all__ = ["GradientMergeOptimizer"]

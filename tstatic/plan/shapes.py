@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tstatic.errors import TstaticError
+from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, SubBlock
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.types import UNKNOWN, Meta
@@ -35,13 +36,10 @@ def infer_op(op: FrozenOp, metas: dict[str, Meta]) -> None:
         _infer_sub_blocks(op, metas)
         return
     definition = op.definition
-    assert definition.infer is not None, f"{op.type} has no infer"
     try:
-        result = definition.infer(*entry_metas(op.inputs, metas), **definition.pick(definition.infer, op.attrs))
+        result = infer_outputs(definition, entry_metas(op.inputs, metas), op.attrs)
     except TstaticError as error:
         raise error.add_context(op=op.type, var=", ".join(op.reads()) or None, where=show(op.where)) from None
-    if isinstance(result, Meta) or (len(definition.outputs) == 1 and not isinstance(result, tuple)):
-        result = (result,)
     for entry, meta in zip(op.outputs, result, strict=True):
         if entry is None or meta is None:
             continue
@@ -85,10 +83,7 @@ def _infer_sub_blocks(op: FrozenOp, metas: dict[str, Meta]) -> None:
                     steps = meta.shape[0]
     if op.definition.infer is not None:
         # Backward ops of control flow: results are shaped like the forward inputs.
-        result = op.definition.infer(
-            *entry_metas(op.inputs, metas), **op.definition.pick(op.definition.infer, op.attrs)
-        )
-        result = result if isinstance(result, tuple) else (result,)
+        result = infer_outputs(op.definition, entry_metas(op.inputs, metas), op.attrs)
         for entry, meta in zip(op.outputs, result, strict=True):
             if entry == ():
                 continue

@@ -2,6 +2,7 @@
 
 * ``profiler``        Profiler, its states and schedules, RecordEvent
 * ``tables``          events as tables and as a Chrome trace
+* ``paddle_trace``    events in Paddle's own format
 * ``fluid_profiler``  the functions of ``fluid.profiler``
 """
 

@@ -30,6 +30,12 @@ _FROM_ST = {"BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "I32": 
 Array = np.ndarray[Any, Any]
 
 
+def _parts(array: Array) -> Array:
+    """Returns complex numbers as pairs of floats along a last axis: not every version of safetensors has complex types."""
+    part = dtype_of(array.dtype).real.np
+    return array if array.dtype.kind != "c" else array.reshape(*array.shape, 1).view(part)
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """The contents of a file: tensors, the kind of each (``"parameter"`` or ``"state"``), facts, and names of damaged tensors."""
@@ -62,7 +68,8 @@ def encode(checkpoint: Checkpoint) -> bytes:
             "dtype": dtype_of(array.dtype).name, "shape": list(array.shape),
         }  # fmt: skip
     manifest = json.dumps({"format": FORMAT, "tensors": rows, "facts": dict(checkpoint.facts)}, sort_keys=True)
-    return safetensors.numpy.save(dense, {"tstatic.manifest": manifest, "tstatic.sha256": _digest(manifest.encode())})
+    parts = {name: _parts(array) for name, array in dense.items()}
+    return safetensors.numpy.save(parts, {"tstatic.manifest": manifest, "tstatic.sha256": _digest(manifest.encode())})
 
 
 def decode(data: bytes, path: object, strict: bool = True) -> Checkpoint:
@@ -108,23 +115,22 @@ def _tensor(name: str, entry: Entry, row: Row | None, body: Array, path: object)
     if entry.dtype not in _FROM_ST:
         what = f"tensor {short(name)} has a dtype that tstatic lacks"
         raise broken(path, what, "a known dtype", short(entry.dtype), "convert it")
-    dtype = dtype_of(_FROM_ST[entry.dtype])
+    dtype, shape = dtype_of(_FROM_ST[entry.dtype]), entry.shape
+    if row is not None and row.dtype == dtype.complex.name and shape[-1:] == [2]:
+        dtype, shape = dtype.complex, shape[:-1]
     # A file that is cut off gives a shorter slice here, which its length and digest reveal.
     begin, end = entry.data_offsets
     raw = body[begin:end]
     if row is not None and (
-        len(raw) != end - begin
-        or row.sha256 != _digest(raw.data)
-        or row.shape != entry.shape
-        or row.dtype != dtype.name
+        len(raw) != end - begin or row.sha256 != _digest(raw.data) or row.shape != shape or row.dtype != dtype.name
     ):
         raise broken(path, f"tensor {short(name)} is damaged", "the bytes it was saved with", "other bytes", AGAIN)
     try:
         # A copy: the scope writes into what it holds, and a view would keep the whole file in memory.
-        array: Array = raw.view(dtype.np).reshape(entry.shape).copy()
+        array: Array = raw.view(dtype.np).reshape(shape).copy()
         return array
     except (ValueError, TypeError, OverflowError) as error:
-        expected, received = f"{dtype.name} of shape {entry.shape}"[:200], f"{len(raw)} bytes: {error}"
+        expected, received = f"{dtype.name} of shape {shape}"[:200], f"{len(raw)} bytes: {error}"
         raise broken(path, f"tensor {short(name)} is not an array", expected, received, AGAIN) from None
 
 

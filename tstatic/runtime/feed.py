@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,16 +12,15 @@ from tstatic.ir.program import Program, Variable
 from tstatic.ir.types import UNKNOWN, DType, dtype_of, has_mask, numel
 from tstatic.logs import warn_once
 from tstatic.plan.plan import Plan
+from tstatic.runtime.dlpack import CAPSULE, array_of
 from tstatic.runtime.lod import offsets_of
 from tstatic.runtime.scope import LoDTensor
 from tstatic.where import show
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
-_CAPSULE = type(datetime.datetime_CAPI)
-"""The type of capsules, which has no name of its own before Python 3.13."""
-_NO_NUMBERS = "OSUMmc"
-"""Kinds of numpy dtypes that hold no real numbers: objects, texts, dates and complex numbers."""
+_NO_NUMBERS = "OSUMm"
+"""Kinds of numpy dtypes that hold no numbers: objects, texts and dates."""
 
 
 def check_feed_dict(feed: Any) -> Mapping[str, Any]:
@@ -112,7 +110,7 @@ def _convert(value: Any, var: Variable) -> np.ndarray[Any, Any]:
         )  # fmt: skip
     if isinstance(value, np.ndarray | LoDTensor):
         array = np.asarray(value)
-    elif isinstance(value, bool | int | float | list | tuple | np.generic):
+    elif isinstance(value, bool | int | float | complex | list | tuple | np.generic):
         array = _from_list(value, var)
     elif isinstance(value, Variable):
         raise _fail(
@@ -130,7 +128,7 @@ def _convert(value: Any, var: Variable) -> np.ndarray[Any, Any]:
     if array.dtype.kind in _NO_NUMBERS or array.dtype.fields is not None:
         raise _fail(
             var, f"the array fed for '{name}' does not hold numbers", f"dtype {var.dtype.name}", f"dtype {array.dtype}",
-            "feed real numbers; a ragged list has to be padded first, and a complex array fed as its .real and .imag",
+            "feed numbers; a ragged list has to be padded first",
             FeedTypeError,
         )  # fmt: skip
     # Ufuncs and kernels read memory as it is; a file's arrays may have the other byte order.
@@ -150,7 +148,12 @@ def _from_list(value: Any, var: Variable) -> np.ndarray[Any, Any]:
     if array.dtype.kind in _NO_NUMBERS or array.dtype.fields is not None or isinstance(value, np.generic):
         return array
     wanted = var.dtype
-    if array.dtype.kind == "f" and not wanted.is_float and array.size:
+    if array.dtype.kind == "c" and not wanted.is_complex and array.size:
+        raise _fail(
+            var, f"a list of complex numbers was fed for '{var.name}'", f"{wanted.name} values", "complex numbers",
+            "feed np.real(values) and np.imag(values), or declare the input as 'complex64'", FeedTypeError,
+        )  # fmt: skip
+    if array.dtype.kind == "f" and not wanted.is_inexact and array.size:
         raise _fail(
             var, f"a list of floats was fed for '{var.name}'", f"{wanted.name} values", "floats",
             f"convert them: np.asarray(values, dtype='{wanted.name}')", FeedTypeError,
@@ -172,26 +175,13 @@ def _from_list(value: Any, var: Variable) -> np.ndarray[Any, Any]:
 
 def is_foreign(value: Any) -> bool:
     """Whether :func:`host_array` may read a value: another library's array or tensor, or a DLPack capsule."""
-    return hasattr(value, "__array__") or hasattr(value, "__dlpack__") or isinstance(value, _CAPSULE)
-
-
-class _Capsule:
-    """A DLPack capsule on its own, as the object that numpy wants."""
-
-    def __init__(self, capsule: Any) -> None:
-        self._capsule = capsule
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self._capsule
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return 1, 0
+    return hasattr(value, "__array__") or hasattr(value, "__dlpack__") or isinstance(value, CAPSULE)
 
 
 def host_array(value: Any) -> np.ndarray[Any, Any]:
     """Returns what another library's array or tensor holds, without a copy where the host can read its memory."""
-    if isinstance(value, _CAPSULE):
-        return np.from_dlpack(_Capsule(value))
+    if isinstance(value, CAPSULE):
+        return array_of(value)
     if type(value).__module__.partition(".")[0] == "torch":
         return _from_torch(value)
     if not hasattr(value, "__array__"):

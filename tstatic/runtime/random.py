@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from tstatic.ir.checks import check_type
 from tstatic.ir.opdef import export
 from tstatic.no_effect import no_effect
+from tstatic.runtime.scope import global_scope
 
 _seed: int | None = None
 _epoch = 0
 _entropy = 0
+_PROCESS = secrets.randbits(64)
+"""Tells processes apart: how often programs were run is known by numbers that each process gives."""
 
 
 @export("tensor.seed", "framework.seed")
@@ -44,13 +49,21 @@ def seed(seed: int) -> int:
 
 @dataclass(frozen=True)
 class RandomState:
-    """A point from which random numbers can be drawn again.
+    """A point from which random numbers can be drawn again, for ``set_rng_state``.
 
     Attributes:
-        seed: The seed of the programs that have none of their own; their run counts start at 0.
+        seed: The seed of the programs that have none of their own.
+        runs: Program uid -> (seed epoch, number of runs), of the scope that runs used.
+        epoch: The seed epoch.
+        drawn: State of the generator of data sets and samplers.
+        process: A number of the process that the rest belongs to.
     """
 
     seed: int
+    runs: Mapping[int, tuple[int, int]]
+    epoch: int
+    drawn: Mapping[str, Any]
+    process: int
 
 
 @export("tensor.get_rng_state")
@@ -58,7 +71,7 @@ class RandomState:
 def get_rng_state(device: Any = None) -> list[RandomState]:
     """Returns a state from which :func:`set_rng_state` makes programs draw the numbers again that follow this call.
 
-    A new seed, which follows from the present one, is used from here on, and run counts start again.
+    It changes nothing: the seed, how often each program was run in the present scope, and how far samplers have come.
 
     Example:
         >>> x, exe = paddle.rand([3]), static.Executor()
@@ -68,16 +81,15 @@ def get_rng_state(device: Any = None) -> list[RandomState]:
         >>> bool((exe.run(fetch_list=[x])[0] == first).all())
         True
     """
-    # Multiplier and addend of a linear congruential generator that passes through all 64-bit numbers (Knuth, MMIX).
-    following = (current(0) * 6364136223846793005 + 1442695040888963407 + _epoch) % 2**64
-    seed(following)
-    return [RandomState(following)]
+    return [RandomState(current(0), dict(global_scope().runs), _epoch, generator().bit_generator.state, _PROCESS)]
 
 
 @export("tensor.set_rng_state")
 @no_effect(device="one seed serves all devices")
 def set_rng_state(state_list: Sequence[RandomState], device: Any = None) -> None:
-    """Goes back to a state of :func:`get_rng_state`.
+    """Goes back to a state of :func:`get_rng_state`; the numbers of runs are set in the present scope.
+
+    In another process programs draw as if none had been run yet; ``static.save`` keeps how often one was.
 
     Args:
         state_list: What that returned.
@@ -85,8 +97,28 @@ def set_rng_state(state_list: Sequence[RandomState], device: Any = None) -> None
     Raises:
         ProgramTypeError: If it is something else.
     """
-    for state in state_list:
-        seed(check_type(state, RandomState, "state_list", "set_rng_state").seed)
+    for state in [check_type(state, RandomState, "state_list", "set_rng_state") for state in state_list]:
+        seed(state.seed)
+        if state.process != _PROCESS:
+            continue
+        # Programs with a seed of their own count on through all epochs.
+        runs = {uid: (_epoch if begun == state.epoch else begun, count) for uid, (begun, count) in state.runs.items()}
+        present = global_scope().runs
+        for uid in present.keys() - runs.keys():
+            del present[uid]
+        present.update(runs)
+        generator().bit_generator.state = state.drawn
+
+
+_drawn: tuple[int, np.random.Generator] = (-1, np.random.default_rng(0))
+
+
+def generator() -> np.random.Generator:
+    """Returns the process's generator of data sets and samplers, which ``paddle.seed`` starts anew."""
+    global _drawn
+    if _drawn[0] != _epoch:
+        _drawn = _epoch, np.random.default_rng(current(0))
+    return _drawn[1]
 
 
 @export("tensor.get_cuda_rng_state")

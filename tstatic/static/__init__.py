@@ -16,11 +16,13 @@
 * ``inference``  inference models, as files and as bytes
 * ``checkpoint_manager``  checkpoints of a training: the newest, the best, and going on
 * ``object_files``, ``input_spec``  nests of plain data; shape and dtype of an input
-* ``predictor``, ``predictor_config``  ``paddle.inference``
+* ``predictor``, ``predictor_config``, ``mixed_inference``  ``paddle.inference``
+* ``file_ops``  raw operators that save and load while a program runs
 * ``variable_files``  Paddle 1.x's functions for saved values and models
 * ``nn``, ``sparse_embedding``  layers that make parameters
 * ``amp``  mixed precision
 * ``mode``  static mode, which is the only one
+* ``internals``  what scripts take from inside Paddle's modules
 * ``other_devices``  names for devices that are not there
 """
 
@@ -41,4 +43,5 @@ __getattr__, __dir__ = facade(
         "tstatic.static.strategy": "BuildStrategy, ExecutionStrategy",
     },
 )
+facade_module("static.input", "declared inputs.", "static", only="InputSpec data")
 facade_module("static.io", "saved programs, values and inference models.")

@@ -26,6 +26,19 @@ def enable_static() -> None:
     """
 
 
+@export(
+    "framework.in_pir_mode",
+    "fluid.framework.in_pir_mode",
+    "framework.use_pir_api",
+    "fluid.framework.use_pir_api",
+    "framework.in_dynamic_or_pir_mode",
+    "fluid.framework.in_dynamic_or_pir_mode",
+)
+def in_pir_mode() -> bool:
+    """Returns ``False``: programs have one form here."""
+    return False
+
+
 @no_effect(place="there is no eager mode that would run there")
 def disable_static(place: Any = None) -> None:
     """Changes nothing, because eager mode does not exist; the first eager use afterwards is an error.
@@ -146,7 +159,7 @@ def set_printoptions(
     """Does nothing: fetched values are numpy arrays."""
 
 
-@export("fluid.memory_optimize")
+@export("fluid.memory_optimize", "fluid.transpiler.memory_optimize")
 @no_effect(input_program=REUSED, skip_opt_set=REUSED, print_log=REUSED, level=REUSED, skip_grads=REUSED)
 def memory_optimize(
     input_program: Any, skip_opt_set: Any = None, print_log: bool = False, level: int = 0, skip_grads: bool = True
@@ -154,7 +167,7 @@ def memory_optimize(
     """Does nothing: every plan reuses dead buffers."""
 
 
-@export("fluid.release_memory")
+@export("fluid.release_memory", "fluid.transpiler.release_memory")
 @no_effect(input_program=REUSED, skip_opt_set=REUSED)
 def release_memory(input_program: Any, skip_opt_set: Any = None) -> None:
     """Does nothing: every plan reuses dead buffers."""

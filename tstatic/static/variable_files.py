@@ -28,7 +28,12 @@ AnyProgram = Program | CompiledProgram | None
 
 
 # ------------------------------------------------------------------------------------------------------- kinds of variables
-@export("static.io.is_persistable", "fluid.io.is_persistable")
+@export(
+    "static.io.is_persistable",
+    "fluid.io.is_persistable",
+    "framework.is_persistable",
+    "framework.io_utils.is_persistable",
+)
 def is_persistable(var: Variable) -> bool:
     """Returns whether a variable keeps its value in the scope between runs.
 
@@ -41,13 +46,16 @@ def is_persistable(var: Variable) -> bool:
     return var.persistable
 
 
-@export("static.io.is_parameter", "fluid.io.is_parameter")
+@export("static.io.is_parameter", "fluid.io.is_parameter", "framework.is_parameter", "framework.io_utils.is_parameter")
 def is_parameter(var: Variable) -> bool:
     """Returns whether a variable is a parameter."""
     return isinstance(var, Parameter)
 
 
-@export("static.io.is_belong_to_optimizer", "fluid.io.is_belong_to_optimizer")
+@export(
+    "static.io.is_belong_to_optimizer", "fluid.io.is_belong_to_optimizer", "framework.is_belong_to_optimizer",
+    "framework.io_utils.is_belong_to_optimizer",
+)  # fmt: skip
 def is_belong_to_optimizer(var: Variable) -> bool:
     """Returns whether a variable is persistable and not a parameter: a moment, a learning rate, a counter."""
     return var.persistable and not isinstance(var, Parameter) and not var.need_check_feed

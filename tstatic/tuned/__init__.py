@@ -1,7 +1,7 @@
 """Tuned numpy functions on arrays, behind the op definitions of the heavy ops.
 
 * ``conv``: convolution over two axes with groups, and both gradients; ``conv_pixels``, ``conv_rows``,
-  ``conv_depthwise``: its ways to arrange data; ``_windows``: which of them, and in which blocks
+  ``conv_depthwise``, ``conv_bands``: its ways to arrange data; ``_windows``: which of them, and in which blocks
 * ``pool``: maximum and average pooling, sliding or adaptive windows, places of maxima; ``pool_pairs``: windows of 2 x 2
 * ``norm``: layer norm, batch norm; ``norm_rows``: batch norm with channels last
 * ``softmax``: softmax, log-softmax, softmax with cross entropy; ``special``: erf, gelu

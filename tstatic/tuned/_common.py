@@ -62,8 +62,8 @@ def contiguous(array: Array) -> Array:
     return array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)
 
 
-def copy_rows(target: Array, source: Array) -> None:
-    """Copies an array of the same shape and dtype; short contiguous rows go as one element each.
+def by_rows(target: Array, source: Array) -> tuple[Array, Array]:
+    """Returns views for a copy between arrays of the same shape and dtype: short contiguous rows as one element each.
 
     numpy takes 5 ns to begin an inner loop, half the time of copying rows of 16 or 32 values.
     """
@@ -73,5 +73,10 @@ def copy_rows(target: Array, source: Array) -> None:
     lies = target.ndim > 1 and target.size and target.strides[-1] == source.strides[-1] == target.itemsize
     if lies and row <= 512 and not target.strides[-2] == source.strides[-2] == row:
         item = f"V{row}"
-        target, source = target.view(item), source.view(item)
-    np.copyto(target, source)
+        return target.view(item), source.view(item)
+    return target, source
+
+
+def copy_rows(target: Array, source: Array) -> None:
+    """Copies an array of the same shape and dtype, rows as :func:`by_rows` views them."""
+    np.copyto(*by_rows(target, source))

@@ -1,9 +1,8 @@
 """Convolution as column copies and matrix products, in blocks that stay in cache; channels first (NCHW, OIHW).
 
 All functions write into ``out`` and into scratch buffers made by the matching ``*_scratch`` function. The result
-depends on nothing but the arguments: blocks are chosen from shapes (``conv_plan``) and summed in order. Depthwise
-convolution needs no special case: a matrix-vector product per channel takes a quarter of the time of sums of shifted
-products. Channels last is a transposed view.
+depends on nothing but the arguments: blocks are chosen from shapes (``conv_plan``) and summed in order. Depthwise convolution has
+forms of its own. Channels last is a transposed view.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tstatic.tuned import conv_depthwise, conv_pixels, conv_rows
+from tstatic.tuned import conv_bands, conv_depthwise, conv_pixels, conv_rows
 from tstatic.tuned._common import Array, Buffer, buffers, flat
 from tstatic.tuned._windows import ConvPlan, Geometry, Shape4, conv_plan
 
@@ -25,6 +24,9 @@ def conv2d_forward_scratch(
     dtype: np.dtype[np.floating],
 ) -> tuple[Buffer, ...]:
     """Returns the scratch buffers of :func:`conv2d_forward`: images, columns, products, rearranged filters."""
+    bands = conv_bands.correlation(x_shape, w_shape, geometry)
+    if bands is not None:
+        return buffers(dtype, bands.sources, bands.results, bands.matrices, 0)
     plan = conv_plan(x_shape, w_shape, geometry)
     # Columns with channels last need filters in that order; columns with channels first have the filters' own.
     filters = plan.filters * plan.depth if plan.mode == "pixels" else 0
@@ -47,6 +49,10 @@ def conv2d_forward(
         geometry: How the filters meet the input; ``s``, ``d``, ``top`` and ``left`` in the formula.
         scratch: Buffers from :func:`conv2d_forward_scratch`.
     """
+    bands = conv_bands.correlation(x.shape, w.shape, geometry)
+    if bands is not None:
+        conv_bands.correlate(x, w, out, bands, scratch)
+        return
     plan = conv_plan(x.shape, w.shape, geometry)
     # No images, or a sum of no products.
     if plan.mode == "none":
@@ -90,6 +96,9 @@ def conv2d_input_grad_scratch(
     dtype: np.dtype[np.floating],
 ) -> tuple[Buffer, ...]:
     """Returns the scratch buffers of :func:`conv2d_input_grad`: images, columns, products, rearranged filters."""
+    bands = conv_bands.adjoint(x_shape, w_shape, out_shape, geometry)
+    if bands is not None:
+        return buffers(dtype, bands.sources, bands.results, bands.matrices, 0)
     filters = w_shape[0] * w_shape[1] * w_shape[2] * w_shape[3]
     plan = _mirror_plan(x_shape, w_shape, out_shape, geometry)
     if plan is not None:
@@ -119,6 +128,10 @@ def conv2d_input_grad(
     """
     if dout.size == 0 or w.size == 0:
         dx.fill(0)
+        return
+    bands = conv_bands.adjoint(dx.shape, w.shape, dout.shape, geometry)
+    if bands is not None:
+        conv_bands.correlate(dout, w, dx, bands, scratch)
         return
     (o, c, kh, kw), groups = w.shape, geometry.groups
     plan = _mirror_plan(dx.shape, w.shape, dout.shape, geometry)
@@ -152,6 +165,9 @@ def conv2d_filter_grad_scratch(
     dtype: np.dtype[np.floating],
 ) -> tuple[Buffer, ...]:
     """Returns the scratch buffers of :func:`conv2d_filter_grad`: images, columns, gradients, products, their sum."""
+    bands = conv_bands.correlation(x_shape, w_shape, geometry)
+    if bands is not None:
+        return buffers(dtype, bands.sources, bands.results, bands.products, bands.matrices, 0)
     plan = conv_plan(x_shape, w_shape, geometry, narrow=True, filter_grad=True)
     size = plan.filters * plan.depth
     # Channels first: one product per image, added afterwards; else all places of a block are one sum inside the product.
@@ -179,6 +195,10 @@ def conv2d_filter_grad(
         geometry: As in :func:`conv2d_forward`.
         scratch: Buffers from :func:`conv2d_filter_grad_scratch`.
     """
+    bands = conv_bands.correlation(x.shape, dw.shape, geometry)
+    if bands is not None:
+        conv_bands.filter_grad(x, dout, dw, bands, scratch)
+        return
     plan = conv_plan(x.shape, dw.shape, geometry, narrow=True, filter_grad=True)
     if plan.mode == "none":
         dw.fill(0)

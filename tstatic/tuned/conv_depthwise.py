@@ -47,8 +47,8 @@ def _columns(x: Array, plan: ConvPlan, buffer: Array, clear: bool) -> Array:
 
 def correlate(x: Array, filters: Array, out: Array, plan: ConvPlan, scratch: Sequence[Array]) -> None:
     """Computes ``out[n, o] = sum_k filters[o, k] * columns(x)[n, k]``; filters are ``[groups, per group, kh * kw]``."""
-    # Sums are written in place, reshaped; odd strides take the slow path.
-    if not out.flags.c_contiguous:
+    # Sums are written in place, with the places of an image as one axis; odd strides take the slow path.
+    if out.strides[2:] != (out.shape[3] * out.itemsize, out.itemsize):
         whole = np.empty(out.shape, out.dtype)
         correlate(x, filters, whole, plan, scratch)
         np.copyto(out, whole)

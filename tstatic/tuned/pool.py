@@ -1,4 +1,4 @@
-"""Pooling over two axes: maxima and averages of shifted slices; channels first (NCHW, or any view that looks like it).
+"""Pooling over any number of axes: maxima and averages of shifted slices; channels first (or any view that looks like it).
 
 Windows are given by their bounds per axis (:func:`pool_bounds`, :func:`adaptive_bounds`), already clipped to the input,
 so that padding is never stored and never wins.
@@ -6,6 +6,7 @@ so that padding is never stored and never wins.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -17,7 +18,11 @@ from tstatic.tuned._common import BLOCK, Array, Buffer, block_rows, blocks, flat
 
 Bounds = tuple[tuple[int, int], ...]
 """``(start, stop)`` of each window along one axis."""
-_Tap = tuple[tuple[slice, slice], tuple[slice, slice]]
+Axes = tuple[Bounds, ...]
+"""Bounds of the windows along each spatial axis."""
+_Slices = tuple[slice, ...]
+_Tap = tuple[_Slices, _Slices]
+_WHOLE = slice(None)
 
 
 @lru_cache(maxsize=256)
@@ -70,13 +75,17 @@ def _axis_taps(bounds: Bounds) -> tuple[tuple[slice, slice], ...] | None:
 
 
 @lru_cache(maxsize=256)
-def _taps(rows: Bounds, columns: Bounds) -> tuple[_Tap, ...] | None:
-    """Returns all taps in row-major order, or ``None`` when going window by window is better."""
-    by_row, by_column = _axis_taps(rows), _axis_taps(columns)
+def _taps(axes: Axes) -> tuple[_Tap, ...] | None:
+    """Returns all taps in row-major order, as slices of the output and of the input; ``None`` where windows are fewer."""
+    by_axis = [taps for bounds in axes if (taps := _axis_taps(bounds)) is not None]
     # One call per tap or one per window, whichever are fewer: a global pooling is one window.
-    if by_row is None or by_column is None or len(by_row) * len(by_column) > len(rows) * len(columns):
+    if len(by_axis) < len(axes) or math.prod(map(len, by_axis)) > math.prod(map(len, axes)):
         return None
-    return tuple(((r[0], c[0]), (r[1], c[1])) for r in by_row for c in by_column)
+    every = (_WHOLE, _WHOLE)
+    return tuple(
+        ((*every, *(place for place, _ in tap)), (*every, *(source for _, source in tap)))
+        for tap in itertools.product(*by_axis)
+    )
 
 
 def _covers_once(size: int, bounds: Bounds) -> bool:
@@ -86,29 +95,29 @@ def _covers_once(size: int, bounds: Bounds) -> bool:
 
 
 def _full(taps: Sequence[_Tap], shape: Sequence[int]) -> bool:
-    return all(t[0][0].stop - t[0][0].start == shape[2] and t[0][1].stop - t[0][1].start == shape[3] for t in taps)
+    return all(s.stop - s.start == size for place, _ in taps for s, size in zip(place[2:], shape[2:], strict=True))
 
 
-def _windows(rows: Bounds, columns: Bounds) -> Iterator[tuple[int, int, slice, slice]]:
-    for i, (top, bottom) in enumerate(rows):
-        for j, (left, right) in enumerate(columns):
-            if bottom > top and right > left:
-                yield i, j, slice(top, bottom), slice(left, right)
+def _windows(axes: Axes) -> Iterator[tuple[tuple[slice | int, ...], _Slices]]:
+    """Yields the place of each window that is not empty, in the output, and the slices of it, in the input."""
+    for place in itertools.product(*(range(len(bounds)) for bounds in axes)):
+        window = [bounds[i] for bounds, i in zip(axes, place, strict=True)]
+        if all(stop > start for start, stop in window):
+            yield (_WHOLE, _WHOLE, *place), (_WHOLE, _WHOLE, *itertools.starmap(slice, window))
 
 
-def _reduce(
-    x: Array, out: Array, rows: Bounds, columns: Bounds, ufunc: np.ufunc, start: float, counts: Array | None = None
-) -> None:
+def _reduce(x: Array, out: Array, axes: Axes, ufunc: np.ufunc, start: float, counts: Array | None = None) -> None:
     """Reduces every window by ``ufunc`` from ``start`` on, and divides the results by ``counts`` if there are any.
 
     Shifted slices of the input are combined tap by tap: windows of 3 x 3 with stride 2 take 4.5 ns an output, a reduction
     over a view of all windows 110.
     """
-    taps = _taps(rows, columns)
+    taps = _taps(axes)
     if taps is None:
         out.fill(start)
-        for i, j, h, w in _windows(rows, columns):
-            ufunc.reduce(x[:, :, h, w], axis=(2, 3), out=out[:, :, i, j])
+        spatial = tuple(range(2, x.ndim))
+        for place, window in _windows(axes):
+            ufunc.reduce(x[window], axis=spatial, out=out[place])
         if counts is not None:
             np.divide(out, counts, out)
         return
@@ -118,12 +127,12 @@ def _reduce(
     for block in blocks(len(x), block_rows(math.prod(x.shape[1:]))):
         source, target = x[block], out[block]
         if full:
-            np.copyto(target, source[:, :, taps[0][1][0], taps[0][1][1]])
+            np.copyto(target, source[taps[0][1]])
         else:
             target.fill(start)
-        for (oh, ow), (h, w) in taps[1:] if full else taps:
-            place = target[:, :, oh, ow]
-            ufunc(place, source[:, :, h, w], out=place)
+        for place, window in taps[1:] if full else taps:
+            part = target[place]
+            ufunc(part, source[window], out=part)
         if counts is not None:
             np.divide(target, counts, target)
 
@@ -131,47 +140,48 @@ def _reduce(
 # -------------------------------------------------------------------------------------------------------------- maximum
 def _pair_images(x_shape: Sequence[int], out_shape: Sequence[int], dtype: np.dtype[np.floating]) -> int:
     """Returns the images per block of windows of 2 x 2 side by side; 0 where :mod:`pool_pairs` cannot be used."""
-    if dtype.itemsize != 4 or not pool_pairs.are_pairs(x_shape, out_shape):
+    if dtype.itemsize != 4 or len(x_shape) != 4 or not pool_pairs.are_pairs(x_shape, out_shape):
         return 0
     return min(x_shape[0], max(1, BLOCK // max(1, math.prod(x_shape[1:]))))
 
 
-def _once(x: Array, rows: Bounds, columns: Bounds) -> bool:
-    return _covers_once(x.shape[2], rows) and _covers_once(x.shape[3], columns)
+def _once(x: Array, axes: Axes) -> bool:
+    return all(map(_covers_once, x.shape[2:], axes))
 
 
-def max_pool2d_scratch(
+def max_pool_scratch(
     x_shape: Sequence[int], out_shape: Sequence[int], dtype: np.dtype[np.floating]
 ) -> tuple[Buffer, ...]:
-    """Returns the scratch buffers of :func:`max_pool2d`: upper and lower rows of windows of 2 x 2."""
+    """Returns the scratch buffers of :func:`max_pool`: upper and lower rows of windows of 2 x 2."""
     half = ((_pair_images(x_shape, out_shape, dtype) * 2 * math.prod(out_shape[1:]),), dtype)
     return half, half
 
 
-def max_pool2d(x: Array, out: Array, rows: Bounds, columns: Bounds, scratch: Sequence[Array] = ()) -> None:
-    """Computes ``out[n,c,i,j] = max(x[n, c, rows[i], columns[j]])``; NaN wins; an empty window gives minus infinity.
+def max_pool(x: Array, out: Array, axes: Axes, scratch: Sequence[Array] = ()) -> None:
+    """Computes ``out[n, c, i, ...] = max(x[n, c, window i, ...])``; NaN wins; an empty window gives minus infinity.
 
     Args:
-        x: ``[n, c, h, w]``.
-        out: ``[n, c, oh, ow]``, written.
-        rows, columns: Bounds of the windows.
-        scratch: Buffers from :func:`max_pool2d_scratch`; without them 2 x 2 windows take a third longer.
+        x: ``[n, c, sizes...]``.
+        out: ``[n, c, windows...]``, written.
+        axes: Bounds of the windows along each spatial axis.
+        scratch: Buffers from :func:`max_pool_scratch`; without them 2 x 2 windows take a third longer.
     """
     if out.size == 0:
         return
-    taps = _taps(rows, columns)
+    taps = _taps(axes)
     images = _pair_images(x.shape, out.shape, x.dtype)
-    if taps and len(taps) == 4 and images and scratch and _once(x, rows, columns) and pool_pairs.fits(x, out):
+    if taps and len(taps) == 4 and images and scratch and _once(x, axes) and pool_pairs.fits(x, out):
         for block in blocks(len(x), images):
             pool_pairs.maximum(x[block], out[block], scratch)
         return
-    _reduce(x, out, rows, columns, np.maximum, -np.inf)
+    least = -np.inf if out.dtype.kind == "f" else np.iinfo(out.dtype).min
+    _reduce(x, out, axes, np.maximum, least)
 
 
-def max_pool2d_grad_scratch(
+def max_pool_grad_scratch(
     x_shape: Sequence[int], out_shape: Sequence[int], dtype: np.dtype[np.floating]
 ) -> tuple[Buffer, ...]:
-    """Returns the scratch buffers of :func:`max_pool2d_grad`: two masks, the mask as bits, a product."""
+    """Returns the scratch buffers of :func:`max_pool_grad`: two masks, the mask as bits, a product."""
     count = min(out_shape[0], block_rows(math.prod(x_shape[1:]))) * math.prod(out_shape[1:])
     # The kernel for pairs works on masks of the input's size.
     count = max(count, _pair_images(x_shape, out_shape, dtype) * math.prod(x_shape[1:]))
@@ -179,32 +189,30 @@ def max_pool2d_grad_scratch(
     return flags, flags, ((count,), np.dtype(f"i{dtype.itemsize}")), ((count,), dtype)
 
 
-def max_pool2d_grad(
-    x: Array, out: Array, dout: Array, dx: Array, rows: Bounds, columns: Bounds, scratch: Sequence[Array]
-) -> None:
-    """Computes the gradient of :func:`max_pool2d`: ``dout`` goes to the first maximum of its window (to the last NaN if there is
+def max_pool_grad(x: Array, out: Array, dout: Array, dx: Array, axes: Axes, scratch: Sequence[Array]) -> None:
+    """Computes the gradient of :func:`max_pool`: ``dout`` goes to the first maximum of its window (to the last NaN if there is
     one).
 
     Masks select by a bitwise *and*, so that an infinite ``dout`` leaves zeros elsewhere and no mask costs a branch.
 
     Args:
-        x: ``[n, c, h, w]``; ``out``, ``dout``: ``[n, c, oh, ow]``; ``dx``: ``[n, c, h, w]``, written.
-        rows, columns: Bounds of the windows.
-        scratch: Buffers from :func:`max_pool2d_grad_scratch`.
+        x: ``[n, c, sizes...]``; ``out``, ``dout``: ``[n, c, windows...]``; ``dx``: as ``x``, written.
+        axes: Bounds of the windows along each spatial axis.
+        scratch: Buffers from :func:`max_pool_grad_scratch`.
     """
-    taps = _taps(rows, columns)
+    taps = _taps(axes)
     if taps is None or out.size == 0:
         dx.fill(0)
         if out.size:
-            _max_grad_by_window(x, dout, dx, rows, columns)
+            _max_grad_by_window(x, dout, dx, axes)
         return
-    once = _once(x, rows, columns) and _full(taps, out.shape)
+    once = _once(x, axes) and _full(taps, out.shape)
     images = _pair_images(x.shape, out.shape, dx.dtype)
     if images and len(taps) == 4 and once and pool_pairs.fits(x, out, dout, dx):
         for block in blocks(len(x), images):
             # A NaN equals nothing, so masks would lose its gradient; the test costs 0.1 ns an output.
             if np.isnan(out[block], out=flat(scratch[0], out[block].shape)).any():
-                _max_grad_by_window(x[block], dout[block], dx[block], rows, columns)
+                _max_grad_by_window(x[block], dout[block], dx[block], axes)
             else:
                 pool_pairs.maximum_grad(x[block], out[block], dout[block], dx[block], scratch)
         return
@@ -220,12 +228,12 @@ def max_pool2d_grad(
         if gradient.dtype != dx.dtype or not gradient.flags.aligned:
             gradient = gradient.astype(dx.dtype)
         if np.isnan(best, out=mask).any():
-            _max_grad_by_window(source, gradient, target, rows, columns)
+            _max_grad_by_window(source, gradient, target, axes)
             continue
         taken.fill(False)
-        for (oh, ow), (h, w) in taps:
-            here, seen, select = mask[:, :, oh, ow], taken[:, :, oh, ow], selector[:, :, oh, ow]
-            np.equal(source[:, :, h, w], best[:, :, oh, ow], out=here)
+        for tap, window in taps:
+            here, seen, select = mask[tap], taken[tap], selector[tap]
+            np.equal(source[window], best[tap], out=here)
             # The first maximum wins: a tap counts only where no earlier one was taken.
             np.greater(here, seen, out=here)
             np.logical_or(seen, here, out=seen)
@@ -233,95 +241,97 @@ def max_pool2d_grad(
             np.negative(here.view(np.int8), out=here.view(np.int8))
             np.copyto(select, here.view(np.int8))
             # 0.3 ns a value; a copy with ``where=`` branches on the mask and takes 2.
-            place = target[:, :, h, w]
-            given = gradient[:, :, oh, ow].view(bits)
+            place = target[window]
+            given = gradient[tap].view(bits)
             if once:
                 np.bitwise_and(select, given, out=place.view(bits))
             else:
-                term = product[:, :, oh, ow]
+                term = product[tap]
                 np.bitwise_and(select, given, out=term.view(bits))
                 np.add(place, term, out=place)
 
 
-def _max_grad_by_window(x: Array, dout: Array, dx: Array, rows: Bounds, columns: Bounds) -> None:
+def _max_grad_by_window(x: Array, dout: Array, dx: Array, axes: Axes) -> None:
     """Takes the slow path: irregular windows, few windows, or NaN. Clears ``dx`` first."""
     dx.fill(0)
     image, channel = np.ogrid[: x.shape[0], : x.shape[1]]
     # Within one window every image and channel has one place, so ``+=`` on fancy indices loses nothing.
-    for i, j, row, column in _places_by_window(x, rows, columns):
-        dx[image, channel, row, column] += dout[:, :, i, j]
+    for place, chosen in _places_by_window(x, axes):
+        dx[image, channel, *chosen] += dout[place]
 
 
-def _places_by_window(x: Array, rows: Bounds, columns: Bounds) -> Iterator[tuple[int, int, Array, Array]]:
-    """Yields per window the row and the column of its first maximum, or of its last NaN, in every image and channel."""
-    for i, j, h, w in _windows(rows, columns):
-        values = x[:, :, h, w].reshape(*x.shape[:2], -1)
+def _places_by_window(x: Array, axes: Axes) -> Iterator[tuple[tuple[slice | int, ...], list[Array]]]:
+    """Yields, per window, its place in the output and the index, along each axis, of its first maximum, or of its last NaN."""
+    for place, window in _windows(axes):
+        part = x[window]
+        values = part.reshape(*x.shape[:2], -1)
         # ``argmax`` stops at the first NaN, where the last one is meant.
         chosen = values.argmax(-1)
         is_nan = np.isnan(values)
         if is_nan.any():
             last = values.shape[-1] - 1 - is_nan[..., ::-1].argmax(-1)
             chosen = np.where(is_nan.any(-1), last, chosen)
-        width = w.stop - w.start
-        yield i, j, h.start + chosen // width, w.start + chosen % width
+        inside = np.unravel_index(chosen, part.shape[2:])
+        yield place, [s.start + i for s, i in zip(window[2:], inside, strict=True)]
 
 
 # ---------------------------------------------------------------------------------------------------- places of maxima
-def max_pool2d_index(x: Array, out: Array, mask: Array, rows: Bounds, columns: Bounds) -> None:
-    """Writes ``row * width + column`` of each window's first maximum (of its last NaN if there is one), -1 without values.
+def max_pool_index(x: Array, out: Array, mask: Array, axes: Axes) -> None:
+    """Writes the place of each window's first maximum (of its last NaN if there is one), -1 without values.
+
+    The place is the position in the image or volume as one row: ``row * width + column`` of an image.
 
     Args:
-        x: ``[n, c, h, w]``.
-        out: ``[n, c, oh, ow]``: the maxima.
-        mask: ``[n, c, oh, ow]`` integers, written.
-        rows, columns: Bounds of the windows.
+        x: ``[n, c, sizes...]``.
+        out: ``[n, c, windows...]``: the maxima.
+        mask: Integers of the same shape, written.
+        axes: Bounds of the windows along each spatial axis.
     """
     if out.size == 0:
         return
     # A window wholly in the padding has no place.
-    without = [[i for i, (start, stop) in enumerate(bounds) if start == stop] for bounds in (rows, columns)]
-    mask[:, :, without[0]] = -1
-    mask[:, :, :, without[1]] = -1
-    taps, width = _taps(rows, columns), x.shape[3]
+    for axis, bounds in enumerate(axes):
+        without = [i for i, (start, stop) in enumerate(bounds) if start == stop]
+        mask[(_WHOLE,) * (axis + 2) + (without,)] = -1
+    taps, sizes = _taps(axes), x.shape[2:]
     if taps is None:
-        for i, j, row, column in _places_by_window(x, rows, columns):
-            mask[:, :, i, j] = row * width + column
+        for place, chosen in _places_by_window(x, axes):
+            mask[place] = np.ravel_multi_index(tuple(chosen), sizes)
         return
-    places = [np.add.outer(np.arange(x.shape[2])[h] * width, np.arange(width)[w]) for _, (h, w) in taps]
+    numbers = np.arange(math.prod(sizes)).reshape(sizes)
     # Backwards, so that the first maximum is written last and needs no second mask.
-    for ((oh, ow), (h, w)), place in zip(reversed(taps), reversed(places), strict=True):
-        here = x[:, :, h, w] == out[:, :, oh, ow]
-        np.copyto(mask[:, :, oh, ow], place, where=here, casting="unsafe")
+    for place, window in reversed(taps):
+        np.copyto(mask[place], numbers[window[2:]], where=x[window] == out[place], casting="unsafe")
     # NaN equals nothing above; forwards here, so that the last one stands.
     if np.isnan(out).any():
-        for ((oh, ow), (h, w)), place in zip(taps, places, strict=True):
-            np.copyto(mask[:, :, oh, ow], place, where=np.isnan(x[:, :, h, w]), casting="unsafe")
+        for place, window in taps:
+            np.copyto(mask[place], numbers[window[2:]], where=np.isnan(x[window]), casting="unsafe")
 
 
-def max_pool2d_index_grad_scratch(shape: Sequence[int]) -> tuple[Buffer, ...]:
-    """Returns the scratch buffer of :func:`max_pool2d_index_grad` for incoming gradients of ``shape``: flat places."""
+def max_pool_index_grad_scratch(shape: Sequence[int]) -> tuple[Buffer, ...]:
+    """Returns the scratch buffer of :func:`max_pool_index_grad` for incoming gradients of ``shape``: flat places."""
     return (((math.prod(shape),), np.dtype(np.int64)),)
 
 
-def max_pool2d_index_grad(mask: Array, dout: Array, dx: Array, scratch: Sequence[Array]) -> None:
+def max_pool_index_grad(mask: Array, dout: Array, dx: Array, scratch: Sequence[Array]) -> None:
     """Adds each gradient to the place that its window's maximum came from, in order.
 
     Args:
-        mask: ``[n, c, oh, ow]`` places inside an image; -1: none.
-        dout: ``[n, c, oh, ow]``.
-        dx: ``[n, c, h, w]``, written.
-        scratch: Buffer from :func:`max_pool2d_index_grad_scratch`.
+        mask: ``[n, c, windows...]`` places inside an image or volume; -1: none.
+        dout: ``[n, c, windows...]``.
+        dx: ``[n, c, sizes...]``, written.
+        scratch: Buffer from :func:`max_pool_index_grad_scratch`.
     """
     dx.fill(0)
     if dout.size == 0:
         return
     target = dx if dx.flags.c_contiguous else np.zeros(dx.shape, dx.dtype)
-    n, c, h, w = dx.shape
-    places = flat(scratch[0], (n * c, mask.shape[2] * mask.shape[3]))
+    n, c, *sizes = dx.shape
+    places = flat(scratch[0], (n * c, math.prod(mask.shape[2:])))
     np.copyto(places.reshape(mask.shape), mask)
     taken = places >= 0
     # Places inside an image become places in the whole array, so that one call adds them all, in order.
-    np.add(places, np.arange(n * c)[:, None] * (h * w), out=places)
+    np.add(places, np.arange(n * c)[:, None] * math.prod(sizes), out=places)
     # Without the copies that indexing by a mask makes, where every window has a place.
     if taken.all():
         np.add.at(target.reshape(-1), places.reshape(-1), dout.reshape(-1))
@@ -332,7 +342,8 @@ def max_pool2d_index_grad(mask: Array, dout: Array, dx: Array, scratch: Sequence
 
 
 # -------------------------------------------------------------------------------------------------------------- average
-Extents = tuple[tuple[int, ...], tuple[int, ...]]
+Extents = tuple[tuple[int, ...], ...]
+"""What averages divide by, as factors of each axis."""
 
 
 @lru_cache(maxsize=256)
@@ -344,70 +355,76 @@ def padded_extents(size: int, kernel: int, stride: int, before: int, after: int,
     return tuple(max(0, min(i * stride - before + kernel, size + after) - (i * stride - before)) for i in range(out))
 
 
+def _outer_product(factors: Extents) -> Array:
+    """Returns the products of one number of each axis, ``[axis 0, axis 1, ...]``."""
+    found = np.ones((), np.int64)
+    for one in factors:
+        found = np.multiply.outer(found, one)
+    return found
+
+
 @lru_cache(maxsize=64)
-def _divisors(rows: Bounds, columns: Bounds, extents: Extents | None, dtype: np.dtype[np.floating]) -> Array:
-    """Returns what each window's sum is divided by, ``[oh, ow]``: at least 1."""
+def _divisors(axes: Axes, extents: Extents | None, dtype: np.dtype[np.floating]) -> Array:
+    """Returns what each window's sum is divided by, ``[windows...]``: at least 1."""
     if extents is None:
-        extents = tuple(b - a for a, b in rows), tuple(b - a for a, b in columns)
+        extents = tuple(tuple(b - a for a, b in bounds) for bounds in axes)
     # A window wholly in the padding has the sum 0; divided by 1 it stays 0.
-    counts: Array = np.maximum(np.outer(*extents), 1).astype(dtype)
+    counts: Array = np.maximum(_outer_product(extents), 1).astype(dtype)
     counts.setflags(write=False)
     return counts
 
 
-def avg_pool2d(x: Array, out: Array, rows: Bounds, columns: Bounds, extents: Extents | None = None) -> None:
-    """Computes ``out[n,c,i,j] = sum(x[n, c, rows[i], columns[j]]) / divisor``.
+def avg_pool(x: Array, out: Array, axes: Axes, extents: Extents | None = None) -> None:
+    """Computes ``out[n, c, i, ...] = sum(x[n, c, window i, ...]) / divisor``.
 
     Args:
-        x: ``[n, c, h, w]``.
-        out: ``[n, c, oh, ow]``, written.
-        rows, columns: Bounds of the windows.
-        extents: Divisors by row and by column (:func:`padded_extents`); without them a window's sum is divided by the
+        x: ``[n, c, sizes...]``.
+        out: ``[n, c, windows...]``, written.
+        axes: Bounds of the windows along each spatial axis.
+        extents: Divisors by axis (:func:`padded_extents`); without them a window's sum is divided by the
             number of values inside the input (``exclusive``).
     """
     if out.size == 0:
         return
-    _reduce(x, out, rows, columns, np.add, 0, _divisors(rows, columns, extents, out.dtype))
+    _reduce(x, out, axes, np.add, 0, _divisors(axes, extents, out.dtype))
 
 
-def avg_pool2d_grad_scratch(
+def avg_pool_grad_scratch(
     x_shape: Sequence[int], out_shape: Sequence[int], dtype: np.dtype[np.floating]
 ) -> tuple[Buffer, ...]:
-    """Returns the scratch buffer of :func:`avg_pool2d_grad`: the divided gradient."""
+    """Returns the scratch buffer of :func:`avg_pool_grad`: the divided gradient."""
     return (((min(out_shape[0], block_rows(math.prod(x_shape[1:]))) * math.prod(out_shape[1:]),), dtype),)
 
 
-def avg_pool2d_grad(
-    dout: Array, dx: Array, rows: Bounds, columns: Bounds, scratch: Sequence[Array], extents: Extents | None = None
-) -> None:
-    """Computes the gradient of :func:`avg_pool2d`: every value of a window gets ``dout / divisor``.
+def avg_pool_grad(dout: Array, dx: Array, axes: Axes, scratch: Sequence[Array], extents: Extents | None = None) -> None:
+    """Computes the gradient of :func:`avg_pool`: every value of a window gets ``dout / divisor``.
 
     Args:
-        dout: ``[n, c, oh, ow]``; ``dx``: ``[n, c, h, w]``, written.
-        rows, columns, extents: As in :func:`avg_pool2d`.
-        scratch: Buffers from :func:`avg_pool2d_grad_scratch`.
+        dout: ``[n, c, windows...]``; ``dx``: ``[n, c, sizes...]``, written.
+        axes, extents: As in :func:`avg_pool`.
+        scratch: Buffers from :func:`avg_pool_grad_scratch`.
     """
     if dout.size == 0:
         dx.fill(0)
         return
-    counts = _divisors(rows, columns, extents, dx.dtype)
-    taps = _taps(rows, columns)
-    once = _covers_once(dx.shape[2], rows) and _covers_once(dx.shape[3], columns)
+    counts = _divisors(axes, extents, dx.dtype)
+    taps = _taps(axes)
+    once = _once(dx, axes)
     for block in blocks(len(dx), block_rows(math.prod(dx.shape[1:]))):
         target = dx[block]
         share = flat(scratch[0], (len(target), *dout.shape[1:]))
         # The few gradients are divided, not the many places that they are added to.
         np.divide(dout[block], counts, share)
         if taps is not None and once and _full(taps, dout.shape):
-            for _, (h, w) in taps:
-                np.copyto(target[:, :, h, w], share)
+            for _, window in taps:
+                np.copyto(target[window], share)
             continue
         target.fill(0)
         if taps is not None:
-            for (oh, ow), (h, w) in taps:
-                place = target[:, :, h, w]
-                np.add(place, share[:, :, oh, ow], place)
+            for tap, window in taps:
+                place = target[window]
+                np.add(place, share[tap], place)
             continue
-        for i, j, h, w in _windows(rows, columns):
-            place = target[:, :, h, w]
-            np.add(place, share[:, :, i : i + 1, j : j + 1], place)
+        for at, window in _windows(axes):
+            place = target[window]
+            np.add(place, share[at][(..., *(None,) * len(axes))], place)

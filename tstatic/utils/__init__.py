@@ -1,9 +1,13 @@
-"""``paddle.utils``: unique names, version checks and an installation check."""
+"""``paddle.utils``: unique names, version checks and an installation check.
+
+* ``environments``  variables of the environment as values of one type
+"""
 
 from __future__ import annotations
 
 import importlib
 import re
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TypeVar
@@ -16,6 +20,7 @@ from tstatic.no_effect import no_effect
 from tstatic.places import CPUPlace
 from tstatic.static import Executor, Program, Scope, data, program_guard
 from tstatic.tensor import mean
+from tstatic.utils import dlpack
 from tstatic.version import __version__
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -102,6 +107,8 @@ def deprecated(update_to: str = "", since: str = "", reason: str = "", level: in
     return mark
 
 
+# ``import paddle.utils.unique_name`` gives the one module that there is.
+sys.modules[f"{__name__}.unique_name"] = unique_name
 facade_module("utils.profiler", "a table of how long operators take.")
 
 
@@ -129,4 +136,4 @@ def try_import(module_name: str, err_msg: str | None = None) -> ModuleType:
         ) from None
 
 
-__all__ = ["deprecated", "profiler", "require_version", "run_check", "try_import", "unique_name"]
+__all__ = ["deprecated", "dlpack", "profiler", "require_version", "run_check", "try_import", "unique_name"]

@@ -89,7 +89,8 @@ def read(paddle: Any, saved: list[dict[str, Any]]) -> dict[str, str]:
 def _differs(a: Any, b: Any) -> str:
     if a.size != b.size:
         return f"shape {a.shape} instead of {b.shape}"
-    close = np.allclose(a.astype("float64").ravel(), b.astype("float64").ravel(), rtol=1e-4, atol=1e-4, equal_nan=True)
+    wide = "complex128" if "c" in (a.dtype.kind, b.dtype.kind) else "float64"
+    close = np.allclose(a.astype(wide).ravel(), b.astype(wide).ravel(), rtol=1e-4, atol=1e-4, equal_nan=True)
     return "" if close else "other values"
 
 

@@ -12,6 +12,7 @@ from tstatic.optimizer.fluid_rules import LarsMomentum
 from tstatic.optimizer.gradient_merge import GradientMergeOptimizer
 from tstatic.optimizer.optimizer import Optimizer
 from tstatic.optimizer.rules import Adam, Lamb, Momentum
+from tstatic.optimizer.wrapper import chain
 from tstatic.static.amp.lists import AutoMixedPrecisionLists
 from tstatic.static.amp.optimizer import OptimizerWithMixedPrecision, decorate_older
 from tstatic.static.compiled_program import Settings
@@ -156,11 +157,4 @@ def noted(status: PropertyStatus, notes: dict[str, str]) -> PropertyStatus:
     return PropertyStatus(status.strategy, status.name, status.value, status.default, "no effect", note)
 
 
-def chain(optimizer: Any) -> Iterator[Any]:
-    """Yields an optimizer and those that it wraps."""
-    while optimizer is not None:
-        yield optimizer
-        optimizer = vars(optimizer).get("_optimizer")
-
-
-__all__ = ["chain", "decorated", "noted", "recomputing", "settings_of"]
+__all__ = ["decorated", "noted", "recomputing", "settings_of"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from tstatic.comm import launch
-from tstatic.distributed.fleet.applied import chain, decorated, noted, recomputing, settings_of
+from tstatic.distributed.fleet.applied import decorated, noted, recomputing, settings_of
 from tstatic.distributed.fleet.common import CollectiveHelper
 from tstatic.distributed.fleet.role_maker import (
     PaddleCloudRoleMaker,
@@ -25,6 +25,7 @@ from tstatic.ir.program import Operator, Program, Variable
 from tstatic.logs import get_logger
 from tstatic.no_effect import no_effect
 from tstatic.optimizer.optimizer import Pair
+from tstatic.optimizer.wrapper import chain
 from tstatic.runtime.scope import Scope
 from tstatic.static.amp.optimizer import OptimizerWithMixedPrecision
 from tstatic.static.compiled_program import CompiledProgram, Settings

@@ -100,8 +100,8 @@ class _Module:
         x, small, w = (self.metas[v].shape for v in (self.x, self.small, self.filter))
         sizes = x[1:3] if last else x[2:]
         out = small[1:3] if last else small[2:]
-        strides, pads, dilations, _ = Window(sizes, w[2:], attrs).plane
         channels = x[3] if last else x[1]
+        strides, pads, dilations, _ = Window(sizes, w[2:], attrs).plane(channels)
         times = w[0] // channels
         # Taps are written out, and live in registers.
         if w[2] * w[3] * times > MOST_TAPS:

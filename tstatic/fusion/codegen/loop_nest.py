@@ -240,6 +240,8 @@ def build(
         formula = define(op, metas) if known is None else known.of(op)
         if formula is None:
             raise CodegenUnsupported("NOT_POINTWISE", f"{op.type} states no expression", op)
+        if any(metas[v].dtype.is_complex for v in (*op.reads(), *op.writes())):
+            raise CodegenUnsupported("COMPLEX", f"{op.type} works on complex values", op)
         # A grid of 0 programs cannot be launched.
         if 0 in formula.full:
             raise CodegenUnsupported("EMPTY", f"{op.type} has no elements", op)

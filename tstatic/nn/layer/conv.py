@@ -1,4 +1,4 @@
-"""Convolution layers: ``Conv1D``, ``Conv2D``, ``Conv3D``, ``Conv1DTranspose``, ``Conv2DTranspose``."""
+"""Convolution layers: ``Conv1D``, ``Conv2D``, ``Conv3D``, and the transposes of all three."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tstatic.nn.layer.layers import Layer
 from tstatic.nn.param import check_enabled
 from tstatic.nn.static_conv import kaiming
 from tstatic.ops.conv._sliding import is_last, padding_of
-from tstatic.ops.conv.conv import conv1d, conv1d_transpose, conv2d, conv2d_transpose, conv3d
+from tstatic.ops.conv.conv import conv1d, conv1d_transpose, conv2d, conv2d_transpose, conv3d, conv3d_transpose
 from tstatic.ops.shape.pad import pad
 
 PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
@@ -262,6 +262,50 @@ class Conv2DTranspose(_ConvTranspose):
     def forward(self, x: Variable, output_size: Any = None) -> Variable:
         """Maps ``x``, ``[n, in_channels, h, w]``, to ``[n, out_channels, oh, ow]``; ``output_size`` beats ``output_padding``."""
         return self._transpose(conv2d_transpose, x, output_size)
+
+
+@export("nn.Conv3DTranspose", op="conv3d_transpose")
+class Conv3DTranspose(_ConvTranspose):
+    """Transposed convolution of volumes, filters ``[in_channels, out_channels / groups, kd, kh, kw]``; as :class:`Conv2DTranspose`.
+
+    Example:
+        >>> layer = paddle.nn.Conv3DTranspose(1, 1, kernel_size=[1, 1, 2], weight_attr=paddle.nn.initializer.Constant(1.0))
+        >>> y = layer(paddle.to_tensor([[[[[1.0, 2.0]]]]]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[[[[1., 3., 2.]]]]], dtype=float32)
+    """
+
+    _rank = 3
+    _layouts = ("NCDHW", "NDHWC")
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        data_format: str = "NCDHW",
+    ) -> None:
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, "zeros", weight_attr, bias_attr,
+            data_format,
+        )  # fmt: skip
+        self._output_padding = output_padding
+
+    def forward(self, x: Variable, output_size: Any = None) -> Variable:
+        """Maps ``x``, ``[n, in_channels, d, h, w]``, to ``[n, out_channels, od, oh, ow]``.
+
+        ``output_size`` beats ``output_padding``.
+        """
+        return self._transpose(conv3d_transpose, x, output_size)
 
 
 @export("nn.Conv1DTranspose", op="conv2d_transpose")

@@ -74,6 +74,7 @@ register(OpDef(
         ),
         values={"Mask": ValueRange(0, 1, dtype="int32")},
     ),
+    complex="linear",
 ))  # fmt: skip
 
 

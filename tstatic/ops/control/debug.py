@@ -66,7 +66,7 @@ def describe(x: Array, name: str, summarize: int, attrs: dict[str, Any], lod: Se
     if attrs["print_tensor_type"]:
         lines.append(f"  - dtype: {dtype_of(x.dtype).name}")
     shown = x.size if summarize < 0 else min(summarize, x.size)
-    values = (str(v) if x.dtype.kind in "biu" else f"{float(v):.6g}" for v in itertools.islice(x.flat, shown))
+    values = (str(v) if x.dtype.kind in "biuc" else f"{float(v):.6g}" for v in itertools.islice(x.flat, shown))
     lines.append(f"  - data: [{' '.join(values)}{' ...' if shown < x.size else ''}]")
     return "\n".join(lines) + "\n"
 

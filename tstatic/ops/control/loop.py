@@ -145,7 +145,7 @@ def while_loop(
         # Copies, so that the variables given keep their values for whoever reads them after the loop.
         carried = [_copy_of(helper, _blocks.leaf_variable(v, "while_loop")) for v in _blocks.flatten(list(loop_vars))]
         for var, given in zip(carried, _blocks.flatten(list(loop_vars)), strict=True):
-            var.stop_gradient = isinstance(given, Variable) and given.stop_gradient and not var.dtype.is_float
+            var.stop_gradient = isinstance(given, Variable) and given.stop_gradient and not var.dtype.is_inexact
         state = _blocks.pack(list(loop_vars), iter(carried))
         condition = _check_condition(cond(*state), "while_loop")
         condition = helper.emit("assign", {"X": condition})

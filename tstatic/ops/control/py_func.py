@@ -32,17 +32,27 @@ def function_id(function: Callable[..., Any]) -> int:
     return number
 
 
-def _function(number: int) -> Callable[..., Any]:
+def known_function(number: int, what: str, fix: str, op: str) -> Callable[..., Any]:
+    """Returns the function of a number.
+
+    Raises:
+        NotFoundError: If the process never gave that number to one; ``what`` and ``fix`` are parts of the message.
+    """
     found = _functions.get(number)
     if found is None:
         raise NotFoundError(
-            "the Python function of a py_func is not part of this process",
-            expected="a function that this process gave to static.py_func",
+            f"{what} is not part of this process",
+            expected="a function that this process gave to the layer",
             received=f"number {number}",
-            fix="a program with py_func cannot be saved and loaded elsewhere: build it again",
-            op="py_func",
+            fix=fix,
+            op=op,
         )
     return found
+
+
+def _function(number: int) -> Callable[..., Any]:
+    fix = "a program with py_func cannot be saved and loaded elsewhere: build it again"
+    return known_function(number, "the Python function of a py_func", fix, "py_func")
 
 
 def _infer(xs: list[Meta] | None, out_shapes: Sequence[Shape], out_dtypes: Sequence[str]) -> list[Meta]:

@@ -78,6 +78,7 @@ register(OpDef(
         "X, Place, Out@GRAD -> X@GRAD, Array@GRAD", ref=_write_grad, infer=lambda x, place, dout: (x, dout), dynamic=True,
         shape_only=("X",),
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -111,11 +112,13 @@ def _read_grad(place: Any, dout: Any, *outs: Any) -> list[Any]:
 register(OpDef(
     "read_from_array", "X, I -> Out, Place~", infer=lambda array, i: (array, _PLACE), ref=_read, dynamic=True,
     grad=GradOp("Place, Out@GRAD -> X@GRAD", ref=_read_grad, infer=lambda place, dout: (dout,), dynamic=True),
+    complex="linear",
 ))  # fmt: skip
 
 register(OpDef(
     "lod_array_length", "X -> Out", infer=lambda array: Meta((1,), int64),
     ref=lambda array, out=None: [np.array([len(array)])], dynamic=True,
+    complex="linear",
 ))  # fmt: skip
 
 register(OpDef(
@@ -126,15 +129,18 @@ register(OpDef(
 register(OpDef(
     "assign_array", "X -> Out", infer=lambda x: x, ref=lambda array, out=None: [TensorArray(array)], dynamic=True,
     grad=lambda ctx: [_copy(ctx)],
+    complex="linear",
 ))  # fmt: skip
 
 register(OpDef(
     "sum_arrays", "X* -> Out", infer=lambda xs: xs[0], dynamic=True,
     ref=lambda arrays, out=None: [_total(arrays)],
+    complex="linear",
 ))  # fmt: skip
 
 register(OpDef(
     "array_zeros_like", "X -> Out", infer=lambda x: x, ref=lambda array, out=None: [zeros_like(array)], dynamic=True,
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -184,6 +190,7 @@ register(OpDef(
     "tensor_array_to_tensor", "X -> Out, OutIndex", attrs={"axis": 0, "use_stack": False}, infer=_joined_infer,
     ref=_joined, dynamic=True,
     grad=GradOp("OutIndex, Out@GRAD -> X@GRAD", ref=_joined_grad, infer=lambda sizes, dout: (dout,), dynamic=True),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -202,7 +209,7 @@ def _marked(array: Variable) -> Variable:
 def _created(dtype: DType, shape: tuple[int, ...] = ()) -> Variable:
     array = _marked(emit("create_array", {}, {"dtype": dtype, "shape": shape}, name=None, prefix="array"))
     # Elements may come from parameters.
-    array.stop_gradient = not dtype.is_float
+    array.stop_gradient = not dtype.is_inexact
     return array
 
 

@@ -21,7 +21,7 @@ from tstatic.ir.checks import (
 )
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Cost, Tile
 from tstatic.ir.shape_checks import check_fit
-from tstatic.ir.split import CONVOLUTIONS, tiles
+from tstatic.ir.split import CONVOLUTIONS, along, tiles
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
 from tstatic.ops.conv._sliding import (
     ALGORITHMS,
@@ -110,11 +110,10 @@ class Window:
             for size, s, pad, reach in zip(sizes, self.strides, self.pads, self.reach, strict=True)
         )
 
-    @property
-    def plane(self) -> Geometry:
-        """How the filters meet the input along the last two axes."""
+    def plane(self, groups: int) -> Geometry:
+        """Returns how the filters meet the input along the last two axes, in a tile that has so many of the groups."""
         pads = tuple(p for pair in self.pads[-2:] for p in pair)
-        return Geometry(self.strides[-2:], pads, self.dilations[-2:], self.groups)  # type: ignore[arg-type]
+        return Geometry(self.strides[-2:], pads, self.dilations[-2:], groups)  # type: ignore[arg-type]
 
     def taps(self, place: int, depth: int) -> Iterator[tuple[int, int]]:
         """Yields what an output place reads along the first axis: places of the kernel and of an input of size ``depth``."""
@@ -197,6 +196,11 @@ Sides = tuple[Any, Any, Any]
 """The large side (a convolution's input), the filters and the small side (its output), channels first."""
 
 
+def _groups(large: Shape, filters: Shape) -> int:
+    """Returns the groups that a tile has: not the attribute's, where tiles are cut along the channels of a depthwise one."""
+    return large[1] // filters[1]
+
+
 @dataclass(frozen=True)
 class Product:
     """One of the sides of a convolution, computed from the other two.
@@ -220,15 +224,16 @@ class Product:
         """Returns the scratch of :meth:`compute` for sides of these shapes; ``meta`` has their dtype."""
         # Planes: over three axes the depth is summed product by product.
         flat = [(*s[:2], *s[-2:]) for s in shapes]
-        found = as_metas(self.needs(*flat, window.plane, meta.dtype.compute.np))
+        found = as_metas(self.needs(*flat, window.plane(_groups(*shapes[:2])), meta.dtype.compute.np))
         return found if len(window.kernel) == 2 else (Meta(flat[self.side], meta.dtype.compute), *found)
 
     def compute(self, sides: Sides, window: Window, scratch: Sequence[Array]) -> list[Array]:
         """Writes one side; returns the scratch buffers that are not its own."""
-        if len(window.kernel) == 2:
-            self.run(*sides, window.plane, scratch[: self.buffers])
-            return list(scratch[self.buffers :])
         large, filters, small = sides
+        plane = window.plane(_groups(large.shape, filters.shape))
+        if len(window.kernel) == 2:
+            self.run(*sides, plane, scratch[: self.buffers])
+            return list(scratch[self.buffers :])
         part, needs = scratch[0], scratch[1 : 1 + self.buffers]
         # Places that no tap reaches, because of padding or strides, are zero.
         sides[self.side].fill(0)
@@ -236,7 +241,7 @@ class Product:
             for k, (a, p) in enumerate(window.taps(i, large.shape[2])):
                 slices = [large[:, :, p], filters[:, :, a], small[:, :, i]]
                 place, slices[self.side] = slices[self.side], part
-                self.run(*slices, window.plane, needs)
+                self.run(*slices, plane, needs)
                 if self.side == 2 and k == 0:
                     np.copyto(place, part)
                 else:
@@ -268,6 +273,24 @@ def _effort(small: Meta, w: Meta, data_format: str) -> float:
 def _parts(size: int, work: float, most: int) -> list[slice] | None:
     """Cuts ``size`` items; more work gives more tiles and larger ones, since every tile rearranges the filters anew."""
     return CONVOLUTIONS.parts(size, work, most=most, times=max(1.0, work / (2 * CONVOLUTIONS.size)) ** 0.5)
+
+
+def _split_groups(x: Meta, w: Meta, out: Meta, groups: int, data_format: str) -> list[Tile] | None:
+    """Returns the tiles of a grouped convolution of a single image, with entries for input, filters and output.
+
+    Groups share nothing. ``None`` if parts of the batch serve: these lie in one piece, where the channels of all images take
+    up to twice the time. Also ``None`` where the channels come last, whose parts lie in the smallest pieces.
+    """
+    if groups == 1 or x.shape[0] > 1 or is_last(data_format):
+        return None
+    parts = _parts(groups, max(_effort(side, w, data_format) for side in (x, out)), 16)
+    if parts is None:
+        return None
+    sizes = (x.shape[1] // groups, w.shape[0] // groups, out.shape[1] // groups)
+    return [
+        tuple(along(axis, slice(p.start * size, p.stop * size)) for axis, size in zip((1, 0, 1), sizes, strict=True))
+        for p in parts
+    ]
 
 
 def split_images(target: Meta, w: Meta, small: Meta, axis: int, data_format: str) -> list[Tile] | None:
@@ -314,6 +337,9 @@ def conv_split(transposed: bool) -> tuple[Callable[..., list[Tile] | None], Call
     def split(x: Meta, w: Meta, out: Meta, groups: int, data_format: str) -> list[Tile] | None:
         if out.numel <= 0 or x.numel <= 0:
             return None
+        by_group = _split_groups(x, w, out, groups, data_format)
+        if by_group is not None:
+            return by_group
         return split_images(out, w, x if transposed else out, int(transposed) if groups == 1 else -1, data_format)
 
     def grad_split(
@@ -323,6 +349,10 @@ def conv_split(transposed: bool) -> tuple[Callable[..., list[Tile] | None], Call
             return None
         small = x if transposed else dout
         found: list[Tile] = []
+        by_group = _split_groups(x, w, dout, groups, data_format)
+        if by_group is not None:
+            wanted = [(None, 1, 2, 0, None)] * (dx is not None) + [(0, None, 2, None, 1)] * (dw is not None)
+            return [tuple(None if i is None else tile[i] for i in entries) for entries in wanted for tile in by_group]
         if dx is not None:
             cut = split_images(dx, w, small, int(not transposed) if groups == 1 else -1, data_format)
             found += [(None, f, d, i, None) for d, f, i in cut or [(WHOLE, WHOLE, WHOLE)]]

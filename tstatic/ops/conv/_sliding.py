@@ -12,6 +12,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.attrs import one_of
 from tstatic.ir.checks import check_choice, check_ints, check_length
 from tstatic.ir.opdef import Attr
+from tstatic.ir.split import IMAGES, Tile, tiles
 from tstatic.ir.types import UNKNOWN, Meta, Shape, dtype_of
 from tstatic.ops._low import torch_wide
 from tstatic.tuned._common import Array, Buffer
@@ -133,6 +134,15 @@ def check_no_windows(sizes: Sequence[int], outs: Sequence[int], kernel: Sequence
 def as_metas(buffers: Sequence[Buffer]) -> tuple[Meta, ...]:
     """Returns scratch buffers as metadata."""
     return tuple(Meta(shape, dtype_of(dtype)) for shape, dtype in buffers)
+
+
+def split_batch(x: Meta, *rest: Meta | None, data_format: str = "NCHW") -> list[Tile] | None:
+    """Cuts an op on images and its gradient along the batch, or along channels that stand first where there are few images."""
+    for axis in (0,) if is_last(data_format) else (0, 1):
+        found = IMAGES.parts(x.shape[axis], x.numel)
+        if found is not None:
+            return tiles(found, *[axis] * (1 + len(rest)))
+    return None
 
 
 # ---------------------------------------------------------------------------------------------------------------- torch

@@ -202,6 +202,18 @@ _TRANSPOSED_CASES = (
     Case(((2, 8, 4, 3), (8, 9, 3, 2)), {"strides": (2, 1), "paddings": (1, 0)}),
     Case(((1, 4, 3, 8), (8, 9, 3, 3)), {"data_format": "NHWC"}),
 )
+_TRANSPOSED_CASES_3D = (
+    Case(((2, 2, 2, 3, 3), (2, 3, 2, 3, 2)), {"paddings": (1, 1, 0)}),
+    Case(((1, 4, 2, 2, 3), (4, 2, 3, 2, 2)), {"groups": 2, "strides": (2, 1, 1)}),
+    Case(((1, 2, 3, 2, 2), (2, 2, 2, 2, 2)), {"dilations": (2, 3, 1), "paddings": (1, 0, 0, 1, 1, 0)}),
+    Case(
+        ((1, 2, 2, 3, 2), (2, 2, 3, 3, 2)), {"strides": (2, 2, 1), "paddings": (1, 1, 0), "output_padding": (1, 0, 0)}
+    ),
+    Case(((1, 1, 2, 2, 2), (1, 2, 3, 2, 2)), {"strides": (3, 2, 2), "output_size": (7, 5, 4)}),
+    Case(((1, 3, 2, 2, 2), (2, 2, 2, 2, 3)), {"data_format": "NDHWC", "strides": (2, 1, 1)}),
+    Case(((0, 2, 3, 3, 3), (2, 2, 2, 2, 2)), {}),
+    Case(((1, 1, 2, 3, 2), (1, 2, 3, 3, 2)), {"padding_algorithm": "SAME", "strides": (2, 2, 2)}),
+)
 _DEPTHWISE_TRANSPOSED_CASES = (
     Case(((2, 3, 4, 5), (3, 1, 3, 3)), {"groups": 3, "paddings": (1, 1)}),
     Case(((2, 2, 4, 4), (2, 1, 2, 3)), {"groups": 2, "strides": (2, 1), "paddings": (0, 1, 2, 0)}),
@@ -252,6 +264,7 @@ _register("conv2d", 2, _CASES, amp="white")
 _register("depthwise_conv2d", 2, _DEPTHWISE_CASES)
 _register("conv3d", 3, _CASES_3D)
 _register("conv2d_transpose", 2, _TRANSPOSED_CASES, transposed=True)
+_register("conv3d_transpose", 3, _TRANSPOSED_CASES_3D, transposed=True)
 _register("depthwise_conv2d_transpose", 2, _DEPTHWISE_TRANSPOSED_CASES, transposed=True)
 
 
@@ -512,3 +525,36 @@ def conv1d_transpose(
     """
     output = output_padding, output_size
     return _build("conv1d_transpose", 1, x, weight, bias, stride, padding, dilation, groups, data_format, name, output)
+
+
+@export("nn.functional.conv3d_transpose", op="conv3d_transpose")
+def conv3d_transpose(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+    output_size: Any = None,
+    data_format: str = "NCDHW",
+    name: str | None = None,
+) -> Variable:
+    """Applies the adjoint of :func:`conv3d`: every value of ``x`` adds its filters to the output.
+
+    Args:
+        x: ``[n, c, d, h, w]`` (``NCDHW``) or ``[n, d, h, w, c]`` (``NDHWC``), floats.
+        weight: ``[c, filters / groups, kd, kh, kw]`` in either layout.
+        bias: ``[filters]`` or ``None``.
+        stride, padding, output_padding, groups, dilation, output_size, data_format, name: As in
+            :func:`conv2d_transpose`, for three axes.
+
+    Returns:
+        ``[n, filters, od, oh, ow]`` in the layout of ``x``.
+
+    Raises:
+        ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
+    """
+    output = output_padding, output_size
+    return _build("conv3d_transpose", 3, x, weight, bias, stride, padding, dilation, groups, data_format, name, output)

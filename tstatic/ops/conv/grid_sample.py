@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from itertools import product
 from typing import Any
 
+import numpy as np
+
+from tstatic.ir.attrs import one_of
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import check_choice, check_int, check_length, check_rank, check_same_dtype
-from tstatic.ir.export import export
+from tstatic.ir.checks import (
+    check_choice,
+    check_dtype,
+    check_int,
+    check_length,
+    check_rank,
+    check_same_dtype,
+    check_type,
+    same_shape,
+)
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
-from tstatic.ops.elementwise.arithmetic import minimum
-from tstatic.ops.elementwise.logic import logical_and, where
-from tstatic.ops.elementwise.scale import cast, clip
-from tstatic.ops.elementwise.unary import abs as magnitude
-from tstatic.ops.elementwise.unary import floor
-from tstatic.ops.elementwise.unary import round as rounded
-from tstatic.ops.indexing.along_axis import take_along_axis
-from tstatic.ops.shape.reshape import flatten, reshape, unsqueeze
+from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.no_effect import LIBRARY
+from tstatic.ops._torch_gradient import torch_gradient
+from tstatic.ops.conv._reading import Array, Reading, as_rows, store_rows
+from tstatic.ops.shape._shapes import emit_one
+from tstatic.ops.shape.reshape import reshape, unsqueeze
 from tstatic.ops.shape.sequence import linspace
 
 _FLOATS = ("float32", "float64")
@@ -72,22 +82,118 @@ def affine_grid(
     return result
 
 
-def _place(x: Any, size: int, align_corners: bool) -> Any:
-    """Returns what -1 to 1 means along an axis, in pixels."""
-    return (x + 1.0) * ((size - 1) / 2) if align_corners else (x + 1.0) * (size / 2) - 0.5
+# ------------------------------------------------------------------------------------------------------------- the op
+def _infer(x: Meta, grid: Meta) -> Meta:
+    check_dtype(x, _FLOATS, "X")
+    check_same_dtype((x, grid), ("X", "Grid"))
+    check_rank(x, (4, 5), "X", layout="[n, c, h, w] or [n, c, d, h, w]")
+    axes = x.rank - 2
+    check_fit(
+        grid.rank == x.rank and grid.shape[-1] in (UNKNOWN, axes) and 0 not in x.shape[2:]
+        and same_shape(grid.shape[:1], x.shape[:1]), (x, grid), ("X", "Grid"), "the shapes given to grid_sample do not fit",
+        "x [n, c, h, w] with pixels, and grid [n, out_h, out_w, 2]; for volumes one axis more", "reshape the grid",
+    )  # fmt: skip
+    return x.with_shape((max(x.shape[0], grid.shape[0]), x.shape[1], *grid.shape[1:-1]))
 
 
-def _mirrored(x: Any, size: int, align_corners: bool) -> Any:
-    """Returns places that are mirrored at the outermost pixels or their edges, as often as it takes to be inside."""
-    low, length = (0.0, size - 1.0) if align_corners else (-0.5, float(size))
-    if length == 0.0:
-        return x * 0.0
-    away = magnitude(x - low)
-    rest = away - floor(away * (0.5 / length)) * (2.0 * length)
-    return minimum(rest, 2.0 * length - rest) + low
+def _pixels(x: Array, size: int, padding_mode: str, align_corners: bool) -> tuple[Array, Any]:
+    """Returns where places from -1 to 1 lie along an axis, in pixels, and the slope of that: a number or an array."""
+    slope: Any = (size - 1) / 2 if align_corners else size / 2
+    place: Any = (x + 1) * slope if align_corners else (x + 1) * slope - 0.5
+    place = np.asarray(place, x.dtype)
+    if padding_mode == "reflection":
+        low, length = (0.0, size - 1.0) if align_corners else (-0.5, float(size))
+        if length == 0.0:
+            return np.zeros_like(place), 0.0
+        away = np.abs(place - low)
+        rest = away - np.floor(away * (0.5 / length)) * (2.0 * length)
+        slope = np.where((place < low) != (rest > length), -slope, slope)
+        place = np.minimum(rest, 2.0 * length - rest) + low
+    if padding_mode != "zeros":
+        slope = np.where((place > 0) & (place < size - 1), slope, 0.0)
+        place = np.clip(place, 0.0, size - 1.0)
+    return place, slope
 
 
-@export("nn.functional.grid_sample")
+def _reading(
+    x: Array, grid: Array, mode: str, padding_mode: str, align_corners: bool
+) -> tuple[Reading, list[Any]]:  # fmt: skip
+    """Returns the points of a grid, and the slopes of their places along the axes of the image."""
+    sizes = x.shape[2:]
+    flat = grid.reshape(-1, len(sizes))
+    places, slopes = zip(
+        *(_pixels(flat[:, -1 - axis], size, padding_mode, align_corners) for axis, size in enumerate(sizes)),
+        strict=True,
+    )
+    each = math.prod(grid.shape[1:-1])
+    first = np.repeat(np.arange(len(x)) * math.prod(sizes), each)
+    return Reading(places, sizes, first, mode == "nearest"), list(slopes)
+
+
+def _ref(x: Array, grid: Array, out: Array, *, mode: str, padding_mode: str, align_corners: bool) -> None:
+    if out.size:
+        store_rows(_reading(x, grid, mode, padding_mode, align_corners)[0].read(as_rows(x)), out)
+
+
+def _grad_ref(
+    x: Array, grid: Array, dout: Array, dx: Array | None, dgrid: Array | None,
+    *, mode: str, padding_mode: str, align_corners: bool,
+) -> None:  # fmt: skip
+    reading, slopes = _reading(x, grid, mode, padding_mode, align_corners)
+    grads = as_rows(dout)
+    if dx is not None:
+        rows = np.zeros((len(x) * math.prod(x.shape[2:]), x.shape[1]), x.dtype)
+        reading.spread(grads, rows)
+        store_rows(rows, dx)
+    if dgrid is not None:
+        along = [found * slope for found, slope in zip(reading.slopes(as_rows(x), grads), slopes, strict=True)]
+        np.copyto(dgrid, np.stack(along[::-1], axis=-1).reshape(dgrid.shape))
+
+
+def _lower(torch: Any, x: Any, grid: Any, *, mode: str, padding_mode: str, align_corners: bool) -> Any:
+    shape = (*x.shape[:2], *grid.shape[1:-1])
+    if 0 in shape:
+        return x.new_zeros(shape)
+    return torch.nn.functional.grid_sample(x, grid, mode, padding_mode, align_corners)
+
+
+def _grad_lower(
+    torch: Any, x: Any, grid: Any, dout: Any, *, mode: str, padding_mode: str, align_corners: bool
+) -> Any:  # fmt: skip
+    if dout.numel() == 0:
+        return torch.zeros_like(x), torch.zeros_like(grid)
+    given = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
+    return torch_gradient(_lower, 2, (0, 1))(torch, x, grid, dout, **given)
+
+
+register(OpDef(
+    "grid_sampler", "X, Grid -> Output",
+    attrs={
+        "mode": Attr("bilinear", "str", one_of("bilinear", "nearest")),
+        "padding_mode": Attr("zeros", "str", one_of("zeros", "border", "reflection")),
+        "align_corners": True, "use_cudnn": Attr.idle(True, LIBRARY),
+    },
+    infer=_infer, ref=_ref, lower=_lower, uses_blas=True, amp="black",
+    grad=GradOp("X, Grid, Output@GRAD -> X@GRAD, Grid@GRAD", ref=_grad_ref, lower=_grad_lower),
+    # Multiples of a quarter are pixels, or half-way between two, along axes of 2 to 5 pixels.
+    domain=Domain(
+        cases=(
+            Case(((2, 3, 3, 5), (2, 2, 4, 2))), Case(((1, 2, 4, 2), (1, 3, 2, 2)), {"align_corners": False}),
+            Case(((2, 2, 3, 3), (2, 2, 2, 2)), {"padding_mode": "border"}),
+            Case(((1, 2, 4, 4), (1, 2, 3, 2)), {"padding_mode": "border", "align_corners": False}),
+            Case(((1, 2, 5, 3), (1, 2, 3, 2)), {"padding_mode": "reflection"}),
+            Case(((1, 2, 2, 4), (1, 2, 3, 2)), {"padding_mode": "reflection", "align_corners": False}),
+            Case(((2, 1, 3, 5), (2, 2, 2, 2)), {"mode": "nearest"}),
+            Case(((1, 2, 3, 2, 3), (1, 2, 1, 3, 3))),
+            Case(((1, 2, 2, 4, 4), (1, 1, 2, 2, 3)), {"padding_mode": "reflection", "align_corners": False}),
+            Case(((1, 1, 1, 3), (1, 2, 2, 2)), {"padding_mode": "reflection"}), Case(((0, 2, 3, 3), (0, 2, 2, 2))),
+        ),
+        values={"Grid": ValueRange(-1.6, 1.6, avoid=tuple(k / 4 for k in range(-6, 7)))}, floats=_FLOATS, ulps=32.0,
+    ),
+))  # fmt: skip
+
+
+@export("nn.functional.grid_sample", op="grid_sampler")
 def grid_sample(
     x: Variable,
     grid: Variable,
@@ -99,7 +205,7 @@ def grid_sample(
     """Reads images or volumes at the places of a grid.
 
     Args:
-        x: ``[n, c, h, w]`` or ``[n, c, d, h, w]`` with known sizes behind the channels; float32 or float64.
+        x: ``[n, c, h, w]`` or ``[n, c, d, h, w]`` float32 or float64.
         grid: Places ``(x, y)``, ``[n, out_h, out_w, 2]``, or ``(x, y, z)``, ``[n, out_d, out_h, out_w, 3]``; -1 and 1 are the ends.
         mode: ``"bilinear"`` between the nearest pixels, or ``"nearest"``.
         padding_mode: Outside of the image are ``"zeros"``, its ``"border"``, or its mirror image (``"reflection"``).
@@ -125,44 +231,21 @@ def grid_sample(
     check_variable(grid, "grid", "grid_sample", _FLOATS)
     check_same_dtype((x, grid), ("x", "grid"), "grid_sample")
     check_rank(x, (4, 5), "x", "grid_sample")
-    sizes = tuple(x.shape[2:])
-    check_fit(
-        len(grid.shape) == len(x.shape) and grid.shape[-1] == len(sizes) and min(sizes) >= 1, (x, grid), ("x", "grid"),
-        "the shapes given to grid_sample do not fit",
-        "x [n, c, h, w] with known h and w, and grid [n, out_h, out_w, 2]; for volumes one axis more",
-        "reshape the grid; give the image known sizes", "grid_sample",
-    )  # fmt: skip
-    # Along each axis: the pixels that are read, and the weight of each.
-    reads: list[list[tuple[Any, Any]]] = []
-    for column, size in enumerate(reversed(sizes)):
-        place = _place(grid[..., column], size, align_corners)
-        if padding_mode == "reflection":
-            place = _mirrored(place, size, align_corners)
-        if padding_mode != "zeros":
-            place = clip(place, 0.0, size - 1.0)
-        if mode == "nearest":
-            near = rounded(place)
-            pixels = [(near, None)]
-        else:
-            below = floor(place)
-            part = place - below
-            pixels = [(below, 1.0 - part), (below + 1.0, part)]
-        reads.append([])
-        for pixel, weight in pixels:
-            inside = logical_and(pixel >= 0.0, pixel <= size - 1.0)
-            # Outside there is nothing to read: any pixel will do, with weight 0.
-            index = cast(where(inside, pixel, 0.0), "int64")
-            seen = cast(inside, x.dtype)
-            reads[-1].append((index, seen if weight is None else weight * seen))
-    flat = flatten(x, 2)
-    total: Any = None
-    for corner in product(*reads):
-        (index, weight), stride = corner[0], sizes[-1]
-        for (along, share), size in zip(corner[1:], sizes[-2::-1], strict=True):
-            index, weight, stride = index + along * stride, weight * share, stride * size
-        picked = take_along_axis(flat, unsqueeze(flatten(index, 1), 1), 2)
-        term = picked * unsqueeze(flatten(weight, 1), 1)
-        total = term if total is None else total + term
-    shape = [0, 0, *grid.shape[1:-1]]
-    result: Variable = reshape(total, shape, name)
-    return result
+    attrs = {
+        "mode": mode,
+        "padding_mode": padding_mode,
+        "align_corners": check_type(align_corners, bool, "align_corners", "grid_sample"),
+    }
+    return emit_one("grid_sampler", {"X": x, "Grid": grid}, attrs, name=name)
+
+
+@export("fluid.layers.grid_sampler", op="grid_sampler")
+def grid_sampler(x: Variable, grid: Variable, name: str | None = None) -> Variable:
+    """Reads images at the places of a grid as :func:`grid_sample` does by default.
+
+    Args:
+        x: ``[n, c, h, w]``; float32 or float64.
+        grid: Places ``(x, y)``, ``[n, out_h, out_w, 2]``; -1 and 1 are the centres of the outermost pixels.
+        name: Name of the layer.
+    """
+    return grid_sample(x, grid, name=name)

@@ -6,7 +6,15 @@ from typing import Any
 
 from tstatic.errors import ShapeError, UnsupportedError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import check_choice, check_ints, check_length, check_number, check_rank
+from tstatic.ir.checks import (
+    check_choice,
+    check_int,
+    check_ints,
+    check_length,
+    check_number,
+    check_rank,
+    check_static_dim,
+)
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
@@ -352,3 +360,27 @@ def image_resize(
     check_choice(mode, modes, "resample", "image_resize", error=ShapeError)
     align = {"align_corners": align_corners, "align_mode": align_mode}
     return _resize_1x("image_resize", mode.lower(), input, out_shape, scale, name, actual_shape, data_format, **align)
+
+
+@export("fluid.layers.image_resize_short")
+def image_resize_short(input: Variable, out_short_len: int, resample: str = "BILINEAR") -> Variable:
+    """Resizes images so that their shorter side has a given length; the other side keeps the ratio, rounded.
+
+    Args:
+        input: ``[n, c, h, w]``, ``h`` and ``w`` known.
+        out_short_len: The length.
+        resample: As in :func:`image_resize`.
+
+    Raises:
+        ShapeError: If the rank is not 4, or a size is not known.
+
+    Example:
+        >>> y = fluid.layers.image_resize_short(paddle.ones([1, 3, 6, 9]), out_short_len=4)
+        >>> y.shape
+        (1, 3, 4, 6)
+    """
+    function = "image_resize_short"
+    check_rank(check_variable(input, "input", function), 4, "input", function, layout="[n, c, h, w]")
+    sizes = [check_static_dim(input.shape[axis], input, f"axis {axis}", function) for axis in (2, 3)]
+    ratio = check_int(out_short_len, "out_short_len", function, 1) / min(sizes)
+    return image_resize(input, [int(size * ratio + 0.5) for size in sizes], resample=resample)

@@ -1,7 +1,8 @@
-"""Maximum and average pooling over two axes, over sliding, global and adaptive windows; maxima also with their places."""
+"""Maximum and average pooling over two or three axes: sliding, global and adaptive windows; maxima also with their places."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,11 +13,11 @@ from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, OpSpec, Va
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.ref import plain
 from tstatic.ir.shape_checks import check_elements
-from tstatic.ir.split import IMAGES, Tile, tiles
 from tstatic.ir.types import UNKNOWN, Meta, int32
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.conv._sliding import (
     ALGORITHMS,
+    LAYOUTS_BY_RANK,
     Pairs,
     as_metas,
     assemble,
@@ -32,38 +33,41 @@ from tstatic.ops.conv._sliding import (
     per_axis,
     positive,
     spatial,
+    split_batch,
     torch_back,
     torch_first,
     torch_gradient,
 )
 from tstatic.tuned._common import Array
 from tstatic.tuned.pool import (
-    Bounds,
+    Axes,
     Extents,
     adaptive_bounds,
-    avg_pool2d,
-    avg_pool2d_grad,
-    avg_pool2d_grad_scratch,
-    max_pool2d,
-    max_pool2d_grad,
-    max_pool2d_grad_scratch,
-    max_pool2d_index,
-    max_pool2d_index_grad,
-    max_pool2d_index_grad_scratch,
-    max_pool2d_scratch,
+    avg_pool,
+    avg_pool_grad,
+    avg_pool_grad_scratch,
+    max_pool,
+    max_pool_grad,
+    max_pool_grad_scratch,
+    max_pool_index,
+    max_pool_index_grad,
+    max_pool_index_grad_scratch,
+    max_pool_scratch,
     padded_extents,
     pool_bounds,
 )
 
-_WINDOW_ATTRS: dict[str, Any] = {
-    "ksize": Attr(kind="ints"),
-    "strides": Attr((1, 1), "ints", positive),
-    "paddings": Attr((0, 0), "ints", not_negative),
-    "global_pooling": False,
-    "adaptive": False,
-    "ceil_mode": False,
-}
-"""Attributes of both pooling ops."""
+
+def _window_attrs(rank: int) -> dict[str, Any]:
+    """Returns the attributes of both pooling ops."""
+    return {
+        "ksize": Attr(kind="ints"),
+        "strides": Attr((1,) * rank, "ints", positive),
+        "paddings": Attr((0,) * rank, "ints", not_negative),
+        "global_pooling": False,
+        "adaptive": False,
+        "ceil_mode": False,
+    }
 
 
 # ------------------------------------------------------------------------------------------------------------- geometry
@@ -114,20 +118,18 @@ class Pooling:
         return list(zip(self.sizes, self.kernel, self.strides, self.pads, self.outs, strict=True))
 
     @property
-    def bounds(self) -> tuple[Bounds, Bounds]:
-        """Bounds of the windows along height and width, clipped to the input."""
-        rows, columns = (
+    def bounds(self) -> Axes:
+        """Bounds of the windows along each axis, clipped to the input."""
+        return tuple(
             adaptive_bounds(size, out) if self.adaptive else pool_bounds(size, k, s, pad[0], out)
             for size, k, s, pad, out in self._axes
         )
-        return rows, columns
 
     def extents(self, exclusive: bool) -> Extents | None:
-        """Returns what averages divide by, per row and column; ``None`` for the number of values inside the input."""
+        """Returns what averages divide by, per axis; ``None`` for the number of values inside the input."""
         if self.adaptive or exclusive:
             return None
-        rows, columns = (padded_extents(size, k, s, *pad, out) for size, k, s, pad, out in self._axes)
-        return rows, columns
+        return tuple(padded_extents(size, k, s, *pad, out) for size, k, s, pad, out in self._axes)
 
     def torch_pads(self) -> list[int]:
         """Returns paddings for ``torch.nn.functional.pad``, with what a last window needs beyond them; a negative one crops."""
@@ -137,16 +139,16 @@ class Pooling:
         return pads
 
 
-def _infer(x: Meta, **attrs: Any) -> Meta:
-    """Infers the shape of a pooling op's output.
+def _infer(rank: int, x: Meta, attrs: Mapping[str, Any]) -> Meta:
+    """Infers the shape of a pooling op's output over ``rank`` axes.
 
     Raises:
-        ShapeError: If the rank is not 4, an attribute has the wrong length, or the window does not fit.
+        ShapeError: If the input has another rank, an attribute has the wrong length, or the window does not fit.
         DTypeError: If integers are averaged.
     """
-    layout = attrs.get("data_format", "NCHW")
-    check_rank(x, (4,), "X", layout=layout)
-    check_lengths(2, ksize=attrs["ksize"], strides=attrs["strides"], paddings=attrs["paddings"])
+    layout = attrs.get("data_format", LAYOUTS_BY_RANK[rank][0])
+    check_rank(x, (rank + 2,), "X", layout=layout)
+    check_lengths(rank, ksize=attrs["ksize"], strides=attrs["strides"], paddings=attrs["paddings"])
     if attrs.get("pooling_type") == "avg":
         check_dtype(x, FLOATS, "X")
     sizes = spatial(x.shape, layout)
@@ -166,18 +168,9 @@ def _infer(x: Meta, **attrs: Any) -> Meta:
                     fix="use a smaller padding",
                 )
     else:
-        axes = (1, 2) if is_last(layout) else (2, 3)
+        axes = tuple(range(1, rank + 1) if is_last(layout) else range(2, rank + 2))
         check_elements(x, axes, "an adaptive or global pooling", fix="feed images that are not empty")
     return x.with_shape(assemble(x.shape[0], channels(x.shape, layout), pooling.outs, layout))
-
-
-def _split(x: Meta, *rest: Meta | None, data_format: str = "NCHW") -> list[Tile] | None:
-    """Cuts every op here along the batch, or along channels that stand first where there are few images."""
-    for axis in (0,) if is_last(data_format) else (0, 1):
-        found = IMAGES.parts(x.shape[axis], x.numel)
-        if found is not None:
-            return tiles(found, *[axis] * (1 + len(rest)))
-    return None
 
 
 # ----------------------------------------------------------------------------------------------------- averages, maxima
@@ -186,9 +179,7 @@ def _scratch(x: Meta, out: Meta, **attrs: Any) -> tuple[Meta, ...]:
     if attrs["pooling_type"] != "max":
         return ()
     layout = attrs["data_format"]
-    return as_metas(
-        max_pool2d_scratch(first_shape(x.shape, layout), first_shape(out.shape, layout), x.dtype.compute.np)
-    )
+    return as_metas(max_pool_scratch(first_shape(x.shape, layout), first_shape(out.shape, layout), x.dtype.compute.np))
 
 
 @in_float32()
@@ -196,19 +187,18 @@ def _ref(x: Array, out: Array, scratch: Sequence[Array] = (), **attrs: Any) -> N
     layout = attrs["data_format"]
     source, target = first(x, layout), first(out, layout)
     pooling = Pooling(source.shape[2:], attrs)
-    rows, columns = pooling.bounds
     if attrs["pooling_type"] == "max":
-        max_pool2d(source, target, rows, columns, scratch)
+        max_pool(source, target, pooling.bounds, scratch)
         return
-    avg_pool2d(source, target, rows, columns, pooling.extents(attrs["exclusive"]))
+    avg_pool(source, target, pooling.bounds, pooling.extents(attrs["exclusive"]))
 
 
 def _grad_scratch(x: Meta, out: Meta, dout: Meta, dx: Meta, **attrs: Any) -> tuple[Meta, ...]:
     layout, dtype = attrs["data_format"], dout.dtype.compute.np
     large, small = first_shape(x.shape, layout), first_shape(out.shape, layout)
     if attrs["pooling_type"] == "max":
-        return as_metas(max_pool2d_grad_scratch(large, small, dtype))
-    return as_metas(avg_pool2d_grad_scratch(large, small, dtype))
+        return as_metas(max_pool_grad_scratch(large, small, dtype))
+    return as_metas(avg_pool_grad_scratch(large, small, dtype))
 
 
 @in_float32()
@@ -216,33 +206,41 @@ def _grad_ref(x: Array, out: Array, dout: Array, dx: Array, scratch: Sequence[Ar
     layout = attrs["data_format"]
     gradient, target = first(dout, layout), first(dx, layout)
     pooling = Pooling(target.shape[2:], attrs)
-    rows, columns = pooling.bounds
     if attrs["pooling_type"] == "max":
-        max_pool2d_grad(first(x, layout), first(out, layout), gradient, target, rows, columns, scratch)
+        max_pool_grad(first(x, layout), first(out, layout), gradient, target, pooling.bounds, scratch)
         return
-    avg_pool2d_grad(gradient, target, rows, columns, scratch, pooling.extents(attrs["exclusive"]))
+    avg_pool_grad(gradient, target, pooling.bounds, scratch, pooling.extents(attrs["exclusive"]))
+
+
+def _torch_function(torch: Any, name: str, rank: int) -> Any:
+    return getattr(torch.nn.functional, f"{name}{rank}d")
 
 
 def _torch_pool(torch: Any, x: Any, **attrs: Any) -> Any:
     """Pools a channels-first tensor in float32 or float64, by torch's functions on an input padded beforehand."""
-    f = torch.nn.functional
+    pad = torch.nn.functional.pad
     pooling = Pooling(x.shape[2:], attrs)
-    largest = attrs["pooling_type"] == "max"
+    rank, kind = len(pooling.sizes), attrs["pooling_type"]
     if pooling.adaptive:
-        return (f.adaptive_max_pool2d if largest else f.adaptive_avg_pool2d)(x, pooling.outs)
-    pads = pooling.torch_pads()
-    if largest:
+        return _torch_function(torch, f"adaptive_{kind}_pool", rank)(x, pooling.outs)
+    pool, pads = _torch_function(torch, f"{kind}_pool", rank), pooling.torch_pads()
+    if kind == "max":
         # torch has one padding per axis, of at most half a window, and another rule for `ceil_mode`.
-        return f.max_pool2d(f.pad(x, pads, value=-float("inf")), pooling.kernel, pooling.strides)
-    sums = f.avg_pool2d(f.pad(x, pads), pooling.kernel, pooling.strides, divisor_override=1)
+        return pool(pad(x, pads, value=-float("inf")), pooling.kernel, pooling.strides)
+    sums = pool(pad(x, pads), pooling.kernel, pooling.strides, divisor_override=1)
     extents = pooling.extents(attrs["exclusive"])
     if extents is None:
         ones = torch.ones(1, 1, *x.shape[2:], dtype=x.dtype, device=x.device)
-        divisor = f.avg_pool2d(f.pad(ones, pads), pooling.kernel, pooling.strides, divisor_override=1)
+        divisor = pool(pad(ones, pads), pooling.kernel, pooling.strides, divisor_override=1)
     else:
-        divisor = torch.outer(*(torch.tensor(e, dtype=x.dtype, device=x.device) for e in extents))
+        divisor = _outer(torch, [torch.tensor(e, dtype=x.dtype, device=x.device) for e in extents])
     # A window without values has the sum 0, whatever it is divided by.
-    return (sums / divisor.clamp(min=1))[..., : pooling.outs[0], : pooling.outs[1]]
+    return (sums / divisor.clamp(min=1))[..., *map(slice, pooling.outs)]
+
+
+def _outer(torch: Any, factors: Sequence[Any]) -> Any:
+    """Returns the products of one entry per axis."""
+    return math.prod(f.reshape(-1, *[1] * (len(factors) - 1 - axis)) for axis, f in enumerate(factors))
 
 
 def _lower(torch: Any, x: Any, **attrs: Any) -> Any:
@@ -258,7 +256,7 @@ def _cost(x: Meta, out: Meta, **attrs: Any) -> Cost:
     layout = attrs["data_format"]
     pooling = Pooling(spatial(x.shape, layout), attrs)
     # Adaptive windows differ in size; on average each covers the input divided by the output.
-    window = max(x.numel // max(out.numel, 1), 1) if pooling.adaptive else pooling.kernel[0] * pooling.kernel[1]
+    window = max(x.numel // max(out.numel, 1), 1) if pooling.adaptive else math.prod(pooling.kernel)
     return Cost(float(out.numel * window), float(x.nbytes + out.nbytes))
 
 
@@ -270,7 +268,7 @@ def _both(shape: tuple[int, ...], **attrs: Any) -> tuple[Case, ...]:
     return tuple(Case((shape,), {"pooling_type": kind, **attrs}) for kind in ("max", "avg"))
 
 
-_CASES = (
+_CASES_2D = (
     *_both((2, 3, 4, 6), ksize=(2, 2), strides=(2, 2)),
     *_both((2, 2, 5, 7), ksize=(3, 3), strides=(2, 2), paddings=(1, 1)),
     *_both((2, 2, 5, 7), ksize=(3, 2), strides=(1, 2), paddings=(0, 1, 1, 0), exclusive=False),
@@ -288,76 +286,94 @@ _CASES = (
     *_both((1, 1, 1, 1), ksize=(1, 1)),
     *_both((2, 6, 5, 2), ksize=(2, 3), adaptive=True, data_format="NHWC"),
 )
+_CASES_3D = (
+    *_both((2, 2, 4, 4, 2), ksize=(2, 2, 2), strides=(2, 2, 2)),
+    *_both((1, 2, 4, 5, 3), ksize=(3, 3, 2), strides=(2, 2, 1), paddings=(1, 1, 0), exclusive=False),
+    *_both((1, 1, 3, 4, 5), ksize=(2, 2, 3), strides=(2, 1, 2), paddings=(0, 1, 1, 0, 1, 1), ceil_mode=True),
+    *_both((1, 2, 3, 2, 4), ksize=(1, 1, 1), global_pooling=True),
+    *_both((1, 2, 5, 3, 4), ksize=(3, 2, 4), adaptive=True),
+    *_both((1, 3, 4, 3, 2), ksize=(2, 2, 2), strides=(1, 2, 1), paddings=(1, 1, 0), data_format="NDHWC"),
+    *_both((1, 1, 5, 4, 3), ksize=(3, 3, 2), strides=(2, 2, 2), padding_algorithm="SAME"),
+    *_both((0, 1, 2, 2, 2), ksize=(2, 2, 2)),
+)
 
 
-def _pool_write(op: PaddleOp) -> list[OpSpec]:
-    """The adaptive maximum is the op with places in Paddle; its plain op takes other windows."""
-    if not op.attrs["adaptive"] or op.attrs["pooling_type"] != "max" or op.attrs["data_format"] != "NCHW":
-        return [op.made()]
-    assert op.fresh is not None
-    places = op.fresh(Meta(tuple(op.shapes[op.result] or ()), int32))
-    attrs = {name: op.attrs[name] for name in ("ksize", "strides", "paddings", "global_pooling", "adaptive")}
-    return [op.made("max_pool2d_with_index", outputs={**op.outputs, "Mask": [places]}, attrs=attrs)]
+def _register_pool(type: str, rank: int, cases: tuple[Case, ...]) -> None:
+    layout = LAYOUTS_BY_RANK[rank][0]
+
+    def infer(x: Meta, **attrs: Any) -> Meta:
+        return _infer(rank, x, attrs)
+
+    def write(op: PaddleOp) -> list[OpSpec]:
+        """The adaptive maximum is the op with places in Paddle; its plain op takes other windows."""
+        if not op.attrs["adaptive"] or op.attrs["pooling_type"] != "max" or op.attrs["data_format"] != layout:
+            return [op.made()]
+        assert op.fresh is not None
+        places = op.fresh(Meta(tuple(op.shapes[op.result] or ()), int32))
+        attrs = {name: op.attrs[name] for name in ("ksize", "strides", "paddings", "global_pooling", "adaptive")}
+        outputs = {**op.outputs, "Mask": [places]}
+        return [op.made(f"max_pool{rank}d_with_index", outputs=outputs, attrs=attrs)]
+
+    register(OpDef(
+        type, "X -> Out", paddle=PaddleForm(write=write),
+        attrs={
+            **_window_attrs(rank),
+            "pooling_type": Attr("max", "str", one_of("max", "avg")),
+            "exclusive": True,
+            "padding_algorithm": Attr("EXPLICIT", "str", one_of(*ALGORITHMS)),
+            "data_format": layout_attr(layout),
+        },
+        infer=infer, ref=plain(_ref, _scratch), lower=_lower, split=split_batch, cost=_cost,
+        grad=GradOp(
+            "X, Out, Out@GRAD -> X@GRAD",
+            ref=plain(_grad_ref, _grad_scratch),
+            lower=_grad_lower,
+            split=split_batch,
+            cost=_grad_cost,
+        ),
+        amp="gray", domain=Domain(cases=cases, values={"X": ValueRange(-2.0, 2.0, distinct=True)}),
+    ))  # fmt: skip
 
 
-register(OpDef(
-    "pool2d", "X -> Out", paddle=PaddleForm(write=_pool_write),
-    attrs={
-        **_WINDOW_ATTRS,
-        "pooling_type": Attr("max", "str", one_of("max", "avg")),
-        "exclusive": True,
-        "padding_algorithm": Attr("EXPLICIT", "str", one_of(*ALGORITHMS)),
-        "data_format": layout_attr("NCHW"),
-    },
-    infer=_infer, ref=plain(_ref, _scratch), lower=_lower, split=_split, cost=_cost,
-    grad=GradOp(
-        "X, Out, Out@GRAD -> X@GRAD",
-        ref=plain(_grad_ref, _grad_scratch),
-        lower=_grad_lower,
-        split=_split,
-        cost=_grad_cost,
-    ),
-    amp="gray", domain=Domain(cases=_CASES, values={"X": ValueRange(-2.0, 2.0, distinct=True)}),
-))  # fmt: skip
+_register_pool("pool2d", 2, _CASES_2D)
+_register_pool("pool3d", 3, _CASES_3D)
 
 
 # -------------------------------------------------------------------------------------------- maxima with their places
-def _index_infer(x: Meta, **attrs: Any) -> tuple[Meta, Meta]:
-    out = _infer(x, **attrs)
-    return out, out.with_dtype(int32)
-
-
 @in_float32(outputs=2)
 def _index_ref(x: Array, out: Array, mask: Array | None, **attrs: Any) -> None:
-    rows, columns = Pooling(x.shape[2:], attrs).bounds
-    max_pool2d(x, out, rows, columns)
+    axes = Pooling(x.shape[2:], attrs).bounds
+    max_pool(x, out, axes)
     if mask is not None:
-        max_pool2d_index(x, out, mask, rows, columns)
+        max_pool_index(x, out, mask, axes)
 
 
 def _index_lower(torch: Any, x: Any, **attrs: Any) -> Any:
-    f = torch.nn.functional
     pooling = Pooling(x.shape[2:], attrs)
-    source = torch_wide(x)
+    rank, source = len(pooling.sizes), torch_wide(x)
     if pooling.adaptive:
-        out, index = f.adaptive_max_pool2d(source, pooling.outs, return_indices=True)
+        out, index = _torch_function(torch, "adaptive_max_pool", rank)(source, pooling.outs, return_indices=True)
         return out.to(x.dtype), index.int()
-    padded = f.pad(source, pooling.torch_pads(), value=-float("inf"))
-    out, index = f.max_pool2d(padded, pooling.kernel, pooling.strides, return_indices=True)
-    width = padded.shape[3]
-    row, column = index // width - pooling.pads[0][0], index % width - pooling.pads[1][0]
-    keep = (..., slice(pooling.outs[0]), slice(pooling.outs[1]))
-    full = torch.outer(*(torch.tensor([b > a for a, b in axis], device=x.device) for axis in pooling.bounds))
-    return out[keep].to(x.dtype), torch.where(full, (row * x.shape[3] + column)[keep], -1).int()
+    padded = torch.nn.functional.pad(source, pooling.torch_pads(), value=-float("inf"))
+    pool = _torch_function(torch, "max_pool", rank)
+    out, index = pool(padded, pooling.kernel, pooling.strides, return_indices=True)
+    # From a place in the padded volume to one in the input.
+    place, inner = torch.zeros_like(index), torch.ones_like(index)
+    for size, wide, (before, _) in reversed(list(zip(pooling.sizes, padded.shape[2:], pooling.pads, strict=True))):
+        place = place + (index % wide - before) * inner
+        index, inner = index // wide, inner * size
+    keep = (..., *map(slice, pooling.outs))
+    full = _outer(torch, [torch.tensor([b > a for a, b in axis], device=x.device) for axis in pooling.bounds])
+    return out[keep].to(x.dtype), torch.where(full.bool(), place[keep], -1).int()
 
 
 def _index_grad_scratch(x: Meta, mask: Meta, dout: Meta, dx: Meta) -> tuple[Meta, ...]:
-    return as_metas(max_pool2d_index_grad_scratch(dout.shape))
+    return as_metas(max_pool_index_grad_scratch(dout.shape))
 
 
 @in_float32()
 def _index_grad_ref(x: Array, mask: Array, dout: Array, dx: Array, scratch: Sequence[Array]) -> None:
-    max_pool2d_index_grad(mask, dout, dx, scratch)
+    max_pool_index_grad(mask, dout, dx, scratch)
 
 
 def _index_grad_lower(torch: Any, x: Any, mask: Any, dout: Any) -> Any:
@@ -366,7 +382,7 @@ def _index_grad_lower(torch: Any, x: Any, mask: Any, dout: Any) -> Any:
     return target.scatter_add(2, mask.clamp(min=0).flatten(2).long(), given).view(x.shape).to(x.dtype)
 
 
-_INDEX_CASES = (
+_INDEX_CASES_2D = (
     Case(((2, 3, 4, 6),), {"ksize": (2, 2), "strides": (2, 2)}),
     Case(((2, 2, 5, 7),), {"ksize": (3, 3), "strides": (2, 2), "paddings": (1, 1)}),
     Case(((2, 2, 5, 7),), {"ksize": (3, 2), "strides": (1, 1), "paddings": (1, 0)}),
@@ -378,15 +394,34 @@ _INDEX_CASES = (
     Case(((1, 1, 1, 1),), {"ksize": (1, 1)}),
 )
 
-register(OpDef(
-    "max_pool2d_with_index", "X -> Out, Mask", attrs=_WINDOW_ATTRS, infer=_index_infer, ref=_index_ref,
-    lower=_index_lower, split=_split,
-    grad=GradOp(
-        "X, Mask, Out@GRAD -> X@GRAD",
-        ref=plain(_index_grad_ref, _index_grad_scratch),
-        lower=_index_grad_lower,
-        split=_split,
-        shape_only=("X",),
-    ),
-    amp="white", domain=Domain(cases=_INDEX_CASES, values={"X": ValueRange(-2.0, 2.0, distinct=True)}),
-))  # fmt: skip
+_INDEX_CASES_3D = (
+    Case(((2, 2, 4, 4, 2),), {"ksize": (2, 2, 2), "strides": (2, 2, 2)}),
+    Case(((1, 2, 4, 5, 3),), {"ksize": (3, 3, 2), "strides": (2, 2, 1), "paddings": (1, 1, 0)}),
+    Case(((1, 1, 3, 4, 5),), {"ksize": (2, 2, 3), "strides": (2, 1, 2), "ceil_mode": True}),
+    Case(((1, 2, 3, 2, 4),), {"ksize": (1, 1, 1), "global_pooling": True}),
+    Case(((1, 2, 5, 3, 4),), {"ksize": (3, 2, 4), "adaptive": True}),
+    Case(((0, 1, 2, 2, 2),), {"ksize": (2, 2, 2)}),
+)
+
+
+def _register_index(type: str, rank: int, cases: tuple[Case, ...], amp: str) -> None:
+    def infer(x: Meta, **attrs: Any) -> tuple[Meta, Meta]:
+        out = _infer(rank, x, attrs)
+        return out, out.with_dtype(int32)
+
+    register(OpDef(
+        type, "X -> Out, Mask", attrs=_window_attrs(rank), infer=infer, ref=_index_ref,
+        lower=_index_lower, split=split_batch,
+        grad=GradOp(
+            "X, Mask, Out@GRAD -> X@GRAD",
+            ref=plain(_index_grad_ref, _index_grad_scratch),
+            lower=_index_grad_lower,
+            split=split_batch,
+            shape_only=("X",),
+        ),
+        amp=amp, domain=Domain(cases=cases, values={"X": ValueRange(-2.0, 2.0, distinct=True)}),
+    ))  # fmt: skip
+
+
+_register_index("max_pool2d_with_index", 2, _INDEX_CASES_2D, amp="white")
+_register_index("max_pool3d_with_index", 3, _INDEX_CASES_3D, amp="")

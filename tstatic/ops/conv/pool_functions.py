@@ -1,7 +1,8 @@
-"""Public functions of pooling over one and two axes, of Paddle 2.x and 1.x."""
+"""Public functions of pooling over one to three axes."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tstatic.errors import ShapeError, UnsupportedError
@@ -10,7 +11,6 @@ from tstatic.ir.checks import check_choice, check_ints, check_sizes, check_type
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
-from tstatic.no_effect import LIBRARY, no_effect
 from tstatic.ops.conv._sliding import LAYOUTS_BY_RANK, is_last, on_images, padding_of, spatial
 from tstatic.ops.shape._shapes import emit_one
 
@@ -22,7 +22,7 @@ def _window(
 ) -> dict[str, Any]:
     """Returns the attributes of sliding windows after checking the arguments; sequences have the layout of images."""
     check_variable(x, "x", function)
-    check_choice(data_format, LAYOUTS_BY_RANK[2], "data_format", function, error=ShapeError)
+    check_choice(data_format, LAYOUTS_BY_RANK[max(rank, 2)], "data_format", function, error=ShapeError)
     for name, value in flags.items():
         check_type(value, bool, name, function)
     kernel = check_ints(size, rank, "kernel_size", function)
@@ -32,10 +32,10 @@ def _window(
     return {**windows, **flags, "data_format": data_format}
 
 
-def _adaptive(function: str, rank: int, x: Variable, output_size: Any, data_format: str = "NCHW") -> dict[str, Any]:
+def _adaptive(function: str, rank: int, x: Variable, output_size: Any, data_format: str) -> dict[str, Any]:
     """Returns the attributes of adaptive windows after checking the arguments; a size of ``None`` keeps the input's."""
     check_variable(x, "x", function)
-    check_choice(data_format, LAYOUTS_BY_RANK[2], "data_format", function, error=ShapeError)
+    check_choice(data_format, LAYOUTS_BY_RANK[max(rank, 2)], "data_format", function, error=ShapeError)
     if isinstance(output_size, list | tuple) and None in output_size and len(output_size) == rank:
         sizes = spatial(x.shape, data_format)
         output_size = [
@@ -56,7 +56,7 @@ def _adaptive(function: str, rank: int, x: Variable, output_size: Any, data_form
 
 def _emit(function: str, rank: int, type: str, x: Variable, attrs: dict[str, Any], name: str | None) -> Any:
     """Emits a pooling; that of ``[n, c, length]`` on images of height 1."""
-    if rank == 2:
+    if rank > 1:
         return emit(type, {"X": x}, attrs, name=name)
     helper = LayerNamer(function, name)
     image = helper.emit("unsqueeze2", {"X": x}, {"axes": (2,)})
@@ -67,22 +67,33 @@ def _emit(function: str, rank: int, type: str, x: Variable, attrs: dict[str, Any
 
 
 def _average(function: str, rank: int, x: Variable, attrs: dict[str, Any], name: str | None) -> Variable:
-    out: Variable = _emit(function, rank, "pool2d", x, {**attrs, "pooling_type": "avg"}, name)
+    out: Variable = _emit(function, rank, f"pool{max(rank, 2)}d", x, {**attrs, "pooling_type": "avg"}, name)
     return out
+
+
+def _divided(
+    function: str, rank: int, x: Variable, attrs: dict[str, Any], divisor: float | None, name: str | None
+) -> Variable:
+    """Emits an average pooling that divides sums by ``divisor`` unless that is ``None``."""
+    if divisor is None:
+        return _average(function, rank, x, attrs, name)
+    out = _average(function, rank, x, {**attrs, "exclusive": False}, name)
+    return emit_one("scale", {"X": out}, {"scale": math.prod(attrs["ksize"]) / divisor})
 
 
 def _maximum(function: str, rank: int, x: Variable, attrs: dict[str, Any], mask: bool, name: str | None) -> Pooled:
     """Emits a maximum pooling; with ``mask`` the op that also returns places, whose paddings are numbers."""
     found: Pooled
     if not mask:
-        found = _emit(function, rank, "pool2d", x, {**attrs, "pooling_type": "max"}, name)
+        found = _emit(function, rank, f"pool{max(rank, 2)}d", x, {**attrs, "pooling_type": "max"}, name)
         return found
-    if is_last(attrs.pop("data_format")):
+    first, last = LAYOUTS_BY_RANK[max(rank, 2)]
+    if attrs.pop("data_format") == last:
         raise ShapeError(
-            "When setting return_mask to true, data_format must be set to NCHW",
-            expected="'NCHW'",
-            received="'NHWC'",
-            fix="transpose to NCHW first, or leave return_mask at False",
+            f"When setting return_mask to true, data_format must be set to {first}",
+            expected=f"'{first}'",
+            received=f"'{last}'",
+            fix=f"transpose to {first} first, or leave return_mask at False",
             op=function,
         )
     if attrs.pop("padding_algorithm", "EXPLICIT") == "SAME":
@@ -93,7 +104,7 @@ def _maximum(function: str, rank: int, x: Variable, attrs: dict[str, Any], mask:
             fix="give the padding's sizes, or leave return_mask at False",
             op=function,
         )
-    found = _emit(function, rank, "max_pool2d_with_index", x, attrs, name)
+    found = _emit(function, rank, f"max_pool{max(rank, 2)}d_with_index", x, attrs, name)
     return found
 
 
@@ -172,11 +183,83 @@ def avg_pool2d(
     """
     flags = {"ceil_mode": ceil_mode, "exclusive": exclusive}
     attrs = _window("avg_pool2d", 2, x, kernel_size, stride, padding, data_format, **flags)
-    if divisor_override is None:
-        return _average("avg_pool2d", 2, x, attrs, name)
-    out = _average("avg_pool2d", 2, x, {**attrs, "exclusive": False}, name)
-    factor = attrs["ksize"][0] * attrs["ksize"][1] / divisor_override
-    return emit_one("scale", {"X": out}, {"scale": factor})
+    return _divided("avg_pool2d", 2, x, attrs, divisor_override, name)
+
+
+@export("nn.functional.max_pool3d", op="pool3d")
+def max_pool3d(
+    x: Variable,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    return_mask: bool = False,
+    ceil_mode: bool = False,
+    data_format: str = "NCDHW",
+    name: str | None = None,
+) -> Pooled:
+    """Takes the maximum over sliding windows of volumes; see :func:`max_pool2d`.
+
+    Args:
+        x: ``[n, c, d, h, w]`` (``NCDHW``) or ``[n, d, h, w, c]`` (``NDHWC``), floats.
+        kernel_size: An int, or one per axis.
+        stride: The same; the kernel size if ``None``.
+        padding: An int, ``[d, h, w]``, before and after each axis (six ints), pairs per axis, ``"SAME"`` or ``"VALID"``;
+            padding counts as minus infinity.
+        return_mask: Also return the places ``(plane * h + row) * w + column`` of the maxima, int32.
+        ceil_mode: Whether a last window may hang over the end.
+        data_format: Layout of the axes, which says where the channels are.
+        name: The layer's name.
+
+    Returns:
+        ``[n, c, od, oh, ow]`` in the layout of ``x``, or that and the places.
+
+    Raises:
+        ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
+
+    Example:
+        >>> x = paddle.reshape(paddle.arange(8.0), [1, 1, 2, 2, 2])
+        >>> y = paddle.nn.functional.max_pool3d(x, kernel_size=2)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[[[7.]]]]], dtype=float32)
+    """
+    attrs = _window("max_pool3d", 3, x, kernel_size, stride, padding, data_format, ceil_mode=ceil_mode)
+    return _maximum("max_pool3d", 3, x, attrs, return_mask, name)
+
+
+@export("nn.functional.avg_pool3d", op="pool3d")
+def avg_pool3d(
+    x: Variable,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    exclusive: bool = True,
+    divisor_override: float | None = None,
+    data_format: str = "NCDHW",
+    name: str | None = None,
+) -> Variable:
+    """Takes the average over sliding windows of volumes; see :func:`avg_pool2d`.
+
+    Args:
+        x, kernel_size, stride, padding, ceil_mode, data_format, name: As in :func:`max_pool3d`.
+        exclusive: Whether padding is left out of the count that a sum is divided by.
+        divisor_override: Divide sums by this number instead.
+
+    Returns:
+        ``[n, c, od, oh, ow]`` in the layout of ``x``.
+
+    Raises:
+        ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
+
+    Example:
+        >>> x = paddle.reshape(paddle.arange(8.0), [1, 1, 2, 2, 2])
+        >>> y = paddle.nn.functional.avg_pool3d(x, kernel_size=2)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[[[3.5]]]]], dtype=float32)
+    """
+    flags = {"ceil_mode": ceil_mode, "exclusive": exclusive}
+    attrs = _window("avg_pool3d", 3, x, kernel_size, stride, padding, data_format, **flags)
+    return _divided("avg_pool3d", 3, x, attrs, divisor_override, name)
 
 
 @export("nn.functional.max_pool1d", op="pool2d")
@@ -297,7 +380,59 @@ def adaptive_max_pool2d(x: Variable, output_size: Any, return_mask: bool = False
         >>> static.Executor().run(fetch_list=[y])[0]
         array([[[[4.]]]], dtype=float32)
     """
-    return _maximum("adaptive_max_pool2d", 2, x, _adaptive("adaptive_max_pool2d", 2, x, output_size), return_mask, name)
+    attrs = _adaptive("adaptive_max_pool2d", 2, x, output_size, "NCHW")
+    return _maximum("adaptive_max_pool2d", 2, x, attrs, return_mask, name)
+
+
+@export("nn.functional.adaptive_avg_pool3d", op="pool3d")
+def adaptive_avg_pool3d(x: Variable, output_size: Any, data_format: str = "NCDHW", name: str | None = None) -> Variable:
+    """Takes the average over windows that share volumes; see :func:`adaptive_avg_pool2d`.
+
+    Args:
+        x: ``[n, c, d, h, w]`` (``NCDHW``) or ``[n, d, h, w, c]`` (``NDHWC``), floats.
+        output_size: An int, or one per axis; ``None`` keeps an axis.
+        data_format: Layout of the axes, which says where the channels are.
+        name: The layer's name.
+
+    Returns:
+        ``[n, c, od, oh, ow]`` in the layout of ``x``.
+
+    Raises:
+        ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
+
+    Example:
+        >>> x = paddle.reshape(paddle.arange(8.0), [1, 1, 2, 2, 2])
+        >>> y = paddle.nn.functional.adaptive_avg_pool3d(x, output_size=1)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[[[3.5]]]]], dtype=float32)
+    """
+    return _average("adaptive_avg_pool3d", 3, x, _adaptive("adaptive_avg_pool3d", 3, x, output_size, data_format), name)
+
+
+@export("nn.functional.adaptive_max_pool3d", op="pool3d")
+def adaptive_max_pool3d(x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None) -> Pooled:
+    """Takes the maximum over windows that share volumes; see :func:`adaptive_avg_pool2d`.
+
+    Args:
+        x: ``[n, c, d, h, w]``, floats.
+        output_size: An int, or one per axis; ``None`` keeps an axis.
+        return_mask: Also return the places ``(plane * h + row) * w + column`` of the maxima, int32.
+        name: The layer's name.
+
+    Returns:
+        ``[n, c, od, oh, ow]``, or that and the places.
+
+    Raises:
+        ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
+
+    Example:
+        >>> x = paddle.reshape(paddle.arange(8.0), [1, 1, 2, 2, 2])
+        >>> y = paddle.nn.functional.adaptive_max_pool3d(x, output_size=1)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[[[7.]]]]], dtype=float32)
+    """
+    attrs = _adaptive("adaptive_max_pool3d", 3, x, output_size, "NCDHW")
+    return _maximum("adaptive_max_pool3d", 3, x, attrs, return_mask, name)
 
 
 @export("nn.functional.adaptive_avg_pool1d", op="pool2d")
@@ -321,7 +456,7 @@ def adaptive_avg_pool1d(x: Variable, output_size: Any, name: str | None = None) 
         >>> static.Executor().run(fetch_list=[y])[0]
         array([[[2., 3.]]], dtype=float32)
     """
-    return _average("adaptive_avg_pool1d", 1, x, _adaptive("adaptive_avg_pool1d", 1, x, output_size), name)
+    return _average("adaptive_avg_pool1d", 1, x, _adaptive("adaptive_avg_pool1d", 1, x, output_size, "NCHW"), name)
 
 
 @export("nn.functional.adaptive_max_pool1d", op="pool2d")
@@ -346,104 +481,5 @@ def adaptive_max_pool1d(x: Variable, output_size: Any, return_mask: bool = False
         >>> static.Executor().run(fetch_list=[y])[0]
         array([[[3., 4.]]], dtype=float32)
     """
-    return _maximum("adaptive_max_pool1d", 1, x, _adaptive("adaptive_max_pool1d", 1, x, output_size), return_mask, name)
-
-
-# --------------------------------------------------------------------------------------------------------- names of 1.x
-@no_effect(use_cudnn=LIBRARY)
-@export("fluid.layers.pool2d", op="pool2d")
-def pool2d(
-    input: Variable,
-    pool_size: Any = -1,
-    pool_type: str = "max",
-    pool_stride: Any = 1,
-    pool_padding: Any = 0,
-    global_pooling: bool = False,
-    use_cudnn: bool = True,
-    ceil_mode: bool = False,
-    name: str | None = None,
-    exclusive: bool = True,
-    data_format: str = "NCHW",
-) -> Variable:
-    """Pools by maximum or average under the names of Paddle 1.x.
-
-    Args:
-        input: ``[n, c, h, w]`` or ``[n, h, w, c]``, floats.
-        pool_size: An int, or one per axis; needed unless ``global_pooling``.
-        pool_type: ``"max"`` or ``"avg"``.
-        pool_stride, pool_padding, ceil_mode, exclusive, data_format: As in ``nn.functional.avg_pool2d``.
-        global_pooling: One window over the whole image.
-        name: The layer's name.
-
-    Returns:
-        ``[n, c, oh, ow]`` in the layout of ``input``.
-
-    Raises:
-        ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
-
-    Example:
-        >>> x = fluid.layers.data("x", shape=[1, 2, 4])
-        >>> y = fluid.layers.pool2d(x, pool_size=2, pool_type="avg", pool_stride=2)
-        >>> static.Executor().run(feed={"x": np.arange(8, dtype="float32").reshape(1, 1, 2, 4)}, fetch_list=[y])[0]
-        array([[[[2.5, 4.5]]]], dtype=float32)
-    """
-    check_variable(input, "input", "pool2d")
-    check_choice(pool_type, ("max", "avg"), "pool_type", "pool2d", error=ShapeError)
-    check_type(ceil_mode, bool, "ceil_mode", "pool2d")
-    check_type(global_pooling, bool, "global_pooling", "pool2d")
-    check_choice(data_format, ("NCHW", "NHWC"), "data_format", "pool2d", error=ShapeError)
-    if not global_pooling and pool_size == -1:
-        raise ShapeError(
-            "When Attr(global_pooling) is False, Attr(pool_size) must be passed and be a valid value",
-            expected="an int or a list of ints",
-            received="pool_size=-1",
-            fix="pass pool_size, or global_pooling=True",
-            op="pool2d",
-        )
-    paddings, algorithm = padding_of(pool_padding, 2, is_last(data_format), "pool2d")
-    attrs = {
-        "ksize": check_ints(pool_size, 2, "pool_size", "pool2d"),
-        "strides": check_ints(pool_stride, 2, "pool_stride", "pool2d"),
-        "paddings": paddings,
-        "padding_algorithm": algorithm,
-        "pooling_type": pool_type,
-        "global_pooling": global_pooling,
-        "ceil_mode": ceil_mode,
-        "exclusive": exclusive,
-        "data_format": data_format,
-    }
-    return emit_one("pool2d", {"X": input}, attrs, name=name)
-
-
-@export("fluid.layers.adaptive_pool2d", op="pool2d")
-def adaptive_pool2d(
-    input: Variable, pool_size: Any, pool_type: str = "max", require_index: bool = False, name: str | None = None
-) -> Pooled:
-    """Pools over adaptive windows under the names of Paddle 1.x; see ``nn.functional.adaptive_avg_pool2d``.
-
-    Args:
-        input: ``[n, c, h, w]``, floats.
-        pool_size: Rows and columns of windows: an int, or one per axis, of which ``None`` keeps the axis.
-        pool_type: ``"max"`` or ``"avg"``.
-        require_index: Also return the places ``row * w + column`` of the maxima, int32.
-        name: Name of the layer.
-
-    Returns:
-        ``[n, c, *pool_size]``, or that and the places of the maxima with ``require_index``.
-
-    Raises:
-        ShapeError: For an unknown ``pool_type``, or ``require_index`` with averages.
-    """
-    check_variable(input, "input", "adaptive_pool2d")
-    check_choice(pool_type, ("max", "avg"), "pool_type", "adaptive_pool2d", error=ShapeError)
-    if pool_type == "avg":
-        if require_index:
-            raise ShapeError(
-                "invalid setting 'require_index' true when 'pool_type' is 'avg'.",
-                expected="require_index=False with averages",
-                received="require_index=True",
-                fix="leave require_index at False, or use pool_type='max'",
-                op="adaptive_pool2d",
-            )
-        return adaptive_avg_pool2d(input, pool_size, name=name)
-    return adaptive_max_pool2d(input, pool_size, require_index, name)
+    attrs = _adaptive("adaptive_max_pool1d", 1, x, output_size, "NCHW")
+    return _maximum("adaptive_max_pool1d", 1, x, attrs, return_mask, name)

@@ -34,7 +34,7 @@ def number_of(value: Any) -> bool | int | float | None:
 
 def fit(x: Variable, number: bool | int | float, prefix: str | None = None) -> Variable:
     """Converts a Variable as a number needs it: integers and bools to float32 beside a fraction, bools to int64 beside an int."""
-    if x.dtype.is_float:
+    if x.dtype.is_inexact:
         return x
     if isinstance(number, float):
         return cast_to(x, float32, prefix)
@@ -44,11 +44,14 @@ def fit(x: Variable, number: bool | int | float, prefix: str | None = None) -> V
 def common_dtype(a: DType, b: DType) -> DType | None:
     """Returns the dtype that two dtypes meet in; ``None`` if there is none.
 
-    A float beside an integer or a bool stays, an integer beside a bool, too; of two floats or integers the wider wins.
+    A float beside an integer or a bool stays, an integer beside a bool, too; of two floats or integers the wider wins. Beside
+    a complex type a float64 counts as complex128, whatever else as complex64.
     Floats and integers of equal width (float16 and bfloat16, int8 and uint8) do not meet.
     """
     if a is b:
         return a
+    if a.is_complex or b.is_complex:
+        return max(a.complex, b.complex, key=lambda d: d.itemsize)
     # Kind before width: an int64 beside a float32 becomes float32.
     ranks = [2 * d.is_float + d.is_integer for d in (a, b)]
     if ranks[0] != ranks[1]:
@@ -91,12 +94,15 @@ def in_common_dtype(
         x = fit(x, number, prefix)
         constant: Variable = emit("fill_constant", {}, {"shape": (), "dtype": x.dtype, "value": number}, prefix=prefix)
         return x, constant
-    if not isinstance(other, np.ndarray | list | tuple):
+    if not isinstance(other, np.ndarray | list | tuple | complex | np.complexfloating):
         return None
     array = plain(other, "the operand", function)
-    if array.dtype.kind not in "biufV":
+    if array.dtype.kind not in "biufcV":
         return None
-    if array.dtype.kind in "fV" and not x.dtype.is_float:
+    if array.dtype.kind == "c" and not x.dtype.is_complex:
+        # Of a list or a number the parts are as wide as those of the other operand.
+        x = cast_to(x, dtype_of(array.dtype) if isinstance(other, np.ndarray) and other.ndim else x.dtype.complex)
+    elif array.dtype.kind in "fV" and not x.dtype.is_inexact:
         # Fractions in a list are float32, as a single one is.
         wanted = dtype_of(array.dtype)
         x = cast_to(x, float32 if wanted is float64 and not isinstance(other, np.ndarray) else wanted, prefix)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, NUMBERS, check_dtype
-from tstatic.ir.opdef import DERIVE, NO_ATTRS, Domain, GradOp, OpDef, ValueRange, register
+from tstatic.ir.opdef import DERIVE, NO_ATTRS, Complex, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.paddle_form import PaddleForm
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, bool_
@@ -57,6 +57,7 @@ def unary_op(
     others: tuple[str, ...] = (),
     ulps: float = 4,
     paddle: PaddleForm | None = None,
+    complex: Complex = "",
 ) -> None:
     """Registers an op ``X -> Out`` that is a formula, and its backward op.
 
@@ -76,6 +77,7 @@ def unary_op(
         others: Dtypes that it takes beside floats.
         paddle: How Paddle's files have it.
         ulps: Its tolerance, in units in the last place.
+        complex: What it does with complex values.
     """
     if isinstance(lower, str):
         path, names = lower.split("."), tuple(attrs)
@@ -89,10 +91,11 @@ def unary_op(
     rule = DERIVE if reads else None
     register(OpDef(
         type, "X -> Out", attrs=attrs, pointwise={"Out": text}, infer=infer, lower=lower, amp=amp,
-        activation=activation, paddle=paddle,
+        activation=activation, paddle=paddle, complex=complex,
         grad=GradOp(", ".join((*reads, "Out@GRAD")) + " -> X@GRAD", pointwise={"X@GRAD": gradient}, grad=rule),
         domain=Domain(
-            "unary", attrs=samples, values={} if values is None else {"X": values}, others=others, ulps=ulps
+            "unary", attrs=samples, values={} if values is None else {"X": values}, ulps=ulps,
+            others=(*others, *["complex64"] * bool(complex)),
         ),
     ))  # fmt: skip
 

@@ -16,9 +16,9 @@ from tstatic.tuned.special import gelu as gelu_kernel
 from tstatic.tuned.special import gelu_grad as gelu_grad_kernel
 from tstatic.tuned.special import special_scratch
 
-unary_op("sigmoid", "sigmoid(x)", "dout * (1 - out) * out", "sigmoid", activation=True)
+unary_op("sigmoid", "sigmoid(x)", "dout * (1 - out) * out", "sigmoid", activation=True, complex="holomorphic")
 unary_op("logsigmoid", "minimum(x, 0) - log1p(exp(-abs(x)))", "dout / (1 + exp(x))", "nn.functional.logsigmoid")
-unary_op("tanh", "tanh(x)", "dout * (1 - out * out)", "tanh", activation=True)
+unary_op("tanh", "tanh(x)", "dout * (1 - out * out)", "tanh", activation=True, complex="holomorphic")
 # Beside 0 the difference cancels.
 unary_op(
     "tanh_shrink", "x - tanh(x)", "dout * square(tanh(x))",

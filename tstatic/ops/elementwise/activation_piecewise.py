@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.ir.attrs import one_of
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import same_shape
+from tstatic.ir.checks import check_number, same_shape
 from tstatic.ir.opdef import DERIVE, Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.paddle_form import PaddleForm
 from tstatic.ir.program import Variable
@@ -299,12 +299,16 @@ def softshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> 
         threshold: By how much, not negative.
         name: Name of the layer.
 
+    Raises:
+        ProgramError: If the threshold is negative.
+
     Example:
         >>> x = paddle.to_tensor([-1.0, 0.3, 2.0])
         >>> y = paddle.nn.functional.softshrink(x, threshold=0.5)
         >>> static.Executor().run(fetch_list=[y])[0]
         array([-0.5,  0. ,  1.5], dtype=float32)
     """
+    check_number(threshold, "threshold", "softshrink", least=0)
     return unary("softshrink", x, {"threshold": threshold}, name=name)
 
 
@@ -314,11 +318,14 @@ def fluid_softshrink(x: Variable, alpha: float | None = None) -> Variable:
 
     Args:
         x: Floats.
-        alpha: The distance that elements move.
+        alpha: The distance that elements move, not negative.
 
     Raises:
         DTypeError: For integers.
+        ProgramError: If ``alpha`` is negative.
     """
+    if alpha is not None:
+        check_number(alpha, "alpha", "softshrink", least=0)
     return unary("softshrink", x, {} if alpha is None else {"threshold": alpha})
 
 

@@ -84,8 +84,9 @@ register(OpDef(
     pairwise="elementwise_add",
     domain=Domain(
         cases=tuple(Case(([s] * n,)) for s, n in (((3, 4), 2), ((5,), 1), ((), 3), ((0,), 2), ((2, 1, 3), 5), ((33,), 4))),
-        others=("int64", "int32"), ulps=2,
+        others=("int64", "int32", "complex64"), ulps=2,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tstatic.ir.attrs import NO_ATTRS, OpSpec
 from tstatic.ir.build import LayerNamer, as_variable, check_variable
 from tstatic.ir.opdef import (
     DERIVE,
-    NO_ATTRS,
     Case,
+    Complex,
     Domain,
     GradContext,
     GradOp,
     GradRule,
     OpDef,
-    OpSpec,
     ValueRange,
     export,
     register,
@@ -30,8 +30,7 @@ from tstatic.ops.shape._shapes import emit_one
 
 # Paddle's own alignment: Y begins at ``axis`` of X, in either order, with trailing ones that are dropped.
 _AXES = tuple(
-    Case((x, y), {"axis": axis})
-    for x, y, axis in (
+    Case((x, y), {"axis": axis}) for x, y, axis in (
         ((2, 3, 4), (3,), 1), ((2, 3, 4, 5), (3, 4), 1), ((2, 3), (2,), 0), ((3,), (2, 3, 4), 1),
         ((2, 3, 4), (2, 3), 0), ((2, 3), (2, 1), 0), ((2, 3, 4), (4, 1), 2), ((2, 3, 1, 2), (1, 3, 1, 1), -1),
     )
@@ -211,6 +210,7 @@ def broadcast_op(
     values: Mapping[str, ValueRange] = NO_ATTRS,
     others: tuple[str, ...] = ("int64", "int32"),
     ulps: float = 1,
+    complex: Complex = "",
 ) -> None:
     """Registers an op ``X, Y -> Out`` that broadcasts by ``axis``, and its backward op.
 
@@ -226,6 +226,7 @@ def broadcast_op(
         values: Which values tests draw, by slot.
         others: Dtypes that it takes beside floats.
         ulps: Its tolerance, in units in the last place.
+        complex: What it does with complex values.
     """
     back: GradOp | None = None
     if grads is not None:
@@ -235,20 +236,20 @@ def broadcast_op(
         )  # fmt: skip
     register(OpDef(
         type, "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": text}, infer=infer, prepare=prepare, grad=back,
-        amp=amp, inplace=(("X", "Out"), ("Y", "Out")),
-        domain=Domain("binary", cases=_AXES, values=values, others=others, ulps=ulps),
+        amp=amp, inplace=(("X", "Out"), ("Y", "Out")), complex=complex,
+        domain=Domain("binary", cases=_AXES, values=values, others=(*others, *["complex64"] * bool(complex)), ulps=ulps),
     ))  # fmt: skip
 
 
 _DISTINCT = {"X": ValueRange(distinct=True), "Y": ValueRange(distinct=True)}
 _BOTH = ("X", "Y")
 
-broadcast_op("elementwise_add", "x + y", ("dout", "dout"), shape_only=_BOTH, second=_linear("elementwise_add"))
-broadcast_op("elementwise_sub", "x - y", ("dout", "-dout"), shape_only=_BOTH, second=_linear("elementwise_sub"))
-broadcast_op("elementwise_mul", "x * y", ("dout * y", "dout * x"), second=_mul_second)
+for _name, _text, _dy in (("elementwise_add", "x + y", "dout"), ("elementwise_sub", "x - y", "-dout")):
+    broadcast_op(_name, _text, ("dout", _dy), shape_only=_BOTH, second=_linear(_name), complex="linear")
+broadcast_op("elementwise_mul", "x * y", ("dout * y", "dout * x"), second=_mul_second, complex="holomorphic")
 broadcast_op(
     "elementwise_div", "x / y", ("dout / y", "-dout * out / y"), reads="X, Y, Out", shape_only=("X",),
-    second=_div_second, infer=binary_floats, values={"Y": ValueRange(0.5, 2.0)}, others=(), ulps=2,
+    second=_div_second, infer=binary_floats, values={"Y": ValueRange(0.5, 2.0)}, others=(), ulps=2, complex="holomorphic",
 )  # fmt: skip
 # Where both are equal, the gradient goes to Y.
 broadcast_op(
@@ -267,7 +268,7 @@ broadcast_op(
         # 0 to any power does not change with the power.
         "where((x == 0) & (y >= 0), 0, dout * (pow(x, y) * log(x)))",
     ),
-    second=_pow_second, values={"X": ValueRange(0.4, 2.0)}, ulps=8,
+    second=_pow_second, values={"X": ValueRange(0.4, 2.0)}, ulps=8, complex="holomorphic",
 )  # fmt: skip
 broadcast_op(
     "elementwise_mod", "remainder(x, y)", ("dout", "-dout * floor(x / y)"),
@@ -358,7 +359,7 @@ def divide(x: Variable, y: Variable, name: str | None = None) -> Variable:
         name: Name of the layer.
     """
     a, b = operands(x, y, "divide")
-    return binary_op("elementwise_div", a, b, name) if a.dtype.is_float else whole_quotient(a, b, name)
+    return binary_op("elementwise_div", a, b, name) if a.dtype.is_inexact else whole_quotient(a, b, name)
 
 
 @export("tensor.floor_divide", "Variable.floor_divide", op="elementwise_floordiv", inplace=True)

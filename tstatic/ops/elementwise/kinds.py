@@ -48,12 +48,13 @@ def is_integer(x: Variable) -> bool:
 
 @export("tensor.is_complex", "Variable.is_complex")
 def is_complex(x: Variable) -> bool:
-    """Returns False: there are no complex Variables.
+    """Returns whether a Variable holds complex numbers.
 
     Raises:
         ProgramTypeError: If it is not a Variable.
     """
-    return bool(check_variable(x, "x", "is_complex").dtype.np.kind == "c")
+    found: bool = check_variable(x, "x", "is_complex").dtype.is_complex
+    return found
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ for _type, _symbol in _SYMBOLS.items():
         domain=Domain(
             "binary", cases=(Case(((2, 3, 4), (3,)), {"axis": 1}), Case(((2,), (2, 3)), {"axis": 0})),
             values={"X": ValueRange(-0.02, 0.02), "Y": ValueRange(-0.02, 0.02)}, others=("int64", "int32", "bool"), ulps=0,
-        ),
+        ), complex="linear" if _symbol in ("==", "!=") else "",
     ))  # fmt: skip
 
 
@@ -215,7 +215,7 @@ def _is_empty(x: Any, out: Any) -> None:
 
 register(OpDef(
     "is_empty", "X -> Out", infer=lambda x: Meta((), bool_), ref=_is_empty, shape_only=("X",),
-    lower=lambda torch, x: torch.tensor(x.numel() == 0), domain=Domain("unary", others=_ANY, ulps=0),
+    lower=lambda torch, x: torch.tensor(x.numel() == 0), domain=Domain("unary", others=_ANY, ulps=0), complex="linear",
 ))  # fmt: skip
 
 
@@ -476,7 +476,7 @@ register(OpDef(
     domain=Domain(
         cases=tuple(Case(s) for s in (((), ()), ((1,), (1,)), ((2,), (2,)), ((0,), (0,)), ((3,), (4,)), ((3, 1), (3,)))),
         values={"X": ValueRange(0, 1), "Y": ValueRange(0, 1)}, others=("int64", "int32", "bool"), ulps=0,
-    ),
+    ), complex="linear",
 ))  # fmt: skip
 
 
@@ -568,7 +568,7 @@ register(OpDef(
             ((2, 3), (3,), (2, 1)), ((), (5,), (5,)), ((2, 1, 4), (3, 1), (4,)), ((33,), (1,), (33,)),
         )),
         values={"Condition": ValueRange(dtype="bool")}, others=("int64", "int32", "bool"), ulps=0,
-    ),
+    ), complex="linear",
 ))  # fmt: skip
 
 

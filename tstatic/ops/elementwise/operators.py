@@ -22,7 +22,7 @@ def _binary(type: str, symbol: str, x: Variable, other: Any, reverse: bool = Fal
     if pair is None:
         return NotImplemented
     a, b = pair[::-1] if reverse else pair
-    if type == "elementwise_div" and not a.dtype.is_float:
+    if type == "elementwise_div" and not a.dtype.is_inexact:
         a, b = cast_to(a, float32, "tmp"), cast_to(b, float32, "tmp")
     if type == "elementwise_mul" and a.dtype.name == "bool":
         type = "logical_and"
@@ -68,13 +68,13 @@ def truediv(x: Variable, other: Any) -> Any:
     number = number_of(other)
     if number is None or number == 0:
         return _binary("elementwise_div", "/", x, other)
-    return _scaled(x if x.dtype.is_float else cast_to(x, float32, "tmp"), number, 1.0 / number, 0)
+    return _scaled(x if x.dtype.is_inexact else cast_to(x, float32, "tmp"), number, 1.0 / number, 0)
 
 
 @export("Variable.__rtruediv__", "Variable.__rdiv__")
 def rtruediv(x: Variable, other: Any) -> Any:
     """Returns ``other / x`` (``elementwise_div``); integers become float32."""
-    return _binary("elementwise_div", "/", x if x.dtype.is_float else cast_to(x, float32, "tmp"), other, True)
+    return _binary("elementwise_div", "/", x if x.dtype.is_inexact else cast_to(x, float32, "tmp"), other, True)
 
 
 @export("Variable.__floordiv__")

@@ -34,8 +34,10 @@ def _back_to_input(ctx: GradContext) -> Mapping[str, Any]:
     return {"in_dtype": ctx.attrs["out_dtype"], "out_dtype": ctx.meta(ctx.inputs["X"][0]).dtype}
 
 
-_SHAPES = ((7,), (3, 4), (), (0,), (2, 3), (1,), (2, 1, 3), (33,), (4, 2), (5,))
-_TARGETS = ("float32", "float64", "int32", "bool", "float16", "bfloat16", "int64", "uint8", "int8", "int16")
+_SHAPES = ((7,), (3, 4), (), (0,), (2, 3), (1,), (2, 1, 3), (33,), (4, 2), (5,), (3, 1), (6,))
+_TARGETS = (
+    "float32", "float64", "int32", "bool", "float16", "bfloat16", "int64", "uint8", "int8", "int16", "complex64", "complex128",
+)  # fmt: skip
 
 
 def _cast_write(op: PaddleOp) -> list[OpSpec]:
@@ -52,12 +54,14 @@ register(OpDef(
         cases=tuple(Case((s,), {"out_dtype": d}) for d, s in zip(_TARGETS, _SHAPES, strict=True)),
         values={"X": ValueRange(0.0, 4.0, avoid="int")}, others=("int64", "int32", "bool", "uint8"), ulps=0,
     ),
+    complex="own",
 ))  # fmt: skip
 
 
 register(OpDef(
     "assign", "X -> Out", pointwise={"Out": "x"}, grad=grad_is_op("assign"), lower=lambda torch, x: x.clone(), amp="gray",
-    domain=Domain("unary", others=("int64", "int32", "bool", "uint8"), ulps=0),
+    domain=Domain("unary", others=("int64", "int32", "bool", "uint8", "complex64"), ulps=0),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -65,6 +69,7 @@ register(OpDef(
 register(OpDef(
     "share_data", "X -> Out", pointwise={"Out": "x"}, lower=lambda torch, x: x.clone(), amp="gray",
     domain=Domain("unary", others=("int64", "int32", "bool", "uint8"), ulps=0, check_grad="no gradient flows through it"),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -135,7 +140,7 @@ def _scale_infer(x: Meta, scale: float, bias: float) -> Meta:
 
 def _scale_lower(torch: Any, x: Any, scale: float, bias: float, bias_after_scale: bool) -> Any:
     wide = torch_wide(x)
-    if not x.dtype.is_floating_point:
+    if not (x.dtype.is_floating_point or x.dtype.is_complex):
         scale, bias = int(scale), int(bias)
     # No addition of 0: it would turn -0 into 0.
     if bias and not bias_after_scale:
@@ -153,7 +158,8 @@ register(OpDef(
     "scale", "X -> Out", attrs={"scale": Attr(1.0, "number"), "bias": Attr(0.0, "number"), "bias_after_scale": True},
     pointwise={"Out": "where(bias_after_scale, x * scale + bias, (x + bias) * scale)"}, infer=_scale_infer,
     grad=grad_is_op("scale", lambda ctx: {"scale": ctx.attrs["scale"]}), lower=_scale_lower, amp="gray",
-    domain=Domain("unary", attrs=_CHOICES, others=("int64", "int32"), ulps=1),
+    domain=Domain("unary", attrs=_CHOICES, others=("int64", "int32", "complex64"), ulps=1),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -165,8 +171,9 @@ def _increment_infer(x: Meta, step: float) -> Meta:
 register(OpDef(
     "increment", "X -> Out", attrs={"step": Attr(1.0, "number")}, pointwise={"Out": "x + step"}, infer=_increment_infer,
     grad=grad_is_op("assign"),
-    lower=lambda torch, x, step: x + (step if x.dtype.is_floating_point else int(step)), amp="gray",
+    lower=lambda torch, x, step: x + (step if x.dtype.is_floating_point or x.dtype.is_complex else int(step)), amp="gray",
     domain=Domain("unary", attrs=({"step": 1.0}, {"step": -2.0}), others=("int64", "int32"), ulps=1),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -197,7 +204,7 @@ def scale(
         [array([4., 7.], dtype=float32), array([6., 9.], dtype=float32)]
     """
     check_variable(x, "x", "scale")
-    if not x.dtype.is_float:
+    if not x.dtype.is_inexact:
         bias = whole_part(bias)
         scale = scale if isinstance(scale, Variable) else whole_part(scale)
     if not isinstance(scale, Variable):

@@ -11,6 +11,7 @@ import numpy as np
 from tstatic.ir import expr
 from tstatic.ir.checks import check_int
 from tstatic.ir.opdef import Attr, ValueRange, export
+from tstatic.ir.paddle_form import LOWER
 from tstatic.ir.program import Variable
 from tstatic.ops.elementwise._unary import float_unary, unary, unary_op
 from tstatic.ops.elementwise.scale import scale
@@ -65,18 +66,19 @@ unary_op("digamma", "digamma(x)", "dout * polygamma(1, x)", "digamma", amp="blac
 unary_op(
     "polygamma", "polygamma(n, x)", "dout * polygamma(n + 1, x)", lambda torch, x, n: torch.polygamma(n, x),
     attrs={"n": Attr(kind="int")}, amp="black", values=_POSITIVE, samples=({"n": 1}, {"n": 0}, {"n": 2}), ulps=64,
+    paddle=LOWER,
 )  # fmt: skip
 unary_op(
     "erfinv", "erfinv(x)", "dout * 0.8862269254527579 * exp(out * out)", "erfinv", amp="black",
     values=ValueRange(-0.8, 0.8), ulps=16,
 )  # fmt: skip
-unary_op("i0", "i0(x)", "dout * i1(x)", "special.i0", amp="black", ulps=16)
+unary_op("i0", "i0(x)", "dout * i1(x)", "special.i0", amp="black", ulps=16, paddle=LOWER)
 unary_op("i0e", "i0e(x)", "dout * (i1e(x) - sign(x) * out)", "special.i0e", amp="black",
-         values=ValueRange(0.3, 3.0), ulps=2048)  # fmt: skip
+         values=ValueRange(0.3, 3.0), ulps=2048, paddle=LOWER)  # fmt: skip
 unary_op("i1", "i1(x)", "dout * (i0(x) - where(x == 0, 0.5, out / x))", "special.i1", amp="black",
-         values=ValueRange(0.3, 3.0), ulps=2048)  # fmt: skip
+         values=ValueRange(0.3, 3.0), ulps=2048, paddle=LOWER)  # fmt: skip
 unary_op("i1e", "i1e(x)", "dout * (i0e(x) - sign(x) * out - where(x == 0, 0.5, out / x))", "special.i1e", amp="black",
-         values=ValueRange(0.3, 3.0), ulps=2048)  # fmt: skip
+         values=ValueRange(0.3, 3.0), ulps=2048, paddle=LOWER)  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------------ functions

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tstatic.ir.attrs import OpSpec
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import Attr, ValueRange, export
+from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops.elementwise._mixed import unify
@@ -18,19 +20,55 @@ _POSITIVE = ValueRange(0.3, 4.0)
 _NOT_ZERO = ValueRange(avoid=(0.0,))
 _BETWEEN = ValueRange(-4.0, 4.0, avoid="int")
 
-unary_op("exp", "exp(x)", "dout * out", "exp", amp="black")
-unary_op("expm1", "expm1(x)", "dout * out + dout", "expm1", amp="black")
-unary_op("log", "log(x)", "dout / x", "log", amp="black", values=_POSITIVE)
-unary_op("log2", "log2(x)", "dout / (x * 0.6931471805599453)", "log2", amp="black", values=_POSITIVE)
-unary_op("log10", "log10(x)", "dout / (x * 2.302585092994046)", "log10", amp="black", values=_POSITIVE)
-unary_op("log1p", "log1p(x)", "dout / (x + 1)", "log1p", amp="black", values=ValueRange(-0.7, 4.0))
-unary_op("sqrt", "sqrt(x)", "dout * 0.5 / out", "sqrt", values=_POSITIVE, ulps=2)
-unary_op("rsqrt", "rsqrt(x)", "-0.5 * dout * out * out * out", "rsqrt", amp="black", values=_POSITIVE)
-unary_op("square", "square(x)", "dout * 2 * x", "square", infer=infer_number, amp="black", others=_INTS, ulps=1)
+unary_op("exp", "exp(x)", "dout * out", "exp", amp="black", complex="holomorphic")
+unary_op("expm1", "expm1(x)", "dout * out + dout", "expm1", amp="black", complex="holomorphic")
+unary_op("log", "log(x)", "dout / x", "log", amp="black", values=_POSITIVE, complex="holomorphic")
 unary_op(
-    "reciprocal", "reciprocal(x)", "-dout * out * out", "reciprocal", amp="black", values=ValueRange(0.4, 3.0), ulps=2
+    "log2", "log2(x)", "dout / (x * 0.6931471805599453)", "log2", amp="black", values=_POSITIVE, complex="holomorphic"
 )
-unary_op("abs", "abs(x)", "dout * sign(x)", "abs", infer=infer_number, values=_NOT_ZERO, others=_INTS, ulps=0)
+unary_op(
+    "log10", "log10(x)", "dout / (x * 2.302585092994046)", "log10", amp="black", values=_POSITIVE, complex="holomorphic"
+)
+unary_op(
+    "log1p", "log1p(x)", "dout / (x + 1)", "log1p", amp="black", values=ValueRange(-0.7, 4.0), complex="holomorphic"
+)
+unary_op("sqrt", "sqrt(x)", "dout * 0.5 / out", "sqrt", values=_POSITIVE, ulps=2, complex="holomorphic")
+unary_op(
+    "rsqrt", "rsqrt(x)", "-0.5 * dout * out * out * out", "rsqrt", amp="black", values=_POSITIVE, complex="holomorphic"
+)
+unary_op(
+    "square",
+    "square(x)",
+    "dout * 2 * x",
+    "square",
+    infer=infer_number,
+    amp="black",
+    others=_INTS,
+    ulps=1,
+    complex="holomorphic",
+)
+unary_op(
+    "reciprocal",
+    "reciprocal(x)",
+    "-dout * out * out",
+    "reciprocal",
+    amp="black",
+    values=ValueRange(0.4, 3.0),
+    ulps=2,
+    complex="holomorphic",
+)
+
+
+def _abs_read(op: PaddleOp) -> OpSpec:
+    """The absolute value of complex numbers is an op of its own here: its result is real."""
+    dtype = op.dtypes.get(op.inputs["X"][0])
+    return op.made("complex_abs" if dtype is not None and dtype.is_complex else "abs")
+
+
+unary_op(
+    "abs", "abs(x)", "dout * sign(x)", "abs", infer=infer_number, values=_NOT_ZERO, others=_INTS, ulps=0,
+    paddle=PaddleForm(_abs_read),
+)  # fmt: skip
 # torch gives 0 for NaN; NaN propagates here as it does in numpy.
 unary_op(
     "sign", "sign(x)", "0.0", lambda torch, x: torch.where(x == x, torch.sign(x), x), infer=infer_number,
@@ -49,6 +87,7 @@ unary_op(
     "pow", "pow(x, factor)", "where(factor == 0, 0, dout * (factor * pow(x, factor - 1)))", "pow",
     attrs={"factor": Attr(1.0, "number")}, infer=_pow_infer, amp="black",
     samples=tuple({"factor": f} for f in (2.0, 3.0, 0.5, -1.5, 1.0, 0.0)), values=ValueRange(0.4, 2.0), ulps=8,
+    complex="holomorphic",
 )  # fmt: skip
 _LOGIT = "log(minimum(maximum(x, eps), 1 - eps) / (1 - minimum(maximum(x, eps), 1 - eps)))"
 unary_op(
@@ -57,17 +96,37 @@ unary_op(
     samples=({"eps": 0.25}, {"eps": 0.0}), values=ValueRange(0.15, 0.85, avoid=(0.25, 0.75, 0.5)), ulps=8,
 )  # fmt: skip
 
-unary_op("sin", "sin(x)", "dout * cos(x)", "sin")
-unary_op("cos", "cos(x)", "-dout * sin(x)", "cos")
-unary_op("tan", "tan(x)", "dout * (1 + out * out)", "tan", amp="black", values=ValueRange(-1.1, 1.1))
-unary_op("asin", "asin(x)", "dout / sqrt(1 - x * x)", "asin", amp="black", values=ValueRange(-0.7, 0.7))
-unary_op("acos", "acos(x)", "-dout / sqrt(1 - x * x)", "acos", amp="black", values=ValueRange(-0.7, 0.7))
-unary_op("atan", "atan(x)", "dout / (1 + x * x)", "atan")
-unary_op("sinh", "sinh(x)", "dout * cosh(x)", "sinh", amp="black")
-unary_op("cosh", "cosh(x)", "dout * sinh(x)", "cosh", amp="black")
-unary_op("asinh", "asinh(x)", "dout / sqrt(x * x + 1)", "asinh")
-unary_op("acosh", "acosh(x)", "dout / sqrt(x * x - 1)", "acosh", values=ValueRange(1.5, 4.0))
-unary_op("atanh", "atanh(x)", "dout / (1 - x * x)", "atanh", amp="black", values=ValueRange(-0.7, 0.7))
+unary_op("sin", "sin(x)", "dout * cos(x)", "sin", complex="holomorphic")
+unary_op("cos", "cos(x)", "-dout * sin(x)", "cos", complex="holomorphic")
+unary_op(
+    "tan", "tan(x)", "dout * (1 + out * out)", "tan", amp="black", values=ValueRange(-1.1, 1.1), complex="holomorphic"
+)
+unary_op(
+    "asin",
+    "asin(x)",
+    "dout / sqrt(1 - x * x)",
+    "asin",
+    amp="black",
+    values=ValueRange(-0.7, 0.7),
+    complex="holomorphic",
+)
+unary_op(
+    "acos",
+    "acos(x)",
+    "-dout / sqrt(1 - x * x)",
+    "acos",
+    amp="black",
+    values=ValueRange(-0.7, 0.7),
+    complex="holomorphic",
+)
+unary_op("atan", "atan(x)", "dout / (1 + x * x)", "atan", complex="holomorphic")
+unary_op("sinh", "sinh(x)", "dout * cosh(x)", "sinh", amp="black", complex="holomorphic")
+unary_op("cosh", "cosh(x)", "dout * sinh(x)", "cosh", amp="black", complex="holomorphic")
+unary_op("asinh", "asinh(x)", "dout / sqrt(x * x + 1)", "asinh", complex="holomorphic")
+unary_op("acosh", "acosh(x)", "dout / sqrt(x * x - 1)", "acosh", values=ValueRange(1.5, 4.0), complex="holomorphic")
+unary_op(
+    "atanh", "atanh(x)", "dout / (1 - x * x)", "atanh", amp="black", values=ValueRange(-0.7, 0.7), complex="holomorphic"
+)
 
 
 def _half_away(torch: Any, x: Any) -> Any:
@@ -168,8 +227,8 @@ def reciprocal(x: Variable, name: str | None = None) -> Variable:
 
 @export("tensor.abs", "Variable.abs", "fluid.layers.abs", "Variable.__abs__", op="abs", inplace=True)
 def abs(x: Variable, name: str | None = None) -> Variable:
-    """Returns the absolute value of each element; floats or integers of any shape."""
-    return unary("abs", x, name=name)
+    """Returns the absolute value of each element; floats, integers or complex numbers of any shape."""
+    return unary("complex_abs" if check_variable(x, "x", "abs").dtype.is_complex else "abs", x, name=name, prefix="abs")
 
 
 @export("tensor.sign", "tensor.sgn", "Variable.sign", "Variable.sgn", "fluid.layers.sign", op="sign")
@@ -216,7 +275,7 @@ def pow(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
     if isinstance(y, Variable):
         base, exponent = unify(x, y, "pow")
         return emit_one("elementwise_pow", {"X": base, "Y": exponent}, name=name)
-    return unary("pow", x, {"factor": y if x.dtype.is_float else whole_part(y)}, name=name)
+    return unary("pow", x, {"factor": y if x.dtype.is_inexact else whole_part(y)}, name=name)
 
 
 @export("fluid.layers.pow", op="pow")

@@ -109,6 +109,7 @@ def _take_op(
             shape_only=(x,), grad=grad_is_forward_op(type, x, out, ("Index",)),
         ),
         domain=Domain(cases=cases, values={"Index": ValueRange(0, limit, dtype="int64")}, others=ANY),
+        complex="linear",
     ))  # fmt: skip
 
 

@@ -87,6 +87,7 @@ def _gather_op(type: str, name: str, cases: tuple[Case, ...], amp: str = "") -> 
             grad=grad_is_forward_op(type, keep=("Index",)),
         ),
         amp=amp, domain=Domain(cases=cases, values={"Index": _INDEX}, others=ANY),
+        complex="linear",
     ))  # fmt: skip
 
 
@@ -210,6 +211,7 @@ register(OpDef(
         ),
         values={"Index": ValueRange(-2, "X.0", dtype="int64")}, others=ANY,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 

@@ -60,6 +60,7 @@ register(OpDef(
         ),
         values={"Mask": ValueRange(dtype="bool")}, others=ANY,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -93,6 +94,7 @@ register(OpDef(
         cases=(Case(((3, 4),)), Case(((7,),)), Case(((2, 2, 3),)), Case(((0, 3),)), Case(((),)), Case(((1, 1),))),
         others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 

@@ -129,6 +129,7 @@ register(OpDef(
         ),
         values={"Ids": ValueRange(0, "X.0", dtype="int64")}, others=("int64", "int32"),
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -238,6 +239,7 @@ register(OpDef(
         ),
         values={"Index": ValueRange(-2, "X.0", dtype="int64")}, others=("int64", "int32"),
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -325,6 +327,7 @@ register(OpDef(
         ),
         values={"Index": ValueRange(0, "X.0", dtype="int64")}, others=("int64", "int32"),
     ),
+    complex="linear",
 ))  # fmt: skip
 
 

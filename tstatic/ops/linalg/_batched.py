@@ -10,6 +10,7 @@ import numpy as np
 from tstatic.errors import NumericsError, ShapeError
 from tstatic.ir.checks import ANY_RANK, check_dtype, check_rank
 from tstatic.ir.opdef import NO_ATTRS, Case, Domain, GradOp, OpDef, ValueRange, register
+from tstatic.ir.paddle_form import PaddleForm
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.tuned._common import Array
 
@@ -39,7 +40,12 @@ def check_matrices(x: Meta, arg: str = "X", *, square: bool = False) -> None:
         )
 
 
-def _stored(function: Callable[..., Any], outs: Sequence[Array | None], *arrays: Array, **attrs: Any) -> None:
+def stored(function: Callable[..., Any], outs: Sequence[Array | None], *arrays: Array, **attrs: Any) -> None:
+    """Writes what a function of LAPACK returns to the outputs.
+
+    Raises:
+        NumericsError: If it cannot work with the values.
+    """
     try:
         found = function(*arrays, **attrs)
     except np.linalg.LinAlgError as error:
@@ -66,6 +72,7 @@ def matrix_op(
     attrs: Mapping[str, Any] = NO_ATTRS,
     regular: Sequence[str] = ("Input", "X"),
     ulps: float = 4096.0,
+    paddle: PaddleForm | None = None,
 ) -> None:
     """Registers an op, and its backward op from a formula.
 
@@ -80,6 +87,7 @@ def matrix_op(
         cases: Where tests may sample.
         attrs: Attributes.
         regular: Slots for which tests draw well-conditioned matrices.
+        paddle: How Paddle's files have it.
         ulps: The tolerance, in units in the last place: what rounding makes of a condition number of some hundreds.
     """
     left, _, right = slots.partition("->")
@@ -87,14 +95,14 @@ def matrix_op(
     count, made = len(ins), len(outs)
 
     def ref(*arrays: Any, **given: Any) -> None:
-        _stored(function, arrays[count:], *arrays[:count], **given)
+        stored(function, arrays[count:], *arrays[:count], **given)
 
     def lower(torch: Any, *tensors: Any, **given: Any) -> Any:
         return torch_function(torch, *tensors, **given)
 
     def grad_ref(*arrays: Any, **given: Any) -> None:
         assert back is not None
-        _stored(back, arrays[count + 2 * made :], *arrays[: count + 2 * made], **given)
+        stored(back, arrays[count + 2 * made :], *arrays[: count + 2 * made], **given)
 
     def grad_lower(torch: Any, *tensors: Any, **given: Any) -> Any:
         sources = [v.detach().clone().requires_grad_() for v in tensors[:count]]
@@ -112,5 +120,5 @@ def matrix_op(
         grad = GradOp(f"{given} -> {', '.join(f'{i}@GRAD' for i in ins)}", ref=grad_ref, lower=grad_lower)
     register(OpDef(
         type, slots, attrs=attrs, infer=infer, ref=ref, lower=lower, grad=grad,
-        domain=Domain(cases=tuple(cases), values=dict.fromkeys(regular, _REGULAR), floats=FLOATS, ulps=ulps),
+        domain=Domain(cases=tuple(cases), values=dict.fromkeys(regular, _REGULAR), floats=FLOATS, ulps=ulps), paddle=paddle,
     ))  # fmt: skip

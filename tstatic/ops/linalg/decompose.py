@@ -9,6 +9,7 @@ import numpy as np
 from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.checks import check_choice, check_int
 from tstatic.ir.opdef import Attr, Case, export
+from tstatic.ir.paddle_form import respelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int32
 from tstatic.no_effect import no_effect
@@ -209,7 +210,7 @@ def _infer_lu(x: Meta) -> tuple[Meta, Meta]:
 
 matrix_op(
     "lu", "X -> Out, Pivots", _infer_lu, _lu, lambda torch, x: tuple(torch.linalg.lu_factor(x)), None,
-    (Case(((3, 3),)), Case(((2, 3, 2),)), Case(((1, 1),))),
+    (Case(((3, 3),)), Case(((2, 3, 2),)), Case(((1, 1),))), paddle=respelled(notes={"Infos": "int32"}),
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@
 * ``classification_loss``: Losses on class numbers: `cross_entropy` of scores, `nll_loss`, and `label_smooth`.
 * ``cross_entropy``: The 1.x losses on probabilities, `cross_entropy` and `cross_entropy2`.
 * ``embedding_loss``: Losses on distances between vectors: triplets, cosines, pairs; and the distance itself.
+* ``hierarchical_sigmoid``: A class as the leaf of a binary tree, and the logistic losses along the path to it.
 * ``likelihood_loss``: Negative log-likelihoods of Poisson and normal distributions.
 * ``margin_loss``: Losses on scores and signs or class numbers that ask for a margin.
 * ``metric``: Accuracy, and the area under the ROC or precision-recall curve.

@@ -119,7 +119,7 @@ def pick_loss(p: Any, label: Any, match: Any, loss: Any, ignore: int, floor: flo
         # After the match is kept: it is the probability itself, of which the backward op takes the floor anew.
         np.maximum(picked, floor, out=picked)
         np.log(picked, picked)
-        np.negative(picked, out=loss)
+        np.multiply(picked, -1, out=loss)
         # Minus log(1) is -0.
         np.copyto(loss, 0, where=ignored)
 

@@ -59,7 +59,7 @@ def _sigmoid_loss(
     np.exp(work, work)
     np.log1p(work, work)
     if weight is not None:
-        np.negative(x, out)
+        np.multiply(x, -1, out)
         np.maximum(out, 0, out=out)
         np.add(work, out, work)
         np.multiply(work, weight, work)
@@ -83,7 +83,7 @@ def _sigmoid_loss_grad(
     """Computes ``(sigmoid(x) - label) * dout``, or ``(1 - label - weight * sigmoid(-x)) * dout``."""
     if weight is None:
         # exp(-x) may overflow to infinity, whose reciprocal is the right 0.
-        np.negative(x, dx)
+        np.multiply(x, -1, dx)
         np.exp(dx, dx)
         np.add(dx, 1, dx)
         np.reciprocal(dx, dx)

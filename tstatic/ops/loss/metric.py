@@ -300,14 +300,14 @@ def fluid_accuracy(
     return _accuracy(input, label, k, correct, total, None, True)
 
 
-def _counter(name: str, shape: tuple[int, ...]) -> Variable:
-    """Makes a persistable int64 variable that the startup program sets to 0."""
+def counter(name: str, shape: tuple[int, ...], dtype: str = "int64") -> Variable:
+    """Makes a persistable variable that the startup program sets to 0."""
     var = default_main_program().global_block().create_var(
-        name=names.generate(name), shape=shape, dtype="int64", persistable=True, stop_gradient=True
+        name=names.generate(name), shape=shape, dtype=dtype, persistable=True, stop_gradient=True
     )  # fmt: skip
     block = default_startup_program().global_block()
-    startup_var = block.create_var(name=var.name, shape=shape, dtype="int64", persistable=True, stop_gradient=True)
-    block.append_op("fill_constant", {}, {"Out": startup_var}, {"shape": shape, "dtype": "int64", "value": 0})
+    startup_var = block.create_var(name=var.name, shape=shape, dtype=dtype, persistable=True, stop_gradient=True)
+    block.append_op("fill_constant", {}, {"Out": startup_var}, {"shape": shape, "dtype": dtype, "value": 0})
     return var
 
 
@@ -386,8 +386,8 @@ def _auc(
     bins = num_thresholds + 1
     # A table for each of the last batches, one for their sum, and a count of batches; see ``_auc_ref``.
     recent = (1 + slide_steps) * bins + 1 if slide_steps else bins
-    batch = [_counter("auc_batch_stat", (recent,)) for _ in range(2)]
-    whole = [_counter("auc_stat", (1, bins)) for _ in range(2)]
+    batch = [counter("auc_batch_stat", (recent,)) for _ in range(2)]
+    whole = [counter("auc_stat", (1, bins)) for _ in range(2)]
     # The same op twice: without ``slide_steps`` it counts all batches.
     areas = []
     for (pos, neg), steps in ((batch, slide_steps), (whole, 0)):

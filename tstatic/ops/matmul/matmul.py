@@ -122,7 +122,8 @@ register(OpDef(
         f"X, Y, Out{GRAD} -> X{GRAD}, Y{GRAD}", ref=_MATMUL_GRAD, lower=_matmul_grad_lower, split=split_gradient,
         cost=_matmul_grad_cost, linear_in=("X", "Y"), grad=bilinear_grad("matmul_v2"),
     ),
-    amp="white", uses_blas=True, domain=Domain(cases=_MATMUL_CASES, others=("int64",), ulps=ULPS),
+    amp="white", uses_blas=True, domain=Domain(cases=_MATMUL_CASES, others=("int64", "complex64"), ulps=ULPS),
+    complex="holomorphic",
 ))  # fmt: skip
 
 
@@ -173,8 +174,9 @@ register(OpDef(
             Case(((2, 0, 4), (2, 4, 5))), Case(((2, 3, 0), (2, 0, 5))), Case(((1, 1, 1), (1, 1, 1))),
             Case(((3, 7, 18), (3, 18, 5))),
         ),
-        others=("int64",), ulps=ULPS,
+        others=("int64", "complex64"), ulps=ULPS,
     ),
+    complex="holomorphic",
 ))  # fmt: skip
 
 register(OpDef(
@@ -185,8 +187,9 @@ register(OpDef(
             Case(((3, 4), (4,))), Case(((1, 4), (4,))), Case(((3, 1), (1,))), Case(((0, 4), (4,))),
             Case(((3, 0), (0,))), Case(((7, 18), (18,))),
         ),
-        others=("int64",), ulps=ULPS,
+        others=("int64", "complex64"), ulps=ULPS,
     ),
+    complex="holomorphic",
 ))  # fmt: skip
 
 
@@ -444,6 +447,7 @@ register(OpDef(
         ),
         others=("int64",), ulps=16.0,
     ),
+    complex="holomorphic",
 ))  # fmt: skip
 
 
@@ -518,6 +522,7 @@ register(OpDef(
         ),
         others=("int64",), ulps=16.0,
     ),
+    complex="holomorphic",
 ))  # fmt: skip
 
 

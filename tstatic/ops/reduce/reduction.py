@@ -43,7 +43,7 @@ def total_dtype(x: DType, out_dtype: DType | None) -> DType:
     """Returns what a sum is added up in: int64 for integers and truth values, unless something else is asked for."""
     if out_dtype is not None:
         return out_dtype
-    return x if x.is_float else int64
+    return x if x.is_inexact else int64
 
 
 def _sum_infer(x: Meta, out_dtype: DType | None, **attrs: Any) -> Meta:
@@ -59,7 +59,7 @@ def _mean_infer(x: Meta, over: Over = _BY_DIM, out_dtype: DType | None = None, *
 
 def _converts(x: DType, out: DType) -> bool:
     """Returns whether elements are converted before they are added up (``add.reduce`` widens integers by itself)."""
-    return x is not out and (x.is_float or out.is_float or out.name == "bool")
+    return x is not out and (x.is_inexact or out.is_inexact or out.name == "bool")
 
 
 def _sum_scratch_metas(x: Meta, out: Meta, axes: Sequence[int]) -> tuple[Meta, ...]:
@@ -156,12 +156,14 @@ register(OpDef(
     lower=_BY_DIM.lower(_lower("sum")), split=_BY_DIM.split(summed=True), cost=_cost,
     grad=_grad_op("reduce_sum", _BY_DIM, "dout"), rows=_rows("rsum(x)", "Out"), amp="black", uses_blas=True,
     domain=Domain(cases=(*CASES, *EMPTY_CASES, *_CAST_CASES, *LONG_CASES), others=("int32", "bool"), ulps=12.0),
+    complex="linear",
 ))  # fmt: skip
 register(OpDef(
     "reduce_mean", "X -> Out", lod="X", attrs=REDUCE_ATTRS, infer=_mean_infer,
     ref=_BY_DIM.ref(_mean_calls, _sum_scratch_metas), lower=_BY_DIM.lower(_lower("mean")), split=_BY_DIM.split(), cost=_cost,
     grad=_grad_op("reduce_mean", _BY_DIM, "dout / n"), rows=_rows("rsum(x) / n", "Out"), amp="black", uses_blas=True,
     domain=Domain(cases=(*CASES, *_CAST_CASES, *LONG_CASES), ulps=12.0),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -177,6 +179,7 @@ register(OpDef(
     ref=_ALL.ref(_mean_calls, _sum_scratch_metas),
     lower=lambda torch, x: torch.mean(x).reshape(1), cost=_cost, grad=_grad_op("mean", _ALL), amp="black", uses_blas=True,
     domain=Domain(cases=tuple(Case(c.shapes) for c in (*CASES, *LONG_CASES) if 0 not in c.shapes[0]), ulps=12.0),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -256,6 +259,7 @@ register(OpDef(
     domain=Domain(
         cases=(*CASES, *EMPTY_CASES), values={"X": ValueRange(avoid=(0.0,))}, others=("int32", "bool"), ulps=24.0
     ),
+    complex="holomorphic",
 ))  # fmt: skip
 
 

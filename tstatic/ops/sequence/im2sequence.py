@@ -14,6 +14,7 @@ from tstatic.ir.checks import FLOATS, check_dtype, check_ints, check_rank
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int64
+from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.sequence._offsets import Array
 from tstatic.ops.shape._shapes import emit_one
@@ -106,7 +107,9 @@ register(OpDef(
         "paddings": Attr((0, 0, 0, 0), "ints", lambda v: None if len(v) == 4 and min(v) >= 0 else "four numbers from 0"),
     },
     infer=_infer, ref=_ref, lower=_lower,
-    grad=GradOp(f"X, Out{GRAD} -> X{GRAD}", ref=_back, lower=_lower_back, shape_only=("X",)),
+    grad=GradOp(
+        f"X, Out{GRAD} -> X{GRAD}", ref=_back, lower=_lower_back, shape_only=("X",), grad=grad_is_forward_op("im2sequence"),
+    ),
     domain=Domain(
         cases=(
             Case(((2, 2, 4, 3),), {"kernels": (2, 2)}),

@@ -90,6 +90,7 @@ register(OpDef(
         ),
         values={"Y": _Y, f"Y{LOD}": _Y}, others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -160,6 +161,7 @@ register(OpDef(
         cases=(Case(((6, 2), [(4,)], (7,))), Case(((5,), [(3,)], None), {"target_lod": (0, 1, 2, 3, 4, 5)})),
         values={f"X{LOD}": _Y, "Y": ValueRange(dtype="int64", offsets="X.0")}, others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 

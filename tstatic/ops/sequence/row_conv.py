@@ -10,6 +10,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.checks import FLOATS, check_dtype, check_rank, check_same_dtype
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ops._gradients import bilinear_grad
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.sequence._offsets import Array, check_sequences, each
 from tstatic.ops.sequence.sequence_conv import shifted
@@ -82,7 +83,10 @@ def _lower_back(torch: Any, x: Any, offsets: Any, filter: Any, dout: Any) -> Any
 
 register(OpDef(
     "row_conv", f"X, X{LOD}?, Filter -> Out", infer=_infer, ref=_ref, lower=_lower, lod="X",
-    grad=GradOp(f"X, X{LOD}?, Filter, Out{GRAD} -> X{GRAD}, Filter{GRAD}", ref=_back, lower=_lower_back),
+    grad=GradOp(
+        f"X, X{LOD}?, Filter, Out{GRAD} -> X{GRAD}, Filter{GRAD}", ref=_back, lower=_lower_back,
+        grad=bilinear_grad("row_conv", second="Filter", keep=(f"X{LOD}",)),
+    ),
     domain=Domain(
         cases=(
             Case(((7, 2), (4,), (3, 2))), Case(((5, 3), (2,), (1, 3))), Case(((2, 4, 3), None, (2, 3))),

@@ -10,9 +10,10 @@ import numpy as np
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_not_empty, check_same_dtype
-from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange, export, register
+from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int64
+from tstatic.ops._gradients import zeros
 from tstatic.ops.sequence._offsets import Array, check_sequences, each, lengths_of, offsets_from, spans
 from tstatic.ops.shape._shapes import ANY, emit_one
 
@@ -70,6 +71,17 @@ def _back(xs: Sequence[Array], offsets: Sequence[Array], dout: Array, dxs: Seque
             np.take(dout, place, axis=0, out=dx, mode="clip")
 
 
+def _back_grad(ctx: GradContext) -> list[OpSpec]:
+    wanted = ctx.in_grads.get(ctx.inputs[f"Out{GRAD}"][0])
+    names = ctx.outputs[f"X{GRAD}"]
+    if wanted is None or not any(n in ctx.out_grads for n in names):
+        return []
+    specs: list[OpSpec] = []
+    parts = [ctx.out_grads.get(n) or zeros(ctx, x, specs) for x, n in zip(ctx.inputs["X"], names, strict=True)]
+    inputs = {"X": parts, f"X{LOD}": ctx.inputs[f"X{LOD}"]}
+    return [*specs, OpSpec("sequence_concat", inputs, {"Out": [wanted]})]
+
+
 def _lower(torch: Any, xs: Sequence[Any], offsets: Sequence[Any]) -> Any:
     groups = list(zip(*(each(torch, x, one) for x, one in zip(xs, offsets, strict=True)), strict=True))
     parts = [torch.cat(group) for group in groups]
@@ -86,7 +98,7 @@ register(OpDef(
     "sequence_concat", f"X*, X{LOD}* -> Out, Out{LOD}", infer=_infer, ref=_ref, lower=_lower, lod="X[:-1]",
     grad=GradOp(
         f"X*, X{LOD}*, Out{GRAD} -> X{GRAD}*", infer=lambda xs, offsets, dout: (list(xs),), ref=_back, lower=_lower_back,
-        shape_only=("X",),
+        shape_only=("X",), grad=_back_grad,
     ),
     domain=Domain(
         cases=(
@@ -95,6 +107,7 @@ register(OpDef(
         ),
         values={f"X{LOD}": ValueRange(dtype="int64", offsets="X.0")}, others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from tstatic.ir.attrs import Attr
 from tstatic.ir.checks import FLOATS, check_dtype, check_rank, check_same_dtype
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, register
 from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ops._gradients import bilinear_grad
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.sequence._offsets import OFFSETS, Array, check_sequences, each, lengths_of, positions
 
@@ -96,7 +97,10 @@ register(OpDef(
         "paddingTrainable": Attr(False, "bool", lambda on: "False: zeros outside of a sequence" if on else None),
     },
     infer=_infer, ref=_ref, lower=_lower, lod="X", amp="black", uses_blas=True,
-    grad=GradOp(f"X, X{LOD}, Filter, Out{GRAD} -> X{GRAD}, Filter{GRAD}", ref=_back, lower=_lower_back),
+    grad=GradOp(
+        f"X, X{LOD}, Filter, Out{GRAD} -> X{GRAD}, Filter{GRAD}", ref=_back, lower=_lower_back,
+        grad=bilinear_grad("sequence_conv", second="Filter", keep=(f"X{LOD}",)),
+    ),
     domain=Domain(
         cases=tuple(
             Case(((rows, 2), (n,), (size * 2, 3)), {"contextLength": size, "contextStart": start})

@@ -14,6 +14,7 @@ from tstatic.ir.checks import check_int
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int64, normalize_axis
+from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.indexing._indexing import add_rows
 from tstatic.ops.sequence._offsets import OFFSETS, Array, check_sequences, each, lengths_of, offsets_from, spans
@@ -90,6 +91,7 @@ register(OpDef(
     infer=_infer, ref=_ref, lower=_lower, shape_only=("Y",), dynamic=True,
     grad=GradOp(
         f"X, X{LOD}?, Y{LOD}*, Out{GRAD} -> X{GRAD}", ref=_back, lower=_lower_back, shape_only=("X",),
+        grad=grad_is_forward_op("sequence_expand", keep=(f"X{LOD}", f"Y{LOD}")),
     ),
     domain=Domain(
         cases=(
@@ -99,6 +101,7 @@ register(OpDef(
         ),
         values={f"X{LOD}": OFFSETS, f"Y{LOD}": _TIMES}, others=ANY,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 

@@ -59,6 +59,7 @@ register(OpDef(
         ),
         values={f"Y{LOD}": ValueRange(dtype="int64", offsets="Y.0")}, others=ANY,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 

@@ -10,9 +10,10 @@ from tstatic.errors import ShapeError
 from tstatic.ir.attrs import Attr
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_int, check_rank, check_same_dtype, check_same_shape
-from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange, export, register
+from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int64
+from tstatic.ops._gradients import grad_is_forward_op, passed
 from tstatic.ops.sequence._offsets import (
     OFFSETS,
     Array,
@@ -63,6 +64,20 @@ def _back_infer(x: Meta, offsets: Meta, dout: Meta) -> Meta:
     return x
 
 
+def _back_grad(ctx: GradContext) -> list[OpSpec]:
+    names = passed(ctx, f"Out{GRAD}", f"X{GRAD}")
+    if names is None:
+        return []
+    given, wanted = names
+    zero = ctx.fresh(given)
+    fill = {"shape": (1,), "value": 0.0, "dtype": ctx.meta(ctx.inputs["X"][0]).dtype}
+    inputs = {"X": [given], f"X{LOD}": ctx.inputs[f"X{LOD}"], "PadValue": [zero]}
+    return [
+        OpSpec("fill_constant", {}, {"Out": [zero]}, fill),
+        OpSpec("sequence_pad", inputs, {"Out": [wanted]}, ctx.attrs),
+    ]
+
+
 def _lower(torch: Any, x: Any, offsets: Any, value: Any, *, padded_length: int) -> Any:
     parts = each(torch, x, offsets)
     size = padded_length if padded_length > 0 else max(map(len, parts), default=0)
@@ -81,7 +96,7 @@ register(OpDef(
     ref=_ref, lower=_lower, dynamic=True,
     grad=GradOp(
         f"X, X{LOD}, Out{GRAD} -> X{GRAD}", infer=_back_infer, ref=lambda x, offsets, dout, dx: _back(offsets, dout, dx),
-        lower=_lower_back, shape_only=("X",),
+        lower=_lower_back, shape_only=("X",), grad=_back_grad,
     ),
     domain=Domain(
         cases=(
@@ -90,6 +105,7 @@ register(OpDef(
         ),
         values={f"X{LOD}": OFFSETS}, others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -176,11 +192,13 @@ register(OpDef(
     "sequence_unpad", f"X, Length -> Out, Out{LOD}", infer=_unpad_infer, ref=_unpad, lower=_unpad_lower, dynamic=True,
     grad=GradOp(
         f"X, Length, Out{GRAD} -> X{GRAD}", ref=_unpad_back, lower=_unpad_lower_back, shape_only=("X",),
+        grad=grad_is_forward_op("sequence_unpad", keep=("Length",)),
     ),
     domain=Domain(
         cases=(Case(((3, 4, 2), (3,))), Case(((2, 3), (2, 1))), Case(((0, 3, 1), (0,))), Case(((4, 1), (4,)))),
         values={"Length": ValueRange(0, "X.1", dtype="int64")}, others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 

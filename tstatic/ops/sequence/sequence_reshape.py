@@ -62,6 +62,7 @@ register(OpDef(
         ),
         values={f"X{LOD}": ValueRange(dtype="int64", offsets="X.0")}, others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 

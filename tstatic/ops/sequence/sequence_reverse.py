@@ -36,6 +36,7 @@ register(OpDef(
         cases=tuple(Case((shape, (n,))) for shape, n in (((7, 2), 4), ((6,), 3), ((3, 1, 2), 6), ((0, 2), 2))),
         values={f"X{LOD}": OFFSETS}, others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 

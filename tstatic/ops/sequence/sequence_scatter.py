@@ -12,6 +12,7 @@ from tstatic.ir.checks import INDICES, check_dtype, check_index, check_rank, che
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ops._gradients import grad_is_linear_op
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.sequence._offsets import Array, check_sequences, owners
 from tstatic.ops.shape._shapes import emit_one
@@ -66,6 +67,7 @@ register(OpDef(
     grad=GradOp(
         f"Ids, Ids{LOD}, Updates, Out{GRAD} -> X{GRAD}, Updates{GRAD}",
         infer=lambda ids, offsets, updates, dout: (dout, updates), ref=_back, lower=_lower_back, shape_only=("Updates",),
+        grad=grad_is_linear_op("sequence_scatter", "Out", ("X", "Updates"), ("Ids", f"Ids{LOD}")),
     ),
     effects=True,
     domain=Domain(

@@ -10,6 +10,7 @@ from tstatic.ir.checks import INTEGERS, check_dtype
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops.sequence._offsets import OFFSETS, Array, check_sequences, each, lengths_of, offsets_from, spans
 from tstatic.ops.shape._shapes import ANY, emit_one
 
@@ -60,19 +61,22 @@ def _lower_back(torch: Any, x: Any, offsets: Any, start: Any, length: Any, dout:
     return dx
 
 
-_NOTHING = ValueRange(0, 0, dtype="int64")
-
 register(OpDef(
     "sequence_slice", f"X, X{LOD}, Offset, Length -> Out, Out{LOD}", infer=_infer, ref=_ref, lower=_lower, lod="X[:-1]",
     dynamic=True,
     grad=GradOp(
         f"X, X{LOD}, Offset, Length, Out{GRAD} -> X{GRAD}", ref=_back, lower=_lower_back, shape_only=("X",),
+        grad=grad_is_forward_op("sequence_slice", keep=(f"X{LOD}", "Offset", "Length")),
     ),
-    # Sequences are drawn with any lengths, so that only an empty part fits all; tests/sequences has others.
+    # Several sequences are drawn with any lengths, so that no part but an empty one fits all; tests/sequences has others.
     domain=Domain(
-        cases=(Case(((7, 2), (4,), (3, 1), (3, 1))), Case(((3,), (3,), (2,), (2,)))),
-        values={f"X{LOD}": OFFSETS, "Offset": _NOTHING, "Length": _NOTHING}, others=ANY, ulps=0,
+        cases=(Case(((7, 2), (2,), (1, 1), (1, 1))), Case(((6,), (2,), (1,), (1,)))),
+        values={
+            f"X{LOD}": OFFSETS, "Offset": ValueRange(0, 3, dtype="int64"), "Length": ValueRange(0, 3, dtype="int64"),
+        },
+        others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 

@@ -9,10 +9,11 @@ import numpy as np
 from tstatic.ir.attrs import Attr
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS
-from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, export, register
+from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.no_effect import LIBRARY, no_effect
+from tstatic.ops._gradients import Emitter
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.sequence._offsets import OFFSETS, Array, check_sequences, each, fold, owners
 from tstatic.ops.shape._shapes import emit_one
@@ -43,6 +44,29 @@ def _back(offsets: Array, out: Array, dout: Array, dx: Array) -> None:
     dx -= out * _of_each_row(np.add, dx, offsets)
 
 
+def _back_grad(ctx: GradContext) -> list[OpSpec]:
+    e = Emitter(ctx)
+    given = e.incoming(f"X{GRAD}")
+    if given is None:
+        return []
+    out, dout, offsets = e.input("Out"), e.input(f"Out{GRAD}"), e.input(f"X{LOD}")
+
+    def times(x: str, y: str) -> str:
+        return e.emit("elementwise_mul", {"X": x, "Y": y})
+
+    def of_each_row(x: str) -> str:
+        pooled = e.emit("sequence_pool", {"X": x, f"X{LOD}": offsets}, pooltype="SUM")
+        return e.emit("sequence_expand_as", {"X": pooled, "Y": x, f"Y{LOD}": offsets})
+
+    if (wanted := e.wanted(f"Out{GRAD}")) is not None:
+        e.emit("sequence_softmax_grad", {f"X{LOD}": offsets, "Out": out, f"Out{GRAD}": given}, wanted, slot=f"X{GRAD}")
+    if (wanted := e.wanted("Out")) is not None:
+        # The gradient was out * (dout - the sum of out * dout).
+        first = times(given, e.emit("elementwise_sub", {"X": dout, "Y": of_each_row(times(out, dout))}))
+        e.emit("elementwise_sub", {"X": first, "Y": times(dout, of_each_row(times(out, given)))}, wanted)
+    return e.specs
+
+
 def _lower(torch: Any, x: Any, offsets: Any) -> Any:
     return torch.cat([torch.softmax(torch_wide(part), 0) for part in each(torch, x, offsets)]).to(x.dtype)
 
@@ -58,7 +82,10 @@ register(OpDef(
         "use_cudnn": Attr.idle(False, LIBRARY), "data_format": Attr.idle("AnyLayout", "rows have no layout"),
     },
     infer=_infer, ref=_ref, lower=_lower, lod="X", amp="black",
-    grad=GradOp(f"X{LOD}, Out, Out{GRAD} -> X{GRAD}", infer=lambda offsets, out, dout: out, ref=_back, lower=_lower_back),
+    grad=GradOp(
+        f"X{LOD}, Out, Out{GRAD} -> X{GRAD}", infer=lambda offsets, out, dout: out, ref=_back, lower=_lower_back,
+        grad=_back_grad,
+    ),
     domain=Domain(
         cases=tuple(Case((shape, (n,))) for shape, n in (((7, 1), 4), ((6,), 3), ((9, 2), 9), ((1, 1), 2), ((0, 1), 3))),
         values={f"X{LOD}": OFFSETS}, ulps=16.0,

@@ -15,7 +15,7 @@ from tstatic.ir.types import UNKNOWN, Meta
 
 Array = np.ndarray[Any, Any]
 
-ANY = ("int64", "bool", "int32")
+ANY = ("int64", "bool", "int32", "complex64")
 """Dtypes that tests try beside floats where values are only moved."""
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from tstatic.errors import ProgramTypeError
 from tstatic.ir import names
 from tstatic.ir.attrs import packed
-from tstatic.ir.build import check_variable, emit
-from tstatic.ir.checks import check_type
+from tstatic.ir.build import as_variable, check_variable, emit
+from tstatic.ir.checks import check_result_dtype, check_type
 from tstatic.ir.declare import default_dtype, default_main_program
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
@@ -22,6 +22,17 @@ from tstatic.ops.shape.fill import filled, has_variable, known_shape
 
 def _float(dtype: Any) -> DType:
     return default_dtype() if dtype is None else dtype_of(dtype)
+
+
+def _check_complex(dtype: DType, function: str) -> DType:
+    """Returns the dtype of complex constants.
+
+    Raises:
+        DTypeError: If it is not a complex one.
+    """
+    fix = "pass dtype='complex64', or a real number"
+    check_result_dtype(dtype, ("complex64", "complex128"), f"{function} with a complex number", fix=fix)
+    return dtype
 
 
 def _constant(
@@ -36,6 +47,8 @@ def _constant(
     if isinstance(value, np.generic | np.ndarray) and value.size == 1:
         value = value.item()
     outputs = None if out is None else {"Out": check_variable(out, "out", function)}
+    if isinstance(value, complex):
+        value = as_variable(np.asarray(value, _check_complex(dtype, function).np))
     if isinstance(value, Variable):
         made = _spread(shape, value, dtype, function, name)
         return made if out is None else emit("assign", {"X": made}, outputs=outputs)
@@ -68,7 +81,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, name: str | None = None
     Args:
         shape: A list of ints, of which some may be int Variables with one element, or an int Variable of shape [rank].
         fill_value: A number, or a Variable with one element.
-        dtype: The default dtype if ``None``.
+        dtype: The default dtype if ``None``, or the complex one of it for a complex number.
         name: Name of the result.
 
     Example:
@@ -78,7 +91,8 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, name: str | None = None
         [array([[0.5, 0.5, 0.5],
                [0.5, 0.5, 0.5]], dtype=float32), array([7, 7])]
     """
-    return _constant(shape, fill_value, _float(dtype), "full", name, None)
+    kind = default_dtype().complex if dtype is None and isinstance(fill_value, complex) else _float(dtype)
+    return _constant(shape, fill_value, kind, "full", name, None)
 
 
 @export("tensor.zeros", op="fill_constant")
@@ -264,7 +278,7 @@ def _array(x: Any, dtype: Any, function: str) -> np.ndarray[Any, Any]:
         array = plain(x, f"what was given to {function}", function)
     except ValueError:
         array = np.empty((), object)
-    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+    if array.dtype.kind not in "biufc" and array.dtype.name != "bfloat16":
         raise ProgramTypeError(
             f"what was given to {function} cannot become a Variable",
             expected="a Variable, a numeric array, a list of numbers of one shape, or a number",
@@ -276,6 +290,8 @@ def _array(x: Any, dtype: Any, function: str) -> np.ndarray[Any, Any]:
         return array.astype(dtype_of(dtype).np)
     if array.dtype == np.float64 and not isinstance(x, np.ndarray | np.generic):
         return array.astype(default_dtype().np)
+    if array.dtype == np.complex128 and not isinstance(x, np.ndarray | np.generic):
+        return array.astype(default_dtype().complex.np)
     # Also turns a dtype that only numpy has (uint16, longdouble) into an error that names it.
     return array.astype(dtype_of(array.dtype).np, copy=False)
 

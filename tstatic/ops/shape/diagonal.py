@@ -88,6 +88,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -140,6 +141,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -240,6 +242,7 @@ register(OpDef(
         ),
         others=("int64", "int32"), ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -314,7 +317,9 @@ def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: 
 
 
 def _eye(num_rows: int, num_columns: int | None, dtype: Any, name: str | None) -> Variable:
-    attrs = {"num_rows": num_rows, "num_columns": num_rows if num_columns is None else num_columns}
+    # Only as the attribute of a raw operator does -1 mean as many as rows.
+    columns = num_rows if num_columns is None else check_int(num_columns, "num_columns", "eye", least=0)
+    attrs = {"num_rows": num_rows, "num_columns": columns}
     return emit_one("eye", {}, {**attrs, "dtype": dtype}, name=name)
 
 
@@ -379,6 +384,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 

@@ -148,7 +148,7 @@ register(OpDef(
             Case(((1, 5, 1), *_NONE), {"shape": (2, 5, 3)}),
         ),
         others=ANY,
-    ),
+    ), complex="linear",
 ))  # fmt: skip
 
 
@@ -216,7 +216,7 @@ register(OpDef(
             Case(((2, 1), None), {"target_shape": (3, 2, 2)}), Case(((1,), (1,))),
         ),
         others=ANY,
-    ),
+    ), complex="linear",
 ))  # fmt: skip
 
 
@@ -266,7 +266,7 @@ register(OpDef(
             Case(([(), ()],)), Case(([(2, 1, 2), (3, 1)],)),
         ),
         others=ANY,
-    ),
+    ), complex="linear",
 ))  # fmt: skip
 
 
@@ -391,7 +391,7 @@ def _tile_op(type: str, attr: str, slot: str, cases: Sequence[tuple[Shape, Shape
         type, f"X, {slot}?, {attr}_tensor*? -> Out", lod="X", attrs={attr: Attr((), "ints")}, infer=infer,
         ref=copies(lambda x, given, each, out, **attrs: _calls_tile(x, given, each, out), fresh, attrs=(attr,)),
         lower=lower, grad=_grad(grad_is_forward_op(type)), amp=amp, uses_blas=True,
-        domain=Domain(cases=tuple(Case((shape, *_NONE), {attr: times}) for shape, times in cases), others=ANY),
+        domain=Domain(cases=tuple(Case((shape, *_NONE), {attr: times}) for shape, times in cases), others=ANY), complex="linear",
     ))  # fmt: skip
 
 
@@ -473,7 +473,7 @@ register(OpDef(
             Case(((2, 1, 2), (2, 3, 4))),
         ),
         others=ANY,
-    ),
+    ), complex="linear",
 ))  # fmt: skip
 
 
@@ -574,7 +574,7 @@ register(OpDef(
             Case(((2, 3), None), {"Repeats": 0, "dim": 1}), Case(((0, 3), None), {"Repeats": 2, "dim": 0}),
         ),
         values={"RepeatsTensor": ValueRange(0, 3, dtype="int64")}, others=ANY,
-    ),
+    ), complex="linear",
 ))  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -154,7 +155,7 @@ def number_of(value: Number, str_value: str) -> Number:
 
 def as_scalar(value: Number, dtype: DType) -> Number:
     """Returns a number as a value of a dtype; fractions of whole numbers are cut off."""
-    if dtype.is_float:
+    if dtype.is_inexact:
         return float(value)
     return bool(value) if dtype.name == "bool" else int(value)
 
@@ -197,7 +198,7 @@ def _fill_read(op: PaddleOp) -> OpSpec:
     if "ValueTensor" in op.inputs:
         value = op.constants_of("ValueTensor")
         if value is None:
-            raise ValueError("operator 'fill_constant' with a computed value")
+            return op.made(attrs={name: op.attrs[name] for name in ("shape", "dtype")})
         attrs = op.without("str_value") | {"value": value[0]}
     sizes = op.constants_of("ShapeTensorList")
     if "ShapeTensor" in op.inputs or sizes is None:
@@ -260,6 +261,7 @@ register(OpDef(
         "unary", attrs=({"value": 1.0}, {"value": 3, "dtype": "int64"}, {}), others=("int64", "bool"), ulps=0,
         check_grad="the result does not depend on the values of X",
     ),
+    complex="own",
 ))  # fmt: skip
 
 register(OpDef(
@@ -268,6 +270,7 @@ register(OpDef(
     domain=Domain(
         "unary", others=("int64", "bool"), ulps=0, check_grad="the result does not depend on the values of X",
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -439,8 +442,23 @@ def _assign_read(op: PaddleOp) -> OpSpec:
     return op.made(attrs={"shape": op.attrs.get("shape", ()), "dtype": dtype, "values": packed(values)})
 
 
+def _assign_write_parts(op: PaddleOp) -> list[OpSpec]:
+    """Writes complex constants as their parts, and the op that puts them together."""
+    assert op.fresh is not None
+    meta = Meta(tuple(op.attrs["shape"]), op.attrs["dtype"].real)
+    values = unpacked(op.attrs["values"], op.attrs["dtype"], meta.shape)
+    made, inputs = [], {}
+    for slot, part in (("X", values.real), ("Y", values.imag)):
+        inputs[slot] = [op.fresh(meta)]
+        attrs = {"shape": meta.shape, "dtype": meta.dtype, "values": packed(np.ascontiguousarray(part))}
+        made += _assign_write(replace(op, outputs={"Out": inputs[slot]}, attrs=attrs))
+    return [*made, OpSpec("complex", inputs, op.outputs, {})]
+
+
 def _assign_write(op: PaddleOp) -> list[OpSpec]:
     shape, dtype = op.attrs["shape"], op.attrs["dtype"]
+    if dtype.is_complex:
+        return _assign_write_parts(op)
     # A dtype without a list of its own is filled as a wider one and cast.
     wide = dtype if dtype.name in _PADDLE_VALUES else dtype_of("float32" if dtype.is_float else "int32")
     flat = unpacked(op.attrs["values"], dtype, shape).astype(wide.np).ravel()

@@ -18,14 +18,14 @@ from tstatic.ir.checks import (
     check_size,
     check_type,
 )
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, export, register
+from tstatic.ir.opdef import LOD, Attr, Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
 from tstatic.ir.split import along
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
 from tstatic.ops._call_ref import copies
-from tstatic.ops._gradients import gathered, scattered
+from tstatic.ops._gradients import gathered, scattered, zeros
 from tstatic.ops.control.tensor_array import is_array, join_array
 from tstatic.ops.shape._shapes import ANY, Array, as_list, copy, emit_list, emit_one
 from tstatic.ops.shape.when_run import by_axis, split_evenly_when_run, split_when_run
@@ -165,6 +165,7 @@ register(OpDef(
     "concat", "X* -> Out", lod="X", attrs={"axis": 0}, infer=_infer_concat, ref=copies(_concat_calls),
     lower=lambda torch, xs, *, axis: torch.cat(list(xs), axis), grad=_concat_grad, amp="gray",
     domain=Domain(cases=_CONCAT_CASES, others=ANY, ulps=0),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -179,14 +180,8 @@ def _back_grad(ctx: GradContext) -> list[OpSpec]:
     if wanted is None or not any(n in ctx.out_grads for n in names):
         return []
     specs: list[OpSpec] = []
-    parts = []
-    for x, name in zip(ctx.inputs["X"], names, strict=True):
-        if name in ctx.out_grads:
-            parts.append(ctx.out_grads[name])
-        else:
-            # concat needs every part: what no gradient arrives for is zeros of the shape of its value.
-            parts.append(ctx.fresh(name))
-            specs.append(OpSpec("fill_any_like", {"X": [x]}, {"Out": [parts[-1]]}, {"value": 0.0}))
+    # concat needs every part: what no gradient arrives for is zeros of the shape of its value.
+    parts = [ctx.out_grads.get(n) or zeros(ctx, x, specs) for x, n in zip(ctx.inputs["X"], names, strict=True)]
     return [*specs, OpSpec("concat", {"X": parts}, {"Out": [wanted]}, ctx.attrs)]
 
 
@@ -205,6 +200,7 @@ register(OpDef(
         ),
         ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -230,12 +226,28 @@ def concat(x: Sequence[Variable] | Variable, axis: Any = 0, name: str | None = N
     if is_array(x):
         return join_array(x, axis, False, name)[0]
     items = variables(x, "x", "concat")
-    return by_axis(
-        axis,
-        len(items[0].shape) if items else 1,
-        lambda at: emit_one("concat", {"X": items}, {"axis": at}, name=name),
-        "concat",
-    )
+
+    def joined(at: int) -> Variable:
+        out = emit_one("concat", {"X": items}, {"axis": at}, name=name)
+        levels = {len(item.lod) for item in items}
+        in_rows = normalize_axis(at, len(items[0].shape)) == 0
+        if not in_rows or len(levels) != 1 or not items[0].lod:
+            return out
+        block = out.block
+        lods = zip(*([block.var(name) for name in item.lod] for item in items), strict=True)
+        return emit_one("lod_reset", {"X": out, f"Y{LOD}": [_appended(level) for level in lods]})
+
+    return by_axis(axis, len(items[0].shape) if items else 1, joined, "concat")
+
+
+def _appended(offsets: Sequence[Variable]) -> Variable:
+    """Returns the offsets of sequences that stand one behind the other: those of each input begin where the ones before end."""
+    parts = [offsets[0]]
+    for one in offsets[1:]:
+        end, behind = ({"axes": (0,), "starts": (at,), "ends": (2**31 - 1,)} for at in (-1, 1))
+        last, rest = emit_one("slice", {"Input": parts[-1]}, end), emit_one("slice", {"Input": one}, behind)
+        parts.append(emit_one("elementwise_add", {"X": rest, "Y": last}))
+    return emit_one("concat", {"X": parts}, {"axis": 0})
 
 
 @export("fluid.layers.concat", op="concat")
@@ -306,6 +318,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -441,6 +454,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -528,6 +542,7 @@ for _type, _slot in (("unstack", "Y"), ("unbind", "Out")):
     register(OpDef(
         _type, f"X -> {_slot}*", attrs={"axis": 0, "num": 0}, infer=_pieces, ref=copies(_apart_calls), lower=_lower_apart,
         grad=_joined_by("stack", "Y", _slot), amp="gray", domain=_DOMAIN,
+        complex="linear",
     ))  # fmt: skip
 
 

@@ -147,7 +147,7 @@ def torch_fold(torch: Any, shape: Sequence[int], dout: Any, pads: Pads, mode: st
         for axis, (low, _) in enumerate(pads):
             dout = dout.narrow(axis, low, shape[axis])
         return dout.contiguous()
-    wide = dout.double()
+    wide = dout if dout.is_complex() else dout.double()
     for axis in range(len(pads) - 1, -1, -1):
         low, high = pads[axis]
         if low or high:
@@ -199,6 +199,7 @@ register(OpDef(
         ),
         others=("int64", "int32"), ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -300,6 +301,7 @@ def _definition(
             grad=grad_is_forward_op(type, changed={value: 0.0}),
         ),
         domain=Domain(cases=cases, others=("int64", "int32")),
+        complex="linear",
     )
 
 

@@ -169,6 +169,7 @@ def _reshaping_op(
         ref=copies(plain_copy), lower=lambda torch, x, **values: (known(torch, x, **values), None),
         view=lambda x, **values: view_of(x, shape_of(x.shape, **values)), grad=grad, amp="gray",
         domain=Domain(cases=tuple(Case((shape,), given) for shape, given in cases), others=ANY, ulps=0),
+        complex="linear",
     ))  # fmt: skip
 
 
@@ -208,6 +209,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -244,6 +246,7 @@ register(OpDef(
         ),
         ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 

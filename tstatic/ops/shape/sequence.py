@@ -357,6 +357,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -399,6 +400,7 @@ register(OpDef(
     "shape", "Input -> Out", infer=_infer_shape, ref=copies(_shape_calls),
     lower=lambda torch, x: torch.tensor(tuple(x.shape), dtype=torch.int32, device=x.device), shape_only=("Input",),
     domain=Domain(cases=tuple(Case((s,)) for s in _SHAPES), others=ANY, ulps=0),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -426,6 +428,7 @@ register(OpDef(
     "size", "Input -> Out", infer=lambda x: Meta((), int64), ref=copies(_size_calls),
     lower=lambda torch, x: torch.tensor(x.numel(), device=x.device), shape_only=("Input",),
     domain=Domain(cases=tuple(Case((s,)) for s in _SHAPES), others=ANY, ulps=0),
+    complex="linear",
 ))  # fmt: skip
 
 

@@ -212,6 +212,7 @@ def selection(
         ),
         amp="gray",
         domain=domain,
+        complex="linear",
     )
 
 

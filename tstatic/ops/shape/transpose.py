@@ -68,6 +68,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -190,6 +191,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 
@@ -308,6 +310,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
+    complex="linear",
 ))  # fmt: skip
 
 

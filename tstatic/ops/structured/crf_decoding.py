@@ -30,17 +30,19 @@ def best_path(order: TimeMajor, x: Array, start: Array, end: Array, w: Array) ->
     """
     best = x.copy()
     best[: order.count] += start
-    origin = np.zeros(x.shape, np.int64)
+    candidates = np.empty((order.count, *w.shape))
     for step in range(1, order.steps):
-        candidates = best[order.before(step)][:, :, None] + w
-        origin[order.rows(step)] = candidates.argmax(axis=1)
-        best[order.rows(step)] += candidates.max(axis=1)
+        now = order.rows(step)
+        ways = np.add(best[order.before(step), :, None], w, out=candidates[: now.stop - now.start])
+        best[now] += ways.max(axis=1)
     ends = best[order.last] + end
     path = np.zeros(len(x), np.int64)
     path[order.last] = ends.argmax(axis=1)
+    # Where the best path came from is asked of its own tags only, which is cheaper than of all.
+    into = np.ascontiguousarray(w.T)
     for step in range(order.steps - 1, 0, -1):
-        now = order.rows(step)
-        path[order.before(step)] = np.take_along_axis(origin[now], path[now, None], axis=1)[:, 0]
+        before = order.before(step)
+        path[before] = (best[before] + into[path[order.rows(step)]]).argmax(axis=1)
     return ends.max(axis=1), path
 
 

@@ -22,6 +22,10 @@ from tstatic.ops.structured._sequences import Array, TimeMajor, check_form, coun
 _FLOATS = ("float32", "float64")
 _NEVER = -1e30
 """In the place of the logarithm of 0: differences of two of these are numbers, and no sum of scores comes near."""
+LEAST_SEEN = 1e-100
+"""Probabilities of classes below this are added up as logarithms."""
+LEAST_MET = 1e-200
+"""Likewise where of all ways to a step and all ways on from it less than this meet."""
 
 
 def _infer(
@@ -54,98 +58,154 @@ def _infer(
 
 
 class _Alignments:
-    """Everything that the recursions over one batch share.
+    """What the recursions over one batch share. The states of a sequence are its labels with a blank around each.
 
     Attributes:
         order: The rows of the scores, by time step.
-        log_p: ``[rows, classes]``: the logarithm of the softmax.
-        states: ``[sequences, 2 * most labels + 1]``: the labels with a blank around each, in order.
-        place: ``[rows, states]``: where ``log_p``, flattened, has the state's class.
-        scores: ``[rows, states]``: what it has there.
-        skips: ``[sequences, states]``: 0 where a state may follow the last but one, else ``_NEVER``.
-        skips_back: The same, seen from the last state.
+        p: ``[rows, classes + 1]``: the softmax, and a class that is never seen.
+        labels: ``[sequences, most labels]``: the labels; behind them the class that is never seen.
+        backwards: The same from the last label to the first.
         ends: ``[sequences]``: the last state.
         possible: ``[sequences]``: whether there are steps enough.
     """
 
     def __init__(self, logits: Array, order: TimeMajor, label: Array, starts: Array, counts: Array, blank: int) -> None:
-        self.order = order
+        self.order, self.blank = order, blank
         classes = logits.shape[-1]
-        x = logits.reshape(-1, classes)[order.index].astype(np.float64)
-        x -= x.max(axis=1, keepdims=True)
-        self.log_p = x - np.log(np.exp(x).sum(axis=1, keepdims=True))
+        self.x = logits.reshape(-1, classes)[order.index].astype(np.float64)
+        self.x -= self.x.max(axis=1, keepdims=True)
+        self.p = np.zeros((len(self.x), classes + 1))
+        p = np.exp(self.x, out=self.p[:, :-1])
+        self.totals = p.sum(axis=1, keepdims=True)
+        p /= self.totals
         starts, counts = starts[order.order], counts[order.order]
         self.ends = 2 * counts
-        self.states = np.full((len(counts), 2 * int(counts.max(initial=0)) + 1), blank)
+        self.labels, self.backwards = np.full((2, len(counts), int(counts.max(initial=0))), classes)
         sequence = np.repeat(np.arange(len(counts)), counts)
         place = np.arange(len(sequence)) - np.repeat(np.cumsum(counts) - counts, counts)
         given = label.reshape(-1)[spans(starts, counts)]
         _check_labels(given, classes, blank)
-        self.states[sequence, 2 * place + 1] = given
-        same = self.states[:, 2:] == self.states[:, :-2]
-        free = np.where(same, _NEVER, 0.0)
-        self.skips, self.skips_back = (
-            np.pad(one, ((0, 0), (min(2, self.states.shape[1]), 0))) for one in (free, free[:, ::-1])
-        )
-        # A class of probability 0 has the logarithm of something instead, so that no infinities meet.
-        self.place = self.states[order.rank] + classes * np.arange(len(x))[:, None]
-        self.scores = self.log_p.reshape(-1).take(self.place)
-        np.maximum(self.scores, _NEVER, out=self.scores)
-        # Equal neighbours need a blank between them, so one step more. Blanks beyond the last label do not count.
-        inside = np.arange(1, self.states.shape[1], 2)[1:] < self.ends[:, None]
-        repeats = (same[:, 1::2] & inside).sum(axis=1)
+        self.labels[sequence, place] = given
+        self.backwards[sequence, counts[sequence] - 1 - place] = given
+        # Equal neighbours need a blank between them, so one step more.
+        repeats = ((self.labels[:, 1:] == self.labels[:, :-1]) & (self.labels[:, 1:] < classes)).sum(axis=1)
         self.lengths = np.bincount(order.rank, minlength=len(counts))
         self.possible = (counts + repeats <= self.lengths) & (self.lengths > 0)
 
-    def forward(self) -> Array:
-        """Returns the logarithm of the probability of all ways to each row and state."""
-        alpha = self._never()
-        alpha[: self.order.count, 2:4] = self.scores[: self.order.count, :2]
-        for step in range(1, self.order.steps):
-            now, before = self.order.rows(step), alpha[self.order.before(step)]
-            np.add(self.scores[now], _log_add(before, self.skips[: len(before)]), out=alpha[now, 2:])
-        return alpha[:, 2:]
+    @property
+    def states(self) -> int:
+        """The number of states of the longest sequence of labels."""
+        return 2 * int(self.labels.shape[1]) + 1
 
-    def backward(self) -> Array:
-        """Returns the logarithm of the probability of all ways from each row and state to an end."""
-        # Seen from the last state, the way back looks like the way forth.
-        beta, scores = self._never(), self.scores[:, ::-1]
-        end = beta.shape[1] - 1 - self.ends[: self.order.count]
-        beta[self.order.last, end] = 0
-        beta[self.order.last, np.minimum(end + 1, beta.shape[1] - 1)] = 0
-        for step in range(self.order.steps - 1, 0, -1):
-            now = self.order.rows(step)
-            after = beta[now].copy()
-            after[:, 2:] += scores[now]
-            beta[self.order.before(step), 2:] = _log_add(after, self.skips_back[: len(after)])
-        return beta[:, :1:-1]
+    def gradient(self, occupied: Array) -> Array:
+        """Returns the gradient of each loss by the scores, ``[rows, classes]``; 0 for sequences without alignment.
 
-    def _never(self) -> Array:
-        """Returns ``_NEVER`` for each row and state, with two further columns in front."""
-        return np.full((len(self.scores), self.scores.shape[1] + 2), _NEVER)
+        Args:
+            occupied: ``[rows, states]``: how probable each state is at each step, given the labels.
+        """
+        rows, classes = self.x.shape
+        place = self.labels[self.order.rank] + (classes + 1) * np.arange(rows)[:, None]
+        weights = np.ascontiguousarray(occupied[:, 1::2])
+        by_class = np.bincount(place.reshape(-1), weights.reshape(-1), rows * (classes + 1))
+        difference: Array = self.p[:, :-1] - by_class.reshape(rows, classes + 1)[:, :-1]
+        difference[:, self.blank] -= occupied[:, ::2].sum(axis=1)
+        if not self.possible.all():
+            difference[~self.possible[self.order.rank]] = 0
+        return difference
 
-    def log_probability(self, alpha: Array) -> Array:
-        """Returns the logarithm of the probability of each sequence that is not empty."""
-        ends, last = self.ends[: self.order.count], alpha[self.order.last]
-        rows = np.arange(len(ends))
-        before = np.where(ends > 0, last[rows, np.maximum(ends - 1, 0)], _NEVER)
-        total = np.logaddexp(last[rows, ends], before)
-        return np.where(total > _NEVER / 2, total, -np.inf)
 
-    def gradient(self, alpha: Array, log_p: Array) -> Array:
-        """Returns the gradient of each loss by the scores, ``[rows, classes]``; 0 for sequences without alignment."""
-        rows, classes = self.log_p.shape
-        # How probable each state is at each step, added up by class.
-        total = np.where(np.isfinite(log_p), log_p, 0)[self.order.rank, None]
-        share = alpha + self.backward()
-        np.subtract(share, total, out=share)
-        np.exp(share, out=share)
-        by_class = np.bincount(self.place.reshape(-1), share.reshape(-1), rows * classes).reshape(rows, classes)
-        return np.where(self.possible[self.order.rank, None], np.exp(self.log_p) - by_class, 0)
+# ------------------------------------------------------------------------------------------------- sums of probabilities
+def _scaled(all_: _Alignments) -> tuple[Array, Array] | None:
+    """Returns the logarithm of the probability of each sequence that is not empty, and how probable each state is.
+
+    The way back, seen from the last state, looks like the way forth, so that one recursion goes both ways at once: it works on
+    probabilities, which are divided by their sum after each step (Rabiner, 1989). ``None`` if that may have lost something that
+    counts: if a probability is tiny, or at some step the ways there and the ways on from there hardly meet. What is lost at a
+    step is below 1e-300 of all ways to it, so that it does not count beside 1e-200 of them.
+    """
+    order, labels, rows = all_.order, (all_.labels, all_.backwards), np.arange(len(all_.p))
+    step = np.repeat(np.arange(order.steps), order.active)
+    mirrored = order.bounds[all_.lengths[order.rank] - 1 - step] + order.rank
+    # Two columns in front of the states, where nothing is: shifts by one and two states then work on flat arrays.
+    width = all_.states + 2
+    seen = np.zeros((len(rows), 2, width))
+    skips = np.zeros((len(all_.labels), 2, width))
+    flat, classes = all_.p.reshape(-1), all_.p.shape[1]
+    for way, row in enumerate((rows, mirrored)):
+        seen[:, way, 2::2] = all_.p[row, all_.blank, None]
+        seen[:, way, 3::2] = flat.take(labels[way][order.rank] + classes * row[:, None])
+        skips[:, way, 5::2] = labels[way][:, 1:] != labels[way][:, :-1]
+    unlikely = seen[:, 0, 2:] < LEAST_SEEN
+    if unlikely.any() and (unlikely & (np.arange(all_.states) <= all_.ends[order.rank, None])).any():
+        return None
+    come = np.zeros(seen.shape)
+    come[: order.count, :, 2:4] = 1
+    now, skipped = np.zeros((order.count, 2, width)), np.zeros((order.count, 2, width))
+    totals = np.empty((len(rows), 2, 1))
+    for at in map(order.rows, range(order.steps)):
+        n = at.stop - at.start
+        here, to = now[:n], come[at]
+        if at.start:
+            x, y, z = here.reshape(-1), to.reshape(-1), skipped[:n].reshape(-1)
+            np.multiply(x[:-2], skips[:n].reshape(-1)[2:], out=z[2:])
+            np.add(x[1:], x[:-1], out=y[1:])
+            np.add(y, z, out=y)
+        np.multiply(to, seen[at], out=here)
+        np.divide(here, np.add.reduce(here, axis=2, keepdims=True, out=totals[at]), out=here)
+    ends, count = all_.ends[: order.count], np.arange(order.count)
+    # ``now`` still has the last step of each sequence. One without labels ends in its only state, and nothing is before that.
+    last = now[count, 0, ends + 2] + now[count, 0, ends + 1]
+    # The same state, seen from the last one. Beyond that nothing has come, so that it does not matter what is taken.
+    back = ((2 * mirrored + 1) * width + all_.ends[order.rank] + 2)[:, None] - np.arange(all_.states)
+    occupied = come.reshape(-1).take(back, mode="clip")
+    np.multiply(occupied, come[:, 0, 2:], out=occupied)
+    np.multiply(occupied, seen[:, 0, 2:], out=occupied)
+    met, total, possible = occupied.sum(axis=1), totals[:, 0, 0], all_.possible[order.rank]
+    if (met < LEAST_MET * total)[possible].any():
+        return None
+    np.divide(occupied, np.where(possible, met, 1.0)[:, None], out=occupied)
+    with np.errstate(divide="ignore"):
+        return np.bincount(order.rank, np.log(total), order.count) + np.log(last), occupied
+
+
+# --------------------------------------------------------------------------------------------------- sums of logarithms
+def _logarithms(all_: _Alignments) -> tuple[Array, Array]:
+    """Returns what :func:`_scaled` does, of probabilities of any size."""
+    order, blank, count = all_.order, all_.blank, all_.order.count
+    states = np.full((len(all_.labels), all_.states), blank)
+    states[:, 1::2] = np.where(all_.labels < all_.x.shape[1], all_.labels, blank)
+    free = np.where(states[:, 2:] == states[:, :-2], _NEVER, 0.0)
+    skips, skips_back = (np.pad(one, ((0, 0), (min(2, all_.states), 0))) for one in (free, free[:, ::-1]))
+    # A class of probability 0 has the logarithm of something instead, so that no infinities meet.
+    scores = np.take_along_axis(all_.x - np.log(all_.totals), states[order.rank], axis=1)
+    np.maximum(scores, _NEVER, out=scores)
+    alpha, beta = np.full((2, len(scores), all_.states + 2), _NEVER)
+    alpha[:count, 2:4] = scores[:count, :2]
+    for step in range(1, order.steps):
+        now, before = order.rows(step), alpha[order.before(step)]
+        np.add(scores[now], _log_add(before, skips[: len(before)]), out=alpha[now, 2:])
+    # Seen from the last state, the way back looks like the way forth.
+    mirrored = scores[:, ::-1]
+    end = beta.shape[1] - 1 - all_.ends[:count]
+    beta[order.last, end] = 0
+    beta[order.last, np.minimum(end + 1, beta.shape[1] - 1)] = 0
+    for step in range(order.steps - 1, 0, -1):
+        now = order.rows(step)
+        after = beta[now].copy()
+        after[:, 2:] += mirrored[now]
+        beta[order.before(step), 2:] = _log_add(after, skips_back[: len(after)])
+    ends, last = all_.ends[:count], alpha[order.last, 2:]
+    rows = np.arange(count)
+    before = np.where(ends > 0, last[rows, np.maximum(ends - 1, 0)], _NEVER)
+    total = np.logaddexp(last[rows, ends], before)
+    log_p = np.where(total > _NEVER / 2, total, -np.inf)
+    share = alpha[:, 2:] + beta[:, :1:-1]
+    np.subtract(share, np.where(np.isfinite(log_p), log_p, 0)[order.rank, None], out=share)
+    return log_p, np.exp(share, out=share)
 
 
 def _log_add(x: Array, skips: Array) -> Array:
-    """Returns, by state, ``log(exp(x[s]) + exp(x[s - 1]) + exp(x[s - 2] + skips[s]))``; state 0 is in column 2 of ``x``.
+    """Returns the logarithm of the sum of the ways to each state: from itself, from the one before, and from that before.
 
     Three exponentials at once are several times as fast as ``np.logaddexp`` twice.
     """
@@ -191,8 +251,7 @@ def _ref(
     all_ = _Alignments(
         logits, order, label, *starts_and_lengths(label, label_length, label_offsets, "LabelLength"), blank
     )
-    alpha = all_.forward()
-    log_p = all_.log_probability(alpha)
+    log_p, occupied = _scaled(all_) or _logarithms(all_)
     possible = all_.possible[: order.count]
     if loss is not None:
         loss.fill(0)
@@ -200,7 +259,7 @@ def _ref(
         loss[order.order[: order.count], 0] = np.where(possible, -log_p, 0)
     if grad is not None:
         flat = np.zeros((int(np.prod(logits.shape[:-1])), logits.shape[-1]))
-        flat[order.index] = all_.gradient(alpha, log_p)
+        flat[order.index] = all_.gradient(occupied)
         grad[...] = flat.reshape(logits.shape)
 
 

@@ -19,6 +19,7 @@ from tstatic.ir.program import Operator, Program, Variable
 from tstatic.ir.types import DType, dtype_of
 from tstatic.nn.param import create_global_var
 from tstatic.optimizer.optimizer import Optimizer, Pair, sparse_gradients
+from tstatic.optimizer.wrapper import OptimizerWrapper
 from tstatic.runtime.scope import Scope
 from tstatic.static.amp.lists import AutoMixedPrecisionLists, level_of, low_dtype
 from tstatic.static.amp.rewrite import TRAINING, Precision, cast_parameters_to_fp16, convert
@@ -45,7 +46,7 @@ class LossScaling:
         }  # fmt: skip
 
 
-class OptimizerWithMixedPrecision:
+class OptimizerWithMixedPrecision(OptimizerWrapper):
     """An optimizer that trains in mixed precision; what ``static.amp.decorate`` returns.
 
     Args:
@@ -70,7 +71,7 @@ class OptimizerWithMixedPrecision:
     def __init__(
         self, optimizer: Optimizer, precision: Precision | None, scaling: LossScaling, master_grad: bool
     ) -> None:
-        self._optimizer = optimizer
+        super().__init__(optimizer)
         self._precision = precision
         self._scaling = scaling
         self._master_grad = master_grad
@@ -80,27 +81,6 @@ class OptimizerWithMixedPrecision:
         self._scaled_loss: Variable | None = None
 
     # ---------------------------------------------------------------------------------------------------------- minimize
-    def minimize(
-        self,
-        loss: Variable,
-        startup_program: Program | None = None,
-        parameter_list: Any = None,
-        no_grad_set: Any = None,
-    ) -> tuple[list[Operator], list[Pair]]:
-        """Rewrites the program of a loss, and appends backward, loss scaling and update ops.
-
-        Args:
-            loss: What to minimise; of any float type.
-            startup_program: Gets the ops that start accumulators, float32 copies of parameters and the scale of the loss.
-            parameter_list: Variables or names to update; all trainable ones by default.
-            no_grad_set: Variables or names that no gradient flows to.
-
-        Returns:
-            The update ops, and (parameter, gradient of the scaled loss) pairs in program order.
-        """
-        pairs = self.backward(loss, startup_program, parameter_list, no_grad_set)
-        return self.apply_optimize(loss, startup_program, pairs), pairs
-
     def backward(
         self,
         loss: Variable,
@@ -124,7 +104,7 @@ class OptimizerWithMixedPrecision:
             if self._scales:
                 loss = emit("elementwise_mul", {"X": loss, "Y": self._loss_scaling})
             self._scaled_loss = loss
-        return self._optimizer.backward(loss, startup, parameter_list, no_grad_set, callbacks)
+        return super().backward(loss, startup, parameter_list, no_grad_set, callbacks)
 
     @property
     def _scales(self) -> bool:
@@ -140,14 +120,6 @@ class OptimizerWithMixedPrecision:
                 create_global_var([1], 0, "int32", persistable=True, name=generate(name))
                 for name in ("num_good_steps", "num_bad_steps")
             )
-
-    def apply_optimize(
-        self, loss: Variable, startup_program: Program | None, params_grads: Sequence[Pair]
-    ) -> list[Operator]:
-        """Appends what :meth:`apply_gradients` appends, to a loss's program; arguments as in :meth:`Optimizer.apply_optimize`."""
-        startup = startup_program if startup_program is not None else default_startup_program()
-        with program_guard(loss.block.program, startup):
-            return self.apply_gradients(params_grads)
 
     def apply_gradients(self, params_grads: Sequence[Pair]) -> list[Operator]:
         """Appends ops that unscale gradients, move the scale of the loss, clip, decay and update.
@@ -169,7 +141,7 @@ class OptimizerWithMixedPrecision:
                 skip = hold if skip is None else emit("logical_or", {"X": hold, "Y": skip})
         self._optimizer._skip_update, self._optimizer._sparse = skip, sparse
         try:
-            return self._optimizer.apply_gradients(pairs)
+            return super().apply_gradients(pairs)
         finally:
             self._optimizer._skip_update = self._optimizer._sparse = None
 
@@ -284,12 +256,6 @@ class OptimizerWithMixedPrecision:
                 op=self._optimizer.type,
             )
         return program
-
-    def __getattr__(self, name: str) -> Any:
-        """Returns other attributes, such as ``get_lr`` and ``set_lr``, from the decorated optimizer."""
-        if name.startswith("__") or "_optimizer" not in vars(self):
-            raise AttributeError(name)
-        return getattr(self._optimizer, name)
 
 
 # -------------------------------------------------------------------------------------------------------------- decorate

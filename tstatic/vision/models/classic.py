@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn.functional import relu
-from tstatic.nn.initializer import Uniform
 from tstatic.nn.layer.activation import ReLU
 from tstatic.nn.layer.common import Dropout, Linear
 from tstatic.nn.layer.container import Sequential
@@ -16,9 +14,8 @@ from tstatic.nn.layer.conv import Conv2D
 from tstatic.nn.layer.layers import Layer
 from tstatic.nn.layer.norm import BatchNorm2D
 from tstatic.nn.layer.pooling import AdaptiveAvgPool2D, MaxPool2D
-from tstatic.nn.param import ParamAttr
 from tstatic.ops.shape.reshape import flatten
-from tstatic.vision.models._blocks import check_pretrained
+from tstatic.vision.models._blocks import check_pretrained, network, uniform
 
 
 @export("vision.models.LeNet")
@@ -52,9 +49,7 @@ class LeNet(Layer):
 
 
 def _uniform(fan_in: int) -> dict[str, Any]:
-    """Returns attributes of weight and bias: uniform to one over the root of the inputs."""
-    bound = 1.0 / math.sqrt(fan_in)
-    return {n: ParamAttr(initializer=Uniform(-bound, bound)) for n in ("weight_attr", "bias_attr")}
+    return uniform(fan_in, "weight_attr", "bias_attr")
 
 
 class ConvPoolLayer(Layer):
@@ -110,17 +105,10 @@ class AlexNet(Layer):
 
 
 @export("vision.models.alexnet")
+@network
 def alexnet(pretrained: bool = False, **kwargs: Any) -> AlexNet:
-    """Returns AlexNet.
-
-    Args:
-        pretrained: ``True`` is refused: nothing is downloaded.
-        **kwargs: Further arguments of :class:`AlexNet`.
-
-    Raises:
-        UnsupportedError: With ``pretrained``.
-    """
-    check_pretrained(pretrained, "paddle.vision.models.alexnet")
+    """Returns AlexNet."""
+    check_pretrained(pretrained, "alexnet")
     return AlexNet(**kwargs)
 
 
@@ -172,8 +160,7 @@ class VGG(Layer):
         return self.classifier(flatten(x, 1)) if self.num_classes > 0 else x
 
 
-def _vgg(layers: int, pretrained: bool, batch_norm: bool, settings: dict[str, Any]) -> VGG:
-    check_pretrained(pretrained, f"paddle.vision.models.vgg{layers}")
+def _vgg(layers: int, batch_norm: bool, settings: dict[str, Any]) -> VGG:
     found: list[Layer] = []
     channels = 3
     for stage, count in enumerate(STAGES[layers]):
@@ -186,60 +173,48 @@ def _vgg(layers: int, pretrained: bool, batch_norm: bool, settings: dict[str, An
 
 
 @export("vision.models.vgg11")
+@network
 def vgg11(pretrained: bool = False, batch_norm: bool = False, **kwargs: Any) -> VGG:
     """Returns VGG of 11 layers.
 
     Args:
-        pretrained: ``True`` is refused: nothing is downloaded.
         batch_norm: Whether each convolution has a batch norm.
-        **kwargs: Further arguments of :class:`VGG`: ``num_classes``, ``with_pool``.
-
-    Raises:
-        UnsupportedError: With ``pretrained``.
     """
-    return _vgg(11, pretrained, batch_norm, kwargs)
+    check_pretrained(pretrained, "vgg11")
+    return _vgg(11, batch_norm, kwargs)
 
 
 @export("vision.models.vgg13")
+@network
 def vgg13(pretrained: bool = False, batch_norm: bool = False, **kwargs: Any) -> VGG:
     """Returns VGG of 13 layers.
 
     Args:
-        pretrained: ``True`` is refused: nothing is downloaded.
         batch_norm: Whether each convolution has a batch norm.
-        **kwargs: Further arguments of :class:`VGG`: ``num_classes``, ``with_pool``.
-
-    Raises:
-        UnsupportedError: With ``pretrained``.
     """
-    return _vgg(13, pretrained, batch_norm, kwargs)
+    check_pretrained(pretrained, "vgg13")
+    return _vgg(13, batch_norm, kwargs)
 
 
 @export("vision.models.vgg16")
+@network
 def vgg16(pretrained: bool = False, batch_norm: bool = False, **kwargs: Any) -> VGG:
     """Returns VGG of 16 layers.
 
     Args:
-        pretrained: ``True`` is refused: nothing is downloaded.
         batch_norm: Whether each convolution has a batch norm.
-        **kwargs: Further arguments of :class:`VGG`: ``num_classes``, ``with_pool``.
-
-    Raises:
-        UnsupportedError: With ``pretrained``.
     """
-    return _vgg(16, pretrained, batch_norm, kwargs)
+    check_pretrained(pretrained, "vgg16")
+    return _vgg(16, batch_norm, kwargs)
 
 
 @export("vision.models.vgg19")
+@network
 def vgg19(pretrained: bool = False, batch_norm: bool = False, **kwargs: Any) -> VGG:
     """Returns VGG of 19 layers.
 
     Args:
-        pretrained: ``True`` is refused: nothing is downloaded.
         batch_norm: Whether each convolution has a batch norm.
-        **kwargs: Further arguments of :class:`VGG`: ``num_classes``, ``with_pool``.
-
-    Raises:
-        UnsupportedError: With ``pretrained``.
     """
-    return _vgg(19, pretrained, batch_norm, kwargs)
+    check_pretrained(pretrained, "vgg19")
+    return _vgg(19, batch_norm, kwargs)

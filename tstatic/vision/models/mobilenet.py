@@ -1,19 +1,21 @@
-"""MobileNet (Howard et al., 2017) and its second version (Sandler et al., 2018)."""
+"""MobileNet (Howard et al., 2017), its second (Sandler et al., 2018) and its third version (Howard et al., 2019)."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from tstatic.ir.checks import check_number
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
-from tstatic.nn.layer.activation import ReLU6
-from tstatic.nn.layer.common import Dropout
+from tstatic.nn.layer.activation import Hardsigmoid, Hardswish, ReLU, ReLU6
+from tstatic.nn.layer.common import Dropout, Linear
 from tstatic.nn.layer.container import Sequential
 from tstatic.nn.layer.conv import Conv2D
 from tstatic.nn.layer.layers import Layer
 from tstatic.nn.layer.norm import BatchNorm2D
-from tstatic.vision.models._blocks import PooledClassifier, check_pretrained, conv_norm
+from tstatic.nn.layer.pooling import AdaptiveAvgPool2D
+from tstatic.vision.models._blocks import Branches, PooledClassifier, check_pretrained, conv_norm, network
 
 STAGES_1 = {
     "conv2_1": (32, 64, 1), "conv2_2": (64, 128, 2), "conv3_1": (128, 128, 1), "conv3_2": (128, 256, 2),
@@ -24,6 +26,22 @@ STAGES_1 = {
 
 STAGES_2 = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 """Growth of the channels inside, filters, number of parts and first stride of the second version's stages."""
+
+SMALL_3 = (
+    (3, 16, 16, True, ReLU, 2), (3, 72, 24, False, ReLU, 2), (3, 88, 24, False, ReLU, 1), (5, 96, 40, True, Hardswish, 2),
+    (5, 240, 40, True, Hardswish, 1), (5, 240, 40, True, Hardswish, 1), (5, 120, 48, True, Hardswish, 1),
+    (5, 144, 48, True, Hardswish, 1), (5, 288, 96, True, Hardswish, 2), (5, 576, 96, True, Hardswish, 1),
+    (5, 576, 96, True, Hardswish, 1),
+)  # fmt: skip
+"""Size, channels inside, filters, whether channels are weighed, activation and stride of the third version's parts."""
+LARGE_3 = (
+    (3, 16, 16, False, ReLU, 1), (3, 64, 24, False, ReLU, 2), (3, 72, 24, False, ReLU, 1), (5, 72, 40, True, ReLU, 2),
+    (5, 120, 40, True, ReLU, 1), (5, 120, 40, True, ReLU, 1), (3, 240, 80, False, Hardswish, 2),
+    (3, 200, 80, False, Hardswish, 1), (3, 184, 80, False, Hardswish, 1), (3, 184, 80, False, Hardswish, 1),
+    (3, 480, 112, True, Hardswish, 1), (3, 672, 112, True, Hardswish, 1), (5, 672, 160, True, Hardswish, 2),
+    (5, 960, 160, True, Hardswish, 1), (5, 960, 160, True, Hardswish, 1),
+)  # fmt: skip
+"""The same of its larger form."""
 
 
 class DepthwiseSeparable(Layer):
@@ -135,33 +153,171 @@ class MobileNetV2(PooledClassifier):
         return self._end(self.features(x))
 
 
+_NORM = functools.partial(BatchNorm2D, epsilon=0.001, momentum=0.99)
+
+
+class SqueezeExcitation(Layer):
+    """Weighs channels by their means (Hu et al., 2018)."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        inside = _rounded(channels // 4)
+        self.avgpool = AdaptiveAvgPool2D(1)
+        self.fc1 = Conv2D(channels, inside, 1)
+        self.fc2 = Conv2D(inside, channels, 1)
+        self.activation = ReLU()
+        self.scale_activation = Hardsigmoid()
+
+    def forward(self, x: Variable) -> Any:
+        """Returns the layer's value for ``[n, channels, h, w]``."""
+        return self.scale_activation(self.fc2(self.activation(self.fc1(self.avgpool(x))))) * x
+
+
+class _Part3(Branches):
+    """An inverted residual block of the third version."""
+
+    def __init__(
+        self, channels: int, size: int, inside: int, filters: int, weighed: bool, act: type[Layer], stride: int
+    ) -> None:
+        layers: dict[str, Layer] = {}
+        if channels != inside:
+            layers["expand_conv"] = conv_norm(channels, inside, 1, act=act, norm=_NORM)
+        layers["bottleneck_conv"] = conv_norm(inside, inside, size, stride, inside, act, norm=_NORM)
+        if weighed:
+            layers["mid_se"] = SqueezeExcitation(inside)
+        layers["linear_conv"] = conv_norm(inside, filters, 1, act=None, norm=_NORM)
+        super().__init__(layers)
+        self.use_res_connect = stride == 1 and channels == filters
+
+    def forward(self, x: Variable) -> Any:
+        """Returns the layer's value for ``[n, channels, h, w]``."""
+        found = super().forward(x)
+        return x + found if self.use_res_connect else found
+
+
+class MobileNetV3(PooledClassifier):
+    """What both forms of the third version share.
+
+    Args:
+        parts: A table like :data:`SMALL_3`.
+        last: Inputs of the last layer.
+        scale: Factor of all channels, above 0; they are rounded to multiples of 8.
+        num_classes: Outputs; with 0 there is no classifier.
+        with_pool: Whether the mean over all positions is taken.
+    """
+
+    pool_name = "avgpool"
+
+    def __init__(self, parts: tuple[Any, ...], last: int, scale: float, num_classes: int, with_pool: bool) -> None:
+        super().__init__(num_classes, with_pool)
+        self.scale = check_number(scale, "scale", type(self).__name__, above=0)
+        channels, self.last_channel = _rounded(16 * scale), _rounded(last * scale)
+        self.conv = conv_norm(3, channels, 3, 2, act=Hardswish, norm=_NORM)
+        blocks = []
+        for size, inside, filters, weighed, act, stride in parts:
+            filters = _rounded(filters * scale)
+            blocks.append(_Part3(channels, size, _rounded(inside * scale), filters, weighed, act, stride))
+            channels = filters
+        self.blocks = Sequential(*blocks)
+        self.lastconv = conv_norm(channels, channels * 6, 1, act=Hardswish, norm=_NORM)
+        before = [Linear(channels * 6, self.last_channel), Hardswish(), Dropout(0.2)] if num_classes > 0 else []
+        self._add_end("classifier", self.last_channel, before)
+
+    def forward(self, x: Variable) -> Any:
+        """Returns scores ``[n, num_classes]`` for images ``[n, 3, h, w]``."""
+        return self._end(self.lastconv(self.blocks(self.conv(x))))
+
+
+@export("vision.models.MobileNetV3Small")
+class MobileNetV3Small(MobileNetV3):
+    """The smaller form of the third version, for images ``[n, 3, h, w]``; 224 x 224 in the paper.
+
+    Args:
+        scale: Factor of all channels, above 0; they are rounded to multiples of 8.
+        num_classes: Outputs; with 0 there is no classifier.
+        with_pool: Whether the mean over all positions is taken.
+
+    Raises:
+        ProgramError: If ``scale`` is not above 0.
+
+    Example:
+        >>> net = paddle.vision.models.MobileNetV3Small(scale=0.5, num_classes=10)
+        >>> x = static.data("x", [None, 3, 64, 64])
+        >>> net(x).shape
+        (-1, 10)
+    """
+
+    def __init__(self, scale: float = 1.0, num_classes: int = 1000, with_pool: bool = True) -> None:
+        super().__init__(SMALL_3, 1024, scale, num_classes, with_pool)
+
+
+@export("vision.models.MobileNetV3Large")
+class MobileNetV3Large(MobileNetV3):
+    """The larger form of the third version, for images ``[n, 3, h, w]``; 224 x 224 in the paper.
+
+    Args:
+        scale: Factor of all channels, above 0; they are rounded to multiples of 8.
+        num_classes: Outputs; with 0 there is no classifier.
+        with_pool: Whether the mean over all positions is taken.
+
+    Raises:
+        ProgramError: If ``scale`` is not above 0.
+
+    Example:
+        >>> net = paddle.vision.models.MobileNetV3Large(scale=0.5, num_classes=10)
+        >>> x = static.data("x", [None, 3, 64, 64])
+        >>> net(x).shape
+        (-1, 10)
+    """
+
+    def __init__(self, scale: float = 1.0, num_classes: int = 1000, with_pool: bool = True) -> None:
+        super().__init__(LARGE_3, 1280, scale, num_classes, with_pool)
+
+
+# ----------------------------------------------------------------------------------------------------------- functions
 @export("vision.models.mobilenet_v1")
+@network
 def mobilenet_v1(pretrained: bool = False, scale: float = 1.0, **kwargs: Any) -> MobileNetV1:
     """Returns MobileNet.
 
     Args:
-        pretrained: ``True`` is refused: nothing is downloaded.
         scale: Factor of all channels.
-        **kwargs: Further arguments of :class:`MobileNetV1`.
-
-    Raises:
-        UnsupportedError: With ``pretrained``.
     """
-    check_pretrained(pretrained, "paddle.vision.models.mobilenet_v1")
+    check_pretrained(pretrained, "mobilenet_v1")
     return MobileNetV1(scale, **kwargs)
 
 
 @export("vision.models.mobilenet_v2")
+@network
 def mobilenet_v2(pretrained: bool = False, scale: float = 1.0, **kwargs: Any) -> MobileNetV2:
     """Returns the second version of MobileNet.
 
     Args:
-        pretrained: ``True`` is refused: nothing is downloaded.
         scale: Factor of all channels.
-        **kwargs: Further arguments of :class:`MobileNetV2`.
-
-    Raises:
-        UnsupportedError: With ``pretrained``.
     """
-    check_pretrained(pretrained, "paddle.vision.models.mobilenet_v2")
+    check_pretrained(pretrained, "mobilenet_v2")
     return MobileNetV2(scale, **kwargs)
+
+
+@export("vision.models.mobilenet_v3_small")
+@network
+def mobilenet_v3_small(pretrained: bool = False, scale: float = 1.0, **kwargs: Any) -> MobileNetV3Small:
+    """Returns the smaller form of MobileNet's third version.
+
+    Args:
+        scale: Factor of all channels.
+    """
+    check_pretrained(pretrained, "mobilenet_v3_small")
+    return MobileNetV3Small(scale, **kwargs)
+
+
+@export("vision.models.mobilenet_v3_large")
+@network
+def mobilenet_v3_large(pretrained: bool = False, scale: float = 1.0, **kwargs: Any) -> MobileNetV3Large:
+    """Returns the larger form of MobileNet's third version.
+
+    Args:
+        scale: Factor of all channels.
+    """
+    check_pretrained(pretrained, "mobilenet_v3_large")
+    return MobileNetV3Large(scale, **kwargs)

@@ -13,7 +13,7 @@ from tstatic.nn.layer.conv import Conv2D
 from tstatic.nn.layer.layers import Layer
 from tstatic.nn.layer.norm import BatchNorm2D
 from tstatic.nn.layer.pooling import MaxPool2D
-from tstatic.vision.models._blocks import PooledClassifier, check_pretrained, conv_norm
+from tstatic.vision.models._blocks import PooledClassifier, check_pretrained, conv_norm, network
 
 BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
 """Depth -> number of blocks of each of the four stages."""
@@ -161,188 +161,109 @@ class ResNet(PooledClassifier):
         return self._end(x)
 
 
-def _resnet(name: str, depth: int, pretrained: bool, settings: dict[str, Any], **fixed: int) -> ResNet:
-    check_pretrained(pretrained, f"paddle.vision.models.{name}")
+def _resnet(depth: int, settings: dict[str, Any], **fixed: int) -> ResNet:
     return ResNet(BasicBlock if depth < 50 else BottleneckBlock, depth, **{**fixed, **settings})
 
 
 @export("vision.models.resnet18")
+@network
 def resnet18(pretrained: bool = False, **kwargs: Any) -> ResNet:
-    """Returns the residual network of 18 layers.
-
-    Args:
-        pretrained: ``True`` is refused: nothing is downloaded.
-        **kwargs: Further arguments of :class:`ResNet`: ``num_classes``, ``with_pool``.
-
-    Raises:
-        UnsupportedError: With ``pretrained``.
-    """
-    return _resnet("resnet18", 18, pretrained, kwargs)
+    """Returns the residual network of 18 layers."""
+    check_pretrained(pretrained, "resnet18")
+    return _resnet(18, kwargs)
 
 
 @export("vision.models.resnet34")
+@network
 def resnet34(pretrained: bool = False, **kwargs: Any) -> ResNet:
-    """Returns the residual network of 34 layers.
-
-    Args:
-        pretrained: ``True`` is refused: nothing is downloaded.
-        **kwargs: Further arguments of :class:`ResNet`: ``num_classes``, ``with_pool``.
-
-    Raises:
-        UnsupportedError: With ``pretrained``.
-    """
-    return _resnet("resnet34", 34, pretrained, kwargs)
+    """Returns the residual network of 34 layers."""
+    check_pretrained(pretrained, "resnet34")
+    return _resnet(34, kwargs)
 
 
 @export("vision.models.resnet50")
+@network
 def resnet50(pretrained: bool = False, **kwargs: Any) -> ResNet:
-    """Returns the residual network of 50 layers.
-
-    Args:
-        pretrained: ``True`` is refused: nothing is downloaded.
-        **kwargs: Further arguments of :class:`ResNet`: ``num_classes``, ``with_pool``.
-
-    Raises:
-        UnsupportedError: With ``pretrained``.
-    """
-    return _resnet("resnet50", 50, pretrained, kwargs)
+    """Returns the residual network of 50 layers."""
+    check_pretrained(pretrained, "resnet50")
+    return _resnet(50, kwargs)
 
 
 @export("vision.models.resnet101")
+@network
 def resnet101(pretrained: bool = False, **kwargs: Any) -> ResNet:
-    """Returns the residual network of 101 layers.
-
-    Args:
-        pretrained: ``True`` is refused: nothing is downloaded.
-        **kwargs: Further arguments of :class:`ResNet`: ``num_classes``, ``with_pool``.
-
-    Raises:
-        UnsupportedError: With ``pretrained``.
-    """
-    return _resnet("resnet101", 101, pretrained, kwargs)
+    """Returns the residual network of 101 layers."""
+    check_pretrained(pretrained, "resnet101")
+    return _resnet(101, kwargs)
 
 
 @export("vision.models.resnet152")
+@network
 def resnet152(pretrained: bool = False, **kwargs: Any) -> ResNet:
-    """Returns the residual network of 152 layers.
-
-    Args:
-        pretrained: ``True`` is refused: nothing is downloaded.
-        **kwargs: Further arguments of :class:`ResNet`: ``num_classes``, ``with_pool``.
-
-    Raises:
-        UnsupportedError: With ``pretrained``.
-    """
-    return _resnet("resnet152", 152, pretrained, kwargs)
+    """Returns the residual network of 152 layers."""
+    check_pretrained(pretrained, "resnet152")
+    return _resnet(152, kwargs)
 
 
 @export("vision.models.resnext50_32x4d")
+@network
 def resnext50_32x4d(pretrained: bool = False, **kwargs: Any) -> ResNet:
-    """Returns the residual network of 50 layers with 32 groups of 4 channels.
-
-    Args:
-        pretrained: ``True`` is refused: nothing is downloaded.
-        **kwargs: Further arguments of :class:`ResNet`: ``num_classes``, ``with_pool``.
-
-    Raises:
-        UnsupportedError: With ``pretrained``.
-    """
-    return _resnet("resnext50_32x4d", 50, pretrained, kwargs, width=4, groups=32)
+    """Returns the residual network of 50 layers with 32 groups of 4 channels."""
+    check_pretrained(pretrained, "resnext50_32x4d")
+    return _resnet(50, kwargs, width=4, groups=32)
 
 
 @export("vision.models.resnext50_64x4d")
+@network
 def resnext50_64x4d(pretrained: bool = False, **kwargs: Any) -> ResNet:
-    """Returns the residual network of 50 layers with 64 groups of 4 channels.
-
-    Args:
-        pretrained: ``True`` is refused: nothing is downloaded.
-        **kwargs: Further arguments of :class:`ResNet`: ``num_classes``, ``with_pool``.
-
-    Raises:
-        UnsupportedError: With ``pretrained``.
-    """
-    return _resnet("resnext50_64x4d", 50, pretrained, kwargs, width=4, groups=64)
+    """Returns the residual network of 50 layers with 64 groups of 4 channels."""
+    check_pretrained(pretrained, "resnext50_64x4d")
+    return _resnet(50, kwargs, width=4, groups=64)
 
 
 @export("vision.models.resnext101_32x4d")
+@network
 def resnext101_32x4d(pretrained: bool = False, **kwargs: Any) -> ResNet:
-    """Returns the residual network of 101 layers with 32 groups of 4 channels.
-
-    Args:
-        pretrained: ``True`` is refused: nothing is downloaded.
-        **kwargs: Further arguments of :class:`ResNet`: ``num_classes``, ``with_pool``.
-
-    Raises:
-        UnsupportedError: With ``pretrained``.
-    """
-    return _resnet("resnext101_32x4d", 101, pretrained, kwargs, width=4, groups=32)
+    """Returns the residual network of 101 layers with 32 groups of 4 channels."""
+    check_pretrained(pretrained, "resnext101_32x4d")
+    return _resnet(101, kwargs, width=4, groups=32)
 
 
 @export("vision.models.resnext101_64x4d")
+@network
 def resnext101_64x4d(pretrained: bool = False, **kwargs: Any) -> ResNet:
-    """Returns the residual network of 101 layers with 64 groups of 4 channels.
-
-    Args:
-        pretrained: ``True`` is refused: nothing is downloaded.
-        **kwargs: Further arguments of :class:`ResNet`: ``num_classes``, ``with_pool``.
-
-    Raises:
-        UnsupportedError: With ``pretrained``.
-    """
-    return _resnet("resnext101_64x4d", 101, pretrained, kwargs, width=4, groups=64)
+    """Returns the residual network of 101 layers with 64 groups of 4 channels."""
+    check_pretrained(pretrained, "resnext101_64x4d")
+    return _resnet(101, kwargs, width=4, groups=64)
 
 
 @export("vision.models.resnext152_32x4d")
+@network
 def resnext152_32x4d(pretrained: bool = False, **kwargs: Any) -> ResNet:
-    """Returns the residual network of 152 layers with 32 groups of 4 channels.
-
-    Args:
-        pretrained: ``True`` is refused: nothing is downloaded.
-        **kwargs: Further arguments of :class:`ResNet`: ``num_classes``, ``with_pool``.
-
-    Raises:
-        UnsupportedError: With ``pretrained``.
-    """
-    return _resnet("resnext152_32x4d", 152, pretrained, kwargs, width=4, groups=32)
+    """Returns the residual network of 152 layers with 32 groups of 4 channels."""
+    check_pretrained(pretrained, "resnext152_32x4d")
+    return _resnet(152, kwargs, width=4, groups=32)
 
 
 @export("vision.models.resnext152_64x4d")
+@network
 def resnext152_64x4d(pretrained: bool = False, **kwargs: Any) -> ResNet:
-    """Returns the residual network of 152 layers with 64 groups of 4 channels.
-
-    Args:
-        pretrained: ``True`` is refused: nothing is downloaded.
-        **kwargs: Further arguments of :class:`ResNet`: ``num_classes``, ``with_pool``.
-
-    Raises:
-        UnsupportedError: With ``pretrained``.
-    """
-    return _resnet("resnext152_64x4d", 152, pretrained, kwargs, width=4, groups=64)
+    """Returns the residual network of 152 layers with 64 groups of 4 channels."""
+    check_pretrained(pretrained, "resnext152_64x4d")
+    return _resnet(152, kwargs, width=4, groups=64)
 
 
 @export("vision.models.wide_resnet50_2")
+@network
 def wide_resnet50_2(pretrained: bool = False, **kwargs: Any) -> ResNet:
-    """Returns the residual network of 50 layers, twice as wide.
-
-    Args:
-        pretrained: ``True`` is refused: nothing is downloaded.
-        **kwargs: Further arguments of :class:`ResNet`: ``num_classes``, ``with_pool``.
-
-    Raises:
-        UnsupportedError: With ``pretrained``.
-    """
-    return _resnet("wide_resnet50_2", 50, pretrained, kwargs, width=128)
+    """Returns the residual network of 50 layers, twice as wide."""
+    check_pretrained(pretrained, "wide_resnet50_2")
+    return _resnet(50, kwargs, width=128)
 
 
 @export("vision.models.wide_resnet101_2")
+@network
 def wide_resnet101_2(pretrained: bool = False, **kwargs: Any) -> ResNet:
-    """Returns the residual network of 101 layers, twice as wide.
-
-    Args:
-        pretrained: ``True`` is refused: nothing is downloaded.
-        **kwargs: Further arguments of :class:`ResNet`: ``num_classes``, ``with_pool``.
-
-    Raises:
-        UnsupportedError: With ``pretrained``.
-    """
-    return _resnet("wide_resnet101_2", 101, pretrained, kwargs, width=128)
+    """Returns the residual network of 101 layers, twice as wide."""
+    check_pretrained(pretrained, "wide_resnet101_2")
+    return _resnet(101, kwargs, width=128)

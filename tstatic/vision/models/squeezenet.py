@@ -14,7 +14,7 @@ from tstatic.nn.layer.layers import Layer
 from tstatic.nn.layer.pooling import AdaptiveAvgPool2D, MaxPool2D
 from tstatic.ops.shape.joining import concat
 from tstatic.ops.shape.reshape import squeeze
-from tstatic.vision.models._blocks import check_pretrained
+from tstatic.vision.models._blocks import check_pretrained, network
 
 FIRES = ((16, 64), (16, 64), (32, 128), (32, 128), (48, 192), (48, 192), (64, 256), (64, 256))
 """Channels of the squeezing convolution, and of each expanding one, per fire module."""
@@ -94,34 +94,17 @@ class SqueezeNet(Layer):
         return squeeze(self._avg_pool(relu(x)), axis=[2, 3]) if self.with_pool else x
 
 
-def _squeezenet(name: str, version: str, pretrained: bool, settings: dict[str, Any]) -> SqueezeNet:
-    check_pretrained(pretrained, f"paddle.vision.models.{name}")
-    return SqueezeNet(version, **settings)
-
-
 @export("vision.models.squeezenet1_0")
+@network
 def squeezenet1_0(pretrained: bool = False, **kwargs: Any) -> SqueezeNet:
-    """Returns SqueezeNet 1.0.
-
-    Args:
-        pretrained: ``True`` is refused: nothing is downloaded.
-        **kwargs: Further arguments of :class:`SqueezeNet`.
-
-    Raises:
-        UnsupportedError: With ``pretrained``.
-    """
-    return _squeezenet("squeezenet1_0", "1.0", pretrained, kwargs)
+    """Returns SqueezeNet 1.0."""
+    check_pretrained(pretrained, "squeezenet1_0")
+    return SqueezeNet("1.0", **kwargs)
 
 
 @export("vision.models.squeezenet1_1")
+@network
 def squeezenet1_1(pretrained: bool = False, **kwargs: Any) -> SqueezeNet:
-    """Returns SqueezeNet 1.1, which needs less arithmetic.
-
-    Args:
-        pretrained: ``True`` is refused: nothing is downloaded.
-        **kwargs: Further arguments of :class:`SqueezeNet`.
-
-    Raises:
-        UnsupportedError: With ``pretrained``.
-    """
-    return _squeezenet("squeezenet1_1", "1.1", pretrained, kwargs)
+    """Returns SqueezeNet 1.1, which needs less arithmetic."""
+    check_pretrained(pretrained, "squeezenet1_1")
+    return SqueezeNet("1.1", **kwargs)

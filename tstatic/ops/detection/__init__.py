@@ -1,0 +1,1 @@
+"""Boxes of objects in images: priors, overlaps, coding, suppression, pooling of regions, and the loss of YOLO."""

@@ -1,0 +1,94 @@
+"""Waves of many lengths added to what stands at each position (Vaswani et al., 2017)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tstatic.ir.build import check_variable
+from tstatic.ir.checks import check_divisible, check_dtype, check_number, check_rank
+from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, export, register
+from tstatic.ir.program import Variable
+from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ops._low import in_float32
+from tstatic.ops.sequence._offsets import OFFSETS, Array, positions
+from tstatic.ops.shape._shapes import emit_one
+
+FLOATS = ("float32", "float64")
+
+
+def _infer(x: Meta, offsets: Meta | None) -> Meta:
+    check_dtype(x, FLOATS, "X")
+    check_rank(x, 3 if offsets is None else 2, "X", layout="[batch, positions, size], or [rows, size] with a LoD")
+    if x.shape[-1] != UNKNOWN:
+        check_divisible(
+            x.shape[-1], 2, "the size of an encoding", "the number of parts, sine and cosine", "add_position_encoding"
+        )
+    return x
+
+
+def _waves(at: Array, size: int) -> Array:
+    """Returns ``[positions, size]``: sines in the first half, cosines in the second one."""
+    half = size // 2
+    lengths = 10000.0 ** (np.arange(half) / max(half - 1, 1)) if half > 1 else np.full(half, 10000.0)
+    angles = at[:, None] / lengths
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+
+
+def _at(x: Any, offsets: Any) -> Array:
+    return np.arange(x.shape[1]) if offsets is None else positions(offsets)
+
+
+@in_float32()
+def _ref(x: Array, offsets: Array | None, out: Array, *, alpha: float, beta: float) -> None:
+    np.multiply(x, x.dtype.type(alpha), out=out)
+    out += (beta * _waves(_at(x, offsets), x.shape[-1])).astype(x.dtype)
+
+
+def _lower(torch: Any, x: Any, offsets: Any, *, alpha: float, beta: float) -> Any:
+    at = _at(x, None if offsets is None else offsets.cpu().numpy())
+    return x * alpha + torch.from_numpy(beta * _waves(at, x.shape[-1])).to(x.dtype).to(x.device)
+
+
+register(OpDef(
+    "add_position_encoding", f"X, X{LOD}? -> Out", lod="X", attrs={"alpha": 1.0, "beta": 1.0}, infer=_infer, ref=_ref,
+    lower=_lower,
+    grad=GradOp(
+        f"Out{GRAD} -> X{GRAD}", pointwise={f"X{GRAD}": "dout * alpha"},
+    ),
+    domain=Domain(
+        cases=(
+            Case(((2, 3, 4),), {"alpha": 1.5, "beta": 0.5}), Case(((1, 5, 2),)), Case(((7, 6), (4,)), {"beta": 2.0}),
+            Case(((0, 2, 4),)),
+        ),
+        values={f"X{LOD}": OFFSETS}, floats=FLOATS, ulps=8.0,
+    ),
+))  # fmt: skip
+
+
+@export("fluid.layers.add_position_encoding", op="add_position_encoding")
+def add_position_encoding(input: Variable, alpha: float, beta: float, name: str | None = None) -> Variable:
+    """Returns ``alpha * input + beta * waves``: of each position sines and cosines of its number, of many wavelengths.
+
+    Args:
+        input: ``[batch, positions, size]``, or ``[rows, size]`` with a LoD; float32 or float64; ``size`` is even.
+        alpha, beta: Numbers.
+        name: Name of the layer.
+
+    Returns:
+        The shape of ``input``.
+
+    Raises:
+        ShapeError: If the rank does not fit, or the size is odd.
+
+    Example:
+        >>> y = fluid.layers.add_position_encoding(paddle.zeros([1, 2, 4]), alpha=1.0, beta=0.5)
+        >>> static.Executor().run(fetch_list=[y])[0].round(4)
+        array([[[0.    , 0.    , 0.5   , 0.5   ],
+                [0.4207, 0.    , 0.2702, 0.5   ]]], dtype=float32)
+    """
+    function = "add_position_encoding"
+    check_variable(input, "input", function, FLOATS)
+    attrs = {"alpha": check_number(alpha, "alpha", function), "beta": check_number(beta, "beta", function)}
+    return emit_one(function, {"X": input}, attrs, name=name)
