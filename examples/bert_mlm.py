@@ -1,11 +1,11 @@
 """Trains a small BERT to fill in words that are hidden in the sources of Python's own library.
 
-    python examples/bert_mlm.py [--epochs 6] [--amp bf16] [--places 2]
-    python examples/bert_mlm.py --resume --epochs 9
+    python examples/bert_mlm.py [--epochs 5] [--amp bf16] [--places 2]
+    python examples/bert_mlm.py --resume --epochs 8
 
 Of each 32 words of code 15 % are to be guessed from the others; of these 80 % are replaced by ``[mask]``, 10 % by a random word,
 and 10 % are left as they are. Blocks are post-norm, and the output layer has the weights of the embedding, as in BERT. The goal is
-that 38 % of the hidden words of unseen text are guessed; who always guesses the most frequent word (the end of a line) has 11 %.
+that 40 % of the hidden words of unseen text are guessed; who always guesses the most frequent word (the end of a line) has 11 %.
 """
 
 from __future__ import annotations
@@ -23,9 +23,17 @@ import tstatic as paddle
 import tstatic.nn.functional as F
 from tstatic import nn, static
 
-GOAL = 0.38
+GOAL = 0.4
 PER_EPOCH = 100
 RATE = 2e-3
+LINES = (
+    "for i [mask] range(10):",
+    "if value is not [mask]:",
+    "def close([mask]):",
+    "raise [mask]('no name')",
+    "with open(path) [mask] f:",
+)
+"""What the picture asks the model."""
 
 
 @dataclass(frozen=True)
@@ -155,8 +163,7 @@ def train(given: argparse.Namespace, sizes: Sizes) -> training.History:
     often = np.argmax(corpus.counts[len(library.SPECIAL) :]) + len(library.SPECIAL)
     baselines = {"guessed": np.mean(feed["label"] == often), "perplexity": unigram_perplexity(corpus, feed["label"])}
     print("of words by their frequency alone:", ", ".join(f"{name} {value:.4g}" for name, value in baselines.items()))
-    plot_course(given, history, baselines)
-    plot_guesses(given, exe, model, corpus, sizes, unseen[sizes.tested // 2 :: sizes.tested])
+    plot(given, history, baselines, corpus, guesses(exe, model, corpus, sizes, unseen[0]))
     return history
 
 
@@ -166,10 +173,34 @@ def unigram_perplexity(corpus: library.Corpus, labels: np.ndarray) -> float:
     return float(np.exp(-np.mean(np.log(counts[labels] / counts.sum()))))
 
 
-def plot_course(given: argparse.Namespace, history: training.History, baselines: dict[str, Any]) -> None:
-    """Draws how many hidden words are guessed, and the perplexity, over steps beside those of frequencies alone."""
-    title = "Hidden words of unseen text"
+def guesses(exe: static.Executor, model: Model, corpus: library.Corpus, sizes: Sizes, row: np.ndarray) -> np.ndarray:
+    """Returns how likely the model holds each word in ``LINES``, ``[lines, words]``; each line is put into a row of unseen text."""
+    rows = np.repeat(row[None], len(LINES), axis=0)
+    places = np.zeros((len(LINES), sizes.hidden), "int64")
+    end = corpus.ids(["\n"])
+    for n, line in enumerate(LINES):
+        before, after = (corpus.ids(library.words(part)) for part in line.split("[mask]"))
+        words = np.concatenate([end, before, [library.MASK], after, end])
+        start = (sizes.tokens - len(words)) // 2
+        rows[n, start : start + len(words)] = words
+        places[n] = start + len(end) + len(before)
+    # The program has a loss, too, which nobody asks for: any labels will do.
+    feed = {"ids": rows, "place": places, "label": np.zeros((*places.shape, 1), "int64")}
+    (logits,) = exe.run(model.test, feed=feed, fetch_list=[model.logits.name])
+    chances = np.exp(logits[:, 0] - logits[:, 0].max(1, keepdims=True))
+    return np.asarray(chances / chances.sum(1, keepdims=True))
+
+
+def plot(
+    given: argparse.Namespace,
+    history: training.History,
+    baselines: dict[str, Any],
+    corpus: library.Corpus,
+    chances: np.ndarray,
+) -> None:
+    """Draws the tests over steps beside what frequencies alone give, and the five likeliest words of each of ``LINES``."""
     steps = [test["step"] for test in history.tests]
+    title = "Hidden words of unseen text"
     with training.picture(given.out / "bert_mlm.png", title, columns=2, size=(11.0, 4.0)) as both:
         for axes, name, unit in zip(both, ("guessed", "perplexity"), ("fraction guessed", "perplexity"), strict=True):
             lines = {
@@ -178,52 +209,18 @@ def plot_course(given: argparse.Namespace, history: training.History, baselines:
             }
             training.curves(axes, steps, lines, "step", unit)
         both[1].set_yscale("log")
-
-
-def plot_guesses(
-    given: argparse.Namespace,
-    exe: static.Executor,
-    model: Model,
-    corpus: library.Corpus,
-    sizes: Sizes,
-    rows: np.ndarray,
-    columns: int = 4,
-) -> None:
-    """Draws, for a name in some rows of unseen text, the five words that the model holds most likely."""
-    rows = rows.copy()
-    names = [len(word) > 2 and word.isidentifier() for word in corpus.vocabulary]
-    middle_first = sorted(range(sizes.tokens), key=lambda i: abs(i - sizes.tokens // 2))
-    chosen = [min(middle_first, key=lambda i: not names[row[i]]) for row in rows]
-    places = np.repeat(np.array(chosen)[:, None], sizes.hidden, axis=1)
-    labels = np.take_along_axis(rows, places, axis=1)
-    np.put_along_axis(rows, places, library.MASK, axis=1)
-    feed = {"ids": rows, "place": places, "label": labels[..., None]}
-    (logits,) = exe.run(model.test, feed=feed, fetch_list=[model.logits.name])
-    scores = logits[:, 0].astype("float64")
-    chances = np.exp(scores - scores.max(1, keepdims=True))
-    chances /= chances.sum(1, keepdims=True)
-    title = "What BERT puts in the place of [mask]; filled: what stood there"
-    with training.picture(given.out / "bert_mlm_guesses.png", title, columns=columns, size=(14.0, 3.4)) as row_of_axes:
-        for n, axes in zip(range(0, len(rows), len(rows) // columns), row_of_axes, strict=False):
-            best = np.argsort(-chances[n])[:5][::-1]
-            bars = axes.barh([corpus.vocabulary[i].replace("\n", "⏎") for i in best], chances[n, best])
-            for bar, i in zip(bars, best, strict=True):
-                bar.set(facecolor="#1b3a6b" if i == labels[n, 0] else "white", edgecolor="#1b3a6b")
-            context = rows[n, max(0, chosen[n] - 9) : chosen[n] + 7]
-            axes.set_title(wrapped(corpus.text(context)) + f"\nwas: {corpus.vocabulary[labels[n, 0]]}", fontsize=8)
+    title = "What BERT puts in the place of [mask]"
+    with training.picture(given.out / "bert_mlm_guesses.png", title, columns=len(LINES), size=(14.0, 2.6)) as columns:
+        for axes, line, chance in zip(columns, LINES, chances, strict=True):
+            best = np.argsort(-chance)[:5][::-1]
+            axes.barh([corpus.text([i]) for i in best], chance[best])
+            axes.set_title(line, fontsize=9, family="monospace")
             axes.set(xlim=(0.0, 1.0), xlabel="probability")
-
-
-def wrapped(text: str, width: int = 40) -> str:
-    """Returns a text in lines of at most so many signs, in which no dollar sign begins a formula."""
-    import textwrap
-
-    return "\n".join(textwrap.wrap(text, width)).replace("$", r"\$")
 
 
 def main(arguments: list[str] | None = None, sizes: Sizes | None = None) -> int:
     """Command line."""
-    given = training.parser(__doc__, epochs=6).parse_args(arguments)
+    given = training.parser(__doc__, epochs=5).parse_args(arguments)
     given.out.mkdir(parents=True, exist_ok=True)
     history = train(given, sizes or Sizes())
     reached = history.tests[-1]["guessed"]

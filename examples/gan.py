@@ -191,8 +191,8 @@ def plot(
     epochs = np.array([test["step"] / per_epoch for test in history.tests])
     title = "GAN on digits: how often a judge reads what was asked for"
     with training.picture(given.out / "gan.png", title) as axes:
-        lines = {"all digits": "read as asked", "the digit that does worst": "worst digit"}
-        lines = {label: [test[key] for test in history.tests] for label, key in lines.items()}
+        keys = {"all digits": "read as asked", "the digit that does worst": "worst digit"}
+        lines = {label: [test[key] for test in history.tests] for label, key in keys.items()}
         training.curves(axes, epochs, lines | {"real digits": [ceiling] * len(epochs)}, "epoch", "share of drawings")
     if drawings:
         chosen = np.unique(np.geomspace(1, len(drawings), 8).astype(int)) - 1

@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import sys
-import sysconfig
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -26,14 +25,13 @@ from typing import Any
 
 import numpy as np
 import training
+from library import library
 from tqdm import tqdm
 
 import tstatic as paddle
 from tstatic import distributed, static
 
 BYTES = 256
-LEAST = 1 << 18
-"""Bytes of text to learn from; a Python whose library has fewer sources is helped out with this package's."""
 PROMPT = b"def "
 GOAL = 2.0
 
@@ -63,21 +61,6 @@ class Progress:
 
 
 # ----------------------------------------------------------------------------------------------------------------- text
-def library() -> bytes:
-    """The modules that lie in the standard library's folder itself, in the order of their names.
-
-    The same on every machine with the same Python: files that a build or a site writes are left out.
-    """
-    folder = Path(sysconfig.get_paths()["stdlib"])
-    text = joined(p for p in folder.glob("*.py") if not p.name.startswith(("_sysconfigdata", "sitecustomize")))
-    return text if len(text) >= LEAST else text + joined(Path(paddle.__file__).parent.rglob("*.py"))
-
-
-def joined(paths: Any) -> bytes:
-    """The contents of files, sorted by path."""
-    return b"\n".join(p.read_bytes() for p in sorted(paths))
-
-
 def windows(text: np.ndarray, starts: Sequence[int], tokens: int) -> dict[str, np.ndarray]:
     """A feed: rows of text, and the same moved on by one byte, which is what has to be guessed."""
     rows = np.stack([text[s : s + tokens + 1] for s in starts]).astype("int64")

@@ -118,10 +118,8 @@ class Corpus:
         # Words that are equally frequent come in the order of the alphabet: the same numbers on every machine.
         ordered = sorted(counted, key=lambda word: (-counted[word], word))
         self.vocabulary = [*SPECIAL, *ordered][:size]
-        numbers = {word: i for i, word in enumerate(self.vocabulary)}
-        self.known, self.unseen = (
-            [np.array([numbers.get(word, UNKNOWN) for word in text], "int64") for text in part] for part in parts
-        )
+        self._numbers = {word: i for i, word in enumerate(self.vocabulary)}
+        self.known, self.unseen = ([self.ids(text) for text in part] for part in parts)
         self.counts = np.bincount(np.concatenate(self.known), minlength=len(self.vocabulary))
 
     def draw(self, rng: np.random.Generator, tokens: int, shortest: int) -> tuple[np.ndarray, int, int]:
@@ -145,6 +143,10 @@ class Corpus:
             start = len(text) * (i % each) // each
             ids[i] = padded(text[start : start + min(length, len(text) // each)], tokens)
         return Passages(ids, (ids != PAD).sum(1), np.arange(len(lengths)) // each)
+
+    def ids(self, text: Sequence[str]) -> np.ndarray:
+        """Returns the numbers of words, ``[words]`` int64."""
+        return np.array([self._numbers.get(word, UNKNOWN) for word in text], "int64")
 
     def text(self, ids: Sequence[int] | np.ndarray) -> str:
         """Returns words in one line of text, with ``⏎`` for the end of a line."""

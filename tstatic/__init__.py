@@ -39,8 +39,8 @@ __getattr__, __dir__ = facade(
     __name__,
     "tensor",
     modules=(
-        "amp autodiff base dataset device distributed errors fft fluid framework incubate inference io linalg metric nn "
-        "optimizer profiler reader regularizer signal static tensor text utils version vision"
+        "amp autodiff base dataset device distributed distribution errors fft fluid framework geometric incubate inference "
+        "io linalg metric nn optimizer profiler reader regularizer signal static tensor text utils version vision"
     ),
     others={
         "tstatic.flags": "get_flags, set_flags",
@@ -66,6 +66,7 @@ __getattr__, __dir__ = facade(
 )
 facade_module("reader", "readers of samples, and what decorates them.", modules="decorator")
 facade_module("linalg", "linear algebra on matrices and batches of them.")
+facade_module("geometric", "rows pooled by segment, and messages along the edges of graphs.")
 facade_module("fft", "discrete Fourier transforms.")
 facade_module("signal", "short-time Fourier transforms.")
 facade_module("amp", "which 16-bit floats there are; ``static.amp`` has mixed precision.")

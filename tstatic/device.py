@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from tstatic.errors import PlaceError
 from tstatic.no_effect import no_effect
@@ -52,6 +52,48 @@ def get_all_custom_device_type() -> list[str]:
 
 def get_cudnn_version() -> None:
     """Returns ``None``: kernels do not come from cuDNN."""
+
+
+class XPUPlace:
+    """Refuses, as Paddle's build for CPUs does: there is no XPU to run on.
+
+    Args:
+        dev_id: Its number.
+
+    Raises:
+        PlaceError: Always.
+
+    Example:
+        >>> paddle.device.is_compiled_with_xpu()
+        False
+    """
+
+    def __init__(self, dev_id: int) -> None:
+        _no_place(f"XPUPlace({dev_id})", "XPU")
+
+
+class IPUPlace:
+    """Refuses, as Paddle's build for CPUs does: there is no IPU to run on.
+
+    Raises:
+        PlaceError: Always.
+
+    Example:
+        >>> paddle.device.is_compiled_with_ipu()
+        False
+    """
+
+    def __init__(self) -> None:
+        _no_place("IPUPlace()", "IPU")
+
+
+def _no_place(call: str, device: str) -> NoReturn:
+    raise PlaceError(
+        f"Cannot use {device}: there is none that programs can run on",
+        expected="paddle.CPUPlace() or paddle.CUDAPlace(0)",
+        received=call,
+        fix="run on one of these",
+    )
 
 
 @no_effect(device="a run returns when its results are there")
@@ -107,7 +149,9 @@ sys.modules[cuda.__name__] = cuda
 
 __all__ = [
     "Event",
+    "IPUPlace",
     "Stream",
+    "XPUPlace",
     "cpu_count",
     "cuda",
     "current_stream",

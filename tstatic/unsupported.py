@@ -140,11 +140,6 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "static.nn.cond, case, switch_case and while_loop; fluid.layers.IfElse for rows",
     ),
     Unsupported(
-        ("distribution", "geometric"),
-        "These packages are not part of tstatic",
-        "the functions that stand in the top namespace (paddle.matmul, paddle.norm, ...), or numpy before the feed",
-    ),
-    Unsupported(
         ("testing",),
         "tstatic.testing is loaded on demand, because it needs hypothesis",
         "'import tstatic.testing' or 'from tstatic import testing'",
@@ -153,6 +148,19 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         ("fluid.core.AnalysisConfig", "fluid.core.create_paddle_predictor"),
         "Predictors have the names of Paddle 2 here",
         "paddle.inference.Config and paddle.inference.create_predictor",
+    ),
+    Unsupported(
+        ("distributed.fleet.utils.recompute", "distributed.fleet.recompute", "incubate.distributed.fleet.recompute_sequential"),
+        "A function is computed again by Paddle in eager mode only; in a program, checkpoints say what is computed again",
+        "strategy.recompute = True with strategy.recompute_configs = {'checkpoints': [hidden]}, or "
+        "fluid.optimizer.RecomputeOptimizer",
+        declined=True,
+    ),
+    Unsupported(
+        ("inference.XpuConfig", "inference._get_phi_kernel_name"),
+        "There are no XPUs, and operators have kernels of one name",
+        "inference.Config for a CPU or an NVIDIA GPU",
+        declined=True,
     ),
     Unsupported(
         ("amp.debugging", "static.amp.debugging"),

@@ -640,7 +640,7 @@ SAMPLES |= {
     "tstatic.nn.utils.spectral_norm": Sample(
         lambda: {"layer": paddle.nn.Conv2D(3, 3, 3)},
         {"layer": [lambda: paddle.nn.Linear(3, 3)]},
-        use=lambda layer, _: layer(data(IMAGE[:1] + (3, 6, 6))) if isinstance(layer, paddle.nn.Conv2D) else layer,
+        use=lambda layer, _: layer(data((1, 3, 6, 6))) if isinstance(layer, paddle.nn.Conv2D) else layer,
         more=[_with_two_weights],
     ),
     "tstatic.fluid.layers.hsigmoid": Sample(
@@ -822,6 +822,14 @@ SAMPLES |= {
     "tstatic.nn.functional.poisson_nll_loss": Sample(
         lambda: {"input": data((4, 6)), "label": data((4, 6), name="y"), "log_input": False}
     ),
+    "tstatic.nn.functional.margin_cross_entropy": Sample(
+        lambda: {"logits": data((3, 4)), "label": ids(3)}, {"label": [lambda: ids(3, 1, name="column")]}
+    ),
+    "tstatic.nn.RNNTLoss": Sample(
+        dict,
+        {"blank": [2]},
+        lambda layer, _: layer(data((2, 3, 3, 4)), ids(2, 2), ids(2, name="steps"), ids(2, name="labels")),
+    ),
     "tstatic.nn.PoissonNLLLoss": Sample(
         lambda: {"log_input": False}, use=lambda layer, _: layer(data((4, 6)), data((4, 6), name="y"))
     ),
@@ -986,8 +994,10 @@ WITHOUT_SAMPLE: dict[str, str] = {
             "tstatic.is_compiled_with_custom_device", "tstatic.register_kernel", "tstatic.show_versions",
             "tstatic.static.cuda_places", "tstatic.static.program_guard", "tstatic.static.scope_guard",
             "tstatic.nn.initializer.set_global_initializer", "tstatic.utils.require_version", "tstatic.utils.run_check",
-            "tstatic.framework.switch_main_program", "tstatic.framework.switch_startup_program", "Variable.dim",
-            "tstatic.profiler.export_chrome_tracing", "tstatic.profiler.make_scheduler",
+            "tstatic.framework.switch_main_program",
+            "tstatic.framework.switch_startup_program", "Variable.dim",
+            "tstatic.profiler.export_chrome_tracing", "tstatic.profiler.export_protobuf",
+            "tstatic.profiler.load_profiler_result", "tstatic.profiler.make_scheduler",
             *(f"tstatic.utils.profiler.{name}" for name in ("cuda_profiler", "profiler", "start_profiler", "stop_profiler")),
             "tstatic.static.amp.cast_parameters_to_fp16", "tstatic.static.amp.bf16.cast_parameters_to_bf16",
         ),
@@ -1002,7 +1012,8 @@ WITHOUT_SAMPLE: dict[str, str] = {
             "tstatic.static.set_program_state", "tstatic.fluid.io.get_parameter_value",
             "tstatic.fluid.io.get_parameter_value_by_name", "tstatic.fluid.io.load_inference_model",
             "tstatic.fluid.io.save_inference_model", "tstatic.load", "tstatic.save", "tstatic.fluid.load_dygraph",
-            "tstatic.inference.create_predictor", "tstatic.inference.get_num_bytes_of_data_type",
+            "tstatic.inference.convert_to_mixed_precision", "tstatic.inference.create_predictor",
+            "tstatic.inference.get_num_bytes_of_data_type",
             "tstatic.fluid.save_dygraph",
             "Variable.get_value", "Variable.set_value",
             *(
@@ -1048,3 +1059,148 @@ SAMPLES |= {
         {"input": [lambda: paddle.tensor.create_array("float32", [paddle.full([1, 2], 3.0)])]},
     ),
 }
+
+
+# ------------------------------------------------------------------------------------------------------- boxes and regions
+def _number(name: str = "number") -> Any:
+    return data((1,), "int32", name)
+
+
+def _answer(**more: Any) -> dict[str, Any]:
+    size = data((1, 2), "int32", "size")
+    return {"x": data((1, 7, 2, 2)), "img_size": size, "anchors": [10, 12], "class_num": 2, "conf_thresh": 0.1} | more
+
+
+SAMPLES |= {
+    "tstatic.fluid.layers.box_coder": Sample(
+        lambda: {"prior_box": data((3, 4)), "prior_box_var": [0.1, 0.1, 0.2, 0.2], "target_box": data((2, 4), name="t")},
+        {"prior_box_var": [[0.2, 0.1, 0.2, 0.2]]},
+        more=(
+            lambda: {
+                "prior_box": data((3, 4)), "prior_box_var": None, "target_box": data((3, 3, 4), name="t"),
+                "code_type": "decode_center_size",
+            },
+        ),
+    ),
+    "tstatic.fluid.layers.center_loss": Sample(
+        lambda: {
+            "input": data((2, 3)), "label": ids(2, 1), "num_classes": 4, "alpha": 0.1, "param_attr": None,
+        },
+        {"alpha": [0.2], "num_classes": [5]},
+    ),
+    "tstatic.fluid.layers.image_resize_short": Sample(
+        lambda: {"input": data((1, 2, 4, 6)), "out_short_len": 3}, {"out_short_len": [2], "resample": ["NEAREST"]}
+    ),
+    "tstatic.fluid.layers.multiclass_nms": Sample(
+        lambda: {
+            "bboxes": data((1, 5, 4)), "scores": data((1, 2, 5), name="s"), "score_threshold": 0.1, "nms_top_k": 4,
+            "keep_top_k": 3,
+        }
+    ),
+    "tstatic.fluid.layers.prior_box": Sample(
+        lambda: {"input": data((1, 2, 2, 2)), "image": data((1, 3, 8, 8), name="image"), "min_sizes": [2.0], "max_sizes": [4.0]},
+        {"min_sizes": [[3.0]], "max_sizes": [[5.0]], "aspect_ratios": [[2.0]], "variance": [[0.2] * 4], "steps": [[2.0, 3.0]]},
+        more=(
+            lambda: {
+                "input": data((1, 2, 2, 2)), "image": data((1, 3, 8, 8), name="image"), "min_sizes": [2.0],
+                "max_sizes": [4.0], "aspect_ratios": [3.0],
+            },
+        ),
+    ),
+    "tstatic.fluid.layers.psroi_pool": Sample(
+        lambda: {
+            "input": data((1, 8, 4, 4)), "rois": static.data("rois", [None, 4], lod_level=1), "output_channels": 2,
+            "spatial_scale": 1.0, "pooled_height": 2, "pooled_width": 2,
+        },
+        {"output_channels": [4], "pooled_height": [4], "pooled_width": [4]},
+    ),
+    "tstatic.fluid.layers.roi_align": Sample(
+        lambda: {"input": data((1, 2, 4, 4)), "rois": data((1, 4), name="rois"), "rois_num": _number()},
+        {"rois_num": [lambda: _number("other")]},
+    ),
+    "tstatic.fluid.layers.roi_pool": Sample(
+        lambda: {"input": data((1, 2, 4, 4)), "rois": data((1, 4), name="rois"), "rois_num": _number()},
+        {"rois_num": [lambda: _number("other")]},
+    ),
+    "tstatic.fluid.layers.sampled_softmax_with_cross_entropy": Sample(
+        lambda: {"logits": data((2, 6)), "label": ids(2, 1), "num_samples": 3},
+        more=(
+            lambda: {
+                "logits": data((2, 6)), "label": ids(2, 1), "num_samples": 3, "use_customized_samples": True,
+                "customized_samples": ids(2, 4, name="drawn"), "customized_probabilities": data((2, 4), name="p"),
+            },
+            lambda: {"logits": data((2, 6)), "label": ids(2, 2), "num_samples": 3, "num_true": 2},
+        ),
+    ),
+    "tstatic.fluid.layers.yolo_box": Sample(
+        lambda: _answer(downsample_ratio=32), {"anchors": [[8, 9]], "class_num": [2, 1]}
+    ),
+    "tstatic.static.nn.static_pylayer": Sample(
+        lambda: {"forward_fn": lambda a: a * 2.0, "inputs": [data((2,))], "backward_fn": lambda g: g * 3.0},
+        {
+            "forward_fn": [lambda: lambda a: a * 4.0],
+            "inputs": [lambda: [data((2,), name="other")]],
+            "backward_fn": [lambda: lambda g: g * 5.0],
+        },
+    ),
+}  # fmt: skip
+
+
+def _use_regions(layer: Any, _: dict[str, Any]) -> Any:
+    return layer(data((1, 8, 4, 4)), data((1, 4), name="boxes"), _number())
+
+
+def _use_offsets(layer: Any, _: dict[str, Any]) -> Any:
+    kernel = layer.weight.shape[2:]
+    sizes = [
+        (5 + 2 * pad - dilation * (k - 1) - 1) // stride + 1
+        for k, stride, pad, dilation in zip(kernel, layer._stride, layer._padding, layer._dilation, strict=True)
+    ]
+    places = 2 * layer._deformable_groups * kernel[0] * kernel[1]
+    return layer(data((1, layer.weight.shape[1] * layer._groups, 5, 5)), data((1, places, *sizes), name="o"))
+
+
+def _deform() -> dict[str, Any]:
+    return {"x": data((1, 4, 5, 5)), "offset": data((1, 18, 3, 3), name="o"), "weight": data((2, 4, 3, 3), name="w")}
+
+
+SAMPLES |= {
+    "tstatic.vision.ops.DeformConv2D": Sample(
+        lambda: {"in_channels": 4, "out_channels": 2, "kernel_size": 3}, {"in_channels": [8], "out_channels": [4]},
+        use=_use_offsets,
+    ),
+    "tstatic.vision.ops.PSRoIPool": Sample(
+        lambda: {"output_size": 2}, {"output_size": [[1, 2]], "spatial_scale": [0.5]}, use=_use_regions
+    ),
+    "tstatic.vision.ops.RoIAlign": Sample(
+        lambda: {"output_size": 2}, {"output_size": [[1, 2]], "spatial_scale": [0.5]}, use=_use_regions
+    ),
+    "tstatic.vision.ops.RoIPool": Sample(
+        lambda: {"output_size": 2}, {"output_size": [[1, 2]], "spatial_scale": [0.5]}, use=_use_regions
+    ),
+    "tstatic.vision.ops.box_coder": SAMPLES["tstatic.fluid.layers.box_coder"],
+    "tstatic.vision.ops.decode_jpeg": Sample(lambda: {"x": data((9,), "uint8")}, {"mode": ["gray"]}),
+    "tstatic.vision.ops.deform_conv2d": Sample(
+        _deform,
+        {"bias": [lambda: data((2,), name="b")], "mask": [lambda: data((1, 9, 3, 3), name="m")]},
+        more=(
+            lambda: _deform() | {"offset": data((1, 18, 2, 2), name="o"), "stride": 2},
+            lambda: _deform() | {"offset": data((1, 18, 5, 5), name="o"), "padding": 1},
+            lambda: _deform() | {"offset": data((1, 18, 1, 1), name="o"), "dilation": 2},
+            lambda: _deform() | {"weight": data((2, 2, 3, 3), name="w"), "groups": 2},
+            lambda: _deform() | {"offset": data((1, 36, 3, 3), name="o"), "deformable_groups": 2},
+        ),
+    ),
+    "tstatic.vision.ops.matrix_nms": Sample(
+        lambda: {
+            "bboxes": data((1, 5, 4)), "scores": data((1, 2, 5), name="s"), "score_threshold": 0.1, "post_threshold": 0.1,
+            "nms_top_k": 4, "keep_top_k": 3,
+        }
+    ),
+    "tstatic.vision.ops.prior_box": SAMPLES["tstatic.fluid.layers.prior_box"],
+    "tstatic.vision.ops.read_file": Sample(lambda: {"filename": "one.jpg"}, {"filename": ["two.jpg"]}),
+    "tstatic.vision.ops.yolo_box": Sample(
+        lambda: _answer(downsample_ratio=32), {"anchors": [[8, 9]], "class_num": [2, 1]},
+        more=(lambda: _answer(downsample_ratio=32) | {"x": data((1, 8, 2, 2)), "iou_aware": True},),
+    ),
+}  # fmt: skip

@@ -25,10 +25,11 @@ ROOTS = (
     "tstatic.distributed.fleet", "tstatic.distributed.fleet.base.role_maker", "tstatic.distributed.fleet.metrics",
     "tstatic.distributed.fleet.utils", "tstatic.distributed.fleet.meta_optimizers.common", "tstatic.distributed.io",
     "tstatic.io", "tstatic.inference", "tstatic.linalg", "tstatic.fft", "tstatic.signal",
+    "tstatic.geometric", "tstatic.distribution",
     "tstatic.reader", "tstatic.amp", "tstatic.text", "tstatic.incubate",
     "tstatic.incubate.optimizer", "tstatic.profiler", "tstatic.profiler.profiler", "tstatic.utils.profiler",
     "tstatic.vision.datasets", "tstatic.vision.models", "tstatic.vision.models.resnet",
-    "tstatic.vision.transforms",
+    "tstatic.vision.ops", "tstatic.vision.transforms",
 )  # fmt: skip
 
 

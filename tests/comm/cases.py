@@ -552,6 +552,39 @@ def unmatched(kind: str) -> None:
         raise
 
 
+def shuffled_samples(counts: list[int]) -> None:
+    """Shuffles samples of all ranks, of which each had some; says twice what this rank has then, and how many there are."""
+    from tstatic.distributed import fleet
+
+    fleet.init(is_collective=True)
+    rank = fleet.worker_index()
+    numbers = static.data("numbers", [None, 1], "int64", lod_level=1)
+    label = static.data("label", [None, 1], "float32")
+    first = sum(counts[:rank])
+    lines = [" ".join(map(str, [n % 3 + 1, *[n] * (n % 3 + 1), 1, n / 2])) for n in range(first, first + counts[rank])]
+    path = f"samples.{os.getpid()}"
+    with open(path, "w") as file:
+        file.writelines(line + "\n" for line in lines)
+    for _ in range(2):
+        paddle.seed(3 + 5 * rank)
+        dataset = distributed.InMemoryDataset()
+        dataset.init(batch_size=1, use_var=[numbers, label])
+        dataset.set_filelist([path])
+        dataset.load_into_memory()
+        dataset.global_shuffle(fleet)
+        sizes = (
+            dataset.get_memory_data_size(),
+            dataset.get_memory_data_size(fleet),
+            dataset.get_shuffle_data_size(fleet),
+        )
+        had = [
+            [np.asarray(feed["numbers"]).ravel().tolist(), float(np.asarray(feed["label"])[0, 0])]
+            for feed in (dataset.batches() if sizes[0] else ())
+        ]
+        say(sizes, had)
+    os.unlink(path)
+
+
 def fleet_utilities() -> None:
     """Exchanges of arrays, shares of files, metrics."""
     from tstatic.distributed import fleet

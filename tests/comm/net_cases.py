@@ -65,3 +65,31 @@ def written_between(how: str) -> None:
 def training(folder: str) -> None:
     """Trains as it is told, until it is told to end."""
     trainer.serve(Path(folder), say)
+
+
+def tables_as_rows(optimizer: str) -> None:
+    """Trains a net with a large table, with rows and with whole gradients; says whether both gave the same, and the bits."""
+    rank, made = distributed.get_rank(), []
+    for whole in (False, True):
+        with static.program_guard(static.Program(), static.Program()), paddle.utils.unique_name.guard():
+            paddle.seed(7)
+            ids = static.data("ids", [None, 3], "int64")
+            table = paddle.ParamAttr(name="table")
+            found = static.nn.embedding(ids, [5000, 16], is_sparse=True, param_attr=table)
+            loss = paddle.mean(paddle.tanh(static.nn.fc(found, 2)))
+            rules = {"sgd": paddle.optimizer.SGD(0.1), "adam": paddle.optimizer.Adam(0.1, lazy_mode=True)}
+            rules[optimizer].minimize(loss)
+            main, startup = static.default_main_program(), static.default_startup_program()
+        exe, scope = static.Executor(paddle.CPUPlace()), static.Scope()
+        exe.run(startup, scope=scope)
+        compiled = static.CompiledProgram(main).with_data_parallel(loss.name, places=[paddle.CPUPlace()] * 2)
+        # A gradient that is fetched stays whole.
+        fetch = [loss, "table@GRAD"] if whole else [loss]
+        rng = np.random.default_rng(rank)
+        for step in range(3):
+            feed = [{"ids": rng.integers(0, 5000, (4 + rank + step + place, 3))} for place in range(2)]
+            exe.run(compiled, feed=feed, fetch_list=fetch, scope=scope)
+        assert compiled.explain(fetch_list=fetch).collectives.tables == (not whole)  # type: ignore[union-attr]
+        made.append(values(scope))
+    alike = all(np.array_equal(a, made[1][n]) for n, a in made[0].items())
+    say(alike, {n: zlib.crc32(a.tobytes()) for n, a in made[0].items()})

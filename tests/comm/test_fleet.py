@@ -218,6 +218,26 @@ def test_utilities_exchange_arrays_objects_and_files(pool: Pool) -> None:
             assert said[-1] == [0.7, 0.5, 2.0, pytest.approx(39 / 40), [0]]
 
 
+@pytest.mark.parametrize("counts", [[5, 2], [0, 4], [3, 3, 1]])
+def test_a_global_shuffle_moves_samples_between_processes(pool: Pool, counts: list[int]) -> None:
+    with pool.trial("shuffled_samples", len(counts), counts=counts) as trial:
+        assert trial.wait(30.0 * SLACK) == dict.fromkeys(range(len(counts)), 0), trial.everything()
+        said = [trial.said(rank) for rank in range(len(counts))]
+    total = sum(counts)
+    parts = []
+    for first, again in said:
+        assert first == again
+        (size, everywhere, shuffled), samples = first
+        assert (everywhere, shuffled) == (total, total)
+        assert size == len(samples)
+        assert size in (total // len(counts), -(-total // len(counts)))
+        parts.append([int(label * 2) for _, label in samples])
+        assert samples == [[[n] * (n % 3 + 1), n / 2] for n in parts[-1]]
+    order = [n for part in parts for n in part]
+    assert sorted(order) == list(range(total))
+    assert order != sorted(order)
+
+
 # ------------------------------------------------------------------------------------------------------------- launchers
 def _run(command: list[str], tmp_path: Path, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(

@@ -179,3 +179,16 @@ def test_digests_differ_in_name_dtype_shape_and_bits() -> None:
 
 def test_a_single_process_has_no_group() -> None:
     assert processes.world() is None
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_processes_exchange_the_rows_of_tables(pool: Pool, optimizer: str) -> None:
+    """Two processes of two places each, with batches of different sizes."""
+    with pool.trial("tables_as_rows", 2, optimizer=optimizer) as trial:
+        assert set(trial.wait(60.0 * SLACK).values()) == {0}, trial.err(0)
+        said = [trial.said(rank) for rank in range(2)]
+    assert said[0] == said[1]
+    ((alike, bits),) = said[0]
+    assert alike
+    assert "table" in bits

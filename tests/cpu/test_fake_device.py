@@ -439,6 +439,28 @@ def test_synchronised_batch_norm_gives_the_same_bits() -> None:
     same_bits(*found)
 
 
+def test_rows_of_tables_that_places_exchange_give_the_same_bits() -> None:
+    """As many rows as the replicas looked up together, and updates of that size, written in place."""
+    main, startup = static.Program(), static.Program()
+    with paddle.utils.unique_name.guard(), static.program_guard(main, startup):
+        startup.random_seed = 3
+        ids = static.data("ids", [None, 2], "int64")
+        found = static.nn.embedding(ids, [2**13, 8], is_sparse=True)
+        loss = paddle.mean(paddle.tanh(static.nn.fc(found, 2)))
+        paddle.optimizer.Adam(0.1, lazy_mode=True, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.1)).minimize(loss)
+    feed = [{"ids": np.array(rows)} for rows in ([[5, 9], [7, 5]], [[9, 3]])]
+    results = []
+    for where in (contextlib.nullcontext(), fake(7)):
+        with where, static.scope_guard(static.Scope()):
+            exe = static.Executor("cpu")
+            exe.run(startup)
+            both = static.CompiledProgram(main).with_data_parallel(loss.name, places=["cpu", "cpu"])
+            values = [exe.run(both, feed=feed, fetch_list=[loss])[0] for _ in range(2)]
+            results.append([*values, *state(static.global_scope()).values()])
+            assert both.explain().collectives.tables == 1  # type: ignore[union-attr]
+    same_bits(*results)
+
+
 def test_synchronised_batch_norm_of_rows_chosen_by_value_gives_the_same_bits() -> None:
     """Its sizes are known only when its input has been computed."""
     main, startup = static.Program(), static.Program()

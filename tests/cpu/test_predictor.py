@@ -45,6 +45,37 @@ def configs(folder: Path) -> dict[str, inference.Config]:
     }
 
 
+def test_models_become_those_of_16_bits(model: Path) -> None:
+    files = [str(model / name) for name in ("p.pdmodel", "p.pdiparams", "low/m.pdmodel", "low/m.pdiparams")]
+    x = np.array([[1, -2], [0.5, 3]], "float32")
+    wanted = inference.create_predictor(inference.Config(*files[:2])).run([x])
+    (model / "low").mkdir()
+    for kind, digits in (("Half", 11), ("Bfloat16", 8)):
+        precision = getattr(inference.PrecisionType, kind)
+        inference.convert_to_mixed_precision(*files, precision, inference.PlaceType.CPU)
+        predictor = inference.create_predictor(inference.Config(*files[2:]))
+        assert predictor.get_input_handle("x").type() == inference.DataType.FLOAT32
+        found = predictor.run([x])
+        assert [a.dtype for a in found] == [a.dtype for a in wanted]
+        assert 0 < np.abs(found[0] - wanted[0]).max() < 8 * 2.0**-digits * np.abs(wanted[0]).max()
+    kept = {"black_list": {"mul", "elementwise_add"}}
+    inference.convert_to_mixed_precision(*files, precision, inference.PlaceType.CPU, **kept)
+    found = inference.create_predictor(inference.Config(*files[2:])).run([x])
+    # At level O2 the values are rounded in any case, but the products are not.
+    assert np.abs(found[0] - wanted[0]).max() < 2.0**-8 * np.abs(wanted[0]).max() * 4
+    with pytest.raises(ProgramError, match="mixed_precision"):
+        inference.convert_to_mixed_precision(*files, inference.PrecisionType.Int8, inference.PlaceType.CPU)
+    with pytest.raises(NotImplementedError, match="keep_io_types"):
+        inference.convert_to_mixed_precision(*files, precision, inference.PlaceType.CPU, keep_io_types=False)
+    with pytest.raises(CheckpointError, match="Cannot open"):
+        inference.convert_to_mixed_precision("no.pdmodel", *files[1:], precision, inference.PlaceType.CPU)
+    assert inference.get_trt_runtime_version() == (0, 0, 0)
+    with pytest.raises(ValueError, match="Cannot use XPU"):
+        paddle.device.XPUPlace(0)
+    with pytest.raises(ValueError, match="Cannot use IPU"):
+        paddle.device.IPUPlace()
+
+
 def test_every_way_to_name_a_model_gives_the_same_results(model: Path) -> None:
     x = np.array([[1, -2], [0.5, 3]], "float32")
     answers = []

@@ -66,6 +66,7 @@ def _scores(c: Case, *shape: int) -> Any:
     return c.some(*shape, low=0.0, high=1.0)
 
 
+REGIONS = [[0.5, 1.0, 6.0, 5.0], [2.0, 0.0, 5.0, 8.0], [-1.0, 2.0, 3.0, 6.0]]
 ANCHORS = [10, 13, 16, 30, 33, 23]
 # Each in a cell of its own: of two in one, Paddle's gradient is that of the last.
 TRUE = [
@@ -189,7 +190,8 @@ PADDLE: dict[str, Any] = {
     ),
     # Regions of more than one pixel: to smaller ones Paddle gives another gradient.
     "roi_align": lambda c: c.paddle.vision.ops.roi_align(
-        c.some(2, 3, 6, 5, grad=True), c.fed([[0.5, 1.0, 6.0, 5.0], [2.0, 0.0, 5.0, 8.0], [-1.0, 2.0, 3.0, 6.0]]), _numbers(c, 2, 1), (2, 3), spatial_scale=0.7
+        c.some(2, 3, 6, 5, grad=True), c.fed(REGIONS), _numbers(c, 2, 1),
+        (2, 3), spatial_scale=0.7
     ),
     "roi_align.free": lambda c: c.paddle.vision.ops.roi_align(
         c.some(2, 3, 6, 5, grad=True), c.boxes(3), _numbers(c, 1, 2), 2, sampling_ratio=3, aligned=False

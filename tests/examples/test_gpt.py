@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -82,8 +83,9 @@ def saved(out: Path) -> list[float]:
 
 
 def test_the_text_is_the_librarys_own(gpt: ModuleType) -> None:
+    least = importlib.import_module("library").LEAST
     text = gpt.library()
-    assert len(text) >= gpt.LEAST
+    assert len(text) >= least
     assert b"def abstractmethod(" in text  # abc.py
     assert text == gpt.library()
 

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +15,8 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
+from tests.examples.small import SIZES
+from tests.helpers import warm
 from tstatic import static
 
 FOLDER = Path(__file__).parents[2] / "examples"
@@ -22,6 +25,7 @@ PICTURES = {
     "resnet": ["resnet.png", "resnet_hardest.png"],
     "deepfm": ["deepfm_roc.png", "deepfm_columns.png"],
     "gan": ["gan.png", "gan_drawings.png"],
+    "bert_mlm": ["bert_mlm.png", "bert_mlm_guesses.png"],
 }
 SMALL = {"resnet": {"BATCH": 16}, "gan": {"BATCH": 16}}
 """Constants of the scripts that are smaller here: 20 steps take a second."""
@@ -41,6 +45,10 @@ def script(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> M
     module = importlib.import_module(request.param)
     for name, value in SMALL.get(request.param, {}).items():
         monkeypatch.setattr(module, name, value)
+    if request.param in SIZES:
+        # Here with dropout: what is drawn goes on where it was, too.
+        random = {} if request.param == "word2vec" else {"dropout": 0.2}
+        monkeypatch.setattr(module, "Sizes", partial(module.Sizes, **SIZES[request.param] | random))
     return module
 
 
@@ -126,6 +134,15 @@ def test_a_run_that_was_broken_off_resumes_bit_for_bit(
         trained(script, tmp_path / "broken", "--steps", "14", "--resume", "--seed", "5")
 
 
+def test_a_script_runs_as_a_person_runs_it(tmp_path: Path) -> None:
+    """In a process of its own, which has only the script's folder to import from."""
+    for package in ("tqdm", "matplotlib", "sklearn"):
+        pytest.importorskip(package)
+    done = warm.run(FOLDER / "deepfm.py", "--steps", "3", "--table", "wine", "--out", str(tmp_path), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("deepfm: held-out AUC 0.")
+
+
 def test_a_full_run_that_misses_its_goal_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     training = pytest.importorskip("training")
     assert training.verdict(tmp_path, "it", "accuracy", 0.9, 0.95, True) == 1
@@ -146,7 +163,8 @@ def test_the_runner_finds_all_scripts_and_prints_a_table(
     runner = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(runner)
     assert {"digits", "gpt", "resnet", "deepfm", "gan"} <= set(runner.scripts())
-    assert not {"training", "__main__"} & set(runner.scripts())
+    assert set(SIZES) <= set(runner.scripts())
+    assert not {"library", "training", "__main__"} & set(runner.scripts())
 
     row = {"metric": "accuracy", "reached": 0.5, "goal": ">= 0.6", "seconds": 7.4, "processor": 12.0}
     write = f"import sys; open(sys.argv[2] + '/%s.json', 'w').write({json.dumps(row)!r})\n"

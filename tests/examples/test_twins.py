@@ -34,11 +34,11 @@ def test_fifty_steps_follow_the_torch_twin(name: str) -> None:
     for package in ("sklearn", "matplotlib", "tqdm"):
         pytest.importorskip(package)
     twin = importlib.import_module(f"tests.examples.twins.{name}")
-    paddle.seed(twin.SEED)
+    paddle.seed(getattr(twin, "SEED", 1))  # a twin with relu chooses one
     ours, theirs = twin.losses(STEPS)
     assert len(ours) == len(theirs) >= STEPS
     assert np.all(np.isfinite(ours))
-    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=1e-4)
     # The course of a training, no constant: what is compared says something.
     assert np.ptp(ours) > 0.05
 

@@ -12,6 +12,7 @@ import pytest
 import tstatic as paddle
 from tests.io.test_data_loader import Calls, values
 from tstatic import fluid, io, static
+from tstatic.runtime.feed import host_array
 
 
 class Table:
@@ -165,6 +166,43 @@ def test_torch_shares_what_is_fetched() -> None:
     assert theirs.tolist() == [[0, 2], [4, 6]]
     theirs += 1
     assert np.array(tensor).tolist() == [[1, 3], [5, 7]]
+
+
+def fetched_bfloat16() -> fluid.LoDTensor:
+    x = static.data("x", [None, 2])
+    feed = {"x": np.arange(4, dtype="float32").reshape(2, 2)}
+    (found,) = static.Executor().run(feed=feed, fetch_list=[paddle.cast(x, "bfloat16") * 1.5], return_numpy=False)
+    return found
+
+
+def test_bfloat16_goes_through_capsules() -> None:
+    tensor = fetched_bfloat16()
+    again = paddle.utils.dlpack.from_dlpack(paddle.utils.dlpack.to_dlpack(tensor))
+    assert again.array.dtype == tensor.array.dtype
+    assert np.array(again).astype(float).tolist() == [[0, 1.5], [3, 4.5]]
+    assert np.shares_memory(again.array, tensor.array)
+    versioned = host_array(tensor.__dlpack__(max_version=(1, 0)))
+    assert versioned.astype(float).tolist() == [[0, 1.5], [3, 4.5]]
+    capsule = paddle.utils.dlpack.to_dlpack(tensor)
+    host_array(capsule)
+    with pytest.raises(ValueError, match="was read before"):
+        host_array(capsule)
+    for call, value in ((paddle.utils.dlpack.to_dlpack, 3), (paddle.utils.dlpack.from_dlpack, np.zeros(2))):
+        with pytest.raises(TypeError, match="dlpack"):
+            call(value)
+
+
+@pytest.mark.torch
+def test_torch_shares_bfloat16() -> None:
+    torch = pytest.importorskip("torch")
+    tensor = fetched_bfloat16()
+    theirs = torch.from_dlpack(tensor)
+    assert theirs.dtype is torch.bfloat16
+    theirs += 1
+    assert np.array(tensor).astype(float).tolist() == [[1, 2.5], [4, 5.5]]
+    back = host_array(torch.utils.dlpack.to_dlpack(theirs))
+    assert back.dtype == tensor.array.dtype
+    assert back.astype(float).tolist() == [[1, 2.5], [4, 5.5]]
 
 
 def test_a_loader_feeds_sequences() -> None:

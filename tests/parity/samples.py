@@ -560,6 +560,17 @@ FUNCTIONAL: dict[str, list[Data]] = {
         c(f(1, 1, 1, 2, 2), v([[[[[0, 3], [9, 31]]]]], "int32"), 2),
         c(f(1, 1, 1, 2, 2), v([[[[[0, 3], [9, 30]]]]], "int32"), 2, output_size=[2, 4, 5]),
     ],
+    "rnnt_loss": [
+        c(
+            f(2, 4, 3, 5, high=0.0),
+            v([[1, 2], [3, 0]], "int32"),
+            v([4, 3], "int32"),
+            v([2, 1], "int32"),
+            fastemit_lambda=fast,
+            reduction=how,
+        )
+        for fast, how in ((0.0, "none"), (0.5, "none"), (0.001, "sum"), (0.001, "mean"))
+    ],
     "hsigmoid_loss": [
         c(f(4, 3), v([[0], [1], [5], [3]], "int64"), 6, f(5, 3, fixed=1), f(5, 1, fixed=1)),
         c(f(4, 3), v([[0], [1], [2], [3]], "int64"), 4, f(3, 3, fixed=1)),
@@ -924,6 +935,7 @@ LAYERS: dict[str, list[Data]] = {
     "MaxUnPool1D": [layer(2)(f(1, 2, 2), v([[[1, 2], [0, 3]]], "int32"))],
     "MaxUnPool2D": [layer(2)(f(1, 1, 2, 2), v([[[[0, 3], [9, 15]]]], "int32"))],
     "MaxUnPool3D": [layer(2)(f(1, 1, 1, 2, 2), v([[[[[0, 3], [9, 31]]]]], "int32"))],
+    "RNNTLoss": [layer(1, 0.0)(f(1, 4, 3, 5, high=0.0), v([[0, 2]], "int32"), v([4], "int32"), v([2], "int32"))],
     "HSigmoidLoss": [
         layer(3, 6)(f(4, 3), v([[0], [1], [5], [3]], "int64")),
         layer(3, 5, is_custom=True)(

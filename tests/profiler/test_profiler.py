@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import tstatic as paddle
 from tests.profiler import described
 from tstatic import fluid, profiler, static
-from tstatic.errors import ProgramError, TstaticError, UnsupportedError
+from tstatic.errors import CheckpointError, ProgramError, TstaticError, UnsupportedError
 from tstatic.runtime import trace
 
 SILENT = {"on_trace_ready": lambda _: None}
@@ -152,8 +155,50 @@ def test_traces_are_those_that_browsers_show(tmp_path: Path) -> None:
     assert "test_profiler.py" in gelu["args"]["at"]
     recorded.export(str(tmp_path / "again.json"))
     assert len(json.loads((tmp_path / "again.json").read_text())["traceEvents"]) >= len(rows)
-    with pytest.raises(UnsupportedError, match="Chrome trace"):
-        recorded.export("x", format="pb")
+
+
+def test_recordings_in_paddles_format_are_trees(tmp_path: Path) -> None:
+    net = Net(width=8)
+    net.run()
+    with profiler.Profiler(on_trace_ready=profiler.export_protobuf(str(tmp_path), "worker")) as recorded:
+        with profiler.RecordEvent("mine"):
+            net.run()
+        recorded.step()
+    (file,) = tmp_path.iterdir()
+    result = profiler.load_profiler_result(str(file))
+    assert (result.get_version(), result.get_span_indx()) == ("1.0.2", 0)
+    (root,) = result.get_data().values()
+    step = root.children_node[0]
+    assert (root.name, step.name, step.type.name) == ("root node", "ProfileStep#0", "ProfileStep")
+    run = step.children_node[0].children_node[0]
+    assert (step.children_node[0].name, run.name) == ("mine", "Executor.run")
+    assert {e.name for e in run.children_node} == {e.op.type for e in recorded.events if e.op is not None}
+    assert all(step.start_ns <= e.start_ns <= e.end_ns <= step.end_ns for e in run.children_node)
+    result.save(str(tmp_path / "again.pb"))
+    assert (tmp_path / "again.pb").read_bytes() == file.read_bytes()
+
+
+def test_paddles_own_recordings_are_read(tmp_path: Path) -> None:
+    (tmp_path / "theirs.pb").write_bytes(bytes.fromhex(described.TRACE))
+    result = profiler.load_profiler_result(str(tmp_path / "theirs.pb"))
+    (root,) = result.get_data().values()
+    assert root.end_ns == 2**64 - 1
+    assert [e.name for e in root.children_node] == ["ProfileStep#0", "ProfileStep#1"]
+    assert [(e.name, e.type.name) for e in root.children_node[0].children_node] == [("mine", "PythonUserDefined")]
+    assert result.get_extra_info()[str(root.children_node[0].thread_id)] == "MainThread"
+
+
+@given(st.data())
+def test_damaged_recordings_are_named(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    content = bytearray(bytes.fromhex(described.TRACE))
+    at = data.draw(st.integers(0, len(content) - 1))
+    content[at] = data.draw(st.integers(0, 255))
+    path = tmp_path_factory.mktemp("traces") / "damaged.pb"
+    path.write_bytes(content[: data.draw(st.integers(0, len(content)))])
+    with contextlib.suppress(CheckpointError):
+        profiler.load_profiler_result(str(path)).get_data()
+    with pytest.raises(CheckpointError, match=r"cannot read the recording .*nothing\.pb"):
+        profiler.load_profiler_result(str(path.with_name("nothing.pb")))
 
 
 def test_the_summary_has_a_row_per_op_type_and_place(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,9 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import tstatic as paddle
 from tstatic import static
+from tstatic.comm.group import add_in_order
+from tstatic.comm.row_sums import add_rows_in_order
 from tstatic.passes import row_gradients as rows_pass
 from tstatic.passes.dce import dce
 
@@ -44,6 +48,8 @@ def train(
     tied: bool = False,
     fetched: bool = False,
     steps: int = 3,
+    places: int = 0,
+    build: static.BuildStrategy | None = None,
 ) -> tuple[list[np.ndarray[Any, Any]], set[str]]:
     """Returns tables and losses after some steps, and the op types that were compiled."""
     seen: set[str] = set()
@@ -75,11 +81,19 @@ def train(
     with static.scope_guard(scope):
         exe.run(startup)
         losses = []
+        program: Any = main
+        if places:
+            everywhere = [paddle.CPUPlace()] * places
+            program = static.CompiledProgram(main).with_data_parallel(loss.name, build, places=everywhere)
         for step in range(steps):
-            feed = {f"ids{i}": rng.integers(0, ROWS, (5 + step % 2, 4)) for i in range(slots)}
-            losses.append(exe.run(main, feed=feed, fetch_list=fetch)[0])
+            feeds = [
+                {f"ids{i}": rng.integers(0, ROWS, (5 + (step + place) % 2, 4)) for i in range(slots)}
+                for place in range(max(1, places))
+            ]
+            losses.append(exe.run(program, feed=feeds if places else feeds[0], fetch_list=fetch)[0])
         names = sorted(v.name for v in main.list_vars() if v.persistable)
-        return [*losses, *(np.array(scope.find_var(n).get_tensor()) for n in names)], seen
+        replicas = [scope, *(scope.replica(i) for i in range(1, places))]
+        return [*losses, *(np.array(one.find_var(n).get_tensor()) for one in replicas for n in names)], seen
 
 
 @pytest.mark.parametrize("clip", CLIPS)
@@ -101,6 +115,66 @@ def test_rows_give_what_whole_gradients_give(monkeypatch: pytest.MonkeyPatch, na
             np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-7)
         else:
             np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("clip", ["none", "global norm"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_places_exchange_the_rows_that_they_looked_up(monkeypatch: pytest.MonkeyPatch, name: str, clip: str) -> None:
+    """Batches of different sizes, rows that several places have, and all replicas afterwards."""
+    options: dict[str, Any] = {"slots": 2, "clip": CLIPS[clip], "padding": 7, "places": 3}
+    whole, _ = train(monkeypatch, OPTIMIZERS[name], True, **options)
+    by_rows, types = train(monkeypatch, OPTIMIZERS[name], False, **options)
+    assert "embedding_grad_rows" in types
+    for a, b in zip(whole, by_rows, strict=True):
+        if clip == "none":
+            np.testing.assert_array_equal(a, b)
+        else:
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-7)
+
+
+def test_rows_beside_updates_that_places_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    build = static.BuildStrategy()
+    build.reduce_strategy = static.BuildStrategy.ReduceStrategy.Reduce
+    options: dict[str, Any] = {"places": 2, "build": build, "clip": CLIPS["global norm"]}
+    whole, _ = train(monkeypatch, OPTIMIZERS["sgd"], True, **options)
+    by_rows, _ = train(monkeypatch, OPTIMIZERS["sgd"], False, **options)
+    for a, b in zip(whole, by_rows, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-7)
+
+
+def test_a_program_of_places_moves_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with static.program_guard(static.Program(), static.Program()):
+        found = static.nn.embedding(static.data("ids", [-1, 4], "int64"), [ROWS, WIDTH], is_sparse=True)
+        loss = paddle.mean(static.nn.fc(found, 3))
+        paddle.optimizer.Adam(0.1, lazy_mode=True).minimize(loss)
+        exe = static.Executor()
+        exe.run(static.default_startup_program())
+        program = static.CompiledProgram(static.default_main_program()).with_data_parallel(
+            loss.name, places=[paddle.CPUPlace()] * 2
+        )
+        exe.run(program, feed=[{"ids": np.zeros((2, 4), np.int64)}] * 2, fetch_list=[loss])
+    report = program.explain().collectives
+    assert report is not None
+    assert (report.gradients, report.tables, report.reductions) == (3, 1, 2)
+    assert "1 of them are gradients of tables" in str(report)
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 9), unique=True, max_size=6), min_size=1, max_size=4),
+    st.sampled_from(["float32", "float64", "float16"]),
+    st.integers(0, 99),
+)
+def test_sums_of_rows_are_those_of_whole_tables(picked: list[list[int]], dtype: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    parts = [(np.sort(np.array(p, np.int64)), rng.standard_normal((len(p), 3)).astype(dtype)) for p in picked]
+    whole = [np.zeros((10, 3), dtype) for _ in parts]
+    for table, (rows, values) in zip(whole, parts, strict=True):
+        table[rows] = values
+    rows, values = add_rows_in_order(parts)
+    assert (np.diff(rows) > 0).all()
+    add_in_order(whole, whole[:1])
+    np.testing.assert_array_equal(whole[0][rows], values)
+    assert not np.delete(whole[0], rows, axis=0).any()
 
 
 def test_more_lookups_than_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@
 * ``hierarchy``  hierarchical sums
 * ``gloo``  the transport
 * ``collectives``  collectives as op definitions, for the passes of data parallelism
+* ``row_sums``  the sum of gradients of tables, as rows
 * ``process_ops``, ``process_collectives``  the collectives of ``paddle.distributed``: op definitions, and their functions
 * ``fluid_collectives``  the collectives of ``fluid.layers.collective``
 * ``distribution``  the settings and the report of data parallelism

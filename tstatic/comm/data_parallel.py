@@ -8,12 +8,14 @@ from typing import Any
 
 from tstatic.comm import collectives, sync_batch_norm  # noqa: F401 - they register the collectives
 from tstatic.comm.distribution import Distribution, Report
+from tstatic.comm.row_sums import GATHER_ROWS
 from tstatic.errors import UnsupportedError
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import op_def
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Operator
-from tstatic.ir.types import Meta
+from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ops.update._slots import ROWS
 from tstatic.where import show
 
 REDUCED = "@REDUCED"
@@ -47,16 +49,20 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
         _check_updates(program)
     if how.sync_batch_norm and how.world > 1:
         program, report.norms = _synchronised(program)
-    gradients = list(_gradients(program, how.replicas)) if how.collect and how.world > 1 else []
-    if not gradients:
+    if not how.collect or how.world == 1:
         return [program] * how.replicas, report
-    report.gradients = len(gradients)
+    program, report.tables = _gathered(program)
+    gradients = list(_gradients(program, how.replicas))
+    report.gradients = len(gradients) + report.tables
+    if not gradients:
+        report.reductions = report.tables
+        return [program] * how.replicas, report
     owners: dict[str, int] = {}
     if how.share_updates and how.replicas > 1:
         report.owners = _owners(gradients, program.metas, how.replicas)
         owners = {g.value: report.owners[g.param] for g in gradients}
     buckets = list(_buckets(gradients, program.metas, how))
-    report.reductions = len(buckets)
+    report.reductions = len(buckets) + report.tables
     program = _collected(program, buckets, owners, how.block)
     if not owners:
         return [program] * how.replicas, report
@@ -145,7 +151,7 @@ def _gradients(program: FrozenProgram, replicas: int) -> Iterator[_Gradient]:
     start = next((i for i, op in enumerate(program.ops) if starts_loss_gradient(op)), -1)
     found: dict[str, tuple[str, int]] = {}
     for i, op in enumerate(program.ops):
-        if i <= start or not op.role & OpRole.Backward:
+        if i <= start or not op.role & OpRole.Backward or _rows_made(op) is not None:
             continue
         if replicas > 1 and _hold(program, i) is not None:
             continue
@@ -162,6 +168,44 @@ def _gradients(program: FrozenProgram, replicas: int) -> Iterator[_Gradient]:
             readers.setdefault(v, i)
     for param, (value, at) in found.items():
         yield _Gradient(param, value, at, readers.get(value, len(program.ops)))
+
+
+def _rows_made(op: FrozenOp) -> tuple[str, str] | None:
+    """Returns the rows of a table and their values, if an op makes its gradient so."""
+    if not any(slot.name == ROWS for slot in op.definition.outputs):
+        return None
+    rows, values = op.outputs
+    assert isinstance(rows, str)
+    assert isinstance(values, str)
+    return rows, values
+
+
+def _gathered(program: FrozenProgram) -> tuple[FrozenProgram, int]:
+    """Inserts a sum after each op that makes a gradient as rows; later readers read its results. Returns also how many."""
+    metas, names = dict(program.metas), dict(program.names)
+    renamed: dict[str, str] = {}
+    ops: list[FrozenOp] = []
+    count = 0
+    for op in program.ops:
+        late = {v: renamed[v] for v in op.reads() if v in renamed}
+        ops.append(op.with_inputs(late) if late else op)
+        made = _rows_made(op)
+        if made is None:
+            continue
+        count += 1
+        definition = op_def(GATHER_ROWS)
+        table = op.input(op.definition.shape_only[0])
+        results = tuple(f"{v}{REDUCED}" for v in made)
+        for v, r in zip(made, results, strict=True):
+            # As many rows as all replicas looked up, which a run finds out.
+            renamed[v], names[r], metas[r] = r, names.get(v, v), metas[v].with_shape((UNKNOWN, *metas[v].shape[1:]))
+        ops.append(
+            FrozenOp(
+                definition, (*made, table), results, definition.complete({}), op.role, (), op.where, op.position,
+                scope=op.scope,
+            )
+        )  # fmt: skip
+    return (program.edit(ops=tuple(ops), metas=metas, names=names), count) if count else (program, 0)
 
 
 def _owners(gradients: Sequence[_Gradient], metas: Mapping[str, Meta], replicas: int) -> dict[str, int]:

@@ -43,6 +43,7 @@ class Report:
     Attributes:
         how: The settings.
         gradients: Number of gradients that are summed.
+        tables: Number of those that are summed as the rows that the replicas looked up, each in a collective of its own.
         reductions: Number of collectives that sum them.
         owners: Parameter -> replica that updates it.
         parameters: Number of variables that are sent after the update.
@@ -55,6 +56,7 @@ class Report:
 
     how: Distribution
     gradients: int = 0
+    tables: int = 0
     reductions: int = 0
     owners: dict[str, int] = field(default_factory=dict)
     parameters: int = 0
@@ -120,6 +122,7 @@ class Report:
             "replicas",
             "world",
             "gradients",
+            "tables",
             "reductions",
             "parameters",
             "broadcasts",
@@ -136,6 +139,10 @@ class Report:
             f"{self.world} replicas, {self.replicas} of them in this process; collectives a step: {self.before} -> {self.after}",
             f"{self.gradients} gradients summed in {self.reductions} collectives",
         ]
+        if self.tables:
+            lines.append(
+                f"{self.tables} of them are gradients of tables, of which only the rows looked up are exchanged"
+            )
         if self.block:
             lines.append(self.hierarchy)
         if self.owners:

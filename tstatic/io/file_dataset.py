@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tstatic.comm import launch
+from tstatic.comm import processes
 from tstatic.errors import UnsupportedError, near, shown
 from tstatic.io.errors import DataError, DataTypeError, DataUseError
+from tstatic.io.global_shuffle import shuffled
 from tstatic.io.multislot import Column, Line, Slot, parse
 from tstatic.ir.export import export
 from tstatic.ir.program import Variable
@@ -249,6 +250,12 @@ class QueueDataset(FileDataset):
         raise _not_queued("global shuffle")
 
 
+def _counted(count: int, fleet: Any) -> int:
+    """Returns the sum over all processes if ``fleet`` is given."""
+    world = processes.world() if fleet is not None else None
+    return count if world is None else int(world.all_gather(np.array(count)).sum())
+
+
 def _not_queued(what: str) -> UnsupportedError:
     return UnsupportedError(
         f"QueueDataset does not support {what}, please use InMemoryDataset for it",
@@ -341,22 +348,22 @@ class InMemoryDataset(FileDataset):
 
     @no_effect(thread_num="one thread shuffles")
     def global_shuffle(self, fleet: Any = None, thread_num: int = 12) -> None:
-        """Puts the samples into a random order, on one process as ``local_shuffle`` does.
+        """Puts the samples of all processes into one random order, of which each process gets an equal part.
 
         Args:
-            fleet: ``None``, or ``distributed.fleet``; it decides whether there are other processes to exchange with.
+            fleet: ``distributed.fleet``: samples go from process to process, and all processes must call this; ``None``: this
+                process shuffles its own, as ``local_shuffle`` does.
 
         Raises:
-            UnsupportedError: On several processes: samples do not move between them.
+            RankFailedError: If a process failed or did not come.
         """
-        if fleet is not None and launch.current().size > 1:
-            raise UnsupportedError(
-                "global_shuffle does not move samples between processes",
-                expected="one process",
-                received=f"{launch.current().size} processes",
-                fix="shuffle the list of files before fleet.util.get_file_shard, and call local_shuffle",
-            )
-        self.local_shuffle()
+        world = processes.world() if fleet is not None else None
+        if world is None:
+            self.local_shuffle()
+        else:
+            columns = self._columns or parse((), self._slots)
+            rows = self._rows or [np.arange(0)] * len(columns)
+            self._keep(shuffled([column.take(chosen) for column, chosen in zip(columns, rows, strict=True)], world))
         self._shuffled = self.get_memory_data_size()
 
     def slots_shuffle(self, slots: Sequence[str]) -> None:
@@ -381,15 +388,21 @@ class InMemoryDataset(FileDataset):
             order = random.generator().permutation(self.get_memory_data_size())
             self._rows[names.index(name)] = self._rows[names.index(name)][order]
 
-    @no_effect(fleet="the samples of this process are counted")
     def get_memory_data_size(self, fleet: Any = None) -> int:
-        """Returns the number of samples in memory."""
-        return len(self._rows[0]) if self._rows else 0
+        """Returns the number of samples in memory.
 
-    @no_effect(fleet="the samples of this process are counted")
+        Args:
+            fleet: ``distributed.fleet`` to count those of all processes, which must all call this; ``None`` for this one.
+        """
+        return _counted(len(self._rows[0]) if self._rows else 0, fleet)
+
     def get_shuffle_data_size(self, fleet: Any = None) -> int:
-        """Returns the number of samples after ``global_shuffle``, 0 before."""
-        return self._shuffled
+        """Returns the number of samples after ``global_shuffle``, 0 before.
+
+        Args:
+            fleet: As of ``get_memory_data_size``.
+        """
+        return _counted(self._shuffled, fleet)
 
     @no_effect(date="it names tables of parameter servers")
     def set_date(self, date: str) -> None:

@@ -140,8 +140,9 @@ class ProgramDesc:
     version: Version | None = None
 
 
+# Other formats of Paddle add their messages here.
 # Number -> field, and kind: a message, "str", "bool", "int", "float" or "double"; a "*" behind it for many values.
-_FIELDS: dict[type, dict[int, tuple[str, Any]]] = {
+FIELDS: dict[type, dict[int, tuple[str, Any]]] = {
     TensorDesc: {1: ("data_type", "int"), 2: ("dims", "int*")},
     LoDTensorDesc: {1: ("tensor", TensorDesc), 2: ("lod_level", "int")},
     VarType: {
@@ -239,7 +240,7 @@ class _Reader:
     def message(self, kind: type[M], at: int, end: int) -> M:
         """Returns the message between two positions; the last value of a field counts, and those of many are collected."""
         made: Any = kind()
-        known = _FIELDS[kind]
+        known = FIELDS[kind]
         for number, wire, begin, stop in self.fields(at, end):
             if number not in known:
                 continue
@@ -321,7 +322,7 @@ def _varint(out: bytearray, number: int) -> None:
 
 
 def _write(out: bytearray, message: Any) -> None:
-    for number, (name, form) in _FIELDS[type(message)].items():
+    for number, (name, form) in FIELDS[type(message)].items():
         value = getattr(message, name)
         if value is None:
             continue

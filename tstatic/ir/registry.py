@@ -27,7 +27,8 @@ ROOT = Path(__file__).parents[1]
 SHIPPED = "index.json"
 LEARNED = Path(cache_from_source(str(ROOT / "index.py"))).with_name(SHIPPED)
 
-PACKAGES = ("ops", "nn", "autodiff", "optimizer", "comm", "static", "io", "metric", "dataset", "profiler", "vision")
+PACKAGES = ("ops", "nn", "autodiff", "optimizer", "comm", "static", "io", "metric", "dataset", "profiler", "vision",
+            "distribution")  # fmt: skip
 """All of their modules are imported to fill the registries."""
 SOURCES = (*PACKAGES, "ir", "runtime")
 """Packages with modules that register something; the last two are imported by others."""

@@ -452,7 +452,7 @@ def data_norm(
     check_rank(input, 2, "input", function, layout="[batch, features]")
     features = check_static_dim(input.shape[1], input, "axis 1 (the features)", function)
     check_activation(act, function)
-    given = dict(check_type({} if param_attr is None else param_attr, dict, "param_attr", function))
+    given: dict[str, Any] = {} if param_attr is None else dict(check_type(param_attr, dict, "param_attr", function))
     firsts = {"batch_size": 1e4, "batch_sum": 0.0, "batch_square": 1e4, "scale_w": 1.0, "bias": 0.0}
     for key in given:
         check_known(key, firsts, "param_attr of data_norm has no key", error=ProgramError)

@@ -111,9 +111,8 @@ def nce(
     attrs = {
         "num_total_classes": classes, "num_neg_samples": count, "sampler": SAMPLERS.index(sampler), "seed": seed,
     }  # fmt: skip
-    cost: Variable = helper.emit(function, ins, attrs)
-    scaled: Variable = cost / (count + 1)
-    return scaled
+    cost: Variable = helper.emit(function, ins, attrs) / (count + 1)
+    return cost
 
 
 @export("fluid.layers.center_loss", op="center_loss")

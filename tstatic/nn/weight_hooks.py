@@ -23,6 +23,9 @@ from tstatic.nn.static_norm import power_iterations, spectral_matrix, spectral_s
 class _WeightHook:
     """Sets an attribute of a layer before each call; what is in the parameter of that name is kept in ``weight``."""
 
+    name: str
+    function: str
+
     def __init__(self, layer: Layer, name: str, function: str) -> None:
         check_type(layer, Layer, "layer", function)
         for hook in layer._forward_pre_hooks:
@@ -90,7 +93,7 @@ class WeightNorm(_WeightHook):
     def _settings(self, start: Initializer) -> ParamAttr:
         w = self.weight
         rate = w.optimize_attr["learning_rate"]
-        return ParamAttr(None, start, rate, w.regularizer, w.trainable, w.do_model_average, w.need_clip)
+        return ParamAttr(None, start, rate, w.regularizer, w.trainable, w.do_model_average is not False, w.need_clip)
 
     def compute(self, layer: Layer) -> Variable:
         v, g = getattr(layer, f"{self.name}_v"), getattr(layer, f"{self.name}_g")

@@ -10,8 +10,8 @@
 * ``first_generation``  what raw ``append_op`` builds for op types that later ones replaced
 * ``composed``  op types of Paddle that are several ordinary ops here
 * ``_expressions``  functions of the expression language
-* ``_call_ref``, ``_low``  makers of references
-* ``_rows``, ``_gradients``, ``_torch_gradient``  rows of matrices, gradient rules
+* ``_call_ref``, ``_low``, ``_torch_gradient``  makers of references and lowerings
+* ``_rows``, ``_gradients``  rows of matrices, gradient rules
 """
 
 from tstatic.ops import _expressions  # noqa: F401 - expressions mean the same whichever ops are loaded

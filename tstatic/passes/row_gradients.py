@@ -54,9 +54,10 @@ def row_gradients(program: FrozenProgram) -> FrozenProgram:
     for i, op in enumerate(program.ops):
         for value in set(op.reads()):
             readers.setdefault(value, []).append(i)
+    makers = {v: op for op in program.ops for v in op.writes()}
     kept: dict[str, _Table] = {}
     for name, table in tables.items():
-        if _follow(program, name, table, readers, roots):
+        if _follow(program, name, table, readers, makers, roots):
             kept[name] = table
     return _rewrite(program, kept) if kept else program
 
@@ -85,9 +86,22 @@ def _attrs(lookup: FrozenOp) -> dict[str, Any]:
 
 
 def _follow(
-    program: FrozenProgram, name: str, table: _Table, readers: Mapping[str, list[int]], roots: set[str]
+    program: FrozenProgram,
+    name: str,
+    table: _Table,
+    readers: Mapping[str, list[int]],
+    makers: Mapping[str, FrozenOp],
+    roots: set[str],
 ) -> bool:
-    """Collects what is made from a table's gradient up to its update; returns whether rows are enough for all of it."""
+    """Collects what is made from a table's gradient up to its update; returns whether rows are enough for all of it.
+
+    Args:
+        program: The program.
+        name, table: The table.
+        readers: Value -> positions of the ops that read it.
+        makers: Value -> the op that makes it.
+        roots: Values that are needed as they are.
+    """
     raw = [flat(op.outputs)[0] for op in table.lookups]
     start = raw[0]
     if len(raw) > 1:
@@ -109,9 +123,8 @@ def _follow(
         for i in readers.get(value, ()):
             op = program.ops[i]
             if _updates(op, name, value):
-                if (mask := dict(_slots(op)).get(ROW_MASK)) is not None and not _same_rows(
-                    program, mask, table.lookups
-                ):
+                mask = dict(_slots(op)).get(ROW_MASK)
+                if mask is not None and not _same_rows(makers, mask, table.lookups):
                     return False
                 updated = True
             else:
@@ -146,18 +159,17 @@ def _updates(op: FrozenOp, table: str, gradient: str | None = None) -> bool:
     return "lazy_mode" not in op.attrs or (bool(op.attrs["lazy_mode"]) and named.get(ROW_MASK) is not None)
 
 
-def _same_rows(program: FrozenProgram, mask: Entry, lookups: Sequence[FrozenOp]) -> bool:
+def _same_rows(made_by: Mapping[str, FrozenOp], mask: Entry, lookups: Sequence[FrozenOp]) -> bool:
     """Returns whether a mask of rows is made from what the lookups read: then the rows of the gradient say the same."""
-    made_by = {v: op for op in program.ops for v in op.writes()}
     parts = [str(mask)]
     if (last := made_by.get(parts[0])) is not None and last.definition.pairwise:
         parts = list(last.reads())
-    makers = [made_by[v] for v in parts if v in made_by]
+    counts = [made_by[v] for v in parts if v in made_by]
     read = [set(op.contents()) for op in lookups]
     return (
-        len(makers) == len(parts)
+        len(counts) == len(parts)
         and len(parts) == len(lookups)
-        and all(set(one.contents()) <= of for one, of in zip(makers, read, strict=True))
+        and all(set(one.contents()) <= of for one, of in zip(counts, read, strict=True))
     )
 
 

@@ -204,6 +204,12 @@ class _Planner:
             settled = not (unsettled or op.definition.dynamic)
             # A size that depends on values and is known nevertheless is that of something else: of an array's elements, for one.
             self.unsettled.update(v for v in op.writes() if unsettled or (not settled and _is_known(self.metas.get(v))))
+            if self.writes_state(op):
+                # A table that is updated by as many rows as a run finds has a size of its own, and a copy would take all of it.
+                for value in op.writes():
+                    self.storage[value] = Storage(value, "state", self.metas[value], of=self.direct[value])
+                    self.unsettled.discard(value)
+                return Step(op, region, "dynamic")
             for value in op.writes():
                 if settled and _is_known(self.metas.get(value)) and value not in self.direct:
                     self.storage[value] = Storage(value, "arena", self.metas[value])
@@ -229,6 +235,11 @@ class _Planner:
         if self.options.inplace:
             self.try_inplace(index, op)
         return Step(op, region, "kernel" if op.body else "ref")
+
+    def writes_state(self, op: FrozenOp) -> bool:
+        """Returns whether an op is an update whose results all replace variables of known sizes in their memory."""
+        single = op.definition.update and not op.body
+        return single and all(v in self.direct and _is_known(self.metas.get(v)) for v in op.writes())
 
     def is_unsettled(self, op: FrozenOp, objects: Collection[str]) -> bool:
         """Returns whether results may have other sizes than was inferred: those of functions of the user, and of loops.

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tstatic import places
-from tstatic.errors import ProgramError, UnsupportedError
+from tstatic.errors import ProgramError
 from tstatic.ir.checks import check_choice, check_int, check_type
 from tstatic.ir.opdef import export
 from tstatic.no_effect import no_effect
-from tstatic.profiler import tables
+from tstatic.profiler import paddle_trace, tables
 from tstatic.runtime import trace
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -162,14 +162,38 @@ def export_chrome_tracing(dir_name: str, worker_name: str | None = None) -> Trac
         >>> [name.startswith("me_time_") for name in __import__("os").listdir(folder)]
         [True]
     """
-    check_type(dir_name, (str, os.PathLike), "dir_name", "export_chrome_tracing")
+    return _writer(dir_name, worker_name, "json", "export_chrome_tracing")
+
+
+@export("profiler.export_protobuf", "profiler.profiler.export_protobuf")
+def export_protobuf(dir_name: str, worker_name: str | None = None) -> Trace:
+    """Returns what a Profiler calls with each finished recording: it writes Paddle's own format into a folder, which it makes.
+
+    Args:
+        dir_name: The folder.
+        worker_name: Begins the names of the files; host and process by default.
+
+    Example:
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> x = paddle.tanh(paddle.ones([4]))
+        >>> with paddle.profiler.Profiler(on_trace_ready=paddle.profiler.export_protobuf(folder, "me")):
+        ...     _ = static.Executor().run(fetch_list=[x])
+        >>> [name.endswith(".paddle_trace.pb") for name in __import__("os").listdir(folder)]
+        [True]
+    """
+    return _writer(dir_name, worker_name, "pb", "export_protobuf")
+
+
+def _writer(dir_name: str, worker_name: str | None, form: str, function: str) -> Trace:
+    check_type(dir_name, (str, os.PathLike), "dir_name", function)
     folder = Path(dir_name)
 
     def write(profiler: Profiler) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         worker = worker_name or f"host_{socket.gethostname()}pid_{os.getpid()}"
         now = datetime.now().strftime("%Y_%m_%d_%H_%M_%S_%f")
-        profiler.export(str(folder / f"{worker}_time_{now}.paddle_trace.json"))
+        profiler.export(str(folder / f"{worker}_time_{now}.paddle_trace.{form}"), form)
 
     return write
 
@@ -333,21 +357,14 @@ class Profiler:
 
         Args:
             path: The file.
-            format: ``"json"``: a Chrome trace.
+            format: ``"json"``: a Chrome trace; ``"pb"``: Paddle's own format, which :func:`load_profiler_result` reads.
 
         Raises:
-            UnsupportedError: For ``"pb"``, Paddle's own format.
             ProgramError: For another format, or without a recording.
         """
         check_choice(format, ("json", "pb"), "format", "Profiler.export")
-        if format == "pb":
-            raise UnsupportedError(
-                "Profiler.export does not write Paddle's own format",
-                expected="format='json'",
-                received="format='pb'",
-                fix="write a Chrome trace: profiler.export(path, format='json')",
-            )
-        tables.save(self._finished("export"), Path(path))
+        write = paddle_trace.save if format == "pb" else tables.save
+        write(self._finished("export"), Path(path))
 
     def _finished(self, method: str) -> trace.Recorder:
         if self._result is None:

@@ -3,6 +3,7 @@
 * ``session``, ``queues``, ``sub_block``, ``generated``  a plan bound to memory: its steps, streams, bodies of
   control flow and kernels
 * ``scope``, ``flatten``  where persistable variables live, how they are written, and how they become views of flat buffers
+* ``dlpack``  tensors shared with other libraries
 * ``feed``, ``shards``, ``lod``  what the user feeds, what each replica gets of it, and row offsets of sequences
 * ``replica_threads``  one thread per replica
 * ``random``, ``learning_rate``  seeds, and a scheduler's rate

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,14 +12,13 @@ from tstatic.ir.program import Program, Variable
 from tstatic.ir.types import UNKNOWN, DType, dtype_of, has_mask, numel
 from tstatic.logs import warn_once
 from tstatic.plan.plan import Plan
+from tstatic.runtime.dlpack import CAPSULE, array_of
 from tstatic.runtime.lod import offsets_of
 from tstatic.runtime.scope import LoDTensor
 from tstatic.where import show
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
-_CAPSULE = type(datetime.datetime_CAPI)
-"""The type of capsules, which has no name of its own before Python 3.13."""
 _NO_NUMBERS = "OSUMm"
 """Kinds of numpy dtypes that hold no numbers: objects, texts and dates."""
 
@@ -177,26 +175,13 @@ def _from_list(value: Any, var: Variable) -> np.ndarray[Any, Any]:
 
 def is_foreign(value: Any) -> bool:
     """Whether :func:`host_array` may read a value: another library's array or tensor, or a DLPack capsule."""
-    return hasattr(value, "__array__") or hasattr(value, "__dlpack__") or isinstance(value, _CAPSULE)
-
-
-class _Capsule:
-    """A DLPack capsule on its own, as the object that numpy wants."""
-
-    def __init__(self, capsule: Any) -> None:
-        self._capsule = capsule
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self._capsule
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return 1, 0
+    return hasattr(value, "__array__") or hasattr(value, "__dlpack__") or isinstance(value, CAPSULE)
 
 
 def host_array(value: Any) -> np.ndarray[Any, Any]:
     """Returns what another library's array or tensor holds, without a copy where the host can read its memory."""
-    if isinstance(value, _CAPSULE):
-        return np.from_dlpack(_Capsule(value))
+    if isinstance(value, CAPSULE):
+        return array_of(value)
     if type(value).__module__.partition(".")[0] == "torch":
         return _from_torch(value)
     if not hasattr(value, "__array__"):

@@ -19,6 +19,7 @@ from tstatic.ir.checks import check_type
 from tstatic.ir.types import DType, dtype_of, plain
 from tstatic.locks import rlock
 from tstatic.no_effect import PLACE, no_effect
+from tstatic.runtime.dlpack import capsule_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,11 +152,9 @@ class LoDTensor:
         Args:
             **options: Those of numpy's arrays.
 
-        Raises:
-            BufferError: For bfloat16, which numpy cannot pass on.
         """
         values = self.__array__(copy=None if self._scope is not None else False)
-        return values.__dlpack__(**options)
+        return capsule_of(values, **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Returns DLPack's number of the CPU, ``(1, 0)``: values of other devices are copied to it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -18,7 +18,6 @@ from tstatic.devices.cpu import device as cpu
 from tstatic.devices.cpu.pool import Call, pool_of, usable_cpus
 from tstatic.devices.cpu.tile_chain import chain_steps, find_failed_op
 from tstatic.errors import DeviceError, NumericsError
-from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.rng import RngKey
@@ -33,7 +32,15 @@ from tstatic.runtime.generated import generated_work
 from tstatic.runtime.interrupt import Writing, check_whole
 from tstatic.runtime.queues import Queued, in_order
 from tstatic.runtime.scope import Scope, dtype_check
-from tstatic.runtime.sub_block import BlockRunner, annotate, run_op, run_op_in_place, store_entry
+from tstatic.runtime.sub_block import (
+    BlockRunner,
+    annotate,
+    run_collective,
+    run_op,
+    run_op_in_place,
+    run_update,
+    store_entry,
+)
 from tstatic.where import show
 
 
@@ -44,13 +51,6 @@ def _is_hosted(step: Queued) -> bool:
 
 def _meta(array: Array) -> Meta:
     return Meta(array.shape, dtype_of(array.dtype))
-
-
-def _each(function: Callable[[Any], Any], slot: Any) -> Any:
-    """Applies a function to what is in a slot: a value, a list of values, or ``None``."""
-    if isinstance(slot, list):
-        return [_each(function, one) for one in slot]
-    return None if slot is None else function(slot)
 
 
 class Session:
@@ -149,8 +149,11 @@ class Session:
             if step.op.definition.collective:
                 work = cpu.of_calls(self._collective(step))
             elif step.how == "dynamic":
-                placed = [v for v in step.op.writes() if plan.storage[v].kind == "arena"]
+                kinds = {v: plan.storage[v].kind for v in step.op.writes()}
+                placed = [v for v, kind in kinds.items() if kind == "arena"]
                 run = partial(run_op_in_place, placed) if placed else run_op
+                if "state" in kinds.values():
+                    run = run_update
                 work = device.bind_dynamic(step.op, self.arrays, self._reserved(step.op), run, stream)
             else:
                 generated = self.plan.kernels.get(step.op.outputs) if step.how == "kernel" else None
@@ -244,22 +247,10 @@ class Session:
 
     def _run_collective(self, op: FrozenOp) -> None:
         """Runs a collective whose inputs' sizes are known only when they have been computed."""
-        device = self.device
-        device.synchronize(self.streams)
-        ins = [self._entry(e) for e in op.inputs]
-
-        def empty(meta: Meta) -> Array:
-            return device.empty(meta.shape, meta.dtype.np)
-
-        metas = infer_outputs(op.definition, [_each(_meta, one) for one in ins], op.attrs)
-        outs = [None if entry is None else _each(empty, meta) for entry, meta in zip(op.outputs, metas, strict=True)]
         assert self.communicator is not None
-        start = len(self.communicator.buffers)
-        for function, args in device.bind_collective(op, ins, outs, self.communicator):
-            function(*args)
-        device.synchronize([self.communicator.stream])
-        self.communicator.free(start)
-        for entry, out in zip(op.outputs, outs, strict=True):
+        self.device.synchronize(self.streams)
+        found = run_collective(op, [self._entry(e) for e in op.inputs], self.communicator)
+        for entry, out in zip(op.outputs, found, strict=True):
             store_entry(entry, out, self.arrays)
 
     def _stage_feeds(self) -> None:

@@ -1,19 +1,20 @@
-"""Runs the bodies of control-flow ops op by op, on arrays outside the plan's arena."""
+"""Runs ops one by one on arrays outside the plan's arena: bodies of control flow, and steps whose sizes runs find out."""
 
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from tstatic.comm.group import Communicator
 from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, metas_of
 from tstatic.ir.frozen import Entry, FrozenOp, SubBlock
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.rng import RngKey
 from tstatic.ir.tensor_array import TensorArray, holds_tensor_array
-from tstatic.ir.types import UNKNOWN
+from tstatic.ir.types import UNKNOWN, Meta, dtype_of
 from tstatic.where import show
 
 Env = dict[str, Any]
@@ -97,6 +98,44 @@ def run_op_in_place(
             np.copyto(env[value], result)
         else:
             env[value] = result
+
+
+def run_update(op: FrozenOp, env: MutableMapping[str, Any], reserved: Mapping[str, Any]) -> None:
+    """Runs an update whose inputs may have any number of rows; its results have arrays in ``env``, and are written there."""
+    ins, outs = ([fetch_entry(e, env) for e in side] for side in (op.inputs, op.outputs))
+    call_ref(op.definition, ins, outs, op.attrs, **reserved)
+
+
+def run_collective(op: FrozenOp, ins: Sequence[Any], communicator: Communicator) -> list[Any]:
+    """Runs a collective on arrays of sizes that were not known before; returns its results, in new memory of the device."""
+    device = communicator.device
+    if op.definition.dynamic:
+        # Sizes that the replicas find out together: the reference allocates.
+        outs = [None] * len(op.outputs)
+        return op.definition.ref.compute(ins, outs, op.attrs, {"group": communicator.of_op(op)})
+
+    def empty(meta: Meta) -> Any:
+        return device.empty(meta.shape, meta.dtype.np)
+
+    metas = infer_outputs(op.definition, [_each(_meta, one) for one in ins], op.attrs)
+    results = [None if entry is None else _each(empty, meta) for entry, meta in zip(op.outputs, metas, strict=True)]
+    start = len(communicator.buffers)
+    for function, args in device.bind_collective(op, ins, results, communicator):
+        function(*args)
+    device.synchronize([communicator.stream])
+    communicator.free(start)
+    return results
+
+
+def _meta(array: Any) -> Meta:
+    return Meta(array.shape, dtype_of(array.dtype))
+
+
+def _each(function: Callable[[Any], Any], slot: Any) -> Any:
+    """Applies a function to what is in a slot: a value, a list of values, or ``None``."""
+    if isinstance(slot, list):
+        return [_each(function, one) for one in slot]
+    return None if slot is None else function(slot)
 
 
 def _owned(result: Any, taken: Sequence[Any]) -> Any:

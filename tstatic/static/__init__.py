@@ -16,7 +16,7 @@
 * ``inference``  inference models, as files and as bytes
 * ``checkpoint_manager``  checkpoints of a training: the newest, the best, and going on
 * ``object_files``, ``input_spec``  nests of plain data; shape and dtype of an input
-* ``predictor``, ``predictor_config``  ``paddle.inference``
+* ``predictor``, ``predictor_config``, ``mixed_inference``  ``paddle.inference``
 * ``file_ops``  raw operators that save and load while a program runs
 * ``variable_files``  Paddle 1.x's functions for saved values and models
 * ``nn``, ``sparse_embedding``  layers that make parameters

@@ -163,7 +163,7 @@ class Predictor:
     def __init__(self, config: Config) -> None:
         self._place = CPUPlace() if config._gpu is None else CUDAPlace(config._gpu)
         self._shared = Scope()
-        self._loaded, feeds, fetches = _loaded(config, self._shared, Executor(self._place))
+        self._loaded, feeds, fetches = loaded(config, self._shared, Executor(self._place))
         self._feeds: list[str] = feeds
         self._fetches = {var.name: var for var in fetches}
         self._start()
@@ -294,7 +294,7 @@ class Predictor:
         return held
 
 
-def _loaded(config: Config, scope: Scope, executor: Executor) -> list[Any]:
+def loaded(config: Config, scope: Scope, executor: Executor) -> list[Any]:
     """Loads a model into a scope; returns program, names of inputs, Variables of results."""
     with scope_guard(scope):
         if config._buffers is not None:

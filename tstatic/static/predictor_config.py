@@ -79,6 +79,17 @@ def get_version() -> str:
     return f"version: {__version__}\n"
 
 
+@export("inference.get_trt_compile_version", "inference.get_trt_runtime_version")
+def get_trt_compile_version() -> tuple[int, int, int]:
+    """Returns three zeros, as Paddle does without TensorRT.
+
+    Example:
+        >>> paddle.inference.get_trt_compile_version()
+        (0, 0, 0)
+    """
+    return 0, 0, 0
+
+
 @export("inference.get_num_bytes_of_data_type")
 def get_num_bytes_of_data_type(dtype: DataType) -> int:
     """Returns the bytes of one element.

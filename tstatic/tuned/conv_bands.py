@@ -76,8 +76,8 @@ class Axis:
     @property
     def slot(self) -> int:
         """Places that an image takes with its zeros before it; those after it are the next image's."""
-        least = max(self.before + self.taken.stop - self.taken.start, self.reach - self.before, self.count * self.step)
-        return int(-(-least // self.step) * self.step)
+        last: int = self.before + self.taken.stop - self.taken.start
+        return -(-max(last, self.reach - self.before, self.count * self.step) // self.step) * self.step
 
     def inside(self) -> Axis:
         """Returns a single block with a window that has no padding; itself if there are more, or if it is all padding."""

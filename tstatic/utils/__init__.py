@@ -20,6 +20,7 @@ from tstatic.no_effect import no_effect
 from tstatic.places import CPUPlace
 from tstatic.static import Executor, Program, Scope, data, program_guard
 from tstatic.tensor import mean
+from tstatic.utils import dlpack
 from tstatic.version import __version__
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -135,4 +136,4 @@ def try_import(module_name: str, err_msg: str | None = None) -> ModuleType:
         ) from None
 
 
-__all__ = ["deprecated", "profiler", "require_version", "run_check", "try_import", "unique_name"]
+__all__ = ["deprecated", "dlpack", "profiler", "require_version", "run_check", "try_import", "unique_name"]

@@ -1,7 +1,6 @@
-"""``paddle.vision``: data sets of images in local files, networks for images, and transforms of images on the host.
+"""``paddle.vision``: data sets of images in local files, networks for images, transforms, and operators on boxes.
 
 * ``models``      networks with Paddle's structure and names
-* ``ops``         boxes, regions and deformable convolution
 * ``transforms``  functions and classes that change images, which are arrays ``[height, width, channels]``
 """
 

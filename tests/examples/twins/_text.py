@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import nn
 
-from tests.examples.test_text import SMALL, losses, run
+from tests.examples.small import SIZES
+from tests.examples.test_text import losses, run
 from tstatic import static
 
 Feed = Mapping[str, torch.Tensor]
@@ -90,7 +91,7 @@ class Recorded:
 def recorded(name: str, steps: int, rate: float | None) -> Recorded:
     """Runs a script on small settings and writes down what its executor is given."""
     script = importlib.import_module(name)
-    seen, models, build = Recorded(script.Sizes(**SMALL[name])), [], script.build
+    seen, models, build = Recorded(script.Sizes(**SIZES[name])), [], script.build
 
     class Recorder(static.Executor):
         def run(self, program: Any, feed: Any = None, **others: Any) -> Any:

@@ -4,13 +4,13 @@
 * ``container``         ``Sequential``, ``LayerList``, ``LayerDict``, ``ParameterList``
 * ``functional_layer``  layers made from one function and its signature
 * ``common``, ``conv``, ``pooling``, ``norm``, ``activation``, ``loss``, ``rnn``, ``rnn_cells``, ``structured``,
-  ``transformer``
+  ``transformer``, ``vision``
 """
 
 from tstatic.ir.export import facade
 
 __getattr__, __dir__ = facade(
     __name__,
-    modules="activation common container conv loss norm pooling rnn rnn_cells structured transformer",
+    modules="activation common container conv loss norm pooling rnn rnn_cells structured transformer vision",
     others={"tstatic.nn.layer.layers": "Layer"},
 )

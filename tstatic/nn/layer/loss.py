@@ -32,6 +32,7 @@ MultiLabelSoftMarginLoss = functional_layer("MultiLabelSoftMarginLoss", "multi_l
 MultiMarginLoss = functional_layer("MultiMarginLoss", "multi_margin_loss", inputs=2)
 PoissonNLLLoss = functional_layer("PoissonNLLLoss", "poisson_nll_loss", inputs=2)
 GaussianNLLLoss = functional_layer("GaussianNLLLoss", "gaussian_nll_loss", inputs=3)
+RNNTLoss = functional_layer("RNNTLoss", "rnnt_loss", inputs=4)
 
 
 @export("nn.HSigmoidLoss", op="hierarchical_sigmoid")

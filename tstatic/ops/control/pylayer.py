@@ -24,7 +24,7 @@ from tstatic.ops.shape.creation import assign
 
 @dataclass(frozen=True)
 class _Backward:
-    """What a backward function built: ops over names, of which some are gradients.
+    """What a backward function built: ops over names, some of them gradients.
 
     Attributes:
         specs: The ops.
@@ -74,8 +74,8 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
         ctx.attrs["backward"], "the backward function of a pylayer",
         "a program with static_pylayer has no gradient of it after loading: build it again", "pylayer",
     )  # fmt: skip
-    found: list[OpSpec] = backward(ctx)
-    return found
+    specs: list[OpSpec] = backward(ctx)
+    return specs
 
 
 register(OpDef(

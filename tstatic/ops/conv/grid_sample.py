@@ -98,10 +98,8 @@ def _infer(x: Meta, grid: Meta) -> Meta:
 
 def _pixels(x: Array, size: int, padding_mode: str, align_corners: bool) -> tuple[Array, Any]:
     """Returns where places from -1 to 1 lie along an axis, in pixels, and the slope of that: a number or an array."""
-    slope: Any
-    place, slope = ((x + 1) * ((size - 1) / 2), (size - 1) / 2) if align_corners else (
-        (x + 1) * (size / 2) - 0.5, size / 2
-    )  # fmt: skip
+    slope: Any = (size - 1) / 2 if align_corners else size / 2
+    place: Any = (x + 1) * slope if align_corners else (x + 1) * slope - 0.5
     place = np.asarray(place, x.dtype)
     if padding_mode == "reflection":
         low, length = (0.0, size - 1.0) if align_corners else (-0.5, float(size))

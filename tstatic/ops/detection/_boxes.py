@@ -16,7 +16,7 @@ FLOATS = ("float32", "float64")
 
 
 def check_boxes(x: Meta, slot: str, ranks: int | tuple[int, ...] = 2) -> None:
-    """Refuses what are no boxes: floats whose last axis has four numbers."""
+    """Refuses anything but boxes: floats whose last axis has four numbers."""
     check_dtype(x, FLOATS, slot)
     check_rank(x, ranks, slot, layout="[..., 4]")
     check_size(x, -1, 4, slot, why="left, top, right and bottom")
@@ -51,7 +51,7 @@ def overlaps(xp: Any, a: Any, b: Any, one: float = 0.0) -> Any:
 def area(boxes: Array, one: float = 0.0) -> Array:
     """Returns the areas of boxes; 0 for one whose sides are the wrong way round."""
     wide, high = boxes[..., 2] - boxes[..., 0], boxes[..., 3] - boxes[..., 1]
-    return np.where((wide < 0) | (high < 0), 0.0, (wide + one) * (high + one))
+    return np.asarray(np.where((wide < 0) | (high < 0), 0.0, (wide + one) * (high + one)))
 
 
 def shared(a: Array, b: Array, one: float) -> Array:
@@ -65,7 +65,7 @@ def shared(a: Array, b: Array, one: float) -> Array:
     high = np.minimum(a[..., 3], b[..., 3]) - np.maximum(a[..., 1], b[..., 1])
     both = np.where((wide < 0) | (high < 0), 0.0, (wide + one) * (high + one))
     union = area(a, one) + area(b, one) - both
-    return np.divide(both, union, out=np.zeros_like(both), where=union > 0)
+    return np.asarray(np.divide(both, union, out=np.zeros_like(both), where=union > 0))
 
 
 def suppressed(boxes: Array, threshold: float, eta: float = 1.0, one: float = 0.0, most: int = -1) -> Array:

@@ -151,7 +151,7 @@ def fluid_distribute_fpn_proposals(
     """
     number = rois_num
     if number is None and check_variable(fpn_rois, "fpn_rois", "distribute_fpn_proposals").lod:
-        offsets = fpn_rois.block._find_var_recursive(fpn_rois.lod[-1])
+        offsets: Any = fpn_rois.block._find_var_recursive(fpn_rois.lod[-1])
         number = cast(offsets[1:] - offsets[:-1], "int32")
     levels, restore, counts = _distribute(fpn_rois, min_level, max_level, refer_level, refer_scale, True, number, name)
     if rois_num is not None:

@@ -195,7 +195,7 @@ def generate_proposals(
     return _proposals(
         "generate_proposals", "img_size", scores, bbox_deltas, img_size, anchors, variances, pre_nms_top_n,
         post_nms_top_n, nms_thresh, min_size, eta, pixel_offset, return_rois_num, name,
-    )  # type: ignore[return-value]  # fmt: skip
+    )  # fmt: skip
 
 
 @export("fluid.layers.generate_proposals", op="generate_proposals_v2")

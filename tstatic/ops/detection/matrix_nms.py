@@ -28,16 +28,20 @@ def _decayed(boxes: Array, scores: Array, gaussian: bool, sigma: float, one: flo
     factor = np.exp((most**2 - covered**2) * sigma) if gaussian else (1 - covered) / (1 - most)
     # Only better boxes take part.
     factor[np.triu_indices(len(boxes))] = np.inf
-    return scores * np.minimum(factor.min(axis=1, initial=np.inf), 1.0)
+    return np.asarray(scores * np.minimum(factor.min(axis=1, initial=np.inf), 1.0))
 
 
 def _ref(
     boxes: Array, scores: Array, out: None, index: None, number: None, *, background_label: int, score_threshold: float,
     post_threshold: float, nms_top_k: int, keep_top_k: int, normalized: bool, use_gaussian: bool, gaussian_sigma: float,
 ) -> list[Array]:  # fmt: skip
-    rows, places, counts = [np.zeros((0, 6), boxes.dtype)], [np.zeros(0, np.int64)], []
+    rows: list[Array] = [np.zeros((0, 6), boxes.dtype)]
+    places: list[Array] = [np.zeros(0, np.int64)]
+    counts = []
     for n, (box, score) in enumerate(zip(boxes, scores, strict=True)):
-        found, values, labels = [np.zeros(0, np.int64)], [np.zeros(0, boxes.dtype)], [np.zeros(0, np.int64)]
+        found: list[Array] = [np.zeros(0, np.int64)]
+        values: list[Array] = [np.zeros(0, boxes.dtype)]
+        labels: list[Array] = [np.zeros(0, np.int64)]
         for label, one in enumerate(score):
             if label != background_label:
                 at = np.flatnonzero(one > score_threshold)

@@ -37,7 +37,7 @@ def _sides(
     for i, size in enumerate(min_sizes):
         shaped = [(size * math.sqrt(r), size / math.sqrt(r)) for r in ratios]
         middle = [(math.sqrt(size * max_sizes[i]),) * 2] if len(max_sizes) else []
-        sides += [shaped[0], *middle, *shaped[1:]] if max_first else [*shaped, *middle]  # type: ignore[list-item]
+        sides += [shaped[0], *middle, *shaped[1:]] if max_first else [*shaped, *middle]
     return sides
 
 
@@ -143,7 +143,8 @@ def _prior_box(function: str, input: Variable, image: Variable, steps: Any, **at
     attrs["step_w"], attrs["step_h"] = (
         check_number(v, "steps", function, least=0.0) for v in check_each(steps, 2, "steps", function, "axis")
     )
-    boxes, variances = emit("prior_box", ins, attrs)
+    name = attrs.pop("name")
+    boxes, variances = emit("prior_box", ins, attrs, name=name)
     for made in (boxes, variances):
         made.stop_gradient = True
     return boxes, variances
@@ -178,7 +179,7 @@ def prior_box(
         steps: Pixels of the image per pixel of the map, ``[across, down]``; 0 for what the sizes give.
         offset: Where in its pixel a box has its centre.
         min_max_aspect_ratios_order: Put the square between two sizes second instead of last.
-        name: Not part of any name.
+        name: Name of the layer.
 
     Returns:
         Boxes ``[h, w, boxes, 4]`` in fractions of the image, and ``variance`` for each.
@@ -193,7 +194,7 @@ def prior_box(
     """
     return _prior_box(
         "prior_box", input, image, steps, min_sizes=min_sizes, max_sizes=max_sizes, aspect_ratios=aspect_ratios,
-        variances=variance, flip=flip, clip=clip, offset=offset, min_max_aspect_ratios_order=min_max_aspect_ratios_order,
+        variances=variance, flip=flip, clip=clip, offset=offset, min_max_aspect_ratios_order=min_max_aspect_ratios_order, name=name,
     )  # fmt: skip
 
 
@@ -215,8 +216,8 @@ def fluid_prior_box(
     """Returns boxes around each pixel of a feature map; arguments as of :func:`prior_box`.
 
     Args:
-        input, image, min_sizes, max_sizes, aspect_ratios, variance, flip, clip, steps, offset, name,
-            min_max_aspect_ratios_order: As there.
+        input, image, min_sizes, max_sizes, aspect_ratios, variance, flip, clip, steps, offset, name: As there.
+        min_max_aspect_ratios_order: As there.
     """
     return prior_box(
         input, image, min_sizes, max_sizes, aspect_ratios, variance, flip, clip, steps, offset,

@@ -48,7 +48,7 @@ def _decode(x: Array, out: None, *, mode: str) -> list[Array]:
             found = np.asarray(image if MODES[mode] is None else image.convert(MODES[mode]))
     except (OSError, SyntaxError) as error:
         raise FeedError(
-            "decode_jpeg was given bytes that are no JPEG image", expected="the bytes of a JPEG file",
+            "decode_jpeg cannot decode the bytes that it was given", expected="the bytes of a JPEG file",
             received=f"{x.size} bytes: {error}"[:200], fix="check the file", op="decode_jpeg",
         ) from None  # fmt: skip
     return [np.ascontiguousarray(found[None] if found.ndim == 2 else found.transpose(2, 0, 1))]
@@ -72,7 +72,7 @@ def read_file(filename: str, name: str | None = None) -> Variable:
         ``[bytes]``, uint8.
 
     Raises:
-        ProgramTypeError: If the path is no text.
+        ProgramTypeError: If the path is not a text.
         FileNotFoundError: At run time, if there is no such file.
     """
     check_type(filename, str, "filename", "read_file")
@@ -95,7 +95,7 @@ def decode_jpeg(x: Variable, mode: str = "unchanged", name: str | None = None) -
     Raises:
         ProgramError: For another mode.
         UnsupportedError: If Pillow is not installed.
-        FeedError: At run time, if the bytes are no JPEG image.
+        FeedError: At run time, if the bytes are not a JPEG image.
 
     Example:
         >>> import io

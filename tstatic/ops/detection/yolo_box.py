@@ -29,7 +29,7 @@ def check_anchors(anchors: Any, function: str) -> list[int]:
     """Returns the widths and heights of anchors as ints; there are as many of both.
 
     Raises:
-        ProgramTypeError: If they are no list.
+        ProgramTypeError: If they are not a list.
         ShapeError: If their number is odd or 0, or one is not positive.
     """
     check_type(anchors, (list, tuple), "anchors", function)
@@ -155,7 +155,7 @@ def yolo_box(
     iou_aware: bool = False,
     iou_aware_factor: float = 0.5,
 ) -> tuple[Variable, Variable]:
-    """Returns the boxes and scores that the answer of a YOLO network stands for.
+    """Returns the boxes and scores that the answer of a YOLO network means.
 
     Args:
         x: ``[n, anchors * (5 + class_num), h, w]``: of each anchor x, y, width, height, certainty and classes, before

@@ -27,7 +27,7 @@ from tstatic.ops.detection._boxes import FLOATS, Array, overlaps
 from tstatic.ops.detection.yolo_box import check_anchors
 
 _SMALL = 1e-6
-"""A true box with a side that is no longer stands for nothing."""
+"""A true box with a shorter side is left out."""
 
 
 def _infer(
@@ -67,7 +67,7 @@ def _shape(x: Array, anchor_mask: Sequence[int], class_num: int) -> Any:
 
 
 class _Positives:
-    """The true boxes that an anchor of the network's answer stands for, and what it should say.
+    """The true boxes that an anchor of the network's answer is compared with, and what it should say.
 
     Attributes:
         image, anchor, row, column, box: Where each is: in the answer, and among the true boxes.
@@ -187,7 +187,7 @@ def _torch_loss(
     anchor_mask: Sequence[int], class_num: int, downsample_ratio: int, use_label_smooth: bool,
 ) -> Any:  # fmt: skip
     """Returns the loss; what is positive and what counts is found in the host's memory."""
-    arrays = [None if v is None else v.detach().cpu().numpy() for v in (box, label, score)]
+    arrays: list[Any] = [None if v is None else v.detach().cpu().numpy() for v in (box, label, score)]
     at = _Positives(arrays[0], arrays[2], tuple(x.shape[2:]), anchors, anchor_mask, downsample_ratio)
 
     def tensor(array: Array) -> Any:
@@ -210,13 +210,14 @@ def _lower(
     torch: Any, x: Any, box: Any, label: Any, score: Any, *, anchors: Sequence[int], anchor_mask: Sequence[int],
     class_num: int, ignore_thresh: float, downsample_ratio: int, use_label_smooth: bool, scale_x_y: float,
 ) -> Any:  # fmt: skip
-    xs, boxes, scores = (None if v is None else v.detach().cpu().numpy() for v in (x, box, score))
+    arrays: list[Any] = [None if v is None else v.detach().cpu().numpy() for v in (x, box, score)]
+    xs, boxes, scores = arrays
     at = _Positives(boxes, scores, tuple(x.shape[2:]), anchors, anchor_mask, downsample_ratio)
     each = _shape(xs, anchor_mask, class_num)
     certain = _objectness(each, boxes, anchors, anchor_mask, ignore_thresh, downsample_ratio, scale_x_y)
     certain[at.image, at.anchor, at.row, at.column] = at.score
     mask = torch.from_numpy(certain).to(x.device)
-    given = {
+    given: dict[str, Any] = {
         "anchors": anchors, "anchor_mask": anchor_mask, "class_num": class_num, "downsample_ratio": downsample_ratio,
         "use_label_smooth": use_label_smooth,
     }  # fmt: skip
@@ -229,7 +230,7 @@ def _grad_lower(
     anchor_mask: Sequence[int], class_num: int, downsample_ratio: int, use_label_smooth: bool,
 ) -> Any:  # fmt: skip
     source = x.detach().clone().requires_grad_()
-    given = {
+    given: dict[str, Any] = {
         "anchors": anchors, "anchor_mask": anchor_mask, "class_num": class_num, "downsample_ratio": downsample_ratio,
         "use_label_smooth": use_label_smooth,
     }  # fmt: skip
@@ -317,12 +318,12 @@ def yolo_loss(
     Args:
         x: ``[n, masked anchors * (5 + class_num), h, w]``: of each anchor x, y, width, height, certainty and classes, before
             sigmoids and exponentials; float32 or float64.
-        gt_box: True boxes ``[n, boxes, 4]``: centre, width and height in fractions of the image; one without a side is none.
+        gt_box: True boxes ``[n, boxes, 4]``: centre, width and height in fractions of the image; one without a side is left out.
         gt_label: The class of each, ``[n, boxes]``; integers.
         anchors: Widths and heights in turn, of all layers of the network, in pixels of its input.
         anchor_mask: Which anchors this layer has.
         class_num: How many classes there are.
-        ignore_thresh: An answer that overlaps a true box by more and stands for none is not called wrong.
+        ignore_thresh: The certainty of an answer that overlaps a true box by more, and is compared with none, does not count.
         downsample_ratio: How much larger the network's input is than ``x``.
         gt_score: The weight of each true box, ``[n, boxes]``; 1 without it.
         use_label_smooth: Move targets of classes from 0 and 1 by ``1 / class_num``, at most 1/40.

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from tstatic.ir.build import emit
 from tstatic.ir.checks import FLOATS, INTEGERS, NUMBERS, check_choice, check_dtype, check_number, check_same_shape
 from tstatic.ir.export import export
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
+from tstatic.no_effect import no_effect
 from tstatic.ops.elementwise.activation import log_sigmoid
 from tstatic.ops.elementwise.activation_piecewise import relu
 from tstatic.ops.elementwise.logic import where
 from tstatic.ops.elementwise.operators import eq
 from tstatic.ops.elementwise.scale import cast
+from tstatic.ops.elementwise.unary import acos, cos
 from tstatic.ops.indexing.along_axis import index_sample
+from tstatic.ops.indexing.embedding import one_hot
 from tstatic.ops.indexing.gather import gather
 from tstatic.ops.loss._labels import REDUCTIONS, check_weights, reduced, variables
 from tstatic.ops.reduce.reduction import mean
@@ -169,3 +175,64 @@ def multi_margin_loss(
         factor = reshape(gather(weights, y), [-1, 1])
         loss = mean(relu(factor * short) ** power, 1) - reshape(factor, [-1]) * own
     return reduced(loss, reduction, name)
+
+
+@no_effect(group="every process holds all classes")
+@export("nn.functional.margin_cross_entropy")
+def margin_cross_entropy(
+    logits: Variable,
+    label: Variable,
+    margin1: float = 1.0,
+    margin2: float = 0.5,
+    margin3: float = 0.0,
+    scale: float = 64.0,
+    group: Any = None,
+    return_softmax: bool = False,
+    reduction: str | None = "mean",
+) -> Variable | tuple[Variable, Variable]:
+    """Returns the cross entropy of cosines, with a margin for the label's: ``scale * (cos(margin1 * angle + margin2) - margin3)``.
+
+    ArcFace has ``margin2``, CosFace ``margin3`` and SphereFace ``margin1``.
+
+    Args:
+        logits: Cosines of the angles between a feature and the centers of the classes, ``[batch, classes]``, with a known number of
+            classes; a cosine of the label of 1 or -1 has no finite gradient.
+        label: Class numbers, ``[batch]`` or ``[batch, 1]``.
+        margin1, margin2, margin3: What the label's angle is multiplied by, what is added, and what is taken off its cosine.
+        scale: What all cosines are multiplied by.
+        group: Has no effect.
+        return_softmax: Also return the probabilities ``[batch, classes]``.
+        reduction: ``"mean"`` or ``"sum"`` (``[]``), or ``"none"`` or ``None`` (``[batch, 1]``).
+
+    Returns:
+        The loss, or that and the probabilities.
+
+    Raises:
+        ShapeError, DTypeError: If the arguments do not fit. A class number out of range raises IndexRangeError at run time.
+
+    Example:
+        >>> cosines, label = paddle.to_tensor([[0.5, 0.25]]), paddle.to_tensor([0])
+        >>> loss = paddle.nn.functional.margin_cross_entropy(cosines, label, margin2=0.0, margin3=0.25, scale=8.0)
+        >>> static.Executor().run(fetch_list=[loss])[0]
+        array(0.6931, dtype=float32)
+    """
+    function = "margin_cross_entropy"
+    check_choice(reduction, (*REDUCTIONS, None), "reduction", function)
+    named = {"margin1": margin1, "margin2": margin2, "margin3": margin3, "scale": scale}
+    times, plus, minus, by = (check_number(value, name, function) for name, value in named.items())
+    x, y = variables(function, logits=logits, label=label)
+    check_dtype(x, FLOATS, "logits", function)
+    check_dtype(y, INTEGERS, "label", function)
+    check_fit(
+        len(x.shape) == 2 and x.shape[1] >= 1 and y.shape[1:] in ((), (1,)), (x, y), ("logits", "label"),
+        f"the shapes given to {function} do not fit", "logits [batch, classes] and label [batch] or [batch, 1]",
+        "reshape the label; give the logits a known number of classes", function,
+    )  # fmt: skip
+    column = reshape(y, [-1, 1])
+    cosine = index_sample(x, column)
+    moved = cos(acos(cosine) * times + plus) - minus
+    own = cast(one_hot(reshape(y, [-1]), x.shape[1]), x.dtype)
+    scores = (x + own * (moved - cosine)) * by
+    probabilities, loss = emit("softmax_with_cross_entropy", {"Logits": scores, "Label": column})
+    found = reduced(loss, reduction or "none")
+    return (found, probabilities) if return_softmax else found

@@ -204,10 +204,10 @@ def _grad_lower(
     labels: Any, dcost: Any, *, num_total_classes: int, num_neg_samples: int, sampler: int,
 ) -> Any:  # fmt: skip
     b = _torch_expected(torch, labels, num_total_classes, sampler, probabilities, num_neg_samples, x.dtype)
-    leaves: list[Any] = [None if v is None else v.detach().clone().requires_grad_() for v in (x, weight, bias)]
+    leaves = [None if v is None else v.detach().clone().requires_grad_() for v in (x, weight, bias)]
     with torch.enable_grad():
-        x, weight, bias = leaves
-        cost, _ = _torch_cost(torch, x, weight, bias, sample_weight, labels, b, label.shape[1])
+        a, w, c = leaves
+        cost, _ = _torch_cost(torch, a, w, c, sample_weight, labels, b, label.shape[1])
     found = iter(torch.autograd.grad(cost, [v for v in leaves if v is not None], dcost))
     return tuple(None if v is None else next(found) for v in leaves)
 

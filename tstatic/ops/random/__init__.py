@@ -1,8 +1,10 @@
 """Random numbers and dropout.
 
+* ``class_center_sample``: The classes of a batch and a random choice of others.
 * ``distributions``: Normal, truncated normal and uniform random numbers.
 * ``dropout``: Dropout of elements and of whole slices: zeroed at random in training, and scaled there or in inference.
 * ``drawn_like``: Random numbers shaped like a value: Paddle's in-place draws, and Poisson counts.
+* ``gamma``: Draws of gamma distributions, which beta and Dirichlet distributions are made of.
 * ``integers``: Random whole numbers and permutations.
 * ``noisy_activation``: Activations that draw random numbers: `gumbel_softmax`, `alpha_dropout`, `rrelu`.
 * ``sampling``: Draws from given probabilities: coin flips and categories.

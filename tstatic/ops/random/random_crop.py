@@ -46,7 +46,7 @@ def _crop(x: Any, out: Any, u: Array, shape: Sequence[int]) -> None:
 
 
 def _count(x: Any, shape: Sequence[int]) -> int:
-    return math.prod(x.shape[: len(x.shape) - len(shape)]) * len(shape)
+    return int(math.prod(x.shape[: len(x.shape) - len(shape)]) * len(shape))
 
 
 def _ref(x: Array, out: Array, *, shape: Sequence[int], seed: int, rng: Any) -> None:

@@ -21,7 +21,7 @@ from tstatic.ops.shape.pad import pad
 from tstatic.ops.shape.reshape import squeeze, unsqueeze
 from tstatic.ops.shape.slicing import slice_
 from tstatic.ops.shape.transpose import swapaxes
-from tstatic.ops.spectral.fft import transform
+from tstatic.ops.spectral.fft_functions import transform
 
 
 def _window(function: str, window: Any, n_fft: int, win_length: Any, like: Variable) -> Variable:

@@ -10,5 +10,6 @@
 * ``linear_chain_crf``: The negative log likelihood of labels under a linear-chain CRF.
 * ``viterbi_decode``: The best path of a CRF with special tags for start and end.
 * ``warpctc``: The CTC loss.
+* ``warprnnt``: The transducer loss (RNN-T).
 * ``_sequences``: Where the rows of sequences of different lengths stand, and their order by time step.
 """

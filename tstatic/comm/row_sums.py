@@ -1,0 +1,116 @@
+"""Sums gradients of tables over the replicas as the rows that each of them looked up: what is moved grows with those rows only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.comm.group import Communicator, Outer
+from tstatic.devices import HostArray
+from tstatic.ir.opdef import OpDef, register
+from tstatic.ir.ref import Attrs, Calls, Ref, Slots
+from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ops.update._slots import ROWS
+from tstatic.tuned._common import Array
+
+GATHER_ROWS = "c_gather_rows"
+"""Op type of the sum."""
+
+Rows = tuple[HostArray, HostArray]
+"""Numbers of rows of a table, ascending, and their values."""
+
+
+def add_rows_in_order(parts: Sequence[Rows]) -> Rows:
+    """Returns the rows that any part has, and their sums, added from the first part to the last.
+
+    These are the bits of a sum of whole gradients, but for the sign of a zero: where a part has no row, the whole gradient has
+    zeros. 16-bit floats are added in float32 and rounded once, as there.
+
+    Args:
+        parts: Rows, each once in a part, and values ``[rows, width]``; at least one part, all of one dtype.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    found, places = np.unique(np.concatenate([rows for rows, _ in parts]), return_inverse=True)
+    first = parts[0][1]
+    low = first.dtype.itemsize == 2
+    total = np.zeros((found.size, *first.shape[1:]), np.float32 if low else first.dtype)
+    start = 0
+    for rows, values in parts:
+        # A part has each row once, so an indexed addition misses none.
+        total[places[start : start + rows.size]] += values.astype(total.dtype, copy=False)
+        start += rows.size
+    return found, total.astype(first.dtype, copy=False)
+
+
+def _of_processes(outer: Outer, rows: HostArray, values: HostArray) -> list[Rows]:
+    """Returns the rows of all processes, by rank."""
+    counts = outer.all_gather(np.array([rows.size], np.int64)).reshape(-1)
+    # Processes exchange arrays of one size: the largest.
+    most = int(counts.max())
+    padded = [np.zeros((most, *a.shape[1:]), a.dtype) for a in (rows, values)]
+    for target, source in zip(padded, (rows, values), strict=True):
+        target[: rows.size] = source
+    gathered = [outer.all_gather(a).reshape(counts.size, *a.shape) for a in padded]
+    return [(r[:n], v[:n]) for r, v, n in zip(*gathered, counts, strict=True)]
+
+
+def sum_rows(communicator: Communicator, rows: HostArray, values: HostArray) -> Rows:
+    """Returns the sum of the rows of all replicas of all processes: first within each process, as whole gradients are summed."""
+    group, outer = communicator.group, communicator.group.outer
+
+    def last(parts: list[Any]) -> None:
+        total = add_rows_in_order(parts)
+        if outer is not None:
+            total = add_rows_in_order(_of_processes(outer, *total))
+        parts[:] = [total] * len(parts)
+
+    if communicator.rank == 0:
+        group.calls += 1
+        group.moved += rows.nbytes + values.nbytes
+    total: Rows = group.rendezvous(communicator.rank, GATHER_ROWS, (rows, values), last)[communicator.rank]
+    return total
+
+
+class _RowsRef(Ref):
+    """A reference for results whose size is what all replicas looked up together."""
+
+    attrs = None
+    takes = frozenset({"group"})
+
+    def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
+        raise AssertionError("the number of rows is known only when the replicas have met")
+
+    def compute(self, ins: Slots, outs: Slots, attrs: Attrs, reserved: Attrs) -> list[Any]:
+        communicator: Communicator = reserved["group"]
+        device, stream = communicator.device, communicator.stream
+        rows, values = (device.to_host(a, stream) for a in ins[:2])
+        # Behind the rows stands the number of rows of the table.
+        count = int(np.searchsorted(rows, ins[2].shape[0]))
+        found: list[Array] = []
+        for host in sum_rows(communicator, rows[:count], values[:count]):
+            # A copy for each replica: all have the same arrays from the last one to arrive.
+            array = device.empty(host.shape, host.dtype)
+            device.from_host(array, host, stream)
+            found.append(array)
+        return found
+
+
+def _infer(rows: Meta, values: Meta, w: Meta) -> tuple[Meta, Meta]:
+    return rows.with_shape((UNKNOWN,)), values.with_shape((UNKNOWN, *values.shape[1:]))
+
+
+register(
+    OpDef(
+        GATHER_ROWS,
+        f"{ROWS}, Values, W -> Out{ROWS}, Out",
+        infer=_infer,
+        ref=_RowsRef(),
+        shape_only=("W",),
+        dynamic=True,
+        effects=True,
+        collective=True,
+    )
+)
