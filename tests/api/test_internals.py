@@ -347,12 +347,11 @@ def test_the_optimizer_that_needs_eager_losses_is_declined() -> None:
 
 def test_transpilers_of_parameter_servers_are_declined() -> None:
     from tstatic.fluid.core import PSGPU, DistFleetWrapper, GraphGpuWrapper, run_cmd
-    from tstatic.fluid.incubate.fleet.utils.hdfs import HDFSClient
     from tstatic.fluid.transpiler import DistributeTranspiler, DistributeTranspilerConfig
 
     for stub in (
         DistributeTranspiler, DistributeTranspilerConfig, fluid.DistributeTranspiler, PSGPU, DistFleetWrapper, GraphGpuWrapper,
-        run_cmd, HDFSClient,
+        run_cmd, fluid.incubate.fleet.utils.hdfs.HDFSClient,
     ):  # fmt: skip
         with pytest.raises(errors.UnsupportedError, match=r"fleet\.init"):
             stub()

@@ -10,6 +10,7 @@ import pytest
 
 import tstatic as paddle
 from tstatic import errors, static
+from tstatic.ir import paddle_program
 from tstatic.ir import paddle_proto as proto
 from tstatic.ir.composed import COMPOSED, composed_op
 from tstatic.ir.opdef import OPS
@@ -68,6 +69,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], Any]] = {
     "concat": ({"X": [ramp(2, 3), ramp(2, 3)], "AxisTensor": np.array([1], "int32")}, {}, ["Out"],
                lambda x, y, axis: paddle.concat([x, y], axis)),
     "unsqueeze2": ({"X": ramp(2, 3), "AxesTensor": np.array([1], "int32")}, {}, ["Out"], paddle.unsqueeze),
+    "scale": ({"X": ramp(2, 3), "ScaleTensor": ramp(1, low=0.5)}, {"bias": 1.0, "bias_after_scale": True}, ["Out"],
+              lambda x, factor: paddle.scale(x, factor, 1.0)),
     "clip": ({"X": ramp(2, 3), "Min": ramp(1, low=0.5)}, {"min": 0.0, "max": 1.0}, ["Out"],
              lambda x, low: paddle.clip(x, low, 1.0)),
     "affine_grid": ({"Theta": ramp(1, 2, 3)}, {"output_shape": [1, 2, 3, 4], "align_corners": False}, ["Output"],
@@ -180,6 +183,15 @@ def test_a_wrong_operator_is_named_and_leaves_nothing(
     assert str(program) == before
     y = paddle.tanh(block.var("x"))  # building goes on
     assert static.Executor().run(feed={"x": SQUARE}, fetch_list=[y])[0].shape == (3, 3)
+
+
+def test_limits_of_whole_numbers_do_not_grow_when_they_are_written() -> None:
+    x, wide = static.data("x", [2], "int32"), static.data("wide", [2], "int64")
+    ys = [paddle.clip(x, min=1), paddle.clip(wide, min=1)]
+    program = static.normalize_program(static.default_main_program(), [x, wide], ys)
+    found = proto.read_program(paddle_program.write(program)).blocks[0].ops
+    limits = [proto.value_of(a) for op in found if op.type == "clip" for a in op.attrs if a.name == "max"]
+    assert limits == [2147483520.0, 9223371487098961920.0]  # what Paddle writes
 
 
 def test_a_number_beyond_float32_is_written_as_infinite() -> None:

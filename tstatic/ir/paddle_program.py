@@ -551,7 +551,7 @@ def _attribute(op: str, name: str, value: Any, spec: Attr | None) -> proto.Attr:
     if isinstance(value, bool) and kind != "number":
         return proto.Attr(name, 6, b=value)
     if isinstance(value, float) or (isinstance(value, int) and kind in ("float", "number")):
-        return proto.Attr(name, 1, f=float(value))
+        return proto.Attr(name, 1, f=_narrow(value))
     if isinstance(value, int):
         return _int(name, value)
     if isinstance(value, str):
@@ -561,6 +561,14 @@ def _attribute(op: str, name: str, value: Any, spec: Attr | None) -> proto.Attr:
     if isinstance(value, list | tuple):
         return _row(op, name, value, kind)
     raise _no_place(op, name, value)
+
+
+def _narrow(value: float) -> float:
+    """Returns a number for an attribute of 32 bits; the limits of whole numbers do not grow when they are rounded."""
+    if isinstance(value, int) and abs(value) >= 2**31 - 1:
+        near = np.float32(value)
+        return float(np.nextafter(near, np.float32(0)) if abs(int(near)) > abs(value) else near)
+    return float(value)
 
 
 def _row(op: str, name: str, value: Sequence[Any], kind: str) -> proto.Attr:

@@ -17,7 +17,7 @@ from tstatic.ir.types import dtype_of
 from tstatic.no_effect import no_effect
 from tstatic.ops.conv.grid_sample import affine_grid
 from tstatic.ops.conv.interpolate_functions import interpolate
-from tstatic.ops.elementwise.scale import clip
+from tstatic.ops.elementwise.scale import clip, scale
 from tstatic.ops.indexing.placing import diagonal_scatter, index_put, setitem, shard_index
 from tstatic.ops.linalg.decompose import eigh, eigvalsh, lstsq, lu, lu_unpack, matrix_rank
 from tstatic.ops.linalg.solve import cholesky_solve, matrix_power, multi_dot
@@ -241,6 +241,12 @@ def _concat(X: Sequence[Variable], AxisTensor: Variable) -> Results:
 def _unsqueeze(X: Variable, AxesTensor: Variable | None = None, AxesTensorList: Sequence[Variable] = ()) -> Results:
     """The axes are computed."""
     return {"Out": unsqueeze(X, list(AxesTensorList) if AxesTensor is None else AxesTensor)}
+
+
+@composed("scale")
+def _scale(X: Variable, ScaleTensor: Variable, *, bias: float = 0.0, bias_after_scale: bool = True) -> Results:
+    """The factor is computed."""
+    return {"Out": scale(X, ScaleTensor, bias, bias_after_scale)}
 
 
 @composed("clip")

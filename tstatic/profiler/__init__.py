@@ -6,6 +6,7 @@
 * ``fluid_profiler``  the functions of ``fluid.profiler``
 """
 
-from tstatic.ir.export import facade
+from tstatic.ir.export import facade, facade_module
 
-__getattr__, __dir__ = facade(__name__, modules="profiler")
+__getattr__, __dir__ = facade(__name__, modules="profiler utils")
+facade_module("profiler.utils", "reading recordings.")

@@ -163,8 +163,8 @@ def check_dtype(
 def check_shape(
     shape: Any,
     op_name: str,
-    expected_shape_type: Any = (list, tuple, Variable),
-    expected_element_type: Any = (int, Variable),
+    expected_shape_type: Any = None,
+    expected_element_type: Any = None,
     expected_tensor_dtype: Sequence[str] = ("int32", "int64"),
 ) -> None:
     """Checks the Python types of a layer's shape, and the dtypes of Variables in it; not the sizes.
@@ -172,8 +172,8 @@ def check_shape(
     Args:
         shape: The shape: numbers and Variables, or one Variable.
         op_name: The layer that checks.
-        expected_shape_type: What the shape may be.
-        expected_element_type: What its sizes may be.
+        expected_shape_type: What the shape may be; a list, a tuple or a Variable if ``None``.
+        expected_element_type: What its sizes may be; an int or a Variable if ``None``.
         expected_tensor_dtype: Dtypes of Variables.
 
     Raises:
@@ -188,10 +188,10 @@ def check_shape(
         ...     print("no size")
         no size
     """
-    check_type(shape, "shape", expected_shape_type, op_name)
+    check_type(shape, "shape", expected_shape_type or (list, tuple, Variable), op_name)
     for size in shape if isinstance(shape, list | tuple) else (shape,):
         if not isinstance(shape, Variable):
-            check_type(size, "element of shape", expected_element_type, op_name)
+            check_type(size, "element of shape", expected_element_type or (int, Variable), op_name)
         if isinstance(size, Variable):
             check_dtype(size.dtype, "shape", expected_tensor_dtype, op_name)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from tstatic.ir.checks import check_dtype
 from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops.random._random import DRAWN
@@ -42,7 +43,7 @@ def _infer(x: Meta) -> Meta:
 
 
 register(OpDef(
-    "standard_gamma", "X -> Out", infer=_infer, ref=_ref, lower=_lower, split=DRAWN, random=True,
+    "standard_gamma", "X -> Out", infer=_infer, ref=_ref, lower=_lower, split=DRAWN, random=True, paddle=ABSENT,
     domain=Domain("unary", values={"X": ValueRange(0.3, 6.0)}, floats=("float32", "float64"), ulps=1, cases=(Case(((400,),)),),
     ),
 ))  # fmt: skip
