@@ -234,13 +234,10 @@ def test_install_in_this_process() -> None:
         assert importlib.import_module("paddle.fluid.core") is importlib.import_module("tstatic.fluid.core")
         fleet = importlib.import_module("paddle.distributed.fleet")
         assert fleet is importlib.import_module("tstatic.distributed.fleet")
-<<<<<<< HEAD
         with pytest.raises(ModuleNotFoundError, match=r"paddle\.testing\.nothing.*loaded on demand"):
             importlib.import_module("paddle.testing.nothing")
-=======
         with pytest.raises(ModuleNotFoundError, match=r"paddle\.audio.*static\.nn and nn for layers"):
             importlib.import_module("paddle.audio")
->>>>>>> w/raw
     finally:
         sys.meta_path[:] = before
         for name in set(sys.modules) - known:
