@@ -1,11 +1,11 @@
 """``paddle.distribution``: probability distributions as ops of the program: samples, densities, entropies, divergences.
 
-* ``base``         what all have in common
+* ``base``         what all have in common, and divergences
 * ``continuous``   normal, uniform, Laplace, Cauchy, beta, Dirichlet
 * ``discrete``     Bernoulli, categorical, geometric, multinomial
-* ``transform``    invertible functions with the volume that they stretch
-* ``transformed``  distributions made of others: transformed ones, log-normal, Gumbel, independent dimensions
-* ``kl``           Kullback-Leibler divergences
+* ``transform``    invertible functions, chains of them, and distributions of what they make of draws
+* ``transforms``   kinds of invertible functions
+* ``transformed``  distributions made of others: log-normal, Gumbel, independent dimensions
 """
 
 from tstatic.ir.export import facade

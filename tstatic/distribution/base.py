@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -116,8 +116,6 @@ class Distribution:
 
     def kl_divergence(self, other: Distribution) -> Variable:
         """Returns the Kullback-Leibler divergence from ``other``, of the batch's shape."""
-        from tstatic.distribution.kl import kl_divergence
-
         return kl_divergence(self, other)
 
     def prob(self, value: Any) -> Variable:
@@ -205,3 +203,99 @@ class ExponentialFamily(Distribution):
         """Sums over the event."""
         rank = len(self._event_shape)
         return sum(x, list(range(-rank, 0))) if rank else x
+
+
+# ------------------------------------------------------------------------------------------------------------ divergences
+F = TypeVar("F", bound=Callable[..., Any])
+_RULES: dict[tuple[type, type], Callable[[Any, Any], Variable]] = {}
+
+
+@export("distribution.register_kl")
+def register_kl(cls_p: type, cls_q: type) -> Callable[[F], F]:
+    """Makes the decorated function the divergence of two classes of distributions and of their subclasses.
+
+    Args:
+        cls_p, cls_q: Subclasses of :class:`Distribution`.
+
+    Returns:
+        A decorator of ``function(p, q) -> Variable``.
+
+    Raises:
+        ProgramTypeError: If one is something else.
+
+    Example:
+        >>> class Mine(paddle.distribution.Normal):
+        ...     pass
+        >>> @paddle.distribution.register_kl(Mine, Mine)
+        ... def _(p, q):
+        ...     return p.loc - q.loc
+        >>> d = paddle.distribution.kl_divergence(Mine(3.0, 1.0), Mine(1.0, 1.0))
+        >>> static.Executor().run(fetch_list=[d])[0]
+        array(2., dtype=float32)
+    """
+    for one in (cls_p, cls_q):
+        if not (isinstance(one, type) and issubclass(one, Distribution)):
+            raise ProgramTypeError(
+                "register_kl is for classes of distributions",
+                expected="subclasses of paddle.distribution.Distribution",
+                received=shown(one),
+                fix="pass the class, not one of its instances",
+                op="register_kl",
+            )
+
+    def register(function: F) -> F:
+        _RULES[cls_p, cls_q] = function
+        return function
+
+    return register
+
+
+@export("distribution.kl_divergence")
+def kl_divergence(p: Distribution, q: Distribution) -> Variable:
+    """Returns the Kullback-Leibler divergence of ``p`` from ``q``: the mean of ``log(p(x) / q(x))`` under ``p``.
+
+    Args:
+        p, q: Distributions whose batches broadcast.
+
+    Returns:
+        Of the batch's shape; as in Paddle ``[..., 1]`` for categorical distributions.
+
+    Raises:
+        UnsupportedError: If there is no rule for the pair.
+
+    Example:
+        >>> p, q = paddle.distribution.Normal(0.0, 1.0), paddle.distribution.Normal(1.0, 1.0)
+        >>> static.Executor().run(fetch_list=[paddle.distribution.kl_divergence(p, q)])[0]
+        array(0.5, dtype=float32)
+    """
+    # The rule of the nearest classes: earlier ones in the order of resolution count first.
+    for one in type(p).__mro__:
+        for other in type(q).__mro__:
+            if (one, other) in _RULES:
+                return _RULES[one, other](p, q)
+    raise UnsupportedError(
+        f"there is no rule for the divergence of {type(p).__name__} from {type(q).__name__}",
+        expected="a pair that has a rule",
+        received=f"{type(p).__name__}, {type(q).__name__}",
+        fix=f"write one: @paddle.distribution.register_kl({type(p).__name__}, {type(q).__name__})",
+        op="kl_divergence",
+    )
+
+
+@register_kl(ExponentialFamily, ExponentialFamily)
+def _family(p: ExponentialFamily, q: ExponentialFamily) -> Variable:
+    """Returns the Bregman divergence of the normalizer, which divergences within one family are."""
+    if type(p) is not type(q):
+        raise UnsupportedError(
+            "divergences follow from the normalizer within one family only",
+            expected="two distributions of one class",
+            received=f"{type(p).__name__}, {type(q).__name__}",
+            fix="write a rule: @paddle.distribution.register_kl(...)",
+            op="kl_divergence",
+        )
+    natural, total, slopes = p._gradient()
+    other = q._natural_parameters
+    found = q._log_normalizer(*other) - total
+    for mine, theirs, slope in zip(natural, other, slopes, strict=True):
+        found = found - p._summed((theirs - mine) * slope)
+    return found

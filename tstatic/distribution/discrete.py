@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.distribution.base import NAMES, Distribution, ExponentialFamily, parameters
+from tstatic.distribution.base import NAMES, Distribution, ExponentialFamily, parameters, register_kl
 from tstatic.ir.checks import ANY_RANK, check_int, check_number, check_rank
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
@@ -302,3 +302,20 @@ class Multinomial(Distribution):
         chances = exp(ways + unsqueeze(yes, -1) * counts + unsqueeze(no, -1) * rest)
         single = -sum(self._p * yes, -1)
         return single * n - math.lgamma(n + 1) + sum(chances * lgamma(counts + 1.0), [-2, -1])
+
+
+# ------------------------------------------------------------------------------------------------------------ divergences
+@register_kl(Bernoulli, Bernoulli)
+def _bernoulli(p: Bernoulli, q: Bernoulli) -> Variable:
+    (yes, no), (q_yes, q_no) = _logs(p._p), _logs(q._p)
+    return p._p * (yes - q_yes) + (1.0 - p._p) * (no - q_no)
+
+
+@register_kl(Categorical, Categorical)
+def _categorical(p: Categorical, q: Categorical) -> Variable:
+    return sum(softmax(p.logits) * (log_softmax(p.logits) - log_softmax(q.logits)), -1, keepdim=True)
+
+
+@register_kl(Geometric, Geometric)
+def _geometric(p: Geometric, q: Geometric) -> Variable:
+    return log(p._p / q._p) + (1.0 / p._p - 1.0) * (log1p(-p._p) - log1p(-q._p))

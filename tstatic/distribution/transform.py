@@ -1,24 +1,16 @@
-"""Invertible functions, with the logarithm of the volume that they stretch."""
+"""Invertible functions, chains of them, and the distributions of what they make of draws."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from tstatic.distribution.base import Distribution, parameters
 from tstatic.errors import ProgramTypeError, ShapeError, UnsupportedError, shown
-from tstatic.ir.checks import check_axis, check_int, check_length
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
-from tstatic.ops.elementwise.activation import sigmoid, softplus, tanh
-from tstatic.ops.elementwise.unary import abs, atanh, exp, log, log1p
-from tstatic.ops.norm.softmax import softmax
-from tstatic.ops.reduce.cumsum import cumprod, cumsum
 from tstatic.ops.reduce.reduction import sum
-from tstatic.ops.shape.creation import ones_like, zeros_like
-from tstatic.ops.shape.joining import concat, stack, unstack
-from tstatic.ops.shape.reshape import reshape
+from tstatic.ops.shape.creation import zeros_like
 
 
 @export("distribution.Transform")
@@ -41,8 +33,6 @@ class Transform:
     _rank_out = 0
 
     def __call__(self, input: Any) -> Any:
-        from tstatic.distribution.transformed import TransformedDistribution
-
         if isinstance(input, Distribution):
             return TransformedDistribution(input, [self])
         if isinstance(input, Transform):
@@ -51,19 +41,19 @@ class Transform:
 
     def forward(self, x: Variable) -> Variable:
         """Returns the function of ``x``."""
-        return self._forward(_checked(x, "x", self))
+        return self._forward(checked(x, "x", self))
 
     def inverse(self, y: Variable) -> Variable:
         """Returns the value of which the function is ``y``."""
-        return self._inverse(_checked(y, "y", self))
+        return self._inverse(checked(y, "y", self))
 
     def forward_log_det_jacobian(self, x: Variable) -> Variable:
         """Returns the logarithm of the volume that the function stretches a small one around ``x`` to."""
-        return self._forward_log_det_jacobian(_checked(x, "x", self))
+        return self._forward_log_det_jacobian(checked(x, "x", self))
 
     def inverse_log_det_jacobian(self, y: Variable) -> Variable:
         """Returns that of the inverse around ``y``."""
-        return -self._forward_log_det_jacobian(self._inverse(_checked(y, "y", self)))
+        return -self._forward_log_det_jacobian(self._inverse(checked(y, "y", self)))
 
     def forward_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Returns the shape of the function of a value of a shape."""
@@ -93,7 +83,12 @@ class Transform:
         )
 
 
-def _checked(x: Any, arg: str, transform: Transform) -> Variable:
+def checked(x: Any, arg: str, transform: Transform) -> Variable:
+    """Returns the argument of a transform.
+
+    Raises:
+        ProgramTypeError: If it is not a Variable.
+    """
     if not isinstance(x, Variable):
         raise ProgramTypeError(
             f"'{arg}' of {type(transform).__name__} must be a Variable",
@@ -105,323 +100,9 @@ def _checked(x: Any, arg: str, transform: Transform) -> Variable:
     return x
 
 
-def _last(x: Variable, count: int) -> Variable:
+def sum_last(x: Variable, count: int) -> Variable:
     """Sums over the last axes."""
     return sum(x, list(range(-count, 0))) if count else x
-
-
-@export("distribution.AbsTransform")
-class AbsTransform(Transform):
-    """``y = |x|``; the inverse is a pair, the negative and the positive value.
-
-    Example:
-        >>> transform = paddle.distribution.AbsTransform()
-        >>> y = transform(paddle.to_tensor([-1.0, 2.0]))
-        >>> static.Executor().run(fetch_list=[y])[0]
-        array([1., 2.], dtype=float32)
-    """
-
-    def _forward(self, x: Variable) -> Variable:
-        return abs(x)
-
-    def inverse(self, y: Variable) -> tuple[Variable, Variable]:  # type: ignore[override]
-        """Returns both values whose absolute value is ``y``: ``-y`` and ``y``."""
-        return -_checked(y, "y", self), y
-
-    def inverse_log_det_jacobian(self, y: Variable) -> tuple[Variable, Variable]:  # type: ignore[override]
-        """Returns the logarithm of the volume for both inverses: 0."""
-        zero = zeros_like(_checked(y, "y", self))
-        return zero, zero
-
-
-@export("distribution.AffineTransform")
-class AffineTransform(Transform):
-    """``y = loc + scale * x``.
-
-    Args:
-        loc, scale: Numbers or Variables; ``scale`` is not 0.
-
-    Example:
-        >>> move = paddle.distribution.AffineTransform(1.0, -2.0)
-        >>> x = paddle.to_tensor([3.0])
-        >>> static.Executor().run(fetch_list=[move.forward(x), move.inverse(x), move.forward_log_det_jacobian(x)])
-        [array([-5.], dtype=float32), array([-1.], dtype=float32), array([0.6931], dtype=float32)]
-    """
-
-    def __init__(self, loc: Any, scale: Any) -> None:
-        self._loc, self._scale = parameters("AffineTransform", loc, scale)
-
-    @property
-    def loc(self) -> Variable:
-        """What is added."""
-        return self._loc
-
-    @property
-    def scale(self) -> Variable:
-        """The factor."""
-        return self._scale
-
-    def _forward(self, x: Variable) -> Variable:
-        return self._loc + self._scale * x
-
-    def _inverse(self, y: Variable) -> Variable:
-        return (y - self._loc) / self._scale
-
-    def _forward_log_det_jacobian(self, x: Variable) -> Variable:
-        return log(abs(self._scale)) + zeros_like(x)
-
-
-@export("distribution.ExpTransform")
-class ExpTransform(Transform):
-    """``y = exp(x)``.
-
-    Example:
-        >>> transform = paddle.distribution.ExpTransform()
-        >>> y = transform(paddle.to_tensor([0.0]))
-        >>> static.Executor().run(fetch_list=[y])[0]
-        array([1.], dtype=float32)
-    """
-
-    def _forward(self, x: Variable) -> Variable:
-        return exp(x)
-
-    def _inverse(self, y: Variable) -> Variable:
-        return log(y)
-
-    def _forward_log_det_jacobian(self, x: Variable) -> Variable:
-        return x * 1.0
-
-
-@export("distribution.PowerTransform")
-class PowerTransform(Transform):
-    """``y = x ** power`` of positive values.
-
-    Args:
-        power: A number or a Variable; not 0.
-
-    Example:
-        >>> transform = paddle.distribution.PowerTransform(2.0)
-        >>> y = transform(paddle.to_tensor([3.0]))
-        >>> static.Executor().run(fetch_list=[y])[0]
-        array([9.], dtype=float32)
-    """
-
-    def __init__(self, power: Any) -> None:
-        (self._power,) = parameters("PowerTransform", power)
-
-    @property
-    def power(self) -> Variable:
-        """The exponent."""
-        return self._power
-
-    def _forward(self, x: Variable) -> Variable:
-        found: Variable = x**self._power
-        return found
-
-    def _inverse(self, y: Variable) -> Variable:
-        found: Variable = y ** (1.0 / self._power)
-        return found
-
-    def _forward_log_det_jacobian(self, x: Variable) -> Variable:
-        return log(abs(self._power * x ** (self._power - 1.0)))
-
-
-@export("distribution.SigmoidTransform")
-class SigmoidTransform(Transform):
-    """``y = 1 / (1 + exp(-x))``.
-
-    Example:
-        >>> transform = paddle.distribution.SigmoidTransform()
-        >>> y = transform(paddle.to_tensor([0.0]))
-        >>> static.Executor().run(fetch_list=[y])[0]
-        array([0.5], dtype=float32)
-    """
-
-    def _forward(self, x: Variable) -> Variable:
-        return sigmoid(x)
-
-    def _inverse(self, y: Variable) -> Variable:
-        return log(y) - log1p(-y)
-
-    def _forward_log_det_jacobian(self, x: Variable) -> Variable:
-        return -softplus(-x) - softplus(x)
-
-
-@export("distribution.TanhTransform")
-class TanhTransform(Transform):
-    """``y = tanh(x)``.
-
-    Example:
-        >>> transform = paddle.distribution.TanhTransform()
-        >>> y = transform(paddle.to_tensor([0.0]))
-        >>> static.Executor().run(fetch_list=[y])[0]
-        array([0.], dtype=float32)
-    """
-
-    def _forward(self, x: Variable) -> Variable:
-        return tanh(x)
-
-    def _inverse(self, y: Variable) -> Variable:
-        return atanh(y)
-
-    def _forward_log_det_jacobian(self, x: Variable) -> Variable:
-        # log(1 - tanh(x)^2), without the cancellation far from 0.
-        return (math.log(2.0) - x - softplus(x * -2.0)) * 2.0
-
-
-@export("distribution.SoftmaxTransform")
-class SoftmaxTransform(Transform):
-    """The softmax along the last axis; its inverse is the logarithm, so it has no density.
-
-    Example:
-        >>> transform = paddle.distribution.SoftmaxTransform()
-        >>> y = transform(paddle.to_tensor([0.0, 0.0]))
-        >>> static.Executor().run(fetch_list=[y])[0]
-        array([0.5, 0.5], dtype=float32)
-    """
-
-    _rank_in = _rank_out = 1
-
-    def _forward(self, x: Variable) -> Variable:
-        return softmax(x)
-
-    def _inverse(self, y: Variable) -> Variable:
-        return log(y)
-
-
-@export("distribution.StickBreakingTransform")
-class StickBreakingTransform(Transform):
-    """Maps ``k`` numbers along the last axis to ``k + 1`` shares: each number says which part of the rest is broken off.
-
-    Example:
-        >>> transform = paddle.distribution.StickBreakingTransform()
-        >>> y = transform(paddle.to_tensor([0.0, 0.0]))
-        >>> static.Executor().run(fetch_list=[y])[0]
-        array([0.3333, 0.3333, 0.3333], dtype=float32)
-    """
-
-    _rank_in = _rank_out = 1
-
-    def _offset(self, x: Variable) -> Variable:
-        # k, k - 1, ..., 1: numbers of 0 give equal shares.
-        count = cumsum(ones_like(x), -1)
-        return sum(ones_like(x), -1, keepdim=True) - count + 1.0
-
-    def _forward(self, x: Variable) -> Variable:
-        z = sigmoid(x - log(self._offset(x)))
-        first = ones_like(x[..., :1])
-        rest = cumprod(1.0 - z, -1)
-        return concat([z, first], -1) * concat([first, rest], -1)
-
-    def _inverse(self, y: Variable) -> Variable:
-        shares = y[..., :-1]
-        rest = 1.0 - cumsum(shares, -1)
-        return log(shares) - log(rest) + log(self._offset(shares))
-
-    def _forward_log_det_jacobian(self, x: Variable) -> Variable:
-        y, moved = self._forward(x), x - log(self._offset(x))
-        return sum(-softplus(moved) + log(y[..., :-1]), -1)
-
-    def forward_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        return (*shape[:-1], shape[-1] + 1)
-
-    def inverse_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        return (*shape[:-1], shape[-1] - 1)
-
-
-@export("distribution.ReshapeTransform")
-class ReshapeTransform(Transform):
-    """Gives the last axes another shape.
-
-    Args:
-        in_event_shape: The sizes of the last axes.
-        out_event_shape: Their new sizes, of as many elements.
-
-    Raises:
-        ShapeError: If the shapes have different numbers of elements.
-
-    Example:
-        >>> transform = paddle.distribution.ReshapeTransform((4,), (2, 2))
-        >>> y = transform(paddle.zeros([3, 4]))
-        >>> y.shape
-        (3, 2, 2)
-    """
-
-    def __init__(self, in_event_shape: Sequence[int], out_event_shape: Sequence[int]) -> None:
-        self._in, self._out = tuple(in_event_shape), tuple(out_event_shape)
-        if math.prod(self._in) != math.prod(self._out):
-            raise ShapeError(
-                "a ReshapeTransform keeps the number of elements",
-                expected=f"{math.prod(self._in)} elements, as {list(self._in)} has",
-                received=list(self._out),
-                fix="check both shapes",
-                op="ReshapeTransform",
-            )
-        self._rank_in, self._rank_out = len(self._in), len(self._out)
-
-    @property
-    def in_event_shape(self) -> tuple[int, ...]:
-        """The sizes of the last axes."""
-        return self._in
-
-    @property
-    def out_event_shape(self) -> tuple[int, ...]:
-        """Their new sizes."""
-        return self._out
-
-    def _lead(self, x: Variable, rank: int) -> list[int]:
-        return list(x.shape[: len(x.shape) - rank])
-
-    def _forward(self, x: Variable) -> Variable:
-        return reshape(x, [*self._lead(x, self._rank_in), *self._out])
-
-    def _inverse(self, y: Variable) -> Variable:
-        return reshape(y, [*self._lead(y, self._rank_out), *self._in])
-
-    def _forward_log_det_jacobian(self, x: Variable) -> Variable:
-        return _last(zeros_like(x), self._rank_in)
-
-    def forward_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        return (*tuple(shape)[: len(shape) - self._rank_in], *self._out)
-
-    def inverse_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        return (*tuple(shape)[: len(shape) - self._rank_out], *self._in)
-
-
-@export("distribution.IndependentTransform")
-class IndependentTransform(Transform):
-    """A transform whose volume counts further axes as one value.
-
-    Args:
-        base: The transform.
-        reinterpreted_batch_rank: How many further axes.
-
-    Example:
-        >>> both = paddle.distribution.IndependentTransform(paddle.distribution.ExpTransform(), 1)
-        >>> volume = both.forward_log_det_jacobian(paddle.to_tensor([1.0, 2.0]))
-        >>> static.Executor().run(fetch_list=[volume])[0]
-        array(3., dtype=float32)
-    """
-
-    def __init__(self, base: Transform, reinterpreted_batch_rank: int) -> None:
-        self._base = base
-        self._count = check_int(reinterpreted_batch_rank, "reinterpreted_batch_rank", "IndependentTransform", least=1)
-        self._rank_in, self._rank_out = base._rank_in + self._count, base._rank_out + self._count
-
-    def _forward(self, x: Variable) -> Variable:
-        return self._base.forward(x)
-
-    def _inverse(self, y: Variable) -> Variable:
-        return self._base.inverse(y)
-
-    def _forward_log_det_jacobian(self, x: Variable) -> Variable:
-        return _last(self._base.forward_log_det_jacobian(x), self._count)
-
-    def forward_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        return self._base.forward_shape(shape)
-
-    def inverse_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        return self._base.inverse_shape(shape)
 
 
 @export("distribution.ChainTransform")
@@ -463,7 +144,7 @@ class ChainTransform(Transform):
         total: Variable | None = None
         rank = self._rank_in
         for one in self.transforms:
-            part = _last(one.forward_log_det_jacobian(x), rank - one._rank_in)
+            part = sum_last(one.forward_log_det_jacobian(x), rank - one._rank_in)
             total = part if total is None else total + part
             x = one.forward(x)
             rank += one._rank_out - one._rank_in
@@ -480,49 +161,67 @@ class ChainTransform(Transform):
         return tuple(shape)
 
 
-@export("distribution.StackTransform")
-class StackTransform(Transform):
-    """A transform for each place along an axis.
+@export("distribution.TransformedDistribution")
+class TransformedDistribution(Distribution):
+    """The distribution of a function of what another distribution draws.
 
     Args:
-        transforms: As many as there are places.
-        axis: Which axis.
+        base: The distribution that is drawn from.
+        transforms: Transforms, of which the first runs first.
 
     Raises:
-        ShapeError: When it is called with another number of places.
+        ProgramTypeError: If they are something else.
 
     Example:
-        >>> parts = [paddle.distribution.ExpTransform(), paddle.distribution.AffineTransform(0.0, 2.0)]
-        >>> transform = paddle.distribution.StackTransform(parts)
-        >>> y = transform(paddle.to_tensor([0.0, 3.0]))
-        >>> static.Executor().run(fetch_list=[y])[0]
-        array([1., 6.], dtype=float32)
+        >>> base = paddle.distribution.Normal(0.0, 1.0)
+        >>> made = paddle.distribution.TransformedDistribution(base, [paddle.distribution.ExpTransform()])
+        >>> static.Executor().run(fetch_list=[made.log_prob(paddle.to_tensor(1.0))])[0]
+        array(-0.9189, dtype=float32)
     """
 
-    def __init__(self, transforms: Sequence[Transform], axis: int = 0) -> None:
-        self._transforms, self._axis = list(transforms), check_int(axis, "axis", "StackTransform")
+    def __init__(self, base: Distribution, transforms: Sequence[Transform]) -> None:
+        for value, kind in ((base, Distribution), *((t, Transform) for t in transforms)):
+            if not isinstance(value, kind):
+                raise ProgramTypeError(
+                    "a TransformedDistribution is made of a distribution and transforms",
+                    expected=f"a {kind.__name__}",
+                    received=shown(value),
+                    fix="pass TransformedDistribution(base, [transform, ...])",
+                    op="TransformedDistribution",
+                )
+        self.base, self.transforms = base, list(transforms)
+        self._chain = ChainTransform(self.transforms)
+        base_shape = (*base.batch_shape, *base.event_shape)
+        if len(base_shape) < self._chain._rank_in:
+            raise ShapeError(
+                "the transforms want more axes than the distribution has",
+                expected=f"at least {self._chain._rank_in} axes",
+                received=list(base_shape),
+                fix="make the distribution of larger parameters",
+                op="TransformedDistribution",
+            )
+        shape = self._chain.forward_shape(base_shape)
+        rank = max(self._chain._rank_out, len(base.event_shape) + self._chain._rank_out - self._chain._rank_in)
+        super().__init__(shape[: len(shape) - rank], shape[len(shape) - rank :])
 
-    @property
-    def transforms(self) -> list[Transform]:
-        """The transforms."""
-        return self._transforms
+    def sample(self, shape: Sequence[int] = ()) -> Variable:
+        """Draws ``[*shape, *batch_shape, *event_shape]``; no gradient flows through it."""
+        drawn = self._chain.forward(self.base.sample(shape))
+        drawn.stop_gradient = True
+        return drawn
 
-    @property
-    def axis(self) -> int:
-        """The axis."""
-        return self._axis
+    def rsample(self, shape: Sequence[int] = ()) -> Variable:
+        return self._chain.forward(self.base.rsample(shape))
 
-    def _each(self, name: str, x: Variable) -> Variable:
-        axis = check_axis(self._axis, x, "axis", "StackTransform")
-        parts = unstack(x, axis)
-        check_length(parts, len(self._transforms), "x", "StackTransform", why="one place for each transform")
-        return stack([getattr(t, name)(part) for t, part in zip(self._transforms, parts, strict=True)], axis)
-
-    def _forward(self, x: Variable) -> Variable:
-        return self._each("forward", x)
-
-    def _inverse(self, y: Variable) -> Variable:
-        return self._each("inverse", y)
-
-    def _forward_log_det_jacobian(self, x: Variable) -> Variable:
-        return self._each("forward_log_det_jacobian", x)
+    def log_prob(self, value: Any) -> Variable:
+        y = value if isinstance(value, Variable) else parameters("log_prob", value)[0]
+        total: Variable | None = None
+        rank = len(self._event_shape)
+        for one in reversed(self.transforms):
+            x = one.inverse(y)
+            rank += one._rank_in - one._rank_out
+            part = sum_last(one.forward_log_det_jacobian(x), rank - one._rank_in)
+            total = part if total is None else total + part
+            y = x
+        found = sum_last(self.base.log_prob(y), rank - len(self.base.event_shape))
+        return found if total is None else found - total

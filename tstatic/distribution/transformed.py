@@ -1,4 +1,4 @@
-"""Distributions made of others: transformed ones, the log-normal and Gumbel distributions, and independent dimensions."""
+"""Distributions made of others: the log-normal and Gumbel distributions, and independent dimensions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.distribution.base import Distribution, parameters
+from tstatic.distribution.base import Distribution, kl_divergence, parameters, register_kl
 from tstatic.distribution.continuous import Normal, Uniform
-from tstatic.distribution.transform import AffineTransform, ChainTransform, ExpTransform, Transform, _last
-from tstatic.errors import ProgramTypeError, ShapeError, shown
+from tstatic.distribution.transform import Transform, TransformedDistribution, sum_last
+from tstatic.distribution.transforms import AffineTransform, ExpTransform
+from tstatic.errors import ProgramTypeError, shown
 from tstatic.ir.checks import check_int
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
@@ -19,72 +20,6 @@ from tstatic.ops.elementwise.unary import exp, expm1, log, square
 from tstatic.ops.shape.creation import full_like, ones_like, zeros_like
 
 _EULER = 0.57721566490153286
-
-
-@export("distribution.TransformedDistribution")
-class TransformedDistribution(Distribution):
-    """The distribution of a function of what another distribution draws.
-
-    Args:
-        base: The distribution that is drawn from.
-        transforms: Transforms, of which the first runs first.
-
-    Raises:
-        ProgramTypeError: If they are something else.
-
-    Example:
-        >>> base = paddle.distribution.Normal(0.0, 1.0)
-        >>> made = paddle.distribution.TransformedDistribution(base, [paddle.distribution.ExpTransform()])
-        >>> static.Executor().run(fetch_list=[made.log_prob(paddle.to_tensor(1.0))])[0]
-        array(-0.9189, dtype=float32)
-    """
-
-    def __init__(self, base: Distribution, transforms: Sequence[Transform]) -> None:
-        for value, kind in ((base, Distribution), *((t, Transform) for t in transforms)):
-            if not isinstance(value, kind):
-                raise ProgramTypeError(
-                    "a TransformedDistribution is made of a distribution and transforms",
-                    expected=f"a {kind.__name__}",
-                    received=shown(value),
-                    fix="pass TransformedDistribution(base, [transform, ...])",
-                    op="TransformedDistribution",
-                )
-        self.base, self.transforms = base, list(transforms)
-        self._chain = ChainTransform(self.transforms)
-        base_shape = (*base.batch_shape, *base.event_shape)
-        if len(base_shape) < self._chain._rank_in:
-            raise ShapeError(
-                "the transforms want more axes than the distribution has",
-                expected=f"at least {self._chain._rank_in} axes",
-                received=list(base_shape),
-                fix="make the distribution of larger parameters",
-                op="TransformedDistribution",
-            )
-        shape = self._chain.forward_shape(base_shape)
-        rank = max(self._chain._rank_out, len(base.event_shape) + self._chain._rank_out - self._chain._rank_in)
-        super().__init__(shape[: len(shape) - rank], shape[len(shape) - rank :])
-
-    def sample(self, shape: Sequence[int] = ()) -> Variable:
-        """Draws ``[*shape, *batch_shape, *event_shape]``; no gradient flows through it."""
-        drawn = self._chain.forward(self.base.sample(shape))
-        drawn.stop_gradient = True
-        return drawn
-
-    def rsample(self, shape: Sequence[int] = ()) -> Variable:
-        return self._chain.forward(self.base.rsample(shape))
-
-    def log_prob(self, value: Any) -> Variable:
-        y = value if isinstance(value, Variable) else parameters("log_prob", value)[0]
-        total: Variable | None = None
-        rank = len(self._event_shape)
-        for one in reversed(self.transforms):
-            x = one.inverse(y)
-            rank += one._rank_in - one._rank_out
-            part = _last(one.forward_log_det_jacobian(x), rank - one._rank_in)
-            total = part if total is None else total + part
-            y = x
-        found = _last(self.base.log_prob(y), rank - len(self.base.event_shape))
-        return found if total is None else found - total
 
 
 @export("distribution.LogNormal")
@@ -238,7 +173,13 @@ class Independent(Distribution):
         return self._base.rsample(shape)
 
     def log_prob(self, value: Any) -> Variable:
-        return _last(self._base.log_prob(value), self._count)
+        return sum_last(self._base.log_prob(value), self._count)
 
     def entropy(self) -> Variable:
-        return _last(self._base.entropy(), self._count)
+        return sum_last(self._base.entropy(), self._count)
+
+
+@register_kl(LogNormal, LogNormal)
+def _log_normal(p: LogNormal, q: LogNormal) -> Variable:
+    # A function of both that can be undone changes nothing.
+    return kl_divergence(p.base, q.base)
