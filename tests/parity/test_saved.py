@@ -13,7 +13,7 @@ import pytest
 
 import tstatic as paddle
 from tests.cpu.test_paddle_files import build_numbers
-from tests.parity import generate
+from tests.parity import compare, generate
 from tests.parity.record import PADDLE, ROOT
 from tests.parity.saved import models
 from tests.parity.saved.changing import OTHER_RESULTS
@@ -88,6 +88,49 @@ def test_ten_models_of_ours_answer_there_as_here(tmp_path: Path) -> None:
     print(f"written: {len(models.MODELS)} models, largest difference {worst:.1e}")
 
 
+# Calls (or errors) that may differ -> why; patterns as in docs/paddle_differences.md.
+REASONS = {
+    "*special*": "special values: the differences that docs/paddle_differences.md lists",
+    "*ceil_mode=True*": "a window that holds nothing has the neutral element here",
+    "*pos_weight*": "Paddle's kernel forgets pos_weight in one term",
+    "cast(*float16*": "Paddle's conversion on the CPU cuts digits off instead of rounding",
+    "programs.softmax_then_loss*": "a probability of 0 costs 64 there; here softmax and loss are one function of the logits",
+    "diagonal_scatter(i*, f*": "Paddle writes the bits of the other dtype",
+    "gather(*": "a negative axis is another axis in Paddle's kernel; an index out of range reads anywhere",
+    "programs.py_func*": "it calls functions of the process that saved it",
+    "*lstsq*": "Paddle's singular values are a variable that nothing writes",
+    "*Identity*": "an input that is fetched as it is, which normalize_program takes for one that is not used",
+    "atleast_1d(*": "as Identity",
+    "static.data(*": "as Identity",
+    "t(*": "as Identity",
+    "*create_global_var*": "its value is not persistable, so it is not saved",
+    "nn.functional.conv3d(*dilation=2*": "a window larger than the input is refused here",
+    "combinations(*": "it multiplies truth values, for which there is logical_and here",
+    "*bool[*": "as combinations",
+    "histogram(*": "Paddle's attributes are whole numbers, the function's are not",
+    "*lcm*": "Paddle has no such operator",
+    "*gcd*": "Paddle has no such operator",
+    "isclose(*": "Paddle compares values of one shape only, and no whole numbers",
+    "allclose(*": "as isclose",
+    "atan2(*": "Paddle's second operand does not grow",
+    "*local_response_norm*": "Paddle has it for images of float32 only",
+    "*LocalResponseNorm*": "as local_response_norm",
+    "slice(*": "Paddle refuses an empty slice",
+    "*__getitem__*": "as slice",
+    "arange(*": "Paddle refuses an empty range",
+    "tile(*": "Paddle refuses zero times",
+    "divide(*": "Paddle refuses a whole number over 0",
+    "nan_to_num(*": "infinities of float64 become its largest number, which Paddle leaves",
+    "prod(*dtype='int32'*": "Paddle's kernel converts behind the product",
+    "digamma(i*": "Paddle computes whole numbers in float32 of another precision",
+    "polygamma(*": "as digamma",
+    "*maxout*": "Paddle has it for images only",
+}
+ERRORS = ("There are no kernels which are registered", "does not have kernel for", "The type of data we are trying to retrieve",
+          "must be consistent", "The data type of 'X' is not supported", "'x0' is not fed")  # fmt: skip
+"""Of Paddle: no kernel for this dtype, which tstatic has; and of tstatic: dtypes that only Paddle takes."""
+
+
 @pytest.mark.parametrize("writer", ["paddle", "tstatic"])
 def test_programs_of_described_calls_mean_the_same_on_the_other_side(writer: str, tmp_path: Path) -> None:
     """Every third call of those that are compared one by one; NaN, and what Paddle has no kernel for, is left."""
@@ -116,4 +159,6 @@ def test_programs_of_described_calls_mean_the_same_on_the_other_side(writer: str
     print(f"written by {writer}: {len(found) - len(other)} of {len(found)} calls mean the same")
     print("\n".join(f"{name}: {text[:160]}" for name, text in other.items()))
     assert len(found) > 500
-    assert len(other) <= 0.1 * len(found)
+    assert len(other) <= 0.05 * len(found)
+    named = {n for n in other if any(compare.matches(n, p) for p in REASONS) or any(e in found[n] for e in ERRORS)}
+    assert sorted(other.keys() - named) == [], "mend these, or say why they differ (REASONS)"
