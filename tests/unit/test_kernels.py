@@ -260,6 +260,26 @@ def test_input_gradient_of_filters_about_as_wide_as_the_image(name: str) -> None
     check_convolution(case, np.dtype(np.float64), 3, "fortran")
 
 
+@pytest.mark.parametrize("case", [
+    ((3, 2, 9, 12), (40, 2, 3, 5), (1, 1), (1, 1, 2, 2), (1, 1), 1),
+    ((2, 6, 9, 8), (120, 2, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 3),
+])  # fmt: skip
+def test_input_gradient_of_many_filters_on_few_channels(case: Conv) -> None:
+    """A correlation with mirrored filters would copy a column for every filter, and multiply it by as few rows as channels."""
+    x_shape, w_shape, *rest = case
+    out = conv_plan(x_shape, w_shape, Geometry(*rest)).out
+    found = conv._mirror_plan(x_shape, w_shape, (x_shape[0], w_shape[0], *out), Geometry(*rest))
+    assert found is None
+    check_convolution(case, np.dtype(np.float32), 3, "plain")
+
+
+def test_filter_gradient_of_few_places_is_one_product_of_all_images() -> None:
+    case = ((32, 1, 4, 70), (6, 1, 4, 70), (1, 1), (0, 0, 0, 0), (1, 1), 1)
+    plan = conv_plan(*case[:2], Geometry(*case[2:]), narrow=True, filter_grad=True)
+    assert (plan.mode, plan.images) == ("pixels", 32)
+    check_convolution(case, np.dtype(np.float32), 3, "plain")
+
+
 def test_conv_with_channels_last() -> None:
     """Transposed views of images with channels last; columns without a border are the images themselves."""
     rng = np.random.default_rng(1)
