@@ -396,9 +396,7 @@ class _InstanceNorm(Layer):
     _ranks: tuple[int, ...] = (4,)
     _layouts: tuple[str, ...] = ("NCHW",)
 
-    @no_effect(
-        momentum="there are no running statistics", data_format="channels are the second axis of each accepted layout"
-    )
+    @no_effect(momentum="there are no running statistics")
     def __init__(
         self,
         num_features: int,
@@ -445,6 +443,7 @@ class InstanceNorm1D(_InstanceNorm):
         epsilon: Added to the variance.
         weight_attr: ParamAttr, name or initializer of the scale, which starts at 1; ``False`` for no scale and no bias.
         bias_attr: The same for the bias; ``False`` exactly when ``weight_attr`` is.
+        data_format: Layout of the axes; channels are the second axis of each that is accepted.
         name: Name of the op's layer; parameters keep the generated name.
 
     Example:
