@@ -13,6 +13,7 @@ from tstatic.ir.build import LayerNamer, append_op, check_variable
 from tstatic.ir.checks import check_callable, check_type
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, export, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops._gradients import zeros_for
@@ -81,6 +82,7 @@ register(OpDef(
     "pylayer", "Input*, Result* -> Out*",
     attrs={"backward": Attr.idle(-1, "results do not depend on it, only gradients do", "function")}, infer=_infer, ref=_ref,
     lower=lambda torch, inputs, results: ([r.clone() for r in results],), grad=_grad, shape_only=("Input",),
+    paddle=ABSENT,
     domain=Domain(
         cases=(Case(([(2, 3)], [(2, 3), (4,)])), Case(([(1,), ()], [(0, 2)]))), ulps=0,
         check_grad="the gradient is what the user says",

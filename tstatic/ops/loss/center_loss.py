@@ -16,6 +16,7 @@ from tstatic.ir.checks import (
     check_same_dtype,
 )
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.types import Meta
 
 Array = np.ndarray[Any, Any]
@@ -84,6 +85,7 @@ register(OpDef(
         ref=lambda away, dloss, dx: np.multiply(away, dloss, out=dx),
         lower=lambda torch, away, dloss: away * dloss,
     ),
+    paddle=ABSENT,
     domain=Domain(
         cases=(
             Case(((4, 3), (4, 1), (5, 3), (1,)), {"cluster_num": 5}),

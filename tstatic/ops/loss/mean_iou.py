@@ -9,6 +9,7 @@ import numpy as np
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import INTEGERS, check_dtype, check_index, check_int, check_same_dtype, check_same_shape
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, float32, int32
 
@@ -57,6 +58,7 @@ _CLASS = ValueRange(0, "num_classes", dtype="int64")
 register(OpDef(
     "mean_iou", "Predictions, Labels -> OutMeanIou, OutWrong, OutCorrect", attrs={"num_classes": Attr(kind="int")},
     infer=_infer, ref=_ref, lower=_lower,
+    paddle=ABSENT,
     domain=Domain(
         cases=(
             Case(((2, 3), (2, 3)), {"num_classes": 4}), Case(((40,), (40,)), {"num_classes": 3}),

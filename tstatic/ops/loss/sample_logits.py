@@ -18,6 +18,7 @@ from tstatic.ir.checks import (
     check_type,
 )
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.rng import RngKey
 from tstatic.ir.types import Meta, int64
@@ -170,6 +171,7 @@ register(OpDef(
         shape_only=("Logits",),
     ),
     # Without hits: differences of scores of -1e20 say nothing.
+    paddle=ABSENT,
     domain=Domain(
         cases=(
             Case(((3, 9), (3, 1)), {"num_samples": 4, "remove_accidental_hits": False}),

@@ -11,6 +11,7 @@ import numpy as np
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_int, check_length
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, export, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
@@ -66,6 +67,7 @@ def _lower(torch: Any, x: Any, *, shape: Sequence[int], seed: int, rng: Any) -> 
 register(OpDef(
     "random_crop", "X -> Out", attrs={"shape": Attr(kind="ints"), "seed": 0}, infer=_infer, ref=_ref, lower=_lower,
     random=True,
+    paddle=ABSENT,
     domain=Domain(
         cases=(
             Case(((3, 5, 4),), {"shape": (2, 2)}), Case(((6,),), {"shape": (3,)}),

@@ -9,6 +9,7 @@ import numpy as np
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_number, check_same_dtype
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, export, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
@@ -47,6 +48,7 @@ register(OpDef(
         "Y, Out@GRAD -> Y@GRAD", shape_only=("Y",), ref=lambda y, dout, dy: np.copyto(dy, _part(dout, y.shape)),
         lower=lambda torch, y, dout: _part(dout, y.shape).clone(),
     ),
+    paddle=ABSENT,
     domain=Domain(
         cases=(
             Case(((3, 4), (2, 3)), {"pad_value": 1.5}), Case(((2, 3, 2), (2, 1, 2))), Case(((4,), (4,))),
