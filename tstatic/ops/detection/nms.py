@@ -11,6 +11,7 @@ from tstatic.errors import ProgramError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import INTEGERS, check_dtype, check_has_shape, check_int, check_number, check_type
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
+from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int64
 from tstatic.ops.detection._boxes import FLOATS, Array, by_score, check_boxes, on_host, suppressed
@@ -46,6 +47,7 @@ register(OpDef(
     "nms", "Boxes, Scores?, CategoryIdxs? -> KeepBoxesIdxs",
     attrs={"iou_threshold": 0.3, "categories": Attr((), "ints"), "top_k": -1}, infer=_infer, ref=_ref,
     lower=on_host(_ref, 1), dynamic=True,
+    paddle=ABSENT,
     domain=Domain(
         cases=(
             Case(((9, 4),)), Case(((9, 4), (9,)), {"iou_threshold": 0.1}),
