@@ -227,18 +227,42 @@ def test_depthwise_conv_as_banded_products(name: str) -> None:
     check_convolution(case, np.dtype(np.float64), 3, "fortran")
 
 
-def test_bands_of_one_channel_and_image_see_no_other() -> None:
-    """What is not finite spoils the windows that hold it, never another image or channel."""
-    x = np.ones((4, 3, 12, 16), np.float32)
-    x[1, 2, 11] = np.inf
-    w, out = np.ones((3, 1, 3, 3), np.float32), empty((4, 3, 12, 16), np.dtype(np.float32))
-    geometry = Geometry((1, 1), (1, 1, 1, 1), (1, 1), 3)
-    needs = conv.conv2d_forward_scratch(x.shape, w.shape, geometry, x.dtype)
+@pytest.mark.parametrize("name", BANDS)
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
+def test_what_is_not_finite_reaches_only_the_results_that_it_belongs_to(name: str, bad: float) -> None:
+    """A band holds zeros, and zero times infinity is NaN."""
+    x_shape, w_shape, strides, pads, dilations, groups = BANDS[name]
+    geometry, dtype, rng = Geometry(strides, pads, dilations, groups), np.dtype(np.float32), np.random.default_rng(3)
+
+    def run(x: Any, w: Any, dy: Any) -> list[np.ndarray[Any, Any]]:
+        """The convolution of x and w, and for the gradient dy that of the input and that of the filters."""
+        out, dx, dw = empty(dy.shape, dtype), empty(x_shape, dtype), empty(w_shape, dtype)
+        conv.conv2d_forward(
+            x, w, out, geometry, buffers(conv.conv2d_forward_scratch(x_shape, w_shape, geometry, dtype))
+        )
+        needs = conv.conv2d_input_grad_scratch(x_shape, w_shape, dy.shape, geometry, dtype)
+        conv.conv2d_input_grad(dy, w, dx, geometry, buffers(needs))
+        needs = conv.conv2d_filter_grad_scratch(x_shape, w_shape, geometry, dtype)
+        conv.conv2d_filter_grad(x, dy, dw, geometry, buffers(needs))
+        return [out, dx, dw]
+
+    def spoilt(shape: Any) -> tuple[Any, Any, Any]:
+        """Numbers, the same with a few that are not finite, and where those are."""
+        clean = rng.standard_normal(shape).astype(dtype)
+        where = np.zeros(shape, bool)
+        where.reshape(-1)[rng.integers(0, where.size, 3)] = True
+        where[-1, 1, -1, -1] = True
+        return np.where(where, dtype.type(0), clean), np.where(where, dtype.type(bad), clean), where.astype(dtype)
+
+    shape = (x_shape[0], w_shape[0], *conv_plan(x_shape, w_shape, geometry).out)
+    (x, bad_x, in_x), (dy, bad_dy, in_dy) = spoilt(x_shape), spoilt(shape)
+    w, ones = rng.standard_normal(w_shape).astype(dtype), np.ones(w_shape, dtype)
     with np.errstate(invalid="ignore"):
-        conv.conv2d_forward(x, w, out, geometry, buffers(needs))
-    assert not np.isfinite(out[1, 2, 10:]).any()
-    out[1, 2, 10:] = 0
-    assert np.isfinite(out).all()
+        found = run(bad_x, w, dy)[0], run(x, w, bad_dy)[1], run(bad_x, w, dy)[2]
+    wanted, touched = run(x, w, dy), (run(in_x, ones, dy)[0], run(x, ones, in_dy)[1], run(in_x, w, np.ones_like(dy))[2])
+    for got, right, reached in zip(found, wanted, touched, strict=True):
+        np.testing.assert_array_equal(np.isfinite(got), reached < 0.5)
+        np.testing.assert_allclose(got[reached < 0.5], right[reached < 0.5], rtol=1e-4, atol=1e-5)
 
 
 WIDE_FILTERS = {

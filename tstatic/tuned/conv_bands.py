@@ -8,8 +8,8 @@ are blocks of it and the window is one of the output gradient; by the filter, th
 holds each sum on its diagonals.
 
 Windows of neighbouring rows overlap, which a matrix for BLAS must not: every ``phases``-th of them is one product. Images lie
-below each other with the zeros between two of them shared, so that few products serve all images. A value that is not
-finite spoils the results of its whole window, as zero times infinity is NaN.
+below each other with the zeros between two of them shared, so that few products serve all images. Zero times infinity is
+NaN: where a result is not finite, it is computed anew from the values that belong to it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
 
 from tstatic.tuned._common import Array, by_rows, flat
 from tstatic.tuned._windows import SMALL, Geometry, Shape4, output_size
@@ -29,6 +31,7 @@ WIDTH = 16
 BUDGET = 1 << 18
 """Elements of windows and results per block: a second-level cache of 1 MiB in float32; fewer make more calls of numpy."""
 
+Ints = NDArray[np.intp]
 Tap = tuple[int, int, int, int, int]
 """Of one place of the filter: the first place of the window, the first result, the steps of both, and how many results."""
 
@@ -422,6 +425,41 @@ def correlate(x: Array, w: Array, out: Array, plan: BandPlan, scratch: Sequence[
         for windows, results in block.products:
             np.matmul(windows, matrices[block.channels], out=results)
         block.store()
+    if not _is_finite(out):
+        _correlate_again(x, filters, out, plan)
+
+
+def _is_finite(results: Array) -> bool:
+    """Returns False if a value is infinite or NaN, or a square too large; takes a quarter of the time of ``isfinite``."""
+    dense = results.reshape(-1)
+    return bool(np.isfinite(np.dot(dense, dense)))
+
+
+def _places(axis: Axis) -> Iterator[tuple[Ints, Ints]]:
+    """Yields, for each place of the filter along an axis, results and the places of the source that it multiplies for them."""
+    blocks = np.arange(axis.count)[:, None]
+    for place, result, stride, apart, count in axis.taps:
+        k = np.arange(max(count, 0))
+        results = (blocks * axis.block + result + k * apart).ravel()
+        places = (blocks * axis.step + axis.start + place + k * stride).ravel()
+        kept = (results < axis.size) & (places >= 0) & (places < axis.source)
+        yield results[kept], places[kept]
+
+
+def _taps(plan: BandPlan) -> Iterator[tuple[int, int, Any, Any]]:
+    """Yields rows and columns of the filter, with indices of the results and of the source that belong to each place of it."""
+    for a, (rows, above) in enumerate(_places(plan.rows)):
+        for b, (columns, left) in enumerate(_places(plan.columns)):
+            yield a, b, (..., rows[:, None], columns), (..., above[:, None], left)
+
+
+def _correlate_again(x: Array, filters: Array, out: Array, plan: BandPlan) -> None:
+    """Replaces the results that are not finite, place by place of the filter: no value is multiplied that does not belong to it."""
+    found = np.zeros((len(x), plan.channels, plan.per_channel, *out.shape[2:]), out.dtype)
+    with np.errstate(all="ignore"):
+        for a, b, results, places in _taps(plan):
+            found[results] += filters[None, :, :, a, b, None, None] * x[:, :, None][places]
+    np.copyto(out, found.reshape(out.shape), where=~np.isfinite(out))
 
 
 def filter_grad(x: Array, dout: Array, dw: Array, plan: BandPlan, scratch: Sequence[Array]) -> None:
@@ -450,3 +488,9 @@ def filter_grad(x: Array, dout: Array, dw: Array, plan: BandPlan, scratch: Seque
     filters.fill(0)
     for a, b, band in _bands(sums, plan, windows_last=True):
         np.add.reduce(band, axis=(2, 3), out=filters[:, :, a, b])
+    if not _is_finite(dw):
+        arriving = dout.reshape(len(x), plan.channels, plan.per_channel, *dout.shape[2:])
+        with np.errstate(all="ignore"):
+            for a, b, results, places in _taps(plan):
+                exact = (arriving[results] * x[:, :, None][places]).sum(axis=(0, 3, 4))
+                np.copyto(filters[:, :, a, b], exact, where=~np.isfinite(filters[:, :, a, b]))

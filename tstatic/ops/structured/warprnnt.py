@@ -136,7 +136,7 @@ def _ref(
     alpha = lattice.forward()
     log_p = lattice.log_probability(alpha)
     if loss is not None:
-        np.negative(log_p, out=loss, casting="same_kind")
+        np.multiply(log_p, -1, out=loss, casting="same_kind")
     if grad is not None:
         grad[...] = lattice.gradient(alpha, log_p, x.shape, blank, fastemit_lambda)
 
