@@ -1,5 +1,6 @@
 """``paddle.utils``: unique names, version checks and an installation check.
 
+* ``dlpack``  arrays of other libraries, without a copy
 * ``environments``  variables of the environment as values of one type
 * ``dlpack``  values of tensors for other libraries, and theirs as tensors
 """
