@@ -22,7 +22,7 @@ from tstatic.ops.indexing.embedding import one_hot
 from tstatic.ops.norm.softmax import log_softmax, softmax
 from tstatic.ops.random.sampling import multinomial
 from tstatic.ops.reduce.reduction import sum
-from tstatic.ops.shape.creation import ones_like, zeros_like
+from tstatic.ops.shape.creation import ones_like, to_tensor, zeros_like
 from tstatic.ops.shape.reshape import reshape, unsqueeze
 from tstatic.ops.shape.sequence import arange
 from tstatic.ops.shape.transpose import transpose
@@ -159,7 +159,7 @@ class Categorical(Distribution):
         return -sum(softmax(self.logits) * log_softmax(self.logits), -1)
 
     def _picked(self, table: Variable, value: Any) -> Variable:
-        at = value if isinstance(value, Variable) else self._indices(value)
+        at = value if isinstance(value, Variable) else to_tensor(value, "int64")
         rank = len(table.shape)
         if rank == 1:
             flat = take_along_axis(table, reshape(at, [-1]), 0)
@@ -167,11 +167,6 @@ class Categorical(Distribution):
         if len(at.shape) == 1:
             at = reshape(at, [1] * (rank - 1) + [-1])
         return take_along_axis(table, at, -1)
-
-    def _indices(self, value: Any) -> Variable:
-        from tstatic.ops.shape.creation import to_tensor
-
-        return to_tensor(value, "int64")
 
 
 def draw_categories(probabilities: Variable, shape: Sequence[int]) -> Variable:
