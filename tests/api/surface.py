@@ -21,14 +21,14 @@ ROOTS = (
     "tstatic.static.amp.fp16_utils", "tstatic.nn",
     "tstatic.nn.functional", "tstatic.nn.initializer", "tstatic.nn.utils", "tstatic.optimizer", "tstatic.optimizer.lr",
     "tstatic.regularizer", "tstatic.metric", "tstatic.utils", "tstatic.device", "tstatic.distributed",
-    "tstatic.framework", "tstatic.framework.random", "tstatic.version", "tstatic.errors", "tstatic.tensor",
+    "tstatic.framework", "tstatic.framework.io_utils", "tstatic.framework.random", "tstatic.version", "tstatic.errors", "tstatic.tensor",
     "tstatic.distributed.fleet", "tstatic.distributed.fleet.base.role_maker", "tstatic.distributed.fleet.metrics",
     "tstatic.distributed.fleet.utils", "tstatic.distributed.fleet.meta_optimizers.common", "tstatic.distributed.io",
     "tstatic.io", "tstatic.inference", "tstatic.linalg", "tstatic.fft", "tstatic.signal",
     "tstatic.geometric", "tstatic.distribution",
     "tstatic.reader", "tstatic.amp", "tstatic.text", "tstatic.incubate",
     "tstatic.incubate.optimizer", "tstatic.profiler", "tstatic.profiler.profiler", "tstatic.utils.profiler", "tstatic.utils.dlpack",
-    "tstatic.vision.datasets", "tstatic.vision.models", "tstatic.vision.models.resnet",
+    "tstatic.vision.datasets", "tstatic.vision", "tstatic.vision.models", "tstatic.vision.models.resnet",
     "tstatic.vision.ops", "tstatic.vision.transforms",
 )  # fmt: skip
 
