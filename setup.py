@@ -319,13 +319,18 @@ def _types(node: ast.AST) -> Iterator[tuple[str, bool]]:
 
 
 def carried() -> dict[str, str]:
-    """Op type -> module of an exported function that says that it is this op: its definition is in the same file."""
+    """Op type -> module of an exported function that says that it is this op: its definition is in the same file.
+
+    Functions that build an op type of Paddle from other ops are listed as ``"raw <type>"``.
+    """
     found: dict[str, str] = {}
     for module in modules():
         for node in defined(module).values():
             for decorator in getattr(node, "decorator_list", ()):
                 if calls(decorator, "export"):
                     found |= {k.value.value: module for k in decorator.keywords if k.arg == "op"}
+                elif calls(decorator, "composed"):
+                    found |= {f"raw {a.value}": module for a in decorator.args}
     return found
 
 

@@ -952,7 +952,7 @@ WITHOUT_SAMPLE: dict[str, str] = {
     ),
     **dict.fromkeys(
         (
-            "tstatic.flops", "tstatic.summary",
+            "tstatic.flops", "tstatic.summary", "tstatic.vision.image_load", "tstatic.vision.set_image_backend",
             *(f"tstatic.vision.models.{name}" for name in (
                 "AlexNet", "LeNet", "MobileNetV1", "MobileNetV2", "ResNet", "SqueezeNet", "VGG", "alexnet", "mobilenet_v1",
                 "mobilenet_v2", "resnet.BasicBlock", "resnet.BottleneckBlock", "squeezenet1_0", "squeezenet1_1",

@@ -77,7 +77,7 @@ def test_op_def(kind: str) -> None:
     domain = sampler.root(definition).domain
     assert domain is not None
     tried = 0
-    for dtype in (*domain.floats, *domain.others):
+    for dtype in (d for d in (*domain.floats, *domain.others) if not d.startswith("complex")):
         for sample in sampler.samples(definition, 4, [dtype], limit=6):
             given = zip(sample.ins, definition.inputs, strict=True)
             if any(a is None and not s.optional for a, s in given):

@@ -102,7 +102,7 @@ def draw(values: ValueRange, shape: tuple[int, ...], dtype: str, rng: np.random.
     if not kind.is_float:
         first = max(int(np.ceil(low)), 0 if kind.name == "uint8" else int(np.ceil(low)))
         last = int(np.ceil(high)) if isinstance(values.high, str) else int(np.floor(high)) + 1
-        if values.distinct:
+        if values.distinct and last - first >= math.prod(shape):
             return rng.permutation(np.arange(first, last))[: math.prod(shape)].reshape(shape).astype(kind.np)
         found: Array = np.asarray(rng.integers(first, max(last, first + 1), shape))
         if values.avoid != "int":

@@ -26,4 +26,4 @@ def test_grad(type: str) -> None:
 
 
 def test_few_op_defs_are_exempt() -> None:
-    assert len(UNCHECKED) <= 2, UNCHECKED
+    assert len(UNCHECKED) <= 3, UNCHECKED

@@ -51,14 +51,14 @@ def convert_to_mixed_precision(
         CheckpointError: If a file is missing or damaged (an ``OSError``).
 
     Example:
-        >>> inference = paddle.inference
         >>> y = static.nn.fc(static.data("x", [None, 2]), 3)
         >>> exe = static.Executor()
         >>> _ = exe.run(static.default_startup_program())
         >>> static.save_inference_model("model", [y.block.var("x")], [y], exe)
         >>> files = "model.pdmodel", "model.pdiparams", "low.pdmodel", "low.pdiparams"
-        >>> inference.convert_to_mixed_precision(*files, inference.PrecisionType.Bfloat16, inference.PlaceType.CPU)
-        >>> predictor = inference.create_predictor(inference.Config("low.pdmodel", "low.pdiparams"))
+        >>> precision, place = paddle.inference.PrecisionType.Bfloat16, paddle.inference.PlaceType.CPU
+        >>> paddle.inference.convert_to_mixed_precision(*files, precision, place)
+        >>> predictor = paddle.inference.create_predictor(paddle.inference.Config("low.pdmodel", "low.pdiparams"))
         >>> predictor.run([np.ones((1, 2), "float32")])[0].dtype
         dtype('float32')
     """
