@@ -13,7 +13,7 @@ __all__ = ["namespace"]
 FUNCTIONS = {
     value: path
     for path, value in walk()
-    if path.startswith("tstatic.static.amp.") or path.startswith("tstatic.fluid.") and "mixed_precision" in path
+    if path.startswith("tstatic.static.amp.") or (path.startswith("tstatic.fluid.") and "mixed_precision" in path)
     if callable(value)
 }
 

@@ -8,9 +8,10 @@ import numpy as np
 
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_divisible, check_dtype, check_number, check_rank
-from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, export, register
+from tstatic.ir.opdef import LOD, Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ops._gradients import passed
 from tstatic.ops._low import in_float32
 from tstatic.ops.sequence._offsets import OFFSETS, Array, positions
 from tstatic.ops.shape._shapes import emit_one
@@ -51,12 +52,18 @@ def _lower(torch: Any, x: Any, offsets: Any, *, alpha: float, beta: float) -> An
     return x * alpha + torch.from_numpy(beta * _waves(at, x.shape[-1])).to(x.dtype).to(x.device)
 
 
+def _grad(ctx: GradContext) -> list[OpSpec]:
+    pair = passed(ctx)
+    if pair is None:
+        return []
+    dout, x = pair
+    return [OpSpec("scale", {"X": [dout]}, {"Out": [x]}, {"scale": ctx.attrs["alpha"]})]
+
+
 register(OpDef(
     "add_position_encoding", f"X, X{LOD}? -> Out", lod="X", attrs={"alpha": 1.0, "beta": 1.0}, infer=_infer, ref=_ref,
     lower=_lower,
-    grad=GradOp(
-        f"Out{GRAD} -> X{GRAD}", pointwise={f"X{GRAD}": "dout * alpha"},
-    ),
+    grad=_grad,
     domain=Domain(
         cases=(
             Case(((2, 3, 4),), {"alpha": 1.5, "beta": 0.5}), Case(((1, 5, 2),)), Case(((7, 6), (4,)), {"beta": 2.0}),
