@@ -130,11 +130,6 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         declined=True,
     ),
     Unsupported(
-        ("fluid.metrics.DetectionMAP", "fluid.evaluator.DetectionMAP"),
-        "The mean average precision of detections is not part of tstatic",
-        "boxes and scores that are fetched, and numpy",
-    ),
-    Unsupported(
         ("static.nn.IfElse", "static.nn.ConditionalBlock", "fluid.layers.ConditionalBlock"),
         "Control flow is built from functions here",
         "static.nn.cond, case, switch_case and while_loop; fluid.layers.IfElse for rows",

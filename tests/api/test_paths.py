@@ -287,7 +287,6 @@ def test_a_missing_name_says_what_to_use() -> None:
         ("relu", "it is nn.functional.relu"),
         ("fc", "it is static.nn.fc"),
         ("static.nn.cross_entropy", "it is nn.functional.cross_entropy"),
-        ("fluid.metrics.DetectionMAP", "numpy"),
         ("fluid.layers.open_files", "static.data"),
     ):
         with pytest.raises(AttributeError, match="has no attribute") as caught:
