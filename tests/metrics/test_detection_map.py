@@ -24,8 +24,8 @@ def test_numbers_are_those_of_paddle(row: dict[str, Any]) -> None:
 def test_reset_forgets_the_batches() -> None:
     case = ROWS[0]["case"]
     first, second = ROWS[0]["batches"]
-    ((_, _), (_, both)) = run(case, [first, second], fluid)
-    ((mean, alone),) = run(case, [second], fluid)
+    _, (mean, both) = run(case, [first, second], fluid)
+    _, (_, alone) = run(case, [first, second], fluid, resets=(0, 1))
     assert mean == alone != both
 
 
