@@ -21,7 +21,7 @@ from tstatic.runtime.scope import global_scope
 CLASS = "fluid.metrics.DetectionMAP"
 
 
-@export(CLASS, "fluid.evaluator.DetectionMAP")
+@export("fluid.metrics.DetectionMAP", "fluid.evaluator.DetectionMAP")
 @no_effect(background_label="true boxes are objects: classes without any do not count")
 class DetectionMAP:
     """Mean average precision of detected boxes: of each batch, and of all since :meth:`reset`.
