@@ -5,6 +5,7 @@
 * ``interpret`` the CPU, with fused ops as generated kernels in Triton's interpreter
 * ``fake``  memory that the host cannot access, and work that runs late and out of order (for tests)
 * ``null``  runs nothing, to measure overhead
+* ``torch_device``  any device of torch: ops as their torch forms; ``torch_settings`` keeps the user's settings of torch
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from tstatic.devices import fake, interpret, null
+from tstatic.devices import fake, interpret, null, torch_device
 from tstatic.devices.base import Array, Device, DeviceArray, HostArray
 from tstatic.devices.cpu import device as cpu
 from tstatic.errors import DeviceError, UnsupportedError
@@ -24,6 +25,8 @@ DEVICES: dict[str, Device] = {
     "interpret": interpret.DEVICE,
     "null": null.DEVICE,
     "fake": fake.DEVICE,
+    "torch": torch_device.DEVICE,
+    "torch+interpret": torch_device.WITH_KERNELS,
 }
 
 HOST = cpu.DEVICE
