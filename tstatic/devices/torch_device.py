@@ -285,9 +285,6 @@ class TorchDevice(Device):
         """Binds an op's reference to the tensors' memory."""
         return _CPU.bind(op, [self.inside(a) for a in ins], [self.inside(a) for a in outs], reserved, stream)
 
-    def bind_collective(self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], group: Any) -> list[Call]:
-        return super().bind_collective(op, [self.inside(a) for a in ins], [self.inside(a) for a in outs], group)
-
     def bind_dynamic(
         self, op: FrozenOp, arrays: ArraysByName, reserved: Mapping[str, Any], run: RunByName, stream: Stream
     ) -> BoundStep:
