@@ -32,7 +32,7 @@ from tstatic.devices.base import (
     Stream,
 )
 from tstatic.devices.cpu.buffer import Buffer
-from tstatic.devices.cpu.device import BoundStep, CpuDevice, of_calls
+from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
 from tstatic.devices.cpu.pool import Call
 from tstatic.devices.torch_settings import Settings
 from tstatic.errors import DeviceError, needed_for
@@ -136,7 +136,19 @@ class TorchDevice(Device):
                 import torch
             from ml_dtypes import bfloat16
 
-            names = "bool int8 uint8 int16 int32 int64 float16 float32 float64 complex64 complex128".split()
+            names = [
+                "bool",
+                "int8",
+                "uint8",
+                "int16",
+                "int32",
+                "int64",
+                "float16",
+                "float32",
+                "float64",
+                "complex64",
+                "complex128",
+            ]
             pairs = [(np.dtype(n), getattr(torch, n)) for n in names] + [(np.dtype(bfloat16), torch.bfloat16)]
             self._numpy = {kind: dtype for dtype, kind in pairs}
             self._dtypes = dict(pairs)
@@ -274,7 +286,15 @@ class TorchDevice(Device):
         form = torch_form(op.definition)
         if form is None or op.body or op.sub_blocks:
             return self.bind_reference(op, ins, outs, reserved, stream)
-        call = form.bind(self, op, [_tensors(a) for a in ins], [_tensors(a) for a in outs])
+
+        def reference() -> list[Call]:
+            step = self.bind_reference(op, ins, outs, reserved, stream)
+            workspace = Workspace()
+            workspace.reserve(step.scratch_bytes)
+            workspace.allocate()
+            return [call for tile in step.bind(workspace) for call in tile] + step.after
+
+        call = form.bind(self, op, [_tensors(a) for a in ins], [_tensors(a) for a in outs], reference)
         if call is None:
             return self.bind_reference(op, ins, outs, reserved, stream)
         return of_calls([call])
@@ -339,8 +359,22 @@ class TorchForm:
         self.single = len(definition.outputs) == 1
         self.listed = any(slot.many for slot in definition.outputs)
 
-    def bind(self, device: TorchDevice, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any]) -> Call | None:
-        """Returns the call that runs an op; ``None`` where there is nothing that it writes."""
+    def bind(
+        self,
+        device: TorchDevice,
+        op: FrozenOp,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        reference: Callable[[], Sequence[Call]],
+    ) -> Call | None:
+        """Returns the call that runs an op; ``None`` where there is nothing that it writes.
+
+        Args:
+            device: The device.
+            op: The op.
+            ins, outs: Tensors per slot.
+            reference: Makes the calls of the op's reference, for a form that lacks a wanted result.
+        """
         attrs = op.definition.pick(self.function, op.attrs)
         if self.wants_device:
             attrs = {**attrs, "device": device.place}
@@ -350,6 +384,9 @@ class TorchForm:
             return (partial(run, out=out), ()) if out is not None else None
         if self.single and not self.listed:
             return (_copy_result, (run, outs[0])) if outs[0] is not None else None
+        # Some forms leave out what only a backward op of their own would read, such as the gates of an LSTM.
+        if any(slot.intermediate and out is not None for slot, out in zip(op.definition.outputs, outs, strict=True)):
+            return _UnlessLacking(run, outs, reference), ()
         return _copy_results, (run, outs)
 
 
@@ -392,6 +429,26 @@ def _copy_results(run: Callable[[], Any], outs: Sequence[Any]) -> None:
                     one.copy_(part)
         elif out is not None and result is not None:
             out.copy_(result)
+
+
+class _UnlessLacking:
+    """Runs an op in torch; from the first run on as its reference, if its form then lacks a wanted result."""
+
+    def __init__(self, run: Callable[[], Any], outs: Sequence[Any], reference: Callable[[], Sequence[Call]]) -> None:
+        self._run = run
+        self._outs = outs
+        self._reference = reference
+        self._calls: Sequence[Call] | None = None
+
+    def __call__(self) -> None:
+        if self._calls is None:
+            made = self._run()
+            if all(out is None or result is not None for out, result in zip(self._outs, made, strict=True)):
+                _copy_results(lambda: made, self._outs)
+                return
+            self._calls = self._reference()
+        for function, args in self._calls:
+            function(*args)
 
 
 class _Inside(MutableMapping[str, Any]):

@@ -32,8 +32,9 @@ class Settings:
                 self._inside.add(who)
                 if not self._before:
                     self._before = _read(torch)
-                allowed = bool(flags.flag("FLAGS_allow_tf32"))
-                _write(torch, (threads, allowed, allowed, bool(flags.flag("FLAGS_cudnn_deterministic"))))
+                precision = "tf32" if flags.flag("FLAGS_allow_tf32") else "ieee"
+                deterministic = bool(flags.flag("FLAGS_cudnn_deterministic"))
+                _write(torch, (threads, precision, precision, precision, deterministic))
             yield
         finally:
             with self._lock:
@@ -43,24 +44,23 @@ class Settings:
                     self._before = ()
 
 
-def _read(torch: Any) -> tuple[Any, ...]:
+# Precisions by their own setting: the older `allow_tf32` cannot even be read once a user has set a precision.
+def _holders(torch: Any) -> tuple[Any, ...]:
     backends = torch.backends
-    return (
-        torch.get_num_threads(),
-        backends.cuda.matmul.allow_tf32,
-        backends.cudnn.allow_tf32,
-        backends.cudnn.deterministic,
-    )
+    return backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn
+
+
+def _read(torch: Any) -> tuple[Any, ...]:
+    precisions = (holder.fp32_precision for holder in _holders(torch))
+    return torch.get_num_threads(), *precisions, torch.backends.cudnn.deterministic
 
 
 def _write(torch: Any, wanted: tuple[Any, ...]) -> None:
-    threads, products, convolutions, deterministic = wanted
+    threads, *precisions, deterministic = wanted
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
-    backends = torch.backends
-    if backends.cuda.matmul.allow_tf32 != products:
-        backends.cuda.matmul.allow_tf32 = products
-    if backends.cudnn.allow_tf32 != convolutions:
-        backends.cudnn.allow_tf32 = convolutions
-    if backends.cudnn.deterministic != deterministic:
-        backends.cudnn.deterministic = deterministic
+    for holder, precision in zip(_holders(torch), precisions, strict=True):
+        if holder.fp32_precision != precision:
+            holder.fp32_precision = precision
+    if torch.backends.cudnn.deterministic != deterministic:
+        torch.backends.cudnn.deterministic = deterministic
