@@ -46,6 +46,10 @@ def _tstatic(threads: int, case: str, name: str = "tstatic") -> Peer:
     return Peer(name, threads, case, (sys.executable, "peer_static.py", ("tstatic",)))
 
 
+def _on_torch(threads: int, case: str, missing: str) -> Peer:
+    return Peer("tstatic on torch", threads, case, (sys.executable, "peer_static.py", ("tstatic", "torch")), missing)
+
+
 def _paddle(threads: int, case: str) -> Peer:
     python, missing = paddle_python()
     return Peer("paddle", threads, case, (python, "peer_static.py", ("paddle",)), missing)
@@ -82,6 +86,7 @@ def net(name: str, setting: Setting) -> dict[str, Any]:
     for threads in setting.threads:
         peers.append(_tstatic(threads, name))
         peers.append(_torch(threads, name, "torch", missing))
+        peers.append(_on_torch(threads, name, missing))
         if NETS[name].trained and not setting.quick:
             peers.append(_torch(threads, f"{name}+fused", "torch fused", missing))
         peers.append(_paddle(threads, name))

@@ -1,9 +1,10 @@
-"""Worker for tstatic and for Paddle, which share an API: ``python peer_static.py tstatic|paddle``."""
+"""Worker for tstatic and for Paddle, which share an API: ``python peer_static.py tstatic|paddle [backend of CPU places]``."""
 
 from __future__ import annotations
 
 import importlib
 import json
+import os
 import resource
 import sys
 import time
@@ -15,6 +16,8 @@ from nets import NETS, initial_values, tiny_bound, tiny_feed, tiny_ops
 from peer import Case, serve
 
 NAME = sys.argv[1]
+if sys.argv[2:]:
+    os.environ["TSTATIC_CPU_BACKEND"] = sys.argv[2]
 if NAME == "tstatic":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 paddle: Any = importlib.import_module(NAME)

@@ -158,6 +158,13 @@ _FLAGS = (
         effect=False,
     ),
     Flag(
+        "FLAGS_allow_tf32",
+        bool,
+        False,
+        "Products and convolutions of float32 may be computed in TF32 on a GPU, which keeps 10 bits of the mantissa. torch's own "
+        "settings are as before when a run ends. The CPU has no TF32, so nothing changes there.",
+    ),
+    Flag(
         "FLAGS_cudnn_deterministic",
         bool,
         False,

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 # The kinds of place that programs can run on; a new device adds its kind here.
-BACKENDS: tuple[str, ...] = ("cpu", "null")
+BACKENDS: tuple[str, ...] = ("cpu", "null", "gpu")
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -326,7 +326,15 @@ def _why_no_gpu() -> str:
         return f"CUDA_VISIBLE_DEVICES={visible!r} hides all"
     if importlib.util.find_spec("torch") is None:
         return "torch, which drives GPUs, is not installed"
-    return "no CUDA driver with a device, or a torch without CUDA"
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "no CUDA driver: libcuda.so.1 cannot be loaded"
+    import torch
+
+    if not torch.version.cuda:
+        return f"torch {torch.__version__} was built without CUDA"
+    return f"torch {torch.__version__} finds no device with the driver"
 
 
 def cpu_places(device_count: int | None = None) -> list[CPUPlace]:

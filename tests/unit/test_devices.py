@@ -9,9 +9,9 @@ import pytest
 
 from tstatic.devices import DEVICES, HOST, check_backend, of_place, owner_of, read, use
 from tstatic.devices.base import Device, MemoryKind
-from tstatic.errors import DeviceError, UnsupportedError
+from tstatic.errors import DeviceError
 from tstatic.ir.types import Meta, float32
-from tstatic.places import CUDAPlace, NullPlace
+from tstatic.places import CUDAPinnedPlace, CUDAPlace, NullPlace
 
 ALL = list(DEVICES.values())
 VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -32,8 +32,10 @@ def there(device: Device, values: Any = VALUES) -> Any:
 def test_a_device_is_found_under_its_name() -> None:
     assert [d.name for d in DEVICES.values()] == list(DEVICES)
     assert of_place(NullPlace()) is DEVICES["null"]
-    with pytest.raises(UnsupportedError, match="not on"):
-        of_place(CUDAPlace(0))
+    with pytest.raises(DeviceError, match="has no Place"):
+        of_place(CUDAPlace(99))
+    with pytest.raises(DeviceError, match="has no Place"):
+        of_place(CUDAPinnedPlace())
 
 
 def test_values_go_there_and_back(device: Device) -> None:
@@ -129,7 +131,7 @@ def test_errors_are_described_by_class_and_text(device: Device) -> None:
 
 
 def test_only_the_interpreter_launches_kernels() -> None:
-    assert [d.name for d in ALL if d.generated] == ["interpret"]
+    assert [d.name for d in ALL if d.generated] == ["interpret", "torch+interpret"]
     with pytest.raises(DeviceError, match="runs no generated kernels"):
         HOST.launch(np, [], {}, HOST.stream())
 

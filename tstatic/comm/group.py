@@ -406,7 +406,7 @@ class Sum(Collective):
     def __init__(
         self, communicator: Communicator, arrays: Sequence[Array], roots: Sequence[int] | None, label: str, block: int
     ) -> None:
-        flats = [communicator.device.derive(a, _flat) for a in arrays]
+        flats = [_flattened(communicator.device, a) for a in arrays]
         super().__init__(communicator, flats, label)
         everyone = range(communicator.size)
         self._to = [everyone] * len(flats) if roots is None else [(root,) for root in roots]
@@ -521,7 +521,7 @@ class Gather(Collective):
         shape = (communicator.size, *array.shape)
         self._local = communicator.buffer(shape, array.dtype, "pinned") if across else out
         owner = HOST if across else self.device
-        flat = owner.derive(self._local, _flat)
+        flat = _flattened(owner, self._local)
         self._rows = [owner.slice(flat, i * array.size, array.shape) for i in range(communicator.size)]
 
     def exchange(self) -> None:
@@ -543,6 +543,12 @@ class Gather(Collective):
             if peer is not self:
                 self.device.copy(peer._out, self._out, self.stream)
         self._end_here(peers)
+
+
+def _flattened(device: Device, array: Array) -> Array:
+    flat = device.derive(array, _flat)
+    assert flat is not None, "every device has flat views of contiguous arrays"
+    return flat
 
 
 def _flat(array: HostArray) -> HostArray:

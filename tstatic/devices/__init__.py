@@ -5,6 +5,8 @@
 * ``interpret`` the CPU, with fused ops as generated kernels in Triton's interpreter
 * ``fake``  memory that the host cannot access, and work that runs late and out of order (for tests)
 * ``null``  runs nothing, to measure overhead
+* ``cuda``  NVIDIA GPUs: torch's device with streams, events, pinned memory, and generated kernels
+* ``torch_device``  any device of torch: ops as their torch forms; ``torch_settings`` keeps the user's settings of torch
 """
 
 from __future__ import annotations
@@ -13,17 +15,19 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from tstatic.devices import fake, interpret, null
+from tstatic.devices import cuda, fake, interpret, null, torch_device
 from tstatic.devices.base import Array, Device, DeviceArray, HostArray
 from tstatic.devices.cpu import device as cpu
 from tstatic.errors import DeviceError, UnsupportedError
-from tstatic.places import Place
+from tstatic.places import CUDAPlace, Place, resolve
 
 DEVICES: dict[str, Device] = {
     "cpu": cpu.DEVICE,
     "interpret": interpret.DEVICE,
     "null": null.DEVICE,
     "fake": fake.DEVICE,
+    "torch": torch_device.DEVICE,
+    "torch+interpret": torch_device.WITH_KERNELS,
 }
 
 HOST = cpu.DEVICE
@@ -92,15 +96,19 @@ def of_place(place: Place) -> Device:
     """Returns the device that runs programs on a place.
 
     Raises:
-        UnsupportedError: If there is none.
+        DeviceError: If this machine does not have the GPU, and ``FLAGS_cpu_fallback`` is off.
+        UnsupportedError: If no device runs programs on such a place.
     """
+    place = resolve(place)
     if place.kind == "cpu":
         return cpu_device() if _chosen is None else DEVICES[_chosen]
+    if isinstance(place, CUDAPlace):
+        return cuda.device(place.id)
     device = DEVICES.get(place.kind)
     if device is None:
         raise UnsupportedError(
-            f"this release runs programs on the CPU, not on {place}",
-            expected="CPUPlace()",
+            f"no device runs programs on {place}",
+            expected="CPUPlace() or CUDAPlace(number)",
             received=repr(place),
             fix="use static.Executor(CPUPlace())",
         )

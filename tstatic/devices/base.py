@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from types import ModuleType
@@ -174,8 +175,11 @@ class Device(abc.ABC):
         """Returns whether an array is in this device's memory."""
 
     @abc.abstractmethod
-    def derive(self, array: Array, view: Callable[..., HostArray | None]) -> Array:
-        """Returns the view of an array that a function of numpy arrays (a transpose, a slice) makes, in the same memory."""
+    def derive(self, array: Array, view: Callable[..., HostArray | None]) -> Array | None:
+        """Returns the view of an array that a function of numpy arrays (a transpose, a slice) makes, in the same memory.
+
+        ``None`` if the device has no such arrays (with strides that go back, for example): then the op runs as others do.
+        """
 
     @abc.abstractmethod
     def contiguous(self, array: Array) -> bool:
@@ -248,6 +252,15 @@ class Device(abc.ABC):
         return stop.time - start.time
 
     # -------------------------------------------------------------------------------------------------------------- work
+    def settings(self, threads: int, uses_blas: bool) -> contextlib.AbstractContextManager[None]:
+        """Returns what libraries of the process are set to while a plan runs; all is as before when the block ends.
+
+        Args:
+            threads: Size of the session's thread pool.
+            uses_blas: Whether an op of the plan calls BLAS.
+        """
+        return contextlib.nullcontext()
+
     @abc.abstractmethod
     def bind(
         self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,13 +12,14 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tstatic.comm.group import Communicator, ReplicaStoppedError
-from tstatic.devices import HOST, Array, Device
+from tstatic.devices import HOST, Array, Device, read
 from tstatic.devices.base import ALIGNED, Event, Memory, QueuedWorkError, Stream
 from tstatic.devices.cpu import blas
 from tstatic.devices.cpu import device as cpu
 from tstatic.devices.cpu.pool import Call, pool_of, usable_cpus
 from tstatic.devices.cpu.tile_chain import chain_steps, find_failed_op
 from tstatic.errors import DeviceError, NumericsError
+from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.rng import RngKey
@@ -142,8 +144,7 @@ class Session:
                 self.arrays[value] = []
         works: list[tuple[Step, cpu.BoundStep, Stream]] = []
         for step in plan.steps:
-            if step.how == "view":
-                self._bind_view(step.op)
+            if step.how == "view" and self._bind_view(step.op):
                 continue
             stream = self._stream_of(step.op, len(works))
             if step.op.definition.collective:
@@ -312,13 +313,21 @@ class Session:
             dtype_check(var, meta.dtype, dtype_of(array.dtype))
         return array
 
-    def _bind_view(self, op: FrozenOp) -> None:
+    def _bind_view(self, op: FrozenOp) -> bool:
+        """Makes the result a view; returns ``False`` where the device has no such view: the result has memory, the op is to run."""
         source, result = op.inputs[0], op.outputs[0]
         assert isinstance(source, str)
         assert isinstance(result, str)
         assert op.definition.view is not None
         view = partial(op.definition.view, **op.definition.pick(op.definition.view, op.attrs))
-        self.arrays[result] = self.device.derive(self.arrays[source], view)
+        found = self.device.derive(self.arrays[source], view)
+        if found is None:
+            metas = [_meta(self.arrays[e]) if isinstance(e, str) else None for e in op.inputs]
+            meta = infer_outputs(op.definition, metas, op.attrs)[0]
+            self.arrays[result] = self.device.empty(meta.shape, meta.dtype.np)
+            return False
+        self.arrays[result] = found
+        return True
 
     def _entry(self, entry: Entry) -> Any:
         if entry is None:
@@ -375,13 +384,15 @@ class Session:
         """
         if self.stale():
             self.bind()
-        if self._blas:
-            with blas.OneThread():
-                return self.replay(feeds, iterations)
-        return self.replay(feeds, iterations)
+        with self.settings():
+            return self.replay(feeds, iterations)
+
+    def settings(self) -> contextlib.AbstractContextManager[None]:
+        """Returns what libraries of the process are set to while this plan runs."""
+        return self.device.settings(self.threads, self._blas)
 
     def replay(self, feeds: Mapping[str, np.ndarray[Any, Any]], iterations: int) -> list[np.ndarray[Any, Any]]:
-        """Runs as :meth:`run` does, for a caller that has bound the plan and limits the threads of BLAS."""
+        """Runs as :meth:`run` does, for a caller that has bound the plan and holds :meth:`settings`."""
         results: list[np.ndarray[Any, Any]] = []
         assert self.arena is not None
         check_whole(self.scope, self.plan.program.reads, "this run")
@@ -457,7 +468,7 @@ class Session:
             self.scope.runs[self.uid] = (epoch, count + 1)
         for i, value in late:
             array = self.arrays[value]
-            np.copyto(fetched[i], self.device.to_host(array, self.streams[0]) if self.device.deferred else array)
+            np.copyto(fetched[i], self.device.to_host(array, self.streams[0]) if self.device.deferred else read(array))
         return fetched
 
     def _to_host(self, value: Any) -> Any:

@@ -15,7 +15,6 @@ from tstatic import flags, places
 from tstatic.comm.group import Group
 from tstatic.comm.processes import Processes, digest
 from tstatic.devices import owner_of
-from tstatic.devices.cpu import blas
 from tstatic.errors import PlaceError
 from tstatic.ir.program import Program
 from tstatic.ir.text import shared_text
@@ -155,7 +154,7 @@ class Replicas:
         ]
         scopes = [session.scope for session in entry.sessions]
         timeout = float(flags.flag("FLAGS_step_timeout_s"))
-        with blas.OneThread():
+        with entry.sessions[0].settings():
             if self.outer is None or not self.group.across:
                 # An exchange with some of the processes has the same time-out, and its error names the ranks.
                 later = 0.0 if self.outer is None else LATER

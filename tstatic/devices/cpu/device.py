@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
@@ -22,6 +23,7 @@ from tstatic.devices.base import (
     RunByName,
     Stream,
 )
+from tstatic.devices.cpu import blas
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.pool import Call
 from tstatic.errors import DeviceError
@@ -348,6 +350,9 @@ class CpuDevice(Device):
 
     def stream(self) -> Stream:
         return _STREAM
+
+    def settings(self, threads: int, uses_blas: bool) -> contextlib.AbstractContextManager[None]:
+        return blas.OneThread() if uses_blas else contextlib.nullcontext()
 
     def bind(
         self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream

@@ -1,0 +1,350 @@
+"""Implements NVIDIA GPUs: what differs from torch's other devices is streams, events, pinned memory, and kernels by Triton.
+
+Work is queued in one stream for copies, one for collectives and one for everything else, none of it captured. A run begins
+after what the caller queued in torch's current stream, and what the caller queues there later waits for the run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from tstatic import target
+from tstatic.devices.base import (
+    Array,
+    ArraysByName,
+    Event,
+    Graph,
+    HostArray,
+    KernelLaunch,
+    Memory,
+    QueuedWorkError,
+    RunByName,
+    Stream,
+)
+from tstatic.devices.cpu.buffer import Buffer
+from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
+from tstatic.devices.cpu.pool import Call
+from tstatic.devices.torch_device import TorchArray, TorchDevice
+from tstatic.ir.frozen import FrozenOp
+
+_CPU = CpuDevice()
+
+
+class CudaStream(Stream):
+    """A stream of torch.
+
+    Attributes:
+        queue: torch's stream.
+    """
+
+    def __init__(self, queue: Any) -> None:
+        self.queue = queue
+
+
+class CudaEvent(Event):
+    """An event of torch that has a time once it was reached."""
+
+    def __init__(self, mark: Any) -> None:
+        super().__init__()
+        self.mark = mark
+        self.recorded = False
+
+
+class PinnedBuffer(Buffer):
+    """Host memory that the GPU copies from and to while the host continues."""
+
+    def __init__(self, pinned: Any, nbytes: int, purpose: str) -> None:
+        super().__init__(0, purpose)
+        # Kept, because the array does not own its memory.
+        self._tensor = pinned
+        self.array = pinned.numpy()[:nbytes]
+
+    @property
+    def can_release(self) -> bool:
+        """Pinned pages stay."""
+        return False
+
+
+class CudaDevice(TorchDevice):
+    """One GPU.
+
+    Args:
+        index: Its number among those that are visible.
+        place: torch's name of it, if it is another one (for tests).
+        cuda: What stands in for ``torch.cuda`` (for tests); generated kernels are then not launched.
+    """
+
+    deferred = True
+    compute_streams = 1
+    # Until a GPU tells its own facts (`begin`), those of the one that kernels are planned for.
+    target = target.H100
+
+    def __init__(self, index: int = 0, place: str = "", cuda: Any = None) -> None:
+        super().__init__("gpu" if not index else f"gpu:{index}", place or f"cuda:{index}", generated=cuda is None)
+        self.exclusive = False
+        self.index = index
+        self._cuda = cuda
+        # Those of every session that still lives: a run orders them with the caller's stream.
+        self._streams: weakref.WeakSet[CudaStream] = weakref.WeakSet()
+
+    @property
+    def cuda(self) -> Any:
+        """``torch.cuda``, or what tests put in its place."""
+        return self._cuda or self.torch.cuda
+
+    def begin(self) -> None:
+        self.cuda.init()
+
+    def _current(self) -> Any:
+        return self.cuda.current_stream(self.index)
+
+    def _tensor(self, value: Any) -> Any:
+        """Returns a tensor of an array: of the device, or of the host without a copy."""
+        return value.tensor if isinstance(value, TorchArray) else self.wrap(np.asarray(value)).tensor
+
+    # ------------------------------------------------------------------------------------------------------------ memory
+    def _pinned(self, nbytes: int, purpose: str) -> Memory:
+        memory = self.torch.zeros(max(nbytes, 1), dtype=self.torch.uint8)
+        return PinnedBuffer(memory.pin_memory() if self._cuda is None else memory, nbytes, purpose)
+
+    # ------------------------------------------------------------------------------------------------------------ copies
+    def _put(self, stream: Stream | None, work: Callable[[], Any]) -> None:
+        """Queues work in a stream; without one, does it after all other work and waits."""
+        if stream is None:
+            self.synchronize()
+            work()
+            self._current().synchronize()
+            return
+        assert isinstance(stream, CudaStream)
+        with self.cuda.stream(stream.queue):
+            work()
+
+    def copy(self, destination: Array, source: Array, stream: Stream | None = None) -> None:
+        to, of = self._tensor(destination), self._tensor(source)
+        self._put(stream, lambda: to.copy_(of, non_blocking=stream is not None))
+
+    def fill(self, destination: TorchArray, value: complex, stream: Stream | None = None) -> None:
+        self._put(stream, lambda: destination.tensor.fill_(value))
+
+    def to_host(self, array: TorchArray, stream: Stream | None = None) -> HostArray:
+        self.synchronize(None if stream is None else [stream])
+        found: HostArray = np.empty(array.shape, array.dtype)
+        self._tensor(found).copy_(array.tensor)
+        return found
+
+    def from_host(self, destination: TorchArray, source: HostArray, stream: Stream | None = None) -> None:
+        # A copy from pageable memory has read it when the call returns, so the caller may change it.
+        given = self._tensor(np.ascontiguousarray(source, destination.dtype).reshape(destination.shape))
+        self._put(stream, lambda: destination.tensor.copy_(given))
+
+    def upload(self, array: HostArray) -> TorchArray:
+        made = self.empty(array.shape, array.dtype)
+        self.from_host(made, array)
+        return made
+
+    def assigning(self, destination: TorchArray, source: HostArray) -> Call:
+        self.synchronize()
+        given = self._tensor(np.ascontiguousarray(source, destination.dtype)).to(self.place)
+        # One call of torch's library writes all: no signal handler runs in the middle of it.
+        return destination.tensor.copy_, (given,)
+
+    # ------------------------------------------------------------------------------------------------------------- order
+    def stream(self) -> CudaStream:
+        made = CudaStream(self.cuda.Stream(self.index))
+        made.queue.wait_stream(self._current())
+        self._streams.add(made)
+        return made
+
+    def event(self) -> CudaEvent:
+        return CudaEvent(self.cuda.Event(enable_timing=True))
+
+    def record(self, event: Event, stream: Stream) -> None:
+        assert isinstance(event, CudaEvent)
+        assert isinstance(stream, CudaStream)
+        event.mark.record(stream.queue)
+        event.recorded = True
+
+    def wait(self, event: Event, stream: Stream) -> None:
+        assert isinstance(event, CudaEvent)
+        assert isinstance(stream, CudaStream)
+        if event.recorded:
+            stream.queue.wait_event(event.mark)
+
+    def synchronize(self, streams: Sequence[Stream] | None = None) -> None:
+        try:
+            if streams is None:
+                self.cuda.synchronize(self.index)
+            for one in streams or ():
+                assert isinstance(one, CudaStream)
+                one.queue.synchronize()
+        except RuntimeError as error:  # torch's own: an error of work that was queued before
+            raise QueuedWorkError(None) from error
+
+    def elapsed(self, start: Event, stop: Event) -> float:
+        assert isinstance(start, CudaEvent)
+        assert isinstance(stop, CudaEvent)
+        return float(start.mark.elapsed_time(stop.mark)) / 1e3
+
+    # -------------------------------------------------------------------------------------------------------------- work
+    @contextlib.contextmanager
+    def settings(self, threads: int, uses_blas: bool) -> Iterator[None]:
+        with super().settings(threads, uses_blas):
+            streams, current = [one.queue for one in self._streams], self._current()
+            for one in streams:
+                one.wait_stream(current)
+            yield
+            for one in streams:
+                current.wait_stream(one)
+
+    def bind(
+        self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
+    ) -> BoundStep:
+        work = super().bind(op, ins, outs, reserved, stream)
+        return of_calls([(self._put, (stream, functools.partial(_run, _calls_of(work))))])
+
+    def bind_reference(
+        self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
+    ) -> BoundStep:
+        # The reference works on copies of the host, which are made once; the host waits for the stream whenever it runs.
+        copies = _Copies(self, stream)
+        inputs, outputs = [copies.of(a, read=True) for a in ins], [copies.of(a, read=False) for a in outs]
+        step = _CPU.bind(op, inputs, outputs, reserved, stream)
+        return of_calls([(copies.fetch, ()), *_calls_of(step), (copies.store, ())])
+
+    def bind_dynamic(
+        self, op: FrozenOp, arrays: ArraysByName, reserved: Mapping[str, Any], run: RunByName, stream: Stream
+    ) -> BoundStep:
+        def work() -> None:
+            self.synchronize([stream])
+            seen = _HostValues(self, arrays, stream)
+            run(op, seen, reserved)
+            seen.store(op.writes())
+
+        return of_calls([(work, ())])
+
+    def launch(
+        self, module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, Array], stream: Stream
+    ) -> list[Call]:
+        flat: dict[str, Any] = {}
+        calls: list[Call] = []
+        for function, grid, arguments, constants, options in launches:
+            values = []
+            for a in arguments:
+                if isinstance(a, str) and a not in flat:
+                    flat[a] = arrays[a].tensor.view(-1)
+                values.append(flat[a] if isinstance(a, str) else a)
+            kernel = getattr(module, function)[tuple(grid)]
+            calls.append((self._put, (stream, functools.partial(kernel, *values, **constants, **options))))
+        return calls
+
+    def capture(self, calls: Sequence[Call], streams: Sequence[Stream]) -> Graph:
+        return Graph(calls)
+
+    # ------------------------------------------------------------------------------------------------------------ errors
+    def check_finite(self, arrays: Sequence[TorchArray], stream: Stream | None = None) -> TorchArray:
+        counts = self.empty((len(arrays),), np.dtype(np.int64))
+
+        def count() -> None:
+            for i, a in enumerate(arrays):
+                counts.tensor[i] = a.size - self.torch.isfinite(a.tensor).sum()
+
+        self._put(stream, count)
+        return counts
+
+
+class _Copies:
+    """Copies of a step's arrays in the memory of the host; values that share memory there share it here."""
+
+    def __init__(self, device: CudaDevice, stream: Stream) -> None:
+        self._device = device
+        self._stream = stream
+        self._made: dict[tuple[Any, ...], HostArray] = {}
+        self._fetched: list[tuple[TorchArray, HostArray]] = []
+        self._stored: list[tuple[TorchArray, HostArray]] = []
+
+    def of(self, value: Any, read: bool) -> Any:
+        """Returns the copies of a slot, which are read before the step or written back after it."""
+        if isinstance(value, list):
+            return [self.of(one, read) for one in value]
+        if not isinstance(value, TorchArray):
+            return value
+        key = (value.tensor.data_ptr(), value.shape, value.dtype, value.tensor.stride())
+        if key not in self._made:
+            self._made[key] = np.empty(value.shape, value.dtype)
+        (self._fetched if read else self._stored).append((value, self._made[key]))
+        return self._made[key]
+
+    def fetch(self) -> None:
+        """Copies from the device."""
+        for array, copy in self._fetched:
+            np.copyto(copy, self._device.to_host(array, self._stream))
+
+    def store(self) -> None:
+        """Copies to the device."""
+        for array, copy in self._stored:
+            self._device.from_host(array, copy, self._stream)
+
+
+class _HostValues(MutableMapping[str, Any]):
+    """A mapping of arrays as copies on the host; those that were read may have been written, and go back."""
+
+    def __init__(self, device: CudaDevice, arrays: ArraysByName, stream: Stream) -> None:
+        self._device = device
+        self._arrays = arrays
+        self._stream = stream
+        self._copies: dict[str, HostArray] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        value = self._arrays[name]
+        if not isinstance(value, TorchArray):
+            return value
+        if name not in self._copies:
+            self._copies[name] = self._device.to_host(value, self._stream)
+        return self._copies[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._copies.pop(name, None)
+        self._arrays[name] = self._device.upload(value) if isinstance(value, np.ndarray) else value
+
+    def __delitem__(self, name: str) -> None:
+        self._copies.pop(name, None)
+        del self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def store(self, written: Iterable[str]) -> None:
+        """Copies what an op wrote in place back to the device."""
+        for name in written:
+            if name in self._copies:
+                self._device.from_host(self._arrays[name], self._copies[name], self._stream)
+
+
+def _calls_of(step: BoundStep) -> list[Call]:
+    workspace = Workspace()
+    workspace.reserve(step.scratch_bytes)
+    workspace.allocate()
+    return [call for tile in step.bind(workspace) for call in tile] + step.after
+
+
+def _run(calls: Sequence[Call]) -> None:
+    for function, args in calls:
+        function(*args)
+
+
+@functools.cache
+def device(index: int) -> CudaDevice:
+    """Returns the GPU of a number."""
+    made = CudaDevice(index)
+    made.begin()
+    return made

@@ -1,0 +1,478 @@
+"""Implements any device of torch: arrays are its tensors, ops run as their torch forms.
+
+On the CPU the host sees the same memory. There an op without a torch form runs as its reference, on numpy views of the tensors;
+so do random ops, whose numbers are the reference's. ``cuda.py`` holds what differs on a GPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import operator
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from functools import partial
+from types import ModuleType
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tstatic import target
+from tstatic.devices import interpret
+from tstatic.devices.base import (
+    ALIGNED,
+    Array,
+    ArraysByName,
+    Device,
+    DeviceArray,
+    HostArray,
+    KernelLaunch,
+    Memory,
+    MemoryKind,
+    RunByName,
+    Stream,
+)
+from tstatic.devices.cpu.buffer import Buffer
+from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
+from tstatic.devices.cpu.pool import Call
+from tstatic.devices.torch_settings import Settings
+from tstatic.errors import DeviceError, needed_for
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.opdef import OpDef
+from tstatic.ir.types import Meta
+
+_CPU = CpuDevice()
+_STREAM = Stream()
+_START = 256
+"""Allocations begin at multiples of this many bytes."""
+
+
+class TorchMemory:
+    """Memory that torch allocated."""
+
+    can_release = False
+
+    def __init__(self, torch: Any, nbytes: int, place: str) -> None:
+        whole = torch.zeros(nbytes + _START, dtype=torch.uint8, device=place)
+        start = -whole.data_ptr() % _START
+        self.tensor: Any = whole[start : start + nbytes]
+        self.held_bytes = nbytes
+
+    def touch(self) -> None:
+        """Nothing is released before the memory is freed."""
+
+    release = touch
+
+    def forget(self) -> None:
+        self.tensor = None
+        self.held_bytes = 0
+
+
+class TorchArray(DeviceArray):
+    """A tensor; the host sees its shape and dtype as those of numpy.
+
+    Attributes:
+        tensor: The tensor.
+    """
+
+    __slots__ = ("dtype", "nbytes", "owner", "shape", "size", "tensor")
+
+    def __init__(self, owner: TorchDevice, tensor: Any) -> None:
+        self.owner = owner
+        self.tensor = tensor
+        self.shape = tuple(tensor.shape)
+        self.dtype = owner.numpy_dtype(tensor.dtype)
+        self.size = tensor.numel()
+        self.nbytes = self.size * self.dtype.itemsize
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise DeviceError(
+            "the host touched memory of a device",
+            expected="Device.to_host or Device.from_host",
+            received=f"a {self.dtype}{list(self.shape)} of the device '{self.owner.name}'",
+            fix="take the values from the device: owner_of(array).to_host(array)",
+        )
+
+    __array__ = __getitem__ = __setitem__ = __len__ = __iter__ = __float__ = __int__ = __bool__ = _refuse
+
+    def __repr__(self) -> str:
+        return f"TorchArray({self.dtype}{list(self.shape)})"
+
+
+class TorchDevice(Device):
+    """A device of torch, as torch runs on it: calls end when their work is done, or are queued by torch itself.
+
+    Args:
+        name: The backend's name.
+        place: torch's name of the device.
+        generated: Run fused ops as generated kernels; otherwise as their references.
+    """
+
+    target = target.INTERPRETER
+
+    def __init__(self, name: str, place: str = "cpu", generated: bool = False) -> None:
+        self.name = name
+        self.place = place
+        self.generated = generated
+        self.exclusive = generated
+        self._torch: Any = None
+        self._dtypes: dict[np.dtype[Any], Any] = {}
+        self._numpy: dict[Any, np.dtype[Any]] = {}
+        self._settings = Settings()
+
+    def begin(self) -> None:
+        if self.generated:
+            interpret.begin()
+        self.torch  # noqa: B018 - imports it
+
+    @property
+    def torch(self) -> Any:
+        """The module.
+
+        Raises:
+            MissingPackageError: If torch is not installed.
+        """
+        if self._torch is None:
+            with needed_for(f"the device '{self.name}'"):
+                import torch
+            from ml_dtypes import bfloat16
+
+            names = [
+                "bool",
+                "int8",
+                "uint8",
+                "int16",
+                "int32",
+                "int64",
+                "float16",
+                "float32",
+                "float64",
+                "complex64",
+                "complex128",
+            ]
+            pairs = [(np.dtype(n), getattr(torch, n)) for n in names] + [(np.dtype(bfloat16), torch.bfloat16)]
+            self._numpy = {kind: dtype for dtype, kind in pairs}
+            self._dtypes = dict(pairs)
+            self._torch = torch
+        return self._torch
+
+    def numpy_dtype(self, kind: Any) -> np.dtype[Any]:
+        """Returns numpy's dtype of torch's."""
+        return self._numpy[kind]
+
+    def torch_dtype(self, dtype: np.dtype[Any]) -> Any:
+        """Returns torch's dtype of numpy's."""
+        self.torch  # noqa: B018 - makes the table
+        return self._dtypes[np.dtype(dtype)]
+
+    # ------------------------------------------------------------------------------------------------------------ memory
+    def allocate(self, nbytes: int, kind: MemoryKind = "device", purpose: str = "memory") -> Memory:
+        if kind == "pinned":
+            return self._pinned(nbytes, purpose)
+        return TorchMemory(self.torch, nbytes, self.place)
+
+    def _pinned(self, nbytes: int, purpose: str) -> Memory:
+        return Buffer(nbytes, purpose)
+
+    def view(self, memory: Memory, offset: int, meta: Meta) -> Array:
+        if not isinstance(memory, TorchMemory):
+            return _CPU.view(memory, offset, meta)
+        part = memory.tensor[offset : offset + meta.nbytes]
+        return TorchArray(self, part.view(self.torch_dtype(meta.dtype.np)).view(meta.shape))
+
+    def slice(self, array: TorchArray, start: int, shape: Sequence[int]) -> TorchArray:
+        count = int(np.prod(shape, dtype=np.int64))
+        return TorchArray(self, array.tensor[start : start + count].view(tuple(shape)))
+
+    def join(self, first: TorchArray, second: TorchArray) -> TorchArray | None:
+        a, b = first.tensor, second.tensor
+        if a.dtype != b.dtype or a.untyped_storage().data_ptr() != b.untyped_storage().data_ptr():
+            return None
+        # A gap below ALIGNED is padding: no other value fits into it, so it may be summed along.
+        gap = b.data_ptr() - a.data_ptr()
+        if not first.nbytes <= gap < first.nbytes + ALIGNED or gap % a.element_size():
+            return None
+        return TorchArray(self, a.as_strided((gap // a.element_size() + second.size,), (1,)))
+
+    def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> TorchArray:
+        return TorchArray(self, self.torch.empty(tuple(shape), dtype=self.torch_dtype(dtype), device=self.place))
+
+    def holds(self, array: Array) -> bool:
+        return isinstance(array, TorchArray) and array.owner is self
+
+    def derive(self, array: TorchArray, view: Callable[..., HostArray | None]) -> TorchArray | None:
+        # Functions of views are numpy's, so they see an array of the same strides, whose values nobody reads.
+        tensor = array.tensor
+        size = array.dtype.itemsize
+        reach = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) if array.size else 1
+        strides = [s * size for s in tensor.stride()]
+        like: HostArray = np.ndarray(tensor.shape, array.dtype, np.empty(reach, array.dtype), 0, strides)
+        made = view(like)
+        assert made is not None, "the plan took a view that the op definition does not offer"
+        if made.size and min(made.strides, default=0) < 0:
+            return None  # torch has no strides that go back
+        offset = (made.ctypes.data - like.ctypes.data) // size if made.size else 0
+        steps = [s // size for s in made.strides] if made.size else _strides(made.shape)
+        return TorchArray(self, tensor.as_strided(made.shape, steps, tensor.storage_offset() + offset))
+
+    def contiguous(self, array: TorchArray) -> bool:
+        return bool(array.tensor.is_contiguous())
+
+    def span(self, array: TorchArray) -> tuple[int, int]:
+        tensor = array.tensor
+        start = int(tensor.data_ptr())
+        if not array.size:
+            return start, start
+        reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+        return start, start + (reach + 1) * int(tensor.element_size())
+
+    # ------------------------------------------------------------------------------------------------------------ copies
+    def host_view(self, array: TorchArray) -> HostArray:
+        """Returns a numpy array in a tensor's memory, which must be the host's."""
+        tensor = array.tensor
+        if array.dtype.name == "bfloat16":
+            found: HostArray = tensor.view(self.torch.int16).numpy().view(array.dtype)
+            return found
+        made: HostArray = tensor.numpy()
+        return made
+
+    def wrap(self, array: HostArray) -> TorchArray:
+        """Returns a host array as a tensor in the same memory; a copy where torch cannot have its strides."""
+        if not array.flags.writeable or any(s < 0 for s in array.strides):
+            array = np.array(array, order="C")
+        if array.dtype.name == "bfloat16":
+            made = self.torch.from_numpy(array.view(np.int16)).view(self.torch.bfloat16)
+        else:
+            made = self.torch.from_numpy(array)
+        return TorchArray(self, made)
+
+    def copy(self, destination: Array, source: Array, stream: Stream | None = None) -> None:
+        np.copyto(self.inside(destination), self.inside(source))
+
+    def fill(self, destination: TorchArray, value: complex, stream: Stream | None = None) -> None:
+        self.host_view(destination)[...] = value
+
+    def to_host(self, array: TorchArray, stream: Stream | None = None) -> HostArray:
+        return np.array(self.inside(array))
+
+    def from_host(self, destination: TorchArray, source: HostArray, stream: Stream | None = None) -> None:
+        np.copyto(self.inside(destination), source)
+
+    def upload(self, array: HostArray) -> TorchArray:
+        return self.wrap(np.array(array))
+
+    def assigning(self, destination: TorchArray, source: HostArray) -> Call:
+        # A function in C, as `scope.assign` requires: no signal handler can run in the middle of it.
+        return operator.setitem, (self.host_view(destination), ..., source)
+
+    def stream(self) -> Stream:
+        return _STREAM
+
+    def inside(self, value: Any) -> Any:
+        """Returns the numpy views of the arrays of a slot."""
+        if isinstance(value, TorchArray):
+            return self.host_view(value)
+        if isinstance(value, list) and any(isinstance(one, TorchArray) for one in value):
+            return [self.inside(one) for one in value]
+        return value
+
+    # -------------------------------------------------------------------------------------------------------------- work
+    def settings(self, threads: int, uses_blas: bool) -> contextlib.AbstractContextManager[None]:
+        """Returns what torch is set to while a plan runs; what the user set is there again afterwards, also on errors."""
+        return self._settings.during(self.torch, threads)
+
+    def bind(
+        self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
+    ) -> BoundStep:
+        form = torch_form(op.definition)
+        if form is None or op.body or op.sub_blocks:
+            return self.bind_reference(op, ins, outs, reserved, stream)
+
+        def reference() -> list[Call]:
+            step = self.bind_reference(op, ins, outs, reserved, stream)
+            workspace = Workspace()
+            workspace.reserve(step.scratch_bytes)
+            workspace.allocate()
+            return [call for tile in step.bind(workspace) for call in tile] + step.after
+
+        call = form.bind(self, op, [_tensors(a) for a in ins], [_tensors(a) for a in outs], reference)
+        if call is None:
+            return self.bind_reference(op, ins, outs, reserved, stream)
+        return of_calls([call])
+
+    def bind_reference(
+        self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
+    ) -> BoundStep:
+        """Binds an op's reference to the tensors' memory."""
+        return _CPU.bind(op, [self.inside(a) for a in ins], [self.inside(a) for a in outs], reserved, stream)
+
+    def bind_dynamic(
+        self, op: FrozenOp, arrays: ArraysByName, reserved: Mapping[str, Any], run: RunByName, stream: Stream
+    ) -> BoundStep:
+        return of_calls([(run, (op, _Inside(self, arrays), reserved))])
+
+    def launch(
+        self, module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, Array], stream: Stream
+    ) -> list[Call]:
+        if not self.generated:
+            return _CPU.launch(module, launches, arrays, stream)
+        return interpret.bind(module, launches, {n: self.inside(a) for n, a in arrays.items()})
+
+    # ------------------------------------------------------------------------------------------------------------ errors
+    def check_finite(self, arrays: Sequence[TorchArray], stream: Stream | None = None) -> TorchArray:
+        return self.wrap(_CPU.check_finite([self.inside(a) for a in arrays]))
+
+
+def _strides(shape: Sequence[int]) -> list[int]:
+    found, step = [], 1
+    for size in reversed(shape):
+        found.append(step)
+        step *= max(1, size)
+    return found[::-1]
+
+
+def _tensors(value: Any) -> Any:
+    """Returns the tensors of a slot."""
+    if isinstance(value, TorchArray):
+        return value.tensor
+    if isinstance(value, list):
+        return [_tensors(one) for one in value]
+    return value
+
+
+# --------------------------------------------------------------------------------------------------------------- forms
+class TorchForm:
+    """How an op definition runs in torch.
+
+    A function that takes ``out`` writes its results where it is told; of any other the results are copied there.
+
+    Args:
+        definition: One with a torch form.
+    """
+
+    def __init__(self, definition: OpDef) -> None:
+        assert definition.lower is not None
+        self.function = definition.lower
+        # Behind torch and the inputs: a backward op may have an input that its function calls `out`.
+        named = list(inspect.signature(definition.lower).parameters)[1 + len(definition.inputs) :]
+        self.writes = "out" in named
+        self.wants_device = "device" in named
+        self.single = len(definition.outputs) == 1
+        self.listed = any(slot.many for slot in definition.outputs)
+
+    def bind(
+        self,
+        device: TorchDevice,
+        op: FrozenOp,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        reference: Callable[[], Sequence[Call]],
+    ) -> Call | None:
+        """Returns the call that runs an op; ``None`` where there is nothing that it writes.
+
+        Args:
+            device: The device.
+            op: The op.
+            ins, outs: Tensors per slot.
+            reference: Makes the calls of the op's reference, for a form that lacks a wanted result.
+        """
+        attrs = op.definition.pick(self.function, op.attrs)
+        if self.wants_device:
+            attrs = {**attrs, "device": device.place}
+        run = partial(self.function, device.torch, *ins, **attrs)
+        if self.writes:
+            out = outs[0] if self.single else tuple(outs)
+            return (partial(run, out=out), ()) if out is not None else None
+        if self.single and not self.listed:
+            return (_copy_result, (run, outs[0])) if outs[0] is not None else None
+        # Some forms leave out what only a backward op of their own would read, such as the gates of an LSTM.
+        if any(slot.intermediate and out is not None for slot, out in zip(op.definition.outputs, outs, strict=True)):
+            return _UnlessLacking(run, outs, reference), ()
+        return _copy_results, (run, outs)
+
+
+_FORMS: dict[int, tuple[OpDef, TorchForm | None]] = {}
+"""By the identity of a definition, which is kept beside its form: definitions are not hashable."""
+
+
+def torch_form(definition: OpDef) -> TorchForm | None:
+    """Returns how an op runs in torch; ``None`` where its reference runs.
+
+    An op that draws numbers, prints, calls Python, or whose result's size depends on values runs as its reference.
+    """
+    if id(definition) not in _FORMS:
+        hosted = (
+            definition.lower is None
+            or definition.random
+            or definition.effects
+            or definition.dynamic
+            or bool(definition.objects)
+            or definition.collective
+        )
+        _FORMS[id(definition)] = definition, None if hosted else TorchForm(definition)
+    return _FORMS[id(definition)][1]
+
+
+def _copy_result(run: Callable[[], Any], out: Any) -> None:
+    made = run()
+    out.copy_(made[0] if isinstance(made, tuple) else made)
+
+
+def _copy_results(run: Callable[[], Any], outs: Sequence[Any]) -> None:
+    made = run()
+    if not isinstance(made, tuple):
+        made = (made,)
+    # All results are there before the first is written: several may be computed from a value that one of them replaces.
+    for out, result in zip(outs, made, strict=True):
+        if isinstance(out, list):
+            for one, part in zip(out, result, strict=True):
+                if one is not None and part is not None:
+                    one.copy_(part)
+        elif out is not None and result is not None:
+            out.copy_(result)
+
+
+class _UnlessLacking:
+    """Runs an op in torch; from the first run on as its reference, if its form then lacks a wanted result."""
+
+    def __init__(self, run: Callable[[], Any], outs: Sequence[Any], reference: Callable[[], Sequence[Call]]) -> None:
+        self._run = run
+        self._outs = outs
+        self._reference = reference
+        self._calls: Sequence[Call] | None = None
+
+    def __call__(self) -> None:
+        if self._calls is None:
+            made = self._run()
+            if all(out is None or result is not None for out, result in zip(self._outs, made, strict=True)):
+                _copy_results(lambda: made, self._outs)
+                return
+            self._calls = self._reference()
+        for function, args in self._calls:
+            function(*args)
+
+
+class _Inside(MutableMapping[str, Any]):
+    """A mapping of arrays as the references see them: numpy views of tensors."""
+
+    def __init__(self, device: TorchDevice, arrays: ArraysByName) -> None:
+        self._device = device
+        self._arrays = arrays
+
+    def __getitem__(self, name: str) -> Any:
+        return self._device.inside(self._arrays[name])
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._arrays[name] = self._device.wrap(value) if isinstance(value, np.ndarray) else value
+
+    def __delitem__(self, name: str) -> None:
+        del self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+
+DEVICE = TorchDevice("torch")
+WITH_KERNELS = TorchDevice("torch+interpret", generated=True)

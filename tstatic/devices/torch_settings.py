@@ -1,0 +1,66 @@
+"""Holds torch's own settings at the library's values while a plan runs, and puts the user's back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from tstatic import flags
+from tstatic.locks import lock
+
+
+class Settings:
+    """The settings of one process; runs of several threads may overlap, and the last to end puts back what the first found.
+
+    ``FLAGS_allow_tf32`` (off by default) decides for products and convolutions alike: torch allows TF32 in cuDNN's convolutions
+    unless it is told otherwise. ``FLAGS_cudnn_deterministic`` is cuDNN's.
+    """
+
+    def __init__(self) -> None:
+        self._lock = lock()
+        # A set and not a count: leaving twice, as after an interrupt on entry, does no harm.
+        self._inside: set[object] = set()
+        self._before: tuple[Any, ...] = ()
+
+    @contextlib.contextmanager
+    def during(self, torch: Any, threads: int) -> Iterator[None]:
+        """Sets what a run needs, and puts back what was there before, whatever happens inside."""
+        who = object()
+        try:
+            with self._lock:
+                self._inside.add(who)
+                if not self._before:
+                    self._before = _read(torch)
+                precision = "tf32" if flags.flag("FLAGS_allow_tf32") else "ieee"
+                deterministic = bool(flags.flag("FLAGS_cudnn_deterministic"))
+                _write(torch, (threads, precision, precision, precision, deterministic))
+            yield
+        finally:
+            with self._lock:
+                self._inside.discard(who)
+                if not self._inside and self._before:
+                    _write(torch, self._before)
+                    self._before = ()
+
+
+# Precisions by their own setting: the older `allow_tf32` cannot even be read once a user has set a precision.
+def _holders(torch: Any) -> tuple[Any, ...]:
+    backends = torch.backends
+    return backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn
+
+
+def _read(torch: Any) -> tuple[Any, ...]:
+    precisions = (holder.fp32_precision for holder in _holders(torch))
+    return torch.get_num_threads(), *precisions, torch.backends.cudnn.deterministic
+
+
+def _write(torch: Any, wanted: tuple[Any, ...]) -> None:
+    threads, *precisions, deterministic = wanted
+    if torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)
+    for holder, precision in zip(_holders(torch), precisions, strict=True):
+        if holder.fp32_precision != precision:
+            holder.fp32_precision = precision
+    if torch.backends.cudnn.deterministic != deterministic:
+        torch.backends.cudnn.deterministic = deterministic
