@@ -20,11 +20,11 @@ from tstatic.ir.composed import Composed, composed_op
 from tstatic.ir.declare import declare_offsets
 from tstatic.ir.opdef import OPS, OpDef, OpSpec, op_def
 from tstatic.ir.paddle_form import SAME, PaddleOp
-from tstatic.ir.program import Block, Parameter, Program, Variable
+from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
 from tstatic.ir.restore import restore
 from tstatic.ir.rng import op_position
 from tstatic.ir.schema import MAX_BLOCKS, BlockDesc, OpDesc, ParameterDesc, ProgramDesc, VarDesc
-from tstatic.ir.types import DTYPES, VAR_KINDS, DType, Meta
+from tstatic.ir.types import DTYPES, UNKNOWN, VAR_KINDS, DType, Meta
 
 VERSION = 2_006_002
 """The version of Paddle that written programs claim to be of."""
@@ -186,12 +186,36 @@ class _Reading:
                 self.bound(op)
                 continue
             made = self.op(number, len(ops), op, variables, read, constants)
+            for cast in self.widened(made, variables):
+                cast.position = op_position(number, len(ops))
+                ops.append(cast)
+            made.position = op_position(number, len(ops))
             constants.note(made)
             ops.append(made)
         return BlockDesc(
             vars=list(variables.values()), ops=ops, built=len(ops), parent=int(block.parent_idx),
             forward=int(block.forward_block_idx),
         )  # fmt: skip
+
+    def widened(self, op: OpDesc, variables: dict[str, VarDesc]) -> list[OpDesc]:
+        """Returns casts of whole numbers that an op of floats is given, whose inputs change."""
+        definition = OPS.find(op.type)
+        form = None if definition is None else definition.paddle
+        casts: list[OpDesc] = []
+        if form is None or form.wide is None:
+            return casts
+        for slot, row in op.inputs.items():
+            for at, name in enumerate(row):
+                var = variables.get(name)
+                if var is not None and var.dtype and DTYPES[var.dtype].is_integer:
+                    new = f"{name}.{form.wide.name}_{len(variables)}"
+                    variables[new] = VarDesc(name=new, shape=var.shape, dtype=form.wide.name, stop_gradient=True)
+                    attrs: dict[str, Any] = {"in_dtype": DTYPES[var.dtype], "out_dtype": form.wide}
+                    casts.append(
+                        OpDesc(type="cast", inputs={"X": [name]}, outputs={"Out": [new]}, position=0, attrs=attrs)
+                    )
+                    op.inputs[slot][at] = new
+        return casts
 
     def bound(self, op: proto.OpDesc) -> None:
         """Notes an input or a result of the model."""
@@ -489,8 +513,17 @@ class _Writing:
             if form.absent:
                 self.lacking[op.type] = op.type
                 continue
+            if any(spec.kind == "function" for spec in op.definition.attrs.values()):
+                raise ProgramError(
+                    f"operator '{op.type}' calls Python functions, which are not part of what is saved",
+                    expected="operators that compute from their inputs alone",
+                    received=op.type,
+                    fix="save the part of the program before it, or build this part from other operators",
+                    op=op.type,
+                )
             role = [_int("op_role", op.role), _text("op_device", op.device)]
-            for spec in form.write(found) if form.write is not None else [found.made()]:
+            specs = form.write(found) if form.write is not None else [found.made()]
+            for spec in _empty(op, written) or specs:
                 attrs = self.attributes(spec, op.definition if spec.type == op.type else None)
                 ops.append(_op(spec.type, spec.inputs, spec.outputs, [*attrs, *role]))
         for column, name in enumerate(fetches):
@@ -514,9 +547,25 @@ class _Writing:
         done = []
         for name, value in spec.attrs.items():
             known = None if definition is None else definition.attrs.get(name)
-            if value is not None and not (known is not None and known.kind == "function"):
+            if definition is not None and definition.paddle is not None and name in definition.paddle.whole:
+                if value != int(value):
+                    raise _no_place(spec.type, name, value)
+                done.append(_int(name, int(value)))
+            elif value is not None:
                 done.append(_attribute(spec.type, name, value, known))
         return done
+
+
+def _empty(op: Operator, results: Sequence[Variable]) -> list[OpSpec]:
+    """Returns ops that make results without elements, which many kernels of Paddle refuse to make; nothing for other results."""
+    shapes = [var._shape for var in results]
+    blocks = any(spec.kind == "block" for spec in op.definition.attrs.values())
+    if blocks or op.definition.effects or not all(s is not None and 0 in s and UNKNOWN not in s for s in shapes):
+        return []
+    return [
+        OpSpec("fill_constant", {}, {"Out": [var.name]}, {"shape": shape, "dtype": var._dtype, "value": 0.0})
+        for var, shape in zip(results, shapes, strict=True)
+    ]
 
 
 def _op(

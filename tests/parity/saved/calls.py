@@ -37,6 +37,7 @@ def save(paddle: Any, call: dict[str, Any]) -> dict[str, Any]:
             runner.start(paddle, exe, main, startup)
             results = [wide(v) for v in exe.run(main, feed=builder.feed, fetch_list=variables)]
             used = {name for block in main.blocks for op in block.ops for name in op.input_arg_names}
+            used |= {var.name for var in variables}  # a call may return what it is given
             fed = [var for var in builder.fed if var.name in used]
             program = static.normalize_program(main, fed, variables) if variables else None
         except Exception as error:  # what a call refuses is compared elsewhere

@@ -20,8 +20,9 @@ from tstatic.ir.opdef import (
     export,
     register,
 )
+from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
-from tstatic.ir.types import Meta, broadcast_shapes, float64
+from tstatic.ir.types import Meta, bool_, broadcast_shapes, float64
 from tstatic.ops._gradients import Emitter
 from tstatic.ops.elementwise import _unary  # noqa: F401 - atan2, fmax, fmin and integer powers in expressions
 from tstatic.ops.elementwise._broadcast import binary, binary_floats, prepare, reduced_gradient, same_dtype
@@ -211,6 +212,7 @@ def broadcast_op(
     others: tuple[str, ...] = ("int64", "int32"),
     ulps: float = 1,
     complex: Complex = "",
+    paddle: PaddleForm | None = None,
 ) -> None:
     """Registers an op ``X, Y -> Out`` that broadcasts by ``axis``, and its backward op.
 
@@ -227,6 +229,7 @@ def broadcast_op(
         others: Dtypes that it takes beside floats.
         ulps: Its tolerance, in units in the last place.
         complex: What it does with complex values.
+        paddle: How Paddle's files have it.
     """
     back: GradOp | None = None
     if grads is not None:
@@ -236,7 +239,7 @@ def broadcast_op(
         )  # fmt: skip
     register(OpDef(
         type, "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": text}, infer=infer, prepare=prepare, grad=back,
-        amp=amp, inplace=(("X", "Out"), ("Y", "Out")), complex=complex,
+        amp=amp, inplace=(("X", "Out"), ("Y", "Out")), complex=complex, paddle=paddle,
         domain=Domain("binary", cases=_AXES, values=values, others=(*others, *["complex64"] * bool(complex)), ulps=ulps),
     ))  # fmt: skip
 
@@ -246,7 +249,20 @@ _BOTH = ("X", "Y")
 
 for _name, _text, _dy in (("elementwise_add", "x + y", "dout"), ("elementwise_sub", "x - y", "-dout")):
     broadcast_op(_name, _text, ("dout", _dy), shape_only=_BOTH, second=_linear(_name), complex="linear")
-broadcast_op("elementwise_mul", "x * y", ("dout * y", "dout * x"), second=_mul_second, complex="holomorphic")
+
+
+def _mul_read(op: PaddleOp) -> OpSpec:
+    """Paddle multiplies truth values, too."""
+    dtype = op.dtypes.get(op.inputs["X"][0])
+    return (
+        op.made("logical_and", attrs=op.without("axis"))
+        if dtype is bool_ and op.attrs.get("axis", -1) == -1
+        else op.made()
+    )
+
+
+broadcast_op("elementwise_mul", "x * y", ("dout * y", "dout * x"), second=_mul_second, complex="holomorphic",
+             paddle=PaddleForm(_mul_read))  # fmt: skip
 broadcast_op(
     "elementwise_div", "x / y", ("dout / y", "-dout * out / y"), reads="X, Y, Out", shape_only=("X",),
     second=_div_second, infer=binary_floats, values={"Y": ValueRange(0.5, 2.0)}, others=(), ulps=2, complex="holomorphic",
@@ -282,8 +298,16 @@ for _name, _test in (("fmax", ">="), ("fmin", "<=")):
     _chosen = f"where((x {_test} y) | isnan(y), dout, 0)", f"where((x {_test} y) | isnan(y), 0, dout)"
     broadcast_op(f"elementwise_{_name}", f"{_name}(x, y)", _chosen, values=_DISTINCT, ulps=0)
 
+
+def _atan2_write(op: PaddleOp) -> list[OpSpec]:
+    """Paddle's kernel takes operands of one shape."""
+    grows, inputs = op.grown(("X1", "X2"))
+    return [*grows, op.made(inputs=inputs)]
+
+
 register(OpDef(
-    "atan2", "X1, X2 -> Out", pointwise={"Out": "atan2(x1, x2)"}, infer=binary_floats,
+    "atan2", "X1, X2 -> Out", paddle=PaddleForm(write=_atan2_write, wide=float64),
+    pointwise={"Out": "atan2(x1, x2)"}, infer=binary_floats,
     grad=reduced_gradient(
         "X1, X2, Out@GRAD -> X1@GRAD, X2@GRAD",
         # The point 0 has no angle; its gradient is 0, as in torch.

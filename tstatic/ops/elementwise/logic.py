@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +16,7 @@ from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.split import ELEMENTS, FIRST, Split
-from tstatic.ir.types import DType, Meta, bool_, broadcast_shapes, dtype_of
+from tstatic.ir.types import DType, Meta, bool_, broadcast_shapes, dtype_of, float64
 from tstatic.no_effect import PLACE, no_effect
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops._gradients import Emitter
@@ -168,9 +169,19 @@ def _pair_to_bool(x: Meta, y: Meta) -> Meta:
 
 # A few zeros among the samples, so that both truth values come up.
 _TRUTH = {"X": ValueRange(-1.0, 1.0, dtype="bool"), "Y": ValueRange(-1.0, 1.0, dtype="bool")}
+
+
+def _logical_write(op: PaddleOp) -> list[OpSpec]:
+    """Paddle reads both operands in the dtype of the first."""
+    kinds = {op.dtypes[op.inputs[slot][0]] for slot in "XY"}
+    casts, inputs = op.converted("XY", bool_) if len(kinds) > 1 else ([], op.inputs)
+    return [*casts, op.made(inputs=inputs)]
+
+
 for _name, _symbol in (("and", "&"), ("or", "|"), ("xor", "^")):
     register(OpDef(
         f"logical_{_name}", "X, Y -> Out", pointwise={"Out": f"x {_symbol} y"}, infer=_pair_to_bool, inplace=(),
+        paddle=PaddleForm(write=_logical_write),
         domain=Domain("binary", values={"Y": _TRUTH["Y"], "X": ValueRange(-1.0, 1.0)}, others=_ANY, ulps=0),
     ))  # fmt: skip
 register(OpDef(
@@ -406,8 +417,15 @@ def _torch_close(torch: Any, x: Any, y: Any, rtol: float, atol: float, equal_nan
 
 
 def _close_write(op: PaddleOp) -> list[OpSpec]:
-    """Paddle has the tolerances as texts."""
-    return [op.made(attrs={**op.attrs, "rtol": repr(op.attrs["rtol"]), "atol": repr(op.attrs["atol"])})]
+    """Paddle has the tolerances as texts, and compares floats of one shape."""
+    slots = ("Input", "Other")
+    whole = op.dtypes[op.inputs["Input"][0]].is_integer
+    casts, inputs = op.converted(slots, float64) if whole else ([], op.inputs)
+    wide = replace(op, inputs=inputs, dtypes={**op.dtypes, **{n: float64 for c in casts for n in c.outputs["Out"]}})
+    wide = replace(wide, shapes={**op.shapes, **{c.outputs["Out"][0]: op.shapes[c.inputs["X"][0]] for c in casts}})
+    grows, inputs = wide.grown(slots)
+    attrs = {**op.attrs, "rtol": repr(op.attrs["rtol"]), "atol": repr(op.attrs["atol"])}
+    return [*casts, *grows, op.made(inputs=inputs, attrs=attrs)]
 
 
 register(OpDef(
