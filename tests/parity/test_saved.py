@@ -75,7 +75,7 @@ def test_ten_models_of_ours_answer_there_as_here(tmp_path: Path) -> None:
         # Results of one element: no axis in Paddle 2.6, one in the functions of 1.x.
         assert (value.size, value.dtype) == (expected[name].size, expected[name].dtype), name
         np.testing.assert_allclose(value.ravel(), expected[name].ravel(), **CLOSE, err_msg=name)
-        worst = max(worst, float(np.abs(value.ravel().astype("float64") - expected[name].ravel()).max()))
+        worst = max(worst, float(np.abs(value.ravel().astype("float64") - expected[name].ravel()).max(initial=0)))
     print(f"written: {len(models.MODELS)} models, largest difference {worst:.1e}")
 
 
@@ -90,6 +90,7 @@ REASONS = {
     "gather(*": "a negative axis is another axis in Paddle's kernel; an index out of range reads anywhere",
     "programs.py_func*": "it calls functions of the process that saved it",
     "*lstsq*": "Paddle's singular values are a variable that nothing writes",
+    "*create_global_var*": "its value is not persistable, so it is not saved",
     "nn.functional.conv3d(*dilation=2*": "a window larger than the input is refused here",
     "histogram(*": "Paddle's bounds are whole numbers: others are not written",
     "*lcm*": "Paddle has no such operator",
