@@ -15,7 +15,7 @@ import tstatic as paddle
 from tests.parity.saved import both_ways, calls, models
 from tstatic import fluid, static
 from tstatic.errors import CheckpointError, NotFoundError, ProgramError, ProgramTypeError, ShapeError
-from tstatic.ir import paddle_program, paddle_proto
+from tstatic.ir import paddle_program, paddle_proto, paddle_writing
 from tstatic.ir.opdef import OPS
 from tstatic.runtime.scope import LoDTensor
 
@@ -69,7 +69,7 @@ def test_sequences_of_paddle_1_are_divided_as_there() -> None:
     exe = static.Executor("cpu")
     program, feeds, fetches = fluid.io.load_inference_model(str(OLD / "sentences"), exe, params_filename="__params__")
     rows = fluid.create_lod_tensor(np.arange(7).reshape(7, 1), [[2, 4, 1]], fluid.CPUPlace())
-    again = paddle_program.read(paddle_program.write(program))
+    again = paddle_program.read(paddle_writing.write(program))
     for one, results in ((program, fetches), (again, list(again.fetch_names))):
         found = exe.run(one, feed={feeds[0]: rows}, fetch_list=results, return_numpy=False)
         compare([np.array(value) for value in found], recorded(OLD, "sentences"))
@@ -397,7 +397,7 @@ def test_what_paddle_spells_in_another_way_is_the_same_after_both_translations(t
 def test_what_kernels_of_paddle_refuse_is_written_in_another_way() -> None:
     """Our reader takes both forms, so the written ones are looked at."""
     program = static.normalize_program(static.default_main_program(), [], refused_there())
-    ops = paddle_proto.read_program(paddle_program.write(program)).blocks[0].ops
+    ops = paddle_proto.read_program(paddle_writing.write(program)).blocks[0].ops
     attrs = [(op.type, a.name, a.type, paddle_proto.value_of(a)) for op in ops for a in op.attrs]
     assert {a[::3] for a in attrs if a[1] in ("axis", "dim") and a[0] in ("gather", "index_select", "repeat_interleave")} == {
         ("gather", 1), ("index_select", 1), ("repeat_interleave", 1)
@@ -409,7 +409,7 @@ def test_what_kernels_of_paddle_refuse_is_written_in_another_way() -> None:
     assert types.count("broadcast_tensors") == 3
     dtypes = {v.name: v.type.lod_tensor.tensor.data_type for v in program_vars(program)}
     read = {op.type: [dtypes[n] for slot in op.inputs for n in slot.arguments] for op in ops}
-    numbers = paddle_program.DTYPE_NUMBERS
+    numbers = paddle_proto.DTYPE_NUMBERS
     assert read["logical_and"] == [numbers["bool"]] * 2
     assert read["reduce_prod"] == [numbers["int32"]]
     assert read["allclose"] == [numbers["float64"]] * 2
@@ -417,7 +417,7 @@ def test_what_kernels_of_paddle_refuse_is_written_in_another_way() -> None:
 
 def program_vars(program: Any) -> list[Any]:
     """Variables of the first block as they are written, those with tensors."""
-    block = paddle_proto.read_program(paddle_program.write(program)).blocks[0]
+    block = paddle_proto.read_program(paddle_writing.write(program)).blocks[0]
     return [v for v in block.vars if v.type is not None and v.type.lod_tensor is not None]
 
 
@@ -425,7 +425,7 @@ def test_a_bound_that_paddle_has_no_place_for_is_refused() -> None:
     x = static.data("x", [4])
     program = static.normalize_program(static.default_main_program(), [x], [paddle.histogram(x, 2, 0.5, 1.5)])
     with pytest.raises(ProgramError, match="attribute 'min' of operator 'histogram' has no place"):
-        paddle_program.write(program)
+        paddle_writing.write(program)
 
 
 def test_functions_of_python_are_refused_by_name() -> None:
@@ -434,7 +434,7 @@ def test_functions_of_python_are_refused_by_name() -> None:
     static.py_func(lambda a: a, x, out)
     program = static.normalize_program(static.default_main_program(), [x], [out])
     with pytest.raises(ProgramError, match="'py_func' calls Python functions, which are not part of what is saved"):
-        paddle_program.write(program)
+        paddle_writing.write(program)
 
 
 @pytest.mark.parametrize(
@@ -451,9 +451,9 @@ def test_an_operator_of_paddle_takes_the_dtypes_that_it_takes_there(name: str, g
     x = static.data("x", [2])
     y = getattr(paddle, name)(*[x] * (2 if name in ("atan2", "multiply") else 1))
     message = paddle_proto.read_program(
-        paddle_program.write(static.normalize_program(static.default_main_program(), [x], [y]))
+        paddle_writing.write(static.normalize_program(static.default_main_program(), [x], [y]))
     )
-    numbers, found = paddle_program.DTYPE_NUMBERS, np.asarray(given)
+    numbers, found = paddle_proto.DTYPE_NUMBERS, np.asarray(given)
     for op in message.blocks[0].ops:
         if op.type == "scale":  # what a result of floats goes through
             op.type, op.attrs = "assign", []

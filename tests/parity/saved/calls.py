@@ -48,10 +48,10 @@ def save(paddle: Any, call: dict[str, Any]) -> dict[str, Any]:
             model = program.desc.serialize_to_string()
         else:
             from tstatic.errors import ProgramError
-            from tstatic.ir import paddle_program
+            from tstatic.ir import paddle_writing
 
             try:
-                model = paddle_program.write(program)
+                model = paddle_writing.write(program)
             except ProgramError as error:
                 return {"id": call["id"], "refused": str(error)}
         scope = static.global_scope()

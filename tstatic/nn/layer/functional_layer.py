@@ -68,13 +68,13 @@ def _bound(
     return dict(bound.arguments)
 
 
-def _forward(inputs: inspect.Signature) -> Callable[..., Any]:
+def _forward(inputs: inspect.Signature, function: str) -> Callable[..., Any]:
     """Returns the method ``forward`` of a class whose calls have these parameters."""
 
     def forward(self: FunctionalLayer, *inputs: Any, **named: Any) -> Any:
-        """Returns the function's result."""
         return self._call(inputs, named)
 
+    forward.__doc__ = f"Calls :func:`nn.functional.{function}` with the layer's settings."
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     forward.__signature__ = inputs.replace(parameters=[own, *inputs.parameters.values()])  # type: ignore[attr-defined]
     return forward
@@ -142,7 +142,7 @@ def functional_layer(
             "_function": staticmethod(call),
             "_inputs": called,
             "_settings": signature,
-            "forward": _forward(called),
+            "forward": _forward(called, function),
             "_follows_training": any(p.name == "training" for p in parameters),
         },
     )
