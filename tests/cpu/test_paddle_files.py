@@ -467,6 +467,83 @@ def test_an_operator_of_paddle_takes_the_dtypes_that_it_takes_there(name: str, g
     np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
+def paddles(
+    types: dict[str, tuple[int, list[int]]], rows: list[tuple[Any, ...]], feeds: list[str], fetches: list[str]
+) -> bytes:
+    """A program as Paddle saves it: variables with number of dtype and shape, and rows of type, inputs, outputs and attributes."""
+    p = paddle_proto
+    tensor = lambda number, dims: p.VarType(7, lod_tensor=p.LoDTensorDesc(p.TensorDesc(number, dims)))  # noqa: E731
+    variables = [p.VarDesc(name, tensor(*one), need_check_feed=name in feeds) for name, one in types.items()]
+    ops = [
+        p.OpDesc(
+            [p.Slot(n, row) for n, row in ins.items()], [p.Slot(n, row) for n, row in outs.items()], type, list(attrs)
+        )
+        for type, ins, outs, *attrs in rows
+    ]
+    return p.write_program(p.ProgramDesc([p.BlockDesc(0, -1, variables, ops, -1)], p.Version(2_006_002)))
+
+
+BACKWARD = {
+    # What its backward op reads there is an output that the op lacks here; and the name of a gradient's slot is another.
+    "squeeze2": (
+        "squeeze2",
+        {"X": ["x"]},
+        {"Out": ["y"], "XShape": ["s"]},
+        {"XShape": ["s"], "Out@GRAD": ["y@GRAD"]},
+        "X@GRAD",
+    ),
+    "tile": ("tile", {"X": ["x"]}, {"Out": ["y"]}, {"X": ["x"], "Out@GRAD": ["y@GRAD"]}, "X@GRAD"),
+    "trace": ("trace", {"Input": ["x"]}, {"Out": ["y"]}, {"Input": ["x"], "Out@GRAD": ["y@GRAD"]}, "Input@GRAD"),
+    "meshgrid": ("meshgrid", {"X": ["x"]}, {"Out": ["y"]}, {"X": ["x"], "outputs@GRAD": ["y@GRAD"]}, "X@GRAD"),
+    "silu": ("silu", {"X": ["x"]}, {"Out": ["y"]}, {"X": ["x"], "Out": ["y"], "Out@GRAD": ["y@GRAD"]}, "X@GRAD"),
+}
+
+
+@pytest.mark.parametrize("name", BACKWARD)
+def test_a_backward_op_in_another_form_follows_from_its_forward_op(name: str) -> None:
+    type, inputs, outputs, back, slot = BACKWARD[name]
+    value = (
+        np.linspace(-1, 1, 3).astype("float32")
+        if name == "meshgrid"
+        else np.linspace(-1, 1, 9).astype("float32").reshape(3, 3)
+    )
+    value = value[:, None, :] if name == "squeeze2" else value
+    attrs = {
+        "squeeze2": [paddle_proto.Attr("axes", 3, ints=[1])], "tile": [paddle_proto.Attr("repeat_times", 3, ints=[2, 1])],
+        "trace": [paddle_proto.Attr("offset", 0, i=0), paddle_proto.Attr("axis1", 0, i=0), paddle_proto.Attr("axis2", 0, i=1)],
+    }.get(name, [])  # fmt: skip
+    x = static.data("x", list(value.shape))
+    x.stop_gradient = False
+    call = {
+        "squeeze2": lambda: paddle.squeeze(x, 1), "tile": lambda: paddle.tile(x, [2, 1]), "trace": lambda: paddle.trace(x),
+        "meshgrid": lambda: paddle.meshgrid(x)[0], "silu": lambda: paddle.nn.functional.silu(x),
+    }[name]  # fmt: skip
+    y = call()
+    weight = np.arange(1, 1 + int(np.prod(y.shape)), dtype="float32").reshape(y.shape)
+    (expected,) = static.gradients([y], [x], [paddle.assign(weight)])
+    exe = static.Executor("cpu")
+    (expected,) = exe.run(feed={"x": value}, fetch_list=[expected])
+    shapes = {"x": (5, list(value.shape)), "y": (5, list(y.shape)), "s": (5, [0]), "y@GRAD": (5, list(y.shape))}
+    backward = (f"{type}_grad", back, {slot: ["x@GRAD"]}, *attrs)
+    data = paddles(
+        shapes | {"x@GRAD": shapes["x"]}, [(type, inputs, outputs, *attrs), backward], ["x", "y@GRAD"], ["x@GRAD"]
+    )
+    program = paddle_program.read(data)
+    (found,) = exe.run(program, feed={"x": value, "y@GRAD": weight}, fetch_list=["x@GRAD"])
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_a_gradient_that_nothing_says_how_to_compute_is_refused() -> None:
+    """A zero in its place would be a wrong answer without a word."""
+    shapes = {name: (5, [3, 3]) for name in ("x", "y", "z", "y@GRAD", "x@GRAD")}
+    forward = ("trace", {"Input": ["x"]}, {"Out": ["y"]})
+    backward = ("trace_grad", {"Out@GRAD": ["y@GRAD"]}, {"Other@GRAD": ["x@GRAD"]})
+    with pytest.raises(CheckpointError, match="'trace_grad' is not the backward op of 'trace' before it"):
+        paddle_program.read(paddles(shapes, [forward, backward], ["x", "y@GRAD"], ["x@GRAD"]))
+    with pytest.raises(CheckpointError, match="lacks: 'nothing_grad'"):
+        paddle_program.read(paddles(shapes, [forward, ("nothing_grad", {}, {})], ["x"], ["y"]))
+
+
 def test_programs_of_described_calls_mean_the_same_after_both_translations() -> None:
     """One in five of those that `make parity` sends to Paddle, and back."""
     rows = [calls.save(paddle, call) for call in both_ways.described(5)]

@@ -18,9 +18,12 @@ from tests.parity.record import PADDLE, ROOT
 from tests.parity.saved import both_ways, models
 from tstatic import static
 
-pytestmark = pytest.mark.skipif(
-    os.environ.get("TSTATIC_PARITY") != "all" or not PADDLE.exists(), reason="make parity, which needs Paddle"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        os.environ.get("TSTATIC_PARITY") != "all" or not PADDLE.exists(), reason="make parity, which needs Paddle"
+    ),
+    pytest.mark.timeout(3600),
+]
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
 

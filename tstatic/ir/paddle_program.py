@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ from tstatic.ir.attrs import Attr
 from tstatic.ir.build import append_op
 from tstatic.ir.composed import Composed, composed_op
 from tstatic.ir.declare import declare_offsets
-from tstatic.ir.opdef import OPS, OpDef, OpSpec, op_def
+from tstatic.ir.opdef import GRAD, OPS, OpDef, OpSpec, op_def
 from tstatic.ir.paddle_form import SAME, PaddleOp
-from tstatic.ir.program import Program
+from tstatic.ir.program import Block, Program, Variable, hooks
 from tstatic.ir.restore import restore
 from tstatic.ir.rng import op_position
 from tstatic.ir.schema import MAX_BLOCKS, BlockDesc, OpDesc, ParameterDesc, ProgramDesc, VarDesc
@@ -66,6 +67,21 @@ def read(data: bytes, path: object = "these bytes") -> Program:
         ) from None
 
 
+@dataclass(frozen=True, slots=True)
+class _Backward:
+    """What a backward op that has no form here follows from.
+
+    Attributes:
+        forward: Its forward op.
+        arriving: Results of the forward op, and the gradients that arrive for them.
+        wanted: Inputs of the forward op, and the names of their gradients.
+    """
+
+    forward: OpDesc
+    arriving: list[tuple[str, str]]
+    wanted: list[tuple[str, str]]
+
+
 class _Reading:
     """One program that is read."""
 
@@ -75,9 +91,15 @@ class _Reading:
         self.missing: dict[str, str] = {}
         self.feeds: dict[int, str] = {}
         self.fetches: dict[int, str] = {}
-        # Names that something reads or fetches, and whether an op is built from others.
-        self.read = {name for b in message.blocks for op in b.ops for slot in op.inputs for name in slot.arguments}
+        # Names that something reads or fetches -> the types of what does, and whether an op is built from others.
+        self.read: dict[str, set[str]] = {}
+        for op in (op for block in message.blocks for op in block.ops):
+            for name in (name for slot in op.inputs for name in slot.arguments):
+                self.read.setdefault(name, set()).add(op.type)
         self.composes = False
+        # Variable of the first block -> the op that wrote it last; and derived backward ops -> what they follow from.
+        self.writers: dict[str, proto.OpDesc] = {}
+        self.backward: dict[int, _Backward] = {}
 
     def program(self) -> Program:
         if not 0 < len(self.message.blocks) < MAX_BLOCKS:
@@ -135,14 +157,18 @@ class _Reading:
             # Some kernels of Paddle leave notes in other dtypes than they declare; what the ops here say counts.
             var._dtype_is_inferred = not (var.persistable or var.is_data)
         for op in ops[index]:
+            derived = self.backward.get(id(op))
             composed = composed_op(op.type, op.inputs, op.attrs) is not None
-            for name, spec in {} if composed else op_def(op.type).attrs.items():
+            for name, spec in {} if composed or derived is not None else op_def(op.type).attrs.items():
                 if spec.kind == "block" and type(op.attrs.get(name)) is int:
                     self.append(program, op.attrs[name], ops, done)
             automatic = {"op_role": op.role, "op_role_var": tuple(op.role_var), "op_device": op.device}
             before = len(block.ops)
             try:
-                append_op(block, op.type, op.inputs, op.outputs, {**op.attrs, **automatic})
+                if derived is None:
+                    append_op(block, op.type, op.inputs, op.outputs, {**op.attrs, **automatic})
+                else:
+                    self.differentiate(block, op.type, derived)
             except (LookupError, ArithmeticError) as error:
                 if isinstance(error, TstaticError):
                     raise
@@ -156,7 +182,8 @@ class _Reading:
         try:
             return bool(type.endswith("_grad") and type.count("_grad") <= 2 and op_def(type))
         except NotFoundError:
-            return False
+            stem = type.removesuffix("_grad")
+            return stem != type and self.has(stem)
 
     def in_order(self, row: Mapping[int, str]) -> list[str]:
         """Returns names in the order of their columns."""
@@ -184,6 +211,8 @@ class _Reading:
             made.position = op_position(number, len(ops))
             constants.note(made)
             ops.append(made)
+            if number == 0:
+                self.writers |= {name: op for slot in op.outputs for name in slot.arguments}
         return BlockDesc(
             vars=list(variables.values()), ops=ops, built=len(ops), parent=int(block.parent_idx),
             forward=int(block.forward_block_idx),
@@ -258,6 +287,109 @@ class _Reading:
         read: set[str],
         constants: _Constants,
     ) -> OpDesc:
+        forward = self.forward_of(op) if block == 0 and op.type.endswith("_grad") else None
+        if forward is None:
+            return self.same(block, index, op, variables, read, constants)
+        try:
+            made = self.same(block, index, op, variables, read, constants)
+            complete = composed_op(made.type, made.inputs, made.attrs) is not None or _complete(made)
+        except (CheckpointError, NotFoundError):
+            complete = False
+        if complete:
+            return made
+        # It has another form there, or none here: the forward op is differentiated instead.
+        one = self.same(block, index, forward, variables, read, constants)
+        results = {name for slot in forward.outputs for name in slot.arguments}
+        arriving = [(name.partition(GRAD)[0], name) for name in _gradients(op.inputs)]
+        arriving = [(name, grad) for name, grad in arriving if name in results]
+        slots = {slot.parameter + GRAD: slot.arguments for slot in forward.inputs}
+        wanted = [
+            (name, grad)
+            for slot in op.outputs
+            for name, grad in zip(slots.get(slot.parameter, ()), slot.arguments, strict=False)
+            if grad != "@EMPTY@"
+        ]
+        if not arriving or {grad for _, grad in wanted} != {*_gradients(op.outputs)} - {"@EMPTY@"}:
+            raise CheckpointError(
+                f"{self.path}: block {block}, op {index}: '{op.type}' is not the backward op of '{forward.type}' before it",
+                expected="a gradient that arrives, and gradients of inputs of the forward operator",
+                received=f"{[slot.parameter for slot in op.inputs]} and {[slot.parameter for slot in op.outputs]}"[
+                    :200
+                ],
+                fix="build the program here, and load its values",
+                op=op.type,
+            )
+        self.composes = True
+        made = OpDesc(
+            type=op.type, inputs={"X": [g for _, g in arriving]}, outputs={"Out": [g for _, g in wanted]}, role=1,
+            position=op_position(block, index),
+        )  # fmt: skip
+        self.backward[id(made)] = _Backward(one, arriving, wanted)
+        return made
+
+    def forward_of(self, op: proto.OpDesc) -> proto.OpDesc | None:
+        """Returns the op that a backward op belongs to: the one that wrote what its incoming gradients are of."""
+        writers = (self.writers.get(name.partition(GRAD)[0]) for name in _gradients(op.inputs))
+        return next((one for one in writers if one is not None and f"{one.type}_grad" == op.type), None)
+
+    def differentiate(self, block: Block, type: str, one: _Backward) -> None:
+        """Builds a forward op once more, from copies of its inputs, and the gradients by these."""
+        forward, asked = one.forward, {name for name, _ in one.wanted}
+        aliases: dict[str, list[Variable]] = {}
+
+        def fresh(name: str) -> Variable:
+            like = block._var_recursive(name)
+            var = block.create_var(
+                name=f"{name}.again_{len(block.vars)}", shape=like._shape, dtype=like._dtype, stop_gradient=False
+            )
+            var._dtype_is_inferred = True
+            return var
+
+        def copied(name: str) -> str:
+            if name not in asked:
+                return name
+            aliases.setdefault(name, []).append(fresh(name))
+            append_op(block, "assign", {"X": [name]}, {"Out": [aliases[name][-1].name]})
+            return aliases[name][-1].name
+
+        inputs = {slot: [copied(name) for name in row] for slot, row in forward.inputs.items()}
+        results = {name: fresh(name) for row in forward.outputs.values() for name in row}
+        before = len(block.ops)
+        append_op(
+            block, forward.type, inputs,
+            {slot: [results[name].name for name in row] for slot, row in forward.outputs.items()}, forward.attrs,
+        )  # fmt: skip
+        if any(op.definition.random or op.definition.effects for op in block.ops[before:]):
+            raise NotFoundError(
+                f"'{type}' belongs to an operator that draws numbers, and tstatic lacks it in Paddle's form",
+                expected="backward operators in the form of docs/ops.md, or of operators that give the same each time",
+                received=type,
+                fix="build the program here, and load its values",
+                op=type,
+            )
+        targets = [(results[name], block._var_recursive(grad)) for name, grad in one.arriving if name in results]
+        sources = [var for row in aliases.values() for var in row]
+        found = (
+            hooks.gradients([t for t, _ in targets], sources, [g for _, g in targets]) if targets and sources else []
+        )
+        by_name = dict(zip((var.name for var in sources), found, strict=False))
+        for name, grad in one.wanted:
+            alias = aliases[name].pop(0) if aliases.get(name) else None
+            value = None if alias is None else by_name.get(alias.name)
+            if value is not None:
+                append_op(block, "assign", {"X": [value.name]}, {"Out": [grad]})
+            else:
+                append_op(block, "fill_any_like", {"X": [name]}, {"Out": [grad]}, {"value": 0.0})
+
+    def same(
+        self,
+        block: int,
+        index: int,
+        op: proto.OpDesc,
+        variables: dict[str, VarDesc],
+        read: set[str],
+        constants: _Constants,
+    ) -> OpDesc:
         attrs = {attr.name: proto.value_of(attr) for attr in op.attrs}
         inputs, outputs = (
             {s.parameter: list(s.arguments) for s in row if s.arguments} for row in (op.inputs, op.outputs)
@@ -292,13 +424,23 @@ class _Reading:
                     del known[name]
             inputs = {n: list(row) for n, row in spec.inputs.items()}
             names = definition.attrs.keys()
+            # Backward ops have the attributes of their forward ops, and may be given more than they need here.
+            if op.type.endswith("_grad"):
+                inputs = {n: row for n, row in inputs.items() if n in definition.input_slots}
+            elif attrs.get("op_role") == 1:
+                lacking = []
         else:
             self.composes = True
             inputs, own, lacking = _composed(found, builder)
-            kept = self.read | {
-                n for row in outputs.values() for n in row if n in variables and variables[n].persistable
-            }
-            known = {n: list(row) for n, row in outputs.items() if kept.intersection(row)} or outputs
+            # Its backward op follows from those that it is built from, and reads no notes.
+            own_backward = {f"{op.type}_grad"}
+            known = {
+                slot: list(row)
+                for slot, row in outputs.items()
+                if any(
+                    self.read.get(n, set()) - own_backward or (n in variables and variables[n].persistable) for n in row
+                )
+            } or outputs
             names = dict.fromkeys(builder.attrs).keys()
         if lacking:
             told = ", ".join(f"{name} = {str(attrs.get(name))[:60]}" for name in lacking)
@@ -320,6 +462,18 @@ class _Reading:
             role_var=list(attrs.get("op_role_var") or ()),
             device=str(attrs.get("op_device") or ""),
         )
+
+
+def _gradients(row: Sequence[proto.Slot]) -> list[str]:
+    """Returns the names in slots of gradients."""
+    return [name for slot in row if slot.parameter.endswith(GRAD) for name in slot.arguments]
+
+
+def _complete(op: OpDesc) -> bool:
+    """Returns whether a backward op has all inputs that its definition here needs for the gradients that it gives."""
+    slots = op_def(op.type).inputs
+    needed = {slot.removesuffix(GRAD) for slot in op.outputs} | {slot.name for slot in slots if not slot.optional}
+    return all(slot.name in op.inputs for slot in slots if slot.name in needed)
 
 
 def _attributes(definition: OpDef, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
