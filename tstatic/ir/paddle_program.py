@@ -375,8 +375,7 @@ class _Reading:
         by_name = dict(zip((var.name for var in sources), found, strict=False))
         for name, grad in one.wanted:
             alias = aliases[name].pop(0) if aliases.get(name) else None
-            value = None if alias is None else by_name.get(alias.name)
-            if value is not None:
+            if alias is not None and (value := by_name.get(alias.name)) is not None:
                 append_op(block, "assign", {"X": [value.name]}, {"Out": [grad]})
             else:
                 append_op(block, "fill_any_like", {"X": [name]}, {"Out": [grad]}, {"value": 0.0})
