@@ -47,7 +47,8 @@ def unread(function: Callable[..., Any]) -> set[str]:
         return set()
     if inspect.signature(function).return_annotation in ("NoReturn", "Never"):
         return set()
-    parameters = list(inspect.signature(function).parameters)
+    # Those of the code itself: a signature that is set on it is that of what it passes its arguments on to.
+    parameters = list(inspect.getargs(code)[0]) + [name for name in inspect.getargs(code)[1:] if name]
     first = parameters[:1] if parameters[:1] in (["self"], ["cls"]) else []
     return set(parameters) - set(first) - loaded(function)
 

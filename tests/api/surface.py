@@ -103,6 +103,8 @@ def signature(value: Any) -> str:
     # What Python's own classes say of their arguments differs between versions.
     if inspect.isclass(value) and issubclass(value, BaseException) and not inspect.isfunction(value.__init__):
         return "(...)"
+    if inspect.isclass(value) and issubclass(value, enum.Enum):
+        return "(value)"  # what the constructor takes beside it depends on the version of Python
     given = inspect.signature(value)
     plain = [p.replace(annotation=p.empty, default=_Shown.of(p.default)) for p in given.parameters.values()]
     return str(given.replace(parameters=plain, return_annotation=given.empty))

@@ -12,6 +12,7 @@ import pytest
 import tstatic as paddle
 from tests.cpu.layer_check import check_layer, sample
 from tstatic import nn, static
+from tstatic.errors import ProgramTypeError
 from tstatic.ir.opdef import namespace
 from tstatic.nn.layer.functional_layer import FunctionalLayer
 
@@ -193,6 +194,29 @@ def test_layers_of_functions_are_described(name: str) -> None:
 
 def test_functional_layers_exist() -> None:
     assert len(FUNCTIONAL) > 50
+
+
+def test_inputs_can_be_named_as_in_paddle() -> None:
+    x, y = data("x", [2, 4]), data("y", [2, 4])
+    wave = data("wave", [2, 3, 8])
+    named = [
+        nn.ReLU()(x=x), nn.Dropout(0.0)(input=x), nn.MaxPool1D(2)(input=wave), nn.MSELoss()(label=y, input=x),
+        nn.CosineSimilarity()(x1=x, x2=y),
+    ]  # fmt: skip
+    placed = [
+        nn.ReLU()(x), nn.Dropout(0.0)(x), nn.MaxPool1D(2)(wave), nn.MSELoss()(x, y), nn.CosineSimilarity()(x, y)
+    ]  # fmt: skip
+    feed = {"x": sample(2, 4), "y": sample(2, 4, seed=1), "wave": sample(2, 3, 8)}
+    feed = {name: value.astype("float32") for name, value in feed.items()}
+    found = static.Executor("cpu").run(feed=feed, fetch_list=[*named, *placed])
+    for a, b in zip(found[:5], found[5:], strict=True):
+        np.testing.assert_array_equal(a, b)
+    with pytest.raises(ProgramTypeError, match=r"(?s)ReLU.forward got arguments .*missing .*'x'.*ReLU.forward\(x\)"):
+        nn.ReLU()(input=x)
+    with pytest.raises(
+        ProgramTypeError, match=r"MSELoss.forward got arguments that it does not take: missing .*'label'"
+    ):
+        nn.MSELoss()(x)
 
 
 def test_settings_can_be_positional_and_changed() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "paddle_differences.md"
 
-RELATIVE = {"float64": 1e-12, "float32": 1e-5, "float16": 2e-3}
+RELATIVE = {"float64": 1e-12, "float32": 1e-5, "float16": 2e-3, "complex128": 1e-12, "complex64": 1e-5}
 """Both sides sum and call the mathematical functions in orders of their own: a few rounding steps per result."""
 
 TRAINED = 2e-4
@@ -160,7 +160,7 @@ def close(paddle: list[Any], ours: list[Any], *, trained: bool = False) -> bool:
         return bool(np.abs(a - b).max() <= MOMENTS * scale)
     if a.shape != b.shape:
         return False
-    if "float" not in paddle[0]:
+    if paddle[0] not in RELATIVE:
         return bool((a == b).all())
     odd = ~np.isfinite(a)
     if not (np.array_equal(odd, ~np.isfinite(b)) and np.array_equal(a[odd], b[odd], equal_nan=True)):

@@ -14,6 +14,7 @@ from tests.api import surface
 from tests.parity import names, samples, trainings
 from tstatic.ir.export import PUBLIC_API
 from tstatic.ir.opdef import OPS, Domain, ValueRange
+from tstatic.nn.layer.functional_layer import FunctionalLayer
 
 Call = dict[str, Any]
 
@@ -414,7 +415,8 @@ def inherited(path: str, function: Any) -> list[dict[str, Any]]:
         plain = path[:-1]
         own = samples.TENSOR.get(plain) or samples.FUNCTIONAL.get(plain.rpartition(".")[2])
         return copy.deepcopy(own or [])[:3]
-    if inspect.isclass(function) and name not in samples.LAYERS and "forward" not in vars(function):
+    one = inspect.isclass(function) and ("forward" not in vars(function) or issubclass(function, FunctionalLayer))
+    if one and name not in samples.LAYERS:
         needed = [
             p
             for p in inspect.signature(function).parameters.values()

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,38 +17,79 @@ from tests.parity import generate, names, signatures
 ROOT = Path(__file__).resolve().parent.parent.parent
 RECORDED = Path(__file__).parent / "recorded" / "paddle.json.xz"
 PADDLE = ROOT / ".venv-paddle" / "bin" / "python"
+LONGEST = 60
+"""Seconds that a call may take, and the start of a process."""
 VERSIONS = "import json, sys, numpy, paddle; print(json.dumps([paddle.__version__, numpy.__version__, sys.version.split()[0]]))"
+
+
+def environment() -> dict[str, str]:
+    """What both sides' processes run in: one thread, and no words of Paddle's about itself."""
+    quiet = {"GLOG_minloglevel": "3", "FLAGS_call_stack_level": "0"}
+    return {**os.environ, "PYTHONPATH": str(ROOT), "CPU_NUM": "1", "OMP_NUM_THREADS": "1", **quiet}
+
+
+def outlived(
+    command: list[str], calls: list[dict[str, Any]], out: Path, ended: Callable[[str], Any], longest: float = LONGEST
+) -> list[Any]:
+    """What a process writes about each call; it is started again behind a call that ends it.
+
+    Args:
+        command: The process; the number of the first call to do is added. For each call it appends one line to `out`, as JSON:
+            the call's number, and what is returned here.
+        calls: All calls.
+        out: The file of the lines.
+        ended: Makes what is returned for a call that ended the process, from how it ended.
+        longest: Seconds without a line, behind which the process is killed.
+
+    Raises:
+        RuntimeError: If the process failed in its own code.
+    """
+    found: list[Any] = []
+    while len(found) < len(calls):
+        with tempfile.TemporaryFile("w+") as said:
+            process = subprocess.Popen(
+                [*command, str(len(found))], cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL, stderr=said
+            )
+            how = _end(process, out, longest)
+            said.seek(0)
+            words = said.read()
+        # A line that the process was ended in the middle of is made again.
+        lines = (
+            [line for line in out.read_text().splitlines(keepends=True) if line.endswith("\n")] if out.exists() else []
+        )
+        found = [json.loads(line)[1] for line in lines]
+        if len(found) < len(calls):
+            if process.returncode > 0 and "Error" in words.rpartition("\n  ")[2]:
+                raise RuntimeError(f"{command} failed at {calls[len(found)]['id']}:\n{words[-3000:]}")
+            found.append(ended(how))
+            out.write_text("".join([*lines, json.dumps([len(lines), found[-1]]) + "\n"]))
+    return found
+
+
+def _end(process: subprocess.Popen[bytes], out: Path, longest: float) -> str:
+    """How a process ended, which is killed if it writes nothing for so many seconds."""
+    written = -1
+    while True:
+        try:
+            return f"the process ended with {process.wait(longest)}"
+        except subprocess.TimeoutExpired:
+            now = out.stat().st_size if out.exists() else 0
+            if now == written:
+                process.kill()
+                process.wait()
+                return "the process did not end"
+            written = now
 
 
 def answers(python: str, module: str, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Answers of all calls, from a process that is started again behind a call that ends it."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "CPU_NUM": "1",
-        "OMP_NUM_THREADS": "1",
-        "GLOG_minloglevel": "3",
-        "FLAGS_call_stack_level": "0",
-    }
     with tempfile.TemporaryDirectory() as folder:
         calls_path, out_path = Path(folder, "calls.json"), Path(folder, "answers.jsonl")
         calls_path.write_text(json.dumps(calls))
-        found: list[dict[str, Any]] = []
-        while len(found) < len(calls):
-            command = [python, "-m", "tests.parity.runner", module, str(calls_path), str(out_path), str(len(found))]
-            done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-            lines = out_path.read_text().splitlines() if out_path.exists() else []
-            found = [json.loads(line)[1] for line in lines]
-            if len(found) < len(calls):
-                if done.returncode > 0 and "Error" in done.stderr.rpartition("\n  ")[2]:
-                    raise RuntimeError(f"the runner failed at {calls[len(found)]['id']}:\n{done.stderr[-3000:]}")
-                crash = {
-                    "fixed": {"raised": "crash", "classes": [], "text": f"the process ended with {done.returncode}"}
-                }
-                with out_path.open("a") as file:
-                    file.write(json.dumps([len(found), crash]) + "\n")
-                found.append(crash)
-        return found
+        command = [python, "-m", "tests.parity.runner", module, str(calls_path), str(out_path)]
+        return outlived(
+            command, calls, out_path, lambda how: {"fixed": {"raised": "crash", "classes": [], "text": how}}
+        )
 
 
 def slim(answer: dict[str, Any]) -> dict[str, Any]:

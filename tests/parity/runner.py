@@ -27,7 +27,8 @@ LARGE = 384
 def ramp(shape: list[int], dtype: str, low: float, high: float, seed: int, avoid: list[float] | str = ()) -> Any:  # type: ignore[assignment]
     """Distinct values that fill ``[low, high]`` evenly in a mixed order; the same under every numpy.
 
-    ``avoid`` names points that floats keep a distance of 0.01 from; ``"int"`` avoids all integers.
+    ``avoid`` names points that floats keep a distance of 0.01 from; ``"int"`` avoids all integers. Both parts of complex numbers
+    are such values.
     """
     count = math.prod(shape)
     spread = (np.arange(1, count + 1, dtype=np.float64) * GOLDEN + seed * 0.37) % 1.0
@@ -35,6 +36,10 @@ def ramp(shape: list[int], dtype: str, low: float, high: float, seed: int, avoid
         return (spread < 0.5).reshape(shape)
     if "int" in dtype:
         return np.floor(low + spread * (high - low + 1)).astype(dtype).reshape(shape)
+    if "complex" in dtype:
+        parts = (ramp(shape, dtype.replace("complex64", "float32").replace("complex128", "float64"), low, high, n, avoid)
+                 for n in (seed, seed + 1))  # fmt: skip
+        return (next(parts) + 1j * next(parts)).astype(dtype)
     found = low + spread * (high - low)
     points = np.round(found)[:, None] if avoid == "int" else np.tile(np.asarray(avoid, np.float64), (count, 1))
     close = np.abs(found[:, None] - points) < 0.01
@@ -158,13 +163,16 @@ def packed(array: Any, how: str = "values") -> list[Any]:
     """An array as plain data: dtype, shape and its values, or projections of them that see positions if they are many."""
     array = np.asarray(array)
     head = [str(array.dtype), list(array.shape)]
+    if array.dtype.kind == "c":
+        # Real and imaginary parts take turns.
+        array = np.ascontiguousarray(array).ravel().view(array.real.dtype)
     if how == "shape":
         return [*head, []]
     if how == "moments":
         values = array.astype(np.float64)
         return [*head, [float(values.mean()), float(values.std())], "moments"]
     if array.size <= LARGE:
-        if array.dtype == np.float16 or array.dtype.kind not in "fc":
+        if array.dtype == np.float16 or array.dtype.kind != "f":
             return [*head, array.ravel().tolist()]
         digits = 9 if array.dtype == np.float32 else 17
         return [*head, [float(f"%.{digits}g" % v) for v in array.ravel().tolist()]]

@@ -10,8 +10,8 @@ import pytest
 
 import tstatic as paddle
 from tstatic import errors, static
-from tstatic.ir import paddle_program
 from tstatic.ir import paddle_proto as proto
+from tstatic.ir import paddle_writing
 from tstatic.ir.composed import COMPOSED, composed_op
 from tstatic.ir.opdef import OPS
 from tstatic.no_effect import declared
@@ -189,7 +189,7 @@ def test_limits_of_whole_numbers_do_not_grow_when_they_are_written() -> None:
     x, wide = static.data("x", [2], "int32"), static.data("wide", [2], "int64")
     ys = [paddle.clip(x, min=1), paddle.clip(wide, min=1)]
     program = static.normalize_program(static.default_main_program(), [x, wide], ys)
-    found = proto.read_program(paddle_program.write(program)).blocks[0].ops
+    found = proto.read_program(paddle_writing.write(program)).blocks[0].ops
     limits = [proto.value_of(a) for op in found if op.type == "clip" for a in op.attrs if a.name == "max"]
     assert limits == [2147483520.0, 9223371487098961920.0]  # what Paddle writes
 

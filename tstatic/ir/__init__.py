@@ -14,8 +14,8 @@
 * ``frozen``  the single-assignment copy that passes work on, and what must be true of it
 * ``text``, ``parse``  print and parse
 * ``serial``  the saved form
-* ``paddle_program``, ``paddle_proto``, ``paddle_form``  programs in Paddle's files: their translation, their bytes, and how an op
-  says where it differs
+* ``paddle_program``, ``paddle_writing``, ``paddle_proto``, ``paddle_form``  programs in Paddle's files: their translation here and
+  there, their bytes, and how an op says where it differs
 * ``tensor_array``  the value of a tensor array
 * ``schema``, ``restore``  what files and texts hold, stated once, and a program made of it
 """

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tstatic.ir.attrs import OpSpec
-from tstatic.ir.types import DType, Meta, dtype_of
+from tstatic.ir.types import DType, Meta, broadcast_shapes, dtype_of, normalize_axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,30 @@ class PaddleOp:
         """Returns the numbers that the program fills inputs with; ``None`` if one of them is computed."""
         known = [self.constants.get(name) for slot in slots for name in self.inputs.get(slot, ())]
         return None if None in known else [number for row in known if row is not None for number in row]
+
+    def converted(self, slots: Sequence[str], dtype: DType) -> tuple[list[OpSpec], dict[str, Sequence[str]]]:
+        """Returns casts of some inputs, and all inputs by slot, these converted (when a file is written)."""
+        assert self.fresh is not None
+        ops, inputs = [], dict(self.inputs)
+        for slot in slots:
+            (name,) = inputs[slot]
+            if (known := self.dtypes[name]) is not dtype:
+                inputs[slot] = [self.fresh(Meta(tuple(self.shapes[name] or ()), dtype))]
+                ops.append(
+                    OpSpec("cast", {"X": [name]}, {"Out": inputs[slot]}, {"in_dtype": known, "out_dtype": dtype})
+                )
+        return ops, inputs
+
+    def grown(self, slots: Sequence[str]) -> tuple[list[OpSpec], dict[str, Sequence[str]]]:
+        """Returns an op that gives some inputs the shape of the result, and all inputs by slot (when a file is written)."""
+        assert self.fresh is not None
+        names = [self.inputs[slot][0] for slot in slots]
+        if len({tuple(self.shapes[name] or ()) for name in names}) == 1:
+            return [], dict(self.inputs)
+        shape = broadcast_shapes(*(tuple(self.shapes[name] or ()) for name in names))
+        made = [self.fresh(Meta(shape, self.dtypes[name])) for name in names]
+        changed = {slot: [name] for slot, name in zip(slots, made, strict=True)}
+        return [OpSpec("broadcast_tensors", {"X": names}, {"Out": made}, {})], {**self.inputs, **changed}
 
     @property
     def result(self) -> str:
@@ -72,11 +96,15 @@ class PaddleForm:
         read: Turns the op of a file into one that is here; ``None`` if it is the same.
         write: Turns the op into those of a file; ``None`` if it is the same.
         absent: Paddle has no such op and none that it could be written as.
+        wide: What Paddle's kernel converts whole numbers to, where the op here takes floats only.
+        whole: Attributes that are whole numbers in Paddle, and any numbers here.
     """
 
     read: Callable[[PaddleOp], OpSpec] | None = None
     write: Callable[[PaddleOp], list[OpSpec]] | None = None
     absent: bool = False
+    wide: DType | None = None
+    whole: tuple[str, ...] = ()
 
 
 def respelled(*, notes: Mapping[str, str] | None = None, **slots: str) -> PaddleForm:
@@ -94,6 +122,20 @@ def respelled(*, notes: Mapping[str, str] | None = None, **slots: str) -> Paddle
         )
         left = {slot: [op.fresh(Meta((-1,), dtype_of(kind)))] for slot, kind in (notes or {}).items()}
         return [op.made(inputs=inputs, outputs={**outputs, **left})]
+
+    return PaddleForm(write=write)
+
+
+def from_the_front(name: str) -> PaddleForm:
+    """Returns the form of an op whose kernel in Paddle takes a negative axis for another place: it is written from 0 on.
+
+    Args:
+        name: The attribute that holds the axis of ``X``.
+    """
+
+    def write(op: PaddleOp) -> list[OpSpec]:
+        rank = len(op.shapes[op.inputs["X"][0]] or ())
+        return [op.made(attrs={**op.attrs, name: normalize_axis(op.attrs[name], rank)})]
 
     return PaddleForm(write=write)
 

@@ -1,4 +1,4 @@
-"""Programs in Paddle's files: read as programs of tstatic, and written from them.
+"""Programs in Paddle's files, read as programs of tstatic; :mod:`tstatic.ir.paddle_writing` writes them.
 
 Slots, attributes and op types are Paddle's here too, so one translation serves all ops: it looks at the op definition and nothing
 else. What an op spells in another way stands with it, as :attr:`~tstatic.ir.opdef.OpDef.paddle`.
@@ -8,33 +8,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tstatic.errors import CheckpointError, NotFoundError, ProgramError, TstaticError
+from tstatic.errors import CheckpointError, NotFoundError, TstaticError
 from tstatic.ir import paddle_proto as proto
-from tstatic.ir.attrs import LOD, Attr
+from tstatic.ir.attrs import Attr
 from tstatic.ir.build import append_op
 from tstatic.ir.composed import Composed, composed_op
 from tstatic.ir.declare import declare_offsets
-from tstatic.ir.opdef import OPS, OpDef, OpSpec, op_def
+from tstatic.ir.opdef import GRAD, OPS, OpDef, OpSpec, op_def
 from tstatic.ir.paddle_form import SAME, PaddleOp
-from tstatic.ir.program import Block, Parameter, Program, Variable
+from tstatic.ir.program import Block, Program, Variable, hooks
 from tstatic.ir.restore import restore
 from tstatic.ir.rng import op_position
 from tstatic.ir.schema import MAX_BLOCKS, BlockDesc, OpDesc, ParameterDesc, ProgramDesc, VarDesc
-from tstatic.ir.types import DTYPES, VAR_KINDS, DType, Meta
+from tstatic.ir.types import DTYPES, VAR_KINDS, DType
 
-VERSION = 2_006_002
-"""The version of Paddle that written programs claim to be of."""
-DTYPE_NUMBERS = {
-    "bool": 0, "int16": 1, "int32": 2, "int64": 3, "float16": 4, "float32": 5, "float64": 6, "uint8": 20, "int8": 21,
-    "bfloat16": 22, "complex64": 23, "complex128": 24,
-}  # fmt: skip
-_DTYPES = {number: DTYPES[name] for name, number in DTYPE_NUMBERS.items()}
-_DENSE, _FEED, _FETCH, _STEP_SCOPES = 7, 9, 10, 11
-_VAR_NUMBERS = {str(kind): number for number, kind in VAR_KINDS.items()}
+_DTYPES = {number: DTYPES[name] for name, number in proto.DTYPE_NUMBERS.items()}
 _IGNORED = {
     "op_callstack", "op_namescope", "with_quant_attr", "use_cudnn", "use_mkldnn", "use_quantizer", "mkldnn_data_type",
     "workspace_size_MB", "exhaustive_search", "deterministic", "is_test", "force_fp32_output", "fuse_alpha", "fuse_beta",
@@ -74,6 +67,21 @@ def read(data: bytes, path: object = "these bytes") -> Program:
         ) from None
 
 
+@dataclass(frozen=True, slots=True)
+class _Backward:
+    """What a backward op that has no form here follows from.
+
+    Attributes:
+        forward: Its forward op.
+        arriving: Results of the forward op, and the gradients that arrive for them.
+        wanted: Inputs of the forward op, and the names of their gradients.
+    """
+
+    forward: OpDesc
+    arriving: list[tuple[str, str]]
+    wanted: list[tuple[str, str]]
+
+
 class _Reading:
     """One program that is read."""
 
@@ -83,9 +91,15 @@ class _Reading:
         self.missing: dict[str, str] = {}
         self.feeds: dict[int, str] = {}
         self.fetches: dict[int, str] = {}
-        # Names that something reads or fetches, and whether an op is built from others.
-        self.read = {name for b in message.blocks for op in b.ops for slot in op.inputs for name in slot.arguments}
+        # Names that something reads or fetches -> the types of what does, and whether an op is built from others.
+        self.read: dict[str, set[str]] = {}
+        for op in (op for block in message.blocks for op in block.ops):
+            for name in (name for slot in op.inputs for name in slot.arguments):
+                self.read.setdefault(name, set()).add(op.type)
         self.composes = False
+        # Variable of the first block -> the op that wrote it last; and derived backward ops -> what they follow from.
+        self.writers: dict[str, proto.OpDesc] = {}
+        self.backward: dict[int, _Backward] = {}
 
     def program(self) -> Program:
         if not 0 < len(self.message.blocks) < MAX_BLOCKS:
@@ -143,14 +157,18 @@ class _Reading:
             # Some kernels of Paddle leave notes in other dtypes than they declare; what the ops here say counts.
             var._dtype_is_inferred = not (var.persistable or var.is_data)
         for op in ops[index]:
+            derived = self.backward.get(id(op))
             composed = composed_op(op.type, op.inputs, op.attrs) is not None
-            for name, spec in {} if composed else op_def(op.type).attrs.items():
+            for name, spec in {} if composed or derived is not None else op_def(op.type).attrs.items():
                 if spec.kind == "block" and type(op.attrs.get(name)) is int:
                     self.append(program, op.attrs[name], ops, done)
             automatic = {"op_role": op.role, "op_role_var": tuple(op.role_var), "op_device": op.device}
             before = len(block.ops)
             try:
-                append_op(block, op.type, op.inputs, op.outputs, {**op.attrs, **automatic})
+                if derived is None:
+                    append_op(block, op.type, op.inputs, op.outputs, {**op.attrs, **automatic})
+                else:
+                    self.differentiate(block, op.type, derived)
             except (LookupError, ArithmeticError) as error:
                 if isinstance(error, TstaticError):
                     raise
@@ -164,7 +182,8 @@ class _Reading:
         try:
             return bool(type.endswith("_grad") and type.count("_grad") <= 2 and op_def(type))
         except NotFoundError:
-            return False
+            stem = type.removesuffix("_grad")
+            return stem != type and self.has(stem)
 
     def in_order(self, row: Mapping[int, str]) -> list[str]:
         """Returns names in the order of their columns."""
@@ -173,8 +192,8 @@ class _Reading:
     def block(self, number: int, block: proto.BlockDesc) -> BlockDesc:
         variables: dict[str, VarDesc] = {}
         for var in block.vars:
-            kind = var.type.type if var.type is not None else _DENSE
-            if kind not in (_FEED, _FETCH):
+            kind = var.type.type if var.type is not None else proto.DENSE
+            if kind not in (proto.FEED, proto.FETCH):
                 variables[var.name] = self.variable(var, kind)
         if len({var.name for var in block.vars}) != len(block.vars):
             raise ValueError(f"a variable that block {number} has twice")
@@ -186,12 +205,38 @@ class _Reading:
                 self.bound(op)
                 continue
             made = self.op(number, len(ops), op, variables, read, constants)
+            for cast in self.widened(made, variables):
+                cast.position = op_position(number, len(ops))
+                ops.append(cast)
+            made.position = op_position(number, len(ops))
             constants.note(made)
             ops.append(made)
+            if number == 0:
+                self.writers |= {name: op for slot in op.outputs for name in slot.arguments}
         return BlockDesc(
             vars=list(variables.values()), ops=ops, built=len(ops), parent=int(block.parent_idx),
             forward=int(block.forward_block_idx),
         )  # fmt: skip
+
+    def widened(self, op: OpDesc, variables: dict[str, VarDesc]) -> list[OpDesc]:
+        """Returns casts of whole numbers that an op of floats is given, whose inputs change."""
+        definition = OPS.find(op.type)
+        form = None if definition is None else definition.paddle
+        casts: list[OpDesc] = []
+        if form is None or form.wide is None:
+            return casts
+        for slot, row in op.inputs.items():
+            for at, name in enumerate(row):
+                var = variables.get(name)
+                if var is not None and var.dtype and DTYPES[var.dtype].is_integer:
+                    new = f"{name}.{form.wide.name}_{len(variables)}"
+                    variables[new] = VarDesc(name=new, shape=var.shape, dtype=form.wide.name, stop_gradient=True)
+                    attrs: dict[str, Any] = {"in_dtype": DTYPES[var.dtype], "out_dtype": form.wide}
+                    casts.append(
+                        OpDesc(type="cast", inputs={"X": [name]}, outputs={"Out": [new]}, position=0, attrs=attrs)
+                    )
+                    op.inputs[slot][at] = new
+        return casts
 
     def bound(self, op: proto.OpDesc) -> None:
         """Notes an input or a result of the model."""
@@ -218,10 +263,10 @@ class _Reading:
             dtype = _DTYPES.get(tensor.data_type)
             if len(shape) > 64 or not all(size <= 2**62 for size in shape) or not 0 <= level < 2**32:
                 raise ValueError(f"variable {var.name[:80]!r} of shape {str(shape)[:80]} and level {level}")
-            if dtype is None and kind == _DENSE:
+            if dtype is None and kind == proto.DENSE:
                 raise CheckpointError(
                     f"variable '{var.name[:80]}' has a dtype that tstatic lacks: {self.path}",
-                    expected=f"one of {', '.join(DTYPE_NUMBERS)}",
+                    expected=f"one of {', '.join(proto.DTYPE_NUMBERS)}",
                     received=f"type {tensor.data_type} of Paddle",
                     fix="convert it before the program is saved",
                     var=var.name[:80],
@@ -234,6 +279,108 @@ class _Reading:
         )  # fmt: skip
 
     def op(
+        self,
+        block: int,
+        index: int,
+        op: proto.OpDesc,
+        variables: dict[str, VarDesc],
+        read: set[str],
+        constants: _Constants,
+    ) -> OpDesc:
+        forward = self.forward_of(op) if block == 0 and op.type.endswith("_grad") else None
+        if forward is None:
+            return self.same(block, index, op, variables, read, constants)
+        try:
+            made = self.same(block, index, op, variables, read, constants)
+            complete = composed_op(made.type, made.inputs, made.attrs) is not None or _complete(made)
+        except (CheckpointError, NotFoundError):
+            complete = False
+        if complete:
+            return made
+        # It has another form there, or none here: the forward op is differentiated instead.
+        one = self.same(block, index, forward, variables, read, constants)
+        results = {name for slot in forward.outputs for name in slot.arguments}
+        arriving = [(name.partition(GRAD)[0], name) for name in _gradients(op.inputs)]
+        arriving = [(name, grad) for name, grad in arriving if name in results]
+        slots = {slot.parameter + GRAD: slot.arguments for slot in forward.inputs}
+        wanted = [
+            (name, grad)
+            for slot in op.outputs
+            for name, grad in zip(slots.get(slot.parameter, ()), slot.arguments, strict=False)
+            if grad != "@EMPTY@"
+        ]
+        if not arriving or {grad for _, grad in wanted} != {*_gradients(op.outputs)} - {"@EMPTY@"}:
+            raise CheckpointError(
+                f"{self.path}: block {block}, op {index}: '{op.type}' is not the backward op of '{forward.type}' before it",
+                expected="a gradient that arrives, and gradients of inputs of the forward operator",
+                received=f"{[slot.parameter for slot in op.inputs]} and {[slot.parameter for slot in op.outputs]}"[
+                    :200
+                ],
+                fix="build the program here, and load its values",
+                op=op.type,
+            )
+        self.composes = True
+        made = OpDesc(
+            type=op.type, inputs={"X": [g for _, g in arriving]}, outputs={"Out": [g for _, g in wanted]}, role=1,
+            position=op_position(block, index),
+        )  # fmt: skip
+        self.backward[id(made)] = _Backward(one, arriving, wanted)
+        return made
+
+    def forward_of(self, op: proto.OpDesc) -> proto.OpDesc | None:
+        """Returns the op that a backward op belongs to: the one that wrote what its incoming gradients are of."""
+        writers = (self.writers.get(name.partition(GRAD)[0]) for name in _gradients(op.inputs))
+        return next((one for one in writers if one is not None and f"{one.type}_grad" == op.type), None)
+
+    def differentiate(self, block: Block, type: str, one: _Backward) -> None:
+        """Builds a forward op once more, from copies of its inputs, and the gradients by these."""
+        forward, asked = one.forward, {name for name, _ in one.wanted}
+        aliases: dict[str, list[Variable]] = {}
+
+        def fresh(name: str) -> Variable:
+            like = block._var_recursive(name)
+            var = block.create_var(
+                name=f"{name}.again_{len(block.vars)}", shape=like._shape, dtype=like._dtype, stop_gradient=False
+            )
+            var._dtype_is_inferred = True
+            return var
+
+        def copied(name: str) -> str:
+            if name not in asked:
+                return name
+            aliases.setdefault(name, []).append(fresh(name))
+            append_op(block, "assign", {"X": [name]}, {"Out": [aliases[name][-1].name]})
+            return aliases[name][-1].name
+
+        inputs = {slot: [copied(name) for name in row] for slot, row in forward.inputs.items()}
+        results = {name: fresh(name) for row in forward.outputs.values() for name in row}
+        before = len(block.ops)
+        append_op(
+            block, forward.type, inputs,
+            {slot: [results[name].name for name in row] for slot, row in forward.outputs.items()}, forward.attrs,
+        )  # fmt: skip
+        if any(op.definition.random or op.definition.effects for op in block.ops[before:]):
+            raise NotFoundError(
+                f"'{type}' belongs to an operator that draws numbers, and tstatic lacks it in Paddle's form",
+                expected="backward operators in the form of docs/ops.md, or of operators that give the same each time",
+                received=type,
+                fix="build the program here, and load its values",
+                op=type,
+            )
+        targets = [(results[name], block._var_recursive(grad)) for name, grad in one.arriving if name in results]
+        sources = [var for row in aliases.values() for var in row]
+        found = (
+            hooks.gradients([t for t, _ in targets], sources, [g for _, g in targets]) if targets and sources else []
+        )
+        by_name = dict(zip((var.name for var in sources), found, strict=False))
+        for name, grad in one.wanted:
+            alias = aliases[name].pop(0) if aliases.get(name) else None
+            if alias is not None and (value := by_name.get(alias.name)) is not None:
+                append_op(block, "assign", {"X": [value.name]}, {"Out": [grad]})
+            else:
+                append_op(block, "fill_any_like", {"X": [name]}, {"Out": [grad]}, {"value": 0.0})
+
+    def same(
         self,
         block: int,
         index: int,
@@ -276,13 +423,23 @@ class _Reading:
                     del known[name]
             inputs = {n: list(row) for n, row in spec.inputs.items()}
             names = definition.attrs.keys()
+            # Backward ops have the attributes of their forward ops, and may be given more than they need here.
+            if op.type.endswith("_grad"):
+                inputs = {n: row for n, row in inputs.items() if n in definition.input_slots}
+            elif attrs.get("op_role") == 1:
+                lacking = []
         else:
             self.composes = True
             inputs, own, lacking = _composed(found, builder)
-            kept = self.read | {
-                n for row in outputs.values() for n in row if n in variables and variables[n].persistable
-            }
-            known = {n: list(row) for n, row in outputs.items() if kept.intersection(row)} or outputs
+            # Its backward op follows from those that it is built from, and reads no notes.
+            own_backward = {f"{op.type}_grad"}
+            known = {
+                slot: list(row)
+                for slot, row in outputs.items()
+                if any(
+                    self.read.get(n, set()) - own_backward or (n in variables and variables[n].persistable) for n in row
+                )
+            } or outputs
             names = dict.fromkeys(builder.attrs).keys()
         if lacking:
             told = ", ".join(f"{name} = {str(attrs.get(name))[:60]}" for name in lacking)
@@ -304,6 +461,18 @@ class _Reading:
             role_var=list(attrs.get("op_role_var") or ()),
             device=str(attrs.get("op_device") or ""),
         )
+
+
+def _gradients(row: Sequence[proto.Slot]) -> list[str]:
+    """Returns the names in slots of gradients."""
+    return [name for slot in row if slot.parameter.endswith(GRAD) for name in slot.arguments]
+
+
+def _complete(op: OpDesc) -> bool:
+    """Returns whether a backward op has all inputs that its definition here needs for the gradients that it gives."""
+    slots = op_def(op.type).inputs
+    needed = {slot.removesuffix(GRAD) for slot in op.outputs} | {slot.name for slot in slots if not slot.optional}
+    return all(slot.name in op.inputs for slot in slots if slot.name in needed)
 
 
 def _attributes(definition: OpDef, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -429,166 +598,3 @@ def _taken(spec: Attr, value: Any) -> Any:
 
 def _locate(kind: str, block: int, index: int) -> str:
     return {"program": "the program", "block": f"block {block}"}.get(kind, f"block {block}, {kind} {index}")
-
-
-# ------------------------------------------------------------------------------------------------------------------ write
-def write(program: Program) -> bytes:
-    """Returns a program as Paddle 2.6 saves one; its ``feed_names`` and ``fetch_names`` become feed and fetch operators.
-
-    Raises:
-        ProgramError: If an operator has no counterpart in Paddle, or an attribute has no place in the format; all are named.
-    """
-    writing = _Writing(program)
-    blocks = [writing.block(block) for block in program.blocks]
-    if writing.lacking:
-        raise ProgramError(
-            f"Paddle has no counterpart of {len(writing.lacking)} operators: {', '.join(writing.lacking)}",
-            expected="operators of Paddle 2.6",
-            received=", ".join(writing.lacking),
-            fix="save without format='paddle', or build this part from other operators",
-            op=next(iter(writing.lacking)),
-        )
-    return proto.write_program(proto.ProgramDesc(blocks, proto.Version(VERSION)))
-
-
-class _Writing:
-    """One program that is written."""
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self.lacking: dict[str, str] = {}
-        self.made = 0
-
-    def block(self, block: Block) -> proto.BlockDesc:
-        # Paddle has the offsets of sequences with the values, not as variables.
-        offsets = {name for var in block.vars.values() for name in var.lod}
-        variables = [self.variable(var) for var in block.vars.values() if var.name not in offsets]
-        ops: list[proto.OpDesc] = []
-
-        def fresh(meta: Meta) -> str:
-            name = f"paddle_form_{self.made}.tmp_0"
-            self.made += 1
-            tensor = proto.TensorDesc(DTYPE_NUMBERS[meta.dtype.name], meta.shape)
-            kind = proto.VarType(_DENSE, lod_tensor=proto.LoDTensorDesc(tensor))
-            variables.append(proto.VarDesc(name, kind, stop_gradient=True))
-            return name
-
-        feeds, fetches = (self.program.feed_names, self.program.fetch_names) if block.idx == 0 else ((), ())
-        if feeds or fetches:
-            variables.append(proto.VarDesc("feed", proto.VarType(_FEED), True))
-            variables.append(proto.VarDesc("fetch", proto.VarType(_FETCH), True))
-        for column, name in enumerate(feeds):
-            ops.append(_op("feed", {"X": ["feed"]}, {"Out": [name]}, [_int("col", column)]))
-        for op in block.ops:
-            form = op.definition.paddle or SAME
-            written = [v for n in op.output_arg_names if (v := block._find_var_recursive(n)) is not None]
-            read = [v for n in op.input_arg_names if (v := block._find_var_recursive(n)) is not None]
-            shapes = {v.name: v._shape for v in (*read, *written)}
-            dtypes = {v.name: v._dtype for v in (*read, *written) if v._dtype is not None}
-            found = PaddleOp(op.type, op.inputs, op.outputs, dict(op.attrs), shapes, dtypes, {}, fresh)
-            if form.absent:
-                self.lacking[op.type] = op.type
-                continue
-            role = [_int("op_role", op.role), _text("op_device", op.device)]
-            for spec in form.write(found) if form.write is not None else [found.made()]:
-                attrs = self.attributes(spec, op.definition if spec.type == op.type else None)
-                ops.append(_op(spec.type, spec.inputs, spec.outputs, [*attrs, *role]))
-        for column, name in enumerate(fetches):
-            ops.append(_op("fetch", {"X": [name]}, {"Out": ["fetch"]}, [_int("col", column)]))
-        return proto.BlockDesc(block.idx, block.parent_idx, variables, ops, block.forward_block_idx)
-
-    def variable(self, var: Variable) -> proto.VarDesc:
-        number = _VAR_NUMBERS.get(var.type, 17)
-        kind = proto.VarType(number)
-        if number in (_DENSE, 8, 13):
-            dtype = 5 if var._dtype is None else DTYPE_NUMBERS[var._dtype.name]
-            tensor = proto.TensorDesc(dtype, var._shape or ())
-            holder = proto.LoDTensorDesc(tensor, var.lod_level)
-            name = {_DENSE: "lod_tensor", 13: "tensor_array"}.get(number, "selected_rows")
-            setattr(kind, name, tensor if name == "selected_rows" else holder)
-        return proto.VarDesc(
-            var.name, kind, var.persistable, var.need_check_feed, isinstance(var, Parameter), var.stop_gradient
-        )  # fmt: skip
-
-    def attributes(self, spec: OpSpec, definition: OpDef | None) -> list[proto.Attr]:
-        done = []
-        for name, value in spec.attrs.items():
-            known = None if definition is None else definition.attrs.get(name)
-            if value is not None and not (known is not None and known.kind == "function"):
-                done.append(_attribute(spec.type, name, value, known))
-        return done
-
-
-def _op(
-    type: str, inputs: Mapping[str, Sequence[str]], outputs: Mapping[str, Sequence[str]], attrs: list[proto.Attr]
-) -> proto.OpDesc:
-    ins, outs = (
-        [proto.Slot(name, list(row)) for name, row in side.items() if not name.endswith(LOD)]
-        for side in (inputs, outputs)
-    )
-    return proto.OpDesc(ins, outs, type, attrs)
-
-
-def _int(name: str, value: int) -> proto.Attr:
-    if -(2**31) <= value < 2**31:
-        return proto.Attr(name, 0, i=value)
-    return proto.Attr(name, 9, l=value)
-
-
-def _text(name: str, value: str) -> proto.Attr:
-    return proto.Attr(name, 2, s=value)
-
-
-def _attribute(op: str, name: str, value: Any, spec: Attr | None) -> proto.Attr:
-    """Returns an attribute in the type that Paddle has for values of its kind."""
-    kind = "any" if spec is None else spec.kind
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, DType):
-        return _int(name, DTYPE_NUMBERS[value.name])
-    if kind == "block" and type(value) is int:
-        return proto.Attr(name, 8, block_idx=value)
-    if isinstance(value, bool) and kind != "number":
-        return proto.Attr(name, 6, b=value)
-    if isinstance(value, float) or (isinstance(value, int) and kind in ("float", "number")):
-        return proto.Attr(name, 1, f=_narrow(value))
-    if isinstance(value, int):
-        return _int(name, value)
-    if isinstance(value, str):
-        return _text(name, value)
-    if isinstance(value, np.ndarray) and value.dtype == np.float64:
-        return proto.Attr(name, 12, float64s=value.tolist())
-    if isinstance(value, list | tuple):
-        return _row(op, name, value, kind)
-    raise _no_place(op, name, value)
-
-
-def _narrow(value: float) -> float:
-    """Returns a number for an attribute of 32 bits; the limits of whole numbers do not grow when they are rounded."""
-    if isinstance(value, int) and abs(value) >= 2**31 - 1:
-        near = np.float32(value)
-        return float(np.nextafter(near, np.float32(0)) if abs(int(near)) > abs(value) else near)
-    return float(value)
-
-
-def _row(op: str, name: str, value: Sequence[Any], kind: str) -> proto.Attr:
-    if (not value and kind == "strs") or (value and all(isinstance(v, str) for v in value)):
-        return proto.Attr(name, 5, strings=list(value))
-    if value and all(isinstance(v, bool) for v in value):
-        return proto.Attr(name, 7, bools=value)
-    if kind != "floats" and all(isinstance(v, int) for v in value):
-        wide = any(not -(2**31) <= v < 2**31 for v in value)
-        return proto.Attr(name, 11, longs=value) if wide else proto.Attr(name, 3, ints=value)
-    if all(isinstance(v, int | float) for v in value):
-        return proto.Attr(name, 4, floats=value)
-    raise _no_place(op, name, value)
-
-
-def _no_place(op: str, name: str, value: Any) -> ProgramError:
-    return ProgramError(
-        f"attribute '{name}' of operator '{op}' has no place in Paddle's format",
-        expected="numbers, texts, dtypes, and lists of one kind of them",
-        received=repr(value)[:120],
-        fix="save without format='paddle', or set the attribute to a plain value",
-        op=op,
-    )

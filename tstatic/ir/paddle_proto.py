@@ -20,6 +20,12 @@ _OBJECT = 160
 """Bytes that are counted for a field or a message, and its place in a list."""
 
 FLOAT_TYPES = "f", "d"
+DTYPE_NUMBERS = {
+    "bool": 0, "int16": 1, "int32": 2, "int64": 3, "float16": 4, "float32": 5, "float64": 6, "uint8": 20, "int8": 21,
+    "bfloat16": 22, "complex64": 23, "complex128": 24,
+}  # fmt: skip
+"""The numbers of dtypes, and below those of kinds of variables."""
+DENSE, FEED, FETCH = 7, 9, 10
 
 
 @dataclass(slots=True)

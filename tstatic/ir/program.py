@@ -24,7 +24,7 @@ _ids = itertools.count()
 
 
 class Hooks:
-    """Functions that methods below call and files above define; ``ir/__init__.py`` and ``tstatic.static`` (``svg``) set them."""
+    """Functions that methods below call and files above define, and ``ir/__init__.py`` and ``tstatic`` set."""
 
     append_op: Callable[..., Operator]
     create_parameter: Callable[..., Parameter]
@@ -35,6 +35,7 @@ class Hooks:
     encode: Callable[[Program], bytes]
     decode: Callable[[bytes], Program]
     svg: Callable[[Program, int], str]
+    gradients: Callable[[Any, Any, Any], list[Variable | None]]
 
 
 hooks = Hooks()

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import CheckpointError
-from tstatic.ir.paddle_program import DTYPE_NUMBERS
-from tstatic.ir.paddle_proto import TensorDesc, read_message, write_message
+from tstatic.ir.paddle_proto import DTYPE_NUMBERS, TensorDesc, read_message, write_message
 from tstatic.ir.types import DTYPES, dtype_of
 
 Array = np.ndarray[Any, Any]

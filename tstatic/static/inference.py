@@ -8,7 +8,7 @@ from types import NoneType
 from typing import Any
 
 from tstatic.errors import CheckpointError, ProgramError, ProgramTypeError, near
-from tstatic.ir import edit, paddle_program, serial
+from tstatic.ir import edit, paddle_writing, serial
 from tstatic.ir.build import append_op
 from tstatic.ir.checks import check_type
 from tstatic.ir.opdef import EMPTY, export
@@ -276,7 +276,7 @@ def _encode_for_paddle(program: Program, path: Path) -> dict[Path, bytes]:
     with scope.lock:
         values = values_of_variables(wanted, scope, "save_inference_model")[0]
         content = paddle_tensors.encode([values[var.name] for var in wanted])
-    return {with_suffix(path, MODEL_SUFFIX): paddle_program.write(program), with_suffix(path, VALUES_SUFFIX): content}
+    return {with_suffix(path, MODEL_SUFFIX): paddle_writing.write(program), with_suffix(path, VALUES_SUFFIX): content}
 
 
 @export("static.load_inference_model", "static.io.load_inference_model")

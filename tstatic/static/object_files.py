@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import NotFoundError, ProgramError, ProgramTypeError, shown
-from tstatic.ir import paddle_program, serial
+from tstatic.ir import paddle_program, paddle_writing, serial
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.export import export
 from tstatic.ir.program import Parameter, Program, Variable
@@ -62,7 +62,7 @@ def save(obj: Any, path: Any, protocol: int = 4, **configs: Any) -> None:
     write = getattr(path, "write", None)
     target = None if callable(write) else _file(path, "save")
     if isinstance(obj, Program):
-        data = paddle_program.write(obj) if paddles else serial.encode(obj)
+        data = paddle_writing.write(obj) if paddles else serial.encode(obj)
     elif configs.get("use_binary_format"):
         data = paddle_tensors.encode([np.asarray(_plain(obj))])
     else:

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from tstatic.errors import CheckpointError, FeedError, NotFoundError, ProgramError, ProgramTypeError, shown
-from tstatic.ir import paddle_program, serial
+from tstatic.ir import paddle_writing, serial
 from tstatic.ir.checks import check_type
 from tstatic.ir.export import export
 from tstatic.ir.paddle_program import is_paddle_program
@@ -187,7 +187,7 @@ def _encode_for_paddle(program: Program, path: Path) -> dict[Path, bytes]:
             parts[kinds[name]][name] = array
         made = {path: dump_object(parts["parameter"], checksum=False)}
         made[_beside(path, OPTIMIZER_SUFFIX)] = dump_object(parts["state"], checksum=False)
-    return made | {_beside(path, MODEL_SUFFIX): paddle_program.write(program)}
+    return made | {_beside(path, MODEL_SUFFIX): paddle_writing.write(program)}
 
 
 def encode_save(

@@ -1,10 +1,12 @@
-"""Saves the programs of described calls, or runs saved ones: ``python -m tests.parity.saved.calls save paddle calls.json out``.
+"""Saves the programs of described calls, or runs saved ones: ``python -m tests.parity.saved.calls save paddle calls.json out 0``.
 
-The first word is ``save`` or ``read``, the second the module under test. Files between the two sides are pickles of this test.
+The first word is ``save`` or ``read``, the second the module under test, the last the number of the call to begin at: a line is
+written for each call, so that the caller knows which one ended the process. Lines of ``save`` hold pickles of this test.
 """
 
 from __future__ import annotations
 
+import base64
 import importlib
 import json
 import pickle
@@ -24,66 +26,60 @@ def wide(array: Any) -> Any:
     return found.astype(np.float32) if "bfloat16" in str(found.dtype) else found
 
 
-def save(paddle: Any, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Programs of calls as bytes in Paddle's format, with their values, feeds and results."""
-    static, done = paddle.static, []
-    for call in calls:
-        with runner.fresh(paddle) as (main, startup):
-            try:
-                result, builder = runner.build(paddle, call, False)
-                variables = [v for v in runner.flat(paddle, result) if isinstance(v, static.Variable)]
-                exe = static.Executor(paddle.CPUPlace())
-                runner.start(paddle, exe, main, startup)
-                results = [wide(v) for v in exe.run(main, feed=builder.feed, fetch_list=variables)]
-                used = {name for block in main.blocks for op in block.ops for name in op.input_arg_names}
-                fed = [var for var in builder.fed if var.name in used]
-                program = static.normalize_program(main, fed, variables) if variables else None
-            except Exception:
-                continue  # what a call refuses is compared elsewhere
-            if program is None:
-                continue
-            if hasattr(program.desc, "get_feed_target_names"):
-                model = program.desc.serialize_to_string()
-            else:
-                from tstatic.errors import ProgramError
-                from tstatic.ir import paddle_program
-
-                try:
-                    model = paddle_program.write(program)
-                except ProgramError as error:
-                    done.append({"id": call["id"], "refused": str(error)})
-                    continue
-            scope = static.global_scope()
-            names = [v.name for v in program.list_vars() if v.persistable and v.name not in ("feed", "fetch")]
-            values = {name: wide(scope.find_var(name).get_tensor()) for name in names}
-            feed = {var.name: builder.feed[var.name] for var in fed}
-            done.append({"id": call["id"], "model": model, "values": values, "feed": feed, "results": results})
-    return done
-
-
-def read(paddle: Any, saved: list[dict[str, Any]]) -> dict[str, str]:
-    """What differs, by call; an empty text where nothing does."""
-    static, found = paddle.static, {}
-    for row in saved:
-        if "refused" in row:
-            found[row["id"]] = row["refused"]
-            continue
+def save(paddle: Any, call: dict[str, Any]) -> dict[str, Any]:
+    """The program of a call as bytes in Paddle's format, with its values, feeds and results; or why there is none."""
+    static = paddle.static
+    with runner.fresh(paddle) as (main, startup):
         try:
-            with static.scope_guard(static.Scope()):
-                program = static.Program.parse_from_string(row["model"])
-                for name, value in row["values"].items():
-                    static.global_scope().var(name).get_tensor().set(value, paddle.CPUPlace())
-                block = program.global_block()
-                names = getattr(program, "fetch_names", None) or [
-                    op.input("X")[0] for op in block.ops if op.type == "fetch"
-                ]
-                exe = static.Executor(paddle.CPUPlace())
-                results = exe.run(program, feed=row["feed"], fetch_list=[block.var(name) for name in names])
-        except Exception as error:
-            found[row["id"]] = f"{type(error).__name__}: {str(error)[:300]}"
-            continue
-        found[row["id"]] = next(filter(None, map(_differs, map(wide, results), row["results"])), "")
-    return found
+            result, builder = runner.build(paddle, call, False)
+            variables = [v for v in runner.flat(paddle, result) if isinstance(v, static.Variable)]
+            exe = static.Executor(paddle.CPUPlace())
+            runner.start(paddle, exe, main, startup)
+            results = [wide(v) for v in exe.run(main, feed=builder.feed, fetch_list=variables)]
+            used = {name for block in main.blocks for op in block.ops for name in op.input_arg_names}
+            used |= {var.name for var in variables}  # a call may return what it is given
+            fed = [var for var in builder.fed if var.name in used]
+            program = static.normalize_program(main, fed, variables) if variables else None
+        except Exception as error:  # what a call refuses is compared elsewhere
+            return {"id": call["id"], "left": f"{type(error).__name__}: {str(error)[-200:]}"}
+        if program is None:
+            return {"id": call["id"], "left": "no variables"}
+        if hasattr(program.desc, "get_feed_target_names"):
+            model = program.desc.serialize_to_string()
+        else:
+            from tstatic.errors import ProgramError
+            from tstatic.ir import paddle_writing
+
+            try:
+                model = paddle_writing.write(program)
+            except ProgramError as error:
+                return {"id": call["id"], "refused": str(error)}
+        scope = static.global_scope()
+        names = [v.name for v in program.list_vars() if v.persistable and v.name not in ("feed", "fetch")]
+        values = {name: wide(scope.find_var(name).get_tensor()) for name in names}
+        feed = {var.name: builder.feed[var.name] for var in fed}
+        return {"id": call["id"], "model": model, "values": values, "feed": feed, "results": results}
+
+
+def read(paddle: Any, row: dict[str, Any]) -> str:
+    """What differs where the other side runs a saved program; an empty text where nothing does."""
+    static = paddle.static
+    if "refused" in row:
+        return str(row["refused"])
+    try:
+        with static.scope_guard(static.Scope()):
+            program = static.Program.parse_from_string(row["model"])
+            for name, value in row["values"].items():
+                static.global_scope().var(name).get_tensor().set(value, paddle.CPUPlace())
+            block = program.global_block()
+            names = getattr(program, "fetch_names", None) or [
+                op.input("X")[0] for op in block.ops if op.type == "fetch"
+            ]
+            exe = static.Executor(paddle.CPUPlace())
+            results = exe.run(program, feed=row["feed"], fetch_list=[block.var(name) for name in names])
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error)[:300]}"
+    return next(filter(None, map(_differs, map(wide, results), row["results"])), "")
 
 
 def _differs(a: Any, b: Any) -> str:
@@ -94,15 +90,28 @@ def _differs(a: Any, b: Any) -> str:
     return "" if close else "other values"
 
 
-def main(task: str, module: str, source: str, target: str) -> None:
+def packed(row: dict[str, Any]) -> str:
+    """A row of :func:`save` as text."""
+    return base64.b64encode(pickle.dumps(row, protocol=4)).decode()
+
+
+def unpacked(text: str) -> dict[str, Any]:
+    """The row of :func:`packed`."""
+    row: dict[str, Any] = pickle.loads(base64.b64decode(text))
+    return row
+
+
+def main(task: str, module: str, source: str, target: str, first: str) -> None:
     """Saves or reads."""
     warnings.simplefilter("ignore")
     paddle = importlib.import_module(module)
     paddle.enable_static()
-    if task == "save":
-        Path(target).write_bytes(pickle.dumps(save(paddle, json.loads(Path(source).read_text())), protocol=4))
-    else:
-        Path(target).write_text(json.dumps(read(paddle, pickle.loads(Path(source).read_bytes()))))
+    given = json.loads(Path(source).read_text())
+    with open(target, "a") as file:
+        for number, one in enumerate(given[int(first) :], int(first)):
+            found = packed(save(paddle, one)) if task == "save" else read(paddle, unpacked(one["row"]))
+            file.write(json.dumps([number, found]) + "\n")
+            file.flush()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Keeps a program that Paddle saved for each op type that described calls use: ``python -m tests.parity.saved.record_ops``.
 
-Paddle's own process builds, runs and saves them (``calls.py``); a part whose process ends early is left out.
+Paddle's own process builds, runs and saves them (``calls.py``); a call that ends its process is left out.
 """
 
 from __future__ import annotations
@@ -8,22 +8,17 @@ from __future__ import annotations
 import base64
 import json
 import lzma
-import os
-import pickle
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tests.parity import generate
-from tests.parity.record import PADDLE, ROOT
-from tests.parity.saved.changing import OTHER_RESULTS
+from tests.parity.record import ROOT
+from tests.parity.saved import both_ways
 from tstatic.ir import paddle_proto
 
 KEPT = ROOT / "tests" / "data" / "paddle-2.6" / "ops.json.xz"
-PARTS = 12
 
 
 def packed(array: Any) -> list[Any]:
@@ -45,25 +40,9 @@ def types_of(model: bytes) -> list[str]:
 
 def saved_there() -> list[dict[str, Any]]:
     """Programs that Paddle saved for the described calls."""
-    calls = [c for c in generate.calls() if c["path"] not in ("training", "schedule", "network")]
-    calls = [c for c in calls if not any(word in c["id"] for word in OTHER_RESULTS)]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "CPU_NUM": "1",
-        "OMP_NUM_THREADS": "1",
-        "GLOG_minloglevel": "3",
-    }
-    rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
-        for part in range(PARTS):
-            source, target = Path(folder, "calls.json"), Path(folder, f"saved{part}")
-            source.write_text(json.dumps(calls[part::PARTS]))
-            command = [str(PADDLE), "-m", "tests.parity.saved.calls", "save", "paddle", str(source), str(target)]
-            subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
-            if target.exists():
-                rows += pickle.loads(target.read_bytes())
-    return rows
+        rows = both_ways.saved("paddle", both_ways.described(), Path(folder))
+    return [row for row in rows if "left" not in row]
 
 
 def main() -> None:

@@ -19,20 +19,22 @@ from tstatic.ops.matmul.linear import bilinear, linear
 from tstatic.ops.shape.pad import pad
 from tstatic.ops.shape.reshape import flatten, unflatten
 
-Dropout = functional_layer("Dropout", "dropout")
-Dropout2D = functional_layer("Dropout2D", "dropout2d")
-Dropout3D = functional_layer("Dropout3D", "dropout3d")
+Dropout = functional_layer("Dropout", "dropout", names=("input",))
+Dropout2D = functional_layer("Dropout2D", "dropout2d", names=("input",))
+Dropout3D = functional_layer("Dropout3D", "dropout3d", names=("input",))
 CosineSimilarity = functional_layer("CosineSimilarity", "cosine_similarity", inputs=2)
 PairwiseDistance = functional_layer("PairwiseDistance", "pairwise_distance", inputs=2)
-AlphaDropout = functional_layer("AlphaDropout", "alpha_dropout")
+AlphaDropout = functional_layer("AlphaDropout", "alpha_dropout", names=("input",))
 Upsample = functional_layer("Upsample", "upsample")
 PixelShuffle = functional_layer("PixelShuffle", "pixel_shuffle")
 PixelUnshuffle = functional_layer("PixelUnshuffle", "pixel_unshuffle")
 ChannelShuffle = functional_layer("ChannelShuffle", "channel_shuffle")
-LocalResponseNorm = functional_layer("LocalResponseNorm", "local_response_norm")
-Unfold = functional_layer("Unfold", "unfold", order=("kernel_sizes", "dilations", "paddings", "strides", "name"))
+LocalResponseNorm = functional_layer("LocalResponseNorm", "local_response_norm", names=("input",))
+Unfold = functional_layer(
+    "Unfold", "unfold", order=("kernel_sizes", "dilations", "paddings", "strides", "name"), names=("input",)
+)
 Fold = functional_layer(
-    "Fold", "fold", order=("output_sizes", "kernel_sizes", "dilations", "paddings", "strides", "name")
+    "Fold", "fold", order=("output_sizes", "kernel_sizes", "dilations", "paddings", "strides", "name"), names=("input",)
 )
 
 

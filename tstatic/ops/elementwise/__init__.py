@@ -4,7 +4,7 @@
 * ``activation_piecewise``: Activations with kinks: relu, its relatives, shrinkage, the hard sigmoids, and PReLU.
 * ``add_n``: Sums of several values of one shape: the `sum` op that gradient accumulation uses too.
 * ``arithmetic``: Arithmetic of two values that broadcast: add, sub, mul, div, min, max, pow, mod, floordiv, fmax,
-  fmin, atan2, and lerp.
+  fmin, and lerp.
 * ``gated``: Activations that weight one half of a value by the other: `glu`.
 * ``kinds``: What a value is: questions about its dtype, and the limits of dtypes.
 * ``logic``: Comparisons, nearness, truth values and bits, tests for NaN and infinity, and choice by a condition.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -29,7 +29,7 @@ from tstatic.ir.paddle_form import PaddleOp
 from tstatic.ir.pointwise import derive_gradient
 from tstatic.ir.ref import Attrs, Calls, ExpressionRef, Expressions, Slots
 from tstatic.ir.split import POINTWISE, tiles
-from tstatic.ir.types import UNKNOWN, Meta, Shape, bool_, broadcast_shapes, dtype_of
+from tstatic.ir.types import UNKNOWN, Meta, Shape, bool_, broadcast_shapes, dtype_of, float64
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops.reduce._sum import sum_calls, sum_scratch
 
@@ -454,3 +454,35 @@ def write_in_one_shape(op: PaddleOp) -> list[OpSpec]:
     inputs = {slot: add("elementwise_add", {"X": same, "Y": [name]}, out) for slot, name in (("X", x), ("Y", y))}
     inputs["Condition"] = add("cast", {"X": wide}, out.with_dtype(bool_), in_dtype=out.dtype, out_dtype=bool_)
     return [*made, op.made(inputs=inputs)]
+
+
+def write_truth_values(op: PaddleOp) -> list[OpSpec]:
+    """Writes a function of truth values for Paddle, which reads both operands in the dtype of the first."""
+    kinds = {op.dtypes[op.inputs[slot][0]] for slot in "XY"}
+    casts, inputs = op.converted("XY", bool_) if len(kinds) > 1 else ([], op.inputs)
+    return [*casts, op.made(inputs=inputs)]
+
+
+def write_nearness(op: PaddleOp) -> list[OpSpec]:
+    """Writes a test of nearness for Paddle, which has the tolerances as texts, and compares floats of one shape."""
+    slots = ("Input", "Other")
+    whole = op.dtypes[op.inputs["Input"][0]].is_integer
+    casts, inputs = op.converted(slots, float64) if whole else ([], op.inputs)
+    wide = replace(op, inputs=inputs, dtypes={**op.dtypes, **{n: float64 for c in casts for n in c.outputs["Out"]}})
+    wide = replace(wide, shapes={**op.shapes, **{c.outputs["Out"][0]: op.shapes[c.inputs["X"][0]] for c in casts}})
+    grows, inputs = wide.grown(slots)
+    attrs = {**op.attrs, "rtol": repr(op.attrs["rtol"]), "atol": repr(op.attrs["atol"])}
+    return [*casts, *grows, op.made(inputs=inputs, attrs=attrs)]
+
+
+def write_angle(op: PaddleOp) -> list[OpSpec]:
+    """Writes ``atan2`` for Paddle, whose kernel takes operands of one shape."""
+    grows, inputs = op.grown(("X1", "X2"))
+    return [*grows, op.made(inputs=inputs)]
+
+
+def read_product(op: PaddleOp) -> OpSpec:
+    """Reads a product of Paddle, which multiplies truth values, too."""
+    if op.dtypes.get(op.inputs["X"][0]) is bool_ and op.attrs.get("axis", -1) == -1:
+        return op.made("logical_and", attrs=op.without("axis"))
+    return op.made()

@@ -1,4 +1,4 @@
-"""Arithmetic of two values that broadcast: add, sub, mul, div, min, max, pow, mod, floordiv, fmax, fmin, atan2, and lerp."""
+"""Arithmetic of two values that broadcast: add, sub, mul, div, min, max, pow, mod, floordiv, fmax, fmin, and lerp."""
 
 from __future__ import annotations
 
@@ -20,12 +20,20 @@ from tstatic.ir.opdef import (
     export,
     register,
 )
+from tstatic.ir.paddle_form import PaddleForm
 from tstatic.ir.program import Variable
-from tstatic.ir.types import Meta, broadcast_shapes, float64
+from tstatic.ir.types import Meta, broadcast_shapes
 from tstatic.ops._gradients import Emitter
 from tstatic.ops.elementwise import _unary  # noqa: F401 - atan2, fmax, fmin and integer powers in expressions
-from tstatic.ops.elementwise._broadcast import binary, binary_floats, prepare, reduced_gradient, same_dtype
-from tstatic.ops.elementwise._mixed import cast_to, operands, unify, whole_quotient
+from tstatic.ops.elementwise._broadcast import (
+    binary,
+    binary_floats,
+    prepare,
+    read_product,
+    reduced_gradient,
+    same_dtype,
+)
+from tstatic.ops.elementwise._mixed import operands, unify, whole_quotient
 from tstatic.ops.shape._shapes import emit_one
 
 # Paddle's own alignment: Y begins at ``axis`` of X, in either order, with trailing ones that are dropped.
@@ -211,6 +219,7 @@ def broadcast_op(
     others: tuple[str, ...] = ("int64", "int32"),
     ulps: float = 1,
     complex: Complex = "",
+    paddle: PaddleForm | None = None,
 ) -> None:
     """Registers an op ``X, Y -> Out`` that broadcasts by ``axis``, and its backward op.
 
@@ -227,6 +236,7 @@ def broadcast_op(
         others: Dtypes that it takes beside floats.
         ulps: Its tolerance, in units in the last place.
         complex: What it does with complex values.
+        paddle: How Paddle's files have it.
     """
     back: GradOp | None = None
     if grads is not None:
@@ -236,7 +246,7 @@ def broadcast_op(
         )  # fmt: skip
     register(OpDef(
         type, "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": text}, infer=infer, prepare=prepare, grad=back,
-        amp=amp, inplace=(("X", "Out"), ("Y", "Out")), complex=complex,
+        amp=amp, inplace=(("X", "Out"), ("Y", "Out")), complex=complex, paddle=paddle,
         domain=Domain("binary", cases=_AXES, values=values, others=(*others, *["complex64"] * bool(complex)), ulps=ulps),
     ))  # fmt: skip
 
@@ -246,7 +256,10 @@ _BOTH = ("X", "Y")
 
 for _name, _text, _dy in (("elementwise_add", "x + y", "dout"), ("elementwise_sub", "x - y", "-dout")):
     broadcast_op(_name, _text, ("dout", _dy), shape_only=_BOTH, second=_linear(_name), complex="linear")
-broadcast_op("elementwise_mul", "x * y", ("dout * y", "dout * x"), second=_mul_second, complex="holomorphic")
+
+
+broadcast_op("elementwise_mul", "x * y", ("dout * y", "dout * x"), second=_mul_second, complex="holomorphic",
+             paddle=PaddleForm(read_product))  # fmt: skip
 broadcast_op(
     "elementwise_div", "x / y", ("dout / y", "-dout * out / y"), reads="X, Y, Out", shape_only=("X",),
     second=_div_second, infer=binary_floats, values={"Y": ValueRange(0.5, 2.0)}, others=(), ulps=2, complex="holomorphic",
@@ -281,20 +294,6 @@ broadcast_op(
 for _name, _test in (("fmax", ">="), ("fmin", "<=")):
     _chosen = f"where((x {_test} y) | isnan(y), dout, 0)", f"where((x {_test} y) | isnan(y), 0, dout)"
     broadcast_op(f"elementwise_{_name}", f"{_name}(x, y)", _chosen, values=_DISTINCT, ulps=0)
-
-register(OpDef(
-    "atan2", "X1, X2 -> Out", pointwise={"Out": "atan2(x1, x2)"}, infer=binary_floats,
-    grad=reduced_gradient(
-        "X1, X2, Out@GRAD -> X1@GRAD, X2@GRAD",
-        # The point 0 has no angle; its gradient is 0, as in torch.
-        {
-            "X1@GRAD": "where(x1 * x1 + x2 * x2 == 0, 0, dout * x2 / (x1 * x1 + x2 * x2))",
-            "X2@GRAD": "where(x1 * x1 + x2 * x2 == 0, 0, -dout * x1 / (x1 * x1 + x2 * x2))",
-        },
-        attrs=(), grad=DERIVE,
-    ),
-    amp="gray", inplace=(("X1", "Out"), ("X2", "Out")), domain=Domain("binary", values={"X2": ValueRange(0.5, 2.0)}, ulps=4),
-))  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------------ functions
@@ -410,24 +409,6 @@ def fmax(x: Variable, y: Variable, name: str | None = None) -> Variable:
 def fmin(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns the lesser of each pair, the other one where one is NaN; arguments and errors as of :func:`add`."""
     return binary_op("elementwise_fmin", x, y, name)
-
-
-@export("tensor.atan2", "Variable.atan2", op="atan2")
-def atan2(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns the angle of the point with height ``x`` and breadth ``y``, in (-pi, pi]; float64 for integers.
-
-    Args:
-        x, y: Variables of any shapes that broadcast, floats or integers; dtypes meet as in :func:`add`.
-        name: Name of the layer.
-
-    Raises:
-        ProgramTypeError: If one is not a Variable.
-        ShapeError: If the shapes do not broadcast.
-    """
-    a, b = unify(check_variable(x, "x", "atan2"), check_variable(y, "y", "atan2"), "atan2")
-    if a.dtype.is_integer:
-        a, b = cast_to(a, float64), cast_to(b, float64)
-    return emit_one("atan2", {"X1": a, "X2": b}, name=name)
 
 
 # ----------------------------------------------------------------------------------------------------------------- lerp

@@ -11,7 +11,7 @@ from tstatic.ir import expr, expr_numpy
 from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.checks import INTEGERS, check_dtype
 from tstatic.ir.opdef import PUBLIC_API, Attr, Case, Domain, GradContext, OpDef, OpSpec, ValueRange, export, register
-from tstatic.ir.paddle_form import PaddleForm, PaddleOp
+from tstatic.ir.paddle_form import PaddleForm
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.split import ELEMENTS, FIRST, Split
@@ -26,6 +26,8 @@ from tstatic.ops.elementwise._broadcast import (
     reduced_gradient,
     same_dtype,
     write_in_one_shape,
+    write_nearness,
+    write_truth_values,
 )
 from tstatic.ops.elementwise._mixed import operands, unify
 from tstatic.ops.elementwise._unary import to_bool
@@ -168,9 +170,12 @@ def _pair_to_bool(x: Meta, y: Meta) -> Meta:
 
 # A few zeros among the samples, so that both truth values come up.
 _TRUTH = {"X": ValueRange(-1.0, 1.0, dtype="bool"), "Y": ValueRange(-1.0, 1.0, dtype="bool")}
+
+
 for _name, _symbol in (("and", "&"), ("or", "|"), ("xor", "^")):
     register(OpDef(
         f"logical_{_name}", "X, Y -> Out", pointwise={"Out": f"x {_symbol} y"}, infer=_pair_to_bool, inplace=(),
+        paddle=PaddleForm(write=write_truth_values),
         domain=Domain("binary", values={"Y": _TRUTH["Y"], "X": ValueRange(-1.0, 1.0)}, others=_ANY, ulps=0),
     ))  # fmt: skip
 register(OpDef(
@@ -405,14 +410,9 @@ def _torch_close(torch: Any, x: Any, y: Any, rtol: float, atol: float, equal_nan
     return torch.isclose(x, y, rtol, atol, equal_nan)
 
 
-def _close_write(op: PaddleOp) -> list[OpSpec]:
-    """Paddle has the tolerances as texts."""
-    return [op.made(attrs={**op.attrs, "rtol": repr(op.attrs["rtol"]), "atol": repr(op.attrs["atol"])})]
-
-
 register(OpDef(
     "isclose", "Input, Other -> Out", attrs=_ATTRS, pointwise={"Out": _CLOSE}, infer=_pair, lower=_torch_close,
-    paddle=PaddleForm(write=_close_write),
+    paddle=PaddleForm(write=write_nearness),
     inplace=(), domain=Domain("binary", attrs=_CHOICES, ulps=0),
 ))  # fmt: skip
 
@@ -439,7 +439,7 @@ def _allclose(x: Any, y: Any, out: Any, scratch: Any, rtol: float, atol: float, 
 
 register(OpDef(
     "allclose", "Input, Other -> Out", attrs=_ATTRS, infer=_one, ref=plain(_allclose, _allclose_scratch),
-    paddle=PaddleForm(write=_close_write),
+    paddle=PaddleForm(write=write_nearness),
     lower=lambda torch, x, y, rtol, atol, equal_nan: _torch_close(torch, x, y, rtol, atol, equal_nan).all(),
     # Shapes with few elements, so that both answers come up.
     domain=Domain(

@@ -1,4 +1,4 @@
-"""Functions of two values that broadcast, beside arithmetic: heaviside, nextafter, gcd, lcm, hypot, ldexp, logaddexp."""
+"""Functions of two values that broadcast, beside arithmetic: heaviside, nextafter, atan2, gcd, lcm, hypot, ldexp, logaddexp."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from tstatic.ir import expr
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import INTEGERS, check_dtype
-from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, export, register
-from tstatic.ir.paddle_form import ABSENT
+from tstatic.ir.opdef import DERIVE, Case, Domain, OpDef, ValueRange, export, register
+from tstatic.ir.paddle_form import ABSENT, PaddleForm
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, float32, float64
-from tstatic.ops.elementwise._broadcast import binary, binary_floats
-from tstatic.ops.elementwise._mixed import cast_to, operands
+from tstatic.ops.elementwise._broadcast import binary, binary_floats, reduced_gradient, write_angle
+from tstatic.ops.elementwise._mixed import cast_to, operands, unify
 from tstatic.ops.elementwise.arithmetic import add, binary_op, broadcast_op, divide, maximum, multiply, subtract
 from tstatic.ops.elementwise.logic import equal, greater_than, where
 from tstatic.ops.elementwise.scale import scale
@@ -54,7 +54,41 @@ register(OpDef(
 ))  # fmt: skip
 
 
+register(OpDef(
+    "atan2", "X1, X2 -> Out", paddle=PaddleForm(write=write_angle, wide=float64),
+    pointwise={"Out": "atan2(x1, x2)"}, infer=binary_floats,
+    grad=reduced_gradient(
+        "X1, X2, Out@GRAD -> X1@GRAD, X2@GRAD",
+        # The point 0 has no angle; its gradient is 0, as in torch.
+        {
+            "X1@GRAD": "where(x1 * x1 + x2 * x2 == 0, 0, dout * x2 / (x1 * x1 + x2 * x2))",
+            "X2@GRAD": "where(x1 * x1 + x2 * x2 == 0, 0, -dout * x1 / (x1 * x1 + x2 * x2))",
+        },
+        attrs=(), grad=DERIVE,
+    ),
+    amp="gray", inplace=(("X1", "Out"), ("X2", "Out")), domain=Domain("binary", values={"X2": ValueRange(0.5, 2.0)}, ulps=4),
+))  # fmt: skip
+
+
 # ------------------------------------------------------------------------------------------------------------ functions
+@export("tensor.atan2", "Variable.atan2", op="atan2")
+def atan2(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns the angle of the point with height ``x`` and breadth ``y``, in (-pi, pi]; float64 for integers.
+
+    Args:
+        x, y: Variables of any shapes that broadcast, floats or integers; dtypes meet as in :func:`add`.
+        name: Name of the layer.
+
+    Raises:
+        ProgramTypeError: If one is not a Variable.
+        ShapeError: If the shapes do not broadcast.
+    """
+    a, b = unify(check_variable(x, "x", "atan2"), check_variable(y, "y", "atan2"), "atan2")
+    if a.dtype.is_integer:
+        a, b = cast_to(a, float64), cast_to(b, float64)
+    return emit_one("atan2", {"X1": a, "X2": b}, name=name)
+
+
 @export("tensor.heaviside", "Variable.heaviside", op="elementwise_heaviside")
 def heaviside(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns 0 where ``x`` is negative, 1 where it is positive, and ``y`` where it is 0; shapes broadcast.

@@ -10,8 +10,8 @@ import numpy as np
 
 from tstatic.ir import expr
 from tstatic.ir.checks import check_int
-from tstatic.ir.opdef import Attr, ValueRange, export
-from tstatic.ir.paddle_form import LOWER
+from tstatic.ir.opdef import Attr, OpSpec, ValueRange, export
+from tstatic.ir.paddle_form import LOWER, PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ops.elementwise._unary import float_unary, unary, unary_op
 from tstatic.ops.elementwise.scale import scale
@@ -63,10 +63,20 @@ _POSITIVE = ValueRange(0.4, 4.0)
 
 unary_op("lgamma", "lgamma(x)", "dout * digamma(x)", "lgamma", amp="black", values=ValueRange(2.3, 6.0), ulps=16)
 unary_op("digamma", "digamma(x)", "dout * polygamma(1, x)", "digamma", amp="black", values=_POSITIVE, ulps=64)
+
+
+def _polygamma_write(op: PaddleOp) -> list[OpSpec]:
+    """Paddle's kernel knows orders from 1 on."""
+    if op.attrs["n"] == 0:
+        return [op.made("digamma", attrs={})]
+    assert LOWER.write is not None
+    return LOWER.write(op)
+
+
 unary_op(
     "polygamma", "polygamma(n, x)", "dout * polygamma(n + 1, x)", lambda torch, x, n: torch.polygamma(n, x),
     attrs={"n": Attr(kind="int")}, amp="black", values=_POSITIVE, samples=({"n": 1}, {"n": 0}, {"n": 2}), ulps=64,
-    paddle=LOWER,
+    paddle=PaddleForm(write=_polygamma_write),
 )  # fmt: skip
 unary_op(
     "erfinv", "erfinv(x)", "dout * 0.8862269254527579 * exp(out * out)", "erfinv", amp="black",

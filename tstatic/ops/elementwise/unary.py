@@ -9,28 +9,52 @@ from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import Attr, ValueRange, export
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
-from tstatic.ir.types import Meta
+from tstatic.ir.types import Meta, float32
 from tstatic.ops.elementwise._mixed import unify
 from tstatic.ops.elementwise._unary import float_unary, infer_number, unary, unary_op
 from tstatic.ops.elementwise.scale import check_whole, whole_part
 from tstatic.ops.shape._shapes import emit_one
 
+WHOLE_IN_FLOAT32 = PaddleForm(wide=float32)
 _INTS = ("int64", "int32")
 _POSITIVE = ValueRange(0.3, 4.0)
 _NOT_ZERO = ValueRange(avoid=(0.0,))
 _BETWEEN = ValueRange(-4.0, 4.0, avoid="int")
 
-unary_op("exp", "exp(x)", "dout * out", "exp", amp="black", complex="holomorphic")
-unary_op("expm1", "expm1(x)", "dout * out + dout", "expm1", amp="black", complex="holomorphic")
-unary_op("log", "log(x)", "dout / x", "log", amp="black", values=_POSITIVE, complex="holomorphic")
+unary_op("exp", "exp(x)", "dout * out", "exp", amp="black", complex="holomorphic", paddle=WHOLE_IN_FLOAT32)
+unary_op("expm1", "expm1(x)", "dout * out + dout", "expm1", amp="black", complex="holomorphic", paddle=WHOLE_IN_FLOAT32)
 unary_op(
-    "log2", "log2(x)", "dout / (x * 0.6931471805599453)", "log2", amp="black", values=_POSITIVE, complex="holomorphic"
+    "log", "log(x)", "dout / x", "log", amp="black", values=_POSITIVE, complex="holomorphic", paddle=WHOLE_IN_FLOAT32
 )
 unary_op(
-    "log10", "log10(x)", "dout / (x * 2.302585092994046)", "log10", amp="black", values=_POSITIVE, complex="holomorphic"
+    "log2",
+    "log2(x)",
+    "dout / (x * 0.6931471805599453)",
+    "log2",
+    amp="black",
+    values=_POSITIVE,
+    complex="holomorphic",
+    paddle=WHOLE_IN_FLOAT32,
 )
 unary_op(
-    "log1p", "log1p(x)", "dout / (x + 1)", "log1p", amp="black", values=ValueRange(-0.7, 4.0), complex="holomorphic"
+    "log10",
+    "log10(x)",
+    "dout / (x * 2.302585092994046)",
+    "log10",
+    amp="black",
+    values=_POSITIVE,
+    complex="holomorphic",
+    paddle=WHOLE_IN_FLOAT32,
+)
+unary_op(
+    "log1p",
+    "log1p(x)",
+    "dout / (x + 1)",
+    "log1p",
+    amp="black",
+    values=ValueRange(-0.7, 4.0),
+    complex="holomorphic",
+    paddle=WHOLE_IN_FLOAT32,
 )
 unary_op("sqrt", "sqrt(x)", "dout * 0.5 / out", "sqrt", values=_POSITIVE, ulps=2, complex="holomorphic")
 unary_op(

@@ -9,6 +9,7 @@ import numpy as np
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import ANY_RANK, INTEGERS, check_index, check_rank
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, register
+from tstatic.ir.paddle_form import from_the_front
 from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, WHOLE, Split
 from tstatic.ir.types import Meta, normalize_axis
@@ -87,7 +88,7 @@ def _gather_op(type: str, name: str, cases: tuple[Case, ...], amp: str = "") -> 
             grad=grad_is_forward_op(type, keep=("Index",)),
         ),
         amp=amp, domain=Domain(cases=cases, values={"Index": _INDEX}, others=ANY),
-        complex="linear",
+        complex="linear", paddle=from_the_front(name),
     ))  # fmt: skip
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import ANY_RANK, check_int, check_rank, same_shape
-from tstatic.ir.opdef import GRAD, WHOLE, Case, Cost, Domain, GradOp, OpDef, Tile, export, register
+from tstatic.ir.opdef import GRAD, WHOLE, Case, Cost, Domain, GradOp, OpDef, OpSpec, Tile, export, register
+from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.shape_checks import check_fit
@@ -165,9 +166,18 @@ def _plain_grad(second: str, type: str) -> GradOp:
     )
 
 
+def _whole_write(op: PaddleOp) -> list[OpSpec]:
+    """Paddle multiplies whole numbers in its general product only."""
+    names = [name for row in op.inputs.values() for name in row]
+    if not op.dtypes[names[0]].is_integer:
+        return [op.made()]
+    inputs = {"X": names[:1], "Y": names[1:]}
+    return [op.made("matmul_v2", inputs=inputs, attrs={"trans_x": False, "trans_y": False})]
+
+
 register(OpDef(
     "bmm", "X, Y -> Out", infer=_bmm_infer, ref=_PLAIN, lower=lambda torch, x, y: torch.bmm(x, y), split=split_product,
-    cost=product_cost, grad=_plain_grad("Y", "bmm"), uses_blas=True,
+    cost=product_cost, grad=_plain_grad("Y", "bmm"), uses_blas=True, paddle=PaddleForm(write=_whole_write),
     domain=Domain(
         cases=(
             Case(((2, 3, 4), (2, 4, 5))), Case(((1, 3, 4), (1, 4, 1))), Case(((0, 3, 4), (0, 4, 5))),
@@ -181,7 +191,7 @@ register(OpDef(
 
 register(OpDef(
     "mv", "X, Vec -> Out", infer=_mv_infer, ref=_PLAIN, lower=lambda torch, x, vec: torch.mv(x, vec), cost=product_cost,
-    grad=_plain_grad("Vec", "mv"), uses_blas=True,
+    grad=_plain_grad("Vec", "mv"), uses_blas=True, paddle=PaddleForm(write=_whole_write),
     domain=Domain(
         cases=(
             Case(((3, 4), (4,))), Case(((1, 4), (4,))), Case(((3, 1), (1,))), Case(((0, 4), (4,))),

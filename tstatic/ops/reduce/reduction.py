@@ -248,8 +248,16 @@ def _prod_grad_lower(torch: Any, x: Any, out: Any, dout: Any, axes: Sequence[int
     return torch.autograd.grad(product, wide, dout.to(product.dtype))[0].to(x.dtype)
 
 
+def _prod_write(op: PaddleOp) -> list[OpSpec]:
+    """Paddle converts the product, not its factors."""
+    dtype = op.attrs["out_dtype"]
+    casts, inputs = ([], op.inputs) if dtype is None else op.converted("X", dtype)
+    return [*casts, op.made(inputs=inputs)]
+
+
 register(OpDef(
-    "reduce_prod", "X -> Out", lod="X", attrs=REDUCE_ATTRS, infer=_prod_infer, ref=_BY_DIM.ref(_prod_calls, _prod_scratch_metas),
+    "reduce_prod", "X -> Out", lod="X", attrs=REDUCE_ATTRS, paddle=PaddleForm(write=_prod_write),
+    infer=_prod_infer, ref=_BY_DIM.ref(_prod_calls, _prod_scratch_metas),
     lower=_BY_DIM.lower(_prod_lower), split=_BY_DIM.split(), cost=_cost,
     grad=GradOp(
         "X, Out, Out@GRAD -> X@GRAD", ref=_BY_DIM.ref(_prod_grad_calls, _prod_grad_scratch_metas),

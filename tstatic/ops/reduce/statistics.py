@@ -11,6 +11,7 @@ from tstatic.errors import ProgramError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import ANY_RANK, INDICES, INTEGERS, check_axes, check_int, check_rank
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
+from tstatic.ir.paddle_form import PaddleForm
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, float32, float64, int32, int64, normalize_axis
 from tstatic.ops.elementwise._mixed import cast_to
@@ -326,7 +327,7 @@ def _lower_histogram(torch: Any, x: Any, *, bins: int, min: float, max: float) -
 register(OpDef(
     "histogram", "X -> Out", attrs={"bins": 100, "min": Attr(0, "number"), "max": Attr(0, "number")},
     infer=lambda x, *, bins: Meta((check_int(bins, "bins", "histogram", least=1),), int64),
-    ref=_ref_histogram, lower=_lower_histogram,
+    ref=_ref_histogram, lower=_lower_histogram, paddle=PaddleForm(whole=("min", "max")),
     domain=Domain(
         cases=(
             Case(((30,),), {"bins": 5}), Case(((4, 5),), {"bins": 3, "min": -1, "max": 1}),

@@ -23,7 +23,7 @@ from tstatic.ir.opdef import (
     export,
     register,
 )
-from tstatic.ir.paddle_form import ABSENT
+from tstatic.ir.paddle_form import ABSENT, from_the_front
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call, Calls
 from tstatic.ir.types import UNKNOWN, Meta, Shape, broadcast_shapes, normalize_axis
@@ -574,7 +574,7 @@ register(OpDef(
             Case(((2, 3), None), {"Repeats": 0, "dim": 1}), Case(((0, 3), None), {"Repeats": 2, "dim": 0}),
         ),
         values={"RepeatsTensor": ValueRange(0, 3, dtype="int64")}, others=ANY,
-    ), complex="linear",
+    ), complex="linear", paddle=from_the_front("dim"),
 ))  # fmt: skip
 
 

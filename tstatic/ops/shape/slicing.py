@@ -229,10 +229,11 @@ def _to_numpy(given: Sequence[Any]) -> list[Any]:
 
 # ---------------------------------------------------------------------------------------------- slice and strided_slice
 def _slice_write(op: PaddleOp) -> list[OpSpec]:
-    """Paddle's bounds have 32 bits; an open end is the largest of them."""
+    """Paddle's bounds have 32 bits; an open end is the largest of them. It reads a flag for each axis, also where none is."""
     most = 2**31 - 1
-    bounds = {n: tuple(max(-most, min(most, v)) for v in op.attrs[n]) for n in ("starts", "ends")}
-    return [op.made(attrs={**op.attrs, **bounds})]
+    changed = {n: tuple(max(-most, min(most, v)) for v in op.attrs[n]) for n in ("starts", "ends")}
+    flags = op.attrs["infer_flags"] or (1,) * len(op.attrs["axes"])
+    return [op.made(attrs={**op.attrs, **changed, "infer_flags": flags})]
 
 
 def _slice_op(type: str, bounds: Sequence[str], cases: Sequence[tuple[Shape, Mapping[str, Any]]]) -> None:
