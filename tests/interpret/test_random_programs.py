@@ -13,7 +13,7 @@ from tests.helpers.soak import SOAK
 from tstatic import static, testing
 from tstatic.runtime import generated, session
 
-PROGRAMS = int(os.environ.get("TSTATIC_PROGRAMS", "2000"))
+PROGRAMS = int(os.environ.get("TSTATIC_PROGRAMS", "1000"))
 """Programs per run of the tests: every fifth with gradients (``TSTATIC_GRADIENTS=1``: all), every twentieth trained or with
 NaN, every tenth with special values, every 250th with long rows."""
 GRADIENTS = os.environ.get("TSTATIC_GRADIENTS", "") == "1"
