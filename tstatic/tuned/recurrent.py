@@ -82,7 +82,8 @@ def _block_columns(batch: int, rows: int, width: int) -> int:
 def _in_blocks(matrix: Array, columns: int) -> Array:
     """Returns a view ``[blocks, rows, columns]`` of a matrix."""
     rows, total = matrix.shape
-    return matrix.reshape(rows, total // columns if columns else 1, -1).transpose(1, 0, 2)
+    columns = columns or total
+    return matrix.reshape(rows, total // columns if columns else 1, columns).transpose(1, 0, 2)
 
 
 def forward_scratch(
@@ -361,7 +362,7 @@ def backward(
         carried[...] = 0 if given is None else given
     columns = u.shape[-1]
     for target, source in _blocks(kind, u.transpose(1, 0, 2), weights[1]):
-        np.copyto(target, source.reshape(width, -1, columns))
+        np.copyto(target, _in_blocks(source, columns).transpose(1, 0, 2))
     order = _order(steps, reverse)
     if kind is LSTM:
         assert gates is not None
