@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import threadpoolctl
 
 import bench.report as report
 import tstatic as paddle
@@ -114,6 +115,14 @@ def markdown(result: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def kernels() -> str:
+    """Returns the processor whose kernels numpy's OpenBLAS uses: it may not know this one; ``OPENBLAS_CORETYPE`` names another."""
+    found = [
+        library.get("architecture", "?") for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"
+    ]
+    return found[0] if found else "?"
+
+
 def main() -> None:
     """Runs all layers; writes a JSON file and a page if asked."""
     import torch
@@ -128,7 +137,7 @@ def main() -> None:
     threads = "one thread, processor time" if given.threads == 1 else f"{given.threads} threads, wall time"
     result = {
         "threads": threads, "date": report.today(), "commit": report.commit(), "machine": report.machine(),
-        "versions": {"numpy": np.__version__, "torch": torch.__version__},
+        "versions": {"numpy": np.__version__, "OpenBLAS kernels": kernels(), "torch": torch.__version__},
         "rows": [compare(kind, given.rounds) for kind in given.kinds],
     }  # fmt: skip
     if given.out is not None:

@@ -199,11 +199,13 @@ class Backward:
         if not wanted or (definition.grad is None and not definition.of):
             return
         if definition.grad is None:
+            rule = op_def(definition.of).grad
+            instead = rule.instead if isinstance(rule, GradOp) else ""
             raise UnsupportedError(
                 f"'{op.type}' cannot be differentiated again",
                 expected="an operator whose gradient is differentiable",
                 received=f"'{op.type}', the end of its chain of derivatives",
-                fix="build the function from other operators, or cut the gradient with stop_gradient",
+                fix=f"{instead or 'build the function from other operators'}, or cut the gradient with stop_gradient",
                 op=op.type,
                 var=", ".join(sorted(wanted)),
                 where=show(op.where),

@@ -182,7 +182,8 @@ class GradOp:
     """The backward op ``<type>_grad``: its slots and its functions; attributes are the forward op's.
 
     ``infer`` may be left out: the gradient of a forward input that is among the inputs has that input's metadata, any
-    other has that of the first incoming gradient.
+    other has that of the first incoming gradient. ``instead`` says, for the error where somebody differentiates an op without
+    ``grad`` again, how to build the same function so that it has second gradients.
     """
 
     slots: str
@@ -204,6 +205,7 @@ class GradOp:
     rows: Callable[..., Rows | None] | None = None
     channels: Callable[..., Channels | None] | None = None
     as_rows: str = ""
+    instead: str = ""
 
 
 GradRule = GradOp | Callable[[GradContext], list[OpSpec]] | _Derive
@@ -474,7 +476,7 @@ def _backward_op_def(forward: OpDef, rule: GradOp) -> OpDef:
         uses_blas=forward.uses_blas,
         complex=forward.complex,
         of=forward.type,
-        **{f.name: getattr(rule, f.name) for f in fields(rule) if f.name not in ("slots", "infer")},
+        **{f.name: getattr(rule, f.name) for f in fields(rule) if f.name not in ("slots", "infer", "instead")},
     )
 
 

@@ -146,6 +146,7 @@ register(OpDef(
         lower=lambda torch, *given, activation, gate_activation, origin_mode: _grad_lower(
             torch, *given, activation=activation, gate_activation=gate_activation, origin_mode=origin_mode
         ),
+        instead="write the step with matmul, sigmoid and tanh, or call nn.GRUCell",
     ),
     uses_blas=True,
     domain=Domain(

@@ -86,7 +86,10 @@ def _grad_lower(torch: Any, x: Any, c: Any, dc: Any, dh: Any, forget_bias: float
 register(OpDef(
     "lstm_unit", "X, C_prev -> C, H", attrs={"forget_bias": 0.0}, infer=_infer, ref=_ref, lower=_lower,
     paddle=ABSENT,
-    grad=GradOp(f"X, C_prev, C{GRAD}?, H{GRAD}? -> X{GRAD}, C_prev{GRAD}", ref=_grad_ref, lower=_grad_lower),
+    grad=GradOp(
+        f"X, C_prev, C{GRAD}?, H{GRAD}? -> X{GRAD}, C_prev{GRAD}", ref=_grad_ref, lower=_grad_lower,
+        instead="write the step with matmul, sigmoid and tanh, or call nn.LSTMCell",
+    ),
     domain=Domain(
         cases=(
             Case(((3, 8), (3, 2))), Case(((2, 12), (2, 3)), {"forget_bias": 1.0}), Case(((1, 4), (1, 1))),

@@ -25,8 +25,9 @@ _WEIGHTS = ("WeightIh", "WeightHh", "BiasIh", "BiasHh")
 class _Sequence:
     """The functions of one op; inputs are the sequence, the state (one or two values), four parameters and the lengths."""
 
-    def __init__(self, kind: Recurrence, torch_name: Callable[[str], str]) -> None:
+    def __init__(self, kind: Recurrence, cell: str, torch_name: Callable[[str], str]) -> None:
         self.kind = kind
+        self.cell = cell
         self.torch_name = torch_name
         self.states = ("InitH", "InitC") if kind.has_cell else ("InitH",)
         self.inputs = ("Input", *self.states, *_WEIGHTS, "SequenceLength")
@@ -231,6 +232,7 @@ class _Sequence:
             grad=GradOp(
                 self.grad_slots, ref=plain(self.grad_ref(), self.grad_scratch), lower=self.grad_lower,
                 split=self.grad_split, cost=lambda *metas: self.cost(*metas).times(2),
+                instead=f"call nn.{self.cell} once per step in a Python loop",
             ),
             uses_blas=True, paddle=ABSENT,
             domain=Domain(
@@ -243,10 +245,10 @@ class _Sequence:
         )  # fmt: skip
 
 
-register(_Sequence(LSTM, lambda activation: "lstm").op("lstm_sequence", {}))
-register(_Sequence(GRU, lambda activation: "gru").op("gru_sequence", {}))
+register(_Sequence(LSTM, "LSTMCell", lambda activation: "lstm").op("lstm_sequence", {}))
+register(_Sequence(GRU, "GRUCell", lambda activation: "gru").op("gru_sequence", {}))
 register(
-    _Sequence(SIMPLE, lambda activation: f"rnn_{activation}").op(
+    _Sequence(SIMPLE, "SimpleRNNCell", lambda activation: f"rnn_{activation}").op(
         "simple_rnn_sequence", {"activation": Attr("tanh", "str", one_of("tanh", "relu"))}, ({"activation": "relu"},)
     )
 )

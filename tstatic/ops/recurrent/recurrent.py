@@ -136,6 +136,7 @@ register(OpDef(
         "inputs*, initial_states*, parameters*, outputs*, final_states*?, outputs@GRAD*, final_states@GRAD*?, step_scopes "
         "-> inputs@GRAD*, initial_states@GRAD*, parameters@GRAD*",
         ref=_run_grad, shape_only=("outputs", "final_states"),
+        instead="write the steps as a Python loop over ops or calls of the cell",
     ),
 ))  # fmt: skip
 

@@ -118,6 +118,7 @@ register(OpDef(
         f"-> Input{GRAD}, H0{GRAD}, C0{GRAD}, Weight{GRAD}, Bias{GRAD}",
         infer=lambda x, offsets, h0, c0, weight, bias, *rest: (x, h0, c0, weight, bias), ref=_back,
         lower=lambda torch, *given, **attrs: _lower_back(torch, *given, **attrs),
+        instead="pad the sequences (sequence_pad) and call nn.LSTMCell once per step in a Python loop",
     ),
     domain=Domain(
         cases=(

@@ -134,6 +134,7 @@ register(OpDef(
         f"-> Input{GRAD}, H0{GRAD}, C0{GRAD}, Weight{GRAD}, ProjWeight{GRAD}, Bias{GRAD}",
         infer=lambda x, offsets, h0, c0, weight, projection, bias, *rest: (x, h0, c0, weight, projection, bias), ref=_back,
         lower=lambda torch, *given, **attrs: _lower_back(torch, *given, **attrs),
+        instead="pad the sequences (sequence_pad) and write the step with matmul, sigmoid and tanh in a Python loop",
     ),
     domain=Domain(
         cases=(

@@ -248,6 +248,7 @@ register(OpDef(
     grad=GradOp(
         "Emission, Transition, Label, Length?, Emission@LOD?, LogLikelihood@GRAD -> Emission@GRAD, Transition@GRAD",
         ref=_grad_ref, lower=_grad_lower,
+        instead="pad the sequences and write the recursion over the steps with exp, log and sums in a Python loop",
     ),
     domain=Domain(cases=CASES, values=VALUES, floats=FLOATS),
 ))  # fmt: skip

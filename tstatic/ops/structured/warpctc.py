@@ -316,6 +316,7 @@ register(OpDef(
     grad=GradOp(
         "WarpCTCGrad, LogitsLength?, Logits@LOD?, Loss@GRAD -> Logits@GRAD", ref=_grad_ref, lower=_grad_lower,
         infer=lambda grad, length, offsets, dloss: grad, linear_in=("Loss@GRAD",),
+        instead="pad the sequences and write the recursion over the steps with exp, log and sums in a Python loop",
     ),
     domain=Domain(
         cases=(
