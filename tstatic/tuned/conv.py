@@ -86,14 +86,14 @@ class _Phase(NamedTuple):
 
     Attributes:
         places: Those of the input; ``size`` of them.
-        taps: Places of the filter that meet them, the last first; ``count`` of them, ``dilation`` places of the output apart.
+        taps: Places of the filter that meet them, the last first; ``met`` of them, ``dilation`` places of the output apart.
         read: Places of the output gradient that are read, with ``before`` and ``after`` zeros around them.
     """
 
     places: slice
     size: int
     taps: slice
-    count: int
+    met: int
     dilation: int
     read: slice
     before: int
@@ -149,7 +149,7 @@ def _mirrored(
     found = []
     for rows, columns in itertools.product(*by_axis):
         source = (*out_shape[:2], *(axis.read.stop - axis.read.start for axis in (rows, columns)))
-        filters = (x_shape[1], w_shape[0] // groups, rows.count, columns.count)
+        filters = (x_shape[1], w_shape[0] // groups, rows.met, columns.met)
         pads = (rows.before, rows.after, columns.before, columns.after)
         plan = conv_plan(source, filters, Geometry((1, 1), pads, (rows.dilation, columns.dilation), groups))
         found.append((rows, columns, plan))
