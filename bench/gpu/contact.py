@@ -48,10 +48,18 @@ class Contact:
         patience: Seconds without a line after which a case is given up.
         dry_run: Interpret the kernels and invent the times.
         compile_most: How many kernels are compiled beforehand, at most.
+        caches: Where what was compiled is kept for others; by default it is removed at the end.
     """
 
     def __init__(
-        self, results: Path, pack: Path, limit: float, patience: float, dry_run: bool, compile_most: int | None
+        self,
+        results: Path,
+        pack: Path,
+        limit: float,
+        patience: float,
+        dry_run: bool,
+        compile_most: int | None,
+        caches: Path | None = None,
     ) -> None:
         self.results = results
         self.pack = pack
@@ -65,7 +73,8 @@ class Contact:
         self.table = results / "contact.txt"
         put_aside(self.lines.path)
         put_aside(self.table)
-        self.caches = tempfile.TemporaryDirectory(prefix="contact-", ignore_cleanup_errors=True)
+        self._folder = tempfile.TemporaryDirectory(prefix="contact-", ignore_cleanup_errors=True)
+        self.caches = Path(self._folder.name) if caches is None else caches
 
     def say(self, text: str) -> None:
         """Prints a line, and keeps it in the table."""
@@ -89,7 +98,7 @@ class Contact:
         except (Exception, KeyboardInterrupt) as error:
             self._failed(error)
         finally:
-            self.caches.cleanup()
+            self._folder.cleanup()
         return self._end()
 
     def _failed(self, error: BaseException) -> None:
@@ -120,7 +129,7 @@ class Contact:
 
     def _compile(self, cases: list[Json]) -> None:
         """Has processes compile all kernels and peers, until all is done or the time for it is up."""
-        folder = Path(self.caches.name, "jobs")
+        folder = Path(self._folder.name, "jobs")
         folder.mkdir()
         jobs = compiling.jobs_of(cases)[: self.compile_most]
         cores = _cores()
@@ -249,11 +258,17 @@ class Contact:
     def _environment(self) -> dict[str, str]:
         """What all processes share: caches of this run alone, and one thread per process that compiles."""
         kept = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-        caches = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
-        return kept | {k: str(Path(self.caches.name, v)) for k, v in caches.items()} | {
-            "TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_CACHE": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1",
-            "PYTHONUNBUFFERED": "1",
-        }  # fmt: skip
+        return kept | cache_settings(self.caches) | {"PYTHONUNBUFFERED": "1"}
+
+
+def cache_settings(folder: Path) -> dict[str, str]:
+    """Environment in which Triton and torch.compile keep what they compile in a folder."""
+    caches = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
+    return {k: str(folder / v) for k, v in caches.items()} | {
+        "TORCHINDUCTOR_FX_GRAPH_CACHE": "1",
+        "TORCHINDUCTOR_AUTOGRAD_CACHE": "1",
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    }
 
 
 def put_aside(path: Path) -> None:
@@ -298,6 +313,7 @@ def parsed(arguments: Sequence[str] | None) -> Any:
         "--patience", type=float, default=PATIENCE_S, help="seconds without a line before a case is given up"
     )
     parser.add_argument("--compile-most", type=int, help="kernels compiled beforehand, at most (default: all)")
+    parser.add_argument("--caches", type=Path, help="keep what was compiled in this folder (default: remove it)")
     parser.add_argument(
         "--dry-run", action="store_true", help="interpret the kernels and invent the times: no GPU needed"
     )
@@ -307,7 +323,8 @@ def parsed(arguments: Sequence[str] | None) -> Any:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs on the first GPU; 1 where a kernel is not good, 2 where none was reached."""
     args = parsed(arguments)
-    return Contact(args.results, args.pack, args.limit, args.patience, args.dry_run, args.compile_most).run()
+    given = (args.results, args.pack, args.limit, args.patience, args.dry_run, args.compile_most, args.caches)
+    return Contact(*given).run()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from tests.ops.tiles import check_split, pieces_of
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, op_def
 from tstatic.ir.split import tile_size
 from tstatic.ops.conv import _convolution
+from tstatic.tuned import conv
+from tstatic.tuned._windows import Geometry, output_size
 
 RNG = np.random.default_rng(8)
 
@@ -78,3 +81,52 @@ def test_small_filters_are_summed_and_large_ones_cut(monkeypatch: pytest.MonkeyP
 def test_pieces_do_not_depend_on_anything_but_shapes() -> None:
     definition, given = op_def("conv2d"), sample("conv2d", (16, 3, 6, 6), (4, 3, 3, 3), None)
     assert pieces_of(definition, given)[0] == pieces_of(definition, given)[0]
+
+
+def _drawn(seed: int) -> tuple[tuple[int, ...], tuple[int, ...], Geometry]:
+    """Shapes of input and filters, with every proportion that some block or order of the channels is chosen by."""
+    draw = random.Random(seed)
+    kernel = draw.choice([(1, 1), (1, 1), (3, 3), (1, draw.randint(2, 9)), (draw.randint(1, 5), draw.randint(1, 5))])
+    groups = draw.choice((1, 1, 2, 6))
+    channels, filters = groups * draw.choice((1, 2, 3, 8, 24)), groups * draw.choice((1, 2, 5, 20, 64))
+    size = (draw.randint(5, 24), draw.choice((5, 9, 16, 33)))
+    strides, dilations, pads = (1, 1), (1, 1), (0, 0, 0, 0)
+    # Half of them plain: what is rare in each of eight numbers is never drawn in all.
+    if draw.random() < 0.5:
+        strides = (draw.choice((1, 2, 3)), draw.choice((1, 2, 3)))
+        dilations = (draw.choice((1, 2)), draw.choice((1, 2)))
+        pads = (draw.randint(0, 3), draw.randint(0, 3), draw.randint(0, 3), draw.randint(0, 3))
+    geometry = Geometry(strides, pads, dilations, groups)
+    return (draw.choice((1, 2, 5)), channels, *size), (filters, channels // groups, *kernel), geometry
+
+
+@pytest.mark.parametrize("seed", range(0, 400, 50))
+def test_the_three_passes_are_adjoint_for_any_shape(seed: int) -> None:
+    """``<conv(x, w), g> = <x, dx> = <w, dw>``, with the buffers that each pass asks for."""
+    rng = np.random.default_rng(seed)
+    double = np.dtype(np.float64)
+    for number in range(seed, seed + 50):
+        xs, ws, geometry = _drawn(number)
+        (top, bottom, left, right), strides, dilations = geometry.pads, geometry.strides, geometry.dilations
+        sizes = [
+            output_size(size, k, s, low, high, d)
+            for size, k, s, low, high, d in zip(
+                xs[2:], ws[2:], strides, (top, left), (bottom, right), dilations, strict=True
+            )
+        ]
+        if min(sizes) < 1:
+            continue
+        os = (xs[0], ws[0], *sizes)
+        x, w, g = (rng.normal(size=s) for s in (xs, ws, os))
+        out, dx, dw = np.full(os, np.nan), np.full(xs, np.nan), np.full(ws, np.nan)
+        conv.conv2d_forward(x, w, out, geometry, _made(conv.conv2d_forward_scratch(xs, ws, geometry, double)))
+        conv.conv2d_input_grad(g, w, dx, geometry, _made(conv.conv2d_input_grad_scratch(xs, ws, os, geometry, double)))
+        conv.conv2d_filter_grad(x, g, dw, geometry, _made(conv.conv2d_filter_grad_scratch(xs, ws, geometry, double)))
+        wanted = np.vdot(out, g)
+        bound = 1e-10 * np.linalg.norm(out) * np.linalg.norm(g)
+        assert abs(np.vdot(x, dx) - wanted) <= bound, (xs, ws, geometry)
+        assert abs(np.vdot(w, dw) - wanted) <= bound, (xs, ws, geometry)
+
+
+def _made(buffers: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    return [np.full(shape, np.nan, dtype) for shape, dtype in buffers]

@@ -227,7 +227,7 @@ def conv_plan(
     # From the least work to the most: nothing, no copies, few copies, long copies; the last two by their estimates.
     if n * filters * oh * ow == 0 or depth == 0:
         mode = "none"
-    elif (kh, kw, *strides) == (1, 1, 1, 1) and not any(pads) and lone:
+    elif (kh, kw, *strides) == (1, 1, 1, 1) and not any(pads) and lone and not scatter:
         mode = "direct"
     elif (not narrow or filter_grad) and depth == kh * kw and filters <= 2 * c and groups > 1 and strides[0] == 1:
         # One channel per filter, of which there are few: their products are added once more each.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -216,5 +217,24 @@ def perspective(img: Any, startpoints: Any, endpoints: Any, interpolation: str =
     rows = []
     for (u, v), (x, y) in zip(*ways, strict=True):
         rows += [[x, y, 1, 0, 0, 0, -u * x, -u * y], [0, 0, 0, x, y, 1, -v * x, -v * y]]
-    source = np.linalg.lstsq(np.array(rows, np.float64), np.array(ways[0], np.float64).ravel(), rcond=None)[0]
-    return _warp(found, tuple(float(n) for n in source), found.shape[:2], interpolation, fill)
+    return _warp(found, _solved(rows, [n for point in ways[0] for n in point]), found.shape[:2], interpolation, fill)
+
+
+def _solved(rows: Sequence[Sequence[float]], values: Sequence[float]) -> tuple[float, ...]:
+    """Returns the solution of a linear system; of several, the shortest.
+
+    Exactly, then rounded: where a pixel lies between two others, the last bit decides, which BLAS computes differently on
+    different processors.
+    """
+    left = [[Fraction(n) for n in (*row, value)] for row, value in zip(rows, values, strict=True)]
+    for k in range(len(left)):
+        pivot = next((i for i in range(k, len(left)) if left[i][k]), None)
+        if pivot is None:
+            found = np.linalg.lstsq(np.array(rows, np.float64), np.array(values, np.float64), rcond=None)[0]
+            return tuple(float(n) for n in found)
+        left[k], left[pivot] = left[pivot], left[k]
+        left[k] = [n / left[k][k] for n in left[k]]
+        for i, row in enumerate(left):
+            if i != k and row[k]:
+                left[i] = [n - row[k] * m for n, m in zip(row, left[k], strict=True)]
+    return tuple(float(row[-1]) for row in left)
