@@ -14,8 +14,21 @@ from typing import Any
 Row = dict[str, Any]
 
 
+def _blas() -> str:
+    """The libraries of numpy's matrix products, and the processor whose kernels they chose: by that one a step varies by half."""
+    import numpy as np
+    import threadpoolctl
+
+    # A product, so that the library is loaded.
+    np.dot(np.ones(2), np.ones(2))
+    found = [one for one in threadpoolctl.threadpool_info() if one["user_api"] == "blas"]
+    text = ", ".join(f"{one['internal_api']} {one['version']} for {one.get('architecture', '?')}" for one in found)
+    forced = os.environ.get("OPENBLAS_CORETYPE")
+    return f"{text} (OPENBLAS_CORETYPE={forced})" if forced else text
+
+
 def machine() -> dict[str, Any]:
-    """Processor, cores, memory, system, load."""
+    """Processor, cores, memory, system, load, library of matrix products."""
     model = platform.processor() or platform.machine()
     memory = 0
     try:
@@ -26,7 +39,14 @@ def machine() -> dict[str, Any]:
         pass
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     load = list(os.getloadavg()) if hasattr(os, "getloadavg") else []
-    return {"cpu": model, "cores": usable, "memory_mib": memory, "system": platform.platform(), "load": load}
+    return {
+        "cpu": model,
+        "cores": usable,
+        "memory_mib": memory,
+        "system": platform.platform(),
+        "load": load,
+        "blas": _blas(),
+    }
 
 
 def commit() -> str:
@@ -117,6 +137,7 @@ def markdown(result: Mapping[str, Any]) -> str:
         f"# CPU bench, {result['date']}",
         "",
         f"- machine: {m['cpu']}, {m['cores']} cores, {m['memory_mib']} MiB, {m['system']}",
+        f"- matrix products of numpy: {m['blas']}",
         f"- commit {result['commit']}; {versions}",
         f"- {result['rounds']} rounds of {result['turn_s']:g} s for each peer, in turns; load when it began: {load}",
         "- a turn is quiet when other processes used at most 0.1 core; the others are left out where there are quiet ones",

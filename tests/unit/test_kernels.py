@@ -279,7 +279,28 @@ def test_input_gradient_of_filters_about_as_wide_as_the_image(name: str) -> None
     x_shape, w_shape, *rest = case
     assert conv_plan(x_shape, w_shape, Geometry(*rest), narrow=True, scatter=True).mode == "windows"
     out = conv_plan(x_shape, w_shape, Geometry(*rest)).out
-    assert conv._mirror_plan(x_shape, w_shape, (x_shape[0], w_shape[0], *out), Geometry(*rest)) is None
+    assert conv._mirrored(x_shape, w_shape, (x_shape[0], w_shape[0], *out), Geometry(*rest)) is None
+    check_convolution(case, np.dtype(np.float32), 3, "plain")
+    check_convolution(case, np.dtype(np.float64), 3, "fortran")
+
+
+PHASES = {
+    "four": (((3, 16, 12, 13), (32, 16, 3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 1), 4),
+    "places that no filter meets": (((2, 6, 9, 11), (6, 6, 1, 2), (2, 3), (0, 0, 0, 0), (1, 1), 1), 2),
+    "dilated, not all different": (((3, 8, 15, 14), (12, 4, 3, 2), (2, 3), (2, 1, 0, 3), (2, 2), 2), 2),
+    "padding beyond the reach": (((2, 9, 8, 7), (8, 9, 2, 2), (1, 2), (3, 4, 2, 5), (1, 1), 1), 2),
+}
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_input_gradient_by_phases_of_the_strides(name: str) -> None:
+    """Each phase is a correlation with some places of the filter; what the padding reads is cropped."""
+    case, count = PHASES[name]
+    x_shape, w_shape, *rest = case
+    out = conv_plan(x_shape, w_shape, Geometry(*rest)).out
+    found = conv._mirrored(x_shape, w_shape, (x_shape[0], w_shape[0], *out), Geometry(*rest))
+    assert found is not None
+    assert len(found) == count
     check_convolution(case, np.dtype(np.float32), 3, "plain")
     check_convolution(case, np.dtype(np.float64), 3, "fortran")
 
@@ -292,7 +313,7 @@ def test_input_gradient_of_many_filters_on_few_channels(case: Conv) -> None:
     """A correlation with mirrored filters would copy a column for every filter, and multiply it by as few rows as channels."""
     x_shape, w_shape, *rest = case
     out = conv_plan(x_shape, w_shape, Geometry(*rest)).out
-    found = conv._mirror_plan(x_shape, w_shape, (x_shape[0], w_shape[0], *out), Geometry(*rest))
+    found = conv._mirrored(x_shape, w_shape, (x_shape[0], w_shape[0], *out), Geometry(*rest))
     assert found is None
     check_convolution(case, np.dtype(np.float32), 3, "plain")
 

@@ -47,3 +47,26 @@ def test_expressions_write_into_memory_with_gaps(text: str, dtype: str) -> None:
         assert run(x.copy(), np.empty((70, width), wanted)[:, :1]).tobytes() == dense.tobytes(), width
         if wanted == kind:
             assert run(x, x).tobytes() == dense.tobytes(), width
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("text", ["maximum(x, 0)", "minimum(maximum(x, -1), 6)"])
+@pytest.mark.parametrize("shape", [(3,), (1024,), (1 << 14,), (40_001,), (3, 20_000), (7, 1 << 14)])
+@pytest.mark.parametrize("apart", [False, True])
+def test_values_are_compared_with_rows_of_a_number(text: str, dtype: str, shape: tuple[int, ...], apart: bool) -> None:
+    """numpy takes three times as long to compare with a number, so dense floats are compared with a row: also the last few."""
+    kind = np.dtype(dtype)
+    code = compile_numpy({0: parse(text)}, {"x": (0, kind)}, {0: kind}, {})
+    x = np.random.default_rng(4).normal(0, 5, shape).astype(kind)
+    if kind.kind == "f":
+        x.flat[:2] = np.nan, np.inf
+        x[..., -1] = -0.0
+    x, out = np.repeat(x, 2, -1)[..., ::2] if apart else x, np.full(shape, 99, kind)
+    calls = code.bind([x], [out], [np.empty(shape, r) for r in code.registers])
+    for function, args in calls:
+        function(*args)
+    low, high = (0, None) if text == "maximum(x, 0)" else (-1, 6)
+    assert np.array_equal(out, np.clip(x, low, high), equal_nan=kind.kind == "f")
+    with_rows = any(not a.flags.writeable for _, args in calls for a in args)
+    # A value of its own lies between two of ``x`` where they are apart; then the first function's result is dense.
+    assert with_rows == (kind.kind == "f" and np.prod(shape) >= 1024 and (not apart or text != "maximum(x, 0)"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -71,7 +71,9 @@ class Code:
                 dense = np.empty(args[-1].shape, args[-1].dtype)
                 calls += [(instruction.function, (*args[:-1], dense)), (np.copyto, (args[-1], dense))]
             elif instruction.function in _OUT_BY_KEYWORD:
-                calls.append((partial(instruction.function, out=args[-1]), tuple(args[:-1])))
+                constants = [o.kind == "const" for o in instruction.operands]
+                for *read, out in _with_rows(args, constants):
+                    calls.append((partial(instruction.function, out=out), tuple(read)))
             else:
                 calls.append((instruction.function, (*args, *instruction.extra)))
         return calls
@@ -90,6 +92,43 @@ def same_place(a: Any, b: Any) -> bool:
 _WRONG_INTO_GAPS = (np.negative, np.isnan, np.isinf, np.isfinite, np.signbit)
 # numpy 2.4 deprecates their third positional argument.
 _OUT_BY_KEYWORD = (np.maximum, np.minimum)
+
+
+_ROW = 1 << 14
+"""Values of the row that a number is repeated to: float32 and the row's 64 KiB take 0.09 ns a value, a longer row no less."""
+
+
+@lru_cache(maxsize=64)
+def _row(dtype: np.dtype[Any], item: bytes) -> Any:
+    row = np.full(_ROW, np.frombuffer(item, dtype)[0], dtype)
+    # All callers share it.
+    row.setflags(write=False)
+    return row
+
+
+def _with_rows(args: Sequence[Any], constants: Sequence[bool]) -> list[list[Any]]:
+    """Returns the arguments of a ufunc in parts in which each number is repeated, or as they are where nothing is gained.
+
+    ``maximum`` and ``minimum`` take 0.30 ns to compare a value with a number, and 0.09 with one of an array (float32, in cache).
+    """
+    out = args[-1]
+    alike = all(
+        a.dtype == out.dtype and (constant or (a.shape == out.shape and a.flags.c_contiguous))
+        for a, constant in zip(args, constants, strict=True)
+    )
+    if not alike or not any(constants) or out.dtype.kind != "f" or out.size < _ROW // 16:
+        return [list(args)]
+    whole = out.size - out.size % _ROW
+    parts = []
+    for start, stop, length in ((0, whole, _ROW), (whole, out.size, out.size - whole)):
+        if start < stop:
+            parts.append(
+                [
+                    _row(a.dtype, a.tobytes())[:length] if constant else a.reshape(-1)[start:stop].reshape(-1, length)
+                    for a, constant in zip(args, constants, strict=True)
+                ]
+            )
+    return parts
 
 
 def _mask(condition: Any, out: Any) -> None:

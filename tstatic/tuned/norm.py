@@ -140,6 +140,10 @@ def _channels(shape: Sequence[int]) -> int:
     return max(1, 4 * BLOCK // max(1, shape[0] * shape[2]))
 
 
+_SHORT_RUN = 1 << 11
+"""Values of an image in a block up to which the passes between the first and the last are over a buffer of their own."""
+
+
 def batch_norm_scratch(shape: Sequence[int], dtype: np.dtype[np.floating]) -> tuple[Buffer, ...]:
     """Returns the scratch buffers of the batch-norm kernels for ``[n, c, values]``.
 
@@ -199,17 +203,19 @@ def batch_norm(
         np.matmul(source, vector, out=sums)
         np.add.reduce(sums, axis=0, out=center)
         np.divide(center, count, center)
-        np.subtract(source, _spread(center, values, scratch[2]), target)
-        np.vecdot(target, target, out=sums)
+        # Passes over short runs of the result take up to twice the time of those over a buffer without gaps.
+        work = flat(scratch[0], source.shape) if source.shape[1] * values <= _SHORT_RUN else target
+        np.subtract(source, _spread(center, values, scratch[2]), work)
+        np.vecdot(work, work, out=sums)
         np.add.reduce(sums, axis=0, out=spread)
         np.divide(spread, count, spread)
         np.add(spread, eps, factor)
         np.sqrt(factor, factor)
         np.reciprocal(factor, factor)
         slope = factor if scale is None else factor * scale[block]
-        np.multiply(target, _spread(slope, values, scratch[2]), target)
+        np.multiply(work, _spread(slope, values, scratch[2]), target if bias is None else work)
         if bias is not None:
-            np.add(target, _spread(bias[block], values, scratch[2]), target)
+            np.add(work, _spread(bias[block], values, scratch[2]), target)
 
 
 def batch_norm_inference(
@@ -301,5 +307,6 @@ def batch_norm_grad(
         np.multiply(along, inverse[block], along)
         np.multiply(hat, _spread(along, values, scratch[2]), hat)
         np.add(hat, _spread(given, values, scratch[2]), hat)
-        np.subtract(gradient, hat, target)
-        np.multiply(target, _spread(factor, values, scratch[2]), target)
+        work = hat if size * values <= _SHORT_RUN else target
+        np.subtract(gradient, hat, work)
+        np.multiply(work, _spread(factor, values, scratch[2]), target)

@@ -250,7 +250,7 @@ class Product:
 
 
 OUTPUT = Product(2, 4, lambda x, w, y, *rest: conv2d_forward_scratch(x, w, *rest), conv2d_forward)
-INPUT_GRAD = Product(0, 4, conv2d_input_grad_scratch, lambda x, w, y, *rest: conv2d_input_grad(y, w, x, *rest))
+INPUT_GRAD = Product(0, 5, conv2d_input_grad_scratch, lambda x, w, y, *rest: conv2d_input_grad(y, w, x, *rest))
 FILTER_GRAD = Product(
     1,
     5,
