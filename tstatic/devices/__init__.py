@@ -6,7 +6,8 @@
 * ``fake``  memory that the host cannot access, and work that runs late and out of order (for tests)
 * ``null``  runs nothing, to measure overhead
 * ``cuda``  NVIDIA GPUs: torch's device with streams, events, pinned memory, and generated kernels
-* ``torch_device``  any device of torch: ops as their torch forms; ``torch_settings`` keeps the user's settings of torch
+* ``torch_device``  any device of torch: ops as their torch forms
+* ``torch_settings`` torch's own settings while a plan runs; afterwards they are the user's again
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Program, Block, Operator, Variable and Parameter: the mutable, named graph that users build.
-
-Whatever prints, edits, saves or draws a program stands in files above this one; :data:`hooks` leads there.
-"""
+"""Program, Block, Operator, Variable and Parameter: the named graph that users build; :data:`hooks` lead to what prints or edits it."""
 
 from __future__ import annotations
 
