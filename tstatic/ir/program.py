@@ -1,4 +1,4 @@
-"""Program, Block, Operator, Variable and Parameter: the named graph that users build; :data:`hooks` lead to what prints or edits it."""
+"""Program, Block, Operator, Variable and Parameter: the graph that users build; :data:`hooks` lead to what prints or edits it."""
 
 from __future__ import annotations
 
