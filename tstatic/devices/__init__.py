@@ -100,7 +100,8 @@ def of_place(place: Place) -> Device:
         DeviceError: If this machine does not have the GPU, and ``FLAGS_cpu_fallback`` is off.
         UnsupportedError: If no device runs programs on such a place.
     """
-    place = resolve(place)
+    if place.kind != "cpu":
+        place = resolve(place)
     if place.kind == "cpu":
         return cpu_device() if _chosen is None else DEVICES[_chosen]
     if isinstance(place, CUDAPlace):

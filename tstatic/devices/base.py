@@ -252,14 +252,14 @@ class Device(abc.ABC):
         return stop.time - start.time
 
     # -------------------------------------------------------------------------------------------------------------- work
-    def settings(self, threads: int, uses_blas: bool) -> contextlib.AbstractContextManager[None]:
-        """Returns what libraries of the process are set to while a plan runs; all is as before when the block ends.
+    def settings(self, threads: int, uses_blas: bool) -> Callable[[], contextlib.AbstractContextManager[None]]:
+        """Returns what makes the block in which a plan runs: it sets libraries of the process, and at its end sets them back.
 
         Args:
             threads: Size of the session's thread pool.
             uses_blas: Whether an op of the plan calls BLAS.
         """
-        return contextlib.nullcontext()
+        return contextlib.nullcontext
 
     @abc.abstractmethod
     def bind(

@@ -193,9 +193,13 @@ class CudaDevice(TorchDevice):
         return float(start.mark.elapsed_time(stop.mark)) / 1e3
 
     # -------------------------------------------------------------------------------------------------------------- work
+    def settings(self, threads: int, uses_blas: bool) -> Callable[[], contextlib.AbstractContextManager[None]]:
+        return functools.partial(self._after_the_caller, super().settings(threads, uses_blas))
+
     @contextlib.contextmanager
-    def settings(self, threads: int, uses_blas: bool) -> Iterator[None]:
-        with super().settings(threads, uses_blas):
+    def _after_the_caller(self, settings: Callable[[], contextlib.AbstractContextManager[None]]) -> Iterator[None]:
+        """Runs a plan behind what the caller's stream has to do, and what the caller does next behind the plan."""
+        with settings():
             streams, current = [one.queue for one in self._streams], self._current()
             for one in streams:
                 one.wait_stream(current)

@@ -38,7 +38,7 @@ from tstatic.devices.torch_settings import Settings
 from tstatic.errors import DeviceError, needed_for
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OpDef
-from tstatic.ir.types import Meta
+from tstatic.ir.types import DTYPES, Meta
 
 _CPU = CpuDevice()
 _STREAM = Stream()
@@ -134,24 +134,8 @@ class TorchDevice(Device):
         if self._torch is None:
             with needed_for(f"the device '{self.name}'"):
                 import torch
-            from ml_dtypes import bfloat16
-
-            names = [
-                "bool",
-                "int8",
-                "uint8",
-                "int16",
-                "int32",
-                "int64",
-                "float16",
-                "float32",
-                "float64",
-                "complex64",
-                "complex128",
-            ]
-            pairs = [(np.dtype(n), getattr(torch, n)) for n in names] + [(np.dtype(bfloat16), torch.bfloat16)]
-            self._numpy = {kind: dtype for dtype, kind in pairs}
-            self._dtypes = dict(pairs)
+            self._dtypes = {kind.np: getattr(torch, kind.name) for kind in DTYPES.values()}
+            self._numpy = {there: here for here, there in self._dtypes.items()}
             self._torch = torch
         return self._torch
 
@@ -276,9 +260,8 @@ class TorchDevice(Device):
         return value
 
     # -------------------------------------------------------------------------------------------------------------- work
-    def settings(self, threads: int, uses_blas: bool) -> contextlib.AbstractContextManager[None]:
-        """Returns what torch is set to while a plan runs; what the user set is there again afterwards, also on errors."""
-        return self._settings.during(self.torch, threads)
+    def settings(self, threads: int, uses_blas: bool) -> Callable[[], contextlib.AbstractContextManager[None]]:
+        return partial(self._settings.during, self.torch, threads)
 
     def bind(
         self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
@@ -101,7 +100,7 @@ class Session:
         # What the update region writes is read after it: fetched and committed late, not before parameters change.
         self._late = {v for step in plan.steps if step.region == "update" for v in step.op.writes()}
         self._commits = [[(var, v) for var, v in plan.commits if (v in self._late) is late] for late in (False, True)]
-        self._blas = any(blas.is_used_by(step.op) for step in plan.steps)
+        self.settings = device.settings(self.threads, any(blas.is_used_by(step.op) for step in plan.steps))
         # A program without feeds that writes state (a startup program) usually runs once; its arena is not kept.
         self._transient = not plan.program.feeds and bool(plan.program.writes)
         # Marks what is written as torn until it is complete, so that an interrupted update is noticed by the next read.
@@ -387,12 +386,8 @@ class Session:
         with self.settings():
             return self.replay(feeds, iterations)
 
-    def settings(self) -> contextlib.AbstractContextManager[None]:
-        """Returns what libraries of the process are set to while this plan runs."""
-        return self.device.settings(self.threads, self._blas)
-
     def replay(self, feeds: Mapping[str, np.ndarray[Any, Any]], iterations: int) -> list[np.ndarray[Any, Any]]:
-        """Runs as :meth:`run` does, for a caller that has bound the plan and holds :meth:`settings`."""
+        """Runs as :meth:`run` does, for a caller that has bound the plan and is in the block of ``settings``."""
         results: list[np.ndarray[Any, Any]] = []
         assert self.arena is not None
         check_whole(self.scope, self.plan.program.reads, "this run")

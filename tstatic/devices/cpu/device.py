@@ -351,8 +351,8 @@ class CpuDevice(Device):
     def stream(self) -> Stream:
         return _STREAM
 
-    def settings(self, threads: int, uses_blas: bool) -> contextlib.AbstractContextManager[None]:
-        return blas.OneThread() if uses_blas else contextlib.nullcontext()
+    def settings(self, threads: int, uses_blas: bool) -> Callable[[], contextlib.AbstractContextManager[None]]:
+        return blas.OneThread if uses_blas else contextlib.nullcontext
 
     def bind(
         self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
