@@ -83,12 +83,12 @@ class CudaDevice(TorchDevice):
 
     deferred = True
     compute_streams = 1
-    # Until a GPU tells its own facts (`begin`), those of the one that kernels are planned for.
-    target = target.H100
 
     def __init__(self, index: int = 0, place: str = "", cuda: Any = None) -> None:
         super().__init__("gpu" if not index else f"gpu:{index}", place or f"cuda:{index}", generated=cuda is None)
         self.exclusive = False
+        # Until the GPU tells its own facts (`begin`).
+        self.target = target.DEFAULT_TARGET
         self.index = index
         self._cuda = cuda
         # Those of every session that still lives: a run orders them with the caller's stream.
@@ -101,6 +101,14 @@ class CudaDevice(TorchDevice):
 
     def begin(self) -> None:
         self.cuda.init()
+        facts = self.cuda.get_device_properties(self.index)
+        self.target = target.of_chip(
+            facts.name,
+            (facts.major, facts.minor),
+            facts.multi_processor_count,
+            getattr(facts, "L2_cache_size", 0),
+            getattr(facts, "shared_memory_per_block_optin", 0),
+        )
 
     def _current(self) -> Any:
         return self.cuda.current_stream(self.index)

@@ -155,7 +155,7 @@ class FakeDevice(Device):
     """
 
     name = "fake"
-    target = target.INTERPRETER
+    target = target.TINY
     deferred = True
     compute_streams = 3
 

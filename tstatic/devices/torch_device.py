@@ -107,13 +107,12 @@ class TorchDevice(Device):
         generated: Run fused ops as generated kernels; otherwise as their references.
     """
 
-    target = target.INTERPRETER
-
     def __init__(self, name: str, place: str = "cpu", generated: bool = False) -> None:
         self.name = name
         self.place = place
         self.generated = generated
         self.exclusive = generated
+        self.target = target.TINY if generated else target.DEFAULT_TARGET
         self._torch: Any = None
         self._dtypes: dict[np.dtype[Any], Any] = {}
         self._numpy: dict[Any, np.dtype[Any]] = {}

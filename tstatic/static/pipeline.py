@@ -27,7 +27,7 @@ from tstatic.passes.manager import Pass, PassRecord, run_passes
 from tstatic.passes.row_gradients import row_gradients
 from tstatic.plan.plan import Generated, Plan, PlanOptions, make_plan
 from tstatic.static.strategy import BuildStrategy
-from tstatic.target import INTERPRETER
+from tstatic.target import DEFAULT_TARGET, Target
 from tstatic.where import show
 
 _log = get_logger("fusion")
@@ -151,7 +151,13 @@ def _shown(members: Sequence[OpInfo]) -> str:
     return ", ".join(f"{m.type} ({show(m.where)})" if m.where else m.type for m in members)
 
 
-def lower(frozen: FrozenProgram, metas: Mapping[str, Meta], strategy: BuildStrategy, generated: bool = False) -> Plan:
+def lower(
+    frozen: FrozenProgram,
+    metas: Mapping[str, Meta],
+    strategy: BuildStrategy,
+    generated: bool = False,
+    target: Target = DEFAULT_TARGET,
+) -> Plan:
     """Plans a simplified and fused program.
 
     Args:
@@ -159,10 +165,11 @@ def lower(frozen: FrozenProgram, metas: Mapping[str, Meta], strategy: BuildStrat
         metas: Metadata of all its values.
         strategy: The strategy, which decides how memory is planned.
         generated: Run fused ops as generated kernels; otherwise as the ops that they replaced, with the same bits as unfused.
+        target: The chip that kernels are planned for.
     """
     if not generated:
         return make_plan(unfused(frozen), metas, plan_options(strategy))
     if strict_numerics():
-        frozen = kernel_per_op(frozen, metas)
-    kernels = {outputs: Generated(k, k.plan(INTERPRETER)) for outputs, k in kernels_of(frozen, metas).items()}
+        frozen, target = kernel_per_op(frozen, metas), target.strict
+    kernels = {outputs: Generated(k, k.plan(target)) for outputs, k in kernels_of(frozen, metas).items()}
     return make_plan(frozen, metas, plan_options(strategy), kernels)

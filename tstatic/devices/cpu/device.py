@@ -287,7 +287,7 @@ class CpuDevice(Device):
     """The CPU: arrays are numpy's, references run on them, and every call ends when its work is done."""
 
     name = "cpu"
-    target = target.INTERPRETER
+    target = target.DEFAULT_TARGET
 
     def allocate(self, nbytes: int, kind: MemoryKind = "device", purpose: str = "memory") -> Buffer:
         return Buffer(nbytes, purpose)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.types import DType
-from tstatic.target import H100, Target
+from tstatic.target import DEFAULT_TARGET, Target
 
 
 class KernelLocal(str):
@@ -186,8 +186,8 @@ class Kernel:
 
     @cached_property
     def moved(self) -> tuple[int, ...]:
-        """Bytes per launch on an H100: what it names, read or written once by it, partial sums and tables included."""
-        calls = self.plan(H100)
+        """Bytes per launch on the default target: what it names, read or written once by it, partial sums and tables included."""
+        calls = self.plan(DEFAULT_TARGET)
         return tuple(self._moved(launch, calls) for launch in calls.launches)
 
     def _moved(self, launch: Launch, calls: Launches) -> int:
