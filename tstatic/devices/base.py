@@ -261,9 +261,24 @@ class Device(abc.ABC):
         """
         return contextlib.nullcontext
 
+    def scratch_bytes(self, op: FrozenOp, metas: Mapping[str, Meta]) -> int:
+        """Returns the bytes of the arena that a step of an op needs while it runs; :meth:`bind` gets them as ``scratch``.
+
+        0 on the CPU: there several tiles of a step run at the same time, each in the workspace of its thread, which all steps
+        share. It is as large as the largest need of a single tile, so it stays in the cache of a core; in the arena every step
+        would need one part per thread, and the plan would depend on their number.
+        """
+        return 0
+
     @abc.abstractmethod
     def bind(
-        self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
+        self,
+        op: FrozenOp,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        reserved: Mapping[str, Any],
+        stream: Stream,
+        scratch: Array | None = None,
     ) -> Any:
         """Binds an op to arrays.
 
@@ -272,6 +287,7 @@ class Device(abc.ABC):
             ins, outs: Arrays (lists of them, ``None``) per slot.
             reserved: Values for reserved keywords of the reference (``rng``, ``run_block``, ``group``).
             stream: The stream for its work.
+            scratch: Bytes of the arena, as many as :meth:`scratch_bytes` says; ``None``: the device allocates what it needs.
 
         Returns:
             A ``BoundStep``.

@@ -216,9 +216,15 @@ class CudaDevice(TorchDevice):
                 current.wait_stream(one)
 
     def bind(
-        self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
+        self,
+        op: FrozenOp,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        reserved: Mapping[str, Any],
+        stream: Stream,
+        scratch: Array | None = None,
     ) -> BoundStep:
-        work = super().bind(op, ins, outs, reserved, stream)
+        work = super().bind(op, ins, outs, reserved, stream, scratch)
         return of_calls([(self._put, (stream, functools.partial(_run, _calls_of(work))))])
 
     def bind_reference(

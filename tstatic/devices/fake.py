@@ -40,6 +40,7 @@ from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
 from tstatic.devices.cpu.pool import Call
 from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.opdef import EMPTY
 from tstatic.ir.types import Meta
 
 _CPU = CpuDevice()
@@ -380,14 +381,33 @@ class FakeDevice(Device):
             return stream, item
 
     # -------------------------------------------------------------------------------------------------------------- work
+    def scratch_bytes(self, op: FrozenOp, metas: Mapping[str, Meta]) -> int:
+        if op.definition.collective:
+            return 0  # its work is bound by the group
+
+        def like(entry: Any) -> Any:
+            # Never read or written, so that no page of it is ever there.
+            if isinstance(entry, tuple):
+                return [like(v) for v in entry]
+            return None if entry is None or entry == EMPTY else np.empty(metas[entry].shape, metas[entry].dtype.np)
+
+        return _CPU.bind(op, [like(e) for e in op.inputs], [like(e) for e in op.outputs], {}, Stream()).scratch_bytes
+
     def bind(
-        self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
+        self,
+        op: FrozenOp,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        reserved: Mapping[str, Any],
+        stream: Stream,
+        scratch: Array | None = None,
     ) -> BoundStep:
         inner = _CPU.bind(op, [_inside(a) for a in ins], [_inside(a) for a in outs], reserved, stream)
-        # Scratch memory of its own: steps of several streams may run at the same time in several threads.
-        workspace = Workspace()
-        workspace.reserve(inner.scratch_bytes)
-        workspace.allocate()
+        # Steps of several streams may run at the same time: where the plan gave no memory, each has its own.
+        workspace = Workspace(None if scratch is None else _inside(scratch))
+        if workspace.need < inner.scratch_bytes:
+            workspace.reserve(inner.scratch_bytes)
+            workspace.allocate()
         tiles = inner.bind(workspace)
         assert isinstance(stream, FakeStream)
         draw = stream.random

@@ -263,7 +263,13 @@ class TorchDevice(Device):
         return partial(self._settings.during, self.torch, threads)
 
     def bind(
-        self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
+        self,
+        op: FrozenOp,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        reserved: Mapping[str, Any],
+        stream: Stream,
+        scratch: Array | None = None,
     ) -> BoundStep:
         form = torch_form(op.definition)
         if form is None or op.body or op.sub_blocks:

@@ -117,7 +117,7 @@ class LoweredProgram:
         metas: Metadata of all its values.
         log: The fusions that were made, and the matches that were not.
         build: The strategy.
-        generated: Whether fused ops run as generated kernels.
+        device: The device of the places, which decides whether fused ops run as generated kernels.
         target: The chip that kernels are planned for.
     """
 
@@ -127,13 +127,13 @@ class LoweredProgram:
     metas: Mapping[str, Meta]
     log: Log
     build: BuildStrategy
-    generated: bool
+    device: Device
     target: Target
 
     @cached_property
     def plan(self) -> Plan:
         """The plan, made on first use: an explanation does not need it."""
-        return pipeline.lower(self.after, self.metas, self.build, self.generated, self.target)
+        return pipeline.lower(self.after, self.metas, self.build, self.device, self.target)
 
 
 @dataclass(frozen=True)
@@ -291,7 +291,7 @@ def compile_program(
             inferred = infer_program(mine, {**metas, **{mine.reads[var]: meta for var, meta in state.items()}})
             log = Log()
             fused, after = pipeline.fuse(mine, inferred, build, log)
-            known[alike] = LoweredProgram(mine, inferred, fused, after, log, build, device.generated, device.target)
+            known[alike] = LoweredProgram(mine, inferred, fused, after, log, build, device, device.target)
         replicas.append(known[alike])
         states.append(state)
     return Compilation(key, program, source, tuple(replicas), tuple(states), report)

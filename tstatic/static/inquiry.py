@@ -160,7 +160,7 @@ def build_explanation(
         tuple(log.refused),
         MemoryTraffic(before[0], after[0], before[1], after[1]),
         note,
-        "generated" if made.first.generated else "reference",
+        "generated" if made.first.device.generated else "reference",
         made.report,
         made.program.mixed_precision,
         why,

@@ -38,11 +38,16 @@ _TINY = np.empty(0, np.uint8)
 
 
 class Workspace:
-    """The scratch memory of one thread: a buffer that all steps share, as large as the largest need; allocated before binding."""
+    """The scratch memory of one thread: a buffer that all steps share, as large as the largest need; allocated before binding.
 
-    def __init__(self) -> None:
-        self.need = 0
+    Args:
+        memory: Bytes that are there already and used instead: a part of the arena.
+    """
+
+    def __init__(self, memory: HostArray | None = None) -> None:
+        self.need = 0 if memory is None else memory.nbytes
         self._buffer: Buffer | None = None
+        self._memory = memory
 
     def reserve(self, nbytes: int) -> None:
         """Requires at least ``nbytes`` bytes."""
@@ -51,6 +56,7 @@ class Workspace:
     def allocate(self) -> None:
         """Allocates the buffer."""
         self._buffer = Buffer(self.need, "scratch of a worker") if self.need else None
+        self._memory = None if self._buffer is None else self._buffer.array
 
     def touch(self) -> None:
         """Records that the buffer is in use."""
@@ -74,7 +80,7 @@ class Workspace:
         for shape, dtype in shapes:
             count = int(np.prod(shape, dtype=np.int64))
             size = count * dtype.itemsize
-            bytes_ = _TINY if self._buffer is None else self._buffer.array[offset : offset + size]
+            bytes_ = _TINY if self._memory is None else self._memory[offset : offset + size]
             done.append(bytes_.view(dtype).reshape(shape))
             offset += -(-size // 64) * 64  # a cache line each, as _bytes counts
         return done
@@ -355,7 +361,13 @@ class CpuDevice(Device):
         return blas.OneThread if uses_blas else contextlib.nullcontext
 
     def bind(
-        self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
+        self,
+        op: FrozenOp,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        reserved: Mapping[str, Any],
+        stream: Stream,
+        scratch: Any | None = None,
     ) -> BoundStep:
         return prepare(op.definition, ins, outs, op.attrs, reserved)
 

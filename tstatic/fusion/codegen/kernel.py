@@ -130,6 +130,15 @@ class Launches:
     tables: Mapping[KernelLocal, Table] = field(default_factory=dict)
 
     @property
+    def partial_offsets(self) -> tuple[dict[KernelLocal, int], int]:
+        """Where each shared buffer begins in memory that holds them all, in bytes, and how large that is."""
+        offsets, top = {}, 0
+        for name, (count, dtype) in self.partials.items():
+            offsets[name] = top
+            top += -(-max(1, count * dtype.itemsize) // 256) * 256
+        return offsets, top
+
+    @property
     def programs(self) -> int:
         """Programs of all launches together."""
         return sum(math.prod(one.grid) for one in self.launches)
