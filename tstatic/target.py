@@ -92,5 +92,5 @@ B200 = Target("B200", "sm_100", 148, 65_536, 232_448, 126 << 20, 8.0e12, 5.5e10,
 CHIPS = (A100, H100, H200, B200)
 DEFAULT_TARGET = H200
 """What kernels are planned for where there is no GPU: for explanations, reports and the compilers' figures."""
-TINY = Target("tiny", "interpreter", 4, 65_536, 232_448, 4 << 20, 1.5e11)
+TINY = Target("tiny", "interpreter", 4, 65_536, 232_448, 4 << 20, 1.5e11, 2.0e9, 1.4e10)
 """Triton's interpreter: a thirtieth of a chip, so that small arrays are cut like large ones."""

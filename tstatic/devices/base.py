@@ -219,8 +219,8 @@ class Device(abc.ABC):
 
     # ------------------------------------------------------------------------------------------------------------- order
     @abc.abstractmethod
-    def stream(self) -> Stream:
-        """Returns a new stream."""
+    def stream(self, collective: bool = False) -> Stream:
+        """Returns a new stream; ``collective``: for work with the arrays of other replicas."""
 
     def event(self) -> Event:
         """Returns a new event."""

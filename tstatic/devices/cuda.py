@@ -164,7 +164,7 @@ class CudaDevice(TorchDevice):
         return destination.tensor.copy_, (given,)
 
     # ------------------------------------------------------------------------------------------------------------- order
-    def stream(self) -> CudaStream:
+    def stream(self, collective: bool = False) -> CudaStream:
         made = CudaStream(self.cuda.Stream(self.index))
         made.queue.wait_stream(self._current())
         self._streams.add(made)

@@ -247,7 +247,7 @@ class TorchDevice(Device):
         # A function in C, as `scope.assign` requires: no signal handler can run in the middle of it.
         return operator.setitem, (self.host_view(destination), ..., source)
 
-    def stream(self) -> Stream:
+    def stream(self, collective: bool = False) -> Stream:
         return _STREAM
 
     def inside(self, value: Any) -> Any:

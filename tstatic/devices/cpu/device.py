@@ -354,7 +354,7 @@ class CpuDevice(Device):
         # A function in C, as `scope.assign` requires: no signal handler can run in the middle of it.
         return operator.setitem, (destination, ..., source)
 
-    def stream(self) -> Stream:
+    def stream(self, collective: bool = False) -> Stream:
         return _STREAM
 
     def settings(self, threads: int, uses_blas: bool) -> Callable[[], contextlib.AbstractContextManager[None]]:
