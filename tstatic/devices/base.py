@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from tstatic.devices.cpu.pool import Call
+from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta
 from tstatic.target import Target
@@ -22,7 +23,7 @@ MemoryKind = Literal["device", "pinned", "foreign"]
 """``device``: the device's memory. ``pinned``: host memory that the device copies from and to while the host continues; feeds,
 and values on their way to other processes, pass through it. ``foreign``: device memory from the allocator of another library
 (torch's on a GPU), so that an array in it can be handed to that library by DLPack and outlive the session: for results under
-``return_numpy=False``. The devices of today share the host's allocator with numpy and torch, and nothing asks for it yet."""
+``return_numpy=False``. :meth:`Device.adopt` makes foreign memory of an array that is there already."""
 
 ALIGNED = 64
 """The planner aligns values to multiples of this many bytes, so no other value fits into a smaller gap."""
@@ -56,6 +57,16 @@ class Memory(Protocol):
 
     def forget(self) -> None:
         """Records that the memory is no longer in use."""
+
+
+def cannot_adopt(array: Any, why: str) -> DeviceError:
+    """Returns the error of :meth:`Device.adopt`."""
+    return DeviceError(
+        f"memory of another library cannot be used: {why}",
+        expected="a writable array in the device's memory, contiguous in C order, with __dlpack__",
+        received=type(array).__name__,
+        fix="pass a contiguous copy on the device",
+    )
 
 
 class DeviceArray(abc.ABC):
@@ -146,6 +157,23 @@ class Device(abc.ABC):
     @abc.abstractmethod
     def allocate(self, nbytes: int, kind: MemoryKind = "device", purpose: str = "memory") -> Memory:
         """Returns zeroed memory, aligned to at least 256 bytes; ``purpose`` is for the ``memory`` log."""
+
+    @abc.abstractmethod
+    def adopt(self, array: Any) -> Memory:
+        """Returns the memory of another library's array as foreign memory: nothing is copied, and both see what either writes.
+
+        It keeps the array alive until it is freed. Work on it must be ordered with the other library's by the caller.
+
+        Args:
+            array: An array or tensor with ``__dlpack__``, in this device's memory, writable, contiguous in C order.
+
+        Raises:
+            DeviceError: If it is not.
+
+        Example:
+            >>> memory = device.adopt(tensor)
+            >>> array = device.view(memory, 0, Meta((2, 3), float32))
+        """
 
     def free(self, memory: Memory) -> None:
         """Frees memory; the caller must drop it and all its views."""

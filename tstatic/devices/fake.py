@@ -36,7 +36,7 @@ from tstatic.devices.base import (
     RunByName,
     Stream,
 )
-from tstatic.devices.cpu.buffer import Buffer
+from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer
 from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
 from tstatic.devices.cpu.pool import Call
 from tstatic.errors import DeviceError
@@ -76,8 +76,8 @@ def costs(chip: Target) -> dict[str, Cost]:
 class FakeMemory:
     """Memory of the fake device."""
 
-    def __init__(self, nbytes: int, purpose: str) -> None:
-        self._buffer = Buffer(nbytes, purpose)
+    def __init__(self, buffer: Buffer) -> None:
+        self._buffer = buffer
         self.touch, self.release, self.forget = self._buffer.touch, self._buffer.release, self._buffer.forget
 
     @property
@@ -218,7 +218,16 @@ class FakeDevice(Device):
     def allocate(self, nbytes: int, kind: MemoryKind = "device", purpose: str = "memory") -> Memory:
         if kind == "pinned":
             return Buffer(nbytes, purpose)
-        return FakeMemory(nbytes, purpose)
+        return FakeMemory(Buffer(nbytes, purpose))
+
+    def adopt(self, array: Any) -> Memory:
+        return FakeMemory(_CPU.adopt(array))
+
+    def free(self, memory: Memory) -> None:
+        """Frees memory; what uses it afterwards finds NaN, or numbers that are as unlikely."""
+        if isinstance(memory, FakeMemory) and not isinstance(memory._buffer, ForeignBuffer):
+            memory._buffer.array[...] = 0xFF
+        super().free(memory)
 
     def view(self, memory: Memory, offset: int, meta: Meta) -> Array:
         if isinstance(memory, FakeMemory):

@@ -22,9 +22,10 @@ from tstatic.devices.base import (
     MemoryKind,
     RunByName,
     Stream,
+    cannot_adopt,
 )
 from tstatic.devices.cpu import blas
-from tstatic.devices.cpu.buffer import Buffer
+from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer
 from tstatic.devices.cpu.pool import Call
 from tstatic.errors import DeviceError
 from tstatic.ir.evaluate import metas_of
@@ -297,6 +298,15 @@ class CpuDevice(Device):
 
     def allocate(self, nbytes: int, kind: MemoryKind = "device", purpose: str = "memory") -> Buffer:
         return Buffer(nbytes, purpose)
+
+    def adopt(self, array: Any) -> Buffer:
+        try:
+            found = array if isinstance(array, np.ndarray) else np.from_dlpack(array)
+        except (AttributeError, BufferError, RuntimeError, TypeError) as error:
+            raise cannot_adopt(array, str(error)) from error
+        if not found.flags.c_contiguous or not found.flags.writeable:
+            raise cannot_adopt(array, "it is read-only, or its elements do not lie one behind the other")
+        return ForeignBuffer(found)
 
     def view(self, memory: Memory, offset: int, meta: Meta) -> HostArray:
         assert isinstance(memory, Buffer)
