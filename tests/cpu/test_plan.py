@@ -14,6 +14,7 @@ from tests.cpu.nets import dense, regression, rows, state
 from tests.helpers.soak import SOAK
 from tstatic import devices, static
 from tstatic.errors import FeedError, ProgramError
+from tstatic.fusion.codegen.kernel import KernelLocal
 from tstatic.ir.frozen import VerifyError, freeze, verify
 from tstatic.ir.types import Meta, float32
 from tstatic.passes.cse import cse
@@ -100,10 +101,16 @@ def test_what_ops_need_while_they_run_has_a_place_in_the_arena_of_a_device() -> 
         assert sum(
             report.by_category[c] for c in ("feeds", "activations", "gradients", "temporaries", "scratch")
         ) == max(o.live_bytes for o in report.by_op)
+        assert report.peak is not None
+        at = report.peak.step
+        held = sum(
+            aligned(b.nbytes) for b in plan.lifetimes if isinstance(b.name, KernelLocal) and b.first <= at <= b.last
+        )
+        assert report.by_category["scratch"] == held
         if name == "cpu":
             assert not plan.scratch
             continue
-        assert plan.scratch
+        assert held > 0
         assert "scratch" in str(plan)
         assert max(start + size for start, size in plan.scratch.values()) <= plan.arena_bytes
         for i, (start, size) in plan.scratch.items():
