@@ -9,7 +9,7 @@ from typing import Any
 from plan_count import Row, built, kernel_of, moved, paddle, rewritten, static, strategy
 
 from tstatic.ir.operator import OpRole
-from tstatic.target import H100
+from tstatic.target import DEFAULT_TARGET
 
 
 def _act(name: str) -> Callable[[Any], Any]:
@@ -120,7 +120,7 @@ def _single(
         found.append(
             {
                 "what": label if together else f"{label} {direction}", "switch": switch, "kernels": len(kernels),
-                "launches": sum(len(k.plan(H100).launches) for k in kernels), "moved": total, "least": least,
+                "launches": sum(len(k.plan(DEFAULT_TARGET).launches) for k in kernels), "moved": total, "least": least,
                 "ratio": total / least, "reads": [b.value for k in kernels for b in k.inputs],
                 "writes": [b.value for k in kernels for b in k.outputs],
             }

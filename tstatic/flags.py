@@ -83,7 +83,8 @@ _FLAGS = (
         str,
         "default",
         "'strict': a fused program gives bit for bit what the unfused one gives. 'default': a fused program may keep "
-        "more precision between operators than the unfused one. As long as nothing is fused, both are the same.",
+        "more precision between operators than the unfused one. As long as nothing is fused, both are the same. Under 'strict' "
+        "every chip gets the launches that an H200 gets: how a sum is cut does not depend on the chip.",
         compiled=True,
         check=_one_of("default", "strict"),
     ),

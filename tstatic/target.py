@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,8 @@ class Target:
         shared_bytes: Shared memory that one program may have.
         l2_bytes: Size of the L2 cache.
         bandwidth: Bytes per second between the chip and its memory.
+        host_bandwidth: Bytes per second between the memories of host and chip, in one direction.
+        link_bandwidth: Bytes per second from one chip to the others of a machine.
     """
 
     name: str
@@ -26,20 +29,68 @@ class Target:
     shared_bytes: int
     l2_bytes: int
     bandwidth: float
+    host_bandwidth: float = 5.5e10
+    link_bandwidth: float = 4.5e11
+
+    @property
+    def short_name(self) -> str:
+        """The first word of the name, in lower case: part of file names."""
+        return self.name.split()[0].lower()
 
     @property
     def large_programs(self) -> bool:
-        """Whether a launch should have as few programs as it can.
-
-        With one multiprocessor nothing runs beside a program, and in the interpreter each costs about a millisecond
-        whatever its size.
+        """Whether a launch should have as few programs as it can: in the interpreter each costs about a millisecond whatever its
+        size, and they run one after the other.
         """
-        return self.multiprocessors == 1
+        return self.architecture == "interpreter"
+
+    @property
+    def strict(self) -> Target:
+        """The target that ``FLAGS_numerics=strict`` plans for in place of this one.
+
+        The number of multiprocessors decides into how many partial sums a sum is cut, and so its last bits: every chip gets the
+        plans of :data:`DEFAULT_TARGET`. The interpreter keeps its own, as its functions have other bits than a chip's anyway.
+        """
+        return self if self.large_programs else DEFAULT_TARGET
+
+
+def of_chip(
+    name: str, capability: tuple[int, int], multiprocessors: int, l2_bytes: int = 0, shared_bytes: int = 0
+) -> Target:
+    """Returns the target of a GPU that is there: what it says of itself, and the rest as of the most similar known chip.
+
+    Args:
+        name: Its name, as the driver gives it.
+        capability: Its compute capability: ``(9, 0)`` is ``sm_90``.
+        multiprocessors: Their number; a part of a chip (MIG) has fewer.
+        l2_bytes, shared_bytes: 0 where they are not known.
+
+    Example:
+        >>> of_chip("NVIDIA H200", (9, 0), 132).bandwidth
+        4800000000000.0
+    """
+    architecture = "sm_{}{}".format(*capability)
+    similar = [t for t in CHIPS if t.architecture == architecture] or [DEFAULT_TARGET]
+    words = re.split(r"\W+", name.upper())
+    named = next((t for t in similar if t.name.split()[0] in words), similar[0])
+    return replace(
+        named,
+        name=named.name if named.name.split()[0] in words else name,
+        architecture=architecture,
+        multiprocessors=multiprocessors,
+        l2_bytes=l2_bytes or named.l2_bytes,
+        shared_bytes=shared_bytes or named.shared_bytes,
+    )
 
 
 # Shared memory and registers: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 # Multiprocessors, caches and bandwidth: NVIDIA's data sheets, of the models named here.
-A100 = Target("A100 SXM4 80 GB", "sm_80", 108, 65_536, 166_912, 40 << 20, 2.039e12)
+A100 = Target("A100 SXM4 80 GB", "sm_80", 108, 65_536, 166_912, 40 << 20, 2.039e12, 2.5e10, 3.0e11)
 H100 = Target("H100 SXM5 80 GB", "sm_90", 132, 65_536, 232_448, 50 << 20, 3.35e12)
-B200 = Target("B200", "sm_100", 148, 65_536, 232_448, 126 << 20, 8.0e12)
-INTERPRETER = Target("Triton's interpreter", "interpreter", 1, 65_536, 232_448, 50 << 20, 1.0e10)
+H200 = Target("H200 SXM5 141 GB", "sm_90", 132, 65_536, 232_448, 50 << 20, 4.8e12)
+B200 = Target("B200", "sm_100", 148, 65_536, 232_448, 126 << 20, 8.0e12, 5.5e10, 9.0e11)
+CHIPS = (A100, H100, H200, B200)
+DEFAULT_TARGET = H200
+"""What kernels are planned for where there is no GPU: for explanations, reports and the compilers' figures."""
+TINY = Target("tiny", "interpreter", 4, 65_536, 232_448, 4 << 20, 1.5e11, 2.0e9, 1.4e10)
+"""Triton's interpreter: a thirtieth of a chip, so that small arrays are cut like large ones."""

@@ -29,7 +29,7 @@ from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops.norm.batch_norm import RECOMPUTED
-from tstatic.target import H100
+from tstatic.target import DEFAULT_TARGET
 
 DEFAULT = Path(__file__).resolve().parents[1] / "out" / "gpu-pack.npz"
 KINDS = {
@@ -254,7 +254,7 @@ class Writer:
 
     def variant(self, op: FrozenOp, kernel: Kernel, metas: Mapping[str, Meta], exact: bool) -> Json:
         """A kernel's launches and buffers; with ``exact`` its inputs, and what it should make of them in 64 bits."""
-        calls = kernel.plan(H100)
+        calls = kernel.plan(DEFAULT_TARGET)
         body = told(op.body, {b.value for b in kernel.inputs})
         slots = _slots(body)
         below = _below(op.body, metas)

@@ -198,14 +198,14 @@ class Plugin:
 
 def _with_gpu_tiles(kernel: Any) -> None:
     """Has every kernel planned as for a GPU, also where tests ask for the interpreter's few large programs."""
-    from tstatic.target import H100
+    from tstatic.target import DEFAULT_TARGET
 
     plain = kernel.__init__
 
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
         plain(self, *args, **kwargs)
         plan = self.plan
-        object.__setattr__(self, "plan", lambda target: plan(H100))
+        object.__setattr__(self, "plan", lambda target: plan(DEFAULT_TARGET))
 
     kernel.__init__ = made
 

@@ -19,7 +19,7 @@ import numpy as np
 from tstatic.devices import interpret
 from tstatic.fusion import cache
 from tstatic.fusion.codegen.kernel import Kernel, Launches
-from tstatic.target import INTERPRETER
+from tstatic.target import TINY
 
 TEXT = """
 import triton
@@ -54,8 +54,8 @@ def test_wrong():
 
 def test_of_launches():
     made = Kernel("k", "", "t", (), (), (), lambda target: Launches((), {"large": target.large_programs}))
-    assert made.plan(INTERPRETER).partials["large"] is False, "planned as for a GPU"
-    assert made.plan(INTERPRETER).partials["large"], "for the interpreter"
+    assert made.plan(TINY).partials["large"] is False, "planned as for a GPU"
+    assert made.plan(TINY).partials["large"], "for the interpreter"
 
 
 def test_error():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,9 @@ class Library:
 
     def init(self) -> None:
         pass
+
+    def get_device_properties(self, index: int) -> Any:
+        return SimpleNamespace(name="NVIDIA H200", major=9, minor=0, multi_processor_count=66)
 
     def current_stream(self, index: int) -> Queue:
         return self.current

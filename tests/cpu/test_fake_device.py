@@ -544,7 +544,7 @@ def test_the_log_of_steps_has_the_time_on_the_device(caplog: pytest.LogCaptureFi
     (line,) = (r.getMessage() for r in caplog.records if r.name == "tstatic.executor")
     found = re.search(r"in ([\d.]+) ms, of which ([\d.]+) ms on the device", line)
     assert found
-    assert 0 < float(found[2]) <= float(found[1])
+    assert float(found[2]) > 0, "virtual: it may be more than what the host took"
 
 
 # ---------------------------------------------------------------------------------------------------------------- order

@@ -17,7 +17,7 @@ from tstatic.fusion.reasons import REASONS
 from tstatic.ir.opdef import OPS, with_
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.static.compile import compile_program
-from tstatic.target import H100
+from tstatic.target import DEFAULT_TARGET
 
 F = paddle.nn.functional
 SWITCHES: tuple[dict[str, bool], ...] = (
@@ -349,7 +349,7 @@ def test_a_variable_named_like_a_buffer_of_kernels_is_another_one() -> None:
     explained = static.CompiledProgram(main, auto()).explain(fetch_list=[out, *grads])
     assert {r.code for r in explained.refused} <= {"CYCLE"}
     (summed,) = [k for k in explained.kernels if k.template == "sum"]
-    calls = summed.plan(H100)
+    calls = summed.plan(DEFAULT_TARGET)
     for name in calls.partials:
         assert name in calls.launches[0].arguments
         assert str(name) not in calls.partials, "the text alone names nothing"

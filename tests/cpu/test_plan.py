@@ -12,14 +12,18 @@ import pytest
 import tstatic as paddle
 from tests.cpu.nets import dense, regression, rows, state
 from tests.helpers.soak import SOAK
-from tstatic import static
+from tstatic import devices, static
 from tstatic.errors import FeedError, ProgramError
+from tstatic.fusion.codegen.kernel import KernelLocal
 from tstatic.ir.frozen import VerifyError, freeze, verify
+from tstatic.ir.types import Meta, float32
 from tstatic.passes.cse import cse
 from tstatic.passes.dce import dce
 from tstatic.passes.fold import fold
 from tstatic.passes.manager import Pass, run_passes
 from tstatic.plan.memory import aligned
+from tstatic.plan.report import memory_report
+from tstatic.static.compile import compile_program
 
 
 def net() -> tuple[Any, Any, Any]:
@@ -82,6 +86,61 @@ def test_the_report_says_what_and_where() -> None:
     assert report.held_bytes == state_bytes
     exe.run(compiled, feed={"x": rows(64, 16)}, fetch_list=[loss])
     assert compiled.memory_report({"x": (64, 16)}, [loss]).held_bytes >= state_bytes + report.peak_bytes
+
+
+def test_what_ops_need_while_they_run_has_a_place_in_the_arena_of_a_device() -> None:
+    """On the CPU threads have workspaces of their own, so nothing is there."""
+    main, _, loss = net()
+    for name in ("cpu", "fake"):
+        made = compile_program(
+            main, static.BuildStrategy(), [{"x": Meta((64, 16), float32)}], [loss.name], static.Scope(),
+            device=devices.DEVICES[name],
+        )  # fmt: skip
+        plan = made.first.plan
+        report = memory_report(plan, {}, 0)
+        assert sum(
+            report.by_category[c] for c in ("feeds", "activations", "gradients", "temporaries", "scratch")
+        ) == max(o.live_bytes for o in report.by_op)
+        assert report.peak is not None
+        at = report.peak.step
+        held = sum(
+            aligned(b.nbytes) for b in plan.lifetimes if isinstance(b.name, KernelLocal) and b.first <= at <= b.last
+        )
+        assert report.by_category["scratch"] == held
+        if name == "cpu":
+            assert not plan.scratch
+            continue
+        assert held > 0
+        assert "scratch" in str(plan)
+        assert max(start + size for start, size in plan.scratch.values()) <= plan.arena_bytes
+        for i, (start, size) in plan.scratch.items():
+            touched = [
+                (plan.storage[plan.root[v]], v) for v in (*plan.steps[i].op.contents(), *plan.steps[i].op.writes())
+            ]
+            for slot, value in touched:
+                if slot.kind in ("arena", "feed") and slot.meta is not None:
+                    assert start + size <= slot.offset or slot.offset + slot.meta.nbytes <= start, (i, value)
+
+
+def test_partial_sums_of_kernels_lie_in_the_arena() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x, w = static.data("x", [4000, 64]), static.data("w", [64])
+        x.stop_gradient = w.stop_gradient = False
+        (found,) = static.gradients([paddle.mean(paddle.tanh(x * w))], [w])
+    build = static.BuildStrategy()
+    build.enable_auto_fusion = True
+    feeds = {"x": Meta((4000, 64), float32), "w": Meta((64,), float32)}
+    plan = compile_program(
+        main, build, [feeds], [found.name], static.Scope(), device=devices.DEVICES["interpret"]
+    ).first.plan  # fmt: skip
+    sums = {i: plan.kernels[s.op.outputs].calls.partials for i, s in enumerate(plan.steps) if s.how == "kernel"}
+    wanted = {i: sum(count * t.itemsize for count, t in partials.values()) for i, partials in sums.items() if partials}
+    assert wanted
+    assert {i: plan.scratch[i][1] for i in wanted} == {i: aligned(size) for i, size in wanted.items()}
+    report = memory_report(plan, {}, 0)
+    live = dict(zip(range(len(plan.steps)), report.by_op, strict=True))
+    assert all(live[i].live_bytes >= size for i, size in wanted.items())
 
 
 @pytest.mark.parametrize("reduce", [False, True], ids=["AllReduce", "Reduce"])

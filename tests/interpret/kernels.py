@@ -13,7 +13,7 @@ from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, meta_of, metas_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta
-from tstatic.target import INTERPRETER
+from tstatic.target import TINY
 
 CANARY = 16
 
@@ -54,7 +54,7 @@ def run_kernel(
         outputs: Its outputs' metadata.
         over: Output -> the input whose memory it is written to; the array that is given stays as it is.
     """
-    calls = kernel.plan(INTERPRETER)
+    calls = kernel.plan(TINY)
     memory = {}
     given = {n: np.ascontiguousarray(a) for n, a in arrays.items()}
     for name, meta in outputs.items():

@@ -26,7 +26,7 @@ from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS
 from tstatic.ir.types import dtype_of
 from tstatic.plan.flat_buffers import gradient_buffers, state_buffers
-from tstatic.target import H100, INTERPRETER, Target
+from tstatic.target import DEFAULT_TARGET, TINY, Target
 
 SHARED = ("LearningRate", "SkipUpdate")
 POWERS = ("Beta1Pow", "Beta2Pow")
@@ -218,7 +218,7 @@ def test_kernel_has_the_bits_of_the_refs(
         given = {n: a.copy() for n, a in arrays.items()}
         for v in results:
             given[v] = given[v.removesuffix("#1")] if inplace else np.full_like(wanted[v], 7)
-        launch(kernel, given, INTERPRETER)
+        launch(kernel, given, TINY)
         for v in results:
             assert same(given[v], wanted[v]), f"{v}, skip={skip}"
 
@@ -242,11 +242,11 @@ def test_a_factor_of_the_gradients_is_folded_in(kind: str, dtype: str, master: b
     kernel = update_kernel([*products, *body], {n: meta_of(a) for n, a in wanted.items()}, results)
     given = {n: a.copy() for n, a in arrays.items()}
     given.update((v, given[v.removesuffix("#1")]) for v in results)
-    launch(kernel, given, INTERPRETER)
+    launch(kernel, given, TINY)
     assert all(same(given[v], wanted[v]) for v in results)
 
 
-@pytest.mark.parametrize("target", [INTERPRETER, H100], ids=["interpreter", "gpu"])
+@pytest.mark.parametrize("target", [TINY, DEFAULT_TARGET], ids=["interpreter", "gpu"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
 def test_sum_of_squares(dtype: str, target: Target) -> None:
     rng = np.random.default_rng(3)
@@ -285,7 +285,7 @@ def test_padding_is_zero_and_kept_zero(kind: str) -> None:
         flat[name][: array.size] = array.reshape(-1)
     for v in (v for op in body for v in op.writes()):
         flat[v] = flat[v.removesuffix("#1")]
-    launch(kernel, flat, H100)
+    launch(kernel, flat, DEFAULT_TARGET)
     for v in (v for op in body for v in op.writes()):
         size = wanted[v].size
         assert same(flat[v][:size], wanted[v].reshape(-1)), v
@@ -299,7 +299,7 @@ def test_updates_are_compiled_so_that_their_bits_are_those_of_single_operations(
     body, arrays = updates(rule, "float32", sizes=((4,), (5,)), **({"mu": 0.9} if rule == "momentum" else {}))
     metas = {n: meta_of(a) for n, a in run_ops(body, arrays).items()}
     kernel = update_kernel(body, metas, [v for op in body for v in op.writes()])
-    for launch in kernel.plan(H100).launches:
+    for launch in kernel.plan(DEFAULT_TARGET).launches:
         assert launch.options["enable_fp_fusion"] is False
     assert all(not source.contract for _, source in sources(kernel))
     # Compiled, the plain operators are approximate in 32 bits; the interpreter does not show it.
@@ -318,10 +318,10 @@ def test_empty_tensors_still_move_their_powers() -> None:
     wanted = run_ops(body, {n: a.copy() for n, a in arrays.items()})
     results = [v for op in body for v in op.writes()]
     kernel = update_kernel(body, {n: meta_of(a) for n, a in wanted.items()}, results)
-    assert [c.function for c in kernel.plan(INTERPRETER).launches] == ["prepare"]
+    assert [c.function for c in kernel.plan(TINY).launches] == ["prepare"]
     given = {n: a.copy() for n, a in arrays.items()}
     given.update((v, given[v.removesuffix("#1")]) for v in results)
-    launch(kernel, given, INTERPRETER)
+    launch(kernel, given, TINY)
     assert all(same(given[v], wanted[v]) for v in results)
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import tstatic as paddle
 from tests.helpers.fusion_programs import CASES, Case, build, run
+from tstatic.devices import interpret
+from tstatic.target import TINY
 
 SWITCHES: tuple[dict[str, bool], ...] = ({"fuse_elewise_add_act_ops": True}, {"enable_auto_fusion": True})
 TOLERANCE = {"float32": 2e-6, "bfloat16": 2e-2, "float16": 3e-3}
@@ -48,3 +52,32 @@ def test_a_run_repeats_bit_for_bit() -> None:
     first, _ = run(built, enable_auto_fusion=True)
     second, _ = run(built, enable_auto_fusion=True)
     assert [a.tobytes() for a in first] == [b.tobytes() for b in second]
+
+
+SMALL_CHIP = replace(TINY, architecture="sm_90", multiprocessors=1)
+"""A chip so small that programs go over several tiles, as those of large arrays do on a large one."""
+
+
+@pytest.mark.parametrize(
+    ("shapes", "compute"),
+    [
+        (((75, 40), (40,)), lambda x, w: paddle.tanh(x * w)),
+        (((6, 3, 9, 11), (3, 1, 1)), lambda x, w: paddle.tanh(x * w)),
+        (((75, 40), (40,)), lambda x, w: paddle.nn.functional.softmax(x) * w),
+    ],
+    ids=["columns", "channels", "rows"],
+)
+def test_programs_of_a_small_chip_go_over_several_tiles(
+    shapes: Any, compute: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = build(Case("small chip", shapes, compute, 0))
+    plain, _ = run(built)
+    monkeypatch.setattr(interpret.DEVICE, "target", SMALL_CHIP)
+    values, compiled = run(built, enable_auto_fusion=True)
+    for name, a, b in zip(built.fetches, plain, values, strict=True):
+        assert close(b, a, 4e-6), name
+    launches = [one for found in compiled.plan.kernels.values() for one in found.calls.launches]
+    strips = [
+        (one.arguments[-1], one.constants["ROWS"]) for one in launches if {"ROWS", "COLUMNS"} == set(one.constants)
+    ]
+    assert any(isinstance(strip, int) and strip > tall for strip, tall in strips), launches

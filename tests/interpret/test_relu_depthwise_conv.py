@@ -16,7 +16,7 @@ from tstatic.fusion.codegen.depthwise import relu_depthwise_kernel
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS
-from tstatic.target import H100, INTERPRETER
+from tstatic.target import DEFAULT_TARGET, TINY
 
 TYPES = {"float32": np.float32, "float64": np.float64, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
@@ -57,10 +57,10 @@ def check(ops: Sequence[FrozenOp], arrays: dict[str, Any], needed: Sequence[str]
     exact = run_ops(ops, {n: a.astype(np.float64) for n, a in arrays.items()})
     metas = metas_by_name({n: a for n, a in wanted.items() if a is not None})
     kernel = relu_depthwise_kernel(ops, metas, needed)
-    assert all(np.prod(one.grid) <= 4 for one in kernel.plan(INTERPRETER).launches)
+    assert all(np.prod(one.grid) <= 4 for one in kernel.plan(TINY).launches)
     if gpu:
         plan = kernel.plan
-        kernel = replace(kernel, plan=lambda target: plan(H100))
+        kernel = replace(kernel, plan=lambda target: plan(DEFAULT_TARGET))
     got = run_kernel(kernel, arrays, {n: metas[n] for n in needed})
     for name in needed:
         result, unfused = got[name].astype(np.float64), wanted[name].astype(np.float64)

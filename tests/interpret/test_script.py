@@ -26,7 +26,7 @@ from tstatic import static
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.segments import HELPER, segments
-from tstatic.target import H100, INTERPRETER
+from tstatic.target import DEFAULT_TARGET, TINY
 
 F = paddle.nn.functional
 
@@ -188,7 +188,7 @@ def test_tables_that_a_text_makes_are_those_of_the_plan() -> None:
         exec(HELPER, scope)
         assert scope["blocks"](block, step) == segments(sizes, block, step).reshape(-1).tolist()
     for kernel in (*all_templates()["update"], *all_templates()["square_sum"]):
-        for target in (INTERPRETER, H100):
+        for target in (TINY, DEFAULT_TARGET):
             for table in kernel.plan(target).tables.values():
                 if table.numbers is not None:
                     lengths = [int(n) for n in re.findall(r"SIZES = \[([\d, \n]*)\]", kernel.text)[0].split(",")]

@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT))
 from tests.kernels.limits import Kind, violations  # noqa: E402
 from tstatic.chips.aot import Source, compile_all  # noqa: E402 - the line above makes it importable for a script
 from tstatic.chips.report import Report  # noqa: E402
+from tstatic.target import DEFAULT_TARGET  # noqa: E402
 
 FOLDER = Path(__file__).with_name("golden")
 REGISTRY = "tests.kernels.registry:kernels"
@@ -29,8 +30,8 @@ Golden = dict[str, dict[str, Figures]]
 
 
 def path(triton: str, folder: Path = FOLDER) -> Path:
-    """The file for a version of triton."""
-    return folder / f"{triton}.json"
+    """The file for a version of triton, and the target that launches are planned for: it decides constants and warps."""
+    return folder / f"{triton}-{DEFAULT_TARGET.short_name}.json"
 
 
 def read(triton: str, folder: Path = FOLDER) -> Golden:

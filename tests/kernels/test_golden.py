@@ -21,7 +21,7 @@ CHIPS = (80, 90, 100)
 def test_figures_on_record_are_those_written(tmp_path: Path) -> None:
     other = dataclasses.replace(GOOD, chip=100, sass=None)
     file = golden.write("9.9.9", [GOOD, other], tmp_path)
-    assert file.name == "9.9.9.json"
+    assert file.name == "9.9.9-h200.json"
     read = golden.read("9.9.9", tmp_path)
     assert read == golden.collect([other, GOOD])
     assert read["k"]["90"]["sass_ldg_128"] == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any, get_args
 
 import numpy as np
@@ -97,6 +99,34 @@ def test_every_kind_of_memory_is_zeroed_aligned_and_copied_from_and_to(device: D
     assert np.array_equal(device.to_host(back, stream), VALUES)
     device.free(memory)
     assert memory.held_bytes == 0
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_memory_of_another_library_is_used_where_it_is(device: Device, library: str) -> None:
+    torch = pytest.importorskip("torch")
+    theirs = VALUES.copy() if library == "numpy" else torch.from_numpy(VALUES.copy())
+    memory = device.adopt(theirs)
+    assert (memory.held_bytes, memory.can_release) == (VALUES.nbytes, False)
+    array = device.view(memory, 0, Meta((2, 3), float32))
+    assert np.array_equal(device.to_host(array), VALUES)
+    device.from_host(array, VALUES * 2)
+    assert np.array_equal(np.asarray(theirs), VALUES * 2)
+    theirs[0, 0] = 9
+    assert device.to_host(array)[0, 0] == 9
+    gone = weakref.ref(theirs)
+    del array, theirs
+    assert device.to_host(device.view(memory, 4, Meta((1,), float32))) == 2, "it keeps the memory alive"
+    device.free(memory)
+    assert memory.held_bytes == 0
+    gc.collect()
+    assert gone() is None
+
+
+def test_memory_that_is_not_contiguous_is_refused(device: Device) -> None:
+    torch = pytest.importorskip("torch")
+    for array in (VALUES.T, torch.from_numpy(VALUES.copy()).T, 3):
+        with pytest.raises(DeviceError, match="cannot be used"):
+            device.adopt(array)
 
 
 def test_events_are_reached_in_order_and_have_times(device: Device) -> None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from tstatic.chips.aot import Source
 from tstatic.fusion.codegen.kernel import Kernel, KernelLocal, Launch, Launches
-from tstatic.target import H100
+from tstatic.target import DEFAULT_TARGET
 
 
 def parameters(text: str, function: str) -> list[str]:
@@ -90,7 +90,7 @@ def sources(kernel: Kernel) -> list[tuple[str, Source]]:
     largest = max((b.count for b in (*kernel.inputs, *kernel.outputs)), default=0)
     small = {b.value: b.count < largest for b in (*kernel.inputs, *kernel.outputs)}
     found: dict[str, Source] = {}
-    calls = kernel.plan(H100)
+    calls = kernel.plan(DEFAULT_TARGET)
     for launch in calls.launches:
         made = source(kernel, launch, small, calls)
         same = [name for name in found if name.split(":")[0] == launch.function]

@@ -242,7 +242,7 @@ class Communicator:
         self.group = group
         self.rank = rank
         self.device = device
-        self.stream = device.stream()
+        self.stream = device.stream(collective=True)
         self.op: FrozenOp | None = None
         self.buffers: list[Memory] = []
         self._workspace = Workspace()

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from tstatic.devices.cpu.pool import Call
+from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta
 from tstatic.target import Target
@@ -22,7 +23,7 @@ MemoryKind = Literal["device", "pinned", "foreign"]
 """``device``: the device's memory. ``pinned``: host memory that the device copies from and to while the host continues; feeds,
 and values on their way to other processes, pass through it. ``foreign``: device memory from the allocator of another library
 (torch's on a GPU), so that an array in it can be handed to that library by DLPack and outlive the session: for results under
-``return_numpy=False``. The devices of today share the host's allocator with numpy and torch, and nothing asks for it yet."""
+``return_numpy=False``. :meth:`Device.adopt` makes foreign memory of an array that is there already."""
 
 ALIGNED = 64
 """The planner aligns values to multiples of this many bytes, so no other value fits into a smaller gap."""
@@ -56,6 +57,16 @@ class Memory(Protocol):
 
     def forget(self) -> None:
         """Records that the memory is no longer in use."""
+
+
+def cannot_adopt(array: Any, why: str) -> DeviceError:
+    """Returns the error of :meth:`Device.adopt`."""
+    return DeviceError(
+        f"memory of another library cannot be used: {why}",
+        expected="a writable array in the device's memory, contiguous in C order, with __dlpack__",
+        received=type(array).__name__,
+        fix="pass a contiguous copy on the device",
+    )
 
 
 class DeviceArray(abc.ABC):
@@ -147,6 +158,23 @@ class Device(abc.ABC):
     def allocate(self, nbytes: int, kind: MemoryKind = "device", purpose: str = "memory") -> Memory:
         """Returns zeroed memory, aligned to at least 256 bytes; ``purpose`` is for the ``memory`` log."""
 
+    @abc.abstractmethod
+    def adopt(self, array: Any) -> Memory:
+        """Returns the memory of another library's array as foreign memory: nothing is copied, and both see what either writes.
+
+        It keeps the array alive until it is freed. Work on it must be ordered with the other library's by the caller.
+
+        Args:
+            array: An array or tensor with ``__dlpack__``, in this device's memory, writable, contiguous in C order.
+
+        Raises:
+            DeviceError: If it is not.
+
+        Example:
+            >>> memory = device.adopt(tensor)
+            >>> array = device.view(memory, 0, Meta((2, 3), float32))
+        """
+
     def free(self, memory: Memory) -> None:
         """Frees memory; the caller must drop it and all its views."""
         memory.forget()
@@ -219,8 +247,8 @@ class Device(abc.ABC):
 
     # ------------------------------------------------------------------------------------------------------------- order
     @abc.abstractmethod
-    def stream(self) -> Stream:
-        """Returns a new stream."""
+    def stream(self, collective: bool = False) -> Stream:
+        """Returns a new stream; ``collective``: for work with the arrays of other replicas."""
 
     def event(self) -> Event:
         """Returns a new event."""
@@ -261,9 +289,24 @@ class Device(abc.ABC):
         """
         return contextlib.nullcontext
 
+    def scratch_bytes(self, op: FrozenOp, metas: Mapping[str, Meta]) -> int:
+        """Returns the bytes of the arena that a step of an op needs while it runs; :meth:`bind` gets them as ``scratch``.
+
+        0 on the CPU: there several tiles of a step run at the same time, each in the workspace of its thread, which all steps
+        share. It is as large as the largest need of a single tile, so it stays in the cache of a core; in the arena every step
+        would need one part per thread, and the plan would depend on their number.
+        """
+        return 0
+
     @abc.abstractmethod
     def bind(
-        self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
+        self,
+        op: FrozenOp,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        reserved: Mapping[str, Any],
+        stream: Stream,
+        scratch: Array | None = None,
     ) -> Any:
         """Binds an op to arrays.
 
@@ -272,6 +315,7 @@ class Device(abc.ABC):
             ins, outs: Arrays (lists of them, ``None``) per slot.
             reserved: Values for reserved keywords of the reference (``rng``, ``run_block``, ``group``).
             stream: The stream for its work.
+            scratch: Bytes of the arena, as many as :meth:`scratch_bytes` says; ``None``: the device allocates what it needs.
 
         Returns:
             A ``BoundStep``.

@@ -83,12 +83,12 @@ class CudaDevice(TorchDevice):
 
     deferred = True
     compute_streams = 1
-    # Until a GPU tells its own facts (`begin`), those of the one that kernels are planned for.
-    target = target.H100
 
     def __init__(self, index: int = 0, place: str = "", cuda: Any = None) -> None:
         super().__init__("gpu" if not index else f"gpu:{index}", place or f"cuda:{index}", generated=cuda is None)
         self.exclusive = False
+        # Until the GPU tells its own facts (`begin`).
+        self.target = target.DEFAULT_TARGET
         self.index = index
         self._cuda = cuda
         # Those of every session that still lives: a run orders them with the caller's stream.
@@ -101,6 +101,14 @@ class CudaDevice(TorchDevice):
 
     def begin(self) -> None:
         self.cuda.init()
+        facts = self.cuda.get_device_properties(self.index)
+        self.target = target.of_chip(
+            facts.name,
+            (facts.major, facts.minor),
+            facts.multi_processor_count,
+            getattr(facts, "L2_cache_size", 0),
+            getattr(facts, "shared_memory_per_block_optin", 0),
+        )
 
     def _current(self) -> Any:
         return self.cuda.current_stream(self.index)
@@ -156,7 +164,7 @@ class CudaDevice(TorchDevice):
         return destination.tensor.copy_, (given,)
 
     # ------------------------------------------------------------------------------------------------------------- order
-    def stream(self) -> CudaStream:
+    def stream(self, collective: bool = False) -> CudaStream:
         made = CudaStream(self.cuda.Stream(self.index))
         made.queue.wait_stream(self._current())
         self._streams.add(made)
@@ -208,9 +216,15 @@ class CudaDevice(TorchDevice):
                 current.wait_stream(one)
 
     def bind(
-        self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
+        self,
+        op: FrozenOp,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        reserved: Mapping[str, Any],
+        stream: Stream,
+        scratch: Array | None = None,
     ) -> BoundStep:
-        work = super().bind(op, ins, outs, reserved, stream)
+        work = super().bind(op, ins, outs, reserved, stream, scratch)
         return of_calls([(self._put, (stream, functools.partial(_run, _calls_of(work))))])
 
     def bind_reference(

@@ -2,6 +2,9 @@
 
 It computes with the CPU's references on private arrays, so its results equal the CPU's, unless the host reads device memory
 or a wait between streams is missing.
+
+Its clock is virtual: each item of a stream takes as long as a table says, streams advance independently, and a wait continues at
+the later of the two times. So an event's time depends on the program alone, not on the order that was drawn.
 """
 
 from __future__ import annotations
@@ -10,15 +13,13 @@ import itertools
 import operator
 import random
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from tstatic import target
 from tstatic.devices import interpret
 from tstatic.devices.base import (
     Array,
@@ -35,21 +36,48 @@ from tstatic.devices.base import (
     RunByName,
     Stream,
 )
-from tstatic.devices.cpu.buffer import Buffer
+from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer
 from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
 from tstatic.devices.cpu.pool import Call
 from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.opdef import EMPTY
 from tstatic.ir.types import Meta
+from tstatic.target import TINY, Target
 
 _CPU = CpuDevice()
+
+
+class Cost(NamedTuple):
+    """What an item takes: seconds, and bytes in a second."""
+
+    launch: float
+    bandwidth: float
+
+    def seconds(self, nbytes: int) -> float:
+        """Returns the time of an item that reads and writes so many bytes."""
+        return self.launch + nbytes / self.bandwidth
+
+
+def costs(chip: Target) -> dict[str, Cost]:
+    """Returns what each kind of work takes on a chip.
+
+    ``kernel``: an op, or a launch of a generated kernel. ``copy``: between the memories of host and chip. ``collective``: work in
+    a stream of collectives. ``host``: an op that calls Python or finds sizes, which the device waits for.
+    """
+    return {
+        "kernel": Cost(4e-6, chip.bandwidth),
+        "copy": Cost(8e-6, chip.host_bandwidth),
+        "collective": Cost(2e-5, chip.link_bandwidth),
+        "host": Cost(3e-5, 1e10),
+    }
 
 
 class FakeMemory:
     """Memory of the fake device."""
 
-    def __init__(self, nbytes: int, purpose: str) -> None:
-        self._buffer = Buffer(nbytes, purpose)
+    def __init__(self, buffer: Buffer) -> None:
+        self._buffer = buffer
         self.touch, self.release, self.forget = self._buffer.touch, self._buffer.release, self._buffer.forget
 
     @property
@@ -86,16 +114,18 @@ class FakeArray(DeviceArray):
 class _Mark:
     """One recording of an event: waits refer to it, so that a later recording does not affect them.
 
-    ``error`` is that of the work before it, if it failed; streams that wait for the event then fail, too.
+    ``error`` is that of the work before it, if it failed; streams that wait for the event then fail, too. ``time`` is that of the
+    stream when it was reached.
     """
 
-    __slots__ = ("done", "error", "number", "stream")
+    __slots__ = ("done", "error", "number", "stream", "time")
 
     def __init__(self, stream: FakeStream) -> None:
         self.stream = stream
         self.number = next(stream.marks)
         self.done = False
         self.error: QueuedWorkError | None = None
+        self.time = 0.0
 
 
 class FakeEvent(Event):
@@ -107,9 +137,9 @@ class FakeEvent(Event):
 
 
 class _Item:
-    """An item of a stream: work, or a wait."""
+    """An item of a stream: work, or a wait; it begins at ``after`` at the earliest, when the host queued it."""
 
-    __slots__ = ("marks", "op", "run", "waits_for")
+    __slots__ = ("after", "marks", "op", "run", "seconds", "waits_for")
 
     def __init__(
         self,
@@ -117,8 +147,11 @@ class _Item:
         op: FrozenOp | None = None,
         waits_for: _Mark | None = None,
         marks: _Mark | None = None,
+        seconds: float = 0.0,
     ) -> None:
         self.run = run
+        self.seconds = seconds
+        self.after = 0.0
         self.op = op
         self.waits_for = waits_for
         self.marks = marks
@@ -134,9 +167,14 @@ class FakeStream(Stream):
         error: The error of its work, until the stream is synchronized or discarded.
         random: Draws which of several streams continues while this one's end is awaited.
         capturing: The calls recorded while a graph is captured, instead of running.
+        collective: Whether it is for collectives.
+        clock: The virtual time at which its last item ended.
+        spent: The virtual seconds of all its work, waits left out.
     """
 
-    def __init__(self, seed: str) -> None:
+    def __init__(self, seed: str, collective: bool = False) -> None:
+        self.collective = collective
+        self.clock = self.spent = 0.0
         self.items: deque[_Item] = deque()
         self.busy = False
         self.running: FrozenOp | None = None
@@ -152,15 +190,19 @@ class FakeDevice(Device):
     Args:
         seed: Seed of the order in which streams continue. Nothing else depends on it.
         generated: Run fused ops as generated kernels, if the process interprets them.
+        target: The chip that its clock is of, and that kernels are planned for.
     """
 
     name = "fake"
-    target = target.INTERPRETER
     deferred = True
     compute_streams = 3
 
-    def __init__(self, seed: int = 0, generated: bool = False) -> None:
+    def __init__(self, seed: int = 0, generated: bool = False, target: Target = TINY) -> None:
         self.generated = generated
+        self.target = target
+        self.costs = costs(self.target)
+        # Virtual time of each thread of the host, which moves on when it waits for the device.
+        self._host = threading.local()
         self._queued: set[FakeStream] = set()
         self._captured: set[FakeStream] = set()
         # Any thread that synchronizes may run items of any stream; each item runs once, and those of a stream one by one.
@@ -176,7 +218,16 @@ class FakeDevice(Device):
     def allocate(self, nbytes: int, kind: MemoryKind = "device", purpose: str = "memory") -> Memory:
         if kind == "pinned":
             return Buffer(nbytes, purpose)
-        return FakeMemory(nbytes, purpose)
+        return FakeMemory(Buffer(nbytes, purpose))
+
+    def adopt(self, array: Any) -> Memory:
+        return FakeMemory(_CPU.adopt(array))
+
+    def free(self, memory: Memory) -> None:
+        """Frees memory; what uses it afterwards finds NaN, or numbers that are as unlikely."""
+        if isinstance(memory, FakeMemory) and not isinstance(memory._buffer, ForeignBuffer):
+            memory._buffer.array[...] = 0xFF
+        super().free(memory)
 
     def view(self, memory: Memory, offset: int, meta: Meta) -> Array:
         if isinstance(memory, FakeMemory):
@@ -207,18 +258,22 @@ class FakeDevice(Device):
 
     # ------------------------------------------------------------------------------------------------------------ copies
     def copy(self, destination: Array, source: Array, stream: Stream | None = None) -> None:
-        self._put(stream, lambda: np.copyto(_inside(destination), _inside(source)))
+        seconds = self._copy_seconds(destination, source, stream)
+        self._put(stream, lambda: np.copyto(_inside(destination), _inside(source)), seconds=seconds)
 
     def fill(self, destination: FakeArray, value: complex, stream: Stream | None = None) -> None:
-        self._put(stream, lambda: _CPU.fill(destination._inside, value))
+        seconds = self.costs["kernel"].seconds(destination.nbytes)
+        self._put(stream, lambda: _CPU.fill(destination._inside, value), seconds=seconds)
 
     def to_host(self, array: FakeArray, stream: Stream | None = None) -> HostArray:
         self.synchronize(None if stream is None else [stream])
+        self._host.now = self._now + self.costs["copy"].seconds(array.nbytes)
         return np.array(array._inside)
 
     def from_host(self, destination: FakeArray, source: HostArray, stream: Stream | None = None) -> None:
         staged = np.array(source)
-        self._put(stream, lambda: np.copyto(destination._inside, staged))
+        seconds = self.costs["copy"].seconds(destination.nbytes)
+        self._put(stream, lambda: np.copyto(destination._inside, staged), seconds=seconds)
 
     def upload(self, array: HostArray) -> FakeArray:
         return FakeArray(self, np.array(array))
@@ -228,8 +283,8 @@ class FakeDevice(Device):
         return operator.setitem, (destination._inside, ..., source)
 
     # ------------------------------------------------------------------------------------------------------------- order
-    def stream(self) -> FakeStream:
-        return FakeStream(f"{self._seed} {next(self._numbers)}")
+    def stream(self, collective: bool = False) -> FakeStream:
+        return FakeStream(f"{self._seed} {next(self._numbers)}", collective)
 
     def event(self) -> FakeEvent:
         return FakeEvent()
@@ -240,13 +295,13 @@ class FakeDevice(Device):
         if stream.capturing is not None:
             stream.capturing.append((self.record, (event, stream)))
             return
-        event.mark = _Mark(stream)
+        mark = event.mark = _Mark(stream)
 
         def reached() -> None:
-            event.time = time.perf_counter()
+            event.time = mark.time = stream.clock
 
         # The time is taken when the item runs, as on a real device, not when the host records the event.
-        self._append(stream, _Item(reached, marks=event.mark))
+        self._append(stream, _Item(reached, marks=mark))
 
     def wait(self, event: Event, stream: Stream) -> None:
         assert isinstance(event, FakeEvent)
@@ -269,6 +324,19 @@ class FakeDevice(Device):
                     fix="end the region before that call",
                 )
         self._run(wanted)
+        self._host.now = max([self._now, *(s.clock for s in wanted)])
+
+    @property
+    def _now(self) -> float:
+        now: float = getattr(self._host, "now", 0.0)
+        return now
+
+    def _copy_seconds(self, destination: Array, source: Array, stream: Stream | None) -> float:
+        """Returns the virtual time of a copy: within the device's memory it is read and written at the speed of that."""
+        if isinstance(stream, FakeStream) and stream.collective:
+            return self.costs["collective"].seconds(source.nbytes)
+        inside = isinstance(destination, FakeArray) and isinstance(source, FakeArray)
+        return self.costs["kernel"].seconds(2 * source.nbytes) if inside else self.costs["copy"].seconds(source.nbytes)
 
     def discard(self, streams: Sequence[Stream]) -> None:
         for stream in streams:
@@ -290,19 +358,23 @@ class FakeDevice(Device):
     def running(self, streams: Sequence[Stream]) -> FrozenOp | None:
         return next((s.running for s in streams if isinstance(s, FakeStream) and s.running is not None), None)
 
-    def _put(self, stream: Stream | None, run: Callable[[], None], op: FrozenOp | None = None) -> None:
-        """Puts work into a stream; without a stream, runs it now, after all other work."""
+    def _put(
+        self, stream: Stream | None, run: Callable[[], None], op: FrozenOp | None = None, seconds: float = 0.0
+    ) -> None:
+        """Puts work of some virtual seconds into a stream; without a stream, runs it now, after all other work."""
         if stream is None:
             self.synchronize()
             run()
+            self._host.now = self._now + seconds
             return
         assert isinstance(stream, FakeStream)
         if stream.capturing is not None:
-            stream.capturing.append((self._put, (stream, run, op)))
+            stream.capturing.append((self._put, (stream, run, op, seconds)))
         else:
-            self._append(stream, _Item(run, op))
+            self._append(stream, _Item(run, op, seconds=seconds))
 
     def _append(self, stream: FakeStream, item: _Item) -> None:
+        item.after = self._now
         with self._turn:
             stream.items.append(item)
             # Work is done even if its stream is no longer referenced.
@@ -322,6 +394,9 @@ class FakeDevice(Device):
         while (taken := self._next(wanted, needed, ranks, anew)) is not None:
             stream, item = taken
             error = None if item.waits_for is None else item.waits_for.error
+            reached = 0.0 if item.waits_for is None else item.waits_for.time
+            stream.clock = max(stream.clock, item.after, reached) + item.seconds
+            stream.spent += item.seconds
             try:
                 if item.run is not None:
                     item.run()  # without the lock, so that other threads run other streams meanwhile
@@ -380,17 +455,38 @@ class FakeDevice(Device):
             return stream, item
 
     # -------------------------------------------------------------------------------------------------------------- work
+    def scratch_bytes(self, op: FrozenOp, metas: Mapping[str, Meta]) -> int:
+        if op.definition.collective:
+            return 0  # its work is bound by the group
+
+        def like(entry: Any) -> Any:
+            # Never read or written, so that no page of it is ever there.
+            if isinstance(entry, tuple):
+                return [like(v) for v in entry]
+            return None if entry is None or entry == EMPTY else np.empty(metas[entry].shape, metas[entry].dtype.np)
+
+        return _CPU.bind(op, [like(e) for e in op.inputs], [like(e) for e in op.outputs], {}, Stream()).scratch_bytes
+
     def bind(
-        self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
+        self,
+        op: FrozenOp,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        reserved: Mapping[str, Any],
+        stream: Stream,
+        scratch: Array | None = None,
     ) -> BoundStep:
         inner = _CPU.bind(op, [_inside(a) for a in ins], [_inside(a) for a in outs], reserved, stream)
-        # Scratch memory of its own: steps of several streams may run at the same time in several threads.
-        workspace = Workspace()
-        workspace.reserve(inner.scratch_bytes)
-        workspace.allocate()
+        # Steps of several streams may run at the same time: where the plan gave no memory, each has its own.
+        workspace = Workspace(None if scratch is None else _inside(scratch))
+        if workspace.need < inner.scratch_bytes:
+            workspace.reserve(inner.scratch_bytes)
+            workspace.allocate()
         tiles = inner.bind(workspace)
         assert isinstance(stream, FakeStream)
         draw = stream.random
+        cost = self.costs["collective" if stream.collective else "host" if op.definition.effects else "kernel"]
+        seconds = cost.seconds(_nbytes(ins) + _nbytes(outs))
 
         def run() -> None:
             # Tiles may run in any order, too.
@@ -400,13 +496,14 @@ class FakeDevice(Device):
             for function, args in inner.after:
                 function(*args)
 
-        return of_calls([(self._put, (stream, run, op))])
+        return of_calls([(self._put, (stream, run, op, seconds))])
 
     def bind_dynamic(
         self, op: FrozenOp, arrays: ArraysByName, reserved: Mapping[str, Any], run: RunByName, stream: Stream
     ) -> BoundStep:
         inside = _Inside(self, arrays)
-        return of_calls([(self._put, (stream, lambda: run(op, inside, reserved), op))])
+        seconds = self.costs["host"].seconds(0)
+        return of_calls([(self._put, (stream, lambda: run(op, inside, reserved), op, seconds))])
 
     def launch(
         self, module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, Array], stream: Stream
@@ -418,7 +515,10 @@ class FakeDevice(Device):
             for function, args in calls:
                 function(*args)
 
-        return [(self._put, (stream, run))]
+        # What all launches name, once: those beside the main one see little.
+        cost = self.costs["kernel"]
+        seconds = cost.seconds(_nbytes(list(arrays.values()))) + (len(launches) - 1) * cost.launch
+        return [(self._put, (stream, run, None, seconds))]
 
     def capture(self, calls: Sequence[Call], streams: Sequence[Stream]) -> Graph:
         noted: list[Call] = []
@@ -439,7 +539,8 @@ class FakeDevice(Device):
     def check_finite(self, arrays: Sequence[FakeArray], stream: Stream | None = None) -> FakeArray:
         counts = self.empty((len(arrays),), np.dtype(np.int64))
         inside = [a._inside for a in arrays]
-        self._put(stream, lambda: np.copyto(counts._inside, _CPU.check_finite(inside)))
+        seconds = self.costs["kernel"].seconds(_nbytes(arrays))
+        self._put(stream, lambda: np.copyto(counts._inside, _CPU.check_finite(inside)), seconds=seconds)
         return counts
 
 
@@ -467,6 +568,13 @@ def _ready(stream: FakeStream) -> bool:
         return False
     mark = stream.items[0].waits_for
     return mark is None or mark.done
+
+
+def _nbytes(value: Any) -> int:
+    """Returns the bytes of all arrays of slots."""
+    if isinstance(value, list | tuple):
+        return sum(map(_nbytes, value))
+    return value.nbytes if isinstance(value, FakeArray) else 0
 
 
 def _inside(value: Any) -> Any:

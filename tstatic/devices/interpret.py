@@ -91,7 +91,7 @@ class InterpretDevice(CpuDevice):
     """The CPU, where fused ops run as their generated kernels."""
 
     name = "interpret"
-    target = target.INTERPRETER
+    target = target.TINY
     generated = True
     exclusive = True
 

@@ -21,7 +21,13 @@ class NullDevice(CpuDevice):
     name = "null"
 
     def bind(
-        self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
+        self,
+        op: FrozenOp,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        reserved: Mapping[str, Any],
+        stream: Stream,
+        scratch: Any | None = None,
     ) -> BoundStep:
         return of_calls([(_nothing, ())])
 

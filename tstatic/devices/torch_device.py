@@ -30,6 +30,7 @@ from tstatic.devices.base import (
     MemoryKind,
     RunByName,
     Stream,
+    cannot_adopt,
 )
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
@@ -65,6 +66,14 @@ class TorchMemory:
     def forget(self) -> None:
         self.tensor = None
         self.held_bytes = 0
+
+
+class ForeignTensor(TorchMemory):
+    """The bytes of a tensor that somebody else made, who may keep it when they are forgotten."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor.detach().view(-1).view(tensor.new_empty(0).byte().dtype)
+        self.held_bytes = self.tensor.numel()
 
 
 class TorchArray(DeviceArray):
@@ -107,13 +116,12 @@ class TorchDevice(Device):
         generated: Run fused ops as generated kernels; otherwise as their references.
     """
 
-    target = target.INTERPRETER
-
     def __init__(self, name: str, place: str = "cpu", generated: bool = False) -> None:
         self.name = name
         self.place = place
         self.generated = generated
         self.exclusive = generated
+        self.target = target.TINY if generated else target.DEFAULT_TARGET
         self._torch: Any = None
         self._dtypes: dict[np.dtype[Any], Any] = {}
         self._numpy: dict[Any, np.dtype[Any]] = {}
@@ -153,6 +161,18 @@ class TorchDevice(Device):
         if kind == "pinned":
             return self._pinned(nbytes, purpose)
         return TorchMemory(self.torch, nbytes, self.place)
+
+    def adopt(self, array: Any) -> Memory:
+        torch = self.torch
+        try:
+            found = array if isinstance(array, torch.Tensor) else torch.from_dlpack(array)
+        except (AttributeError, BufferError, RuntimeError, TypeError) as error:
+            raise cannot_adopt(array, str(error)) from error
+        if found.device != torch.empty(0, device=self.place).device:
+            raise cannot_adopt(array, f"it is in memory of {found.device}, and not of {self.place}")
+        if not found.is_contiguous():
+            raise cannot_adopt(array, "its elements do not lie one behind the other")
+        return ForeignTensor(found)
 
     def _pinned(self, nbytes: int, purpose: str) -> Memory:
         return Buffer(nbytes, purpose)
@@ -248,7 +268,7 @@ class TorchDevice(Device):
         # A function in C, as `scope.assign` requires: no signal handler can run in the middle of it.
         return operator.setitem, (self.host_view(destination), ..., source)
 
-    def stream(self) -> Stream:
+    def stream(self, collective: bool = False) -> Stream:
         return _STREAM
 
     def inside(self, value: Any) -> Any:
@@ -264,7 +284,13 @@ class TorchDevice(Device):
         return partial(self._settings.during, self.torch, threads)
 
     def bind(
-        self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
+        self,
+        op: FrozenOp,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        reserved: Mapping[str, Any],
+        stream: Stream,
+        scratch: Array | None = None,
     ) -> BoundStep:
         form = torch_form(op.definition)
         if form is None or op.body or op.sub_blocks:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tstatic.fusion.codegen.kernel import Kernel, Launches
+from tstatic.fusion.codegen.kernel import Kernel, KernelLocal, Launches
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
 from tstatic.plan.flat_buffers import PAD, gradient_buffers
@@ -86,6 +86,9 @@ class Plan:
     lifetimes: tuple[Lifetime, ...] = field(repr=False, default=())
     root: Mapping[str, str] = field(repr=False, default_factory=dict)
     kernels: Mapping[tuple[Entry, ...], Generated] = field(repr=False, default_factory=dict)
+    scratch: Mapping[int, tuple[int, int]] = field(repr=False, default_factory=dict)
+    """Number of a step -> offset and size in the arena of the memory that it needs while it runs: partial sums of its kernel, and
+    what the device asks for its op."""
 
     def __str__(self) -> str:
         return plan_text(self)
@@ -102,7 +105,11 @@ class _Planner:
         metas: Mapping[str, Meta],
         options: PlanOptions,
         kernels: Mapping[tuple[Entry, ...], Generated],
+        scratch_bytes: ScratchBytes,
+        side_by_side: int,
     ) -> None:
+        self.scratch_bytes = scratch_bytes
+        self.side_by_side = side_by_side
         self.program = program
         self.kernels = kernels
         self.metas = metas
@@ -153,6 +160,13 @@ class _Planner:
         lifetimes = self.lifetimes(steps)
         runs = self.runs({b.name for b in lifetimes})
         lifetimes, within = join(lifetimes, runs)
+        scratch: dict[int, Lifetime] = {}
+        for i, step in enumerate(steps):
+            if size := self.scratch(step):
+                # Its neighbours run beside it in other streams: in their memory it would have to wait for them, or they for it.
+                beside = self.side_by_side - 1
+                scratch[i] = Lifetime(scratch_name(i), size, max(0, i - beside), min(i + beside, self.end))
+        lifetimes += scratch.values()
         starts, size = place(lifetimes, self.options.reuse)
         # A member of a run lies within its run's buffer, which has the first one's name.
         offsets = {**starts, **{name: starts[run[0][0]] + within[name] for run in runs for name, _ in run}}
@@ -162,7 +176,14 @@ class _Planner:
         return Plan(
             self.program, tuple(steps), self.storage, self.commits, size, self.options, tuple(lifetimes),
             {v: self.base(v) for v in self.storage},
+            scratch={i: (starts[one.name], one.nbytes) for i, one in scratch.items()},
         )  # fmt: skip
+
+    def scratch(self, step: Step) -> int:
+        """Returns the bytes that a step needs only while it runs."""
+        if step.how == "kernel" and step.op.outputs in self.kernels:
+            return self.kernels[step.op.outputs].calls.partial_offsets[1]
+        return self.scratch_bytes(step.op, self.metas) if step.how in ("ref", "kernel") else 0
 
     def runs(self, placed: set[str]) -> list[list[tuple[str, int]]]:
         """Returns the gradients of each fused update that lie together, padded like the parameters in their flat buffer."""
@@ -353,14 +374,34 @@ class _Planner:
         return [Lifetime(n, size[n], first[n], last[n]) for n in first]
 
 
+ScratchBytes = Callable[[FrozenOp, Mapping[str, Meta]], int]
+"""The op and the metadata of its values -> bytes that it needs while it runs."""
+
+
+def scratch_name(step: int) -> str:
+    """Returns the name of a step's scratch memory among the lifetimes; it equals no value's."""
+    return KernelLocal(f"scratch of step {step}")
+
+
 def make_plan(
     program: FrozenProgram,
     metas: Mapping[str, Meta],
     options: PlanOptions,
     kernels: Mapping[tuple[Entry, ...], Generated] | None = None,
+    scratch_bytes: ScratchBytes = lambda op, metas: 0,
+    side_by_side: int = 1,
 ) -> Plan:
-    """Plans a frozen program whose values have the given metadata; ``kernels`` maps the outputs of fused ops to kernels."""
-    plan = _Planner(program, metas, options, kernels or {}).plan()
+    """Plans a frozen program.
+
+    Args:
+        program: The program.
+        metas: Metadata of all its values.
+        options: How memory is planned.
+        kernels: Outputs of fused ops -> their kernels.
+        scratch_bytes: Says how much memory of the arena an op needs while it runs.
+        side_by_side: Number of consecutive steps that may run at the same time.
+    """
+    plan = _Planner(program, metas, options, kernels or {}, scratch_bytes, side_by_side).plan()
     return replace(plan, kernels=kernels) if kernels else plan
 
 
@@ -398,6 +439,8 @@ def plan_text(plan: Plan) -> str:
         results = ", ".join(f"{v}: {plan.storage[v].meta!r} {_where(plan.storage[v])}" for v in step.op.writes())
         events = ",".join(map(str, waits[i])) or "-"
         # The event recorded after a step has the step's number.
+        if i in plan.scratch:
+            results += "; scratch {1} bytes at arena[{0}]".format(*plan.scratch[i])
         results = f"event {i}; {results}" if plan.options.events else results
         line = f"{i:>5} {step.region:<7} {step.how:<8} {step.op.type:<28} {events:<14} {results}"
         lines.append(f"{line}  @ {show(step.op.where)}" if step.op.where else line)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tstatic.fusion.codegen.kernel import KernelLocal
 from tstatic.ir.operator import OpRole
 from tstatic.ir.types import Meta
 from tstatic.plan.memory import aligned
@@ -30,8 +31,9 @@ class MemoryReport:
 
     Attributes:
         peak_bytes: Size of the arena, which contains every buffer of the run.
-        by_category: Bytes of ``feeds``, ``activations``, ``gradients`` and ``temporaries`` that are live at the peak, and of
-            ``parameters`` and ``other state`` in the scope.
+        by_category: Bytes of ``feeds``, ``activations``, ``gradients``, ``temporaries`` and ``scratch`` (partial sums of kernels,
+            and what ops need only while they run) that are live at the peak, and of ``parameters`` and ``other state`` in the
+            scope.
         by_op: Live bytes at each step, with the op and the user's line.
         peak: The step at which most bytes are live.
         held_bytes: Bytes that arenas and the scope hold at this moment, on all places.
@@ -82,6 +84,8 @@ def _row(o: OpMemory) -> dict[str, Any]:
 def _category(plan: Plan, name: str, makers: Mapping[str, int]) -> str:
     if name in plan.program.feeds:
         return "feeds"
+    if isinstance(name, KernelLocal):
+        return "scratch"
     role = makers.get(name, 0)
     if role & OpRole.Backward:
         return "gradients"
@@ -119,7 +123,7 @@ def memory_report(
         made = sum(aligned(m.nbytes) for m in metas if m is not None)
         by_op.append(OpMemory(i, step.op.type, show(step.op.where), live[i + 1], made))
     peak = max(by_op, key=lambda o: o.live_bytes, default=None)
-    categories = {"feeds": 0, "activations": 0, "gradients": 0, "temporaries": 0}
+    categories = {"feeds": 0, "activations": 0, "gradients": 0, "temporaries": 0, "scratch": 0}
     if peak is not None:
         for b in plan.lifetimes:
             # Only what is live at the peak: the categories then add up to the arena's use there.

@@ -11,10 +11,13 @@ from tstatic.devices.cpu import device as cpu
 from tstatic.devices.cpu.pool import Call
 from tstatic.errors import needed_for
 from tstatic.fusion import cache
+from tstatic.fusion.codegen.kernel import KernelLocal
 from tstatic.plan.plan import Generated
 
 
-def generated_work(found: Generated, known: Mapping[str, Any], device: Device, stream: Stream) -> cpu.BoundStep:
+def generated_work(
+    found: Generated, known: Mapping[str, Any], device: Device, stream: Stream, partials: Mapping[KernelLocal, Any]
+) -> cpu.BoundStep:
     """Returns the calls of one kernel, as a step.
 
     Args:
@@ -22,6 +25,7 @@ def generated_work(found: Generated, known: Mapping[str, Any], device: Device, s
         known: Value -> array.
         device: The device that runs it.
         stream: The stream in which it runs.
+        partials: The arrays of the buffers that its launches share.
 
     Raises:
         MissingPackageError: If triton is not installed.
@@ -38,7 +42,7 @@ def generated_work(found: Generated, known: Mapping[str, Any], device: Device, s
         if not device.contiguous(array):  # a view of another array may have gaps; kernels take flat memory
             mine[value] = device.empty(array.shape, array.dtype)
             calls.append((device.copy, (mine[value], array, stream)))
-    mine.update((name, device.empty((count,), dtype.np)) for name, (count, dtype) in found.calls.partials.items())
+    mine.update(partials.items())
     # After the copies above: tables hold the addresses of the arrays that the launches get.
     mine.update((name, device.upload(table.filled(mine, device.span))) for name, table in found.calls.tables.items())
     launches = [one.call for one in found.calls.launches]

@@ -18,14 +18,15 @@ from tstatic.devices.cpu import device as cpu
 from tstatic.devices.cpu.pool import Call, pool_of, usable_cpus
 from tstatic.devices.cpu.tile_chain import chain_steps, find_failed_op
 from tstatic.errors import DeviceError, NumericsError
+from tstatic.fusion.codegen.kernel import KernelLocal
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.rng import RngKey
 from tstatic.ir.tensor_array import TensorArray
-from tstatic.ir.types import Meta, dtype_of
+from tstatic.ir.types import Meta, dtype_of, uint8
 from tstatic.plan.flat_buffers import state_buffers
-from tstatic.plan.plan import Plan, Step
+from tstatic.plan.plan import Generated, Plan, Step
 from tstatic.runtime import random, trace
 from tstatic.runtime.feed import uninitialised
 from tstatic.runtime.flatten import flatten
@@ -141,8 +142,9 @@ class Session:
                 self.arrays[value] = self._state(slot.of, value)
             elif slot.kind == "object":
                 self.arrays[value] = []
+        self._scratch: dict[int, tuple[int, int]] = {}
         works: list[tuple[Step, cpu.BoundStep, Stream]] = []
-        for step in plan.steps:
+        for number, step in enumerate(plan.steps):
             if step.how == "view" and self._bind_view(step.op):
                 continue
             stream = self._stream_of(step.op, len(works))
@@ -158,10 +160,12 @@ class Session:
             else:
                 generated = self.plan.kernels.get(step.op.outputs) if step.how == "kernel" else None
                 if generated is not None:
-                    work = generated_work(generated, self.arrays, device, stream)
+                    work = generated_work(generated, self.arrays, device, stream, self._partials(generated, number))
                 else:
-                    work = self._prepare(step.op, stream)
+                    work = self._prepare(step.op, stream, self._scratch_of(number))
             works.append((step, work, stream))
+            if number in plan.scratch:
+                self._scratch[id(step)] = device.span(self._scratch_of(number))
         self.workspaces = [cpu.Workspace() for _ in range(self.threads)]
         for workspace in self.workspaces:
             workspace.reserve(max((work.scratch_bytes for _, work, _ in works), default=0))
@@ -199,7 +203,11 @@ class Session:
             calls = [call for tile in work.bind(self.workspaces[0]) for call in tile] + work.after
             if check:
                 calls.append((self._check, (step.op, stream)))
-            queued.append(Queued(step.op, stream, calls, *self._accesses(step.op)))
+            reads, writes = self._accesses(step.op)
+            if writes is not None and id(step) in self._scratch:
+                # Other steps have values, or scratch of their own, in the same part of the arena.
+                writes = [*writes, self._scratch[id(step)]]
+            queued.append(Queued(step.op, stream, calls, reads, writes))
         ordered = in_order(device, queued)
         joined = [
             call
@@ -349,10 +357,28 @@ class Session:
                 reserved["run_block"] = runner
         return reserved
 
-    def _prepare(self, op: FrozenOp, stream: Stream) -> cpu.BoundStep:
+    def _scratch_of(self, step: int) -> Array | None:
+        """Returns the part of the arena that a step needs while it runs, as bytes."""
+        if step not in self.plan.scratch:
+            return None
+        assert self.arena is not None
+        offset, nbytes = self.plan.scratch[step]
+        return self.device.view(self.arena, offset, Meta((nbytes,), uint8))
+
+    def _partials(self, found: Generated, step: int) -> dict[KernelLocal, Array]:
+        """Returns the buffers that the launches of a kernel share, in the arena."""
+        assert self.arena is not None
+        start = self.plan.scratch.get(step, (0, 0))[0]
+        offsets, _ = found.calls.partial_offsets
+        return {
+            name: self.device.view(self.arena, start + offsets[name], Meta((count,), dtype))
+            for name, (count, dtype) in found.calls.partials.items()
+        }
+
+    def _prepare(self, op: FrozenOp, stream: Stream, scratch: Array | None) -> cpu.BoundStep:
         ins = [self._entry(e) for e in op.inputs]
         outs = [self._entry(e) for e in op.outputs]
-        work: cpu.BoundStep = self.device.bind(op, ins, outs, self._reserved(op), stream)
+        work: cpu.BoundStep = self.device.bind(op, ins, outs, self._reserved(op), stream, scratch)
         return work
 
     def _check(self, op: FrozenOp, stream: Stream) -> None:

@@ -32,6 +32,7 @@ from tstatic.runtime.session import Session
 from tstatic.static import pipeline
 from tstatic.static.request import Signature, state_metas, updated
 from tstatic.static.strategy import BuildStrategy
+from tstatic.target import Target
 
 _log = get_logger("recompiles")
 
@@ -52,6 +53,8 @@ class Key(NamedTuple):
     place: Place | tuple[Place, ...]
     """A data-parallel program has one for each replica."""
     device: Device
+    target: Target
+    """Kernels are cut for a chip, and a device learns which one it is when it is first used."""
     scope: int
     flags: Hashable
     prune: Hashable
@@ -114,7 +117,8 @@ class LoweredProgram:
         metas: Metadata of all its values.
         log: The fusions that were made, and the matches that were not.
         build: The strategy.
-        generated: Whether fused ops run as generated kernels.
+        device: The device of the places, which decides whether fused ops run as generated kernels.
+        target: The chip that kernels are planned for.
     """
 
     before: FrozenProgram
@@ -123,12 +127,13 @@ class LoweredProgram:
     metas: Mapping[str, Meta]
     log: Log
     build: BuildStrategy
-    generated: bool
+    device: Device
+    target: Target
 
     @cached_property
     def plan(self) -> Plan:
         """The plan, made on first use: an explanation does not need it."""
-        return pipeline.lower(self.after, self.metas, self.build, self.generated)
+        return pipeline.lower(self.after, self.metas, self.build, self.device, self.target)
 
 
 @dataclass(frozen=True)
@@ -272,7 +277,7 @@ def compile_program(
     scale = 1.0 if how is None else loss_scale(build, how.world)
     frozen, _ = pipeline.simplify(source, build, names, fetches, scale)
     programs, report = ([frozen], None) if how is None else distribute(frozen, how)
-    generated = (device or cpu_device()).generated
+    device = device or cpu_device()
     known: dict[tuple[Any, ...], LoweredProgram] = {}
     replicas = []
     states = []
@@ -286,7 +291,7 @@ def compile_program(
             inferred = infer_program(mine, {**metas, **{mine.reads[var]: meta for var, meta in state.items()}})
             log = Log()
             fused, after = pipeline.fuse(mine, inferred, build, log)
-            known[alike] = LoweredProgram(mine, inferred, fused, after, log, build, generated)
+            known[alike] = LoweredProgram(mine, inferred, fused, after, log, build, device, device.target)
         replicas.append(known[alike])
         states.append(state)
     return Compilation(key, program, source, tuple(replicas), tuple(states), report)

@@ -180,7 +180,8 @@ class Executor:
                 threads = settings.threads or (os.environ.get("CPU_NUM", "1") if replicas is None else 4)
                 key = Key(
                     base.uid, base.version, _PLAIN_KEY if settings is PLAIN else settings.build.key(), threads, signatures,
-                    (tuple(names), feed_var_name, fetch_var_name), place, device, id(where), flags.key(), (use_prune, tuple(kept)),
+                    (tuple(names), feed_var_name, fetch_var_name), place, device, device.target, id(where), flags.key(),
+                    (use_prune, tuple(kept)),
                 )  # fmt: skip
                 entry = self._cache.find(key, where)
                 if entry is None:

@@ -18,11 +18,11 @@ from tstatic.ir.checks import check_known
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.static.amp.rewrite import Converted
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
-from tstatic.target import H100
+from tstatic.target import DEFAULT_TARGET
 from tstatic.where import Where, show
 
-BANDWIDTH = 3.0e12
-"""Bytes per second that a copy reaches on an H100; lower bounds of times are computed from it."""
+BANDWIDTH = 0.9 * DEFAULT_TARGET.bandwidth
+"""Bytes per second that a copy reaches on the default target; lower bounds of times are computed from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ class Explanation:
             lines.append(f"  {a.switch}: {' + '.join(m.type for m in a.members)} -> {a.op} [{self.kernel_kind}]")
             lines.extend(f"    {m.type} -> {', '.join(m.outputs)}{_at(m.where)}" for m in a.members)
             if a.kernel is not None:
-                launches = zip(a.kernel.plan(H100).launches, a.kernel.moved, strict=True)
+                launches = zip(a.kernel.plan(DEFAULT_TARGET).launches, a.kernel.moved, strict=True)
                 lines.append(f"    moves {', '.join(f'{moved:,} bytes in {c.function}' for c, moved in launches)}")
             elif (into := self.taken_into(a)) is not None:
                 lines.append(f"    computed by the kernel of {into.op}, by {into.switch}")
@@ -277,7 +277,7 @@ def _applied(a: Applied, kind: str) -> dict[str, Any]:
         "kept": list(a.kept), "kernel": kind,
     }  # fmt: skip
     if a.kernel is not None:
-        calls = a.kernel.plan(H100)
+        calls = a.kernel.plan(DEFAULT_TARGET)
         done["source"] = {
             "name": a.kernel.name, "template": a.kernel.template, "text": a.kernel.text, "bytes": a.kernel.nbytes,
             "floor_us": a.kernel.nbytes / BANDWIDTH * 1e6,

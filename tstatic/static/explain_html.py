@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tstatic.ir.program import Program
-from tstatic.static.explain import Drawing, Explanation, Note
+from tstatic.static.explain import BANDWIDTH, Drawing, Explanation, Note
 from tstatic.viz.svg import clean, svg
 from tstatic.where import show
 
@@ -285,7 +285,7 @@ def _kernel(source: Mapping[str, Any]) -> str:
         [
             f'<details class="kernel"><summary>kernel <code>{clean(source["name"])}</code></summary>',
             f"<p>Template <b>{clean(source['template'])}</b>; moves at least {source['bytes']:,} bytes: "
-            f"{source['floor_us']:.3f} µs at 3 TB/s; {len(launches)} launch{'es' * (len(launches) != 1)}.</p>",
+            f"{source['floor_us']:.3f} µs at {BANDWIDTH / 1e12:.1f} TB/s; {len(launches)} launch{'es' * (len(launches) != 1)}.</p>",
             "<table><thead><tr><th>function</th><th>grid</th><th>constants</th><th>warps</th><th>bytes</th></tr></thead>"
             f"<tbody>{''.join(launches)}</tbody></table>",
             f"<pre><code>{clean(source['text'])}</code></pre>",

@@ -20,7 +20,7 @@ from tstatic.static import pipeline
 from tstatic.static.compile import Compilation
 from tstatic.static.explain import Drawing, Explanation, FusionAnswer, MemoryTraffic, Note, PropertyStatus, properties
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
-from tstatic.target import H100
+from tstatic.target import DEFAULT_TARGET
 from tstatic.where import show
 
 
@@ -94,7 +94,7 @@ def _cost(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, bu
     for op in planned(frozen, metas, kernels, build):
         kernel = kernels.get(op.outputs)
         # A kernel may recompute values that the ops it replaces only read.
-        launches += 1 if kernel is None else len(kernel.plan(H100).launches)
+        launches += 1 if kernel is None else len(kernel.plan(DEFAULT_TARGET).launches)
         total += _bytes(op, metas) if kernel is None else kernel.nbytes
     return launches, total
 
@@ -104,7 +104,7 @@ def planned(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, 
     given = [metas.get(v) for v in (*frozen.feeds, *frozen.reads.values())]
     if not all(meta is not None and meta.known for meta in given):
         return [op for op in frozen.ops if op.definition.view is None]
-    made = {outputs: Generated(kernel, kernel.plan(H100)) for outputs, kernel in kernels.items()}
+    made = {outputs: Generated(kernel, kernel.plan(DEFAULT_TARGET)) for outputs, kernel in kernels.items()}
     plan = make_plan(frozen, metas, pipeline.plan_options(build), made)
     return [step.op for step in plan.steps if step.how != "view"]
 
@@ -160,7 +160,7 @@ def build_explanation(
         tuple(log.refused),
         MemoryTraffic(before[0], after[0], before[1], after[1]),
         note,
-        "generated" if made.first.generated else "reference",
+        "generated" if made.first.device.generated else "reference",
         made.report,
         made.program.mixed_precision,
         why,

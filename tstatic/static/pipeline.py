@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from logging import DEBUG
 
 from tstatic.comm.data_parallel import scaled, starts_loss_gradient
+from tstatic.devices import Device
 from tstatic.errors import FeedError
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.codegen.numerics import strict_numerics
@@ -27,7 +28,7 @@ from tstatic.passes.manager import Pass, PassRecord, run_passes
 from tstatic.passes.row_gradients import row_gradients
 from tstatic.plan.plan import Generated, Plan, PlanOptions, make_plan
 from tstatic.static.strategy import BuildStrategy
-from tstatic.target import INTERPRETER
+from tstatic.target import Target
 from tstatic.where import show
 
 _log = get_logger("fusion")
@@ -151,18 +152,26 @@ def _shown(members: Sequence[OpInfo]) -> str:
     return ", ".join(f"{m.type} ({show(m.where)})" if m.where else m.type for m in members)
 
 
-def lower(frozen: FrozenProgram, metas: Mapping[str, Meta], strategy: BuildStrategy, generated: bool = False) -> Plan:
+def lower(
+    frozen: FrozenProgram,
+    metas: Mapping[str, Meta],
+    strategy: BuildStrategy,
+    device: Device,
+    target: Target,
+) -> Plan:
     """Plans a simplified and fused program.
 
     Args:
         frozen: The program with its fused ops.
         metas: Metadata of all its values.
         strategy: The strategy, which decides how memory is planned.
-        generated: Run fused ops as generated kernels; otherwise as the ops that they replaced, with the same bits as unfused.
+        device: Runs the plan: fused ops as generated kernels, or as the ops that they replaced, with the same bits as unfused.
+        target: The chip that kernels are planned for.
     """
-    if not generated:
-        return make_plan(unfused(frozen), metas, plan_options(strategy))
+    streams = device.compute_streams
+    if not device.generated:
+        return make_plan(unfused(frozen), metas, plan_options(strategy), None, device.scratch_bytes, streams)
     if strict_numerics():
-        frozen = kernel_per_op(frozen, metas)
-    kernels = {outputs: Generated(k, k.plan(INTERPRETER)) for outputs, k in kernels_of(frozen, metas).items()}
-    return make_plan(frozen, metas, plan_options(strategy), kernels)
+        frozen, target = kernel_per_op(frozen, metas), target.strict
+    kernels = {outputs: Generated(k, k.plan(target)) for outputs, k in kernels_of(frozen, metas).items()}
+    return make_plan(frozen, metas, plan_options(strategy), kernels, device.scratch_bytes, streams)

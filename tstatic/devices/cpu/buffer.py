@@ -69,3 +69,22 @@ class Buffer:
     def held_bytes(self) -> int:
         """The bytes that may be resident now."""
         return self.array.nbytes if self._held else 0
+
+
+class ForeignBuffer(Buffer):
+    """The bytes of an array that another library allocated, which live until they are forgotten."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        super().__init__(0, "memory of another library")
+        self.array = array.reshape(-1).view(np.uint8)
+        self._held = True
+
+    @property
+    def can_release(self) -> bool:
+        """The pages are those of the other library."""
+        return False
+
+    def forget(self) -> None:
+        """Lets go of the array."""
+        super().forget()
+        self.array = self.array[:0].copy()

@@ -22,9 +22,10 @@ from tstatic.devices.base import (
     MemoryKind,
     RunByName,
     Stream,
+    cannot_adopt,
 )
 from tstatic.devices.cpu import blas
-from tstatic.devices.cpu.buffer import Buffer
+from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer
 from tstatic.devices.cpu.pool import Call
 from tstatic.errors import DeviceError
 from tstatic.ir.evaluate import metas_of
@@ -38,11 +39,16 @@ _TINY = np.empty(0, np.uint8)
 
 
 class Workspace:
-    """The scratch memory of one thread: a buffer that all steps share, as large as the largest need; allocated before binding."""
+    """The scratch memory of one thread: a buffer that all steps share, as large as the largest need; allocated before binding.
 
-    def __init__(self) -> None:
-        self.need = 0
+    Args:
+        memory: Bytes that are there already and used instead: a part of the arena.
+    """
+
+    def __init__(self, memory: HostArray | None = None) -> None:
+        self.need = 0 if memory is None else memory.nbytes
         self._buffer: Buffer | None = None
+        self._memory = memory
 
     def reserve(self, nbytes: int) -> None:
         """Requires at least ``nbytes`` bytes."""
@@ -51,6 +57,7 @@ class Workspace:
     def allocate(self) -> None:
         """Allocates the buffer."""
         self._buffer = Buffer(self.need, "scratch of a worker") if self.need else None
+        self._memory = None if self._buffer is None else self._buffer.array
 
     def touch(self) -> None:
         """Records that the buffer is in use."""
@@ -74,7 +81,7 @@ class Workspace:
         for shape, dtype in shapes:
             count = int(np.prod(shape, dtype=np.int64))
             size = count * dtype.itemsize
-            bytes_ = _TINY if self._buffer is None else self._buffer.array[offset : offset + size]
+            bytes_ = _TINY if self._memory is None else self._memory[offset : offset + size]
             done.append(bytes_.view(dtype).reshape(shape))
             offset += -(-size // 64) * 64  # a cache line each, as _bytes counts
         return done
@@ -287,10 +294,19 @@ class CpuDevice(Device):
     """The CPU: arrays are numpy's, references run on them, and every call ends when its work is done."""
 
     name = "cpu"
-    target = target.INTERPRETER
+    target = target.DEFAULT_TARGET
 
     def allocate(self, nbytes: int, kind: MemoryKind = "device", purpose: str = "memory") -> Buffer:
         return Buffer(nbytes, purpose)
+
+    def adopt(self, array: Any) -> Buffer:
+        try:
+            found = array if isinstance(array, np.ndarray) else np.from_dlpack(array)
+        except (AttributeError, BufferError, RuntimeError, TypeError) as error:
+            raise cannot_adopt(array, str(error)) from error
+        if not found.flags.c_contiguous or not found.flags.writeable:
+            raise cannot_adopt(array, "it is read-only, or its elements do not lie one behind the other")
+        return ForeignBuffer(found)
 
     def view(self, memory: Memory, offset: int, meta: Meta) -> HostArray:
         assert isinstance(memory, Buffer)
@@ -348,14 +364,20 @@ class CpuDevice(Device):
         # A function in C, as `scope.assign` requires: no signal handler can run in the middle of it.
         return operator.setitem, (destination, ..., source)
 
-    def stream(self) -> Stream:
+    def stream(self, collective: bool = False) -> Stream:
         return _STREAM
 
     def settings(self, threads: int, uses_blas: bool) -> Callable[[], contextlib.AbstractContextManager[None]]:
         return blas.OneThread if uses_blas else contextlib.nullcontext
 
     def bind(
-        self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
+        self,
+        op: FrozenOp,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        reserved: Mapping[str, Any],
+        stream: Stream,
+        scratch: Any | None = None,
     ) -> BoundStep:
         return prepare(op.definition, ins, outs, op.attrs, reserved)
 

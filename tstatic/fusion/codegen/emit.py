@@ -27,6 +27,9 @@ from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType
 from tstatic.target import Target
 
+_SPLIT = 4
+"""Programs for each multiprocessor that share what is summed over more than rows."""
+
 _PRELUDE = Path(__file__).with_name("prelude.py")
 
 
@@ -342,13 +345,13 @@ def _sum_kernel(group: LoopNest) -> Kernel:
             tall = power_of_two(-(-rows // 3), 1, (1 << 16) // wide)
             strips = min(2, -(-rows // tall))
         elif inner > 1:
-            # A column is contiguous: one for each program, and 4 programs for each of the 132 multiprocessors of an H100.
+            # A column is contiguous: one for each program, and so many programs for each multiprocessor.
             wide, tall = 1, power_of_two(rows, 32, 1024)
-            strips = max(1, min(-(-rows // tall), 528 // max(1, kept)))
+            strips = max(1, min(-(-rows // tall), _SPLIT * target.multiprocessors // max(1, kept)))
         else:
             # Rows are contiguous: a warp reads 32 neighbouring columns at once.
             wide, tall = power_of_two(kept, 32, 128), 8
-            strips = max(1, min(-(-rows // tall), 528 // max(1, -(-kept // wide))))
+            strips = max(1, min(-(-rows // tall), _SPLIT * target.multiprocessors // max(1, -(-kept // wide))))
         # Whole tiles, of which the last strip may have fewer.
         strip = math.ceil(math.ceil(rows / strips) / tall) * tall
         strips = -(-rows // strip)

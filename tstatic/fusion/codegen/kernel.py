@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.types import DType
-from tstatic.target import H100, Target
+from tstatic.target import DEFAULT_TARGET, Target
 
 
 class KernelLocal(str):
@@ -130,6 +130,15 @@ class Launches:
     tables: Mapping[KernelLocal, Table] = field(default_factory=dict)
 
     @property
+    def partial_offsets(self) -> tuple[dict[KernelLocal, int], int]:
+        """Where each shared buffer begins in memory that holds them all, in bytes, and how large that is."""
+        offsets, top = {}, 0
+        for name, (count, dtype) in self.partials.items():
+            offsets[name] = top
+            top += -(-max(1, count * dtype.itemsize) // 256) * 256
+        return offsets, top
+
+    @property
     def programs(self) -> int:
         """Programs of all launches together."""
         return sum(math.prod(one.grid) for one in self.launches)
@@ -186,8 +195,8 @@ class Kernel:
 
     @cached_property
     def moved(self) -> tuple[int, ...]:
-        """Bytes per launch on an H100: what it names, read or written once by it, partial sums and tables included."""
-        calls = self.plan(H100)
+        """Bytes per launch on the default target: what it names, read or written once by it, partial sums and tables included."""
+        calls = self.plan(DEFAULT_TARGET)
         return tuple(self._moved(launch, calls) for launch in calls.launches)
 
     def _moved(self, launch: Launch, calls: Launches) -> int:

@@ -16,8 +16,8 @@ from tstatic.target import Target
 LAST = ("NLC", "NHWC", "NDHWC")
 """Layouts with channels last."""
 
-PROGRAMS = 1056
-"""Programs of a launch that sums: eight for each of the 132 multiprocessors of an H100."""
+PROGRAMS = 8
+"""Programs of a launch that sums, for each multiprocessor: 1,056 on a chip of 132."""
 
 MOST_STRIPS = 512
 """Partial sums of a channel: one program adds them."""
@@ -25,8 +25,8 @@ MOST_STRIPS = 512
 STRIP = 256
 """Rows of a strip, at least, where there is work for everybody: its partial sums then are 1 % of the bytes."""
 
-FEWEST = 264
-"""Programs that keep an H100 busy: two for each multiprocessor."""
+FEWEST = 2
+"""Programs for each multiprocessor that keep a chip busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +129,9 @@ def tiling(extent: Extent, target: Target, sums: bool, pieces: int = 6, tile: in
         # Maps over channels last hold four values of eight channels in each thread: twice the tile would spill.
         tall = power_of_two(rows, 16, (tile or (2048 if sums or extent.inner > 1 else 1024)) // wide)
         blocks = -(-channels // wide)
-        most = max(1, PROGRAMS // blocks)
+        most = max(1, PROGRAMS * target.multiprocessors // blocks)
         # A map reads the values of its channels once for several tiles, if there is work for everybody.
-        few_strips = max(rows // STRIP, -(-FEWEST // blocks))
+        few_strips = max(rows // STRIP, -(-FEWEST * target.multiprocessors // blocks))
         # A grid's second axis holds at most 65,535 programs.
         most = min(MOST_STRIPS, most, few_strips) if sums else min(1 << 15, max(most, -(-rows // (4 * tall))))
     tiles = -(-rows // tall)

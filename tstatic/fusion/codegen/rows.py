@@ -28,11 +28,11 @@ LONGEST_SUMS = 16384
 
 BLOCK = 4096
 """Columns of a longer row that a program of 16 warps works on at a time: 8 values a thread, which leaves registers for
-long chains. Four programs fit a multiprocessor: 528 rows on an H100, and of 50,304 16-bit columns 53 MB, about its L2 cache,
+long chains. Four programs fit a multiprocessor: 528 rows on an H200, and of 50,304 16-bit columns 53 MB, about its L2 cache,
 where the next pass finds what it reads again."""
 
-_SPLIT = 264
-"""Programs that share the rows when columns are summed: two per multiprocessor of an H100."""
+_SPLIT = 2
+"""Programs for each multiprocessor that share the rows when columns are summed."""
 
 
 def _index(group: LoopNest, operand: Operand) -> tuple[str, str]:
@@ -117,7 +117,7 @@ def rows_kernel(group: LoopNest) -> Kernel:
         # A program takes one tile, unless columns are summed: then it keeps its sums in registers over a strip of tiles.
         strips = math.ceil(count / tall)
         if group.summed:
-            strips = min(strips, 2 if target.large_programs else _SPLIT)
+            strips = min(strips, 2 if target.large_programs else _SPLIT * target.multiprocessors)
         strip = math.ceil(math.ceil(count / strips) / tall) * tall
         strips = math.ceil(count / strip)
         # 16 values a thread, so that a row of 4,096 takes 8 warps; 8 where two sums per column stay in registers, too.

@@ -12,7 +12,7 @@ from tstatic.fusion.codegen.reference import NoNameError, Reference, Rule
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS, OpDef, ValueRange
 from tstatic.ir.types import DType, Meta, Shape
-from tstatic.target import H100, INTERPRETER, Target
+from tstatic.target import DEFAULT_TARGET, TINY, Target
 
 _BEFORE = '''
 # Run alone, this part makes inputs, launches the kernel and compares it with numpy in float64. It needs torch, and a GPU or
@@ -260,9 +260,9 @@ def script(kernel: Kernel, parts: Parts) -> str:
         "",
         'if target == "interpreter":',
         "    # As few programs as possible: each costs a millisecond in the interpreter.",
-        textwrap.indent(_launching(kernel, parts, INTERPRETER), "    "),
+        textwrap.indent(_launching(kernel, parts, TINY), "    "),
         "else:",
-        textwrap.indent(_launching(kernel, parts, H100), "    "),
+        textwrap.indent(_launching(kernel, parts, DEFAULT_TARGET), "    "),
         "",
         *_table("INPUTS", parts.inputs),
         *_table("OUTPUTS", parts.outputs),
@@ -318,7 +318,7 @@ def _content(one: Table, keys: Mapping[str, str]) -> str:
 def _call(launch: Launch, keys: Mapping[str, str], target: Target) -> str:
     given = [f'memory["{keys[a]}"]' if isinstance(a, str) else repr(a) for a in launch.arguments]
     # The interpreter has neither warps nor a compiler.
-    named = {n: int(v) for n, v in launch.constants.items()} | ({} if target is INTERPRETER else launch.options)
+    named = {n: int(v) for n, v in launch.constants.items()} | ({} if target is TINY else launch.options)
     return f"{launch.function}[{launch.grid!r}]({', '.join([*given, *(f'{n}={v!r}' for n, v in named.items())])})"
 
 

@@ -1,0 +1,135 @@
+"""Faults of a runtime that queues its work, to plant in runs on the fake device; each is one thing left out or done too early."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tstatic.comm import group
+from tstatic.devices.fake import FakeDevice
+from tstatic.plan import memory, plan
+from tstatic.runtime import queues, session
+
+Session = session.Session
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def missing_wait(patch: pytest.MonkeyPatch) -> None:
+    """One wait of a step for a step in another stream."""
+    right = queues.waits
+
+    def fewer(steps: Sequence[queues.Queued]) -> list[list[int]]:
+        found = right(steps)
+        last = max((i for i, js in enumerate(found) if js), default=-1)
+        return [js[1:] if i == last else js for i, js in enumerate(found)]
+
+    patch.setattr(queues, "waits", fewer)
+
+
+def early_reuse(patch: pytest.MonkeyPatch) -> None:
+    """A value's slot of the arena is given away with the step before its last reader."""
+    right = memory.place
+
+    def early(lifetimes: Sequence[memory.Lifetime], reuse: bool = True) -> Any:
+        short = [memory.Lifetime(b.name, b.nbytes, b.first, max(b.first, b.last - 1)) for b in lifetimes]
+        return right(short, reuse)
+
+    patch.setattr(plan, "place", early)
+
+
+def unordered_scratch(patch: pytest.MonkeyPatch) -> None:
+    """Steps in two streams that share scratch memory do not wait for each other."""
+    right = Session._queue_region
+
+    def queue(self: session.Session, *args: Any) -> None:
+        self._scratch.clear()
+        right(self, *args)
+
+    patch.setattr(Session, "_queue_region", queue)
+
+
+def host_read(patch: pytest.MonkeyPatch) -> None:
+    """The host reads a fetched value where it lies."""
+    patch.setattr(Session, "_to_host", lambda self, value: np.array(value))
+
+
+def read_before_copy(patch: pytest.MonkeyPatch) -> None:
+    """The host reads pinned memory that a queued copy has yet to fill."""
+    patch.setattr(group.Sum, "_across", _without_synchronize(group.Sum._across))
+
+
+def _without_synchronize(right: Any) -> Any:
+    def across(self: group.Sum, *args: Any) -> None:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(self.device, "synchronize", lambda streams=None: None)
+            right(self, *args)
+
+    return across
+
+
+def pinned_overwritten(patch: pytest.MonkeyPatch) -> None:
+    """One staging buffer for two feeds: the second is written there before the copy of the first has run."""
+    right = Session._stage_feeds
+
+    def stage(self: session.Session) -> None:
+        right(self)
+        if self._pinned is not None:
+            self._staged = [
+                self.device.view(self._pinned, 0, session._meta(array))
+                if array.nbytes <= self._staged[0].nbytes
+                else array
+                for array in self._staged
+            ]
+
+    patch.setattr(Session, "_stage_feeds", stage)
+
+
+def early_event(patch: pytest.MonkeyPatch) -> None:
+    """The event of a step is recorded before its work is queued."""
+    right = session.in_order
+
+    def early(device: FakeDevice, steps: Sequence[queues.Queued]) -> Any:
+        return [sorted(calls, key=lambda call: call[0] != device.record) for calls in right(device, steps)]
+
+    patch.setattr(session, "in_order", early)
+
+
+def stale_pointer(patch: pytest.MonkeyPatch) -> None:
+    """A captured graph is replayed although a variable has other storage since."""
+    patch.setattr(Session, "stale", lambda self: not self._bound)
+
+
+def collective_without_wait(patch: pytest.MonkeyPatch) -> None:
+    """A replica goes on before the others' work on its arrays is done."""
+    patch.setattr(group.Collective, "_wait", lambda self, events: None)
+
+
+def freed_memory(patch: pytest.MonkeyPatch) -> None:
+    """The arena is freed when the main region is done, and fetches and updates still read it."""
+    right = Session._execute
+
+    def execute(self: session.Session, region: str) -> None:
+        right(self, region)
+        if region == "main" and self.arena is not None:
+            self.device.free(self.arena)
+
+    patch.setattr(Session, "_execute", execute)
+
+
+def early_fetch(patch: pytest.MonkeyPatch) -> None:
+    """A fetch waits for the stream of copies, which does not wait for the streams that compute."""
+    patch.setattr(Session, "_join", lambda self, event, stream: [])
+
+
+def feed_not_awaited(patch: pytest.MonkeyPatch) -> None:
+    """The first readers of a feed do not wait for its copy."""
+    right = Session._after_feeds
+
+    def nothing(self: session.Session) -> queues.Queued:
+        found = right(self)
+        return queues.Queued(None, found.stream, [], [], [])
+
+    patch.setattr(Session, "_after_feeds", nothing)
