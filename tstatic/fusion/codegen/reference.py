@@ -11,6 +11,7 @@ import numpy as np
 
 from tstatic.fusion.codegen.define import LoopBody, define, define_channels
 from tstatic.fusion.codegen.lines import _bare, number, safe
+from tstatic.ir.drawn import DRAWN, UNIT_24, UNIT_53
 from tstatic.ir.expr import FUNCTIONS, INFIX, Node, count_uses, parse, substitute
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.pointwise import COLUMN
@@ -23,6 +24,31 @@ _ALONG = {"rsum": "sum", "rmax": "max", "csum": "sum", "cmean": "mean", "cvar": 
 _LOGIC = ("both", "either", "invert", "differ")
 _LONG = 60
 _EXACT_INTEGER = 1 << 53
+
+
+RUN = (7, 3, 1)
+"""Seed, run count and place of a script's random numbers."""
+
+WORDS = '''def words(shape, position, own, flip=0):
+    """The random word of each element, Philox-4x32-10: under the key of seed and place, of the counter (block of four, op, run)."""
+    m, w = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
+    seed, run, place = own or RNG[0], RNG[1], RNG[2]
+    k0, k1 = seed % 2**32, (seed // 2**32) % 2**32 ^ place
+    at = np.arange(int(np.prod(shape)), dtype=np.uint64)
+    c0, c1 = at // 4 % 2**32, at // 4 // 2**32
+    c2, c3 = np.full_like(at, position), np.full_like(at, run ^ flip)
+    for i in range(10):
+        p0, p1 = c0 * m[0], c2 * m[1]
+        c0, c2 = p1 // 2**32 ^ c1 ^ (k0 + i * w[0]) % 2**32, p0 // 2**32 ^ c3 ^ (k1 + i * w[1]) % 2**32
+        c1, c3 = p1 % 2**32, p0 % 2**32
+    return np.choose(at % 4, (c0, c1, c2, c3)).reshape(shape).astype(np.int64)'''
+
+_NUMBERS = {
+    DRAWN: "(words{given}) - 2**31)",
+    UNIT_24: "(words{given}) >> 8)",
+    UNIT_53: "(words{given}) * 2**21 + (words{given}, 2**31) >> 11))",
+}
+"""What expressions read of random numbers -> its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +160,11 @@ class _Expressions:
         if d.inner is not None:
             row = (1,) * d.inner + d.full[d.inner :]
             self.environment[COLUMN] = Value(f"np.arange({math.prod(row)}).reshape({row!r})", row)
+        if d.draw is not None:
+            self.reference.helpers["words"] = WORDS
+            given = f"({d.draw.shape!r}, {d.draw.position}, {d.draw.seed}"
+            for name, text in _NUMBERS.items():
+                self.environment[name] = Value(text.format(given=given), d.draw.shape)
         for name, position in d.inputs.items():
             read, shape = d.entries[position], d.aligned[position]
             assert read is not None
