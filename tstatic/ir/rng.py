@@ -49,8 +49,9 @@ class RngKey:
 
 
 def kernel_numbers(seed: int, run: int, place: int) -> np.ndarray[Any, Any]:
-    """Returns what generated kernels that draw read of a step: seed, run count and the place's part of the key, int64 of [3]."""
-    return np.array([(seed + (1 << 63)) % (1 << 64) - (1 << 63), run, place * _MIX & _WORD], np.int64)
+    """Returns what generated kernels that draw read of a step, int64 of [2]: the seed, then run count and place's part of the key."""
+    words = [seed & _WORD, (seed >> 32) & _WORD, run & _WORD, place * _MIX & _WORD]
+    return np.array(words, "<u4").view("<i8")
 
 
 class RngPiece:

@@ -160,7 +160,7 @@ class Session:
                 generated = self.plan.kernels.get(step.op.outputs) if step.how == "kernel" else None
                 if generated is not None:
                     if generated.draws and RNG not in self.arrays:
-                        self.arrays[RNG] = device.empty((3,), np.dtype(np.int64))
+                        self.arrays[RNG] = device.empty((2,), np.dtype(np.int64))
                     work = generated_work(generated, self.arrays, device, stream)
                 else:
                     work = self._prepare(step.op, stream)

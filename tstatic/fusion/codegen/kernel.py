@@ -35,8 +35,8 @@ class KernelLocal(str):
 
 
 RNG = KernelLocal("rng")
-"""What decides the random numbers of a step, three 64-bit integers that the device holds: the program's seed, how often it has
-run, and the place's part of the key. Whoever launches kernels that draw keeps it, so that a new step compiles nothing."""
+"""What decides the random numbers of a step, two 64-bit integers that the device holds (``kernel_numbers``). Whoever launches
+kernels that draw writes them before each step, so that a new step compiles nothing."""
 
 DRAWS = KernelLocal("draws")
 """A table with two integers per op that draws: its number in the program, and its own seed (0: the program's)."""

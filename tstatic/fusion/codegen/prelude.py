@@ -132,20 +132,22 @@ def _tanh(a):
     return tl.where(a < 0, -t, tl.where(a == 0, a, t))
 
 
-# Key and counter are those of ``tuned/philox.py``. ``rng`` has the program's seed, the number of its run and the place's part of
-# the key; ``draw`` the op's number and its own seed. Offsets are not negative, so the shifts copy no sign.
+# Key and counter are those of ``tuned/philox.py``, whose words lie in pairs in memory. ``rng`` has the program's seed, then the run
+# and the place's part of the key; ``draw`` the op's number and the trip of a loop, then its own seed. Places are not negative.
 @triton.jit
 def _philox(rng, draw, at, flip):
     """The random word of each place of an op's stream: Philox-4x32 with ten rounds on the number of its block of four words."""
     own = tl.load(draw + 1)
     seed = tl.where(own == 0, tl.load(rng), own)
-    k0 = seed.to(tl.uint32)
-    k1 = (seed >> 32).to(tl.uint32) ^ tl.load(rng + 2).to(tl.uint32)
+    run = tl.load(rng + 1)
+    op = tl.load(draw)
     block = at.to(tl.int64) >> 2
+    k0 = seed.to(tl.uint32)
+    k1 = ((seed ^ run) >> 32).to(tl.uint32)
     c0 = block.to(tl.uint32)
-    c1 = (block >> 32).to(tl.uint32)
-    c2 = tl.load(draw).to(tl.uint32)
-    c3 = tl.load(rng + 1).to(tl.uint32) ^ flip
+    c1 = ((block ^ op) >> 32).to(tl.uint32)
+    c2 = op.to(tl.uint32)
+    c3 = run.to(tl.uint32) ^ flip
     for _ in tl.static_range(10):
         p0 = c0.to(tl.uint64) * 0xD2511F53
         p1 = c2.to(tl.uint64) * 0xCD9E8D57

@@ -256,7 +256,7 @@ def script(kernel: Kernel, parts: Parts) -> str:
     draws = any(p.operand == RNG for p in kernel.parameters)
     lines = [
         *([f"SIZES = {_wrapped(parts.sizes)}"] if parts.sizes else []),
-        *(["# Seed, run count and place of the random numbers.", f"RNG = {RUN!r}"] if draws else []),
+        *(["# Seed, and run count and place, of the random numbers.", f"RNG = {RUN!r}"] if draws else []),
         *(line for helper in parts.helpers for line in (*helper.splitlines(), "")),
         *nested(f"def reference({parts.signature}):", ['"""The same in float64."""', *parts.reference]),
         "",
