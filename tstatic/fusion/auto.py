@@ -224,7 +224,7 @@ def _is_single_op_group(view: View, index: int, rows: bool) -> bool:
         return False
     formula = view.formulas.of(op)
     # Without a kernel, random words are tens of passes over memory.
-    return formula is not None and (formula.draw is not None or worth_a_kernel(formula))
+    return formula is not None and (draws(op.definition) or worth_a_kernel(formula))
 
 
 def groups(view: View, rows: bool = False) -> Iterator[tuple[int, ...] | RejectedPair]:

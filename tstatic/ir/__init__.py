@@ -5,8 +5,8 @@
   names, and loading them
 * ``ref``, ``evaluate``, ``rng``  the reference of an op, running one, random keys
 * ``split``  how its work is cut into tiles
-* ``expr``, ``expr_numpy``, ``pointwise``, ``channels``, ``formula``  expressions, and what follows from them; those on
-  channels, and of updates
+* ``expr``, ``expr_numpy``, ``pointwise``, ``channels``, ``formula``, ``drawn``  expressions, and what follows from them; those
+  on channels, of updates, and over random numbers
 * ``program``, ``operator``, ``variable``, ``methods``  the graph that users build
 * ``build``, ``composed``, ``checks``, ``shape_checks``, ``declare``, ``names``  how it is built
 * ``lod``  row offsets of sequences: which variables an op reads them from, and which its results share

@@ -49,7 +49,7 @@ class RngKey:
 
 
 def kernel_numbers(seed: int, run: int, place: int) -> np.ndarray[Any, Any]:
-    """Returns what generated kernels that draw read of a step, int64 of [2]: the seed, then run count and place's part of the key."""
+    """Returns what kernels that draw read of a step, int64 of [2]: the seed; the run count and the place's part of the key."""
     words = [seed & _WORD, (seed >> 32) & _WORD, run & _WORD, place * _MIX & _WORD]
     return np.array(words, "<u4").view("<i8")
 

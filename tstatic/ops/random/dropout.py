@@ -228,12 +228,12 @@ _MODES = tuple(
     for p in (0.3, 0.0, 1.0)
 )
 
-_SPLIT_BACK = Split(ELEMENTS, FIRST, FIRST, multiple=4)
+_REDRAWN = _redrawn("dropout_grad", _ref, _lower, _drawn_forward, ATTRS, Split(ELEMENTS, FIRST, FIRST, multiple=4))
 
 register(OpDef(
     "dropout", "X, Seed? -> Out, Mask~", lod="X", attrs=ATTRS, infer=_infer, ref=_ref, lower=_lower,
     split=Split(ELEMENTS, FIRST, WHOLE, FIRST, FIRST, multiple=4), inplace=(("X", "Out"),),
-    grad=_gradient("dropout_grad", _redrawn("dropout_grad", _ref, _lower, _drawn_forward, ATTRS, _SPLIT_BACK)),
+    grad=_gradient("dropout_grad", _REDRAWN),
     random=True, drawn=_drawn_forward, amp="gray",
     domain=Domain(
         "unary",
@@ -304,10 +304,11 @@ def _lower_nd(
 
 
 _ATTRS_ND = {**ATTRS, "axis": Attr((0,), "ints")}
+_REDRAWN_ND = _redrawn("dropout_nd_grad", _ref_nd, _lower_nd, _drawn_nd, _ATTRS_ND)
 
 register(OpDef(
     "dropout_nd", "X, Seed? -> Out, Mask~", lod="X", attrs=_ATTRS_ND, infer=_infer_nd, ref=_ref_nd, lower=_lower_nd,
-    inplace=(("X", "Out"),), grad=_gradient("dropout_nd_grad", _redrawn("dropout_nd_grad", _ref_nd, _lower_nd, _drawn_nd, _ATTRS_ND)),
+    inplace=(("X", "Out"),), grad=_gradient("dropout_nd_grad", _REDRAWN_ND),
     random=True, drawn=_drawn_nd, amp="gray",
     domain=Domain(
         cases=(
