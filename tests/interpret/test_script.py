@@ -57,8 +57,8 @@ def rows(x: Any, b: Any) -> Any:
     )
 
 
-ADROPPED_ROWS = Case("dropped rows", ((9, 30), (30,)), lambda x, b: F.dropout(F.softmax(x + b), 0.25), 0)
-LONG_ROWS = Case("rows", ((17, 33), (33,)), rows, 0)
+ALONG_ROWS = Case("rows", ((17, 33), (33,)), rows, 0)
+DROPPED_ROWS = Case("dropped rows", ((9, 30), (30,)), lambda x, b: F.dropout(F.softmax(x + b), 0.25), 0)
 LONG_ROWS = Case("long rows", ((2, 20001),), lambda x: F.softmax(x * 0.5), 0)
 
 
