@@ -326,7 +326,8 @@ def build(
             if summed and len(place) != rank:
                 raise CodegenUnsupported("SHAPE_MISMATCH", f"{op.type} sums over a part of the common shape", op)
     outputs = [(v, placed[v]) for v in kept]
-    rows = [[d in p for d in range(rank)] for *_, p in (*inputs, *outputs, *drawings)]
+    all_places = [place for _, place in (*inputs, *outputs)] + [place for *_, place in drawings]
+    rows = [[d in place for d in range(rank)] for place in all_places]
     # A row's dimensions never join those before them.
     rows.append([d not in reduced for d in range(rank)])
     iteration_space, rows = _collapsed(iteration_space, rows)
