@@ -22,7 +22,7 @@ class Recipe:
     Attributes:
         dtype, shape: Of all values.
         steps: Name and parameters.
-        kind: ``"forward"``, ``"gradients"`` (of the inputs) or ``"training"`` (of a parameter, by SGD).
+        kind: ``"forward"``, ``"gradients"`` (with the result), ``"gradients alone"`` or ``"training"`` (of a parameter, by SGD).
         seed: The program's.
     """
 
@@ -53,7 +53,7 @@ def recipes(draw: st.DrawFn, dtypes: tuple[str, ...] = ("float32", "float64")) -
     shape = tuple(draw(st.lists(st.integers(1, 7), min_size=1, max_size=3)))
     steps = [_step(draw, len(shape)) for _ in range(draw(st.integers(1, 6)))]
     steps.insert(draw(st.integers(0, len(steps))), ("dropout", (0.4, "upscale_in_train", 0)))
-    kind = draw(st.sampled_from(["forward", "gradients", "training"]))
+    kind = draw(st.sampled_from(["forward", "gradients", "gradients alone", "training"]))
     return Recipe(draw(st.sampled_from(dtypes)), shape, tuple(steps), kind, draw(st.integers(1, 2**64 - 1)))
 
 
@@ -88,9 +88,10 @@ def run(
         for step in recipe.steps:
             value = _applied(step, value, x)
         fetches = [value]
-        if recipe.kind == "gradients":
+        if recipe.kind.startswith("gradients"):
             given = static.data("given", shape, recipe.dtype)
-            fetches += static.gradients([value], [x], [given])
+            gradients = static.gradients([value], [x], [given])
+            fetches = gradients if recipe.kind == "gradients alone" else [*fetches, *gradients]
         elif recipe.kind == "training":
             paddle.optimizer.SGD(0.1).minimize(paddle.mean(value))
     rng = np.random.default_rng(len(recipe.steps))

@@ -154,6 +154,7 @@ def test_fused_programs_give_the_bits_of_unfused_ones(switch: str) -> None:
         assert same_bits(fused, plain), recipe
         assert not any(step.op.definition.random for step in compiled.plan.steps), recipe
         drawn.extend(drawing(compiled))
+        assert str(compiled.program)
 
     check()
     assert {"dropout", "dropout_nd", "dropout_grad", "dropout_nd_grad", "uniform_random"} <= set(drawn)

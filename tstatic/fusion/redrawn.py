@@ -40,7 +40,9 @@ def draw_again(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgr
             changed[index] = replace(op, outputs=tuple(outputs))
     if not changed:
         return program
-    return program.edit(ops=tuple(changed.get(i, op) for i, op in enumerate(view.ops)))
+    # Of a forward op that made nothing but its mask, nothing is left.
+    ops = (changed.get(i, op) for i, op in enumerate(view.ops))
+    return program.edit(ops=tuple(op for op in ops if any(op.outputs) or not op.definition.random))
 
 
 def _is_drawable(op: FrozenOp, metas: Mapping[str, Meta]) -> bool:
