@@ -41,7 +41,7 @@ WORDS = '''def words(shape, position, own, flip=0):
         p0, p1 = c0 * m[0], c2 * m[1]
         c0, c2 = p1 // 2**32 ^ c1 ^ (k0 + i * w[0]) % 2**32, p0 // 2**32 ^ c3 ^ (k1 + i * w[1]) % 2**32
         c1, c3 = p1 % 2**32, p0 % 2**32
-    return np.choose(at % 4, (c0, c1, c2, c3)).reshape(shape).astype(np.int64)'''
+    return np.choose((at % 4).astype(int), (c0, c1, c2, c3)).reshape(shape).astype(np.int64)'''
 
 _WORDS = Node("var", value=DRAWN)
 
