@@ -193,6 +193,23 @@ def test_on_a_late_device(switch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert same_bits(late, plain)
 
 
+def test_on_a_late_device_without_feeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but the numbers of the step says that kernels must wait."""
+    main = static.Program()
+    main.random_seed = 4
+    with static.program_guard(main, static.Program()):
+        outs = [paddle.uniform([40]) * 2.0 + 1.0 for _ in range(6)]
+
+    def run(strategy: static.BuildStrategy) -> list[Any]:
+        executor, scope, compiled = static.Executor("cpu"), static.Scope(), static.CompiledProgram(main, strategy)
+        return [a for _ in range(4) for a in executor.run(compiled, fetch_list=outs, scope=scope)]
+
+    plain = run(only("fuse_bn_act_ops"))
+    monkeypatch.setitem(devices.DEVICES, "late", FakeDevice(generated=True))
+    with devices.use("late"):
+        assert same_bits(run(only("enable_auto_fusion")), plain)
+
+
 def rows(switch: str | None, fetch_mask: bool = False) -> tuple[list[Any], Any, Any]:
     """Softmax with dropout, a layer norm with dropout, and gradients; rows are summed otherwise in kernels."""
     main = static.Program()
