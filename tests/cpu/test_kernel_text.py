@@ -14,6 +14,7 @@ from tests.helpers.fusion_programs import CASES, build
 from tests.helpers.soak import SOAK
 from tstatic import static
 from tstatic.fusion.codegen import emit as emit_module
+from tstatic.fusion.codegen import reference as reference_module
 from tstatic.fusion.codegen import script as script_module
 from tstatic.fusion.codegen.emit import emit
 from tstatic.fusion.codegen.loop_nest import build as build_group
@@ -50,7 +51,7 @@ def test_importing_a_module_runs_nothing_of_its_script() -> None:
 
 # ------------------------------------------------------------------------------------------------------------ hostile text
 ALPHABET = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-COUNTED = re.compile(r"(?:[xyavwpt]|p_y|sum_y)\d+")
+COUNTED = re.compile(r"(?:[xyavwpt]|p_y|sum_y|drawn_|unit24_|unit53_)\d+")
 PIECES = [
     '"', "'", '"""', "'''", "\\", "\n", "\r", "\x00", "\u2028", "\ud800", "#", ";", "import os", "os.system('x')", "{", "}", "{a}",
     "%s", "tl.store", "__import__", ")", "(", ":", " ", "\t", "x0", "partial:y0", "table:blocks", "é", "漢", "0", "a", "@GRAD",
@@ -174,18 +175,20 @@ WORDS = """
     to dtype range float jit tl triton language constexpr program_id arange load store where sum zeros exp log log2 sqrt
     erf abs sin cos floor ceil float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 int1 bool np torch broadcast_to
     absolute square maximum minimum sign trunc expm1 log1p tanh isnan isinf isfinite logical_and logical_or logical_not
-    logical_xor divide add subtract multiply reshape full whole rounded environ get os
+    logical_xor divide add subtract multiply reshape full whole rounded environ get os rng draws RNG
+    enable_fp_fusion
 """
 
 
 def known() -> set[str]:
     prelude = Path(emit_module.__file__).with_name("prelude.py").read_text("utf-8")
-    return set(WORDS.split()) | identifiers(prelude) | identifiers(script_module._BEFORE + script_module._AFTER)
+    fixed = (prelude, reference_module.WORDS, script_module._BEFORE + script_module._AFTER)
+    return set(WORDS.split()).union(*map(identifiers, fixed))
 
 
 def test_names_are_counted_or_of_a_fixed_set() -> None:
     allowed = known()
-    texts = {"0", "1", "TRITON_INTERPRET", "__main__", "inf", "nan"} | strings(
+    texts = {"0", "1", "TRITON_INTERPRET", "__main__", "inf", "nan", "rng"} | strings(
         script_module._BEFORE + script_module._AFTER
     )
     for case in range(len(CASES)):

@@ -6,8 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import seed as seeded
+from hypothesis import strategies as st
 
 import tstatic as paddle
+from tests.helpers import drawing_programs
+from tests.helpers.drawing_programs import Recipe, recipes, same_bits
+from tests.helpers.drawn import PLAIN, only
 from tstatic import static
 from tstatic.ir.opdef import PUBLIC_API
 from tstatic.ir.rng import RngKey
@@ -293,3 +299,19 @@ def test_a_state_of_another_process_starts_at_its_seed() -> None:
     paddle.seed(6)
     paddle.set_rng_state([replace(state, process=0)])
     assert exe.run(fetch_list=[x])[0].tolist() == found
+
+
+@seeded(1)
+@settings(max_examples=40, **PLAIN)
+@given(
+    recipes(("float32", "float64", "float16", "bfloat16")), st.sampled_from(["enable_auto_fusion", "build_cinn_pass"])
+)
+def test_a_fused_program_draws_the_same_numbers(recipe: Recipe, switch: str) -> None:
+    """Its operators run one by one here; gradients draw masks again instead of reading them."""
+    plain, _ = drawing_programs.run(recipe, None)
+    fused, compiled = drawing_programs.run(recipe, only(switch))
+    assert same_bits(fused, plain), recipe
+    gradients = [
+        step.op for step in compiled.plan.steps if step.op.type.startswith("dropout") and "_grad" in step.op.type
+    ]
+    assert all(len(op.inputs) == 1 for op in gradients)

@@ -29,6 +29,11 @@ def _conv(x: Any) -> Any:
     return F.relu(paddle.nn.Conv2D(3, 4, 3)(x))
 
 
+def _drawn(x: Any, b: Any) -> Any:
+    noise = paddle.uniform(x.shape, dtype=x.dtype, min=0.5, max=2.0)
+    return F.dropout(x + b, 0.25) * noise + F.dropout(x, 0.5, axis=1)
+
+
 CASES = (
     Case("(x+y)+1", ((3, 4), (3, 4)), lambda x, y: (x + y) + 1, 1),
     Case("1-(x+y)", ((3, 4), (3, 4)), lambda x, y: 1 - (x + y), 1),
@@ -63,6 +68,7 @@ CASES = (
     Case("chain", ((2, 7), (7,)), lambda x, b: paddle.exp(-paddle.square(F.gelu(x + b) * x - b)) + paddle.tanh(x), 1),
     Case("0-d", ((), ()), lambda x, y: F.relu(x + y), 1),
     Case("odd sizes", ((17, 131), (131,)), lambda x, b: F.relu(x + b) * paddle.tanh(x), 1),
+    Case("dropout and noise", ((17, 13), (13,)), _drawn, 0),
 )
 
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from tstatic.devices import interpret
 from tstatic.fusion import cache
-from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.codegen.kernel import RNG, Kernel
 from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, meta_of, metas_of
 from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.rng import RngKey, kernel_numbers
 from tstatic.ir.types import Meta
 from tstatic.target import TINY
 
@@ -44,7 +45,11 @@ def guarded(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, Any]:
 
 
 def run_kernel(
-    kernel: Kernel, arrays: Mapping[str, Any], outputs: Mapping[str, Meta], over: Mapping[str, str] | None = None
+    kernel: Kernel,
+    arrays: Mapping[str, Any],
+    outputs: Mapping[str, Meta],
+    over: Mapping[str, str] | None = None,
+    rng: RngKey | None = None,
 ) -> dict[str, Any]:
     """Calls a kernel; outputs start as a pattern and lie between guard zones that must stay untouched.
 
@@ -53,6 +58,7 @@ def run_kernel(
         arrays: Its inputs.
         outputs: Its outputs' metadata.
         over: Output -> the input whose memory it is written to; the array that is given stays as it is.
+        rng: What random numbers depend on, of a kernel that draws.
     """
     calls = kernel.plan(TINY)
     memory = {}
@@ -64,6 +70,10 @@ def run_kernel(
             given[over[name]] = given[name]
     for name, (count, dtype) in calls.partials.items():
         given[name], memory[name] = guarded((count,), dtype.np)
+    for name, table in calls.tables.items():
+        given[name] = table.filled({}, np.ndarray)
+    if rng is not None:
+        given[RNG] = kernel_numbers(rng.seed, rng.run, rng.place)
     module = cache.load(kernel.text, kernel.name)
     launches = [one.call for one in calls.launches]
     for function, args in interpret.bind(module, launches, given):

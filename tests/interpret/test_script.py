@@ -58,6 +58,7 @@ def rows(x: Any, b: Any) -> Any:
 
 
 ALONG_ROWS = Case("rows", ((17, 33), (33,)), rows, 0)
+DROPPED_ROWS = Case("dropped rows", ((9, 30), (30,)), lambda x, b: F.dropout(F.softmax(x + b), 0.25), 0)
 LONG_ROWS = Case("long rows", ((2, 20001),), lambda x: F.softmax(x * 0.5), 0)
 
 
@@ -96,6 +97,7 @@ def updates() -> Iterator[Kernel]:
 def all_templates() -> dict[str, tuple[Kernel, ...]]:
     """Template -> kernels whose texts differ."""
     found = [k for d in ("float32", "bfloat16", "float16") for k in kernels(ALONG_ROWS, "build_cinn_pass", d)]
+    found += kernels(DROPPED_ROWS, "build_cinn_pass")
     found += [*kernels(LONG_ROWS, "build_cinn_pass"), *losses(33), *losses(33, "bfloat16"), *losses(20001)]
     found += [k for s in ("enable_auto_fusion", "build_cinn_pass") for k in kernels(case("chain"), s)]
     for layout in ("NCHW", "NHWC"):

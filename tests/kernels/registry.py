@@ -72,6 +72,21 @@ def scores(x: Any, mask: Any) -> Any:
     return F.softmax(x * 0.125 + mask)
 
 
+def dropped(x: Any, r: Any) -> Any:
+    """Dropout and residual; the gradient draws the mask again."""
+    return F.dropout(x, 0.1) + r
+
+
+def dropped_scores(x: Any, mask: Any) -> Any:
+    """Scaled, masked softmax with dropout."""
+    return F.dropout(scores(x, mask), 0.1)
+
+
+def noisy(x: Any) -> Any:
+    """Uniform noise in a range, added."""
+    return x + paddle.uniform(x.shape, dtype=x.dtype, min=-0.5, max=2.0)
+
+
 FORMS: dict[str, tuple[Shape, Shape]] = {
     "full": ((8192, 4096), (8192, 4096)),
     "bias": ((32768, 768), (768,)),
@@ -87,6 +102,8 @@ def elements() -> Iterator[Entry]:
             label = f"elewise_add_act/{name}-{form}"
             yield Entry(label, "fuse_elewise_add_act_ops", partial(act, name), shapes)
         yield Entry(f"auto/chain-{form}", "enable_auto_fusion", chain, shapes)
+    yield Entry("auto/dropout-full", "enable_auto_fusion", dropped, ((32768, 768),) * 2)
+    yield Entry("auto/uniform-full", "enable_auto_fusion", noisy, ((32768, 768),), backward=False)
 
 
 def loss_of(x: Any) -> Any:
@@ -108,6 +125,7 @@ def rows() -> Iterator[Entry]:
         ("residual_layer_norm-4096", norm, ((8192, 4096), (8192, 4096))),
         ("layer_norm-768", plain_norm, ((32768, 768),)),
         ("masked_softmax-1024", scores, ((32, 12, 1024, 1024), (1024, 1024))),
+        ("masked_softmax_dropout-1024", dropped_scores, ((32, 12, 1024, 1024), (1024, 1024))),
         ("softmax_bias-8192", scores, ((4096, 8192), (8192,))),
         ("cross_entropy-8192", loss_of, ((16384, 8192),)),
         ("cross_entropy-50304", loss_of, ((8192, 50304),)),

@@ -108,6 +108,8 @@ class _Worker:
         handle, path = tempfile.mkstemp(prefix="stderr-", dir=folder)
         self._stderr = Path(path)
         script = Path(__file__).with_name("aot_worker.py")
+        # It is started in another folder.
+        python = os.path.abspath(python) if os.sep in python else python
         try:
             # -P: the folder of the script holds modules of tstatic, which must not be found under their short names.
             self._process = subprocess.Popen(

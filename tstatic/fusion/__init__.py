@@ -6,7 +6,7 @@
 * ``multi_tensor``, ``gradient_norm``  the updates of many parameters
 * ``explicit_groups``, ``single_op``  groups that the user names, and single ops
 * ``user_kernel``, ``register``  the user's own kernels
-* ``identity_gradients``, ``shape_readers``, ``recompute``  rewrites that let more patterns match
+* ``identity_gradients``, ``shape_readers``, ``recompute``, ``redrawn``  rewrites that let more patterns match
 * ``codegen``  the text of kernels
 * ``cache``  kernels as files
 

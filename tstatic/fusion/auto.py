@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
-from tstatic.fusion.codegen.define import is_pointwise, works_on_rows, worth_a_kernel
+from tstatic.fusion.codegen.define import draws, is_elementwise, is_pointwise, works_on_rows, worth_a_kernel
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, build
 from tstatic.fusion.codegen.rows import check_sums
 from tstatic.fusion.elewise_add_act import prepared
 from tstatic.fusion.engine import Fusion, loop_nest
 from tstatic.fusion.reasons import RejectedPair
+from tstatic.fusion.redrawn import draw_again
 from tstatic.fusion.view import View
-from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.types import UNKNOWN
+from tstatic.ir.frozen import FrozenOp, FrozenProgram
+from tstatic.ir.types import UNKNOWN, Meta
 
 MOST_OPS = 24
 """The most ops in one group: beyond that, registers are the limit, not bandwidth."""
@@ -37,7 +37,7 @@ def _fits(view: View, op: FrozenOp, rows: bool) -> bool:
     if not op.body and len([*op.reads(), *op.writes()]) > MOST_ARRAYS:
         return False
     if op.sub_blocks or not all(
-        is_pointwise(one.definition) or (rows and works_on_rows(one.definition)) for one in _parts(op)
+        is_elementwise(one.definition) or (rows and works_on_rows(one.definition)) for one in _parts(op)
     ):
         return False
     return _sized(view, op) and all(_has_form(one, view) for one in _parts(op))
@@ -64,6 +64,33 @@ def _complex_pairs(view: View, index: int) -> Iterator[RejectedPair]:
                 yield RejectedPair((maker, index), "COMPLEX", reason, view.ops[index].type)
 
 
+def _random_pairs(view: View, index: int, rows: bool) -> Iterator[RejectedPair]:
+    """Yields the neighbours of an op that are not grouped with it because one of the two draws what kernels cannot draw."""
+
+    def joins(at: int) -> bool:
+        definition = view.ops[at].definition
+        return is_elementwise(definition) or (rows and works_on_rows(definition))
+
+    def why(at: int) -> str:
+        op = view.ops[at]
+        if not op.definition.random or not _sized(view, op):
+            return ""
+        if op.definition.drawn is None:
+            return (
+                f"{op.type} has no form whose numbers are those of its reference in every bit: kernels draw uniform numbers "
+                "and dropout"
+            )
+        if view.formulas.of(op) is None:
+            return f"{op.type} has its seed in a tensor, writes a mask of another shape, or changes what it drew"
+        return ""
+
+    for maker in dict.fromkeys(view.maker[v] for v in view.ops[index].reads() if v in view.maker):
+        for drawing, other in ((maker, index), (index, maker)):
+            if joins(other) and (reason := why(drawing)):
+                yield RejectedPair((maker, index), "RANDOM", reason, view.ops[drawing].type)
+                break
+
+
 _forms: dict[tuple[object, ...], bool] = {}
 
 
@@ -75,7 +102,8 @@ def _has_form(op: FrozenOp, view: View) -> bool:
     wanted = tuple(e is not None for e in (*op.inputs, *op.outputs))
     same = tuple(view.metas[v].shape == view.metas[next(iter(op.writes()))].shape for v in op.reads())
     # Whether an op along rows has a kernel depends on its sizes: the axes of a row, and its number of elements.
-    sizes = tuple(view.metas[v].shape for v in (*op.reads(), *op.writes())) if works_on_rows(op.definition) else ()
+    sized = works_on_rows(op.definition) or draws(op.definition)
+    sizes = tuple(view.metas[v].shape for v in (*op.reads(), *op.writes())) if sized else ()
     empty = any(0 in view.metas[v].shape for v in (*op.reads(), *op.writes()))
     attrs = tuple(sorted((n, repr(v)) for n, v in op.attrs.items()))
     key = (op.type, attrs, dtypes, wanted, same, sizes, empty)
@@ -188,13 +216,15 @@ class _Groups:
         self.after[group] |= between
 
 
-def _is_single_op_group(view: View, index: int) -> bool:
+def _is_single_op_group(view: View, index: int, rows: bool) -> bool:
     """Returns whether an op is worth a kernel by itself; the engine reports if it cannot be one."""
     op = view.ops[index]
-    if op.body or index in view.forbidden or not works_on_rows(op.definition) or not _sized(view, op):
+    fits = draws(op.definition) or (rows and works_on_rows(op.definition))
+    if op.body or index in view.forbidden or not fits or not _sized(view, op):
         return False
     formula = view.formulas.of(op)
-    return formula is not None and worth_a_kernel(formula)
+    # Without a kernel, random words are tens of passes over memory.
+    return formula is not None and (draws(op.definition) or worth_a_kernel(formula))
 
 
 def groups(view: View, rows: bool = False) -> Iterator[tuple[int, ...] | RejectedPair]:
@@ -202,14 +232,17 @@ def groups(view: View, rows: bool = False) -> Iterator[tuple[int, ...] | Rejecte
 
     Args:
         view: The program.
-        rows: Include reductions and normalisations along rows; an op of these may also be a group by itself.
+        rows: Include reductions and normalisations along rows. One of these may also be a group by itself, as may an op that
+            draws random numbers.
     """
     state = _Groups(view)
     for index, op in enumerate(view.ops):
         if index in view.forbidden or not _fits(view, op, rows):
             state.seen[index] = frozenset(state.before(index))
             yield from _complex_pairs(view, index)
+            yield from _random_pairs(view, index, rows)
             continue
+        yield from _random_pairs(view, index, rows)
         # Group that the op reads from -> the last op of that group that it reads.
         nearest: dict[int, int] = {}
         for maker in (view.maker[v] for v in op.reads() if v in view.maker):
@@ -236,11 +269,15 @@ def groups(view: View, rows: bool = False) -> Iterator[tuple[int, ...] | Rejecte
             state.members.append([index])
             state.after.append(before)
     yield from (tuple(m) for m in state.members if len(m) > 1)
-    if rows:
-        inside = {index for m in state.members if len(m) > 1 for index in m}
-        yield from (
-            (index,) for index in range(len(view.ops)) if index not in inside and _is_single_op_group(view, index)
-        )
+    inside = {index for m in state.members if len(m) > 1 for index in m}
+    yield from (
+        (index,) for index in range(len(view.ops)) if index not in inside and _is_single_op_group(view, index, rows)
+    )
 
 
-FUSION = Fusion("auto", "enable_auto_fusion", groups=groups, prepare=partial(prepared, compiler=True))
+def ready(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
+    """Prepares a program for groups of any ops: gradients draw masks again, sums are recomputed, identities are removed."""
+    return prepared(draw_again(program, metas), metas, compiler=True)
+
+
+FUSION = Fusion("auto", "enable_auto_fusion", groups=groups, prepare=ready)

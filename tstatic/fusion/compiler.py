@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from tstatic.fusion import auto
-from tstatic.fusion.elewise_add_act import prepared
 from tstatic.fusion.engine import Fusion
 from tstatic.fusion.reasons import RejectedPair
 from tstatic.fusion.view import View
@@ -17,4 +15,4 @@ def groups(view: View) -> Iterator[tuple[int, ...] | RejectedPair]:
     return auto.groups(view, rows=True)
 
 
-FUSION = Fusion("compiler", "build_cinn_pass", groups=groups, prepare=partial(prepared, compiler=True))
+FUSION = Fusion("compiler", "build_cinn_pass", groups=groups, prepare=auto.ready)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tstatic.fusion.codegen.define import is_pointwise, works_on_rows
+from tstatic.fusion.codegen.define import is_elementwise, works_on_rows
 from tstatic.fusion.engine import Fused, Fusion
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients
 from tstatic.fusion.pattern import Match, Op, Pattern, Value, activation_grads, activations, one
@@ -108,7 +108,7 @@ def _gradient_that_reads(view: View, index: int, compiler: bool) -> int | None:
     if any(
         m.definition.activation
         or m.type == "scale"
-        or (compiler and (is_pointwise(m.definition) or works_on_rows(m.definition)))
+        or (compiler and (is_elementwise(m.definition) or works_on_rows(m.definition)))
         for m in makers
     ):
         return None

@@ -57,6 +57,8 @@ _ALL = (
     Reason("NOT_POINTWISE", "{reader} states no expression per element", "nothing: this operator runs alone"),
     Reason("NO_KERNEL_FORM", "a function that it uses has no form in generated kernels", "use another function"),
     Reason("COMPLEX", "generated kernels compute no complex values", "nothing: this operator runs alone"),
+    Reason("RANDOM", "{reader} draws random numbers that kernels cannot draw in every bit",
+           "draw uniform numbers, or use dropout with its seed in an attribute"),
     Reason("ATTRIBUTE", "an attribute has a value that the fusion does not compute", "change the attribute, see the message"),
     Reason("NUM_STRICT", "under FLAGS_numerics=strict only kernels are made whose bits are those of the operators alone",
            "set FLAGS_numerics to default"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tstatic.fusion.codegen.define import is_pointwise, works_on_rows
+from tstatic.fusion.codegen.define import is_elementwise, works_on_rows
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.engine import Fusion, loop_nest
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
@@ -21,7 +21,7 @@ def kernel_per_op(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenPr
 
 
 def _with_kernel(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
-    if op.body or op.sub_blocks or not (is_pointwise(op.definition) or works_on_rows(op.definition)):
+    if op.body or op.sub_blocks or not (is_elementwise(op.definition) or works_on_rows(op.definition)):
         return op
     touched = [*op.reads(), *op.writes()]
     if any(v not in metas or UNKNOWN in metas[v].shape or 0 in metas[v].shape for v in touched):

@@ -6,8 +6,8 @@
 * ``ref``, ``evaluate``, ``rng``  the reference of an op, running one, random keys
 * ``recording``  the numpy calls of a reference, made again without it
 * ``split``  how its work is cut into tiles
-* ``expr``, ``expr_numpy``, ``pointwise``, ``channels``, ``formula``  expressions, and what follows from them; those on
-  channels, and of updates
+* ``expr``, ``expr_numpy``, ``pointwise``, ``channels``, ``formula``, ``drawn``  expressions, and what follows from them; those
+  on channels, of updates, and over random numbers
 * ``program``, ``operator``, ``variable``, ``methods``  the graph that users build
 * ``build``, ``composed``, ``checks``, ``shape_checks``, ``declare``, ``names``  how it is built
 * ``lod``  row offsets of sequences: which variables an op reads them from, and which its results share

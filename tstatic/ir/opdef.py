@@ -13,6 +13,7 @@ import numpy as np
 from tstatic.errors import NotFoundError, ProgramError, near
 from tstatic.ir.attrs import EMPTY, EXPECT, GRAD, LOD, NO_ATTRS, REQUIRED, Attr, OpSpec, Slot, parse_slots
 from tstatic.ir.channels import Channels
+from tstatic.ir.drawn import Drawn
 from tstatic.ir.export import PUBLIC_API, Export, export, namespace
 from tstatic.ir.formula import UpdateFormula
 from tstatic.ir.pointwise import PointwiseRef, Prepare, Rows, derive_gradient, same_as_first, torch_lowering
@@ -205,6 +206,7 @@ class GradOp:
     rows: Callable[..., Rows | None] | None = None
     channels: Callable[..., Channels | None] | None = None
     as_rows: str = ""
+    redrawn: OpDef | None = None
     instead: str = ""
 
 
@@ -242,6 +244,10 @@ class OpDef:
         inplace: Pairs (input slot, output slot) that may share a buffer when the input dies here.
         state: Pairs (input slot, output slot) that name the same persistable variable (optimizer updates, running statistics).
         random: Draws from the counter-based generator (``rng``).
+        drawn: ``(*input metas, **attrs) -> Drawn`` for random ops that kernels can be, ``None`` where one cannot: its numbers
+            are those of ``ref`` in every bit.
+        redrawn: Of a backward op that reads a value which only random bits decide: the op without this input, which draws the
+            bits again from the forward op's attributes and place.
         effects: Prints, calls Python, or raises depending on values: never removed or merged.
         update: May run after the commit point: cannot fail on its values and allocates nothing.
         dynamic: The output's shape depends on values, not only on shapes.
@@ -294,6 +300,8 @@ class OpDef:
     inplace: tuple[tuple[str, str], ...] = ()
     state: tuple[tuple[str, str], ...] = ()
     random: bool = False
+    drawn: Callable[..., Drawn | None] | None = None
+    redrawn: OpDef | None = None
     effects: bool = False
     update: bool = False
     dynamic: bool = False

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 _MIX = 0x9E3779B9
 _WORD = 0xFFFFFFFF
 
@@ -41,15 +43,26 @@ class RngKey:
         """Returns the key of the tile that writes this part of an output of that shape (see :func:`piece_start`)."""
         return self.tile(piece_start(part, shape))
 
+    def at(self, position: int) -> RngPiece:
+        """Returns the key of the op with this number, for an op that runs as part of a fused one."""
+        return RngPiece(self, self.start, position)
+
+
+def kernel_numbers(seed: int, run: int, place: int) -> np.ndarray[Any, Any]:
+    """Returns what kernels that draw read of a step, int64 of [2]: the seed; the run count and the place's part of the key."""
+    words = [seed & _WORD, (seed >> 32) & _WORD, run & _WORD, place * _MIX & _WORD]
+    return np.array(words, "<u4").view("<i8")
+
 
 class RngPiece:
-    """A key that starts at another element and follows its whole key's ``run`` and ``iteration``."""
+    """A key that starts at another element, or is another op's, and follows its whole key's ``run`` and ``iteration``."""
 
-    __slots__ = ("start", "whole")
+    __slots__ = ("position", "start", "whole")
 
-    def __init__(self, whole: RngKey, start: int) -> None:
+    def __init__(self, whole: RngKey, start: int, position: int | None = None) -> None:
         self.whole = whole
         self.start = start
+        self.position = whole.position if position is None else position
 
     @property
     def seed(self) -> int:
@@ -60,10 +73,6 @@ class RngPiece:
         return self.whole.place
 
     @property
-    def position(self) -> int:
-        return self.whole.position
-
-    @property
     def run(self) -> Any:
         return self.whole.run
 
@@ -72,7 +81,7 @@ class RngPiece:
         return self.whole.iteration
 
     def tile(self, start: int) -> RngPiece:
-        return RngPiece(self.whole, self.start + start)
+        return RngPiece(self.whole, self.start + start, self.position)
 
 
 def op_position(block: int, position: int) -> int:

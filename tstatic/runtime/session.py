@@ -18,11 +18,11 @@ from tstatic.devices.cpu import device as cpu
 from tstatic.devices.cpu.pool import Call, pool_of, usable_cpus
 from tstatic.devices.cpu.tile_chain import chain_steps, find_failed_op
 from tstatic.errors import DeviceError, NumericsError
-from tstatic.fusion.codegen.kernel import KernelLocal
+from tstatic.fusion.codegen.kernel import RNG, KernelLocal
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY
-from tstatic.ir.rng import RngKey
+from tstatic.ir.rng import RngKey, kernel_numbers
 from tstatic.ir.tensor_array import TensorArray
 from tstatic.ir.types import Meta, dtype_of, uint8
 from tstatic.plan.flat_buffers import state_buffers
@@ -160,6 +160,8 @@ class Session:
             else:
                 generated = self.plan.kernels.get(step.op.outputs) if step.how == "kernel" else None
                 if generated is not None:
+                    if generated.draws and RNG not in self.arrays:
+                        self.arrays[RNG] = device.empty((2,), np.dtype(np.int64))
                     work = generated_work(generated, self.arrays, device, stream, self._partials(generated, number))
                 else:
                     work = self._prepare(step.op, stream, self._scratch_of(number))
@@ -283,8 +285,8 @@ class Session:
         return self.streams[1] if op.definition.collective else self.streams[2 + number % (len(self.streams) - 2)]
 
     def _after_feeds(self) -> Queued:
-        """Returns a step that represents the copies of the feeds, which :meth:`replay` makes: their readers wait for it."""
-        feeds = [self.device.span(self.arrays[v]) for v in self.plan.program.feeds if v in self.arrays]
+        """Returns a step that represents the copies of feeds and of what random numbers depend on: their readers wait for it."""
+        feeds = [self.device.span(self.arrays[v]) for v in (*self.plan.program.feeds, RNG) if v in self.arrays]
         return Queued(None, self.streams[0], [], [], feeds)
 
     def _accesses(self, op: FrozenOp) -> tuple[list[tuple[int, int]] | None, list[tuple[int, int]] | None]:
@@ -299,7 +301,10 @@ class Session:
             or op.sub_blocks
         ):
             return None, None
-        read = op.contents()
+        read = list(op.contents())
+        generated = self.plan.kernels.get(op.outputs)
+        if generated is not None and generated.draws:
+            read.append(RNG)
         if any(isinstance(self.arrays[v], list) for v in (*read, *op.writes())):
             return None, None
         return [self.device.span(self.arrays[v]) for v in read], [self.device.span(self.arrays[v]) for v in op.writes()]
@@ -345,7 +350,7 @@ class Session:
 
     def _reserved(self, op: FrozenOp) -> dict[str, Any]:
         reserved: dict[str, Any] = {}
-        if op.definition.random or op.sub_blocks:
+        if op.definition.random or op.sub_blocks or any(one.definition.random for one in op.body):
             # Bound once and filled in by each step: seed and run are
             # not known here, and binding costs more than a step.
             key = RngKey(0, self.place, op.position, 0, 0)
@@ -453,11 +458,15 @@ class Session:
         # of their own, so that they draw the same numbers again.
         if begun != epoch and not self.seed:
             count = 0
-        if self.keys:
+        numbers = self.arrays.get(RNG)
+        if self.keys or numbers is not None:
             seed = random.current(self.seed)
             for key in self.keys:
                 key.seed = seed
                 key.run = count
+            if numbers is not None:
+                # Kernels read them from memory, so that launches are the same in every step.
+                self.device.from_host(numbers, kernel_numbers(seed, count, self.place), self.streams[0])
         for runner in self.runners:
             runner.restart()
         self._execute("main")

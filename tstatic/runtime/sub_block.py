@@ -71,7 +71,7 @@ def run_op(op: FrozenOp, env: MutableMapping[str, Any], reserved: Mapping[str, A
         # A kernel is launched for sizes known before; the ops that it replaces find theirs one after the other.
         made = ChainMap[str, Any]({}, env)
         for one in op.body:
-            run_op(one, made, reserved)
+            run_op(one, made, {**reserved, "rng": reserved["rng"].at(one.position)} if "rng" in reserved else reserved)
         env.update({value: made[value] for value in op.writes()})
         return
     # Sizes that depend on values: the reference allocates, and may answer with a view of an input.

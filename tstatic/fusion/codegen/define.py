@@ -9,11 +9,27 @@ from typing import Any
 
 from tstatic.ir import expr
 from tstatic.ir.channels import Channels, ChannelTerms
+from tstatic.ir.drawn import NUMBERS
 from tstatic.ir.expr import Node
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY, OpDef
 from tstatic.ir.pointwise import ALONG, COLUMN
 from tstatic.ir.types import Meta, Shape, broadcast_shapes, numel
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Random numbers of an op.
+
+    Attributes:
+        shape: Of the elements that draw a number each, with ones added.
+        position: The op's number in the program.
+        seed: Its own seed; 0 for the program's.
+    """
+
+    shape: Shape
+    position: int
+    seed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +46,7 @@ class LoopBody:
         inner: Where the dimensions of a row begin, for an op along rows.
         per_row: Output positions whose expression has one value per row, or per channel: these are not summed.
         channel: The dimension of the channels, for an op on channels.
+        draw: The random numbers that the expressions read.
     """
 
     nodes: Mapping[int, Node]
@@ -41,6 +58,7 @@ class LoopBody:
     inner: int | None = None
     per_row: frozenset[int] = frozenset()
     channel: int | None = None
+    draw: Draw | None = None
 
     @property
     def along(self) -> tuple[int, ...]:
@@ -54,6 +72,18 @@ def is_pointwise(definition: OpDef) -> bool:
     return definition.expression is not None and not (
         definition.random or definition.effects or definition.state or definition.objects or definition.dynamic
     )
+
+
+def draws(definition: OpDef) -> bool:
+    """Returns whether an op draws numbers per element as kernels can: it may be inlined, too."""
+    return definition.drawn is not None and not (
+        definition.effects or definition.state or definition.objects or definition.dynamic
+    )
+
+
+def is_elementwise(definition: OpDef) -> bool:
+    """Returns whether an op may be inlined into kernels, with numbers that it draws or without."""
+    return is_pointwise(definition) or draws(definition)
 
 
 def works_on_rows(definition: OpDef) -> bool:
@@ -136,6 +166,36 @@ def _define_rows(op: FrozenOp, metas: Mapping[str, Meta]) -> LoopBody | None:
     return LoopBody(nodes, inputs, tuple(aligned), rows.shape, targets, _only(op), inner, kept)
 
 
+def _define_drawn(op: FrozenOp, metas: Mapping[str, Meta]) -> LoopBody | None:
+    definition = op.definition
+    assert definition.drawn is not None
+    ins = [metas[e] if isinstance(e, str) else None for e in op.inputs]
+    found = definition.drawn(*ins, **definition.pick(definition.drawn, op.attrs))
+    if found is None:
+        return None
+    values = {n: expr.const(v) for n, v in found.values.items()}
+    wanted = {i: e for i, e in enumerate(op.outputs) if isinstance(e, str)}
+    texts = {i: found.texts.get(definition.outputs[i].name) for i in wanted}
+    nodes = {i: expr.substitute(expr.parse(text), values) for i, text in texts.items() if text is not None}
+    read = set[str]().union(*map(expr.variables, nodes.values()))
+    inputs = {s.param: i for i, s in enumerate(definition.inputs) if s.param in read}
+    shapes = {i: m.shape for i, m in enumerate(ins) if m is not None and i in inputs.values()}
+    full = found.shape
+    for shape in shapes.values():
+        full = broadcast_shapes(full, shape)
+    # An output without an expression would stay unwritten, and a smaller one would be summed.
+    if len(nodes) < len(wanted) or any(metas[e].shape != full for e in wanted.values()):
+        return None
+
+    def aligned(shape: Shape) -> Shape:
+        return (1,) * (len(full) - len(shape)) + tuple(shape)
+
+    seed = op.attrs.get("seed", 0)
+    draw = Draw(aligned(found.shape), op.position, seed) if not read.isdisjoint(NUMBERS) else None
+    places = tuple(aligned(shapes[i]) if i in shapes else None for i in range(len(ins)))
+    return LoopBody(nodes, inputs, places, full, dict.fromkeys(wanted, full), _only(op), draw=draw)
+
+
 def _only(op: FrozenOp) -> tuple[str | None, ...]:
     """Returns the entries of an op without lists."""
     return tuple(e if isinstance(e, str) else None for e in op.inputs)
@@ -203,6 +263,8 @@ def define(op: FrozenOp, metas: Mapping[str, Meta]) -> LoopBody | None:
     definition = op.definition
     if works_on_rows(definition):
         return _define_rows(op, metas)
+    if draws(definition):
+        return _define_drawn(op, metas)
     if not is_pointwise(definition):
         return None
     if any(isinstance(e, tuple) for e in op.outputs):

@@ -6,23 +6,30 @@ import ast
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 from tstatic.fusion.codegen import sums
 from tstatic.fusion.codegen.kernel import (
+    DRAWS,
+    RNG,
     Kernel,
     KernelArgument,
     KernelParameter,
     Launch,
     Launches,
+    Table,
     operands,
     power_of_two,
 )
-from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Lines, Typed, nested, safe
+from tstatic.fusion.codegen.lines import DRAW, LANGUAGE, TYPES, Lines, Typed, nested, safe
 from tstatic.fusion.codegen.loop_nest import LoopNest, Operand
 from tstatic.fusion.codegen.numerics import strict_numerics, uncontracted
 from tstatic.fusion.codegen.script import standalone_main
+from tstatic.ir.drawn import UNIT_24, UNIT_53
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType
 from tstatic.target import Target
@@ -103,7 +110,7 @@ def loaded(group: LoopNest, index: Callable[[Operand], tuple[str, str]]) -> tupl
         text, dtype = load(operand, *index(operand), used)
         loads.append(f"a{i} = {text}")
         names[i] = Typed(f"a{i}", dtype)
-    lines = Lines(group, names)
+    lines = Lines(group, names, [index(drawing.operand)[0] for drawing in group.drawings])
     lines.used |= used
     lines.write()
     return loads, lines
@@ -217,12 +224,21 @@ def offset_type(group: LoopNest) -> str:
 def pointers_of(group: LoopNest) -> tuple[KernelParameter, ...]:
     """Returns parameters for a group's memory; a summed output is written to partial sums first."""
     summed = set(group.summed)
-    return tuple(
+    memory = tuple(
         KernelParameter(f"p_{o.name}", "pointer", TYPES[o.dtype.compute.name], sums.partial(o))
         if o in summed
         else KernelParameter(o.name, "pointer", TYPES[o.dtype.name], o.value)
         for o in (*group.inputs, *group.outputs)
     )
+    if not group.drawings:
+        return memory
+    return (*memory, KernelParameter("rng", "pointer", "i64", RNG), KernelParameter("draws", "pointer", "i64", DRAWS))
+
+
+def _drawing_table(group: LoopNest) -> Table:
+    """Returns which op draws each of the group's random numbers."""
+    rows = [(d.position, (d.seed + (1 << 63)) % (1 << 64) - (1 << 63)) for d in group.drawings]
+    return Table(numbers=np.array(rows, np.int64).reshape(-1))
 
 
 def _pointwise_kernel(group: LoopNest) -> Kernel:
@@ -280,10 +296,12 @@ def assemble(
     count = len(group.inputs)
     memory = tuple(buffers[:count]), tuple(buffers[count:])
     # The flag is read now: when the kernel is planned it may be another.
-    strict = strict_numerics()
+    # A uniform number is a product and a sum, each rounded: those of the reference.
+    separate = strict_numerics() or not used.isdisjoint({DRAW[UNIT_24][0], DRAW[UNIT_53][0]})
 
     def kept(target: Target) -> Launches:
-        return uncontracted(plan(target)) if strict else plan(target)
+        calls = uncontracted(plan(target)) if separate else plan(target)
+        return replace(calls, tables={**calls.tables, DRAWS: _drawing_table(group)}) if group.drawings else calls
 
     main = standalone_main(body, group.metas)
     return as_kernel(template, body, functions, used, parameters, memory, kept, main, group.inplace)

@@ -34,6 +34,14 @@ class KernelLocal(str):
         return hash((KernelLocal, str.__hash__(self)))
 
 
+RNG = KernelLocal("rng")
+"""What decides the random numbers of a step, two 64-bit integers that the device holds (``kernel_numbers``). Whoever launches
+kernels that draw writes them before each step, so that a new step compiles nothing."""
+
+DRAWS = KernelLocal("draws")
+"""A table with two integers per op that draws: its number in the program, and its own seed (0: the program's)."""
+
+
 @dataclass(frozen=True, slots=True)
 class KernelParameter:
     """One parameter of a kernel, in order.

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tstatic.fusion.codegen.define import LoopBody
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest
 from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.ir import expr
+from tstatic.ir.drawn import DRAWN, UNIT_24, UNIT_53
 from tstatic.ir.expr import FUNCTIONS, MODULAR, Node, count_uses, parse, substitute
 from tstatic.ir.pointwise import ALONG, COLUMN
-from tstatic.ir.types import DType, bool_, float32, int32, wrap
+from tstatic.ir.types import DType, bool_, float32, float64, int32, wrap
 
 TYPES = {
     "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "int64": "i64", "int32": "i32",
@@ -26,6 +28,9 @@ LANGUAGE = {
     "int64": "tl.int64", "int32": "tl.int32", "int16": "tl.int16", "int8": "tl.int8", "uint8": "tl.uint8",
     "bool": "tl.int1",
 }  # fmt: skip
+
+DRAW = {DRAWN: ("_drawn", int32), UNIT_24: ("_unit24", float32), UNIT_53: ("_unit53", float64)}
+"""Random numbers of expressions -> the function of the prelude that draws them, and their type."""
 
 _INTEGER_TOO = frozenset(
     ["add", "sub", "mul", "neg", "square", "abs", "sign", "maximum", "minimum", "where", "floordiv", "remainder"]
@@ -155,11 +160,14 @@ class Lines(Writer):
 
     Attributes:
         done: The program's values -> typed names.
+        drawn_at: Texts of the places of the group's random numbers in their streams.
     """
 
-    def __init__(self, group: LoopNest, loaded: Mapping[int, Typed]) -> None:
+    def __init__(self, group: LoopNest, loaded: Mapping[int, Typed], drawn_at: Sequence[str] = ()) -> None:
         super().__init__()
         self.group = group
+        self.drawn_at = drawn_at
+        self._numbers: dict[str, Typed] = {}
         self.loaded = loaded
         self.done: dict[str, Typed] = {}
         # Sums are left out: their bits in memory come from the launch that adds the strips.
@@ -180,6 +188,8 @@ class Lines(Writer):
             # The file's name and no more: equal programs in different folders have equal kernels.
             where = f"{op.where[0].rsplit('/', 1)[-1]}:{op.where[1]}" if op.where else "unknown"
             self.lines.append(safe(f"# {op.type}, {where}"))
+            if index in self.group.drawn:
+                environment |= self._drawn(self.group.drawn[index], formula)
             writer = Expression(self, environment, op.type)
             for position, node in formula.nodes.items():
                 entry = op.outputs[position]
@@ -200,6 +210,20 @@ class Lines(Writer):
                     # A gradient reads it from memory: statistics must be those of what it reads.
                     self.done[entry] = self.name(self.rounded(self.done[entry]))
                     self._exact[self.done[entry].text] = dtype
+
+    def _drawn(self, drawing: int, formula: LoopBody) -> dict[str, Typed]:
+        """Returns the names of the random numbers that a formula reads, after a line that draws each."""
+        read = set[str]().union(*(expr.variables(node) for node in formula.nodes.values()))
+        found = {}
+        for name, (function, dtype) in DRAW.items():
+            if name in read:
+                own = f"{name}_{drawing}"
+                if own not in self._numbers:
+                    self.lines.append(f"{own} = {function}(rng, draws + {2 * drawing}, {self.drawn_at[drawing]})")
+                    self.used.add(function)
+                    self._numbers[own] = Typed(own, dtype)
+                found[name] = self._numbers[own]
+        return found
 
 
 def _bare(text: str) -> str:

@@ -11,7 +11,7 @@ from tstatic.fusion.codegen.define import LoopBodies, LoopBody, define
 from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.ir import expr
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.types import DType, Meta, Shape
+from tstatic.ir.types import DType, Meta, Shape, int32
 
 AxisMap = tuple[int, ...]
 """Which dimensions of the iteration space a value's own dimensions of size above 1 are, in order."""
@@ -49,6 +49,20 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
+class Drawing:
+    """Random numbers: which op's they are, its own seed, and which dimensions of the collapsed space they have."""
+
+    position: int
+    seed: int
+    dims: tuple[bool, ...]
+
+    @property
+    def operand(self) -> Operand:
+        """In the place of a value in memory: a number's place in the stream is that of an element in an array."""
+        return Operand("", "", int32, self.dims)
+
+
+@dataclass(frozen=True, slots=True)
 class LoopNest:
     """A loop nest.
 
@@ -59,6 +73,8 @@ class LoopNest:
         reads: (index of the op, name inside its expressions) -> operand's index, or the value of an earlier op.
         metas: Metadata of all values.
         inner: For a group along rows: where the dimensions of a row begin.
+        drawings: Random numbers that ops draw.
+        drawn: Index of an op -> that of its random numbers.
     """
 
     iteration_space: Shape
@@ -68,6 +84,8 @@ class LoopNest:
     reads: Mapping[tuple[int, str], int | str]
     metas: Mapping[str, Meta] = field(repr=False)
     inner: int | None = None
+    drawings: tuple[Drawing, ...] = ()
+    drawn: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def numel(self) -> int:
@@ -264,9 +282,17 @@ def build(
     reads: dict[tuple[int, str], int | str] = {}
     placed: dict[str, AxisMap] = {}
     sums: set[str] = set()
+    # A forward op and its gradient, which draws the same numbers again, share them in one kernel.
+    drawings: dict[tuple[int, int, AxisMap], int] = {}
+    drawn: dict[int, int] = {}
     # In program order: what an op reads of the group is placed before it.
     for k, (op, formula, place) in enumerate(zip(ops, formulas, places, strict=True)):
         axis_of = dict(zip(_large(formula.full), place, strict=True))
+        if formula.draw is not None:
+            there = tuple(map(axis_of.__getitem__, _large(formula.draw.shape)))
+            if there != tuple(sorted(there)):
+                raise _conflict(next(iter(op.writes())), op)
+            drawn[k] = drawings.setdefault((formula.draw.position, formula.draw.seed, there), len(drawings))
         for name, position in formula.inputs.items():
             read, shape = formula.entries[position], formula.aligned[position]
             assert read is not None
@@ -300,7 +326,8 @@ def build(
             if summed and len(place) != rank:
                 raise CodegenUnsupported("SHAPE_MISMATCH", f"{op.type} sums over a part of the common shape", op)
     outputs = [(v, placed[v]) for v in kept]
-    rows = [[d in p for d in range(rank)] for _, p in (*inputs, *outputs)]
+    all_places = [place for _, place in (*inputs, *outputs)] + [place for *_, place in drawings]
+    rows = [[d in place for d in range(rank)] for place in all_places]
     # A row's dimensions never join those before them.
     rows.append([d not in reduced for d in range(rank)])
     iteration_space, rows = _collapsed(iteration_space, rows)
@@ -315,11 +342,13 @@ def build(
     group = LoopNest(
         iteration_space,
         tuple(Operand(n, v, metas[v].dtype, d) for n, (v, _), d in zip(names[0], inputs, operands, strict=False)),
-        tuple(Operand(n, v, metas[v].dtype, d) for n, (v, _), d in zip(names[1], outputs, operands[len(inputs) :], strict=True)),
+        tuple(Operand(n, v, metas[v].dtype, d) for n, (v, _), d in zip(names[1], outputs, operands[len(inputs) :], strict=False)),
         tuple(zip(ops, formulas, strict=True)),
         reads,
         metas,
         inner,
+        tuple(Drawing(p, s, d) for (p, s, _), d in zip(drawings, operands[len(inputs) + len(outputs) :], strict=True)),
+        drawn,
     )  # fmt: skip
     # It would pass for a value per row (`summed` leaves those out), and be stored without being added up.
     if any(o.value in sums and group.per_row(o) for o in group.outputs):

@@ -132,6 +132,54 @@ def _tanh(a):
     return tl.where(a < 0, -t, tl.where(a == 0, a, t))
 
 
+# Key and counter are those of ``tuned/philox.py``, whose words lie in pairs in memory. ``rng`` has the program's seed, then the run
+# and the place's part of the key; ``draw`` the op's number and the trip of a loop, then its own seed. Places are not negative.
+@triton.jit
+def _philox(rng, draw, at, flip):
+    """The random word of each place of an op's stream: Philox-4x32 with ten rounds on the number of its block of four words."""
+    own = tl.load(draw + 1)
+    seed = tl.where(own == 0, tl.load(rng), own)
+    run = tl.load(rng + 1)
+    op = tl.load(draw)
+    block = at.to(tl.int64) >> 2
+    k0 = seed.to(tl.uint32)
+    k1 = ((seed ^ run) >> 32).to(tl.uint32)
+    c0 = block.to(tl.uint32)
+    c1 = ((block ^ op) >> 32).to(tl.uint32)
+    c2 = op.to(tl.uint32)
+    c3 = run.to(tl.uint32) ^ flip
+    for _ in tl.static_range(10):
+        p0 = c0.to(tl.uint64) * 0xD2511F53
+        p1 = c2.to(tl.uint64) * 0xCD9E8D57
+        c0 = (p1 >> 32).to(tl.uint32) ^ c1 ^ k0
+        c1 = p1.to(tl.uint32)
+        c2 = (p0 >> 32).to(tl.uint32) ^ c3 ^ k1
+        c3 = p0.to(tl.uint32)
+        k0 = k0 + 0x9E3779B9
+        k1 = k1 + 0xBB67AE85
+    word = at & 3
+    return tl.where(word < 2, tl.where(word == 0, c0, c1), tl.where(word == 2, c2, c3))
+
+
+@triton.jit
+def _drawn(rng, draw, at):
+    """The random words less 2^31, as signed numbers."""
+    return (_philox(rng, draw, at, 0) ^ 0x80000000).to(tl.int32, bitcast=True)
+
+
+@triton.jit
+def _unit24(rng, draw, at):
+    """The upper 24 bits of the random words, exactly."""
+    return (_philox(rng, draw, at, 0) >> 8).to(tl.float32)
+
+
+@triton.jit
+def _unit53(rng, draw, at):
+    """53 bits of the two draws of each place, exactly."""
+    first = _philox(rng, draw, at, 0).to(tl.float64) * 2097152.0
+    return first + (_philox(rng, draw, at, 0x80000000) >> 11).to(tl.float64)
+
+
 # Added is half of the last place that stays, less one bit where that place is even: ties go to even. NaN gets its quiet bit,
 # as it would become an infinity if all its bits were among those that are cut off.
 @triton.jit

@@ -11,6 +11,7 @@ import numpy as np
 
 from tstatic.fusion.codegen.define import LoopBody, define, define_channels
 from tstatic.fusion.codegen.lines import _bare, number, safe
+from tstatic.ir.drawn import DRAWN, UNIT_24, UNIT_53
 from tstatic.ir.expr import FUNCTIONS, INFIX, Node, count_uses, parse, substitute
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.pointwise import COLUMN
@@ -23,6 +24,33 @@ _ALONG = {"rsum": "sum", "rmax": "max", "csum": "sum", "cmean": "mean", "cvar": 
 _LOGIC = ("both", "either", "invert", "differ")
 _LONG = 60
 _EXACT_INTEGER = 1 << 53
+
+
+RUN = (7 + (5 << 32), 3 + (1 << 32))
+"""Seed, and run count and place, of a script's random numbers."""
+
+WORDS = '''def words(shape, position, own, flip=0):
+    """The random word of each element, Philox-4x32-10: under the key of seed and place, of the counter (block of four, op, run)."""
+    m, w = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
+    seed, run = own or RNG[0], RNG[1] % 2**32
+    k0, k1 = seed % 2**32, (seed // 2**32 ^ RNG[1] // 2**32) % 2**32
+    at = np.arange(int(np.prod(shape)), dtype=np.uint64)
+    c0, c1 = at // 4 % 2**32, at // 4 // 2**32
+    c2, c3 = np.full_like(at, position), np.full_like(at, run ^ flip)
+    for i in range(10):
+        p0, p1 = c0 * m[0], c2 * m[1]
+        c0, c2 = p1 // 2**32 ^ c1 ^ (k0 + i * w[0]) % 2**32, p0 // 2**32 ^ c3 ^ (k1 + i * w[1]) % 2**32
+        c1, c3 = p1 % 2**32, p0 % 2**32
+    return np.choose((at % 4).astype(int), (c0, c1, c2, c3)).reshape(shape).astype(np.int64)'''
+
+_WORDS = Node("var", value=DRAWN)
+
+_NUMBERS = {
+    DRAWN: "(words{given}) - 2**31)",
+    UNIT_24: "(words{given}) >> 8)",
+    UNIT_53: "(words{given}) * 2**21 + (words{given}, 2**31) >> 11))",
+}
+"""What expressions read of random numbers -> its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +162,11 @@ class _Expressions:
         if d.inner is not None:
             row = (1,) * d.inner + d.full[d.inner :]
             self.environment[COLUMN] = Value(f"np.arange({math.prod(row)}).reshape({row!r})", row)
+        if d.draw is not None:
+            self.reference.helpers["words"] = WORDS
+            given = f"({d.draw.shape!r}, {d.draw.position}, {d.draw.seed}"
+            for name, text in _NUMBERS.items():
+                self.environment[name] = Value(text.format(given=given), d.draw.shape)
         for name, position in d.inputs.items():
             read, shape = d.entries[position], d.aligned[position]
             assert read is not None
@@ -199,7 +232,8 @@ class _Expressions:
         shape: Shape = ()
         for v in values:
             shape = broadcast_shapes(shape, v.shape)
-        if function.exact:
+        # Random words are whole numbers here and there: nothing is rounded before they are compared.
+        if function.exact and _WORDS not in node.args:
             self.reference.jumps = True
             # Kernels compute 16-bit values in float32 and round them where a jump would show it.
             values = [v if v.low is None else Value(f"rounded({v.text}, torch.{v.low.name})", v.shape) for v in values]

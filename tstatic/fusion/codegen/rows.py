@@ -120,8 +120,10 @@ def rows_kernel(group: LoopNest) -> Kernel:
             strips = min(strips, 2 if target.large_programs else _SPLIT * target.multiprocessors)
         strip = math.ceil(math.ceil(count / strips) / tall) * tall
         strips = math.ceil(count / strip)
-        # 16 values a thread, so that a row of 4,096 takes 8 warps; 8 where two sums per column stay in registers, too.
-        warps = power_of_two(tall * wide // (512 if len(group.summed) < 2 else 256), 1, 16)
+        # 16 values a thread, so that a row of 4,096 takes 8 warps; 8 where two sums per column stay in registers, too, or
+        # the words of random numbers.
+        many = len(group.summed) > 1 or group.drawings
+        warps = power_of_two(tall * wide // (256 if many else 512), 1, 16)
         main = Launch("kernel", (strips,), (*pointers, strip), {"ROWS": tall, "COLUMNS": wide}, warps)
         return sums.finished(main, group.summed, strips, length, target)
 

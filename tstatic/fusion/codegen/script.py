@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, Launch, Table
+from tstatic.fusion.codegen.kernel import DRAWS, RNG, Kernel, KernelArgument, Launch, Table
 from tstatic.fusion.codegen.lines import nested
-from tstatic.fusion.codegen.reference import NoNameError, Reference, Rule
+from tstatic.fusion.codegen.reference import RUN, NoNameError, Reference, Rule
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS, OpDef, ValueRange
 from tstatic.ir.types import DType, Meta, Shape
@@ -253,8 +253,10 @@ def script(kernel: Kernel, parts: Parts) -> str:
     Nothing of it runs when the module is imported.
     """
     low = any(b.dtype.is_float and b.dtype.name != "float64" for b in (*kernel.inputs, *kernel.outputs))
+    draws = any(p.operand == RNG for p in kernel.parameters)
     lines = [
         *([f"SIZES = {_wrapped(parts.sizes)}"] if parts.sizes else []),
+        *(["# Seed, and run count and place, of the random numbers.", f"RNG = {RUN!r}"] if draws else []),
         *(line for helper in parts.helpers for line in (*helper.splitlines(), "")),
         *nested(f"def reference({parts.signature}):", ['"""The same in float64."""', *parts.reference]),
         "",
@@ -295,6 +297,9 @@ def _launching(kernel: Kernel, parts: Parts, target: Target) -> str:
         f'memory["{keys[n]}"] = blank(({count},), torch.{dtype.name})' for n, (count, dtype) in calls.partials.items()
     ]
     made += [f'memory["{keys[name]}"] = table({_content(one, keys)})' for name, one in calls.tables.items()]
+    if DRAWS in calls.tables:
+        keys[RNG] = "rng"
+        made.append('memory["rng"] = table(RNG)')
     lines = [
         *nested("def share(memory):", ['"""Makes the buffers that the launches share."""', *made]),
         "",

@@ -12,6 +12,7 @@ from tstatic.errors import ProgramError
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, check_number, check_result_dtype, check_sizes
 from tstatic.ir.declare import default_dtype
+from tstatic.ir.drawn import UNIT_24, UNIT_53, Drawn
 from tstatic.ir.opdef import Case, Domain, OpDef, export, register
 from tstatic.ir.paddle_form import ABSENT, PaddleForm
 from tstatic.ir.program import Variable
@@ -67,6 +68,7 @@ def _register_like(
     fill: NumpyDraw,
     torch_draw: TorchDraw,
     paddle: PaddleForm | None = None,
+    drawn: Callable[..., Drawn] | None = None,
     **domain: Any,
 ) -> None:
     """Registers the ops that draw numbers of another value's shape, and of a shape with one of its sizes."""
@@ -99,7 +101,7 @@ def _register_like(
 
     register(OpDef(
         inplace, "X -> Out", attrs={**parameters, "seed": 0}, infer=infer, ref=ref, lower=lower, split=DRAWN_LIKE,
-        shape_only=("X",), random=True, domain=Domain(cases=tuple(Case((s,)) for s in SHAPES), **domain),
+        shape_only=("X",), random=True, drawn=drawn, domain=Domain(cases=tuple(Case((s,)) for s in SHAPES), **domain),
     ))  # fmt: skip
     cases = (
         Case(((5, 2),), {"shape": (-1, 3)}),
@@ -168,9 +170,23 @@ def _torch_uniform(torch: Any, count: int, dtype: DType, *rest: Any) -> Any:
     return draw.torch_uniform(torch, count, dtype.np, *rest)
 
 
+def _drawn_uniform(shape: Shape, dtype: DType, low: float, high: float) -> Drawn:
+    """Returns what kernels compute: bit for bit ``fill_uniform``."""
+    scale, shift, _, most = draw.uniform_constants(dtype.np, low, high)
+    wide = dtype.np == np.float64
+    # The unit is a power of two: one multiplication by scale and unit rounds as two would.
+    values = {"factor": float(scale) * (draw.ONE_53 if wide else draw.ONE_24), "shift": float(shift)}
+    text = f"{UNIT_53 if wide else UNIT_24} * factor"
+    if shift != 0:
+        text += " + shift"
+    if most is not None:
+        text, values["most"] = f"minimum({text}, most)", float(most)
+    return Drawn({"Out": text}, shape, values)
+
+
 _register_like(
     "uniform_random_inplace", "uniform_random_batch_size_like", _UNIFORM, in_order, draw.fill_uniform, _torch_uniform,
-    ulps=0,
+    drawn=lambda x, min, max: _drawn_uniform(x.shape, x.dtype, min, max), ulps=0,
 )  # fmt: skip
 
 
@@ -187,6 +203,10 @@ def _infer(shape: Shape, dtype: DType, min: float, max: float, diag_num: int, di
             op="uniform_random",
         )
     return Meta(shape, dtype)
+
+
+def _drawn_filled(shape: Shape, dtype: DType, min: float, max: float, diag_num: int) -> Drawn | None:
+    return None if diag_num else _drawn_uniform(shape, dtype, min, max)
 
 
 def _ref(
@@ -212,6 +232,7 @@ def _lower(
 register(OpDef(
     "uniform_random", "-> Out", attrs={**SHAPE, **_UNIFORM, "diag_num": 0, "diag_step": 0, "diag_val": 1.0},
     infer=_infer, ref=_ref, lower=_lower, split=Split(ELEMENTS, FIRST, unless="diag_num", multiple=4), random=True,
+    drawn=_drawn_filled,
     domain=Domain(
         cases=(
             *_EVERY_SHAPE,

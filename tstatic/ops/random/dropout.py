@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, check_choice, check_dtype, check_length, check_number, check_rank
+from tstatic.ir.drawn import Drawn
 from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import pick
 from tstatic.ir.split import ELEMENTS, FIRST, WHOLE, Split
 from tstatic.ir.types import Meta, Shape, dtype_of, normalize_axis
 from tstatic.ops._gradients import grad_is_op
 from tstatic.ops._low import torch_wide
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned import draw
-from tstatic.tuned.philox import CHUNK, buffers_of_thread, philox_key, torch_bits
+from tstatic.tuned.philox import CHUNK, WORD, buffers_of_thread, philox_key, torch_bits
 
 Array = np.ndarray[Any, Any]
 
@@ -104,7 +108,52 @@ def _grad_lower(
     return _torch_scaled(dout, None if is_test else mask, scale_of(dropout_prob, is_test, dropout_implementation))
 
 
-def _gradient(type: str) -> GradOp:
+def _drawn(x: Meta, shape: Shape, dropout_prob: float, is_test: bool, dropout_implementation: str) -> Drawn:
+    """Returns what kernels compute; ``x`` is scaled as :func:`_scaled` does it, where ``shape`` is that of the mask."""
+    scale = scale_of(dropout_prob, is_test, dropout_implementation)
+    threshold = 0 if is_test else draw.keep_threshold(dropout_prob)
+    if threshold == 0:
+        kept = "1"
+    elif threshold > WORD:
+        kept = "0"
+    else:
+        # Words are drawn as signed numbers.
+        kept = "(drawn >= threshold)"
+    # A dropped element is multiplied by 0, not replaced: NaN stays, and zeros keep their sign.
+    texts = {"Out": f"x * {kept} * scale", "Mask": kept}
+    return Drawn(texts, shape, {"threshold": threshold - (1 << 31), "scale": scale})
+
+
+def _drawn_forward(
+    x: Meta, seed_input: Meta | None, dropout_prob: float, is_test: bool, dropout_implementation: str
+) -> Drawn | None:
+    # A seed in a tensor is known to the device only.
+    return None if seed_input is not None else _drawn(x, x.shape, dropout_prob, is_test, dropout_implementation)
+
+
+def _redrawn(
+    type: str, ref: Callable[..., None], lower: Callable[..., Any], drawn: Callable[..., Drawn | None],
+    attrs: Mapping[str, Any], split: Split | None = None,
+) -> OpDef:  # fmt: skip
+    """Returns the backward op that draws the mask again: as the forward op does, on the gradient in the place of ``X``."""
+
+    def back(dout: Array, dx: Array, *, rng: Any, **attrs: Any) -> None:
+        ref(dout, None, dx, None, rng=rng, **pick(ref, attrs))
+
+    def lower_back(torch: Any, dout: Any, *, rng: Any, **attrs: Any) -> Any:
+        return lower(torch, dout, None, rng=rng, **pick(lower, attrs))[0]
+
+    def drawn_back(dout: Meta, **attrs: Any) -> Drawn | None:
+        found = drawn(dout, None, **pick(drawn, attrs))
+        return found and replace(found, texts={f"X{GRAD}": found.texts["Out"].replace("x", "dout", 1)})
+
+    return OpDef(
+        type, f"Out{GRAD} -> X{GRAD}?", attrs=attrs, infer=lambda dout: dout, ref=back, lower=lower_back, split=split,
+        inplace=(("Out" + GRAD, "X" + GRAD),), random=True, drawn=drawn_back, of=type.removesuffix("_grad"),
+    )  # fmt: skip
+
+
+def _gradient(type: str, redrawn: OpDef) -> GradOp:
     """Returns the backward op of that type."""
     return GradOp(
         f"Mask, Out{GRAD} -> X{GRAD}",
@@ -115,6 +164,7 @@ def _gradient(type: str) -> GradOp:
         inplace=(("Out" + GRAD, "X" + GRAD),),
         # Linear in the incoming gradient, so the gradient of the backward op is the same op.
         grad=grad_is_op(type, lambda ctx: ctx.attrs, "Out" + GRAD, "X" + GRAD, keep=("Mask",)),
+        redrawn=redrawn,
     )
 
 
@@ -178,10 +228,13 @@ _MODES = tuple(
     for p in (0.3, 0.0, 1.0)
 )
 
+_REDRAWN = _redrawn("dropout_grad", _ref, _lower, _drawn_forward, ATTRS, Split(ELEMENTS, FIRST, FIRST, multiple=4))
+
 register(OpDef(
     "dropout", "X, Seed? -> Out, Mask~", lod="X", attrs=ATTRS, infer=_infer, ref=_ref, lower=_lower,
     split=Split(ELEMENTS, FIRST, WHOLE, FIRST, FIRST, multiple=4), inplace=(("X", "Out"),),
-    grad=_gradient("dropout_grad"), random=True, amp="gray",
+    grad=_gradient("dropout_grad", _REDRAWN),
+    random=True, drawn=_drawn_forward, amp="gray",
     domain=Domain(
         "unary",
         attrs=_MODES,
@@ -228,6 +281,19 @@ def _ref_nd(
         _scaled(x, None if is_test else keep, out, scale_of(dropout_prob, is_test, dropout_implementation))
 
 
+def _drawn_nd(
+    x: Meta,
+    seed_input: Meta | None,
+    dropout_prob: float,
+    is_test: bool,
+    dropout_implementation: str,
+    axis: tuple[int, ...],
+) -> Drawn | None:
+    if seed_input is not None:
+        return None
+    return _drawn(x, _mask_shape(x.shape, axis), dropout_prob, is_test, dropout_implementation)
+
+
 def _lower_nd(
     torch: Any, x: Any, seed_input: Any, *, dropout_prob: float, is_test: bool, dropout_implementation: str, seed: int,
     axis: tuple[int, ...], rng: Any,
@@ -237,9 +303,13 @@ def _lower_nd(
     return _torch_scaled(x, mask, scale_of(dropout_prob, is_test, dropout_implementation)), mask
 
 
+_ATTRS_ND = {**ATTRS, "axis": Attr((0,), "ints")}
+_REDRAWN_ND = _redrawn("dropout_nd_grad", _ref_nd, _lower_nd, _drawn_nd, _ATTRS_ND)
+
 register(OpDef(
-    "dropout_nd", "X, Seed? -> Out, Mask~", lod="X", attrs={**ATTRS, "axis": Attr((0,), "ints")}, infer=_infer_nd, ref=_ref_nd,
-    lower=_lower_nd, inplace=(("X", "Out"),), grad=_gradient("dropout_nd_grad"), random=True, amp="gray",
+    "dropout_nd", "X, Seed? -> Out, Mask~", lod="X", attrs=_ATTRS_ND, infer=_infer_nd, ref=_ref_nd, lower=_lower_nd,
+    inplace=(("X", "Out"),), grad=_gradient("dropout_nd_grad", _REDRAWN_ND),
+    random=True, drawn=_drawn_nd, amp="gray",
     domain=Domain(
         cases=(
             Case(((40, 3),), {"axis": (0,), "dropout_implementation": UPSCALE}),
