@@ -13,6 +13,7 @@ import numpy as np
 
 from tstatic.devices.cpu.pool import Call
 from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.indices import Limits
 from tstatic.ir.types import Meta
 from tstatic.target import Target
 
@@ -333,6 +334,21 @@ class Device(abc.ABC):
     @abc.abstractmethod
     def check_finite(self, arrays: Sequence[Array], stream: Stream | None = None) -> Array:
         """Counts NaN and infinity: one int64 per array, in device memory, so that later work can read it there."""
+
+    @abc.abstractmethod
+    def limit(
+        self, source: Array, limits: Limits, kept: Array, safe: Array, wrong: Array, stream: Stream
+    ) -> list[Call]:
+        """Returns calls that check positions on a device whose work runs late; the host does not wait for them.
+
+        Args:
+            source: The positions; not empty.
+            limits: What they must stay within.
+            kept: Gets a copy of them, for the message of the error; or ``source`` itself.
+            safe: Gets them, the bad ones replaced by the nearest good one.
+            wrong: One int64; gets the number of bad ones.
+            stream: The stream for the work.
+        """
 
     def describe(self, error: BaseException) -> tuple[str, str]:
         """Returns class and text of a device's error, for messages to the user."""

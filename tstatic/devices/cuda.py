@@ -33,6 +33,7 @@ from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
 from tstatic.devices.cpu.pool import Call
 from tstatic.devices.torch_device import TorchArray, TorchDevice
 from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.indices import Limits
 
 _CPU = CpuDevice()
 
@@ -252,6 +253,11 @@ class CudaDevice(TorchDevice):
         return Graph(calls)
 
     # ------------------------------------------------------------------------------------------------------------ errors
+    def limit(
+        self, source: TorchArray, limits: Limits, kept: TorchArray, safe: TorchArray, wrong: TorchArray, stream: Stream
+    ) -> list[Call]:
+        return [(self._put, (stream, self.limiting(source, limits, kept, safe, wrong)))]
+
     def check_finite(self, arrays: Sequence[TorchArray], stream: Stream | None = None) -> TorchArray:
         counts = self.empty((len(arrays),), np.dtype(np.int64))
 

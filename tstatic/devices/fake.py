@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -40,6 +41,7 @@ from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
 from tstatic.devices.cpu.pool import Call
 from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.indices import Limits
 from tstatic.ir.types import Meta
 
 _CPU = CpuDevice()
@@ -436,6 +438,12 @@ class FakeDevice(Device):
         return Graph(noted)
 
     # ------------------------------------------------------------------------------------------------------------ errors
+    def limit(
+        self, source: FakeArray, limits: Limits, kept: FakeArray, safe: FakeArray, wrong: FakeArray, stream: Stream
+    ) -> list[Call]:
+        calls = _CPU.limit(source._inside, limits, kept._inside, safe._inside, wrong._inside, stream)
+        return [(self._put, (stream, partial(function, *args))) for function, args in calls]
+
     def check_finite(self, arrays: Sequence[FakeArray], stream: Stream | None = None) -> FakeArray:
         counts = self.empty((len(arrays),), np.dtype(np.int64))
         inside = [a._inside for a in arrays]

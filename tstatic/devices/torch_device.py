@@ -37,6 +37,7 @@ from tstatic.devices.cpu.pool import Call
 from tstatic.devices.torch_settings import Settings
 from tstatic.errors import DeviceError, needed_for
 from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.indices import Limits, index_checks, needs_reference
 from tstatic.ir.opdef import OpDef
 from tstatic.ir.types import DTYPES, Meta
 
@@ -267,8 +268,10 @@ class TorchDevice(Device):
         self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
     ) -> BoundStep:
         form = torch_form(op.definition)
-        if form is None or op.body or op.sub_blocks:
+        if form is None or op.body or op.sub_blocks or needs_reference(op.definition, ins, op.attrs):
             return self.bind_reference(op, ins, outs, reserved, stream)
+        # Work that runs late is checked on the device, before it (`limit`).
+        checks = [] if self.deferred else index_checks(op.definition, [self.inside(a) for a in ins], op.attrs)
 
         def reference() -> list[Call]:
             step = self.bind_reference(op, ins, outs, reserved, stream)
@@ -280,7 +283,7 @@ class TorchDevice(Device):
         call = form.bind(self, op, [_tensors(a) for a in ins], [_tensors(a) for a in outs], reference)
         if call is None:
             return self.bind_reference(op, ins, outs, reserved, stream)
-        return of_calls([call])
+        return of_calls([*checks, call])
 
     def bind_reference(
         self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
@@ -301,6 +304,38 @@ class TorchDevice(Device):
         return interpret.bind(module, launches, {n: self.inside(a) for n, a in arrays.items()})
 
     # ------------------------------------------------------------------------------------------------------------ errors
+    def limit(
+        self, source: TorchArray, limits: Limits, kept: TorchArray, safe: TorchArray, wrong: TorchArray, stream: Stream
+    ) -> list[Call]:
+        return [(self.limiting(source, limits, kept, safe, wrong), ())]
+
+    def limiting(
+        self, source: TorchArray, limits: Limits, kept: TorchArray, safe: TorchArray, wrong: TorchArray
+    ) -> Callable[[], None]:
+        """Returns a function that does what :meth:`limit` says, in a few calls of torch's library."""
+        torch, given, copy, within = self.torch, source.tensor, kept.tensor, safe.tensor
+        kind = np.iinfo(source.dtype)
+        low, high = [max(one, kind.min) for one in limits.low], [min(one, kind.max) for one in limits.high]
+        bounds: tuple[Any, Any] = (low[0], high[0])
+        if limits.columns:
+            bounds = torch.tensor([low, high], dtype=given.dtype, device=given.device).unbind(0)
+        # A value in range that is ignored needs no exception.
+        ignored = limits.ignored
+        if ignored is None or limits.allows(ignored) or not kind.min <= ignored <= kind.max:
+            ignored = None
+        differs = torch.empty(given.shape, dtype=torch.bool, device=given.device)
+
+        def run() -> None:
+            if kept is not source:
+                copy.copy_(given)
+            torch.clamp(given, *bounds, out=within)
+            if ignored is not None:
+                torch.where(given == ignored, given, within, out=within)
+            torch.ne(given, within, out=differs)
+            torch.sum(differs.view(-1), (0,), dtype=torch.int64, out=wrong.tensor.view(()))
+
+        return run
+
     def check_finite(self, arrays: Sequence[TorchArray], stream: Stream | None = None) -> TorchArray:
         return self.wrap(_CPU.check_finite([self.inside(a) for a in arrays]))
 
@@ -386,7 +421,8 @@ def torch_form(definition: OpDef) -> TorchForm | None:
         hosted = (
             definition.lower is None
             or definition.random
-            or definition.effects
+            # Those that raise on bad positions only are checked before they run.
+            or (definition.effects and not definition.indices)
             or definition.dynamic
             or bool(definition.objects)
             or definition.collective

@@ -20,6 +20,7 @@ from tstatic.devices.cpu.tile_chain import chain_steps, find_failed_op
 from tstatic.errors import DeviceError, NumericsError
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp
+from tstatic.ir.indices import Limits, limited
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.rng import RngKey
 from tstatic.ir.tensor_array import TensorArray
@@ -31,11 +32,13 @@ from tstatic.runtime.feed import uninitialised
 from tstatic.runtime.flatten import flatten
 from tstatic.runtime.generated import generated_work
 from tstatic.runtime.interrupt import Writing, check_whole
+from tstatic.runtime.late_checks import Before, LateChecks, Spans
 from tstatic.runtime.queues import Queued, in_order
 from tstatic.runtime.scope import Scope, dtype_check
 from tstatic.runtime.sub_block import (
     BlockRunner,
     annotate,
+    fetch_entry,
     run_collective,
     run_op,
     run_op_in_place,
@@ -50,8 +53,18 @@ def _is_hosted(step: Queued) -> bool:
     return step.op is not None and step.op.definition.collective
 
 
+Bound = tuple[Step, cpu.BoundStep, Stream, Before]
+
+
 def _meta(array: Array) -> Meta:
     return Meta(array.shape, dtype_of(array.dtype))
+
+
+def _metas(slot: Any) -> Any:
+    """Returns the metadata of what is in a slot: arrays, metadata, lists of them, or ``None``."""
+    if isinstance(slot, list):
+        return [_metas(one) for one in slot]
+    return slot if slot is None or isinstance(slot, Meta) else _meta(slot)
 
 
 class Session:
@@ -92,6 +105,7 @@ class Session:
         self._began, self._ended = device.event(), device.event()
         self.arena: Memory | None = None
         self._pinned: Memory | None = None
+        self.checks: LateChecks | None = None
         self._at: tuple[str, Iterator[Any]] | None = None
         self.layout = -1
         self.runs = 0
@@ -141,8 +155,10 @@ class Session:
                 self.arrays[value] = self._state(slot.of, value)
             elif slot.kind == "object":
                 self.arrays[value] = []
-        works: list[tuple[Step, cpu.BoundStep, Stream]] = []
+        self.checks = self._late_checks()
+        works: list[Bound] = []
         for step in plan.steps:
+            before: Before = [], [], []
             if step.how == "view" and self._bind_view(step.op):
                 continue
             stream = self._stream_of(step.op, len(works))
@@ -158,13 +174,17 @@ class Session:
             else:
                 generated = self.plan.kernels.get(step.op.outputs) if step.how == "kernel" else None
                 if generated is not None:
+                    before = self._before_kernel(step, stream)
                     work = generated_work(generated, self.arrays, device, stream)
                 else:
-                    work = self._prepare(step.op, stream)
-            works.append((step, work, stream))
+                    ins = [self._entry(e) for e in step.op.inputs]
+                    if step.region == "main" and self.checks is not None:
+                        ins, before = self.checks.bind(step.op, ins, stream)
+                    work = self._prepare(step.op, ins, stream)
+            works.append((step, work, stream, before))
         self.workspaces = [cpu.Workspace() for _ in range(self.threads)]
         for workspace in self.workspaces:
-            workspace.reserve(max((work.scratch_bytes for _, work, _ in works), default=0))
+            workspace.reserve(max((work.scratch_bytes for _, work, *_ in works), default=0))
             workspace.allocate()
         self.calls: dict[str, list[Call]] = {"main": [], "update": []}
         self.op_of_call: dict[str, list[Any]] = {"main": [], "update": []}
@@ -178,10 +198,50 @@ class Session:
         self.layout = self.scope.layout
         self._bound = True
 
-    def _chain_region(self, region: str, works: Sequence[tuple[Step, cpu.BoundStep, Stream]], check: bool) -> None:
+    def _late_checks(self) -> LateChecks | None:
+        """Returns the checks of positions on a device whose work runs late; elsewhere an op checks its own."""
+        if not self.device.deferred:
+            return None
+        steps = [one for one in self.plan.steps if one.region == "main" and one.how in ("ref", "kernel", "view")]
+        ops = [op for step in steps for op in (step.op.body or [step.op])]
+        storage, root = self.plan.storage, self.plan.root
+        return LateChecks(self.device, ops, [v for v in storage if storage[root[v]].kind in ("feed", "const")])
+
+    def _before_kernel(self, step: Step, stream: Stream) -> Before:
+        """Returns the checks of positions that a generated kernel reads: it cannot raise, and masks bad ones."""
+        calls: list[Call] = []
+        reads: Spans = []
+        writes: Spans = []
+        if step.region != "main" or not any(op.definition.indices for op in step.op.body):
+            return calls, reads, writes
+        known: dict[str, Any] = {v: self.arrays[v] for v in step.op.reads()}
+        for op in step.op.body:
+            ins = [fetch_entry(e, known) for e in op.inputs]
+            if not op.definition.indices:
+                pass
+            elif self.checks is not None:
+                _, (more, read_too, written_too) = self.checks.bind(op, ins, stream)
+                calls, reads, writes = calls + more, reads + read_too, writes + written_too
+            else:
+                for _, _, array, limits in limited(op.definition, ins, op.attrs):
+                    if not isinstance(array, Meta):
+                        calls.append((self._check_now, (op, limits, array)))
+            metas = [_metas(one) for one in ins]
+            for entry, meta in zip(op.outputs, infer_outputs(op.definition, metas, op.attrs), strict=True):
+                store_entry(entry, meta, known)
+        return calls, reads, writes
+
+    def _check_now(self, op: FrozenOp, limits: Limits, array: Array) -> None:
+        """Checks positions that a kernel is about to read."""
+        limits.check(self.device.to_host(array))
+
+    def _chain_region(self, region: str, works: Sequence[Bound], check: bool) -> None:
         """Adds the calls of a region on a device whose calls return when their work is done."""
         pool = pool_of(self.threads)
-        steps = ((work, step.op) for step, work, _ in works)
+        steps = []
+        for step, work, _, (before, *_) in works:
+            steps += [(cpu.of_calls(before), step.op)] if before else []
+            steps.append((work, step.op))
         for chain in chain_steps(steps, self.threads, no_chaining=check or self.plan.options.no_chaining):
             calls, op_of_call = chain.bind(self.workspaces, pool)
             if check:
@@ -191,15 +251,18 @@ class Session:
             self.calls[region] += calls
             self.op_of_call[region] += op_of_call
 
-    def _queue_region(self, region: str, works: Sequence[tuple[Step, cpu.BoundStep, Stream]], check: bool) -> None:
+    def _queue_region(self, region: str, works: Sequence[Bound], check: bool) -> None:
         """Adds the calls of a region that put its work into streams; at their end, the first stream waits for the others."""
         device = self.device
         queued = [] if any(self.calls.values()) else [self._after_feeds()]
-        for step, work, stream in works:
-            calls = [call for tile in work.bind(self.workspaces[0]) for call in tile] + work.after
+        for step, work, stream, (before, read_too, written_too) in works:
+            calls = [*before, *(call for tile in work.bind(self.workspaces[0]) for call in tile), *work.after]
             if check:
                 calls.append((self._check, (step.op, stream)))
-            queued.append(Queued(step.op, stream, calls, *self._accesses(step.op)))
+            reads, writes = self._accesses(step.op)
+            if reads is not None and writes is not None:
+                reads, writes = [*reads, *read_too], [*writes, *written_too]
+            queued.append(Queued(step.op, stream, calls, reads, writes))
         ordered = in_order(device, queued)
         joined = [
             call
@@ -217,8 +280,9 @@ class Session:
                 calls, op_of_call = [(device.replay, (device.capture(calls, self.streams),))], [steps[-1][0].op]
             self.calls[region] += calls
             self.op_of_call[region] += op_of_call
-        if region == "main" or any(step.how == "dynamic" for step, _, _ in works):
+        if region == "main" or any(step.how == "dynamic" for step, *_ in works):
             # The host commits only what succeeded, and finds arrays of unknown sizes only when they have been computed.
+            joined += self.checks.copied(self.streams[0]) if self.checks is not None and region == "main" else []
             joined += self._waiting()
         self.calls[region] += joined
         self.op_of_call[region] += [works[-1][0].op] * len(joined)
@@ -349,8 +413,7 @@ class Session:
                 reserved["run_block"] = runner
         return reserved
 
-    def _prepare(self, op: FrozenOp, stream: Stream) -> cpu.BoundStep:
-        ins = [self._entry(e) for e in op.inputs]
+    def _prepare(self, op: FrozenOp, ins: list[Any], stream: Stream) -> cpu.BoundStep:
         outs = [self._entry(e) for e in op.outputs]
         work: cpu.BoundStep = self.device.bind(op, ins, outs, self._reserved(op), stream)
         return work
@@ -435,6 +498,8 @@ class Session:
         for runner in self.runners:
             runner.restart()
         self._execute("main")
+        if self.checks is not None:
+            self.checks.tell(count + 1)
         fetched: list[Any] = []
         late: list[tuple[int, str]] = []
         if last:
@@ -576,6 +641,9 @@ class Session:
                 self.device.free(memory)
         if self.communicator is not None:
             self.communicator.free()
+        if self.checks is not None:
+            self.checks.free()
+        self.checks = None
         self.arena = self._pinned = None
         self._staged = []
         self.arrays = {}

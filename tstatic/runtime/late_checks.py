@@ -1,0 +1,161 @@
+"""Checks of positions on a device whose work runs late: in front of the op, and told to the host together with the results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tstatic.devices import Array, Device
+from tstatic.devices.base import Memory, Stream
+from tstatic.devices.cpu.pool import Call
+from tstatic.errors import IndexRangeError
+from tstatic.ir.frozen import Entry, FrozenOp
+from tstatic.ir.indices import Limits, limited
+from tstatic.ir.types import Meta, int64
+from tstatic.runtime.sub_block import annotate
+
+Spans = list[tuple[int, int]]
+
+Before = tuple[list[Call], Spans, Spans]
+"""Calls in front of a step, and the memory that they, and the step with them, read and write besides the step's own."""
+
+
+@dataclass(slots=True)
+class _Check:
+    """One check: what is asked of a value before the first op that reads it as positions.
+
+    Attributes:
+        op: That op.
+        limits: What the values must stay within.
+        kept: The values as they were given.
+        safe: The values that the ops read.
+        wrong: One word: the number of bad values.
+    """
+
+    op: FrozenOp
+    limits: Limits
+    kept: Array
+    safe: Array
+    wrong: Array
+
+
+class LateChecks:
+    """The checks of a plan, and one word of device memory for each.
+
+    A check writes its word anew in every run, so the words need no order among themselves; the host reads all in one copy
+    and tells the first bad one in the program's order, as a device that stops at it would.
+
+    Args:
+        device: A device whose work runs late.
+        ops: The plan's ops that may need a check.
+        lasting: Values that no later step overwrites: they need no copy for the message.
+    """
+
+    def __init__(self, device: Device, ops: Sequence[FrozenOp], lasting: Sequence[str]) -> None:
+        self._device = device
+        self._lasting = frozenset(lasting)
+        self._checks: dict[tuple[str, Limits], _Check] = {}
+        self._memory: list[Memory] = []
+        most = sum(len(list(_entries(op))) for op in ops)
+        self.words: Array | None = None
+        if most:
+            meta = Meta((most,), int64)
+            memory, pinned = (device.allocate(meta.nbytes, kind, "error words") for kind in ("device", "pinned"))
+            self._memory = [memory, pinned]
+            self.words, self._seen = device.view(memory, 0, meta), device.view(pinned, 0, meta)
+
+    def __bool__(self) -> bool:
+        return bool(self._checks)
+
+    def bind(self, op: FrozenOp, ins: Sequence[Any], stream: Stream) -> tuple[list[Any], Before]:
+        """Binds the checks of one op.
+
+        Args:
+            op: The op.
+            ins: Its arrays by slot.
+            stream: The stream of its work.
+
+        Returns:
+            The arrays that the op is to read, and what comes before it.
+
+        Raises:
+            IndexRangeError: If there is nothing that positions could point to.
+        """
+        read: Spans = []
+        written: Spans = []
+        calls: list[Call] = []
+        given = list(ins)
+        device = self._device
+        for at, place, array, limits in limited(op.definition, ins, op.attrs):
+            if isinstance(array, Meta) or not array.size:
+                continue  # a value inside of a group, which its kernel masks
+            entry = op.inputs[at]
+            value = entry if place is None else entry[place]  # type: ignore[index]
+            assert isinstance(value, str)
+            if min(limits.high) < max(limits.low):
+                error = IndexRangeError(
+                    f"{limits.what} holds a value that is out of range",
+                    expected="no positions: what they point into has a size of 0",
+                    received=f"positions of shape {list(array.shape)}",
+                    fix=limits.fix or None,
+                )
+                annotate(error, op)
+                raise error
+            found = self._checks.get((value, limits))
+            if found is None:
+                assert self.words is not None
+                kept = array if value in self._lasting else device.empty(array.shape, array.dtype)
+                word = device.slice(self.words, len(self._checks), (1,))
+                found = _Check(op, limits, kept, device.empty(array.shape, array.dtype), word)
+                self._checks[value, limits] = found
+                calls += device.limit(array, limits, found.kept, found.safe, word, stream)
+                written += [device.span(one) for one in (found.safe, word)]
+            else:
+                read.append(device.span(found.safe))
+            if place is None:
+                given[at] = found.safe
+            else:
+                given[at] = [found.safe if i == place else one for i, one in enumerate(given[at])]
+        return given, (calls, read, written)
+
+    def copied(self, stream: Stream) -> list[Call]:
+        """Returns the call that copies all words to the host."""
+        return [(self._device.copy, (self._seen, self.words, stream))] if self._checks else []
+
+    def tell(self, run: int) -> None:
+        """Raises the error of the first bad word; the copy of the words must be done.
+
+        Args:
+            run: The number of the run, from 1.
+
+        Raises:
+            IndexRangeError: With the op, and the line that built it.
+        """
+        if not self._checks:
+            return
+        bad = np.flatnonzero(self._seen)
+        if not bad.size:
+            return
+        check = list(self._checks.values())[int(bad[0])]
+        try:
+            check.limits.check(self._device.to_host(check.kept))
+        except IndexRangeError as error:
+            annotate(error, check.op)
+            error.noticed = f"after run {run} on the device '{self._device.name}'; it changed no variable"
+            raise
+
+    def free(self) -> None:
+        """Frees the words."""
+        for memory in self._memory:
+            self._device.free(memory)
+        self._memory, self._checks, self.words = [], {}, None
+
+
+def _entries(op: FrozenOp) -> Iterator[Entry]:
+    """Yields what stands in the slots that hold positions, each value of a list for itself."""
+    for statement in op.definition.indices:
+        entry = op.input(statement.slot)
+        yield from entry if isinstance(entry, tuple) else [entry]
