@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -87,7 +86,7 @@ class Training:
             attrs = definition.complete(sample.attrs)
             metas = infer_outputs(definition, metas_of(sample.ins), attrs)
             drop = [s.name for s, m in zip(definition.outputs, metas, strict=True) if m is None]
-            made = emit(definition.type, given, {n: v for n, v in sample.attrs.items()}, drop=drop)
+            made = emit(definition.type, given, dict(sample.attrs), drop=drop)
             weight = static.create_parameter([3], "float32", name="weight")
             loss = paddle.mean(paddle.nn.functional.dropout(weight * 2.0, 0.5))
             paddle.optimizer.Adam(0.1).minimize(loss)

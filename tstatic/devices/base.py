@@ -350,6 +350,23 @@ class Device(abc.ABC):
             stream: The stream for the work.
         """
 
+    # Work that runs late cannot ask the host whether to change state, so it asks a word of the device's memory. Devices whose
+    # calls end when their work is done need none of this.
+    def any_nonzero(self, words: Array, found: Array, stream: Stream) -> list[Call]:
+        """Returns calls that write whether a word is not 0 to a truth value in device memory."""
+        raise NotImplementedError
+
+    def bind_unless(self, skip: Array, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], stream: Stream) -> Any:
+        """Binds an update as :meth:`bind` does; where the truth value ``skip`` holds when the work runs, it changes nothing.
+
+        The results lie in the memory of the inputs that they replace.
+        """
+        raise NotImplementedError
+
+    def copy_unless(self, skip: Array, destination: Array, source: Array, stream: Stream) -> None:
+        """Copies as :meth:`copy` does, within device memory, where the truth value ``skip`` does not hold."""
+        raise NotImplementedError
+
     def describe(self, error: BaseException) -> tuple[str, str]:
         """Returns class and text of a device's error, for messages to the user."""
         return type(error).__name__, str(error)

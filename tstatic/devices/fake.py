@@ -404,6 +404,19 @@ class FakeDevice(Device):
 
         return of_calls([(self._put, (stream, run, op))])
 
+    def any_nonzero(self, words: FakeArray, found: FakeArray, stream: Stream) -> list[Call]:
+        return [(self._put, (stream, lambda: np.copyto(found._inside, words._inside.any())))]
+
+    def bind_unless(
+        self, skip: FakeArray, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], stream: Stream
+    ) -> BoundStep:
+        ((put, (_, run, _)),) = _calls(self.bind(op, ins, outs, {}, stream))
+        return of_calls([(put, (stream, lambda: None if skip._inside.item() else run(), op))])
+
+    def copy_unless(self, skip: FakeArray, destination: FakeArray, source: FakeArray, stream: Stream) -> None:
+        to, of = destination._inside, source._inside
+        self._put(stream, lambda: None if skip._inside.item() else np.copyto(to, of))
+
     def bind_dynamic(
         self, op: FrozenOp, arrays: ArraysByName, reserved: Mapping[str, Any], run: RunByName, stream: Stream
     ) -> BoundStep:
@@ -449,6 +462,11 @@ class FakeDevice(Device):
         inside = [a._inside for a in arrays]
         self._put(stream, lambda: np.copyto(counts._inside, _CPU.check_finite(inside)))
         return counts
+
+
+def _calls(step: BoundStep) -> list[Call]:
+    """Returns the calls of a step that needs no scratch memory."""
+    return [call for tile in step.bind(Workspace()) for call in tile] + step.after
 
 
 def _needed(wanted: Sequence[FakeStream]) -> dict[FakeStream, _Mark | None]:

@@ -280,7 +280,7 @@ class TorchDevice(Device):
             workspace.allocate()
             return [call for tile in step.bind(workspace) for call in tile] + step.after
 
-        call = form.bind(self, op, [_tensors(a) for a in ins], [_tensors(a) for a in outs], reference)
+        call = form.bind(self, op, [tensors(a) for a in ins], [tensors(a) for a in outs], reference)
         if call is None:
             return self.bind_reference(op, ins, outs, reserved, stream)
         return of_calls([*checks, call])
@@ -348,12 +348,12 @@ def _strides(shape: Sequence[int]) -> list[int]:
     return found[::-1]
 
 
-def _tensors(value: Any) -> Any:
+def tensors(value: Any) -> Any:
     """Returns the tensors of a slot."""
     if isinstance(value, TorchArray):
         return value.tensor
     if isinstance(value, list):
-        return [_tensors(one) for one in value]
+        return [tensors(one) for one in value]
     return value
 
 
@@ -384,6 +384,7 @@ class TorchForm:
         ins: Sequence[Any],
         outs: Sequence[Any],
         reference: Callable[[], Sequence[Call]],
+        skip: Any = None,
     ) -> Call | None:
         """Returns the call that runs an op; ``None`` where there is nothing that it writes.
 
@@ -392,11 +393,14 @@ class TorchForm:
             op: The op.
             ins, outs: Tensors per slot.
             reference: Makes the calls of the op's reference, for a form that lacks a wanted result.
+            skip: A truth value: where it holds, ``outs`` keep what they hold.
         """
         attrs = op.definition.pick(self.function, op.attrs)
         if self.wants_device:
             attrs = {**attrs, "device": device.place}
         run = partial(self.function, device.torch, *ins, **attrs)
+        if skip is not None:
+            return _select_results, (device.torch, skip, run, outs)
         if self.writes:
             out = outs[0] if self.single else tuple(outs)
             return (partial(run, out=out), ()) if out is not None else None
@@ -448,6 +452,19 @@ def _copy_results(run: Callable[[], Any], outs: Sequence[Any]) -> None:
                     one.copy_(part)
         elif out is not None and result is not None:
             out.copy_(result)
+
+
+def _select_results(torch: Any, skip: Any, run: Callable[[], Any], outs: Sequence[Any]) -> None:
+    made = run()
+    # Results may be inputs of others, so all are there before the first is written.
+    pairs = list(zip(outs, made if isinstance(made, tuple) else (made,), strict=True))
+    while pairs:
+        out, result = pairs.pop()
+        if isinstance(out, list):
+            pairs += zip(out, result, strict=True)
+        elif out is not None:
+            assert result is not None, "an update has all of its results"
+            torch.where(skip, out, result.to(out.dtype).reshape(out.shape), out=out)
 
 
 class _UnlessLacking:

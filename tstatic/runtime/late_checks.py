@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from tstatic.devices import Array, Device
-from tstatic.devices.base import Memory, Stream
+from tstatic.devices.base import ALIGNED, Memory, Stream
 from tstatic.devices.cpu.pool import Call
 from tstatic.errors import IndexRangeError
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.indices import Limits, limited
-from tstatic.ir.types import Meta, int64
+from tstatic.ir.types import Meta, bool_, int64
 from tstatic.runtime.sub_block import annotate
 
 Spans = list[tuple[int, int]]
@@ -52,6 +52,9 @@ class LateChecks:
         device: A device whose work runs late.
         ops: The plan's ops that may need a check.
         lasting: Values that no later step overwrites: they need no copy for the message.
+
+    Attributes:
+        bad: A truth value in device memory: whether some position of this run is bad; updates ask it.
     """
 
     def __init__(self, device: Device, ops: Sequence[FrozenOp], lasting: Sequence[str]) -> None:
@@ -63,8 +66,11 @@ class LateChecks:
         self.words: Array | None = None
         if most:
             meta = Meta((most,), int64)
-            memory, pinned = (device.allocate(meta.nbytes, kind, "error words") for kind in ("device", "pinned"))
+            behind = -(-meta.nbytes // ALIGNED) * ALIGNED
+            memory = device.allocate(behind + ALIGNED, purpose="error words")
+            pinned = device.allocate(meta.nbytes, "pinned", "error words")
             self._memory = [memory, pinned]
+            self.bad = device.view(memory, behind, Meta((1,), bool_))
             self.words, self._seen = device.view(memory, 0, meta), device.view(pinned, 0, meta)
 
     def __bool__(self) -> bool:
@@ -121,31 +127,30 @@ class LateChecks:
                 given[at] = [found.safe if i == place else one for i, one in enumerate(given[at])]
         return given, (calls, read, written)
 
-    def copied(self, stream: Stream) -> list[Call]:
-        """Returns the call that copies all words to the host."""
-        return [(self._device.copy, (self._seen, self.words, stream))] if self._checks else []
+    def finish(self, stream: Stream) -> list[Call]:
+        """Returns the calls that copy all words to the host and to :attr:`bad`, behind the checks."""
+        if not self._checks:
+            return []
+        found = self._device.any_nonzero(self.words, self.bad, stream)
+        return [*found, (self._device.copy, (self._seen, self.words, stream))]
 
-    def tell(self, run: int) -> None:
-        """Raises the error of the first bad word; the copy of the words must be done.
+    def error(self, run: int) -> IndexRangeError | None:
+        """Returns the error of the first bad word, with the op and the line that built it; the words must be on the host.
 
         Args:
             run: The number of the run, from 1.
-
-        Raises:
-            IndexRangeError: With the op, and the line that built it.
         """
-        if not self._checks:
-            return
-        bad = np.flatnonzero(self._seen)
+        bad = np.flatnonzero(self._seen) if self._checks else np.empty(0)
         if not bad.size:
-            return
+            return None
         check = list(self._checks.values())[int(bad[0])]
         try:
             check.limits.check(self._device.to_host(check.kept))
         except IndexRangeError as error:
             annotate(error, check.op)
             error.noticed = f"after run {run} on the device '{self._device.name}'; it changed no variable"
-            raise
+            return error
+        raise AssertionError("a device and the host disagree on a bad position")
 
     def free(self) -> None:
         """Frees the words."""

@@ -67,6 +67,18 @@ def _metas(slot: Any) -> Any:
     return slot if slot is None or isinstance(slot, Meta) else _meta(slot)
 
 
+class _StoppedBeforeError(Exception):
+    """Raised if work that was queued behind an update's decision failed before the update: no state was written.
+
+    Attributes:
+        error: The error of that work.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 class Session:
     """Binds a plan once, then replays it.
 
@@ -106,6 +118,7 @@ class Session:
         self.arena: Memory | None = None
         self._pinned: Memory | None = None
         self.checks: LateChecks | None = None
+        self.undecided = False
         self._at: tuple[str, Iterator[Any]] | None = None
         self.layout = -1
         self.runs = 0
@@ -156,6 +169,7 @@ class Session:
             elif slot.kind == "object":
                 self.arrays[value] = []
         self.checks = self._late_checks()
+        self.undecided = self._is_undecided()
         works: list[Bound] = []
         for step in plan.steps:
             before: Before = [], [], []
@@ -180,7 +194,7 @@ class Session:
                     ins = [self._entry(e) for e in step.op.inputs]
                     if step.region == "main" and self.checks is not None:
                         ins, before = self.checks.bind(step.op, ins, stream)
-                    work = self._prepare(step.op, ins, stream)
+                    work = self._prepare(step, ins, stream)
             works.append((step, work, stream, before))
         self.workspaces = [cpu.Workspace() for _ in range(self.threads)]
         for workspace in self.workspaces:
@@ -206,6 +220,25 @@ class Session:
         ops = [op for step in steps for op in (step.op.body or [step.op])]
         storage, root = self.plan.storage, self.plan.root
         return LateChecks(self.device, ops, [v for v in storage if storage[root[v]].kind in ("feed", "const")])
+
+    def _is_undecided(self) -> bool:
+        """Returns whether updates are queued before the host knows whether a position was bad, and ask a word on the device.
+
+        Otherwise the host waits before them: for other replicas, for sizes and errors that only values decide, for generated
+        kernels of updates, which ask no word, and where there is nothing to ask.
+        """
+        plan = self.plan
+        if self.checks is None or self.checks.words is None or self.communicator is not None or self.check_numerics:
+            return False
+        for step in plan.steps:
+            definition = step.op.definition
+            if step.how == "dynamic" or step.op.sub_blocks or definition.objects or definition.collective:
+                return False
+            if definition.effects and not definition.indices:
+                return False
+            if step.region == "update" and (step.how == "kernel" or definition.random):
+                return False
+        return bool(plan.commits) or any(step.region == "update" for step in plan.steps)
 
     def _before_kernel(self, step: Step, stream: Stream) -> Before:
         """Returns the checks of positions that a generated kernel reads: it cannot raise, and masks bad ones."""
@@ -255,6 +288,9 @@ class Session:
         """Adds the calls of a region that put its work into streams; at their end, the first stream waits for the others."""
         device = self.device
         queued = [] if any(self.calls.values()) else [self._after_feeds()]
+        if region == "update" and self.undecided:
+            # The host does not wait in between: all that the update writes waits for the end of the main region.
+            queued.append(Queued(None, self.streams[0], [], None, None))
         for step, work, stream, (before, read_too, written_too) in works:
             calls = [*before, *(call for tile in work.bind(self.workspaces[0]) for call in tile), *work.after]
             if check:
@@ -281,9 +317,9 @@ class Session:
             self.calls[region] += calls
             self.op_of_call[region] += op_of_call
         if region == "main" or any(step.how == "dynamic" for step, *_ in works):
+            joined += self.checks.finish(self.streams[0]) if self.checks is not None and region == "main" else []
             # The host commits only what succeeded, and finds arrays of unknown sizes only when they have been computed.
-            joined += self.checks.copied(self.streams[0]) if self.checks is not None and region == "main" else []
-            joined += self._waiting()
+            joined += [] if self.undecided else self._waiting()
         self.calls[region] += joined
         self.op_of_call[region] += [works[-1][0].op] * len(joined)
 
@@ -413,9 +449,15 @@ class Session:
                 reserved["run_block"] = runner
         return reserved
 
-    def _prepare(self, op: FrozenOp, ins: list[Any], stream: Stream) -> cpu.BoundStep:
+    def _prepare(self, step: Step, ins: list[Any], stream: Stream) -> cpu.BoundStep:
+        op = step.op
         outs = [self._entry(e) for e in op.outputs]
-        work: cpu.BoundStep = self.device.bind(op, ins, outs, self._reserved(op), stream)
+        work: cpu.BoundStep
+        if step.region == "update" and self.undecided:
+            assert self.checks is not None
+            work = self.device.bind_unless(self.checks.bad, op, ins, outs, stream)
+        else:
+            work = self.device.bind(op, ins, outs, self._reserved(op), stream)
         return work
 
     def _check(self, op: FrozenOp, stream: Stream) -> None:
@@ -498,8 +540,10 @@ class Session:
         for runner in self.runners:
             runner.restart()
         self._execute("main")
-        if self.checks is not None:
-            self.checks.tell(count + 1)
+        if self.undecided:
+            return self._update_undecided(epoch, count, last)
+        if self.checks is not None and (bad := self.checks.error(count + 1)) is not None:
+            raise bad
         fetched: list[Any] = []
         late: list[tuple[int, str]] = []
         if last:
@@ -529,6 +573,32 @@ class Session:
         for i, value in late:
             array = self.arrays[value]
             np.copyto(fetched[i], self.device.to_host(array, self.streams[0]) if self.device.deferred else read(array))
+        return fetched
+
+    def _update_undecided(self, epoch: int, count: int, last: bool) -> list[np.ndarray[Any, Any]]:
+        """Queues the update behind the main region, and learns with the results whether it changed anything."""
+        assert self.checks is not None
+        values = [value for _, value in self.plan.program.fetches] if last else []
+        # Before state is written, as all that may fail.
+        fetched = [np.empty(self.arrays[value].shape, self.arrays[value].dtype) for value in values]
+        pending = self._pending(self.plan.commits)
+        failed: BaseException | None = None
+        with self._writing:
+            self.scope.bump_version()
+            try:
+                self._execute("update")
+                self._queue_commit(pending, self.checks.bad)
+                self._wait_for_update()
+                failed = self.checks.error(count + 1)
+            except _StoppedBeforeError as stopped:
+                failed = stopped.error
+            if failed is None:
+                self._publish(pending)
+                self.scope.runs[self.uid] = (epoch, count + 1)
+        if failed is not None:
+            raise failed
+        for array, value in zip(fetched, values, strict=True):
+            np.copyto(array, self.device.to_host(self.arrays[value], self.streams[0]))
         return fetched
 
     def _to_host(self, value: Any) -> Any:
@@ -564,6 +634,12 @@ class Session:
             op = error.op or op
             error = error.__cause__ or error
         annotate(error, op)
+        if (
+            region == "update"
+            and self.undecided
+            and any(step.op is op for step in self.plan.steps if step.region == "main")
+        ):
+            raise _StoppedBeforeError(error)
         if region == "update":
             kind, text = self.device.describe(error)
             raise DeviceError(
@@ -607,17 +683,28 @@ class Session:
 
     def _commit(self, pending: Sequence[tuple[str, Array, Array | None]]) -> None:
         """Copies values to their variables, after the updates; new storage is published once the device has written it."""
-        device, stream = self.device, self.streams[0]
+        self._queue_commit(pending)
+        if self.device.deferred:
+            self._wait_for_update()
+        self._publish(pending)
+
+    def _queue_commit(self, pending: Sequence[tuple[str, Array, Array | None]], skip: Array | None = None) -> None:
         for var, source, fresh in pending:
             target = self.scope.array(var) if fresh is None else fresh
             assert target is not None
-            device.copy(target, source, stream)
-        if device.deferred:
-            try:
-                for function, args in self._waiting():
-                    function(*args)
-            except QueuedWorkError as raised:
-                self._raise("update", raised, self.plan.steps[-1].op)
+            if skip is not None and fresh is None:
+                self.device.copy_unless(skip, target, source, self.streams[0])
+            else:
+                self.device.copy(target, source, self.streams[0])
+
+    def _wait_for_update(self) -> None:
+        try:
+            for function, args in self._waiting():
+                function(*args)
+        except QueuedWorkError as raised:
+            self._raise("update", raised, self.plan.steps[-1].op)
+
+    def _publish(self, pending: Sequence[tuple[str, Array, Array | None]]) -> None:
         for var, _, fresh in pending:
             if fresh is not None:
                 self.scope.publish(var, fresh)
