@@ -15,6 +15,8 @@ from tests.cpu.test_cuda_device import Library
 from tests.ops.sampler import Sample, op_types, samples
 from tstatic import devices, static
 from tstatic.devices.cuda import CudaDevice
+from tstatic.devices.fake import DEVICE as FAKE
+from tstatic.devices.fake import FakeDevice
 from tstatic.errors import IndexRangeError
 from tstatic.ir import declare
 from tstatic.ir.build import emit
@@ -22,6 +24,7 @@ from tstatic.ir.evaluate import infer_outputs, metas_of
 from tstatic.ir.indices import Limits, limited
 from tstatic.ir.opdef import OpDef, op_def
 from tstatic.places import CPUPlace
+from tstatic.runtime import late_checks, queues, session
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(
@@ -139,3 +142,151 @@ def test_a_bad_position_is_told_as_on_the_cpu_and_changes_no_variable(type: str)
         assert ("run 2" in (told[name].noticed or "")) is (name in LATE)
         assert "test_bad_positions.py" in str(told[name])
         np.testing.assert_allclose(results[name][0], results["cpu"][0], rtol=1e-6)
+
+
+# ------------------------------------------------------------------------------------------------------------ whole nets
+GOOD = {"ids": np.array([[1, 2], [3, 0], [2, 2]]), "y": np.array([[0], [3], [1]])}
+BAD_IDS = {**GOOD, "ids": np.array([[1, 2], [3, 9], [2, 2]])}
+BAD_LABEL = {**GOOD, "y": np.array([[0], [4], [-7]])}
+
+
+class Net:
+    """A net with every kind of state: parameters, moments, running statistics, averages, a loss scale, a kept value."""
+
+    def __init__(self, amp: bool = False) -> None:
+        declare.reset_default_programs()
+        paddle.seed(5)
+        self.scope = static.Scope()
+        self.main, startup = static.Program(), static.Program()
+        with static.program_guard(self.main, startup), paddle.utils.unique_name.guard():
+            ids, label = static.data("ids", [None, 2], "int64"), static.data("y", [None, 1], "int64")
+            h = static.nn.batch_norm(static.nn.fc(static.nn.embedding(ids, [4, 3]), 6))
+            h = paddle.nn.functional.dropout(h, 0.3)
+            self.loss = paddle.mean(paddle.nn.functional.cross_entropy(static.nn.fc(h, 4), label))
+            kept = self.main.global_block().create_var(name="kept", shape=[1], dtype="float32", persistable=True)
+            paddle.assign(paddle.reshape(self.loss, [1]) * 2.0, output=kept)
+            optimizer = paddle.optimizer.Adam(0.1)
+            if amp:
+                optimizer = static.amp.decorate(optimizer, init_loss_scaling=8.0, use_dynamic_loss_scaling=True)
+            optimizer.minimize(self.loss)
+            static.ExponentialMovingAverage(0.9).update()
+        with static.scope_guard(self.scope):
+            self.exe = static.Executor(CPUPlace())
+            self.exe.run(startup)
+
+    def run(self, feed: dict[str, Any], fetch: bool = True) -> list[Any]:
+        with static.scope_guard(self.scope):
+            return self.exe.run(self.main, feed=feed, fetch_list=[self.loss] if fetch else [])
+
+    def state(self) -> dict[str, bytes | None]:
+        """The bytes of all variables; ``None`` for one that has no value yet."""
+        found: dict[str, bytes | None] = {}
+        for name in [v.name for v in self.main.list_vars() if v.persistable]:
+            tensor = self.scope.find_var(name)
+            tensor = None if tensor is None else tensor.get_tensor()
+            found[name] = np.array(tensor).tobytes() if tensor is not None and tensor._is_initialized() else None
+        return found
+
+
+def stays(net: Net, feed: dict[str, Any], fetch: bool = True) -> bool:
+    """Whether a run on a bad feed raises and leaves all variables as they were."""
+    before = net.state()
+    with pytest.raises(IndexRangeError):
+        net.run(feed, fetch)
+    return net.state() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "amp"), [("cpu", False), ("torch", False), *((name, amp) for name in LATE for amp in (False, True))]
+)
+def test_a_net_goes_on_as_if_the_bad_runs_had_not_been(name: str, amp: bool) -> None:
+    with on(name):
+        plain, met = Net(amp), Net(amp)
+        assert stays(met, BAD_IDS)
+        met.run(GOOD)
+        assert stays(met, BAD_LABEL, fetch=False)
+        met.run(GOOD)
+        for _ in range(2):
+            plain.run(GOOD)
+        assert met.state() == plain.state()
+
+
+def test_of_several_bad_positions_the_first_in_the_programs_order_is_told() -> None:
+    told = {}
+    for name in ("cpu", *OTHERS):
+        with on(name):
+            net = Net()
+            with pytest.raises(IndexRangeError) as raised:
+                net.run({**BAD_IDS, "y": BAD_LABEL["y"]})
+            told[name] = parts(raised.value)
+    assert all(one == told["cpu"] for one in told.values())
+
+
+def orders(count: int = 6) -> Iterator[Net]:
+    """Nets on the fake device, whose streams continue in other orders."""
+    for number in range(count):
+        FAKE.reseed(number)
+        with on("fake"):
+            net = Net()
+            net.run(GOOD)
+            yield net
+
+
+def test_no_order_of_the_streams_changes_a_variable() -> None:
+    assert all(stays(net, BAD_LABEL) for net in orders())
+
+
+def test_the_host_does_not_wait_between_the_main_region_and_the_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    with on("fake"):
+        net = Net()
+        net.run(GOOD)
+        waits: list[Any] = []
+        synchronize = FAKE.synchronize
+        monkeypatch.setattr(FAKE, "synchronize", lambda streams=None: [waits.append(streams), synchronize(streams)])
+        net.run(GOOD, fetch=False)
+    assert len(waits) == 1
+
+
+# -------------------------------------------------------------------------------------------------------- planted faults
+def _without_a_word(self: Any, skip: Any, op: Any, ins: Any, outs: Any, stream: Any) -> Any:
+    return self.bind(op, ins, outs, {}, stream)
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_an_update_that_asks_no_word_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for device in (FakeDevice, CudaDevice):
+        monkeypatch.setattr(device, "bind_unless", _without_a_word)
+    with on(name):
+        net = Net()
+        net.run(GOOD)
+        assert not stays(net, BAD_LABEL)
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_a_commit_that_asks_no_word_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for device in (FakeDevice, CudaDevice):
+        monkeypatch.setattr(device, "copy_unless", lambda self, skip, to, of, stream: self.copy(to, of, stream))
+    with on(name):
+        net = Net()
+        net.run(GOOD)
+        assert not stays(net, BAD_LABEL)
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_an_op_without_its_check_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(late_checks, "limited", lambda definition, ins, attrs: [])
+    with on(name):
+        training = Training(op_def("gather"), sample_of(op_def("gather"))[0])
+        good, found = sample_of(op_def("gather"))
+        with pytest.raises(IndexError) as raised:
+            training.run(op_def("gather"), spoiled(good, *found[-1][:2], found[-1][3]))
+    assert "noticed" not in str(raised.value)
+
+
+def test_an_update_that_does_not_wait_for_the_checks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unordered(op: Any, stream: Any, calls: Any, reads: Any, writes: Any) -> queues.Queued:
+        barrier = op is None and reads is None
+        return queues.Queued(op, stream, calls, *([], []) if barrier else (reads, writes))
+
+    monkeypatch.setattr(session, "Queued", unordered)
+    assert not all(stays(net, BAD_LABEL) for net in orders())
