@@ -17,7 +17,7 @@ from tstatic.devices.cpu import blas
 from tstatic.devices.cpu import device as cpu
 from tstatic.devices.cpu.pool import Call, pool_of, usable_cpus
 from tstatic.devices.cpu.tile_chain import chain_steps, find_failed_op
-from tstatic.errors import DeviceError, NumericsError
+from tstatic.errors import DeviceError, IndexRangeError, NumericsError
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.indices import Limits, limited
@@ -266,7 +266,11 @@ class Session:
 
     def _check_now(self, op: FrozenOp, limits: Limits, array: Array) -> None:
         """Checks positions that a kernel is about to read."""
-        limits.check(self.device.to_host(array))
+        try:
+            limits.check(self.device.to_host(array))
+        except IndexRangeError as error:
+            annotate(error, op)  # the member of the group, whose line the user knows
+            raise
 
     def _chain_region(self, region: str, works: Sequence[Bound], check: bool) -> None:
         """Adds the calls of a region on a device whose calls return when their work is done."""
