@@ -24,7 +24,7 @@ from tstatic.ir.evaluate import infer_outputs, metas_of
 from tstatic.ir.indices import Limits, limited
 from tstatic.ir.opdef import OpDef, op_def
 from tstatic.places import CPUPlace
-from tstatic.runtime import late_checks, queues, session
+from tstatic.runtime import checks, queues, session
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(
@@ -274,7 +274,7 @@ def test_a_commit_that_asks_no_word_is_found(name: str, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("name", LATE)
 def test_an_op_without_its_check_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(late_checks, "limited", lambda definition, ins, attrs: [])
+    monkeypatch.setattr(checks, "limited", lambda definition, ins, attrs: [])
     with on(name):
         training = Training(op_def("gather"), sample_of(op_def("gather"))[0])
         good, found = sample_of(op_def("gather"))

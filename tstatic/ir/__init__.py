@@ -5,6 +5,7 @@
   names, and loading them
 * ``ref``, ``evaluate``, ``rng``  the reference of an op, running one, random keys
 * ``split``  how its work is cut into tiles
+* ``indices``  which inputs hold positions, and their limits
 * ``expr``, ``expr_numpy``, ``pointwise``, ``channels``, ``formula``  expressions, and what follows from them; those on
   channels, and of updates
 * ``program``, ``operator``, ``variable``, ``methods``  the graph that users build

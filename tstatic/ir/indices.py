@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from tstatic.errors import IndexRangeError
+from tstatic.ir.attrs import Slot
 from tstatic.ir.checks import check_index
 from tstatic.ir.ref import Calls, pick
-
-if TYPE_CHECKING:
-    from tstatic.ir.opdef import OpDef
 
 Sizes = int | tuple[int, ...] | None
 """What positions stay below: one size, one for each column of the last axis, or ``None`` where nothing is a position."""
@@ -81,7 +79,7 @@ class Index:
         from_end: Whether negative positions count from the end.
         ignore: Name of an attribute whose value is allowed, too.
         name: What messages call the values; by default the slot's name.
-        fix: What to do about a bad one; ``{size}`` stands for the size.
+        fix: What to do about a bad one; ``{size}`` is replaced by the size.
         some: Whether other values (lengths) say which of the positions are read. Then the reference itself checks those, and
             torch's devices run it.
     """
@@ -108,8 +106,20 @@ class Index:
         return Limits(low, tuple(size - 1 for size in sizes), columns, ignored, self.name or self.slot, fix)
 
 
+class Stating(Protocol):
+    """What states positions: an op definition."""
+
+    @property
+    def inputs(self) -> Sequence[Slot]:
+        """The input slots."""
+
+    @property
+    def indices(self) -> Sequence[Index]:
+        """The statements."""
+
+
 def limited(
-    definition: OpDef, ins: Sequence[Any], attrs: Mapping[str, Any]
+    definition: Stating, ins: Sequence[Any], attrs: Mapping[str, Any]
 ) -> Iterator[tuple[int, int | None, Any, Limits]]:
     """Yields the inputs of an op that hold positions, with their limits.
 
@@ -135,7 +145,7 @@ def limited(
         yield from ((at, place, array, limits) for place, array in arrays if array is not None)
 
 
-def needs_reference(definition: OpDef, ins: Sequence[Any], attrs: Mapping[str, Any]) -> bool:
+def needs_reference(definition: Stating, ins: Sequence[Any], attrs: Mapping[str, Any]) -> bool:
     """Returns whether only the op's reference knows which positions are read, and so must be in range."""
     return any(
         one.some and ins[[slot.name for slot in definition.inputs].index(one.slot)] is not None
@@ -143,7 +153,7 @@ def needs_reference(definition: OpDef, ins: Sequence[Any], attrs: Mapping[str, A
     )
 
 
-def index_checks(definition: OpDef, ins: Sequence[Any], attrs: Mapping[str, Any]) -> Calls:
+def index_checks(definition: Stating, ins: Sequence[Any], attrs: Mapping[str, Any]) -> Calls:
     """Returns the calls that check an op's positions, in arrays of the host."""
     if not definition.indices:
         return []

@@ -12,33 +12,38 @@ import numpy as np
 
 from tstatic.comm.group import Communicator, ReplicaStoppedError
 from tstatic.devices import HOST, Array, Device, read
-from tstatic.devices.base import ALIGNED, Event, Memory, QueuedWorkError, Stream
+from tstatic.devices.base import Event, Memory, QueuedWorkError, Stream
 from tstatic.devices.cpu import blas
 from tstatic.devices.cpu import device as cpu
 from tstatic.devices.cpu.pool import Call, pool_of, usable_cpus
 from tstatic.devices.cpu.tile_chain import chain_steps, find_failed_op
-from tstatic.errors import DeviceError, IndexRangeError, NumericsError
-from tstatic.ir.evaluate import infer_outputs
+from tstatic.errors import DeviceError, IndexRangeError
 from tstatic.ir.frozen import Entry, FrozenOp
-from tstatic.ir.indices import Limits, limited
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.rng import RngKey
 from tstatic.ir.tensor_array import TensorArray
-from tstatic.ir.types import Meta, dtype_of
+from tstatic.ir.types import dtype_of
 from tstatic.plan.flat_buffers import state_buffers
 from tstatic.plan.plan import Plan, Step
 from tstatic.runtime import random, trace
-from tstatic.runtime.feed import uninitialised
-from tstatic.runtime.flatten import flatten
-from tstatic.runtime.generated import generated_work
+from tstatic.runtime.checks import (
+    Before,
+    LateChecks,
+    StoppedBeforeError,
+    before_kernel,
+    check_finite,
+    late_checks,
+    may_ask_words,
+)
+from tstatic.runtime.feed import StagedFeeds, uninitialised
+from tstatic.runtime.flatten import flatten, move_values
+from tstatic.runtime.generated import bind_view, generated_work
 from tstatic.runtime.interrupt import Writing, check_whole
-from tstatic.runtime.late_checks import Before, LateChecks, Spans
-from tstatic.runtime.queues import Queued, in_order
+from tstatic.runtime.queues import Queued, accesses, in_order
 from tstatic.runtime.scope import Scope, dtype_check
 from tstatic.runtime.sub_block import (
     BlockRunner,
     annotate,
-    fetch_entry,
     run_collective,
     run_op,
     run_op_in_place,
@@ -54,29 +59,6 @@ def _is_hosted(step: Queued) -> bool:
 
 
 Bound = tuple[Step, cpu.BoundStep, Stream, Before]
-
-
-def _meta(array: Array) -> Meta:
-    return Meta(array.shape, dtype_of(array.dtype))
-
-
-def _metas(slot: Any) -> Any:
-    """Returns the metadata of what is in a slot: arrays, metadata, lists of them, or ``None``."""
-    if isinstance(slot, list):
-        return [_metas(one) for one in slot]
-    return slot if slot is None or isinstance(slot, Meta) else _meta(slot)
-
-
-class _StoppedBeforeError(Exception):
-    """Raised if work that was queued behind an update's decision failed before the update: no state was written.
-
-    Attributes:
-        error: The error of that work.
-    """
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(error)
-        self.error = error
 
 
 class Session:
@@ -116,7 +98,7 @@ class Session:
         self._joins = [device.event() for _ in self.streams[1:]]
         self._began, self._ended = device.event(), device.event()
         self.arena: Memory | None = None
-        self._pinned: Memory | None = None
+        self._staged: StagedFeeds | None = None
         self.checks: LateChecks | None = None
         self.undecided = False
         self._at: tuple[str, Iterator[Any]] | None = None
@@ -146,7 +128,7 @@ class Session:
         if self.communicator is not None:
             self.communicator.free()
         # Before flattening: a flat buffer is made on the device, of values that lie there.
-        self._move_state()
+        move_values(self.scope, (*plan.program.reads, *plan.program.writes), device)
         flatten(self.scope, self._flat_buffers, device)
         self.arena = device.allocate(plan.arena_bytes, purpose="an arena of temporaries")
         self.arena.touch()
@@ -168,12 +150,12 @@ class Session:
                 self.arrays[value] = self._state(slot.of, value)
             elif slot.kind == "object":
                 self.arrays[value] = []
-        self.checks = self._late_checks()
-        self.undecided = self._is_undecided()
+        self.checks = late_checks(plan, device)
+        self.undecided = not self.check_numerics and self.communicator is None and may_ask_words(plan, self.checks)
         works: list[Bound] = []
         for step in plan.steps:
             before: Before = [], [], []
-            if step.how == "view" and self._bind_view(step.op):
+            if step.how == "view" and bind_view(device, step.op, self.arrays):
                 continue
             stream = self._stream_of(step.op, len(works))
             if step.op.definition.collective:
@@ -188,7 +170,7 @@ class Session:
             else:
                 generated = self.plan.kernels.get(step.op.outputs) if step.how == "kernel" else None
                 if generated is not None:
-                    before = self._before_kernel(step, stream)
+                    before = before_kernel(step, self.arrays, device, self.checks, stream)
                     work = generated_work(generated, self.arrays, device, stream)
                 else:
                     ins = [self._entry(e) for e in step.op.inputs]
@@ -208,69 +190,9 @@ class Session:
         self._feeds = [(name, self.arrays[name]) for name in plan.program.feeds if name in self.arrays]
         # Those whose first size each run decides.
         self._open_feeds = [name for name in plan.program.feeds if name not in self.arrays]
-        self._stage_feeds()
+        self._staged = StagedFeeds(device, self._feeds) if device.deferred else None
         self.layout = self.scope.layout
         self._bound = True
-
-    def _late_checks(self) -> LateChecks | None:
-        """Returns the checks of positions on a device whose work runs late; elsewhere an op checks its own."""
-        if not self.device.deferred:
-            return None
-        steps = [one for one in self.plan.steps if one.region == "main" and one.how in ("ref", "kernel", "view")]
-        ops = [op for step in steps for op in (step.op.body or [step.op])]
-        storage, root = self.plan.storage, self.plan.root
-        return LateChecks(self.device, ops, [v for v in storage if storage[root[v]].kind in ("feed", "const")])
-
-    def _is_undecided(self) -> bool:
-        """Returns whether updates are queued before the host knows whether a position was bad, and ask a word on the device.
-
-        Otherwise the host waits before them: for other replicas, for sizes and errors that only values decide, for generated
-        kernels of updates, which ask no word, and where there is nothing to ask.
-        """
-        plan = self.plan
-        if self.checks is None or self.checks.words is None or self.communicator is not None or self.check_numerics:
-            return False
-        for step in plan.steps:
-            definition = step.op.definition
-            if step.how == "dynamic" or step.op.sub_blocks or definition.objects or definition.collective:
-                return False
-            if definition.effects and not definition.indices:
-                return False
-            if step.region == "update" and (step.how == "kernel" or definition.random):
-                return False
-        return bool(plan.commits) or any(step.region == "update" for step in plan.steps)
-
-    def _before_kernel(self, step: Step, stream: Stream) -> Before:
-        """Returns the checks of positions that a generated kernel reads: it cannot raise, and masks bad ones."""
-        calls: list[Call] = []
-        reads: Spans = []
-        writes: Spans = []
-        if step.region != "main" or not any(op.definition.indices for op in step.op.body):
-            return calls, reads, writes
-        known: dict[str, Any] = {v: self.arrays[v] for v in step.op.reads()}
-        for op in step.op.body:
-            ins = [fetch_entry(e, known) for e in op.inputs]
-            if not op.definition.indices:
-                pass
-            elif self.checks is not None:
-                _, (more, read_too, written_too) = self.checks.bind(op, ins, stream)
-                calls, reads, writes = calls + more, reads + read_too, writes + written_too
-            else:
-                for _, _, array, limits in limited(op.definition, ins, op.attrs):
-                    if not isinstance(array, Meta):
-                        calls.append((self._check_now, (op, limits, array)))
-            metas = [_metas(one) for one in ins]
-            for entry, meta in zip(op.outputs, infer_outputs(op.definition, metas, op.attrs), strict=True):
-                store_entry(entry, meta, known)
-        return calls, reads, writes
-
-    def _check_now(self, op: FrozenOp, limits: Limits, array: Array) -> None:
-        """Checks positions that a kernel is about to read."""
-        try:
-            limits.check(self.device.to_host(array))
-        except IndexRangeError as error:
-            annotate(error, op)  # the member of the group, whose line the user knows
-            raise
 
     def _chain_region(self, region: str, works: Sequence[Bound], check: bool) -> None:
         """Adds the calls of a region on a device whose calls return when their work is done."""
@@ -283,7 +205,7 @@ class Session:
             calls, op_of_call = chain.bind(self.workspaces, pool)
             if check:
                 op = chain.works[0][1]
-                calls.append((self._check, (op, self.streams[0])))
+                calls.append((check_finite, (self.device, op, self.arrays, self.streams[0])))
                 op_of_call.append(op)
             self.calls[region] += calls
             self.op_of_call[region] += op_of_call
@@ -298,8 +220,8 @@ class Session:
         for step, work, stream, (before, read_too, written_too) in works:
             calls = [*before, *(call for tile in work.bind(self.workspaces[0]) for call in tile), *work.after]
             if check:
-                calls.append((self._check, (step.op, stream)))
-            reads, writes = self._accesses(step.op)
+                calls.append((check_finite, (device, step.op, self.arrays, stream)))
+            reads, writes = accesses(device, step.op, self.arrays, self.plan.options.no_chaining)
             if reads is not None and writes is not None:
                 reads, writes = [*reads, *read_too], [*writes, *written_too]
             queued.append(Queued(step.op, stream, calls, reads, writes))
@@ -357,23 +279,6 @@ class Session:
         for entry, out in zip(op.outputs, found, strict=True):
             store_entry(entry, out, self.arrays)
 
-    def _stage_feeds(self) -> None:
-        """Allocates pinned memory for the feeds of a device that copies while the host continues."""
-        self._staged: list[Array] = []
-        if not self.device.deferred:
-            return
-        metas = [_meta(slot) for _, slot in self._feeds]
-        offsets = list(itertools.accumulate((-(-m.nbytes // ALIGNED) * ALIGNED for m in metas), initial=0))
-        self._pinned = self.device.allocate(offsets.pop(), "pinned", "staged feeds")
-        self._pinned.touch()
-        self._staged = [self.device.view(self._pinned, at, m) for at, m in zip(offsets, metas, strict=True)]
-
-    def _send_staged(self, feeds: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Copies the feeds through pinned memory, which may be written because all earlier copies are done."""
-        for (name, slot), staged in zip(self._feeds, self._staged, strict=True):
-            np.copyto(staged, feeds[name])
-            self.device.copy(slot, staged, self.streams[0])
-
     def _stream_of(self, op: FrozenOp, number: int) -> Stream:
         """Returns the stream of an op: collectives have one of their own, the others take turns over the compute streams."""
         return self.streams[1] if op.definition.collective else self.streams[2 + number % (len(self.streams) - 2)]
@@ -383,30 +288,6 @@ class Session:
         feeds = [self.device.span(self.arrays[v]) for v in self.plan.program.feeds if v in self.arrays]
         return Queued(None, self.streams[0], [], [], feeds)
 
-    def _accesses(self, op: FrozenOp) -> tuple[list[tuple[int, int]] | None, list[tuple[int, int]] | None]:
-        """Returns the memory that an op reads and writes; ``None`` for both if it is not known, or if the op must run in order."""
-        definition = op.definition
-        known = all(value in self.arrays for value in (*op.reads(), *op.writes()))
-        if (
-            not known
-            or self.plan.options.no_chaining
-            or definition.objects
-            or (definition.effects and not definition.collective)
-            or op.sub_blocks
-        ):
-            return None, None
-        read = op.contents()
-        if any(isinstance(self.arrays[v], list) for v in (*read, *op.writes())):
-            return None, None
-        return [self.device.span(self.arrays[v]) for v in read], [self.device.span(self.arrays[v]) for v in op.writes()]
-
-    def _move_state(self) -> None:
-        """Moves values that are not on the device there: those of other devices, and those that the user set."""
-        for var in (*self.plan.program.reads, *self.plan.program.writes):
-            array = self.scope.array(var)
-            if array is not None and not self.device.holds(array):
-                self.scope._move(var, self.device)
-
     def _state(self, var: str, value: str) -> Array:
         array = self.scope.array(var)
         if array is None:
@@ -415,22 +296,6 @@ class Session:
         if meta is not None:
             dtype_check(var, meta.dtype, dtype_of(array.dtype))
         return array
-
-    def _bind_view(self, op: FrozenOp) -> bool:
-        """Makes the result a view; returns ``False`` where the device has no such view: the result has memory, the op is to run."""
-        source, result = op.inputs[0], op.outputs[0]
-        assert isinstance(source, str)
-        assert isinstance(result, str)
-        assert op.definition.view is not None
-        view = partial(op.definition.view, **op.definition.pick(op.definition.view, op.attrs))
-        found = self.device.derive(self.arrays[source], view)
-        if found is None:
-            metas = [_meta(self.arrays[e]) if isinstance(e, str) else None for e in op.inputs]
-            meta = infer_outputs(op.definition, metas, op.attrs)[0]
-            self.arrays[result] = self.device.empty(meta.shape, meta.dtype.np)
-            return False
-        self.arrays[result] = found
-        return True
 
     def _entry(self, entry: Entry) -> Any:
         if entry is None:
@@ -464,22 +329,6 @@ class Session:
             work = self.device.bind(op, ins, outs, self._reserved(op), stream)
         return work
 
-    def _check(self, op: FrozenOp, stream: Stream) -> None:
-        device = self.device
-        device.synchronize([stream])  # the array of a dynamic result exists only afterwards
-        made = {v: a for v in op.writes() if (a := self.arrays.get(v)) is not None and not isinstance(a, list)}
-        floats = {v: a for v, a in made.items() if dtype_of(a.dtype).is_inexact}
-        counts = device.to_host(device.check_finite(list(floats.values()), stream), stream)
-        for (value, array), bad in zip(floats.items(), counts, strict=True):
-            if bad:
-                raise NumericsError(
-                    f"'{value}' holds {bad} NaN or infinite values",
-                    expected="finite values (FLAGS_check_nan_inf is on)",
-                    received=f"{bad} of {array.size} elements are not finite",
-                    fix="look at the inputs of this operator; lower the learning rate or clip gradients",
-                    op=op.type, var=value, where=show(op.where),
-                )  # fmt: skip
-
     # -------------------------------------------------------------------------------------------------------------- run
     def stale(self) -> bool:
         """Returns whether the plan is not bound, or the scope's storage changed since."""
@@ -510,8 +359,8 @@ class Session:
         sent = False
         with np.errstate(all="ignore"):
             for i in range(iterations):
-                if not sent and device.deferred:
-                    self._send_staged(feeds)
+                if not sent and self._staged is not None:
+                    self._staged.send(feeds, self.streams[0])
                 elif not sent:
                     for name, slot in self._feeds:
                         device.from_host(slot, feeds[name])
@@ -581,23 +430,19 @@ class Session:
 
     def _update_undecided(self, epoch: int, count: int, last: bool) -> list[np.ndarray[Any, Any]]:
         """Queues the update behind the main region, and learns with the results whether it changed anything."""
-        assert self.checks is not None
         values = [value for _, value in self.plan.program.fetches] if last else []
         # Before state is written, as all that may fail.
         fetched = [np.empty(self.arrays[value].shape, self.arrays[value].dtype) for value in values]
         pending = self._pending(self.plan.commits)
-        failed: BaseException | None = None
         with self._writing:
             self.scope.bump_version()
+            failed: BaseException | None = None
             try:
                 self._execute("update")
-                self._queue_commit(pending, self.checks.bad)
-                self._wait_for_update()
-                failed = self.checks.error(count + 1)
-            except _StoppedBeforeError as stopped:
+                failed = self._commit(pending, count + 1)
+            except StoppedBeforeError as stopped:
                 failed = stopped.error
             if failed is None:
-                self._publish(pending)
                 self.scope.runs[self.uid] = (epoch, count + 1)
         if failed is not None:
             raise failed
@@ -643,7 +488,7 @@ class Session:
             and self.undecided
             and any(step.op is op for step in self.plan.steps if step.region == "main")
         ):
-            raise _StoppedBeforeError(error)
+            raise StoppedBeforeError(error)
         if region == "update":
             kind, text = self.device.describe(error)
             raise DeviceError(
@@ -685,33 +530,35 @@ class Session:
             done.append((var, source, None if fits else self.device.empty(source.shape, source.dtype)))
         return done
 
-    def _commit(self, pending: Sequence[tuple[str, Array, Array | None]]) -> None:
-        """Copies values to their variables, after the updates; new storage is published once the device has written it."""
-        self._queue_commit(pending)
-        if self.device.deferred:
-            self._wait_for_update()
-        self._publish(pending)
+    def _commit(self, pending: Sequence[tuple[str, Array, Array | None]], run: int = 0) -> IndexRangeError | None:
+        """Copies values to their variables, after the updates; new storage is published once the device has written it.
 
-    def _queue_commit(self, pending: Sequence[tuple[str, Array, Array | None]], skip: Array | None = None) -> None:
+        Args:
+            pending: What :meth:`_pending` said.
+            run: The number of the run, where the update was queued before the host knew of its checks.
+
+        Returns:
+            The error that a check found; then no variable was changed.
+        """
+        device, stream, asked = self.device, self.streams[0], self.checks if self.undecided else None
         for var, source, fresh in pending:
             target = self.scope.array(var) if fresh is None else fresh
             assert target is not None
-            if skip is not None and fresh is None:
-                self.device.copy_unless(skip, target, source, self.streams[0])
+            if asked is not None and fresh is None:
+                device.copy_unless(asked.bad, target, source, stream)
             else:
-                self.device.copy(target, source, self.streams[0])
-
-    def _wait_for_update(self) -> None:
-        try:
-            for function, args in self._waiting():
-                function(*args)
-        except QueuedWorkError as raised:
-            self._raise("update", raised, self.plan.steps[-1].op)
-
-    def _publish(self, pending: Sequence[tuple[str, Array, Array | None]]) -> None:
-        for var, _, fresh in pending:
+                device.copy(target, source, stream)
+        if device.deferred:
+            try:
+                for function, args in self._waiting():
+                    function(*args)
+            except QueuedWorkError as raised:
+                self._raise("update", raised, self.plan.steps[-1].op)
+        found = asked.error(run) if asked is not None else None
+        for var, _, fresh in pending if found is None else ():
             if fresh is not None:
                 self.scope.publish(var, fresh)
+        return found
 
     def release(self) -> None:
         """Gives the memory of temporaries back to the system; the plan stays bound if the system allows it."""
@@ -727,16 +574,16 @@ class Session:
     def drop(self) -> None:
         """Frees the arena and everything bound to it; the next run binds anew."""
         self._bound = False
-        for memory in (self.arena, self._pinned):
-            if memory is not None:
-                self.device.free(memory)
+        if self.arena is not None:
+            self.device.free(self.arena)
+        if self._staged is not None:
+            self._staged.free()
         if self.communicator is not None:
             self.communicator.free()
         if self.checks is not None:
             self.checks.free()
         self.checks = None
-        self.arena = self._pinned = None
-        self._staged = []
+        self.arena = self._staged = None
         self.arrays = {}
         self.calls = {"main": [], "update": []}
         self.workspaces = []
