@@ -52,6 +52,8 @@ def errors_page() -> str:
         "A message has up to six parts: what is wrong, the operator and the variable concerned, what was expected,",
         "what was received, the file and line of the user's own statement, and a fix. They are attributes too:",
         "`error.what`, `error.op`, `error.var`, `error.expected`, `error.received`, `error.where`, `error.fix`.",
+        "An error that a device found while it ran late also says after which run it was told: `error.noticed`",
+        "([executor.md](executor.md#devices-whose-work-runs-late)).",
         "",
     ]
     rows = []

@@ -70,6 +70,8 @@ class TstaticError(RuntimeError):
         self.op = op
         self.var = var
         self.replica: str | None = None
+        # When the host learned of an error of work that a device ran late.
+        self.noticed: str | None = None
         self._where = where
         # The line of the user's own call, for errors that no op's line is known for.
         called = user_line()
@@ -107,6 +109,8 @@ class TstaticError(RuntimeError):
             lines.append(f"  received: {self.received}")
         if self.where:
             lines.append(f"  at:       {self.where}")
+        if self.noticed:
+            lines.append(f"  noticed:  {self.noticed}")
         if self.fix:
             lines.append(f"  fix:      {self.fix}")
         return "\n".join(lines)

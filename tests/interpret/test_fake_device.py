@@ -12,6 +12,7 @@ from tests.helpers.fusion_programs import CASES, Case, build, run
 from tests.parallel.golden import strategy
 from tstatic import devices, static
 from tstatic.devices.fake import FakeArray, FakeDevice
+from tstatic.errors import IndexRangeError
 
 SWITCHES = {"fuse_elewise_add_act_ops": True, "enable_auto_fusion": True, "fuse_all_optimizer_ops": True}
 
@@ -63,3 +64,32 @@ def test_tables_of_addresses_point_into_the_device(late: FakeDevice) -> None:
     assert all(isinstance(a, FakeArray) for a in held)
     for a, b in zip(plain, found, strict=True):
         assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("name", ["interpret", "late"])
+def test_a_bad_label_of_a_kernel_is_told_and_changes_no_variable(name: str, late: FakeDevice) -> None:
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup):
+        x, y = static.data("x", [3, 4]), static.data("y", [3, 1], "int64")
+        scores = static.nn.fc(x, 5) * 2.0
+        loss = paddle.mean(paddle.nn.functional.softmax_with_cross_entropy(scores, y))
+        paddle.optimizer.Adam(0.1).minimize(loss)
+    good = {"x": np.arange(12, dtype=np.float32).reshape(3, 4), "y": np.array([[1], [4], [-100]])}
+    with devices.use(name):
+        compiled, scope, exe = (
+            static.CompiledProgram(main, strategy(**SWITCHES, build_cinn_pass=True)), static.Scope(), static.Executor("cpu")
+        )  # fmt: skip
+        exe.run(startup, scope=scope)
+        exe.run(compiled, feed=good, fetch_list=[loss], scope=scope)
+        kernels = [op.type for step in compiled.plan.steps if step.how == "kernel" for op in step.op.body]
+        assert "softmax_with_cross_entropy" in kernels
+        before = [np.array(scope.find_var(n).get_tensor()).tobytes() for n in sorted(scope.local_var_names())]  # type: ignore[union-attr]
+        with pytest.raises(IndexRangeError, match="integers from 0 to 4, or -100") as raised:
+            exe.run(compiled, feed={**good, "y": np.array([[1], [5], [0]])}, fetch_list=[loss], scope=scope)
+        after = [np.array(scope.find_var(n).get_tensor()).tobytes() for n in sorted(scope.local_var_names())]  # type: ignore[union-attr]
+        assert before == after
+        assert np.isfinite(exe.run(compiled, feed=good, fetch_list=[loss], scope=scope)[0])
+    assert raised.value.op == "softmax_with_cross_entropy"
+    assert raised.value.received == 5
+    assert (raised.value.noticed is None) is (name == "interpret")
+    assert "test_fake_device.py" in str(raised.value)

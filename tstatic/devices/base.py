@@ -14,6 +14,7 @@ import numpy as np
 from tstatic.devices.cpu.pool import Call
 from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.indices import Limits
 from tstatic.ir.types import Meta
 from tstatic.target import Target
 
@@ -377,6 +378,38 @@ class Device(abc.ABC):
     @abc.abstractmethod
     def check_finite(self, arrays: Sequence[Array], stream: Stream | None = None) -> Array:
         """Counts NaN and infinity: one int64 per array, in device memory, so that later work can read it there."""
+
+    @abc.abstractmethod
+    def limit(
+        self, source: Array, limits: Limits, kept: Array, safe: Array, wrong: Array, stream: Stream
+    ) -> list[Call]:
+        """Returns calls that check positions on a device whose work runs late; the host does not wait for them.
+
+        Args:
+            source: The positions; not empty.
+            limits: What they must stay within.
+            kept: Gets a copy of them, for the message of the error; or ``source`` itself.
+            safe: Gets them, the bad ones replaced by the nearest good one.
+            wrong: One int64; gets the number of bad ones.
+            stream: The stream for the work.
+        """
+
+    # Work that runs late cannot ask the host whether to change state, so it asks a word of the device's memory. Devices whose
+    # calls end when their work is done need none of this.
+    def any_nonzero(self, words: Array, found: Array, stream: Stream) -> list[Call]:
+        """Returns calls that write whether a word is not 0 to a truth value in device memory."""
+        raise NotImplementedError
+
+    def bind_unless(self, skip: Array, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], stream: Stream) -> Any:
+        """Binds an update as :meth:`bind` does; where the truth value ``skip`` holds when the work runs, it changes nothing.
+
+        The results lie in the memory of the inputs that they replace.
+        """
+        raise NotImplementedError
+
+    def copy_unless(self, skip: Array, destination: Array, source: Array, stream: Stream) -> None:
+        """Copies as :meth:`copy` does, within device memory, where the truth value ``skip`` does not hold."""
+        raise NotImplementedError
 
     def describe(self, error: BaseException) -> tuple[str, str]:
         """Returns class and text of a device's error, for messages to the user."""

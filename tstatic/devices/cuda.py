@@ -31,8 +31,9 @@ from tstatic.devices.base import (
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
 from tstatic.devices.cpu.pool import Call
-from tstatic.devices.torch_device import TorchArray, TorchDevice
+from tstatic.devices.torch_device import TorchArray, TorchDevice, tensors, torch_form
 from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.indices import Limits
 
 _CPU = CpuDevice()
 
@@ -227,6 +228,24 @@ class CudaDevice(TorchDevice):
         work = super().bind(op, ins, outs, reserved, stream, scratch)
         return of_calls([(self._put, (stream, functools.partial(_run, _calls_of(work))))])
 
+    def any_nonzero(self, words: TorchArray, found: TorchArray, stream: Stream) -> list[Call]:
+        return [(self._put, (stream, lambda: self.torch.any(words.tensor, out=found.tensor.view(()))))]
+
+    def bind_unless(
+        self, skip: TorchArray, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], stream: Stream
+    ) -> BoundStep:
+        flag, form = skip.tensor.view(()), torch_form(op.definition)
+        if form is not None:
+            call = form.bind(self, op, [tensors(a) for a in ins], [tensors(a) for a in outs], list, flag)
+            return of_calls([] if call is None else [(self._put, (stream, functools.partial(_run, [call])))])
+        # The host waits for the stream in any case.
+        calls = _calls_of(self.bind_reference(op, ins, outs, {}, stream))
+        return of_calls([(lambda: None if self.to_host(skip, stream).item() else _run(calls), ())])
+
+    def copy_unless(self, skip: TorchArray, destination: TorchArray, source: TorchArray, stream: Stream) -> None:
+        to, of, flag = destination.tensor, source.tensor, skip.tensor.view(())
+        self._put(stream, lambda: self.torch.where(flag, to, of, out=to))
+
     def bind_reference(
         self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
     ) -> BoundStep:
@@ -266,6 +285,11 @@ class CudaDevice(TorchDevice):
         return Graph(calls)
 
     # ------------------------------------------------------------------------------------------------------------ errors
+    def limit(
+        self, source: TorchArray, limits: Limits, kept: TorchArray, safe: TorchArray, wrong: TorchArray, stream: Stream
+    ) -> list[Call]:
+        return [(self._put, (stream, self.limiting(source, limits, kept, safe, wrong)))]
+
     def check_finite(self, arrays: Sequence[TorchArray], stream: Stream | None = None) -> TorchArray:
         counts = self.empty((len(arrays),), np.dtype(np.int64))
 

@@ -15,6 +15,7 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
@@ -41,6 +42,7 @@ from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
 from tstatic.devices.cpu.pool import Call
 from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.indices import Limits
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.types import Meta
 from tstatic.target import TINY, Target
@@ -498,6 +500,19 @@ class FakeDevice(Device):
 
         return of_calls([(self._put, (stream, run, op, seconds))])
 
+    def any_nonzero(self, words: FakeArray, found: FakeArray, stream: Stream) -> list[Call]:
+        return [(self._put, (stream, lambda: np.copyto(found._inside, words._inside.any())))]
+
+    def bind_unless(
+        self, skip: FakeArray, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], stream: Stream
+    ) -> BoundStep:
+        ((put, (_, run, _, seconds)),) = _calls(self.bind(op, ins, outs, {}, stream))
+        return of_calls([(put, (stream, lambda: None if skip._inside.item() else run(), op, seconds))])
+
+    def copy_unless(self, skip: FakeArray, destination: FakeArray, source: FakeArray, stream: Stream) -> None:
+        to, of = destination._inside, source._inside
+        self._put(stream, lambda: None if skip._inside.item() else np.copyto(to, of))
+
     def bind_dynamic(
         self, op: FrozenOp, arrays: ArraysByName, reserved: Mapping[str, Any], run: RunByName, stream: Stream
     ) -> BoundStep:
@@ -536,12 +551,23 @@ class FakeDevice(Device):
         return Graph(noted)
 
     # ------------------------------------------------------------------------------------------------------------ errors
+    def limit(
+        self, source: FakeArray, limits: Limits, kept: FakeArray, safe: FakeArray, wrong: FakeArray, stream: Stream
+    ) -> list[Call]:
+        calls = _CPU.limit(source._inside, limits, kept._inside, safe._inside, wrong._inside, stream)
+        return [(self._put, (stream, partial(function, *args))) for function, args in calls]
+
     def check_finite(self, arrays: Sequence[FakeArray], stream: Stream | None = None) -> FakeArray:
         counts = self.empty((len(arrays),), np.dtype(np.int64))
         inside = [a._inside for a in arrays]
         seconds = self.costs["kernel"].seconds(_nbytes(arrays))
         self._put(stream, lambda: np.copyto(counts._inside, _CPU.check_finite(inside)), seconds=seconds)
         return counts
+
+
+def _calls(step: BoundStep) -> list[Call]:
+    """Returns the calls of a step that needs no scratch memory."""
+    return [call for tile in step.bind(Workspace()) for call in tile] + step.after
 
 
 def _needed(wanted: Sequence[FakeStream]) -> dict[FakeStream, _Mark | None]:

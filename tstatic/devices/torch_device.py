@@ -38,6 +38,7 @@ from tstatic.devices.cpu.pool import Call
 from tstatic.devices.torch_settings import Settings
 from tstatic.errors import DeviceError, needed_for
 from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.indices import Limits, index_checks, needs_reference
 from tstatic.ir.opdef import OpDef
 from tstatic.ir.types import DTYPES, Meta
 
@@ -293,8 +294,10 @@ class TorchDevice(Device):
         scratch: Array | None = None,
     ) -> BoundStep:
         form = torch_form(op.definition)
-        if form is None or op.body or op.sub_blocks:
+        if form is None or op.body or op.sub_blocks or needs_reference(op.definition, ins, op.attrs):
             return self.bind_reference(op, ins, outs, reserved, stream)
+        # Work that runs late is checked on the device, before it (`limit`).
+        checks = [] if self.deferred else index_checks(op.definition, [self.inside(a) for a in ins], op.attrs)
 
         def reference() -> list[Call]:
             step = self.bind_reference(op, ins, outs, reserved, stream)
@@ -303,10 +306,10 @@ class TorchDevice(Device):
             workspace.allocate()
             return [call for tile in step.bind(workspace) for call in tile] + step.after
 
-        call = form.bind(self, op, [_tensors(a) for a in ins], [_tensors(a) for a in outs], reference)
+        call = form.bind(self, op, [tensors(a) for a in ins], [tensors(a) for a in outs], reference)
         if call is None:
             return self.bind_reference(op, ins, outs, reserved, stream)
-        return of_calls([call])
+        return of_calls([*checks, call])
 
     def bind_reference(
         self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
@@ -327,6 +330,38 @@ class TorchDevice(Device):
         return interpret.bind(module, launches, {n: self.inside(a) for n, a in arrays.items()})
 
     # ------------------------------------------------------------------------------------------------------------ errors
+    def limit(
+        self, source: TorchArray, limits: Limits, kept: TorchArray, safe: TorchArray, wrong: TorchArray, stream: Stream
+    ) -> list[Call]:
+        return [(self.limiting(source, limits, kept, safe, wrong), ())]
+
+    def limiting(
+        self, source: TorchArray, limits: Limits, kept: TorchArray, safe: TorchArray, wrong: TorchArray
+    ) -> Callable[[], None]:
+        """Returns a function that does what :meth:`limit` says, in a few calls of torch's library."""
+        torch, given, copy, within = self.torch, source.tensor, kept.tensor, safe.tensor
+        kind = np.iinfo(source.dtype)
+        low, high = [max(one, kind.min) for one in limits.low], [min(one, kind.max) for one in limits.high]
+        bounds: tuple[Any, Any] = (low[0], high[0])
+        if limits.columns:
+            bounds = torch.tensor([low, high], dtype=given.dtype, device=given.device).unbind(0)
+        # A value in range that is ignored needs no exception.
+        ignored = limits.ignored
+        if ignored is None or limits.allows(ignored) or not kind.min <= ignored <= kind.max:
+            ignored = None
+        differs = torch.empty(given.shape, dtype=torch.bool, device=given.device)
+
+        def run() -> None:
+            if kept is not source:
+                copy.copy_(given)
+            torch.clamp(given, *bounds, out=within)
+            if ignored is not None:
+                torch.where(given == ignored, given, within, out=within)
+            torch.ne(given, within, out=differs)
+            torch.sum(differs.view(-1), (0,), dtype=torch.int64, out=wrong.tensor.view(()))
+
+        return run
+
     def check_finite(self, arrays: Sequence[TorchArray], stream: Stream | None = None) -> TorchArray:
         return self.wrap(_CPU.check_finite([self.inside(a) for a in arrays]))
 
@@ -339,12 +374,12 @@ def _strides(shape: Sequence[int]) -> list[int]:
     return found[::-1]
 
 
-def _tensors(value: Any) -> Any:
+def tensors(value: Any) -> Any:
     """Returns the tensors of a slot."""
     if isinstance(value, TorchArray):
         return value.tensor
     if isinstance(value, list):
-        return [_tensors(one) for one in value]
+        return [tensors(one) for one in value]
     return value
 
 
@@ -375,6 +410,7 @@ class TorchForm:
         ins: Sequence[Any],
         outs: Sequence[Any],
         reference: Callable[[], Sequence[Call]],
+        skip: Any = None,
     ) -> Call | None:
         """Returns the call that runs an op; ``None`` where there is nothing that it writes.
 
@@ -383,11 +419,14 @@ class TorchForm:
             op: The op.
             ins, outs: Tensors per slot.
             reference: Makes the calls of the op's reference, for a form that lacks a wanted result.
+            skip: A truth value: where it holds, ``outs`` keep what they hold.
         """
         attrs = op.definition.pick(self.function, op.attrs)
         if self.wants_device:
             attrs = {**attrs, "device": device.place}
         run = partial(self.function, device.torch, *ins, **attrs)
+        if skip is not None:
+            return _select_results, (device.torch, skip, run, outs)
         if self.writes:
             out = outs[0] if self.single else tuple(outs)
             return (partial(run, out=out), ()) if out is not None else None
@@ -412,7 +451,8 @@ def torch_form(definition: OpDef) -> TorchForm | None:
         hosted = (
             definition.lower is None
             or definition.random
-            or definition.effects
+            # Those that raise on bad positions only are checked before they run.
+            or (definition.effects and not definition.indices)
             or definition.dynamic
             or bool(definition.objects)
             or definition.collective
@@ -438,6 +478,19 @@ def _copy_results(run: Callable[[], Any], outs: Sequence[Any]) -> None:
                     one.copy_(part)
         elif out is not None and result is not None:
             out.copy_(result)
+
+
+def _select_results(torch: Any, skip: Any, run: Callable[[], Any], outs: Sequence[Any]) -> None:
+    made = run()
+    # Results may be inputs of others, so all are there before the first is written.
+    pairs = list(zip(outs, made if isinstance(made, tuple) else (made,), strict=True))
+    while pairs:
+        out, result = pairs.pop()
+        if isinstance(out, list):
+            pairs += zip(out, result, strict=True)
+        elif out is not None:
+            assert result is not None, "an update has all of its results"
+            torch.where(skip, out, result.to(out.dtype).reshape(out.shape), out=out)
 
 
 class _UnlessLacking:

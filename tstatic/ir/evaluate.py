@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError
+from tstatic.ir.indices import index_checks
 from tstatic.ir.opdef import OpDef
 from tstatic.ir.types import Meta, dtype_of
 
@@ -111,9 +112,12 @@ def allocate(metas: Sequence[Any]) -> list[Any]:
 def call_ref(
     definition: OpDef, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], **reserved: Any
 ) -> None:
-    """Runs the reference once on arrays, with scratch of its own and those reserved values that it takes."""
+    """Checks positions, then runs the reference once on arrays, with scratch of its own and the reserved values that it takes."""
     scratch = allocate(definition.ref.scratch(metas_of(ins), metas_of(outs), attrs))
-    for function, args in definition.ref.bind(ins, outs, attrs, scratch, reserved):
+    for function, args in [
+        *index_checks(definition, ins, attrs),
+        *definition.ref.bind(ins, outs, attrs, scratch, reserved),
+    ]:
         function(*args)
 
 

@@ -16,6 +16,7 @@ from tstatic.ir.channels import Channels
 from tstatic.ir.drawn import Drawn
 from tstatic.ir.export import PUBLIC_API, Export, export, namespace
 from tstatic.ir.formula import UpdateFormula
+from tstatic.ir.indices import Index
 from tstatic.ir.pointwise import PointwiseRef, Prepare, Rows, derive_gradient, same_as_first, torch_lowering
 from tstatic.ir.ref import NO_REF, ExpressionRef, Ref, as_ref, pick
 from tstatic.ir.registry import Registry
@@ -43,6 +44,7 @@ __all__ = [
     "Export",
     "GradContext",
     "GradOp",
+    "Index",
     "OpDef",
     "OpSpec",
     "Slot",
@@ -207,6 +209,7 @@ class GradOp:
     channels: Callable[..., Channels | None] | None = None
     as_rows: str = ""
     redrawn: OpDef | None = None
+    indices: tuple[Index, ...] = ()
     instead: str = ""
 
 
@@ -266,6 +269,7 @@ class OpDef:
         rows: ``(*input metas, **attrs) -> Rows`` for ops along rows, ``None`` where the axes are not the last ones.
         as_rows: Of a backward op whose result is zero but for a few rows: the op type that makes ``Rows`` and ``Values`` instead,
             from lists of what several such ops read; its ``shape_only`` slot is the table (``passes/row_gradients.py``).
+        indices: The inputs that hold positions, and their limits: checked before the op runs, on every device.
         channels: ``(*input metas, **attrs) -> Channels`` for ops on channels, ``None`` where there are no elements.
         kernel: A user's own kernel (``fusion/user_kernel.py``); ``ref`` says what it computes.
         activation: An elementwise function of one input that fusions join with the op before or after it.
@@ -317,6 +321,7 @@ class OpDef:
     rows: Callable[..., Rows | None] | None = None
     channels: Callable[..., Channels | None] | None = None
     as_rows: str = ""
+    indices: tuple[Index, ...] = ()
     activation: bool = False
     pairwise: str = ""
     formula: UpdateFormula | None = None

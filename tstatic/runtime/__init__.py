@@ -2,6 +2,7 @@
 
 * ``session``, ``queues``, ``sub_block``, ``generated``  a plan bound to memory: its steps, streams, bodies of
   control flow and kernels
+* ``checks``  of positions and of NaN while a plan runs
 * ``scope``, ``flatten``  where persistable variables live, how they are written, and how they become views of flat buffers
 * ``dlpack``  tensors shared with other libraries
 * ``feed``, ``shards``, ``lod``  what the user feeds, what each replica gets of it, and row offsets of sequences

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from tstatic.devices.base import ALIGNED, Array, Device, Stream
 from tstatic.errors import FeedError, FeedTypeError, TstaticError, near, reason, shown
 from tstatic.ir.program import Program, Variable
-from tstatic.ir.types import UNKNOWN, DType, dtype_of, has_mask, numel
+from tstatic.ir.types import UNKNOWN, DType, Meta, dtype_of, has_mask, numel
 from tstatic.logs import warn_once
 from tstatic.plan.plan import Plan
 from tstatic.runtime.dlpack import CAPSULE, array_of
@@ -295,3 +297,31 @@ def uninitialised(plan: Plan, var: str) -> FeedError:
         var=var,
         where=show(reader.where) if reader else None,
     )
+
+
+class StagedFeeds:
+    """Pinned memory for the feeds of a device that copies while the host continues.
+
+    Args:
+        device: The device.
+        feeds: Names, and the arrays that the values go to.
+    """
+
+    def __init__(self, device: Device, feeds: Sequence[tuple[str, Array]]) -> None:
+        self._device, self._feeds = device, feeds
+        metas = [Meta(slot.shape, dtype_of(slot.dtype)) for _, slot in feeds]
+        offsets = list(itertools.accumulate((-(-m.nbytes // ALIGNED) * ALIGNED for m in metas), initial=0))
+        self._memory = device.allocate(offsets.pop(), "pinned", "staged feeds")
+        self._memory.touch()
+        self._staged = [device.view(self._memory, at, m) for at, m in zip(offsets, metas, strict=True)]
+
+    def send(self, values: Mapping[str, np.ndarray[Any, Any]], stream: Stream) -> None:
+        """Copies values to the device; the pinned memory may be written because all earlier copies are done."""
+        for (name, slot), staged in zip(self._feeds, self._staged, strict=True):
+            np.copyto(staged, values[name])
+            self._device.copy(slot, staged, stream)
+
+    def free(self) -> None:
+        """Frees the memory."""
+        self._staged = []
+        self._device.free(self._memory)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tstatic.devices import Device
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.flat_buffers import PAD
 from tstatic.runtime.scope import Flat, Scope, ScopeVar
+
+
+def move_values(scope: Scope, variables: Iterable[str], device: Device) -> None:
+    """Moves values that are not on the device there: those of other devices, and those that the user set."""
+    for var in variables:
+        array = scope.array(var)
+        if array is not None and not device.holds(array):
+            scope._move(var, device)
 
 
 def flatten(scope: Scope, wanted: Mapping[str, Sequence[str]], device: Device) -> int:

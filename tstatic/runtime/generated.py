@@ -1,8 +1,9 @@
-"""Binds generated kernels of fused ops to a device's arrays."""
+"""Binds generated kernels of fused ops, and views, to a device's arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
+from functools import partial
 from typing import Any
 
 from tstatic.devices import Device
@@ -12,6 +13,9 @@ from tstatic.devices.cpu.pool import Call
 from tstatic.errors import needed_for
 from tstatic.fusion import cache
 from tstatic.fusion.codegen.kernel import KernelLocal
+from tstatic.ir.evaluate import infer_outputs
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.plan import Generated
 
 
@@ -48,3 +52,21 @@ def generated_work(
     launches = [one.call for one in found.calls.launches]
     # No other work runs beside a kernel: the interpreter patches Triton's language while it runs.
     return cpu.of_calls(calls + device.launch(module, launches, mine, stream))
+
+
+def bind_view(device: Device, op: FrozenOp, arrays: MutableMapping[str, Any]) -> bool:
+    """Makes the result a view; returns ``False`` where the device has no such view: the result has memory, the op is to run."""
+    source, result = op.inputs[0], op.outputs[0]
+    assert isinstance(source, str)
+    assert isinstance(result, str)
+    assert op.definition.view is not None
+    view = partial(op.definition.view, **op.definition.pick(op.definition.view, op.attrs))
+    found = device.derive(arrays[source], view)
+    if found is None:
+        given = [arrays[e] if isinstance(e, str) else None for e in op.inputs]
+        metas = [None if a is None else Meta(a.shape, dtype_of(a.dtype)) for a in given]
+        meta = infer_outputs(op.definition, metas, op.attrs)[0]
+        arrays[result] = device.empty(meta.shape, meta.dtype.np)
+        return False
+    arrays[result] = found
+    return True

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tstatic.devices.base import Device, Stream
 from tstatic.devices.cpu.pool import Call
@@ -29,6 +30,22 @@ class Queued:
     calls: Sequence[Call]
     reads: Spans | None
     writes: Spans | None
+
+
+def accesses(
+    device: Device, op: FrozenOp, arrays: Mapping[str, Any], sequential: bool
+) -> tuple[Spans | None, Spans | None]:
+    """Returns the memory that an op reads and writes; ``None`` for both if it is not known, or if the op must run in order."""
+    definition = op.definition
+    known = all(value in arrays for value in (*op.reads(), *op.writes()))
+    # An op that raises for bad positions only, which are checked before it, may run beside others.
+    ordered = definition.effects and not definition.collective and not definition.indices
+    if not known or sequential or definition.objects or ordered or op.sub_blocks:
+        return None, None
+    read = op.contents()
+    if any(isinstance(arrays[v], list) for v in (*read, *op.writes())):
+        return None, None
+    return [device.span(arrays[v]) for v in read], [device.span(arrays[v]) for v in op.writes()]
 
 
 class _Touched:

@@ -12,14 +12,13 @@ import numpy as np
 
 from tstatic.comm.group import Communicator, ReplicaStoppedError
 from tstatic.devices import HOST, Array, Device, read
-from tstatic.devices.base import ALIGNED, Event, Memory, QueuedWorkError, Stream
+from tstatic.devices.base import Event, Memory, QueuedWorkError, Stream
 from tstatic.devices.cpu import blas
 from tstatic.devices.cpu import device as cpu
 from tstatic.devices.cpu.pool import Call, pool_of, usable_cpus
 from tstatic.devices.cpu.tile_chain import chain_steps, find_failed_op
-from tstatic.errors import DeviceError, NumericsError
+from tstatic.errors import DeviceError, IndexRangeError
 from tstatic.fusion.codegen.kernel import RNG, KernelLocal
-from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.rng import RngKey, kernel_numbers
@@ -28,11 +27,20 @@ from tstatic.ir.types import Meta, dtype_of, uint8
 from tstatic.plan.flat_buffers import state_buffers
 from tstatic.plan.plan import Generated, Plan, Step
 from tstatic.runtime import random, trace
-from tstatic.runtime.feed import uninitialised
-from tstatic.runtime.flatten import flatten
-from tstatic.runtime.generated import generated_work
+from tstatic.runtime.checks import (
+    Before,
+    LateChecks,
+    StoppedBeforeError,
+    before_kernel,
+    check_finite,
+    late_checks,
+    may_ask_words,
+)
+from tstatic.runtime.feed import StagedFeeds, uninitialised
+from tstatic.runtime.flatten import flatten, move_values
+from tstatic.runtime.generated import bind_view, generated_work
 from tstatic.runtime.interrupt import Writing, check_whole
-from tstatic.runtime.queues import Queued, in_order
+from tstatic.runtime.queues import Queued, accesses, in_order
 from tstatic.runtime.scope import Scope, dtype_check
 from tstatic.runtime.sub_block import (
     BlockRunner,
@@ -51,8 +59,7 @@ def _is_hosted(step: Queued) -> bool:
     return step.op is not None and step.op.definition.collective
 
 
-def _meta(array: Array) -> Meta:
-    return Meta(array.shape, dtype_of(array.dtype))
+Bound = tuple[Step, cpu.BoundStep, Stream, Before]
 
 
 class Session:
@@ -92,7 +99,9 @@ class Session:
         self._joins = [device.event() for _ in self.streams[1:]]
         self._began, self._ended = device.event(), device.event()
         self.arena: Memory | None = None
-        self._pinned: Memory | None = None
+        self._staged: StagedFeeds | None = None
+        self.checks: LateChecks | None = None
+        self.undecided = False
         self._at: tuple[str, Iterator[Any]] | None = None
         self.layout = -1
         self.runs = 0
@@ -120,7 +129,7 @@ class Session:
         if self.communicator is not None:
             self.communicator.free()
         # Before flattening: a flat buffer is made on the device, of values that lie there.
-        self._move_state()
+        move_values(self.scope, (*plan.program.reads, *plan.program.writes), device)
         flatten(self.scope, self._flat_buffers, device)
         self.arena = device.allocate(plan.arena_bytes, purpose="an arena of temporaries")
         self.arena.touch()
@@ -143,9 +152,12 @@ class Session:
             elif slot.kind == "object":
                 self.arrays[value] = []
         self._scratch: dict[int, tuple[int, int]] = {}
-        works: list[tuple[Step, cpu.BoundStep, Stream]] = []
+        self.checks = late_checks(plan, device)
+        self.undecided = not self.check_numerics and self.communicator is None and may_ask_words(plan, self.checks)
+        works: list[Bound] = []
         for number, step in enumerate(plan.steps):
-            if step.how == "view" and self._bind_view(step.op):
+            before: Before = [], [], []
+            if step.how == "view" and bind_view(device, step.op, self.arrays):
                 continue
             stream = self._stream_of(step.op, len(works))
             if step.op.definition.collective:
@@ -162,15 +174,21 @@ class Session:
                 if generated is not None:
                     if generated.draws and RNG not in self.arrays:
                         self.arrays[RNG] = device.empty((2,), np.dtype(np.int64))
+                    before = before_kernel(step, self.arrays, device, self.checks, stream)
                     work = generated_work(generated, self.arrays, device, stream, self._partials(generated, number))
+                    if generated.draws:
+                        before = before[0], [*before[1], device.span(self.arrays[RNG])], before[2]
                 else:
-                    work = self._prepare(step.op, stream, self._scratch_of(number))
-            works.append((step, work, stream))
+                    ins = [self._entry(e) for e in step.op.inputs]
+                    if step.region == "main" and self.checks is not None:
+                        ins, before = self.checks.bind(step.op, ins, stream)
+                    work = self._prepare(step, ins, stream, self._scratch_of(number))
+            works.append((step, work, stream, before))
             if number in plan.scratch:
                 self._scratch[id(step)] = device.span(self._scratch_of(number))
         self.workspaces = [cpu.Workspace() for _ in range(self.threads)]
         for workspace in self.workspaces:
-            workspace.reserve(max((work.scratch_bytes for _, work, _ in works), default=0))
+            workspace.reserve(max((work.scratch_bytes for _, work, *_ in works), default=0))
             workspace.allocate()
         self.calls: dict[str, list[Call]] = {"main": [], "update": []}
         self.op_of_call: dict[str, list[Any]] = {"main": [], "update": []}
@@ -180,35 +198,43 @@ class Session:
         self._feeds = [(name, self.arrays[name]) for name in plan.program.feeds if name in self.arrays]
         # Those whose first size each run decides.
         self._open_feeds = [name for name in plan.program.feeds if name not in self.arrays]
-        self._stage_feeds()
+        self._staged = StagedFeeds(device, self._feeds) if device.deferred else None
         self.layout = self.scope.layout
         self._bound = True
 
-    def _chain_region(self, region: str, works: Sequence[tuple[Step, cpu.BoundStep, Stream]], check: bool) -> None:
+    def _chain_region(self, region: str, works: Sequence[Bound], check: bool) -> None:
         """Adds the calls of a region on a device whose calls return when their work is done."""
         pool = pool_of(self.threads)
-        steps = ((work, step.op) for step, work, _ in works)
+        steps = []
+        for step, work, _, (before, *_) in works:
+            steps += [(cpu.of_calls(before), step.op)] if before else []
+            steps.append((work, step.op))
         for chain in chain_steps(steps, self.threads, no_chaining=check or self.plan.options.no_chaining):
             calls, op_of_call = chain.bind(self.workspaces, pool)
             if check:
                 op = chain.works[0][1]
-                calls.append((self._check, (op, self.streams[0])))
+                calls.append((check_finite, (self.device, op, self.arrays, self.streams[0])))
                 op_of_call.append(op)
             self.calls[region] += calls
             self.op_of_call[region] += op_of_call
 
-    def _queue_region(self, region: str, works: Sequence[tuple[Step, cpu.BoundStep, Stream]], check: bool) -> None:
+    def _queue_region(self, region: str, works: Sequence[Bound], check: bool) -> None:
         """Adds the calls of a region that put its work into streams; at their end, the first stream waits for the others."""
         device = self.device
         queued = [] if any(self.calls.values()) else [self._after_feeds()]
-        for step, work, stream in works:
-            calls = [call for tile in work.bind(self.workspaces[0]) for call in tile] + work.after
+        if region == "update" and self.undecided:
+            # The host does not wait in between: all that the update writes waits for the end of the main region.
+            queued.append(Queued(None, self.streams[0], [], None, None))
+        for step, work, stream, (before, read_too, written_too) in works:
+            calls = [*before, *(call for tile in work.bind(self.workspaces[0]) for call in tile), *work.after]
             if check:
-                calls.append((self._check, (step.op, stream)))
-            reads, writes = self._accesses(step.op)
-            if writes is not None and id(step) in self._scratch:
-                # Other steps have values, or scratch of their own, in the same part of the arena.
-                writes = [*writes, self._scratch[id(step)]]
+                calls.append((check_finite, (device, step.op, self.arrays, stream)))
+            reads, writes = accesses(device, step.op, self.arrays, self.plan.options.no_chaining)
+            if reads is not None and writes is not None:
+                reads, writes = [*reads, *read_too], [*writes, *written_too]
+                if id(step) in self._scratch:
+                    # Other steps have values, or scratch of their own, in the same part of the arena.
+                    writes.append(self._scratch[id(step)])
             queued.append(Queued(step.op, stream, calls, reads, writes))
         ordered = in_order(device, queued)
         joined = [
@@ -227,9 +253,10 @@ class Session:
                 calls, op_of_call = [(device.replay, (device.capture(calls, self.streams),))], [steps[-1][0].op]
             self.calls[region] += calls
             self.op_of_call[region] += op_of_call
-        if region == "main" or any(step.how == "dynamic" for step, _, _ in works):
+        if region == "main" or any(step.how == "dynamic" for step, *_ in works):
+            joined += self.checks.finish(self.streams[0]) if self.checks is not None and region == "main" else []
             # The host commits only what succeeded, and finds arrays of unknown sizes only when they have been computed.
-            joined += self._waiting()
+            joined += [] if self.undecided else self._waiting()
         self.calls[region] += joined
         self.op_of_call[region] += [works[-1][0].op] * len(joined)
 
@@ -263,23 +290,6 @@ class Session:
         for entry, out in zip(op.outputs, found, strict=True):
             store_entry(entry, out, self.arrays)
 
-    def _stage_feeds(self) -> None:
-        """Allocates pinned memory for the feeds of a device that copies while the host continues."""
-        self._staged: list[Array] = []
-        if not self.device.deferred:
-            return
-        metas = [_meta(slot) for _, slot in self._feeds]
-        offsets = list(itertools.accumulate((-(-m.nbytes // ALIGNED) * ALIGNED for m in metas), initial=0))
-        self._pinned = self.device.allocate(offsets.pop(), "pinned", "staged feeds")
-        self._pinned.touch()
-        self._staged = [self.device.view(self._pinned, at, m) for at, m in zip(offsets, metas, strict=True)]
-
-    def _send_staged(self, feeds: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Copies the feeds through pinned memory, which may be written because all earlier copies are done."""
-        for (name, slot), staged in zip(self._feeds, self._staged, strict=True):
-            np.copyto(staged, feeds[name])
-            self.device.copy(slot, staged, self.streams[0])
-
     def _stream_of(self, op: FrozenOp, number: int) -> Stream:
         """Returns the stream of an op: collectives have one of their own, the others take turns over the compute streams."""
         return self.streams[1] if op.definition.collective else self.streams[2 + number % (len(self.streams) - 2)]
@@ -289,33 +299,6 @@ class Session:
         feeds = [self.device.span(self.arrays[v]) for v in (*self.plan.program.feeds, RNG) if v in self.arrays]
         return Queued(None, self.streams[0], [], [], feeds)
 
-    def _accesses(self, op: FrozenOp) -> tuple[list[tuple[int, int]] | None, list[tuple[int, int]] | None]:
-        """Returns the memory that an op reads and writes; ``None`` for both if it is not known, or if the op must run in order."""
-        definition = op.definition
-        known = all(value in self.arrays for value in (*op.reads(), *op.writes()))
-        if (
-            not known
-            or self.plan.options.no_chaining
-            or definition.objects
-            or (definition.effects and not definition.collective)
-            or op.sub_blocks
-        ):
-            return None, None
-        read = list(op.contents())
-        generated = self.plan.kernels.get(op.outputs)
-        if generated is not None and generated.draws:
-            read.append(RNG)
-        if any(isinstance(self.arrays[v], list) for v in (*read, *op.writes())):
-            return None, None
-        return [self.device.span(self.arrays[v]) for v in read], [self.device.span(self.arrays[v]) for v in op.writes()]
-
-    def _move_state(self) -> None:
-        """Moves values that are not on the device there: those of other devices, and those that the user set."""
-        for var in (*self.plan.program.reads, *self.plan.program.writes):
-            array = self.scope.array(var)
-            if array is not None and not self.device.holds(array):
-                self.scope._move(var, self.device)
-
     def _state(self, var: str, value: str) -> Array:
         array = self.scope.array(var)
         if array is None:
@@ -324,22 +307,6 @@ class Session:
         if meta is not None:
             dtype_check(var, meta.dtype, dtype_of(array.dtype))
         return array
-
-    def _bind_view(self, op: FrozenOp) -> bool:
-        """Makes the result a view; returns ``False`` where the device has no such view: the result has memory, the op is to run."""
-        source, result = op.inputs[0], op.outputs[0]
-        assert isinstance(source, str)
-        assert isinstance(result, str)
-        assert op.definition.view is not None
-        view = partial(op.definition.view, **op.definition.pick(op.definition.view, op.attrs))
-        found = self.device.derive(self.arrays[source], view)
-        if found is None:
-            metas = [_meta(self.arrays[e]) if isinstance(e, str) else None for e in op.inputs]
-            meta = infer_outputs(op.definition, metas, op.attrs)[0]
-            self.arrays[result] = self.device.empty(meta.shape, meta.dtype.np)
-            return False
-        self.arrays[result] = found
-        return True
 
     def _entry(self, entry: Entry) -> Any:
         if entry is None:
@@ -380,27 +347,16 @@ class Session:
             for name, (count, dtype) in found.calls.partials.items()
         }
 
-    def _prepare(self, op: FrozenOp, stream: Stream, scratch: Array | None) -> cpu.BoundStep:
-        ins = [self._entry(e) for e in op.inputs]
+    def _prepare(self, step: Step, ins: list[Any], stream: Stream, scratch: Array | None) -> cpu.BoundStep:
+        op = step.op
         outs = [self._entry(e) for e in op.outputs]
-        work: cpu.BoundStep = self.device.bind(op, ins, outs, self._reserved(op), stream, scratch)
+        work: cpu.BoundStep
+        if step.region == "update" and self.undecided:
+            assert self.checks is not None
+            work = self.device.bind_unless(self.checks.bad, op, ins, outs, stream)
+        else:
+            work = self.device.bind(op, ins, outs, self._reserved(op), stream, scratch)
         return work
-
-    def _check(self, op: FrozenOp, stream: Stream) -> None:
-        device = self.device
-        device.synchronize([stream])  # the array of a dynamic result exists only afterwards
-        made = {v: a for v in op.writes() if (a := self.arrays.get(v)) is not None and not isinstance(a, list)}
-        floats = {v: a for v, a in made.items() if dtype_of(a.dtype).is_inexact}
-        counts = device.to_host(device.check_finite(list(floats.values()), stream), stream)
-        for (value, array), bad in zip(floats.items(), counts, strict=True):
-            if bad:
-                raise NumericsError(
-                    f"'{value}' holds {bad} NaN or infinite values",
-                    expected="finite values (FLAGS_check_nan_inf is on)",
-                    received=f"{bad} of {array.size} elements are not finite",
-                    fix="look at the inputs of this operator; lower the learning rate or clip gradients",
-                    op=op.type, var=value, where=show(op.where),
-                )  # fmt: skip
 
     # -------------------------------------------------------------------------------------------------------------- run
     def stale(self) -> bool:
@@ -432,8 +388,8 @@ class Session:
         sent = False
         with np.errstate(all="ignore"):
             for i in range(iterations):
-                if not sent and device.deferred:
-                    self._send_staged(feeds)
+                if not sent and self._staged is not None:
+                    self._staged.send(feeds, self.streams[0])
                 elif not sent:
                     for name, slot in self._feeds:
                         device.from_host(slot, feeds[name])
@@ -470,6 +426,10 @@ class Session:
         for runner in self.runners:
             runner.restart()
         self._execute("main")
+        if self.undecided:
+            return self._update_undecided(epoch, count, last)
+        if self.checks is not None and (bad := self.checks.error(count + 1)) is not None:
+            raise bad
         fetched: list[Any] = []
         late: list[tuple[int, str]] = []
         if last:
@@ -499,6 +459,28 @@ class Session:
         for i, value in late:
             array = self.arrays[value]
             np.copyto(fetched[i], self.device.to_host(array, self.streams[0]) if self.device.deferred else read(array))
+        return fetched
+
+    def _update_undecided(self, epoch: int, count: int, last: bool) -> list[np.ndarray[Any, Any]]:
+        """Queues the update behind the main region, and learns with the results whether it changed anything."""
+        values = [value for _, value in self.plan.program.fetches] if last else []
+        # Before state is written, as all that may fail.
+        fetched = [np.empty(self.arrays[value].shape, self.arrays[value].dtype) for value in values]
+        pending = self._pending(self.plan.commits)
+        with self._writing:
+            self.scope.bump_version()
+            failed: BaseException | None = None
+            try:
+                self._execute("update")
+                failed = self._commit(pending, count + 1)
+            except StoppedBeforeError as stopped:
+                failed = stopped.error
+            if failed is None:
+                self.scope.runs[self.uid] = (epoch, count + 1)
+        if failed is not None:
+            raise failed
+        for array, value in zip(fetched, values, strict=True):
+            np.copyto(array, self.device.to_host(self.arrays[value], self.streams[0]))
         return fetched
 
     def _to_host(self, value: Any) -> Any:
@@ -534,6 +516,12 @@ class Session:
             op = error.op or op
             error = error.__cause__ or error
         annotate(error, op)
+        if (
+            region == "update"
+            and self.undecided
+            and any(step.op is op for step in self.plan.steps if step.region == "main")
+        ):
+            raise StoppedBeforeError(error)
         if region == "update":
             kind, text = self.device.describe(error)
             raise DeviceError(
@@ -575,22 +563,35 @@ class Session:
             done.append((var, source, None if fits else self.device.empty(source.shape, source.dtype)))
         return done
 
-    def _commit(self, pending: Sequence[tuple[str, Array, Array | None]]) -> None:
-        """Copies values to their variables, after the updates; new storage is published once the device has written it."""
-        device, stream = self.device, self.streams[0]
+    def _commit(self, pending: Sequence[tuple[str, Array, Array | None]], run: int = 0) -> IndexRangeError | None:
+        """Copies values to their variables, after the updates; new storage is published once the device has written it.
+
+        Args:
+            pending: What :meth:`_pending` said.
+            run: The number of the run, where the update was queued before the host knew of its checks.
+
+        Returns:
+            The error that a check found; then no variable was changed.
+        """
+        device, stream, asked = self.device, self.streams[0], self.checks if self.undecided else None
         for var, source, fresh in pending:
             target = self.scope.array(var) if fresh is None else fresh
             assert target is not None
-            device.copy(target, source, stream)
+            if asked is not None and fresh is None:
+                device.copy_unless(asked.bad, target, source, stream)
+            else:
+                device.copy(target, source, stream)
         if device.deferred:
             try:
                 for function, args in self._waiting():
                     function(*args)
             except QueuedWorkError as raised:
                 self._raise("update", raised, self.plan.steps[-1].op)
-        for var, _, fresh in pending:
+        found = asked.error(run) if asked is not None else None
+        for var, _, fresh in pending if found is None else ():
             if fresh is not None:
                 self.scope.publish(var, fresh)
+        return found
 
     def release(self) -> None:
         """Gives the memory of temporaries back to the system; the plan stays bound if the system allows it."""
@@ -606,13 +607,16 @@ class Session:
     def drop(self) -> None:
         """Frees the arena and everything bound to it; the next run binds anew."""
         self._bound = False
-        for memory in (self.arena, self._pinned):
-            if memory is not None:
-                self.device.free(memory)
+        if self.arena is not None:
+            self.device.free(self.arena)
+        if self._staged is not None:
+            self._staged.free()
         if self.communicator is not None:
             self.communicator.free()
-        self.arena = self._pinned = None
-        self._staged = []
+        if self.checks is not None:
+            self.checks.free()
+        self.checks = None
+        self.arena = self._staged = None
         self.arrays = {}
         self.calls = {"main": [], "update": []}
         self.workspaces = []

@@ -30,6 +30,7 @@ from tstatic.devices.cpu.pool import Call
 from tstatic.errors import DeviceError
 from tstatic.ir.evaluate import metas_of
 from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.indices import Limits, index_checks
 from tstatic.ir.opdef import PARTIAL_SUM, OpDef
 from tstatic.ir.ref import Ref
 from tstatic.ir.split import POINTWISE, along, row_parts
@@ -215,7 +216,7 @@ def prepare(
 
     def add(ref: Ref, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any]) -> None:
         work.add(
-            lambda scratch: ref.bind(ins, outs, attrs, scratch, reserved),
+            lambda scratch: [*index_checks(definition, ins, attrs), *ref.bind(ins, outs, attrs, scratch, reserved)],
             _shapes(ref.scratch(metas_of(ins), metas_of(outs), attrs)),
             [a for a, is_read in zip(ins, read, strict=True) if is_read],
             outs,
@@ -395,6 +396,19 @@ class CpuDevice(Device):
             received=module.__name__,
             fix="export TSTATIC_CPU_BACKEND=interpret before the program starts",
         )
+
+    def limit(
+        self, source: HostArray, limits: Limits, kept: HostArray, safe: HostArray, wrong: HostArray, stream: Stream
+    ) -> list[Call]:
+        def run() -> None:
+            if kept is not source:
+                np.copyto(kept, source)
+            np.clip(source, np.array(limits.low), np.array(limits.high), out=safe, casting="unsafe")
+            if limits.ignored is not None:
+                np.copyto(safe, source, where=source == limits.ignored)
+            wrong[...] = np.count_nonzero(source != safe)
+
+        return [(run, ())]
 
     def check_finite(self, arrays: Sequence[HostArray], stream: Stream | None = None) -> HostArray:
         # Counting the finite values reads a mask of one byte per element, and needs no inverted copy of it.

@@ -16,13 +16,12 @@ from tstatic.ir.checks import (
     INDICES,
     check_choice,
     check_dtype,
-    check_index,
     check_ints,
     check_rank,
     check_same_shape,
     check_sizes,
 )
-from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, Index, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape
 from tstatic.ops._gradients import grad_is_forward_op
@@ -70,7 +69,6 @@ def _planes(array: Array) -> Array:
 
 
 def _ref(x: Array, indices: Array, out: Array) -> None:
-    check_index(indices, math.prod(out.shape[2:]), "Indices")
     target = out if out.flags.c_contiguous else np.empty(out.shape, out.dtype)
     target.fill(0)
     if x.size:
@@ -118,8 +116,11 @@ def _register(type: str, rank: int) -> None:
     def infer(x: Meta, indices: Meta, **attrs: Any) -> Meta:
         return _infer(rank, x, indices, attrs)
 
+    def places(x: Meta, indices: Meta, *dout: Meta, **attrs: Any) -> int:
+        return math.prod(per_axis(attrs["output_size"], rank) or _sizes(x.shape[2:], attrs))
+
     register(OpDef(
-        type, "X, Indices -> Out",
+        type, "X, Indices -> Out", indices=(Index("Indices", places),),
         attrs={
             "unpooling_type": Attr("max", "str", one_of("max")),
             "ksize": Attr(kind="ints", check=positive),
@@ -131,7 +132,7 @@ def _register(type: str, rank: int) -> None:
         infer=infer, ref=_ref, lower=_lower, split=split_batch,
         grad=GradOp(
             "X, Indices, Out@GRAD -> X@GRAD", ref=_grad_ref, lower=_grad_lower, split=split_batch,
-            shape_only=("X",), grad=grad_is_forward_op(type, keep=("Indices",)),
+            shape_only=("X",), grad=grad_is_forward_op(type, keep=("Indices",)), indices=(Index("Indices", places),),
         ),
         # Sixteen places at least, and sixteen values at most, none of which meet: of two the gradient sees both.
         domain=Domain(cases=_CASES[rank], values={"Indices": ValueRange(0, 15, dtype="int64", distinct=True)}),

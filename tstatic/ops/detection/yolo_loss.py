@@ -20,7 +20,7 @@ from tstatic.ir.checks import (
     check_size,
     check_type,
 )
-from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, Index, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, int32
 from tstatic.ops.detection._boxes import FLOATS, Array, overlaps
@@ -241,6 +241,8 @@ def _grad_lower(
 
 _INPUTS = "X, GTBox, GTLabel, GTScore?"
 
+_INDICES = (Index("GTLabel", lambda *ins, class_num: class_num, some=True),)
+
 register(OpDef(
     "yolov3_loss", f"{_INPUTS} -> Loss, ObjectnessMask~, GTMatchMask~",
     attrs={
@@ -248,9 +250,10 @@ register(OpDef(
         "downsample_ratio": Attr(32, "int", lambda v: None if v > 0 else "a number above 0"), "use_label_smooth": True,
         "scale_x_y": 1.0,
     },
-    infer=_infer, ref=_ref, lower=_lower, amp="black",
+    infer=_infer, ref=_ref, lower=_lower, amp="black", indices=_INDICES,
     grad=GradOp(
         f"{_INPUTS}, ObjectnessMask, Loss@GRAD -> X@GRAD", ref=_grad_ref, lower=_grad_lower,
+        indices=_INDICES,
     ),
     domain=Domain(
         cases=(

@@ -15,12 +15,11 @@ from tstatic.ir.checks import (
     INDICES,
     check_choice,
     check_dtype,
-    check_index,
     check_int,
     check_rank,
     same_shape,
 )
-from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, register
+from tstatic.ir.opdef import Case, Domain, GradOp, Index, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
@@ -174,8 +173,6 @@ def _send_infer(x: Meta, source: Meta, target: Meta, out_size: int) -> Meta:
 
 @in_float32()
 def _send(x: Array, source: Array, target: Array, out: Array, *, reduce_op: str) -> None:
-    check_index(source, len(x), "Src_index")
-    check_index(target, len(out), "Dst_index")
     _pool(x[source], target, out, reduce_op)
 
 
@@ -183,14 +180,20 @@ def _send_grad(x: Array, source: Array, target: Array, out: Array, dout: Array, 
     _unpool(x, target, source, out, dout, dx, kind=reduce_op)
 
 
+_EDGES = (
+    Index("Src_index", lambda x, *rest: x.shape[0]),
+    Index("Dst_index", lambda x, *rest, out_size: out_size or x.shape[0]),
+)
+
 register(OpDef(
     "graph_send_recv", "X, Src_index, Dst_index -> Out",
     attrs={"reduce_op": Attr("SUM", "str", one_of(*KINDS)), "out_size": 0}, infer=_send_infer, ref=_send, effects=True,
+    indices=_EDGES,
     lower=lambda torch, x, source, target, *, reduce_op, out_size: _torch_pool(
         torch, x[source.long()], target, out_size or x.shape[0], reduce_op
     ),
     grad=GradOp(
-        "X, Src_index, Dst_index, Out, Out@GRAD -> X@GRAD", ref=_send_grad,
+        "X, Src_index, Dst_index, Out, Out@GRAD -> X@GRAD", ref=_send_grad, indices=_EDGES,
         lower=lambda torch, x, source, target, out, dout, *, reduce_op: _torch_unpool(
             torch, x, target, source, out, dout, reduce_op
         ),

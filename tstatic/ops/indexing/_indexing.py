@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
-from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_index, check_rank, check_size
+from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_rank, check_size
 from tstatic.ir.opdef import WHOLE, Tile
 from tstatic.ir.split import COLUMNS, equal, tiles
 from tstatic.ir.types import UNKNOWN, Meta
@@ -78,20 +78,15 @@ def take_nd(x: Array, index: Array, out: Array) -> None:
         np.copyto(out, x[tuple(p.reshape(index.shape[:-1]) for p in places)] if depth else x)
 
 
-def flat_index(shape: Sequence[int], index: Array, what: str = "Index") -> Array:
+def flat_index(shape: Sequence[int], index: Array) -> Array:
     """Returns row numbers from coordinates.
 
     Args:
         shape: Shape of the value that is indexed.
-        index: ``[..., k]`` coordinates into its first ``k`` axes.
-        what: The slot's name, for messages.
-
-    Raises:
-        IndexRangeError: If a coordinate is out of range.
+        index: ``[..., k]`` coordinates into its first ``k`` axes, negative ones from the end.
     """
     flat = np.zeros(math.prod(index.shape[:-1]), np.int64)
     for size, column in zip(shape, np.moveaxis(index, -1, 0), strict=False):
-        check_index(column, size, what, low=-size)
         line = column.reshape(-1)
         # Horner's scheme: what the axes before this one select moves on by whole rows of it.
         flat *= size

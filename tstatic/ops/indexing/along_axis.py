@@ -15,12 +15,11 @@ from tstatic.ir.checks import (
     check_axis,
     check_dtype,
     check_has_shape,
-    check_index,
     check_rank,
     check_same_dtype,
     check_size,
 )
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, Index, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, normalize_axis
@@ -53,7 +52,6 @@ def check_along(x: Meta, index: Meta, axis: int) -> None:
 
 def _take(x: Array, index: Array, out: Array, axis: int) -> None:
     at = normalize_axis(axis, x.ndim)
-    check_index(index, x.shape[at])
     if out.size:
         # Beside the axis the index may be smaller than the value, which numpy would broadcast or refuse.
         part = x[tuple(slice(None) if d == at else slice(0, n) for d, n in enumerate(index.shape))]
@@ -63,7 +61,6 @@ def _take(x: Array, index: Array, out: Array, axis: int) -> None:
 @in_float32()
 def _back(x: Array, index: Array, dout: Array, dx: Array, axis: int) -> None:
     at = normalize_axis(axis, x.ndim)
-    check_index(index, x.shape[at])
     dx.fill(0)
     add_flat(dx, positions(dx.shape, index, at), dout, fresh=True)
 
@@ -97,8 +94,9 @@ def _take_op(
     def at(attrs: Mapping[str, Any]) -> int:
         return attrs[axis] if axis else 1
 
+    entries = Index("Index", lambda x, index, *dout, **a: x.shape[normalize_axis(at(a), len(x.shape))])
     register(OpDef(
-        type, f"{x}, Index -> {out}", lod=x, attrs={axis: 0} if axis else {}, infer=infer,
+        type, f"{x}, Index -> {out}", indices=(entries,), lod=x, attrs={axis: 0} if axis else {}, infer=infer,
         ref=lambda source, index, out, **attrs: _take(source, index, out, at(attrs)),
         lower=lambda torch, source, index, **attrs: torch.gather(source, at(attrs), index.to(torch.int64)),
         split=Split(ELEMENTS, FREE, work=1, taken=axis or (1,)),
@@ -106,7 +104,7 @@ def _take_op(
             f"{x}, Index, {out}@GRAD -> {x}@GRAD",
             ref=lambda source, index, dout, dx, **attrs: _back(source, index, dout, dx, axis=at(attrs)),
             lower=lambda torch, source, index, dout, **attrs: _lower_back(torch, source, index, dout, at(attrs)),
-            shape_only=(x,), grad=grad_is_forward_op(type, x, out, ("Index",)),
+            shape_only=(x,), grad=grad_is_forward_op(type, x, out, ("Index",)), indices=(entries,),
         ),
         domain=Domain(cases=cases, values={"Index": ValueRange(0, limit, dtype="int64")}, others=ANY),
         complex="linear",
@@ -226,7 +224,6 @@ def _infer(x: Meta, index: Meta, value: Meta, *, Axis: int) -> Meta:
 @in_float32()
 def _ref(x: Array, index: Array, value: Array, out: Array, *, Axis: int, Reduce: str, Include_self: bool) -> None:
     at = normalize_axis(Axis, x.ndim)
-    check_index(index, x.shape[at])
     if out is not x:
         np.copyto(out, x)
     if index.size == 0:
@@ -301,7 +298,6 @@ def _back_put(
     Axis: int, Reduce: str, Include_self: bool,
 ) -> None:  # fmt: skip
     at = normalize_axis(Axis, dout.ndim)
-    check_index(index, dout.shape[at])
     where = positions(dout.shape, index, at)
     if dx is not None:
         # The old value reaches the result where nothing is written, and as a term of a sum.
@@ -339,6 +335,7 @@ register(
             "Include_self": True,
         },
         infer=_infer, ref=_ref, lower=_lower, grad=_rule, inplace=(("Input", "Result"),),
+        indices=(Index("Index", lambda x, index, value, *, Axis: x.shape[normalize_axis(Axis, len(x.shape))]),),
         domain=Domain(
             cases=(
                 Case(((3, 4), (5, 4), (5, 4)), {"Axis": 0, "Reduce": "assign"}),

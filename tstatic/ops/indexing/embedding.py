@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, INTEGERS, check_dtype, check_index, check_int, check_rank, check_size, check_sizes
-from tstatic.ir.opdef import WHOLE, Attr, Case, Cost, Domain, GradOp, OpDef, ValueRange, export, register
+from tstatic.ir.opdef import WHOLE, Attr, Case, Cost, Domain, GradOp, Index, OpDef, ValueRange, export, register
 from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, IMAGES, Split
@@ -37,9 +38,6 @@ def _infer_column(ids: Meta, w: Meta) -> Meta:
 
 
 def _ref(ids: Array, w: Array, out: Array, padding_idx: int) -> None:
-    check_index(
-        ids, w.shape[0], "Ids of an embedding lookup", fix="check the ids that are fed, or make the table larger"
-    )
     flat = ids.reshape(-1)
     shape = (flat.size, w.shape[1])
     try:
@@ -63,6 +61,12 @@ def _grad_ref(ids: Array, w: Array, dout: Array, dw: Array, padding_idx: int) ->
     add_rows(dw, flat, dout.reshape(flat.size, dw.shape[1]), fresh=True)
     if 0 <= padding_idx < dw.shape[0]:
         dw[padding_idx] = 0
+
+
+_ROWS = Index(
+    "Ids", lambda ids, w, *douts: w.shape[0], name="Ids of an embedding lookup",
+    fix="check the ids that are fed, or make the table larger",
+)  # fmt: skip
 
 
 def _cost(ids: Meta, w: Meta, out: Meta) -> Cost:
@@ -111,9 +115,11 @@ def _definition(type: str, infer: Any, lower: Any, cases: tuple[Case, ...]) -> O
             cost=_grad_cost,
             shape_only=("W",),
             as_rows="embedding_grad_rows",
+            indices=(_ROWS,),
             grad=grad_is_forward_op(type, "W", keep=("Ids",)),
         ),
         effects=True,
+        indices=(_ROWS,),
         amp="float32",
         domain=Domain(cases=cases, values={"Ids": ValueRange(0, "W.0", dtype="int64")}, ulps=2.0),
     )
@@ -157,7 +163,7 @@ def _rows_lower(torch: Any, ids: Any, w: Any, padding_idx: int) -> Any:
 
 register(OpDef(
     "embedding_rows", "Ids, W -> Out", attrs={"padding_idx": Attr(-1, "int")}, infer=_rows_infer, ref=_rows_ref,
-    lower=_rows_lower, shape_only=("W",), paddle=ABSENT,
+    lower=_rows_lower, shape_only=("W",), paddle=ABSENT, indices=(_ROWS,),
     domain=Domain(
         cases=(Case(((3, 4), (7, 5))), Case(((6, 1), (4, 3)), {"padding_idx": 2}), Case(((0,), (4, 3)))),
         values={"Ids": ValueRange(0, "W.0", dtype="int64")},
@@ -214,6 +220,7 @@ def _grad_rows_lower(torch: Any, ids: Any, douts: Any, w: Any, padding_idx: int)
 register(OpDef(
     "embedding_grad_rows", "Ids*, Out@GRAD*, W -> Rows, Values", attrs={"padding_idx": Attr(-1, "int")},
     infer=_grad_rows_infer, ref=_grad_rows_ref, lower=_grad_rows_lower, shape_only=("W",), paddle=ABSENT,
+    indices=(replace(_ROWS, size=lambda ids, douts, w: w.shape[0]),),
     domain=Domain(
         cases=(
             Case((((3, 4),), ((3, 4, 5),), (7, 5))), Case((((6, 1), (9,)), ((6, 3), (9, 3)), (4, 3)), {"padding_idx": 2}),
@@ -289,8 +296,6 @@ def _infer_hot(x: Meta, given: Meta | None, *, depth: int, dtype: DType) -> Meta
 
 def _fill(x: Array, out: Array, allow_out_of_range: bool) -> None:
     depth = out.shape[-1]
-    if not allow_out_of_range:
-        check_index(x, depth, "X")
     if not out.flags.c_contiguous:
         np.copyto(out, x[..., None] == np.arange(depth))
         return
@@ -320,9 +325,15 @@ def _one_hot_op(type: str, column: bool, cases: tuple[Case, ...]) -> None:
             return None
         assert given is not None
         count = check_int(given.reshape(-1)[0], "depth_tensor", least=1)
+        if not allow_out_of_range:
+            check_index(classes, count, "X")
         made = np.empty((*classes.shape, count), dtype.np)
         _fill(classes, made, allow_out_of_range)
         return [made]
+
+    def size(x: Meta, given: Meta | None, *, depth: int, allow_out_of_range: bool) -> int | None:
+        # A depth that is known when the op runs only, the reference checks itself.
+        return None if allow_out_of_range or given is not None else depth
 
     def lower(torch: Any, x: Any, given: Any, *, depth: int, dtype: DType) -> Any:
         classes = (x[..., 0] if column else x).unsqueeze(-1)
@@ -332,7 +343,7 @@ def _one_hot_op(type: str, column: bool, cases: tuple[Case, ...]) -> None:
     register(OpDef(
         type, "X, depth_tensor? -> Out", lod="X", paddle=ABSENT if column else None,
         attrs={"depth": 1, "dtype": Attr(float32, "dtype"), "allow_out_of_range": False}, infer=infer, ref=ref,
-        lower=lower, split=Split(ELEMENTS, 0, None, 0),
+        lower=lower, split=Split(ELEMENTS, 0, None, 0), indices=(Index("X", size),),
         domain=Domain(
             cases=cases, values={"X": ValueRange(0, "depth", dtype="int64")}, floats=("float32",), ulps=0,
         ),

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import ANY_RANK, INTEGERS, check_index, check_rank
-from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, register
+from tstatic.ir.checks import ANY_RANK, INTEGERS, check_rank
+from tstatic.ir.opdef import Case, Domain, GradOp, Index, OpDef, ValueRange, export, register
 from tstatic.ir.paddle_form import from_the_front
 from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, WHOLE, Split
@@ -43,7 +43,6 @@ def _infer_along(x: Meta, index: Meta, axis: int) -> Meta:
 def _gather(x: Array, index: Array, out: Array, axis: int) -> None:
     at = normalize_axis(axis, x.ndim)
     flat = _flat(index)
-    check_index(index, x.shape[at])
     if index.ndim == 0:
         np.copyto(out, np.take(x, int(flat[0]), axis=at))
     else:
@@ -54,7 +53,6 @@ def _gather(x: Array, index: Array, out: Array, axis: int) -> None:
 def _gather_back(x: Array, index: Array, dout: Array, dx: Array, axis: int) -> None:
     at = normalize_axis(axis, x.ndim)
     flat = _flat(index)
-    check_index(index, x.shape[at])
     dx.fill(0)
     rows = np.moveaxis(dout, at, 0) if index.ndim else dout[None]
     add_rows(np.moveaxis(dx, at, 0), flat, rows, fresh=True)
@@ -71,12 +69,14 @@ def _lower_back(torch: Any, x: Any, index: Any, dout: Any, axis: int) -> Any:
 
 
 _INDEX = ValueRange(0, "X.0", dtype="int64")
+_COORDINATES = Index("Index", lambda x, index, *dout: x.shape[: index.shape[-1]], from_end=True)
 
 
 def _gather_op(type: str, name: str, cases: tuple[Case, ...], amp: str = "") -> None:
     """Registers an op that reads rows along the axis that the attribute ``name`` says."""
+    rows = Index("Index", lambda x, index, *dout, **a: x.shape[normalize_axis(a[name], len(x.shape))])
     register(OpDef(
-        type, "X, Index -> Out", attrs={name: 0}, infer=lambda x, index, **a: _infer_along(x, index, a[name]),
+        type, "X, Index -> Out", attrs={name: 0}, indices=(rows,), infer=lambda x, index, **a: _infer_along(x, index, a[name]),
         ref=lambda x, index, out, **a: _gather(x, index, out, a[name]),
         lower=lambda torch, x, index, **a: _lower_gather(torch, x, index, a[name]),
         split=Split(ELEMENTS, WHOLE, 0, 0, unless=name),
@@ -85,7 +85,7 @@ def _gather_op(type: str, name: str, cases: tuple[Case, ...], amp: str = "") -> 
             ref=lambda x, index, dout, dx, **a: _gather_back(x, index, dout, dx, axis=a[name]),
             lower=lambda torch, x, index, dout, **a: _lower_back(torch, x, index, dout, a[name]), shape_only=("X",),
             split=lambda x, index, dout, dx, **a: split_columns(x, index, dout, dx, a[name]),
-            grad=grad_is_forward_op(type, keep=("Index",)),
+            grad=grad_is_forward_op(type, keep=("Index",)), indices=(rows,),
         ),
         amp=amp, domain=Domain(cases=cases, values={"Index": _INDEX}, others=ANY),
         complex="linear", paddle=from_the_front(name),
@@ -203,8 +203,9 @@ register(OpDef(
     "gather_nd", "X, Index -> Out", infer=_infer_nd, ref=take_nd, lower=_lower_nd,
     grad=GradOp(
         "X, Index, Out@GRAD -> X@GRAD", ref=_nd_back, lower=_lower_nd_back, shape_only=("X",),
-        grad=grad_is_forward_op("gather_nd", keep=("Index",)),
+        grad=grad_is_forward_op("gather_nd", keep=("Index",)), indices=(_COORDINATES,),
     ),
+    indices=(_COORDINATES,),
     domain=Domain(
         cases=(
             Case(((3, 4), (5, 1))), Case(((3, 4, 2), (2, 3, 2))), Case(((3, 3, 3), (6, 3))), Case(((4,), (1, 1))),

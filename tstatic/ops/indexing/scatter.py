@@ -13,11 +13,10 @@ from tstatic.ir.checks import (
     INTEGERS,
     check_dtype,
     check_has_shape,
-    check_index,
     check_rank,
     check_same_dtype,
 )
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, Index, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._gradients import grad_is_linear_op
@@ -52,7 +51,6 @@ def _rows(ids: Array, updates: Array, x_rank: int) -> tuple[Array, Array]:
 
 def _overwrite(x: Array, ids: Array, updates: Array, out: Array) -> None:
     flat, rows = _rows(ids, updates, out.ndim)
-    check_index(ids, out.shape[0], "Ids")
     if out is not x:
         np.copyto(out, x)
     # Of several rows for one index the last one stays.
@@ -62,7 +60,6 @@ def _overwrite(x: Array, ids: Array, updates: Array, out: Array) -> None:
 @in_float32()
 def _add(x: Array, ids: Array, updates: Array, out: Array) -> None:
     flat, rows = _rows(ids, updates, out.ndim)
-    check_index(ids, out.shape[0], "Ids")
     if out is not x:
         np.copyto(out, x)
     out[flat] = 0
@@ -77,7 +74,6 @@ def _back(
     ids: Array, updates: Array, dout: Array, dx: Array | None, dupdates: Array | None, *, overwrite: bool
 ) -> None:
     flat = ids.reshape(-1)
-    check_index(ids, dout.shape[0], "Ids")
     if dx is not None:
         np.copyto(dx, dout)
         dx[flat] = 0
@@ -118,8 +114,9 @@ register(OpDef(
         "Ids, Updates, Out@GRAD -> X@GRAD, Updates@GRAD", ref=_back, lower=_lower_back,
         infer=lambda ids, updates, dout: (dout, updates), shape_only=("Updates",),
         grad=grad_is_linear_op("scatter", "Out", ("X", "Updates"), ("Ids",)),
+        indices=(Index("Ids", lambda ids, updates, dout: dout.shape[0]),),
     ),
-    inplace=(("X", "Out"),), amp="float32",
+    inplace=(("X", "Out"),), amp="float32", indices=(Index("Ids", lambda x, *rest: x.shape[0]),),
     domain=Domain(
         cases=(
             Case(((5, 3), (2,), (2, 3)), {"overwrite": True}), Case(((5, 3), (2,), (2, 3)), {"overwrite": False}),
@@ -232,6 +229,7 @@ def _grad_of_add(read: str, updates: str, attrs: Callable[[GradContext], Mapping
 register(OpDef(
     "scatter_nd_add", "X, Index, Updates -> Out", infer=_infer_nd, ref=_ref_nd, lower=_lower_nd,
     grad=_grad_of_add("gather_nd", "Updates"), inplace=(("X", "Out"),),
+    indices=(Index("Index", lambda x, index, updates: x.shape[: index.shape[-1]], from_end=True),),
     domain=Domain(
         cases=(
             Case(((4, 3), (6, 1), (6, 3))), Case(((3, 4), (2, 3, 2), (2, 3))), Case(((3,), (5, 1), (5,))),
@@ -304,7 +302,6 @@ def _infer_add(x: Meta, index: Meta, value: Meta, *, axis: int) -> Meta:
 
 @in_float32()
 def _ref_add(x: Array, index: Array, value: Array, out: Array, *, axis: int) -> None:
-    check_index(index, out.shape[axis])
     if out is not x:
         np.copyto(out, x)
     add_rows(np.moveaxis(out, axis, 0), index, np.moveaxis(value, axis, 0))
@@ -318,7 +315,7 @@ def _lower_add(torch: Any, x: Any, index: Any, value: Any, *, axis: int) -> Any:
 register(OpDef(
     "index_add", "X, Index, AddValue -> Out", attrs={"axis": Attr(0, "int")}, infer=_infer_add, ref=_ref_add,
     lower=_lower_add, grad=_grad_of_add("index_select", "AddValue", lambda ctx: {"dim": ctx.attrs["axis"]}),
-    inplace=(("X", "Out"),),
+    inplace=(("X", "Out"),), indices=(Index("Index", lambda x, index, value, *, axis: x.shape[axis]),),
     domain=Domain(
         cases=(
             Case(((4, 3), (6,), (6, 3)), {"axis": 0}), Case(((3, 4), (5,), (3, 5)), {"axis": 1}),

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from tstatic.errors import IndexRangeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import INTEGERS, check_dtype, check_has_shape, check_same_dtype, same_shape
 from tstatic.ir.declare import default_main_program
-from tstatic.ir.opdef import GRAD, GradContext, OpSpec, op_def
+from tstatic.ir.opdef import GRAD, GradContext, Index, OpSpec, op_def
 from tstatic.ir.program import Variable
-from tstatic.ir.ref import Calls
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import DType, Meta, Shape
-from tstatic.ops._rows import row_axis, vector
+from tstatic.ops._rows import row_axis
 from tstatic.ops.shape._shapes import emit_one
 
 REDUCTIONS = ("sum", "mean", "none")
@@ -69,31 +68,14 @@ def check_weights(weight: Meta | Variable, classes: int, arg: str, function: str
     check_has_shape(weight, (classes,), arg, function, why="one value per class", fix="pass one weight per class")
 
 
-def check_classes(label: Any, classes: int, ignore: int) -> None:
-    """Refuses a class number outside ``[0, classes)`` that is not the ignored one.
+def class_numbers(classes: Callable[..., int | None]) -> tuple[Index, ...]:
+    """States that ``Label`` holds class numbers, with ``ignore_index`` for rows to be ignored.
 
-    Raises:
-        IndexRangeError: Says which.
+    Args:
+        classes: ``(*inputs, **attrs) -> number of classes``; ``None`` for soft labels.
     """
-    if not label.size:
-        return
-    least, most = int(label.min()), int(label.max())
-    if least >= 0 and most < classes:
-        return
-    wrong = label[((label < 0) | (label >= classes)) & (label != ignore)]
-    if wrong.size:
-        raise IndexRangeError(
-            "Label holds a class number that is out of range",
-            expected=f"integers from 0 to {classes - 1}, or {ignore} for rows to be ignored",
-            received=int(wrong.reshape(-1)[0]),
-            fix=f"check the labels that are fed, or the number of classes ({classes})",
-        )
-
-
-def checked_classes(label: Any, classes: int, ignore: int) -> tuple[Any, Calls]:
-    """Returns class numbers as a vector, and the calls that load and check them: nothing is computed with a bad one."""
-    flat, load, _ = vector(label)
-    return flat, [*load, (check_classes, (flat, classes, ignore))]
+    fix = "check the labels that are fed, or the number of classes ({size})"
+    return (Index("Label", classes, ignore="ignore_index", fix=fix),)
 
 
 # ------------------------------------------------------------------------------------------------------- probabilities

@@ -10,12 +10,11 @@ from tstatic.ir.checks import (
     INTEGERS,
     check_dtype,
     check_has_shape,
-    check_index,
     check_one_element,
     check_rank,
     check_same_dtype,
 )
-from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, Index, OpDef, ValueRange, register
 from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.types import Meta
 
@@ -46,7 +45,6 @@ def _ref(
     need_update: bool,
 ) -> None:
     classes = label.reshape(-1)
-    check_index(classes, cluster_num, "Label", fix=f"feed classes below num_classes={cluster_num}")
     difference = x - centers[classes]
     if away is not None:
         away[...] = difference
@@ -79,6 +77,9 @@ def _lower(
 register(OpDef(
     "center_loss", "X, Label, Centers, CenterUpdateRate -> SampleCenterDiff~, Loss, CentersOut",
     attrs={"cluster_num": Attr(kind="int"), "need_update": True},
+    indices=(Index(
+        "Label", lambda x, label, centers, rate, *, cluster_num: cluster_num, fix="feed classes below num_classes={size}"
+    ),),
     infer=_infer, ref=_ref, lower=_lower, state=(("Centers", "CentersOut"),), uses_blas=True, amp="black", paddle=ABSENT,
     grad=GradOp(
         "SampleCenterDiff, Loss@GRAD -> X@GRAD", infer=lambda away, dloss: away,

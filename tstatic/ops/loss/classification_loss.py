@@ -57,7 +57,6 @@ def _at(shape: Sequence[int], index: Any) -> tuple[Any, ...]:
 
 
 def _loss(x: Any, label: Any, weight: Any, out: Any, total: Any, ignore: int, reduction: str) -> None:
-    labels.check_classes(label, x.shape[1], ignore)
     index, factor = _weights(label, weight, ignore, x.dtype)
     # The sum of weights, which the mean divides by, is kept for the backward op.
     count = np.add.reduce(factor, None)
@@ -136,6 +135,7 @@ def _grad_lower(
 
 _REF = CallRef(_calls)
 _GRAD = CallRef(_grad_calls, unread=(0,))
+_CLASSES = labels.class_numbers(lambda x, *rest: x.shape[1])
 
 register(OpDef(
     "nll_loss", "X, Label, Weight? -> Out, Total_weight~",
@@ -143,9 +143,10 @@ register(OpDef(
         "ignore_index": -100,
         "reduction": Attr("mean", "str", one_of(*labels.REDUCTIONS)),
     },
-    infer=_infer, ref=_REF, lower=_lower, effects=True,
+    infer=_infer, ref=_REF, lower=_lower, effects=True, indices=_CLASSES,
     grad=GradOp(
         f"X, Label, Weight?, Total_weight, Out{GRAD} -> X{GRAD}", ref=_GRAD, lower=_grad_lower, shape_only=("X",),
+        indices=_CLASSES,
     ),
     amp="black",
     domain=Domain(

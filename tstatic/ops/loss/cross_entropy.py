@@ -58,12 +58,12 @@ def _calls(
             return [(labels.soft_loss, (*read, scratch[0].reshape(read[0].shape), values, floor))]
 
         return [*by_rows((x, label), (), -1, scratch[1:], run), *store]
-    classes, checked = labels.checked_classes(label, x.shape[-1], ignore_index)
+    classes, load, _ = vector(label)
 
     def pick(read: Sequence[Any], written: Sequence[Any], own: Sequence[Any]) -> Calls:
         return [(labels.pick_loss, (read[0], classes, None, values, ignore_index, floor))]
 
-    return [*checked, *by_rows((x,), (), -1, scratch, pick), *store]
+    return [*load, *by_rows((x,), (), -1, scratch, pick), *store]
 
 
 def _grad_calls(
@@ -128,6 +128,7 @@ def _rule(ctx: GradContext) -> list[OpSpec]:
 
 _ENTROPY = CallRef(_calls, _scratch_metas, unread=(2,))
 _ENTROPY_GRAD = CallRef(_grad_calls, lambda ins, outs: rows_scratch_metas(ins[0], -1, 3))
+_CLASSES = labels.class_numbers(lambda x, label, *rest, soft_label: None if soft_label else x.shape[-1])
 _CASES = (
     Case(((3, 4), (3, 1), None)),
     Case(((3, 4), (3,), None)),
@@ -143,12 +144,12 @@ register(
     OpDef(
         "cross_entropy", f"{SLOTS} -> Y", lod="X", attrs={"soft_label": False, "ignore_index": -100},
         infer=lambda x, label, source, soft_label: x.with_shape(_entropy_shape(x, label, soft_label)), ref=_ENTROPY,
-        lower=_lower, shape_only=("SoftmaxX",), effects=True, grad=_rule, amp="black",
+        lower=_lower, shape_only=("SoftmaxX",), effects=True, grad=_rule, amp="black", indices=_CLASSES,
         domain=Domain(
             cases=_CASES, values={"X": PROBABILITIES, "Label": ValueRange(0, "X.-1", dtype="int64")}, ulps=16.0,
         ),
     ),
-    GradOp(f"X, Label, Y{GRAD} -> X{GRAD}", ref=_ENTROPY_GRAD, lower=_grad_lower),
+    GradOp(f"X, Label, Y{GRAD} -> X{GRAD}", ref=_ENTROPY_GRAD, lower=_grad_lower, indices=_CLASSES),
 )  # fmt: skip
 
 
@@ -163,7 +164,7 @@ def _calls2(
     ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, ignore_index: int, given: Sequence[Meta]
 ) -> Calls:
     x, label, _ = ins
-    classes, checked = labels.checked_classes(label, x.shape[-1], ignore_index)
+    classes, load, _ = vector(label)
     loss, _, store = vector(outs[0]) if outs[0] is not None else (None, [], [])
     # The backward op needs the picked probabilities, not all of them: X may be freed.
     match, _, store_match = vector(outs[1]) if outs[1] is not None else (None, [], [])
@@ -171,7 +172,7 @@ def _calls2(
     def run(read: Sequence[Any], written: Sequence[Any], own: Sequence[Any]) -> Calls:
         return [(labels.pick_loss, (read[0], classes, match, loss, ignore_index, labels.floor_of(given[0].dtype)))]
 
-    return [*checked, *by_rows((x,), (), -1, scratch, run), *store, *store_match]
+    return [*load, *by_rows((x,), (), -1, scratch, run), *store, *store_match]
 
 
 def _grad_calls2(
@@ -224,6 +225,7 @@ register(
     OpDef(
         "cross_entropy2", f"{SLOTS} -> Y, MatchX~, XShape~", lod="X", attrs={"ignore_index": -100}, infer=_infer2, ref=_ENTROPY2,
         lower=_lower2, shape_only=("SoftmaxX",), effects=True, grad=_rule2, amp="black",
+        indices=labels.class_numbers(lambda x, label, source: x.shape[-1]),
         domain=Domain(
             cases=_CASES, values={"X": PROBABILITIES, "Label": ValueRange(0, "X.-1", dtype="int64")}, ulps=16.0,
         ),
@@ -231,6 +233,7 @@ register(
     GradOp(
         f"Label, MatchX, XShape, Y{GRAD} -> X{GRAD}", ref=_ENTROPY2_GRAD, lower=_grad_lower2,
         infer=lambda label, match, xshape, dloss: xshape.with_shape(xshape.shape[:-1]), shape_only=("XShape",),
+        indices=labels.class_numbers(lambda label, match, xshape, dloss: xshape.shape[-2]),
     ),
 )  # fmt: skip
 

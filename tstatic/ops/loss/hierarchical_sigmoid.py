@@ -19,7 +19,7 @@ from tstatic.ir.checks import (
     check_same_dtype,
     check_size,
 )
-from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, register
+from tstatic.ir.opdef import Case, Domain, GradOp, Index, OpDef, ValueRange, export, register
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp, respelled
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
@@ -104,7 +104,6 @@ class _Paths:
             self.nodes, self.codes = np.where(self.inside, table, 0), np.where(self.inside, code, 0)
             check_index(self.nodes, rows, "PathTable")
             return
-        check_index(label, num_classes, "Label", fix=f"check the labels, or the number of classes ({num_classes})")
         # Leaf c of the complete tree has the number c + classes; halving a number leads to the root, which is 1.
         leaf = label.reshape(-1, 1).astype(np.int64) + num_classes
         steps = np.arange(_steps(num_classes))
@@ -206,6 +205,13 @@ def _read(op: PaddleOp) -> OpSpec:
 
 
 _INPUTS = "X, W, Label, PathTable?, PathCode?, Bias?"
+_INDICES = (
+    Index(
+        "Label", lambda x, w, label, table, *rest, num_classes: num_classes if table is None else None,
+        fix="check the labels, or the number of classes ({size})",
+    ),
+    Index("PathTable", lambda x, w, *rest: w.shape[0], some=True),
+)  # fmt: skip
 
 register(OpDef(
     "hierarchical_sigmoid", f"{_INPUTS} -> Out, PreOut~",
@@ -213,11 +219,11 @@ register(OpDef(
         "num_classes": 2, "is_sparse": Attr.idle(False, DENSE),
         "remote_prefetch": Attr.idle(False, "there are no parameter servers"),
     },
-    infer=_infer, ref=_ref, lower=_lower, amp="black", uses_blas=True,
+    infer=_infer, ref=_ref, lower=_lower, amp="black", uses_blas=True, indices=_INDICES,
     paddle=PaddleForm(_read, respelled(notes={"W_Out": "float32"}).write),
     grad=GradOp(
         f"{_INPUTS}, PreOut, Out@GRAD -> X@GRAD, W@GRAD, Bias@GRAD", ref=_grad_ref, lower=_grad_lower,
-        shape_only=("Bias",),
+        shape_only=("Bias",), indices=_INDICES,
     ),
     domain=Domain(
         cases=(

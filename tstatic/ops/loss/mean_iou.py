@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.checks import INTEGERS, check_dtype, check_index, check_int, check_same_dtype, check_same_shape
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
+from tstatic.ir.checks import INTEGERS, check_dtype, check_int, check_same_dtype, check_same_shape
+from tstatic.ir.opdef import Attr, Case, Domain, Index, OpDef, ValueRange, export, register
 from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, float32, int32
@@ -28,8 +28,6 @@ def _ref(
     *, num_classes: int,
 ) -> None:  # fmt: skip
     found, true = predictions.reshape(-1), labels.reshape(-1)
-    for value, name in ((found, "Predictions"), (true, "Labels")):
-        check_index(value, num_classes, name, fix=f"feed classes below num_classes={num_classes}")
     right = found == true
     hits = np.bincount(true[right], minlength=num_classes)
     misses = np.bincount(true[~right], minlength=num_classes) + np.bincount(found[~right], minlength=num_classes)
@@ -58,6 +56,10 @@ _CLASS = ValueRange(0, "num_classes", dtype="int64")
 register(OpDef(
     "mean_iou", "Predictions, Labels -> OutMeanIou, OutWrong, OutCorrect", attrs={"num_classes": Attr(kind="int")},
     infer=_infer, ref=_ref, lower=_lower, paddle=ABSENT,
+    indices=tuple(
+        Index(slot, lambda found, true, *, num_classes: num_classes, fix="feed classes below num_classes={size}")
+        for slot in ("Predictions", "Labels")
+    ),
     domain=Domain(
         cases=(
             Case(((2, 3), (2, 3)), {"num_classes": 4}), Case(((40,), (40,)), {"num_classes": 3}),

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ir.checks import INTEGERS, check_dtype, check_has_shape, check_index, check_rank, check_same_dtype
-from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, register
+from tstatic.ir.checks import INTEGERS, check_dtype, check_has_shape, check_rank, check_same_dtype
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, Index, OpDef, ValueRange, register
 from tstatic.ir.types import Meta, int64
 from tstatic.ops.indexing._indexing import add_rows
 from tstatic.tuned import draw
@@ -103,7 +103,6 @@ def _ref(
     rng: Any,
 ) -> None:
     classes, count, true = num_total_classes, num_neg_samples, label.shape[1]
-    check_index(label, classes, "Label", fix=f"feed classes below num_total_classes={classes}")
     u = uniform_numbers(len(x) * count, seed, rng)
     drawn = _drawn(u, classes, sampler, probabilities).reshape(len(x), count)
     picked = np.concatenate([label.astype(np.int64), drawn], axis=1)
@@ -224,6 +223,9 @@ register(OpDef(
         "remote_prefetch": Attr.idle(False, "there are no parameter servers"),
     },
     infer=_infer, ref=_ref, lower=_lower, random=True, uses_blas=True, amp="black",
+    indices=(Index(
+        "Label", lambda *ins, num_total_classes: num_total_classes, fix="feed classes below num_total_classes={size}"
+    ),),
     grad=GradOp(
         f"{_INPUTS}, SampleLogits, SampleLabels, Cost@GRAD -> Input@GRAD, Weight@GRAD, Bias@GRAD",
         ref=_grad_ref, lower=_grad_lower,

@@ -11,13 +11,12 @@ from tstatic.ir.checks import (
     INTEGERS,
     check_dtype,
     check_has_shape,
-    check_index,
     check_int,
     check_rank,
     check_same_dtype,
     check_type,
 )
-from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, Index, OpDef, ValueRange, export, register
 from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.rng import RngKey
@@ -102,9 +101,7 @@ def _ref(
     rng: Any,
 ) -> None:
     true, classes = labels.shape[1], logits.shape[1]
-    check_index(labels, classes, "Labels", fix=f"feed classes below {classes}")
     if given is not None and given_probabilities is not None:
-        check_index(given, classes, "CustomizedSamples", fix=f"feed classes below {classes}")
         picked, chance = given.astype(np.int64), given_probabilities
     else:
         picked, chance = _picked(
@@ -166,6 +163,10 @@ register(OpDef(
         "uniq": Attr.idle(True, "drawn classes are distinct"),
     },
     infer=_infer, ref=_ref, lower=_lower, random=True, amp="black", paddle=ABSENT,
+    indices=tuple(
+        Index(slot, lambda logits, *rest: logits.shape[1], fix="feed classes below {size}")
+        for slot in ("Labels", "CustomizedSamples")
+    ),
     grad=GradOp(
         "Logits, Samples, SampledLogits, SampledLogits@GRAD -> Logits@GRAD", ref=_grad_ref, lower=_grad_lower,
         shape_only=("Logits",),

@@ -61,7 +61,7 @@ def _calls(
     floor = labels.floor_of(given[0].dtype)
     if soft_label:
         return _soft_calls(logits, label, probabilities, loss, axis, None if use_softmax else floor, scratch)
-    classes, checked = labels.checked_classes(label, logits.shape[row_axis(logits.ndim, axis)], ignore_index)
+    classes, load, _ = vector(label)
     values, _, store = vector(loss) if loss is not None else (None, [], [])
 
     def run(read: Sequence[Any], written: Sequence[Any], own: Sequence[Any]) -> Calls:
@@ -74,7 +74,7 @@ def _calls(
             return [(kernels.softmax, (read[0], written[0], own))]
         return [(kernels.cross_entropy, (read[0], classes, written[0], values, ignore_index, own))]
 
-    return [*checked, *by_rows((logits,), (probabilities,), axis, scratch, run), *store]
+    return [*load, *by_rows((logits,), (probabilities,), axis, scratch, run), *store]
 
 
 def _soft_calls(
@@ -283,6 +283,11 @@ def _rule(ctx: GradContext) -> list[OpSpec]:
 
 _REF = CallRef(_calls, _scratch_metas, unread=(2,))
 _GRAD = CallRef(_grad_calls, _grad_scratch_metas)
+_CLASSES = labels.class_numbers(
+    lambda logits, label, source, soft_label, axis: (
+        None if soft_label else logits.shape[row_axis(len(logits.shape), axis)]
+    )
+)
 
 register(
     OpDef(
@@ -297,7 +302,7 @@ register(
         },
         infer=_infer, ref=_REF, lower=_lower, split=Split(ROWS, FREE, taken="axis"), inplace=(("Logits", "Softmax"),),
         shape_only=("SoftmaxX",), effects=True, grad=_rule, rows=_rows, amp="black", softmax=("Logits", "Softmax"),
-        uses_blas=True,
+        indices=_CLASSES, uses_blas=True,
         domain=Domain(
             cases=(
                 Case(((3, 4), (3, 1), None)), Case(((2, 4, 3), (2, 1, 3), None), {"axis": 1}),
@@ -312,6 +317,9 @@ register(
         f"Label, Softmax, Softmax{GRAD}?, Loss{GRAD}? -> Logits{GRAD}", ref=_GRAD, lower=_grad_lower,
         infer=lambda label, out, dout, dloss: out, split=Split(ROWS, FREE, taken="axis"),
         inplace=(("Softmax", f"Logits{GRAD}"),), rows=_grad_rows,
+        indices=labels.class_numbers(
+            lambda label, p, *grads, soft_label, axis: None if soft_label else p.shape[row_axis(len(p.shape), axis)]
+        ),
     ),
 )  # fmt: skip
 

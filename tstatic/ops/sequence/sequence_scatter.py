@@ -8,8 +8,8 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import INDICES, check_dtype, check_index, check_rank, check_same_dtype
-from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange, export, register
+from tstatic.ir.checks import INDICES, check_dtype, check_rank, check_same_dtype
+from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, Index, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._gradients import grad_is_linear_op
@@ -36,7 +36,6 @@ def _infer(x: Meta, ids: Meta, offsets: Meta, updates: Meta) -> Meta:
 
 @in_float32()
 def _ref(x: Array, ids: Array, offsets: Array, updates: Array, out: Array) -> None:
-    check_index(ids, x.shape[1], "Ids")
     np.copyto(out, x)
     np.add.at(out, (owners(offsets), ids.reshape(-1)), updates.reshape(-1))
 
@@ -49,7 +48,7 @@ def _back(ids: Array, offsets: Array, updates: Array, dout: Array, dx: Array | N
 
 
 def _owners(torch: Any, offsets: Any) -> Any:
-    return torch.repeat_interleave(torch.arange(len(offsets) - 1), offsets[1:] - offsets[:-1])
+    return torch.repeat_interleave(torch.arange(len(offsets) - 1, device=offsets.device), offsets[1:] - offsets[:-1])
 
 
 def _lower(torch: Any, x: Any, ids: Any, offsets: Any, updates: Any) -> Any:
@@ -68,8 +67,9 @@ register(OpDef(
         f"Ids, Ids{LOD}, Updates, Out{GRAD} -> X{GRAD}, Updates{GRAD}",
         infer=lambda ids, offsets, updates, dout: (dout, updates), ref=_back, lower=_lower_back, shape_only=("Updates",),
         grad=grad_is_linear_op("sequence_scatter", "Out", ("X", "Updates"), ("Ids", f"Ids{LOD}")),
+        indices=(Index("Ids", lambda ids, offsets, updates, dout: dout.shape[1]),),
     ),
-    effects=True,
+    effects=True, indices=(Index("Ids", lambda x, *rest: x.shape[1]),),
     domain=Domain(
         cases=(
             Case(((3, 6), (7, 1), (4,), (7, 1))), Case(((2, 1), (4, 1), (3,), (4, 1))), Case(((3, 4), (0, 1), (4,), (0, 1))),

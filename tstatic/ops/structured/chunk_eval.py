@@ -20,7 +20,7 @@ from tstatic.ir.checks import (
     check_rank,
     same_shape,
 )
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, Index, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import Meta, float32, int64
@@ -73,6 +73,11 @@ def _chunks(tags: Array, first: Array, scheme: str, types: int, excluded: Sequen
     return begins & ~np.isin(kind, excluded), last, kind
 
 
+def _tags(*ins: Any, num_chunk_types: int, chunk_scheme: str) -> int:
+    """Returns the number of tags."""
+    return num_chunk_types * len(SCHEMES[chunk_scheme]) + 1
+
+
 def _ref(
     inference: Array,
     label: Array,
@@ -90,7 +95,7 @@ def _ref(
     found = []
     for name, tags in (("Inference", inference), ("Label", label)):
         tags = tags.reshape(-1)[rows].astype(np.int64)
-        size = num_chunk_types * len(SCHEMES[chunk_scheme]) + 1
+        size = _tags(num_chunk_types=num_chunk_types, chunk_scheme=chunk_scheme)
         check_index(
             tags, size, name, fix=f"{num_chunk_types} types of chunks in scheme {chunk_scheme} have {size} tags"
         )
@@ -149,7 +154,7 @@ register(OpDef(
         "num_chunk_types": Attr(kind="int"), "chunk_scheme": Attr("IOB", "str", one_of(*SCHEMES)),
         "excluded_chunk_types": Attr((), "ints"),
     },
-    infer=_infer, ref=_ref, lower=_lower,
+    infer=_infer, ref=_ref, lower=_lower, indices=tuple(Index(slot, _tags, some=True) for slot in ("Inference", "Label")),
     domain=Domain(
         cases=(
             Case(((4, 9), (4, 9), (4,)), {"num_chunk_types": 2}),

@@ -11,7 +11,7 @@ import numpy as np
 from tstatic.errors import FeedError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import INTEGERS, check_dtype, check_ints, check_rank, check_same_dtype, check_type
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, Index, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta, float32, int64
@@ -119,6 +119,10 @@ _TOKENS = ValueRange(0, 3, dtype="int64")
 register(OpDef(
     "edit_distance", "Hyps, Refs, HypsLength?, RefsLength?, Hyps@LOD?, Refs@LOD? -> SequenceNum, Out",
     attrs={"normalized": False}, infer=_infer, ref=_ref, lower=_lower,
+    indices=(
+        Index("HypsLength", lambda hyps, *rest: hyps.shape[1] + 1, some=True),
+        Index("RefsLength", lambda hyps, refs, *rest: refs.shape[1] + 1, some=True),
+    ),
     domain=Domain(
         cases=(
             Case(((3, 4), (3, 5), (3,), (3,))), Case(((2, 6), (2, 3), (2, 1), (2,)), {"normalized": True}),

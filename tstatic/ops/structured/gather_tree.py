@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import INDICES, check_dtype, check_index, check_rank, check_same_dtype, check_same_shape
-from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, export, register
+from tstatic.ir.checks import INDICES, check_dtype, check_rank, check_same_dtype, check_same_shape
+from tstatic.ir.opdef import Case, Domain, Index, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops.shape._shapes import Array, emit_one
@@ -23,7 +23,6 @@ def _infer(ids: Meta, parents: Meta) -> Meta:
 
 
 def _ref(ids: Array, parents: Array, out: Array) -> None:
-    check_index(parents, ids.shape[2], "Parents")
     beam = np.broadcast_to(np.arange(ids.shape[2]), ids.shape[1:])
     for step in range(ids.shape[0] - 1, -1, -1):
         out[step] = np.take_along_axis(ids[step], beam, axis=1)
@@ -32,7 +31,7 @@ def _ref(ids: Array, parents: Array, out: Array) -> None:
 
 def _lower(torch: Any, ids: Any, parents: Any) -> Any:
     out = torch.empty_like(ids)
-    beam = torch.arange(ids.shape[2]).expand(ids.shape[1:])
+    beam = torch.arange(ids.shape[2], device=ids.device).expand(ids.shape[1:])
     for step in range(ids.shape[0] - 1, -1, -1):
         out[step] = ids[step].gather(1, beam)
         beam = parents[step].gather(1, beam).long()
@@ -41,6 +40,7 @@ def _lower(torch: Any, ids: Any, parents: Any) -> Any:
 
 register(OpDef(
     "gather_tree", "Ids, Parents -> Out", infer=_infer, ref=_ref, lower=_lower,
+    indices=(Index("Parents", lambda ids, parents: ids.shape[2]),),
     domain=Domain(
         cases=(Case(((4, 2, 3), (4, 2, 3))), Case(((1, 1, 1), (1, 1, 1))), Case(((0, 2, 2), (0, 2, 2)))),
         values={"Ids": ValueRange(0, 9, dtype="int64"), "Parents": ValueRange(0, "Ids.2", dtype="int64")},

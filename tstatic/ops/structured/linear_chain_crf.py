@@ -16,7 +16,7 @@ from tstatic.ir.checks import (
     check_same_dtype,
     same_shape,
 )
-from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, register
+from tstatic.ir.opdef import Case, Domain, GradOp, Index, OpDef, ValueRange, register
 from tstatic.ir.paddle_form import respelled
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
@@ -241,13 +241,15 @@ VALUES = {
     "Emission@LOD": ValueRange(dtype="int64", offsets="Emission.0"),
 }
 
+_INDICES = (Index("Label", lambda emission, *rest: emission.shape[-1], some=True),)
+
 register(OpDef(
     "linear_chain_crf", "Emission, Transition, Label, Length?, Emission@LOD? -> LogLikelihood", infer=_infer, ref=_ref,
-    lower=_lower, amp="black", uses_blas=True,
+    lower=_lower, amp="black", uses_blas=True, indices=_INDICES,
     paddle=respelled(notes=dict.fromkeys(("Alpha", "EmissionExps", "TransitionExps"), "float32")),
     grad=GradOp(
         "Emission, Transition, Label, Length?, Emission@LOD?, LogLikelihood@GRAD -> Emission@GRAD, Transition@GRAD",
-        ref=_grad_ref, lower=_grad_lower,
+        ref=_grad_ref, lower=_grad_lower, indices=_INDICES,
         instead="pad the sequences and write the recursion over the steps with exp, log and sums in a Python loop",
     ),
     domain=Domain(cases=CASES, values=VALUES, floats=FLOATS),

@@ -10,7 +10,7 @@ import numpy as np
 from tstatic.errors import IndexRangeError, ProgramError
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import INDICES, check_choice, check_dtype, check_index, check_int, check_rank, check_type
-from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, register
+from tstatic.ir.opdef import Case, Domain, GradOp, Index, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
@@ -313,6 +313,7 @@ def _grad_lower(
 register(OpDef(
     "warpctc", "Logits, Label, LogitsLength?, LabelLength?, Logits@LOD?, Label@LOD? -> Loss, WarpCTCGrad~",
     attrs={"blank": 0, "norm_by_times": False}, infer=_infer, ref=_ref, lower=_lower, amp="black",
+    indices=(Index("Label", lambda logits, *rest: logits.shape[-1], some=True),),
     grad=GradOp(
         "WarpCTCGrad, LogitsLength?, Logits@LOD?, Loss@GRAD -> Logits@GRAD", ref=_grad_ref, lower=_grad_lower,
         infer=lambda grad, length, offsets, dloss: grad, linear_in=("Loss@GRAD",),

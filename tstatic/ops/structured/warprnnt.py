@@ -13,13 +13,12 @@ from tstatic.ir.checks import (
     check_choice,
     check_dtype,
     check_has_shape,
-    check_index,
     check_int,
     check_number,
     check_rank,
     check_size,
 )
-from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, register
+from tstatic.ir.opdef import Case, Domain, GradOp, Index, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops.loss._labels import REDUCTIONS, reduced
@@ -66,10 +65,7 @@ class _Lattice:
     """
 
     def __init__(self, x: Array, label: Array, steps: Array, counts: Array, blank: int) -> None:
-        batch, most, width, classes = x.shape
-        check_index(label, classes, "label", fix=f"check the labels that are fed, or the number of classes ({classes})")
-        check_index(steps, most + 1, "input_lengths", low=1)
-        check_index(counts, width, "label_lengths")
+        batch, most, width, _ = x.shape
         u = np.arange(width)
         self.at = np.arange(most + width - 1)[:, None, None] - u
         t = np.clip(self.at, 0, most - 1)
@@ -169,6 +165,11 @@ def _lower(torch: Any, x: Any, label: Any, steps: Any, counts: Any, *, blank: in
 register(OpDef(
     "warprnnt", "input, label, input_lengths, label_lengths -> loss, warprnntgrad~",
     attrs={"blank": 0, "fastemit_lambda": 0.0}, infer=_infer, ref=_ref, lower=_lower, amp="black",
+    indices=(
+        Index("label", lambda x, *rest: x.shape[3], fix="check the labels that are fed, or the number of classes ({size})"),
+        Index("input_lengths", lambda x, *rest: x.shape[1] + 1, least=1),
+        Index("label_lengths", lambda x, *rest: x.shape[2]),
+    ),
     grad=GradOp(
         "warprnntgrad, loss@GRAD -> input@GRAD", ref=_grad_ref,
         lower=lambda torch, grad, dloss: grad * dloss.reshape(-1, 1, 1, 1).to(grad.dtype),

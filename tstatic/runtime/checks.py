@@ -1,0 +1,274 @@
+"""Checks while a plan runs: of positions, where a device or a kernel cannot raise, and of NaN and infinity.
+
+On a device whose work runs late, positions are checked in front of the op, and the host is told together with the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tstatic.devices import Array, Device
+from tstatic.devices.base import ALIGNED, Memory, Stream
+from tstatic.devices.cpu.pool import Call
+from tstatic.errors import IndexRangeError, NumericsError
+from tstatic.ir.evaluate import infer_outputs
+from tstatic.ir.frozen import Entry, FrozenOp
+from tstatic.ir.indices import Limits, limited
+from tstatic.ir.types import Meta, bool_, dtype_of, int64
+from tstatic.plan.plan import Plan, Step
+from tstatic.runtime.sub_block import annotate, fetch_entry, store_entry
+from tstatic.where import show
+
+Spans = list[tuple[int, int]]
+
+Before = tuple[list[Call], Spans, Spans]
+"""Calls in front of a step, and the memory that they, and the step with them, read and write besides the step's own."""
+
+
+class StoppedBeforeError(Exception):
+    """Raised if work that was queued behind an update's decision failed before the update: no state was written.
+
+    Attributes:
+        error: The error of that work.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+@dataclass(slots=True)
+class _Check:
+    """One check: what is asked of a value before the first op that reads it as positions.
+
+    Attributes:
+        op: That op.
+        limits: What the values must stay within.
+        kept: The values as they were given.
+        safe: The values that the ops read.
+        wrong: One word: the number of bad values.
+    """
+
+    op: FrozenOp
+    limits: Limits
+    kept: Array
+    safe: Array
+    wrong: Array
+
+
+class LateChecks:
+    """The checks of a plan, and one word of device memory for each.
+
+    A check writes its word anew in every run, so the words need no order among themselves; the host reads all in one copy
+    and tells the first bad one in the program's order, as a device that stops at it would.
+
+    Args:
+        device: A device whose work runs late.
+        ops: The plan's ops that may need a check.
+        lasting: Values that no later step overwrites: they need no copy for the message.
+
+    Attributes:
+        bad: A truth value in device memory: whether some position of this run is bad; updates ask it.
+    """
+
+    def __init__(self, device: Device, ops: Sequence[FrozenOp], lasting: Sequence[str]) -> None:
+        self._device = device
+        self._lasting = frozenset(lasting)
+        self._checks: dict[tuple[str, Limits], _Check] = {}
+        self._memory: list[Memory] = []
+        most = sum(len(list(_entries(op))) for op in ops)
+        self.words: Array | None = None
+        if most:
+            meta = Meta((most,), int64)
+            behind = -(-meta.nbytes // ALIGNED) * ALIGNED
+            memory = device.allocate(behind + ALIGNED, purpose="error words")
+            pinned = device.allocate(meta.nbytes, "pinned", "error words")
+            self._memory = [memory, pinned]
+            self.bad = device.view(memory, behind, Meta((1,), bool_))
+            self.words, self._seen = device.view(memory, 0, meta), device.view(pinned, 0, meta)
+
+    def __bool__(self) -> bool:
+        return bool(self._checks)
+
+    def bind(self, op: FrozenOp, ins: Sequence[Any], stream: Stream) -> tuple[list[Any], Before]:
+        """Binds the checks of one op.
+
+        Args:
+            op: The op.
+            ins: Its arrays by slot.
+            stream: The stream of its work.
+
+        Returns:
+            The arrays that the op is to read, and what comes before it.
+
+        Raises:
+            IndexRangeError: If there is nothing that positions could point to.
+        """
+        read: Spans = []
+        written: Spans = []
+        calls: list[Call] = []
+        given = list(ins)
+        device = self._device
+        for at, place, array, limits in limited(op.definition, ins, op.attrs):
+            if isinstance(array, Meta) or not array.size:
+                continue  # a value inside of a group, which its kernel masks
+            entry = op.inputs[at]
+            value = entry if place is None else entry[place]  # type: ignore[index]
+            assert isinstance(value, str)
+            if min(limits.high) < max(limits.low):
+                error = IndexRangeError(
+                    f"{limits.what} holds a value that is out of range",
+                    expected="no positions: what they point into has a size of 0",
+                    received=f"positions of shape {list(array.shape)}",
+                    fix=limits.fix or None,
+                )
+                annotate(error, op)
+                raise error
+            found = self._checks.get((value, limits))
+            if found is None:
+                assert self.words is not None
+                kept = array if value in self._lasting else device.empty(array.shape, array.dtype)
+                word = device.slice(self.words, len(self._checks), (1,))
+                found = _Check(op, limits, kept, device.empty(array.shape, array.dtype), word)
+                self._checks[value, limits] = found
+                calls += device.limit(array, limits, found.kept, found.safe, word, stream)
+                written += [device.span(one) for one in (found.safe, word)]
+            else:
+                read.append(device.span(found.safe))
+            if place is None:
+                given[at] = found.safe
+            else:
+                given[at] = [found.safe if i == place else one for i, one in enumerate(given[at])]
+        return given, (calls, read, written)
+
+    def finish(self, stream: Stream) -> list[Call]:
+        """Returns the calls that copy all words to the host and to :attr:`bad`, behind the checks."""
+        if not self._checks:
+            return []
+        found = self._device.any_nonzero(self.words, self.bad, stream)
+        return [*found, (self._device.copy, (self._seen, self.words, stream))]
+
+    def error(self, run: int) -> IndexRangeError | None:
+        """Returns the error of the first bad word, with the op and the line that built it; the words must be on the host.
+
+        Args:
+            run: The number of the run, from 1.
+        """
+        bad = np.flatnonzero(self._seen) if self._checks else np.empty(0)
+        if not bad.size:
+            return None
+        check = list(self._checks.values())[int(bad[0])]
+        try:
+            check.limits.check(self._device.to_host(check.kept))
+        except IndexRangeError as error:
+            annotate(error, check.op)
+            error.noticed = f"after run {run} on the device '{self._device.name}'; it changed no variable"
+            return error
+        raise AssertionError("a device and the host disagree on a bad position")
+
+    def free(self) -> None:
+        """Frees the words."""
+        for memory in self._memory:
+            self._device.free(memory)
+        self._memory, self._checks, self.words = [], {}, None
+
+
+def _entries(op: FrozenOp) -> Iterator[Entry]:
+    """Yields what stands in the slots that hold positions, each value of a list for itself."""
+    for statement in op.definition.indices:
+        entry = op.input(statement.slot)
+        yield from entry if isinstance(entry, tuple) else [entry]
+
+
+def late_checks(plan: Plan, device: Device) -> LateChecks | None:
+    """Returns the checks of positions on a device whose work runs late; elsewhere an op checks its own."""
+    if not device.deferred:
+        return None
+    steps = [one for one in plan.steps if one.region == "main" and one.how in ("ref", "kernel", "view")]
+    ops = [op for step in steps for op in (step.op.body or [step.op])]
+    storage, root = plan.storage, plan.root
+    return LateChecks(device, ops, [v for v in storage if storage[root[v]].kind in ("feed", "const")])
+
+
+def may_ask_words(plan: Plan, checks: LateChecks | None) -> bool:
+    """Returns whether updates may be queued before the host knows of a bad position, and ask the words on the device.
+
+    Otherwise the host waits before them: for sizes and errors that only values decide, for generated kernels of updates, which
+    ask no word, and where there is nothing to ask.
+    """
+    if checks is None or checks.words is None:
+        return False
+    for step in plan.steps:
+        definition = step.op.definition
+        if step.how == "dynamic" or step.op.sub_blocks or definition.objects or definition.collective:
+            return False
+        if definition.effects and not definition.indices:
+            return False
+        if step.region == "update" and (step.how == "kernel" or definition.random):
+            return False
+    return bool(plan.commits) or any(step.region == "update" for step in plan.steps)
+
+
+def before_kernel(
+    step: Step, arrays: Mapping[str, Any], device: Device, checks: LateChecks | None, stream: Stream
+) -> Before:
+    """Returns the checks of positions that a generated kernel reads: it cannot raise, and masks bad ones."""
+    calls: list[Call] = []
+    reads: Spans = []
+    writes: Spans = []
+    if step.region != "main" or not any(op.definition.indices for op in step.op.body):
+        return calls, reads, writes
+    known: dict[str, Any] = {v: arrays[v] for v in step.op.reads()}
+    for op in step.op.body:
+        ins = [fetch_entry(e, known) for e in op.inputs]
+        if checks is not None:
+            _, (more, read_too, written_too) = checks.bind(op, ins, stream)
+            calls, reads, writes = calls + more, reads + read_too, writes + written_too
+        else:
+            found = limited(op.definition, ins, op.attrs)
+            calls += [(_check_now, (device, op, one[3], one[2])) for one in found if not isinstance(one[2], Meta)]
+        # Values inside of the group have no arrays; limits follow from their shapes.
+        metas = [_metas(one) for one in ins]
+        for entry, meta in zip(op.outputs, infer_outputs(op.definition, metas, op.attrs), strict=True):
+            store_entry(entry, meta, known)
+    return calls, reads, writes
+
+
+def _check_now(device: Device, op: FrozenOp, limits: Limits, array: Array) -> None:
+    try:
+        limits.check(device.to_host(array))
+    except IndexRangeError as error:
+        annotate(error, op)  # the member of the group, whose line the user knows
+        raise
+
+
+def _metas(slot: Any) -> Any:
+    """Returns the metadata of what is in a slot: arrays, metadata, lists of them, or ``None``."""
+    if isinstance(slot, list):
+        return [_metas(one) for one in slot]
+    return slot if slot is None or isinstance(slot, Meta) else Meta(slot.shape, dtype_of(slot.dtype))
+
+
+def check_finite(device: Device, op: FrozenOp, arrays: Mapping[str, Any], stream: Stream) -> None:
+    """Refuses NaN and infinity in the results of an op, after waiting for them.
+
+    Raises:
+        NumericsError: Names the first result that holds some.
+    """
+    device.synchronize([stream])  # the array of a dynamic result exists only afterwards
+    made = {v: a for v in op.writes() if (a := arrays.get(v)) is not None and not isinstance(a, list)}
+    floats = {v: a for v, a in made.items() if dtype_of(a.dtype).is_inexact}
+    counts = device.to_host(device.check_finite(list(floats.values()), stream), stream)
+    for (value, array), bad in zip(floats.items(), counts, strict=True):
+        if bad:
+            raise NumericsError(
+                f"'{value}' holds {bad} NaN or infinite values",
+                expected="finite values (FLAGS_check_nan_inf is on)",
+                received=f"{bad} of {array.size} elements are not finite",
+                fix="look at the inputs of this operator; lower the learning rate or clip gradients",
+                op=op.type, var=value, where=show(op.where),
+            )  # fmt: skip
