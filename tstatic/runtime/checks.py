@@ -152,11 +152,11 @@ class LateChecks:
         found = self._device.any_nonzero(self.words, self.bad, stream)
         return [*found, (self._device.copy, (self._seen, self.words, stream))]
 
-    def error(self, run: int) -> IndexRangeError | None:
+    def error(self, runs: int) -> IndexRangeError | None:
         """Returns the error of the first bad word, with the op and the line that built it; the words must be on the host.
 
         Args:
-            run: The number of the run, from 1.
+            runs: How many runs of the program came before.
         """
         bad = np.flatnonzero(self._seen) if self._checks else np.empty(0)
         if not bad.size:
@@ -166,7 +166,7 @@ class LateChecks:
             check.limits.check(self._device.to_host(check.kept))
         except IndexRangeError as error:
             annotate(error, check.op)
-            error.noticed = f"after run {run} on the device '{self._device.name}'; it changed no variable"
+            error.noticed = f"after run {runs + 1} on the device '{self._device.name}'; it changed no variable"
             return error
         raise AssertionError("a device and the host disagree on a bad position")
 

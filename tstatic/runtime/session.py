@@ -428,7 +428,7 @@ class Session:
         self._execute("main")
         if self.undecided:
             return self._update_undecided(epoch, count, last)
-        if self.checks is not None and (bad := self.checks.error(count + 1)) is not None:
+        if self.checks is not None and (bad := self.checks.error(count)) is not None:
             raise bad
         fetched: list[Any] = []
         late: list[tuple[int, str]] = []
@@ -472,7 +472,7 @@ class Session:
             failed: BaseException | None = None
             try:
                 self._execute("update")
-                failed = self._commit(pending, count + 1)
+                failed = self._commit(pending, count)
             except StoppedBeforeError as stopped:
                 failed = stopped.error
             if failed is None:
@@ -563,12 +563,12 @@ class Session:
             done.append((var, source, None if fits else self.device.empty(source.shape, source.dtype)))
         return done
 
-    def _commit(self, pending: Sequence[tuple[str, Array, Array | None]], run: int = 0) -> IndexRangeError | None:
+    def _commit(self, pending: Sequence[tuple[str, Array, Array | None]], runs: int = 0) -> IndexRangeError | None:
         """Copies values to their variables, after the updates; new storage is published once the device has written it.
 
         Args:
             pending: What :meth:`_pending` said.
-            run: The number of the run, where the update was queued before the host knew of its checks.
+            runs: How many runs came before, where the update was queued before the host knew of its checks.
 
         Returns:
             The error that a check found; then no variable was changed.
@@ -587,7 +587,7 @@ class Session:
                     function(*args)
             except QueuedWorkError as raised:
                 self._raise("update", raised, self.plan.steps[-1].op)
-        found = asked.error(run) if asked is not None else None
+        found = asked.error(runs) if asked is not None else None
         for var, _, fresh in pending if found is None else ():
             if fresh is not None:
                 self.scope.publish(var, fresh)
