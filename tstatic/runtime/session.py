@@ -294,10 +294,7 @@ class Session:
             or op.sub_blocks
         ):
             return None, None
-        read = list(op.contents())
-        generated = self.plan.kernels.get(op.outputs)
-        if generated is not None and generated.draws:
-            read.append(RNG)
+        read = [*op.contents(), *([RNG] if op.body and RNG in self.arrays else [])]
         if any(isinstance(self.arrays[v], list) for v in (*read, *op.writes())):
             return None, None
         return [self.device.span(self.arrays[v]) for v in read], [self.device.span(self.arrays[v]) for v in op.writes()]
