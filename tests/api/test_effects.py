@@ -75,6 +75,17 @@ def test_a_planted_parameter_without_effect_is_found(monkeypatch: pytest.MonkeyP
     assert found.idle == {"axis", "weight", "act"}
 
 
+def test_a_planted_effect_on_nothing_but_the_argument_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def marking(x: paddle.Tensor, kept: Any = None, idle: Any = None) -> Any:
+        """Marks an argument that it does not read."""
+        if isinstance(kept, paddle.Tensor):
+            kept.stop_gradient = False
+        return x if idle is None or isinstance(idle, paddle.Tensor) else paddle.abs(idle)
+
+    monkeypatch.setitem(SAMPLES, "planted", Sample(lambda: {"x": static.data("x", [2])}))
+    assert _found("planted", marking).idle == {"idle"}
+
+
 def test_a_planted_setting_of_a_layer_or_an_optimizer_is_found() -> None:
     class Layer(paddle.nn.Linear):
         """A layer."""
