@@ -199,7 +199,10 @@ def main(count: int, seed: str, folder: Path, fault: str = "") -> dict[str, Any]
         AssertionError: If one did anything else than load as it was saved, or raise a typed error.
     """
     kinds = Kinds(folder)
-    whole = {name: load(data) for name, (data, load) in kinds.kinds.items()}
+    whole = {}
+    for name, (data, load) in kinds.kinds.items():
+        with static.scope_guard(static.Scope()):
+            whole[name] = load(data)
     if fault:
         kinds.kinds["pickle"] = kinds.kinds["pickle"][0], FAULTS[fault]
     # What unknown names would load: modules of ops, and of near names.
