@@ -35,6 +35,8 @@ from runner import LOST, NO_DEVICE, good  # noqa: E402
 LIMIT_S = 80.0
 COMPILE_S = 45.0
 PATIENCE_S = 25.0
+START_S = 75.0
+"""Without a line, for imports and the device's start: they take longer than a case, however little patience there is with one."""
 LIBRARIES = ("torch", "triton", "numpy", "msgspec", "platformdirs", "ml_dtypes", "scipy", "pytest", "hypothesis")
 
 
@@ -218,8 +220,7 @@ class Contact:
             while process.poll() is None:
                 time.sleep(0.05)
                 quiet = time.time() - max(started, self.lines.path.stat().st_mtime)
-                # Imports and the device's start take longer than a case.
-                if quiet <= self.patience or (quiet <= 3 * self.patience and not self._began(first)):
+                if quiet <= self.patience or (quiet <= START_S and not self._began(first)):
                     continue
                 process.kill()
                 process.wait()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,7 @@ from tests.parity import samples as described
 from tstatic import static
 from tstatic.ir.opdef import OPS, PUBLIC_API, OpDef
 from tstatic.ir.program import Variable
+from tstatic.ir.text import variable_text
 
 SHAPES: tuple[tuple[int, ...], ...] = ((4, 6), (2, 4, 6), (2, 4, 6, 6), (2, 2, 4, 4, 4), (6,))
 OP_OF = {id(entry.function): entry.op for entry in PUBLIC_API.values()}
@@ -41,6 +43,20 @@ class Constant:
 
     def __call__(self) -> Any:
         return self.value
+
+
+FED = "another"
+
+
+@dataclass(frozen=True)
+class Fed:
+    """Makes a Variable that is fed."""
+
+    shape: Sequence[int]
+    dtype: str
+
+    def __call__(self) -> Variable:
+        return static.data(FED, list(self.shape), self.dtype)
 
 
 @dataclass
@@ -180,18 +196,13 @@ def other_values(path: str, name: str, p: inspect.Parameter, base: Any) -> list[
         one for one in made if not (isinstance(one, Constant) and repr(one.value) == repr(base))
     ]
     if isinstance(base, Variable):
-        makers += [
-            lambda d=d: static.data("another", list(base.shape), d) for d in (base.dtype.name, "float64", "int64")
-        ]
-        makers += [lambda: static.data("another", [3], base.dtype.name)]
+        makers += [Fed(tuple(base.shape), d) for d in (base.dtype.name, "float64", "int64")]
+        makers += [Fed((3,), base.dtype.name)]
     elif isinstance(base, list) and base and isinstance(base[0], Variable):
         makers += [lambda: list(reversed(base)), lambda: base[:1]]
     elif base is None and ("Variable" in str(p.annotation) or p.annotation == "Any"):
         shapes = ((1,), (), (6,), (4,), (2,), (3,), (4, 6), (2, 4, 6), (2, 4, 6, 6), (4, 1), (2, 4))
-        makers += [
-            lambda s=s, d=d: static.data("another", list(s), d)
-            for d in ("float32", "int64", "int32", "bool") for s in shapes
-        ]  # fmt: skip
+        makers += [Fed(s, d) for d in ("float32", "int64", "int32", "bool") for s in shapes]
     return makers
 
 
@@ -199,7 +210,7 @@ def other_values(path: str, name: str, p: inspect.Parameter, base: Any) -> list[
 def outcome(
     function: Callable[..., Any], arguments: Arguments, use: Any, make: Callable[[], Any] = lambda: None, name: str = ""
 ) -> Any:
-    """The programs that a call builds, and what it returns, as text.
+    """The programs that a call builds, and what it returns, as text; without a :class:`Fed` Variable that is as it was made.
 
     Args:
         function: What is called.
@@ -220,6 +231,7 @@ def outcome(
     with guards[0], guards[1], guards[2]:
         given = arguments()
         other = make()
+        declared = variable_text(other, with_details=True).partition("  # ")[0] if isinstance(make, Fed) else ""
         if name:
             given[name] = other
         result = function(**given)
@@ -228,9 +240,15 @@ def outcome(
         elif isinstance(result, contextlib.AbstractContextManager):
             with result:
                 result = paddle.scale(static.data("inside", [2]), 3.0)
-    variables = [(v.name, v.shape, v.dtype.name, v.stop_gradient, v.persistable) for v in main.list_vars()]
+    text = main.to_string(with_details=True)
+    if declared:
+        text = re.sub(rf"^    {re.escape(declared)}  # .*\n", "", text, flags=re.MULTILINE)
+    variables = [
+        (v.name, v.shape, v.dtype.name, v.stop_gradient, v.persistable)
+        for v in main.list_vars() if not (declared and v.name == FED)
+    ]  # fmt: skip
     return (
-        main.to_string(with_details=True),
+        text,
         startup.to_string(with_details=True),
         variables,
         shown(result),
@@ -286,7 +304,8 @@ def _changes(
         except Exception:  # a value that does not fit says nothing
             continue
         tried.add(name)
-        if after != (before if isinstance(make, Constant) else outcome(function, arguments, use, make)):
+        # A second run with the value made but not used tells what making it adds; most often nothing is left to tell.
+        if after != before and (isinstance(make, Constant) or after != outcome(function, arguments, use, make)):
             return True
     return False
 

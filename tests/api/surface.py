@@ -7,6 +7,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Iterator
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -52,8 +53,13 @@ def names(module: ModuleType) -> list[str]:
     return sorted(n for n in found if not isinstance(getattr(module, n), ModuleType))
 
 
-def walk() -> Iterator[tuple[str, Any]]:
-    """Yields every public path and what it leads to, methods of Variables last."""
+@cache
+def walk() -> tuple[tuple[str, Any], ...]:
+    """Returns every public path and what it leads to, methods of Variables last."""
+    return tuple(_walk())
+
+
+def _walk() -> Iterator[tuple[str, Any]]:
     for module in modules():
         for name in names(module):
             yield f"{module.__name__}.{name}", getattr(module, name)

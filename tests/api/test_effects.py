@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+from functools import cache
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ from tstatic import static
 from tstatic.no_effect import no_effect
 
 
-def _things() -> dict[str, Any]:
+@cache
+def things() -> dict[str, Any]:
     """Public functions, and classes whose use is known, by the first path of each."""
     found: dict[int, tuple[str, Any]] = {}
     for path, value in surface.walk():
@@ -27,7 +29,6 @@ def _things() -> dict[str, Any]:
     return dict(found.values())
 
 
-THINGS = _things()
 PARTS = 8
 
 
@@ -39,10 +40,10 @@ def _found(path: str, thing: Any) -> Found:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_parameters_have_an_effect_or_say_why_not(part: int) -> None:
     wrong = []
-    for path in list(THINGS)[part::PARTS]:
+    for path in list(things())[part::PARTS]:
         if path in WITHOUT_SAMPLE:
             continue
-        thing = THINGS[path]
+        thing = things()[path]
         found = _found(path, thing)
         if not found.sampled:
             wrong.append(f"{path}: no call of it is known; add one to tests/api/samples.py")
@@ -54,8 +55,8 @@ def test_parameters_have_an_effect_or_say_why_not(part: int) -> None:
 
 
 def test_samples_are_those_of_public_names() -> None:
-    assert len(THINGS) > 650
-    assert sorted((SAMPLES.keys() | WITHOUT_SAMPLE.keys()) - THINGS.keys()) == []
+    assert len(things()) > 650
+    assert sorted((SAMPLES.keys() | WITHOUT_SAMPLE.keys()) - things().keys()) == []
 
 
 # ------------------------------------------------------------------------------------------------- the check sees faults
@@ -72,6 +73,17 @@ def test_a_planted_parameter_without_effect_is_found(monkeypatch: pytest.MonkeyP
     found = _found("planted", _dead)
     assert found.sampled
     assert found.idle == {"axis", "weight", "act"}
+
+
+def test_a_planted_effect_on_nothing_but_the_argument_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def marking(x: paddle.Tensor, kept: Any = None, idle: Any = None) -> Any:
+        """Marks an argument that it does not read."""
+        if isinstance(kept, paddle.Tensor):
+            kept.stop_gradient = False
+        return x if idle is None or isinstance(idle, paddle.Tensor) else paddle.abs(idle)
+
+    monkeypatch.setitem(SAMPLES, "planted", Sample(lambda: {"x": static.data("x", [2])}))
+    assert _found("planted", marking).idle == {"idle"}
 
 
 def test_a_planted_setting_of_a_layer_or_an_optimizer_is_found() -> None:

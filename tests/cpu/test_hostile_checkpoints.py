@@ -16,7 +16,7 @@ import safetensors.numpy
 
 from tstatic import fluid, static
 from tstatic.errors import CheckpointError, near
-from tstatic.runtime import checkpoint
+from tstatic.runtime import checkpoint, header
 from tstatic.runtime.checkpoint import Checkpoint
 
 EMPTY = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
@@ -246,3 +246,20 @@ def test_nothing_left_is_an_error(program: Any, tmp_path: Path) -> None:
         damage(tmp_path / "m.pdparams", name)
     with pytest.raises(CheckpointError, match="no whole value"):
         static.load(program, str(tmp_path / "m"), strict=False)
+
+
+@pytest.mark.parametrize("between", ["\f", "\v", " ", ",,", ""])
+@pytest.mark.parametrize("first", [True, False])
+def test_metadata_without_its_comma_is_damage(between: str, first: bool) -> None:
+    """What stands around the metadata is read as strictly as all else."""
+
+    def made(between: str, end: str = "") -> bytes:
+        rows = ['"__metadata__":{"by":"a\\"hand"}', '"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}']
+        head = ("{" + between.join(rows if first else rows[::-1]) + end + "}").encode()
+        return len(head).to_bytes(8, "little") + head + bytes(4)
+
+    for whole in (made(","), made(" \n,\t")):
+        assert list(header.parse(whole, "f").entries) == ["x"]
+    for wrong in (made(between), made(",", ",")):
+        with pytest.raises(CheckpointError, match="damaged"):
+            header.parse(wrong, "f")

@@ -26,6 +26,8 @@ def test_mutated_files_are_refused_or_loaded_as_they_were(tmp_path: Path) -> Non
         assert min(found["kinds"][kind]) > 0
     for kind in ("values of a save", "program of a model", "values of a model", "object"):
         assert found["kinds"][kind][0] < COUNT / 1000
+    # All files together leave no more behind than one may take.
+    assert found["kept"] <= hostile.ROOM
     print(found)
 
 

@@ -6,6 +6,7 @@ That they run, in 16 bits and broken off, is in ``test_runs.py``; their twins ar
 from __future__ import annotations
 
 import importlib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from tests.examples.small import SIZES
 from tstatic import static
 
 NAMES = sorted(SIZES)
-for package in ("tqdm", "matplotlib", "sklearn"):
-    pytest.importorskip(package)
+# Looked for and not imported: every worker collects this file, few run it.
+MISSING = [package for package in ("tqdm", "matplotlib", "sklearn") if find_spec(package) is None]
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 
 
 def run(name: str, out: Path, *arguments: str) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy  # its statistics are loaded when they are used: every worker collects this file
 import torch
-from scipy import stats
 
 import tstatic as paddle
 from tests.numbers.test_complex import run
@@ -113,13 +113,13 @@ def test_categories_follow_paddle() -> None:
 
 
 SCIPY: dict[str, Callable[[], tuple[Any, Any]]] = {
-    "Normal": lambda: (mine.Normal(1.0, 2.0), stats.norm(1, 2)),
-    "Uniform": lambda: (mine.Uniform(1.0, 3.0), stats.uniform(1, 2)),
-    "Laplace": lambda: (mine.Laplace(1.0, 2.0), stats.laplace(1, 2)),
-    "Cauchy": lambda: (mine.Cauchy(1.0, 2.0), stats.cauchy(1, 2)),
-    "Gumbel": lambda: (mine.Gumbel(1.0, 2.0), stats.gumbel_r(1, 2)),
-    "LogNormal": lambda: (mine.LogNormal(0.5, 0.7), stats.lognorm(0.7, 0, np.exp(0.5))),
-    "Beta": lambda: (mine.Beta(0.6, 2.5), stats.beta(0.6, 2.5)),
+    "Normal": lambda: (mine.Normal(1.0, 2.0), scipy.stats.norm(1, 2)),
+    "Uniform": lambda: (mine.Uniform(1.0, 3.0), scipy.stats.uniform(1, 2)),
+    "Laplace": lambda: (mine.Laplace(1.0, 2.0), scipy.stats.laplace(1, 2)),
+    "Cauchy": lambda: (mine.Cauchy(1.0, 2.0), scipy.stats.cauchy(1, 2)),
+    "Gumbel": lambda: (mine.Gumbel(1.0, 2.0), scipy.stats.gumbel_r(1, 2)),
+    "LogNormal": lambda: (mine.LogNormal(0.5, 0.7), scipy.stats.lognorm(0.7, 0, np.exp(0.5))),
+    "Beta": lambda: (mine.Beta(0.6, 2.5), scipy.stats.beta(0.6, 2.5)),
 }
 DRAWS = 4000
 
@@ -132,7 +132,7 @@ def test_draws_of_continuous_distributions_have_their_distribution(name: str) ->
     assert drawn.shape == (DRAWS // 2, 2)
     assert drawn.stop_gradient
     (found,) = run([drawn])
-    assert stats.kstest(found.ravel().astype(np.float64), oracle.cdf).pvalue > 1e-3
+    assert scipy.stats.kstest(found.ravel().astype(np.float64), oracle.cdf).pvalue > 1e-3
 
 
 def test_draws_of_discrete_distributions_have_their_frequencies() -> None:

@@ -119,8 +119,10 @@ def test_a_planted_fault_is_found_and_shrunk(
     monkeypatch: pytest.MonkeyPatch, fault: faults.Mutate, focus: tuple[str, ...], most: int
 ) -> None:
     hits = faults.plant(monkeypatch, fault)
+    # Hypothesis makes one of them small first, which takes hundreds of runs; the others are left to the package alone.
+    phases = [Phase.generate, Phase.shrink] if fault is faults.half_precision else [Phase.generate]
 
-    @settings(max_examples=200, deadline=None, database=None, derandomize=True, phases=[Phase.generate, Phase.shrink])
+    @settings(max_examples=200, deadline=None, database=None, derandomize=True, phases=phases)
     @given(testing.programs(max_ops=5, dtypes=("float32",), families=("unary", "binary"), focus=focus))
     def find(recipe: Recipe) -> None:
         testing.assert_equivalent(recipe, ON)

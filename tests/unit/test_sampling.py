@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy  # its statistics are loaded when they are used: every worker collects this file
 
 from tstatic.errors import FeedError, ProgramError, ShapeError
 from tstatic.ir.evaluate import call_ref, evaluate, meta_of
@@ -29,7 +29,7 @@ def test_multinomial_with_replacement() -> None:
     drawn = op("multinomial", WEIGHTS.astype(np.float32), num_samples=40000, replacement=True)
     counts = np.bincount(drawn, minlength=7)
     assert not counts[WEIGHTS == 0].any()
-    assert stats.chisquare(counts[WEIGHTS > 0], 40000 * WEIGHTS[WEIGHTS > 0] / 10).pvalue > 1e-5
+    assert scipy.stats.chisquare(counts[WEIGHTS > 0], 40000 * WEIGHTS[WEIGHTS > 0] / 10).pvalue > 1e-5
 
 
 def test_multinomial_without_replacement() -> None:
@@ -38,10 +38,10 @@ def test_multinomial_without_replacement() -> None:
     drawn = op("multinomial", rows, num_samples=4)
     assert (np.sort(drawn, axis=1) == [1, 2, 4, 5]).all()
     firsts = np.bincount(drawn[:, 0], minlength=7)[WEIGHTS > 0]
-    assert stats.chisquare(firsts, 20000 * WEIGHTS[WEIGHTS > 0] / 10).pvalue > 1e-5
+    assert scipy.stats.chisquare(firsts, 20000 * WEIGHTS[WEIGHTS > 0] / 10).pvalue > 1e-5
     # Given that 4 came first, the others follow with their own weights.
     pairs = np.bincount(drawn[drawn[:, 0] == 4, 1], minlength=7)[[1, 2, 5]]
-    assert stats.chisquare(pairs, pairs.sum() * np.array([1, 3, 2]) / 6).pvalue > 1e-5
+    assert scipy.stats.chisquare(pairs, pairs.sum() * np.array([1, 3, 2]) / 6).pvalue > 1e-5
 
 
 def test_rows_are_independent() -> None:
@@ -86,7 +86,7 @@ def test_sampling_id() -> None:
     rows = np.tile(WEIGHTS / 10, (30000, 1)).astype(np.float32)
     found = op("sampling_id", rows, dtype="int64")
     counts = np.bincount(found, minlength=7)
-    assert stats.chisquare(counts[WEIGHTS > 0], 3000 * WEIGHTS[WEIGHTS > 0]).pvalue > 1e-5
+    assert scipy.stats.chisquare(counts[WEIGHTS > 0], 3000 * WEIGHTS[WEIGHTS > 0]).pvalue > 1e-5
     # Only numbers below 0.1 are drawn, so only the first category with weight comes.
     assert set(op("sampling_id", rows, max=0.1, dtype="int64").tolist()) == {1}
 

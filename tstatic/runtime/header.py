@@ -62,11 +62,15 @@ LEAST_BYTES = 210
 MAX_FACTS = 65_536
 # Possessive repeats: a string of a million escapes must not keep a million positions to backtrack to.
 _TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_KEY = re.compile(_TEXT + rb"(\s*+:)?+", re.DOTALL)
-_PAIR = _TEXT + rb"\s*+:\s*+" + _TEXT + rb"\s*+"
+# JSON's own: Python's ``\s`` has others, too.
+_SPACE = rb"[ \t\n\r]*+"
+_KEY = re.compile(_TEXT + rb"(" + _SPACE + rb":)?+", re.DOTALL)
+_PAIR = _TEXT + _SPACE + rb":" + _SPACE + _TEXT + _SPACE
 _METADATA = re.compile(
-    rb'"__metadata__"\s*+:\s*+(\{\s*+(?:' + _PAIR + rb"(?:,\s*+" + _PAIR + rb")*+)?+\})\s*+", re.DOTALL
-)
+    rb'"__metadata__"' + _SPACE + rb":" + _SPACE
+    + rb"(\{" + _SPACE + rb"(?:" + _PAIR + rb"(?:," + _SPACE + _PAIR + rb")*+)?+\})", re.DOTALL
+)  # fmt: skip
+_NO_TENSOR = b'"__metadata__":{"dtype":"","shape":[],"data_offsets":[0,0]}'
 _LONG_LIST = re.compile(rb"\[[\s\d,]{2000}")
 
 
@@ -141,14 +145,15 @@ def _split(text: bytes, size: int, path: object) -> tuple[dict[str, Entry], dict
         _check_keys(found[1], 1024, path)
         metadata = msgspec.json.decode(found[1], type=dict[str, str])
         _check_twice(found[1], len(metadata), path)
-        # The rest is a JSON object again once one of the adjacent commas is removed, too.
-        before, after = text[:at].rstrip(), text[found.end() :]
-        text = before.removesuffix(b",") + after if before.endswith(b",") else before + after.removeprefix(b",")
-    _check_keys(text, 4 * max(MANY, size // LEAST_BYTES), path)
+        # A row like all others in its place: commas and spaces around it are decoded as they are in the file.
+        text = text[:at] + _NO_TENSOR + text[found.end() :]
+    _check_keys(text, 4 * (max(MANY, size // LEAST_BYTES) + (found is not None)), path)
     if _LONG_LIST.search(text):
         raise _damaged(path, "shapes of up to 64 sizes", "a longer one")
     entries = msgspec.json.decode(text, type=dict[str, Entry])
     _check_twice(text, 4 * len(entries), path)
+    if found is not None and entries.pop("__metadata__", None) is None:
+        raise _damaged(path, "metadata among the tensors", "it inside of a name")
     return entries, metadata
 
 
