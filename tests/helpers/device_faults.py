@@ -10,8 +10,9 @@ import pytest
 
 from tstatic.comm import group
 from tstatic.devices.fake import FakeDevice
+from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan import memory, plan
-from tstatic.runtime import queues, session
+from tstatic.runtime import feed, queues, session
 
 Session = session.Session
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -72,19 +73,18 @@ def _without_synchronize(right: Any) -> Any:
 
 def pinned_overwritten(patch: pytest.MonkeyPatch) -> None:
     """One staging buffer for two feeds: the second is written there before the copy of the first has run."""
-    right = Session._stage_feeds
+    right = feed.StagedFeeds.__init__
 
-    def stage(self: session.Session) -> None:
-        right(self)
-        if self._pinned is not None:
-            self._staged = [
-                self.device.view(self._pinned, 0, session._meta(array))
-                if array.nbytes <= self._staged[0].nbytes
-                else array
-                for array in self._staged
-            ]
+    def stage(self: feed.StagedFeeds, device: FakeDevice, feeds: Any) -> None:
+        right(self, device, feeds)
+        self._staged = [
+            device.view(self._memory, 0, Meta(array.shape, dtype_of(array.dtype)))
+            if array.nbytes <= self._staged[0].nbytes
+            else array
+            for array in self._staged
+        ]
 
-    patch.setattr(Session, "_stage_feeds", stage)
+    patch.setattr(feed.StagedFeeds, "__init__", stage)
 
 
 def early_event(patch: pytest.MonkeyPatch) -> None:
