@@ -335,10 +335,9 @@ class TorchForm:
     def __init__(self, definition: OpDef) -> None:
         assert definition.lower is not None
         self.function = definition.lower
-        # Behind torch and the inputs: a backward op may have an input that its function calls `out`.
-        named = list(inspect.signature(definition.lower).parameters)[1 + len(definition.inputs) :]
-        self.writes = "out" in named
-        self.wants_device = "device" in named
+        self.writes = definition.torch_run == "out"
+        self.wants_device = "device" in inspect.signature(definition.lower).parameters
+        self.chooses = "wanted" in inspect.signature(definition.lower).parameters
         self.single = len(definition.outputs) == 1
         self.listed = any(slot.many for slot in definition.outputs)
 
@@ -361,6 +360,8 @@ class TorchForm:
         attrs = op.definition.pick(self.function, op.attrs)
         if self.wants_device:
             attrs = {**attrs, "device": device.place}
+        if self.chooses:
+            attrs = {**attrs, "wanted": tuple(out is not None for out in outs)}
         run = partial(self.function, device.torch, *ins, **attrs)
         if self.writes:
             out = outs[0] if self.single else tuple(outs)
@@ -380,18 +381,10 @@ _FORMS: dict[int, tuple[OpDef, TorchForm | None]] = {}
 def torch_form(definition: OpDef) -> TorchForm | None:
     """Returns how an op runs in torch; ``None`` where its reference runs.
 
-    An op that draws numbers, prints, calls Python, or whose result's size depends on values runs as its reference.
+    The op definition says so, and why (:attr:`OpDef.host_reason`).
     """
     if id(definition) not in _FORMS:
-        hosted = (
-            definition.lower is None
-            or definition.random
-            or definition.effects
-            or definition.dynamic
-            or bool(definition.objects)
-            or definition.collective
-        )
-        _FORMS[id(definition)] = definition, None if hosted else TorchForm(definition)
+        _FORMS[id(definition)] = definition, None if definition.host_reason else TorchForm(definition)
     return _FORMS[id(definition)][1]
 
 

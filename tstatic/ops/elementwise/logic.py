@@ -555,7 +555,7 @@ def _second(ctx: GradContext) -> list[OpSpec]:
 register(OpDef(
     "where", "Condition, X, Y -> Out", pointwise={"Out": "where(condition, x, y)"}, infer=_infer,
     paddle=PaddleForm(write=write_in_one_shape),
-    lower=lambda torch, condition, x, y: torch.where(condition, x, y),
+    lower=lambda torch, condition, x, y, *, out=None: torch.where(condition, x, y, out=out),
     grad=reduced_gradient(
         "Condition, X, Y, Out@GRAD -> X@GRAD, Y@GRAD",
         {"X@GRAD": "where(condition, dout, 0)", "Y@GRAD": "where(condition, 0, dout)"},

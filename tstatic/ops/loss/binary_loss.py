@@ -118,6 +118,9 @@ def _sigmoid_grad_calls(
 
 
 def _sigmoid_lower(torch: Any, x: Any, label: Any, weight: Any, normalize: bool, ignore_index: int) -> Any:
+    if not normalize and weight is None and x.dtype == label.dtype and x.itemsize > 2:
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(x, label, reduction="none")
+        return loss.masked_fill_(label == ignore_index, 0)
     w, y, p = map(torch_wide, (x, label, weight))
     softplus = torch.nn.functional.softplus(-w, threshold=80.0)
     loss = (1 - y) * w + (softplus if p is None else p * softplus)
@@ -127,6 +130,8 @@ def _sigmoid_lower(torch: Any, x: Any, label: Any, weight: Any, normalize: bool,
 def _sigmoid_grad_lower(
     torch: Any, x: Any, label: Any, weight: Any, dout: Any, normalize: bool, ignore_index: int
 ) -> Any:
+    if not normalize and weight is None and x.dtype == label.dtype == dout.dtype and x.itemsize > 2:
+        return torch.sigmoid(x).sub_(label).mul_(dout).masked_fill_(label == ignore_index, 0)
     w, y, p, g = map(torch_wide, (x, label, weight, dout))
     inner = torch.sigmoid(w) - y if p is None else 1 - y - p * torch.sigmoid(-w)
     return _counted(torch, inner * g, label, normalize, ignore_index).to(x.dtype)
@@ -147,6 +152,7 @@ register(OpDef(
     attrs={"normalize": False, "ignore_index": -100}, infer=alike, ref=_SIGMOID, lower=_sigmoid_lower, split=_SPLIT,
     grad=GradOp(
         f"X, Label, pos_weight?, Out{GRAD} -> X{GRAD}", ref=_SIGMOID_GRAD, lower=_sigmoid_grad_lower, split=_SPLIT,
+        many_calls="torch has no call for the gradient, nor one that leaves ignored labels out",
     ),
     amp="black",
     domain=Domain(
