@@ -24,14 +24,13 @@ def _run(kind: recurrent.Recurrence, batch: int, width: int, dtype: Any, reverse
     dout, dlast = values(steps, batch, width), [values(batch, width) for _ in range(states)]
     length = np.arange(batch) % (steps + 1)
     out, last = np.empty_like(dout), [np.empty_like(one) for one in initial]
-    gates = np.empty((steps, batch, kind.saved * width), dtype) if kind.saved else None
-    cells = np.empty_like(out) if kind.has_cell else None
+    gates = np.empty((steps + kind.has_cell, batch, kind.saved * width), dtype) if kind.saved else None
     sizes = (kind, steps, batch, inputs, width, np.dtype(dtype))
     scratch = make(recurrent.forward_scratch(*sizes))
-    recurrent.forward(kind, x, initial, weights, biases, length, out, last, gates, cells, reverse, scratch)
+    recurrent.forward(kind, x, initial, weights, biases, length, out, last, gates, reverse, scratch)
     found = [np.empty_like(one) for one in (x, *initial, *weights, *biases)]
     recurrent.backward(
-        kind, x, initial, weights, length, out, gates, cells, dout, dlast, found[0], found[1 : 1 + states],
+        kind, x, initial, weights, length, out, gates, dout, dlast, found[0], found[1 : 1 + states],
         found[1 + states : 3 + states], found[3 + states :], reverse, make(recurrent.backward_scratch(*sizes)),
     )  # fmt: skip
     return [out, *last, *found]

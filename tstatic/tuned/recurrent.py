@@ -1,8 +1,9 @@
 """Whole-sequence LSTM, GRU and simple recurrence of one layer and direction, and their gradients.
 
-The products of the inputs of many steps are one matrix product; a step makes one more, for the state. Gates are activated in
-place in the array that the backward pass reads. Its loop computes the gradients of the gates' sums only: those of the weights
-and of the input follow from all steps in one product each.
+The products of the inputs of many steps are one matrix product; a step makes one more, for the state. An LSTM of few rows makes
+one product per step, of input, state and 1 with weights and biases. Gates are activated in place in the array that the backward
+pass reads. Its loop computes the gradients of the gates' sums only: those of the weights and of the input follow from all steps
+in one product each.
 
 All values are time-major: ``x`` is ``[steps, batch, input]``. Weights are ``[gates * width, input]`` and ``[gates * width,
 width]``. Rows whose ``length`` is over keep their state, and their outputs are 0.
@@ -48,7 +49,9 @@ class Recurrence:
 
     Attributes:
         gates: Weight matrices per layer: 4 for an LSTM, 3 for a GRU, 1 for a simple recurrence.
-        saved: Values per unit and step that the backward pass reads, besides the outputs.
+        saved: Values per unit and step that the backward pass reads, besides the outputs. For an LSTM the gates and the cell
+            before the step, which is the cell after the last one in one more row: after all others, or before if the last step ran
+            first.
         has_cell: Whether the state has a cell beside ``h``.
         order: The order of the gates in all arrays inside, as positions in the weights. For an LSTM output, input, forget,
             candidate: the first three are sigmoids, and the last three reach the state through the cell.
@@ -60,7 +63,7 @@ class Recurrence:
     order: tuple[int, ...] | None = None
 
 
-LSTM = Recurrence(4, 4, has_cell=True, order=(3, 0, 1, 2))
+LSTM = Recurrence(4, 5, has_cell=True, order=(3, 0, 1, 2))
 GRU = Recurrence(3, 4)
 SIMPLE = Recurrence(1, 0)
 
@@ -91,6 +94,13 @@ def forward_scratch(
 ) -> tuple[Buffer, ...]:
     """Returns the buffers of :func:`forward`."""
     chunk, columns = _chunk(steps, batch), kind.gates * width
+    together = inputs + width + 1
+    if kind is LSTM and (block := _block_columns(batch, together, width)):
+        return (
+            ((columns // block, together, block), dtype),
+            ((chunk + 1, batch, together), dtype),
+            ((batch, 2 * width), dtype),
+        )
     block = _block_columns(batch, width, width)
     return (
         ((inputs, columns), dtype),
@@ -100,6 +110,7 @@ def forward_scratch(
         ((chunk, batch, columns), dtype),
         ((batch, columns), dtype),
         ((2, batch, width), dtype),
+        ((batch, 2 * width), dtype),
     )
 
 
@@ -110,7 +121,7 @@ def backward_scratch(
     columns = kind.gates * width
     block = _block_columns(batch, columns, width) or width
     return (
-        ((steps, batch, columns), dtype),
+        ((steps, batch, columns + 2 * width if kind is LSTM else columns), dtype),
         ((steps if kind is GRU else 1, batch, columns), dtype),
         ((steps, batch, inputs + width), dtype),
         ((steps * batch, inputs), dtype),
@@ -119,7 +130,6 @@ def backward_scratch(
         ((columns, inputs + width), dtype),
         ((4, batch, width), dtype),
         ((batch, 2 * width), dtype),
-        ((steps if kind is LSTM else 0, batch, width), dtype),
     )
 
 
@@ -142,36 +152,135 @@ def ended_rows(length: Array | None, steps: int) -> Sequence[Array | None]:
     return [None if t < shortest else np.flatnonzero(length <= t) for t in range(steps)]
 
 
-def _lstm_factors(gates: Array, cells: Array, first: Array, reverse: bool, factors: Array, slopes: Array) -> None:
-    """Computes what the gradients of an LSTM's state are multiplied by, for all steps at once.
+def _rows_before(gates: Array, reverse: bool) -> Array:
+    """Returns what an LSTM kept of its steps: the gates, and the cell before."""
+    return gates[1:] if reverse else gates[:-1]
 
-    With it a step of the backward loop takes 7 calls instead of 30.
+
+def _cells_after(gates: Array, reverse: bool, width: int) -> Array:
+    """Returns the cells after the steps of an LSTM."""
+    return (gates[:-1] if reverse else gates[1:])[..., 4 * width :]
+
+
+def _begin_lstm(gates: Array, cell: Array, steps: int, reverse: bool) -> None:
+    """Writes what no step writes: the cell before the first step, and gates where there is no step."""
+    columns = 4 * cell.shape[-1]
+    gates[(0 if reverse else steps) % len(gates), :, :columns] = 0
+    gates[(steps if reverse else 0) % len(gates), :, columns:] = cell
+
+
+def _lstm_step(row: Array, after: Array, target: Array, work: Array) -> None:
+    """Activates the gates of a step, whose sums for sigmoids are negative.
 
     Args:
-        gates, cells: What the forward pass kept.
-        first: ``c`` before the first step.
-        reverse: Whether the last step ran first.
-        factors: Written, ``[steps, batch, 4 * width]``: gradient of the gates' sums per gradient of ``c``; of ``o`` per
-            gradient of ``h``.
-        slopes: Written, ``[steps, batch, width]``: gradient of ``c`` per gradient of ``h``.
+        row: Sums of ``o``, ``i``, ``f`` and ``g``, and the cell before, ``[batch, 5 * width]``; the sums become the gates.
+        after: Written: the cell after, ``[batch, width]``.
+        target: Written: ``h``, ``[batch, width]``.
+        work: A buffer, ``[batch, 2 * width]``.
     """
-    width, one = cells.shape[-1], np.asarray(1, cells.dtype)
-    o, i, _, g = (gates[..., k * width : (k + 1) * width] for k in range(4))
-    do, di, df, dg = (factors[..., k * width : (k + 1) * width] for k in range(4))
-    np.subtract(one, gates, factors)
-    np.multiply(factors, gates, factors)
+    width, one = target.shape[-1], np.asarray(1, row.dtype)
+    smooth, candidate = row[:, : 3 * width], row[:, 3 * width : 4 * width]
+    np.exp(smooth, smooth)
+    np.add(smooth, one, smooth)
+    np.divide(one, smooth, smooth)
+    np.tanh(candidate, candidate)
+    # i * g and f * c in one call.
+    np.multiply(row[:, width : 3 * width], row[:, 3 * width :], work)
+    half = work[:, :width]
+    np.add(half, work[:, width:], after)
+    np.tanh(after, half)
+    np.multiply(row[:, :width], half, target)
+
+
+def _lstm_factors(gates: Array, reverse: bool, factors: Array) -> None:
+    """Computes what the gradients of an LSTM's state are multiplied by, for all steps at once.
+
+    With it a step of the backward loop takes 5 calls instead of 30.
+
+    Args:
+        gates: What the forward pass kept.
+        reverse: Whether the last step ran first.
+        factors: Written, ``[steps, batch, 6 * width]``: gradients of ``c`` and of the sum of ``o`` per gradient of ``h``; those
+            of the sums of ``i``, ``f`` and ``g`` and of the cell before per gradient of ``c``.
+    """
+    width, one = factors.shape[-1] // 6, np.asarray(1, factors.dtype)
+    rows = _rows_before(gates, reverse)
+    o, i, f, g, before = (rows[..., k * width : (k + 1) * width] for k in range(5))
+    slope, do, di, df, dg, dbefore = (factors[..., k * width : (k + 1) * width] for k in range(6))
+    every, sums = rows[..., : 4 * width], factors[..., width : 5 * width]
+    np.subtract(one, every, sums)
+    np.multiply(sums, every, sums)
     np.multiply(g, g, dg)
     np.subtract(one, dg, dg)
     np.multiply(dg, i, dg)
     np.multiply(di, g, di)
-    after, before, start = (df[:-1], cells[1:], df[-1]) if reverse else (df[1:], cells[:-1], df[0])
-    np.multiply(after, before, after)
-    np.multiply(start, first, start)
-    np.tanh(cells, slopes)
-    np.multiply(do, slopes, do)
-    np.multiply(slopes, slopes, slopes)
-    np.subtract(one, slopes, slopes)
-    np.multiply(slopes, o, slopes)
+    np.multiply(df, before, df)
+    np.copyto(dbefore, f)
+    np.tanh(_cells_after(gates, reverse, width), slope)
+    np.multiply(do, slope, do)
+    np.multiply(slope, slope, slope)
+    np.subtract(one, slope, slope)
+    np.multiply(slope, o, slope)
+
+
+def _forward_together(
+    x: Array,
+    initial: Sequence[Array],
+    weights: Sequence[Array],
+    biases: Sequence[Array],
+    length: Array | None,
+    out: Array,
+    last: Sequence[Array],
+    gates: Array,
+    reverse: bool,
+    scratch: Sequence[Array],
+) -> None:
+    """Runs all steps of an LSTM of few rows with one product per step: arguments as of :func:`forward`."""
+    steps, _, inputs = x.shape
+    width = out.shape[-1]
+    u, rows, work = scratch
+    block = u.shape[-1]
+    for inside, outside in ((u[:, :inputs], weights[0]), (u[:, inputs:-1], weights[1])):
+        for target, source in _blocks(LSTM, inside, outside):
+            np.copyto(target, _in_blocks(source.T, block))
+    for (target, source), (_, other) in zip(
+        *(_blocks(LSTM, u[:, -1], one.reshape(-1, block)) for one in biases), strict=True
+    ):
+        np.add(source, other, target)
+    smooth = u[: 3 * len(u) // 4]
+    np.multiply(smooth, np.asarray(-1, u.dtype), smooth)
+    rows[..., -1] = 1
+    sources, states = rows[..., :inputs], rows[..., inputs:-1]
+    ended = ended_rows(length, steps)
+    chunk = len(rows) - 1
+    np.copyto(states[0], initial[0])
+    _begin_lstm(gates, initial[1], steps, reverse)
+    end = 0
+    for begin in range(0, steps, chunk):
+        count = min(chunk, steps - begin)
+        here = slice(steps - begin - count, steps - begin) if reverse else slice(begin, begin + count)
+        flip = slice(None, None, -1 if reverse else 1)
+        np.copyto(sources[:count], x[here][flip])
+        if begin:
+            np.copyto(states[0], states[end])
+        end = count
+        times = range(here.start, here.stop)[flip]
+        for k, t in enumerate(times):
+            row, following = gates[(t + reverse) % len(gates)], gates[(t + 1 - reverse) % len(gates)]
+            np.matmul(rows[k], u, _in_blocks(row[:, : 4 * width], block))
+            after = following[:, 4 * width :]
+            _lstm_step(row, after, states[k + 1], work)
+            rest = ended[t]
+            if rest is not None:
+                states[k + 1, rest] = states[k, rest]
+                after[rest] = row[rest, 4 * width :]
+        np.copyto(out[here], states[1 : count + 1][flip])
+        for t in times:
+            rest = ended[t]
+            if rest is not None:
+                out[t, rest] = 0
+    np.copyto(last[0], states[end])
+    np.copyto(last[1], gates[0 if reverse else steps % len(gates)][:, 4 * width :])
 
 
 def forward(
@@ -184,7 +293,6 @@ def forward(
     out: Array,
     last: Sequence[Array],
     gates: Array | None,
-    cells: Array | None,
     reverse: bool,
     scratch: Sequence[Array],
     activation: str = "tanh",
@@ -200,16 +308,19 @@ def forward(
         length: Steps of each row, ``[batch]``, or ``None``.
         out: Written: ``h`` after each step, ``[steps, batch, width]``.
         last: Written: the state after the last step, like ``initial``.
-        gates: Written for the backward pass: ``[steps, batch, saved * width]``; one step of it where there is none;
-            ``None`` for a simple recurrence.
-        cells: Written: ``c`` after each step; two steps of it where there is no backward pass; ``None`` but for an LSTM.
+        gates: Written for the backward pass: ``[steps, batch, saved * width]``, of an LSTM one more step; where there is no
+            backward pass, one step or two; ``None`` for a simple recurrence.
         reverse: Runs from the last step to the first.
         scratch: Buffers from :func:`forward_scratch`.
         activation: Of a simple recurrence: ``tanh`` or ``relu``.
     """
     steps, batch, inputs = x.shape
     width = out.shape[-1]
-    w, u, bias, rows, products, of_state, work = scratch
+    if kind is LSTM and len(scratch) == 3:
+        assert gates is not None
+        _forward_together(x, initial, weights, biases, length, out, last, gates, reverse, scratch)
+        return
+    w, u, bias, rows, products, of_state, work, wide = scratch
     # Transposed copies: OpenBLAS takes 1.6 times as long for a transposed operand of every step.
     block = _block_columns(batch, width, width)
     u = u[..., : block or len(bias)]
@@ -227,16 +338,17 @@ def forward(
     for target, source in _blocks(kind, bias, biases[1])[:2] if kind is GRU else _blocks(kind, bias, biases[1]):
         np.add(target, source, target)
     candidate_bias = biases[1][joined:]
-    one = np.asarray(1, x.dtype)
     if kind is LSTM:
+        assert gates is not None
+        _begin_lstm(gates, initial[1], steps, reverse)
         # The sums of sigmoids are made negative, as their exponentials need them: each call in a step costs a thread a wait
         # for the interpreter's lock.
         smooth_state = u[: 3 * len(u) // 4] if block else u[..., : 3 * width]
         for array in (w[:, : 3 * width], smooth_state, bias[: 3 * width]):
-            np.multiply(array, -one, array)
+            np.multiply(array, np.asarray(-1, array.dtype), array)
     product = _in_blocks(of_state, block)
     ended = ended_rows(length, steps)
-    h, c = initial[0], initial[1] if kind.has_cell else None
+    h = initial[0]
     order = _order(steps, reverse)
     chunk = _chunk(steps, batch)
     first = 0
@@ -255,21 +367,10 @@ def forward(
         np.matmul(h, u, product)
         if kind is LSTM:
             assert gates is not None
-            assert cells is not None
-            assert c is not None
-            sums, cell = gates[t % len(gates)], cells[t % len(cells)]
+            row, following = gates[(t + reverse) % len(gates)], gates[(t + 1 - reverse) % len(gates)]
+            sums, cell = row[:, : 4 * width], following[:, 4 * width :]
             np.add(made, of_state, sums)
-            o, i, f, g = (sums[:, k * width : (k + 1) * width] for k in range(4))
-            smooth = sums[:, : 3 * width]
-            np.exp(smooth, smooth)
-            np.add(smooth, one, smooth)
-            np.divide(one, smooth, smooth)
-            np.tanh(g, g)
-            np.multiply(i, g, work[0])
-            np.multiply(f, c, cell)
-            np.add(cell, work[0], cell)
-            np.tanh(cell, work[0])
-            np.multiply(o, work[0], target)
+            _lstm_step(row, cell, target, wide)
         elif kind is GRU:
             assert gates is not None
             row = gates[t % len(gates)]
@@ -292,13 +393,12 @@ def forward(
             state[rest] = kept
             target[rest] = 0
             h = state
-        if c is not None:
-            if rest is not None:
-                cell[rest] = c[rest]
-            c = cell
+            if kind is LSTM:
+                cell[rest] = row[rest, 4 * width :]
     np.copyto(last[0], h)
-    if c is not None:
-        np.copyto(last[1], c)
+    if kind is LSTM:
+        assert gates is not None
+        np.copyto(last[1], gates[0 if reverse else steps % len(gates)][:, 4 * width :])
 
 
 def _states_before(out: Array, initial: Array, length: Array | None, reverse: bool, before: Array) -> None:
@@ -322,7 +422,6 @@ def backward(
     length: Array | None,
     out: Array,
     gates: Array | None,
-    cells: Array | None,
     dout: Array | None,
     dlast: Sequence[Array | None],
     dx: Array | None,
@@ -336,7 +435,7 @@ def backward(
     """Computes the gradients of :func:`forward`.
 
     Args:
-        kind, x, initial, weights, length, out, gates, cells, reverse, activation: As there.
+        kind, x, initial, weights, length, out, gates, reverse, activation: As there.
         dout: Gradient of ``out``, or ``None``.
         dlast: Gradients of the last state, each may be ``None``.
         dx, dinitial, dweights, dbiases: Written where not ``None``.
@@ -344,7 +443,9 @@ def backward(
     """
     steps, batch, inputs = x.shape
     width = out.shape[-1]
-    sums, state_sums, joined, flat_dx, w, u, product, work, wide, slopes = scratch
+    factors, state_sums, joined, flat_dx, w, u, product, work, wide = scratch
+    # Gradients of the gates' sums: those of an LSTM are made in place of their factors.
+    sums = factors[..., width : 5 * width] if kind is LSTM else factors
     # Inputs and states side by side: one product makes the gradients of both weights.
     before = joined[..., inputs:]
     if not steps or not batch:
@@ -366,27 +467,27 @@ def backward(
     order = _order(steps, reverse)
     if kind is LSTM:
         assert gates is not None
-        assert cells is not None
-        _lstm_factors(gates, cells, initial[1], reverse, sums, slopes)
+        _lstm_factors(gates, reverse, factors)
+        by_h = factors[..., : 2 * width].reshape(steps, batch, 2, width)
+        by_c = factors[..., 2 * width :].reshape(steps, batch, 4, width)
+        dbefore = dc
     for number in range(steps - 1, -1, -1):
         t = order[number]
         rest = ended[t]
         if rest is not None:
             kept = dh[rest]
-            kept_cell = dc[rest]
+            kept_cell = dbefore[rest] if kind is LSTM else None
         if dout is not None:
             np.add(dh, dout[t], dh)
         dsums = sums[t]
         # The sum that the state's weights made: of a GRU's candidate it is another one than the input's.
         of_state = dsums
         if kind is LSTM:
-            assert gates is not None
-            np.multiply(dh, slopes[t], total)
-            np.add(dc, total, dc)
-            by_gate = dsums.reshape(batch, 4, width)
-            np.multiply(by_gate[:, 1:], dc[:, None], by_gate[:, 1:])
-            np.multiply(by_gate[:, 0], dh, by_gate[:, 0])
-            np.multiply(dc, gates[t][:, 2 * width : 3 * width], dc)
+            of_h, of_c = by_h[t], by_c[t]
+            np.multiply(of_h, dh[:, None], of_h)
+            np.add(dbefore, of_h[:, 0], dc)
+            np.multiply(of_c, dc[:, None], of_c)
+            dbefore = of_c[:, 3]
         elif kind is GRU:
             assert gates is not None
             of_state = state_sums[t]
@@ -406,12 +507,13 @@ def backward(
             dh, total = total, dh
         if rest is not None:
             dh[rest] = kept
-            dc[rest] = kept_cell
-    for target, value in zip(dinitial, (dh, dc), strict=False):
+            if kind is LSTM:
+                dbefore[rest] = kept_cell
+    for target, value in zip(dinitial, (dh, dbefore) if kind is LSTM else (dh,), strict=True):
         if target is not None:
             np.copyto(target, value)
-    every = sums.reshape(steps * batch, sums.shape[-1])
-    every_state = state_sums.reshape(steps * batch, sums.shape[-1]) if kind is GRU else every
+    every = sums.reshape(steps * batch, kind.gates * width)
+    every_state = state_sums.reshape(every.shape) if kind is GRU else every
     if dx is not None:
         for target, given in _blocks(kind, w, weights[0]):
             np.copyto(target, given)

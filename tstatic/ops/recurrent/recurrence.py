@@ -32,7 +32,7 @@ class _Sequence:
         self.states = ("InitH", "InitC") if kind.has_cell else ("InitH",)
         self.inputs = ("Input", *self.states, *_WEIGHTS, "SequenceLength")
         self.last = ("LastH", "LastC") if kind.has_cell else ("LastH",)
-        self.kept = tuple(n for n, used in (("Gates", kind.saved), ("Cells", kind.has_cell)) if used)
+        self.kept = ("Gates",) if kind.saved else ()
 
     # ------------------------------------------------------------------------------------------------------------ slots
     @property
@@ -69,12 +69,10 @@ class _Sequence:
             check_dtype(length, INDICES, "SequenceLength")
             check_has_shape(length, (x.shape[1],), "SequenceLength", why="[batch]")
         out = x.with_shape((*x.shape[:2], width))
-        kept = {
-            "Gates": (*x.shape[:2], self.kind.saved * width if width > 0 else -1),
-            "Cells": out.shape,
-        }
+        steps = x.shape[0] + self.kind.has_cell if x.shape[0] >= 0 else -1
+        kept = (steps, x.shape[1], self.kind.saved * width if width > 0 else -1)
         # What only the backward pass reads is not rounded.
-        saved = (Meta(kept[n], x.dtype.compute) for n in self.kept)
+        saved = (Meta(kept, x.dtype.compute) for _ in self.kept)
         return (out, *(x.with_shape(out.shape[1:]) for _ in range(count)), *saved)
 
     # -------------------------------------------------------------------------------------------------------- numpy
@@ -82,13 +80,13 @@ class _Sequence:
         return (self.kind, *x.shape, out.shape[2], x.dtype.compute.np)
 
     def scratch(self, x: Meta, *rest: Any) -> tuple[Meta, ...]:
-        """Returns the buffers of the forward pass; instead of kept values that nobody reads, too."""
+        """Returns the buffers of the forward pass, and one instead of gates that nobody reads."""
         count = len(self.inputs)
         buffers = list(as_metas(forward_scratch(*self._sizes(x, rest[count - 1]))))
         batch, width = x.shape[1], rest[count - 1].shape[2]
-        for name, meta in zip(self.kept, rest[count + len(self.states) :], strict=True):
-            shape = (1, batch, self.kind.saved * width) if name == "Gates" else (2, batch, width)
-            buffers.append(Meta(shape if meta is None else (0,), x.dtype.compute))
+        for gates in rest[count + len(self.states) :]:
+            shape = (1 + self.kind.has_cell, batch, self.kind.saved * width)
+            buffers.append(Meta(shape if gates is None else (0,), x.dtype.compute))
         return tuple(buffers)
 
     def ref(self) -> Callable[..., None]:
@@ -99,13 +97,13 @@ class _Sequence:
         def run(*arrays: Any, is_reverse: bool, scratch: Sequence[Array], activation: str = "tanh") -> None:
             x, initial, (w, u, b, v) = arrays[0], arrays[1 : 1 + states], arrays[1 + states : 5 + states]
             out, *last = arrays[count : count + 1 + states]
-            work, instead = scratch[:7], scratch[7:]
-            kept = [k if k is not None else s for k, s in zip(arrays[count + 1 + states :], instead, strict=True)]
-            gates, cells = (*kept, None, None)[:2]
+            gates, work = None, scratch
+            if self.kept:
+                gates, work = arrays[count + 1 + states], scratch[:-1]
+                gates = scratch[-1] if gates is None else gates
             forward(
-                self.kind, x, initial, (w, u), (b, v), arrays[count - 1], out, last, gates, cells, is_reverse, work,
-                activation,
-            )  # fmt: skip
+                self.kind, x, initial, (w, u), (b, v), arrays[count - 1], out, last, gates, is_reverse, work, activation
+            )
 
         return run
 
@@ -121,12 +119,12 @@ class _Sequence:
         def run(*arrays: Any, is_reverse: bool, scratch: Sequence[Array], activation: str = "tanh") -> None:
             x, initial, (w, u) = arrays[0], arrays[1 : 1 + states], arrays[1 + states : 3 + states]
             out = arrays[count]
-            gates, cells = (*arrays[count + 1 : count + 1 + kept], None, None)[:2]
+            gates = arrays[count + 1] if kept else None
             dout, *dlast = arrays[count + 1 + kept : count + 2 + kept + states]
             results = arrays[count + 2 + kept + states :]
             dx, dinitial, dparameters = results[0], results[1 : 1 + states], results[1 + states :]
             backward(
-                self.kind, x, initial, (w, u), arrays[count - 1], out, gates, cells, dout, dlast, dx, dinitial,
+                self.kind, x, initial, (w, u), arrays[count - 1], out, gates, dout, dlast, dx, dinitial,
                 dparameters[:2], dparameters[2:], is_reverse, scratch, activation,
             )  # fmt: skip
 
