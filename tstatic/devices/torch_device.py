@@ -267,7 +267,8 @@ class TorchDevice(Device):
         self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
     ) -> BoundStep:
         form = torch_form(op.definition)
-        if form is None or op.body or op.sub_blocks:
+        named = {slot.name: value for slot, value in zip(op.definition.inputs, ins, strict=True)}
+        if form is None or op.body or op.sub_blocks or op.definition.host_reason_of(lambda n: named[n] is not None):
             return self.bind_reference(op, ins, outs, reserved, stream)
 
         def reference() -> list[Call]:

@@ -208,6 +208,7 @@ class GradOp:
     channels: Callable[..., Channels | None] | None = None
     as_rows: str = ""
     host: str = ""
+    host_with: str = ""
     many_calls: str = ""
     instead: str = ""
 
@@ -238,6 +239,7 @@ class OpDef:
             where that has False.
         host: Why the op runs on the host on every device, as its reference: its torch form reads values there, say. Empty where
             its torch form runs on the device. What :attr:`host_reason` finds by itself is not stated.
+        host_with: The input slot without which ``host`` does not hold.
         many_calls: Why the torch form of an op that fusions leave alone is more than three calls of torch.
         grad: :class:`GradOp`, a function that answers with ordinary ops, or ``None``.
         pointwise: Output slot -> expression over the slots' lower-case names; the op is fusable *because* it states one.
@@ -331,6 +333,7 @@ class OpDef:
     kernel: Any = None
     paddle: PaddleForm | None = None
     host: str = ""
+    host_with: str = ""
     many_calls: str = ""
 
     def __post_init__(self) -> None:
@@ -386,7 +389,7 @@ class OpDef:
     @cached_property
     def host_reason(self) -> str:
         """Why the op runs as its reference, on the host, on devices of torch; empty where its torch form runs there."""
-        if self.host:
+        if self.host and not self.host_with:
             return self.host
         if self.random:
             return "its random numbers are the reference's"
@@ -399,6 +402,12 @@ class OpDef:
         if self.collective:
             return "the replicas meet in it"
         return "" if self.lower is not None else "it has no torch form"
+
+    def host_reason_of(self, given: Callable[[str], bool]) -> str:
+        """Returns :attr:`host_reason` of an op of which ``given`` says whether a slot holds a value."""
+        if self.host_with and given(self.host_with):
+            return self.host
+        return self.host_reason
 
     @cached_property
     def torch_run(self) -> TorchRun:

@@ -14,7 +14,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
 from tstatic.ops._low import torch_wide
-from tstatic.ops._torch_out import torch_function
+from tstatic.ops._torch_out import filled, torch_function
 from tstatic.ops.elementwise._broadcast import align_last, reduced_gradient, same_dtype
 from tstatic.ops.elementwise._unary import infer_float, unary, unary_op
 from tstatic.ops.shape._shapes import emit_one
@@ -29,18 +29,22 @@ def _lower_relu(torch: Any, x: Any, *, out: Any = None) -> Any:
     return torch.relu(x) if out is None else torch.clamp(x, min=0, out=out)
 
 
-def _lower_selu(torch: Any, x: Any, scale: float, alpha: float) -> Any:
+def _lower_selu(torch: Any, x: Any, scale: float, alpha: float, *, out: Any = None) -> Any:
+    if out is not None:
+        return torch.ops.aten.elu.out(x, alpha, scale, 1.0, out=out)
     wide = torch_wide(x)
     if {"scale": scale, "alpha": alpha} == _SELU:
         return torch.selu(wide).to(x.dtype)
     return torch.where(wide > 0, scale * wide, scale * alpha * torch.expm1(wide)).to(x.dtype)
 
 
-def _lower_hard_swish(torch: Any, x: Any, threshold: float, scale: float, offset: float) -> Any:
-    wide = torch_wide(x)
+def _lower_hard_swish(
+    torch: Any, x: Any, threshold: float, scale: float, offset: float, *, out: Any = None
+) -> Any:
     if (threshold, scale, offset) == (6.0, 6.0, 3.0):
-        return torch.nn.functional.hardswish(wide).to(x.dtype)
-    return (wide * (wide + offset).clamp(0, threshold) / scale).to(x.dtype)
+        return torch_function("nn.functional.hardswish")(torch, x, out=out)
+    wide = torch_wide(x)
+    return filled(out, (wide * (wide + offset).clamp(0, threshold) / scale).to(x.dtype))
 
 
 unary_op("relu", "maximum(x, 0)", "where(out > 0, dout, 0)", _lower_relu, values=_KINK, ulps=0, activation=True)

@@ -14,6 +14,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, IMAGES, Split
 from tstatic.ir.types import UNKNOWN, DType, Meta, float32, int64
 from tstatic.ops._gradients import grad_is_forward_op
+from tstatic.ops._host import READS_ROWS
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops._torch_out import filled
 from tstatic.ops.indexing._indexing import add_rows
@@ -161,7 +162,9 @@ def _rows_ref(ids: Array, w: Array, out: Array, padding_idx: int) -> None:
 
 
 def _rows_lower(torch: Any, ids: Any, w: Any, padding_idx: int) -> Any:
-    counts = torch.bincount(ids.flatten().long(), minlength=w.shape[0]).float()
+    flat = _torch_ids(torch, ids)
+    # Whole numbers up to 2**24 are exact in any order.
+    counts = torch.zeros(w.shape[0], device=ids.device).index_add_(0, flat, torch.ones(len(flat), device=ids.device))
     if 0 <= padding_idx < w.shape[0]:
         counts[padding_idx] = 0
     return counts
@@ -225,7 +228,7 @@ def _grad_rows_lower(torch: Any, ids: Any, douts: Any, w: Any, padding_idx: int)
 
 register(OpDef(
     "embedding_grad_rows", "Ids*, Out@GRAD*, W -> Rows, Values", attrs={"padding_idx": Attr(-1, "int")},
-    infer=_grad_rows_infer, ref=_grad_rows_ref, lower=_grad_rows_lower, shape_only=("W",), paddle=ABSENT,
+    infer=_grad_rows_infer, ref=_grad_rows_ref, host=READS_ROWS, lower=_grad_rows_lower, shape_only=("W",), paddle=ABSENT,
     domain=Domain(
         cases=(
             Case((((3, 4),), ((3, 4, 5),), (7, 5))), Case((((6, 1), (9,)), ((6, 3), (9, 3)), (4, 3)), {"padding_idx": 2}),

@@ -16,6 +16,7 @@ from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import Meta, bool_
 from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops._low import torch_wide
+from tstatic.ops._torch_out import filled
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.loss import _labels as labels
 from tstatic.ops.shape._shapes import emit_one
@@ -180,12 +181,18 @@ register(OpDef(
         f"X, Label, Out{GRAD} -> X{GRAD}",
         pointwise={f"X{GRAD}": "dout * (x - label) / maximum((1 - x) * x, 1e-12)"}, grad=DERIVE,
     ),
-    lower=lambda torch, x, label: _bce(torch, x, label), amp="black",
+    lower=lambda torch, x, label, *, out=None: _bce(torch, x, label, out=out), amp="black",
     domain=Domain(cases=SAME, values={"X": ValueRange(0.2, 0.8), "Label": ValueRange(0.0, 1.0)}, ulps=24.0),
 ))  # fmt: skip
 
 
-def _bce(torch: Any, x: Any, label: Any) -> Any:
+def _bce(torch: Any, x: Any, label: Any, *, out: Any = None) -> Any:
+    if out is not None and x.itemsize > 2:
+        return torch.ops.aten.binary_cross_entropy.out(x, label, None, 0, out=out)
+    return filled(out, _bce_rounded(torch, x, label))
+
+
+def _bce_rounded(torch: Any, x: Any, label: Any) -> Any:
     wide, y = map(torch_wide, (x, label))
     return torch.nn.functional.binary_cross_entropy(wide, y, reduction="none").to(x.dtype)
 

@@ -12,6 +12,7 @@ from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, regi
 from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, float32, int32
+from tstatic.ops._host import READS_LABELS
 
 Array = np.ndarray[Any, Any]
 
@@ -57,7 +58,8 @@ _CLASS = ValueRange(0, "num_classes", dtype="int64")
 
 register(OpDef(
     "mean_iou", "Predictions, Labels -> OutMeanIou, OutWrong, OutCorrect", attrs={"num_classes": Attr(kind="int")},
-    infer=_infer, ref=_ref, lower=_lower, paddle=ABSENT,
+    infer=_infer, ref=_ref,
+    host=READS_LABELS, lower=_lower, paddle=ABSENT,
     domain=Domain(
         cases=(
             Case(((2, 3), (2, 3)), {"num_classes": 4}), Case(((40,), (40,)), {"num_classes": 3}),

@@ -20,6 +20,7 @@ from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.paddle_form import respelled
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops.structured._sequences import Array, TimeMajor, check_form, count_of, starts_and_lengths
 
 FLOATS = ("float32", "float64")
@@ -243,11 +244,12 @@ VALUES = {
 
 register(OpDef(
     "linear_chain_crf", "Emission, Transition, Label, Length?, Emission@LOD? -> LogLikelihood", infer=_infer, ref=_ref,
-    lower=_lower, amp="black", uses_blas=True,
+    host=READS_LENGTHS, lower=_lower, amp="black", uses_blas=True,
     paddle=respelled(notes=dict.fromkeys(("Alpha", "EmissionExps", "TransitionExps"), "float32")),
     grad=GradOp(
         "Emission, Transition, Label, Length?, Emission@LOD?, LogLikelihood@GRAD -> Emission@GRAD, Transition@GRAD",
-        ref=_grad_ref, lower=_grad_lower,
+        ref=_grad_ref,
+        host=READS_LENGTHS, lower=_grad_lower,
         instead="pad the sequences and write the recursion over the steps with exp, log and sums in a Python loop",
     ),
     domain=Domain(cases=CASES, values=VALUES, floats=FLOATS),
