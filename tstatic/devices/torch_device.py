@@ -267,8 +267,7 @@ class TorchDevice(Device):
         self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
     ) -> BoundStep:
         form = torch_form(op.definition)
-        named = {slot.name: value for slot, value in zip(op.definition.inputs, ins, strict=True)}
-        if form is None or op.body or op.sub_blocks or op.definition.host_reason_of(lambda n: named[n] is not None):
+        if form is None or op.body or op.sub_blocks or self._on_host(op, ins):
             return self.bind_reference(op, ins, outs, reserved, stream)
 
         def reference() -> list[Call]:
@@ -282,6 +281,17 @@ class TorchDevice(Device):
         if call is None:
             return self.bind_reference(op, ins, outs, reserved, stream)
         return of_calls([call])
+
+    def _on_host(self, op: FrozenOp, ins: Sequence[Any]) -> bool:
+        """Whether an op with a torch form runs as its reference."""
+        definition = op.definition
+        if definition.slow_on_cpu and self.place == "cpu" and not self.deferred:
+            return True
+        named = {slot.name: value for slot, value in zip(definition.inputs, ins, strict=True)}
+        return bool(definition.host_reason_of(lambda name: named[name] is not None))
+
+    def host_reason(self, op: FrozenOp) -> str:
+        return "" if op.body else op.definition.host_reason_of(lambda name: bool(op.input(name)))
 
     def bind_reference(
         self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream

@@ -7,6 +7,7 @@ numbers, ``+ - * /``, comparisons, ``& | ~`` on truth values and the functions o
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -179,9 +180,23 @@ def _pair(t: Any, name: str, a: Any, b: Any) -> Any:
 
 
 def _torch_where(t: Any, c: Any, a: Any, b: Any) -> Any:
+    if _selects(a, b):
+        kind = _whole_numbers(t, a)
+        return (a.view(kind) * c).view(a.dtype)
     if not hasattr(a, "dtype") and not hasattr(b, "dtype"):
         a = t.as_tensor(a, dtype=t.get_default_dtype())
     return t.where(c, a, b)
+
+
+def _selects(a: Any, b: Any) -> bool:
+    """Whether a choice is one between a value and 0 in the host's memory, where torch's own takes ten times a product's time."""
+    zero = isinstance(b, int | float) and b == 0 and math.copysign(1, b) > 0
+    return zero and hasattr(a, "dtype") and a.device.type == "cpu" and a.is_floating_point() and a.dim() > 0
+
+
+def _whole_numbers(t: Any, a: Any) -> Any:
+    """Returns the integer type of a float type's size: as integers, values times 1 or 0 keep their bits, or are 0."""
+    return {2: t.int16, 4: t.int32, 8: t.int64}[a.itemsize]
 
 
 # ---------------------------------------------------------------------------------------------------------------- parse
@@ -425,6 +440,10 @@ def run_torch(t: Any, node: Node, tensors: Mapping[str, Any], values: Mapping[st
     if out is None or not direct:
         return value(node)
     args = [value(a) for a in node.args]
+    if node.op == "where" and _selects(*args[1:]) and args[1].dtype == out.dtype:
+        kind = _whole_numbers(t, out)
+        t.mul(args[1].view(kind), args[0], out=out.view(kind))
+        return out
     if not _fits(t, node.op, args, out):
         return FUNCTIONS[node.op].torch(t, *args)
     return getattr(t, direct)(*_as_tensors(t, node.op, args), out=out)

@@ -210,6 +210,7 @@ class GradOp:
     host: str = ""
     host_with: str = ""
     many_calls: str = ""
+    slow_on_cpu: str = ""
     instead: str = ""
 
 
@@ -240,6 +241,7 @@ class OpDef:
         host: Why the op runs on the host on every device, as its reference: its torch form reads values there, say. Empty where
             its torch form runs on the device. What :attr:`host_reason` finds by itself is not stated.
         host_with: The input slot without which ``host`` does not hold.
+        slow_on_cpu: Why the reference runs on tensors in the host's memory, although the op has a torch form.
         many_calls: Why the torch form of an op that fusions leave alone is more than three calls of torch.
         grad: :class:`GradOp`, a function that answers with ordinary ops, or ``None``.
         pointwise: Output slot -> expression over the slots' lower-case names; the op is fusable *because* it states one.
@@ -335,6 +337,7 @@ class OpDef:
     host: str = ""
     host_with: str = ""
     many_calls: str = ""
+    slow_on_cpu: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attrs", MappingProxyType({n: Attr.of(a) for n, a in self.attrs.items()}))

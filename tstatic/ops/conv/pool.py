@@ -211,6 +211,9 @@ def _grad_ref(x: Array, out: Array, dout: Array, dx: Array, scratch: Sequence[Ar
     avg_pool_grad(gradient, target, pooling.bounds, scratch, pooling.extents(attrs["exclusive"]))
 
 
+_SLOW = "torch looks at one element at a time there, and a maximum's gradient needs its places again"
+
+
 def _torch_function(torch: Any, name: str, rank: int) -> Any:
     return getattr(torch.nn.functional, f"{name}{rank}d")
 
@@ -392,11 +395,12 @@ def _register_pool(type: str, rank: int, cases: tuple[Case, ...]) -> None:
             "padding_algorithm": Attr("EXPLICIT", "str", one_of(*ALGORITHMS)),
             "data_format": layout_attr(layout),
         },
-        infer=infer, ref=plain(_ref, _scratch), lower=_lower, split=split_batch, cost=_cost,
+        infer=infer, ref=plain(_ref, _scratch), lower=_lower, slow_on_cpu=_SLOW, split=split_batch, cost=_cost,
         grad=GradOp(
             "X, Out, Out@GRAD -> X@GRAD",
             ref=plain(_grad_ref, _grad_scratch),
             lower=_grad_lower,
+            slow_on_cpu=_SLOW,
             split=split_batch,
             cost=_grad_cost,
         ),
