@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from tests.bench.scripts import script
-from tests.ops.oracles import flat
 from tests.ops import sampler
+from tests.ops.oracles import flat
 from tests.ops.sampler import Sample, map_arrays, op_types, reserved, root, samples, to_torch
-from tstatic.ir.expr import FUNCTIONS
 from tstatic.ir.evaluate import infer_outputs, metas_of
+from tstatic.ir.expr import FUNCTIONS
 from tstatic.ir.opdef import OPS, OpDef, op_def
 from tstatic.ir.types import dtype_of
 

@@ -462,8 +462,37 @@ def _unrounded(node: Node) -> bool:
 
 
 _COMMUTE = ("add", "mul")
-_TENSORS_ONLY = ("maximum", "minimum", "where", "both", "either", "differ", "lt", "le", "gt", "ge", "eq", "ne", "sub", "div")
-_OF_INTEGERS = (*MODULAR, "neg", "floordiv", "remainder", "maximum", "minimum", "where", "abs", "sign", "pow", "square", "gcd", "lcm")
+_TENSORS_ONLY = (
+    "maximum",
+    "minimum",
+    "where",
+    "both",
+    "either",
+    "differ",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "eq",
+    "ne",
+    "sub",
+    "div",
+)
+_OF_INTEGERS = (
+    *MODULAR,
+    "neg",
+    "floordiv",
+    "remainder",
+    "maximum",
+    "minimum",
+    "where",
+    "abs",
+    "sign",
+    "pow",
+    "square",
+    "gcd",
+    "lcm",
+)
 
 
 def _fits(t: Any, name: str, args: Sequence[Any], out: Any) -> bool:

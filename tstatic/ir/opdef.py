@@ -233,9 +233,9 @@ class OpDef:
         ref: A :class:`~tstatic.ir.ref.Ref`, or a bare function ``(*input arrays, *output arrays, **attrs)``: numpy, writes every
             output that is not ``None`` and keeps none of its arguments; it takes any strides and works in float64. It *is* the
             op's definition and its CPU execution.
-        lower: The torch form: ``(torch, *input tensors, **attrs) -> tensor`` or a tuple of one per output slot, on the device of the
-            inputs (which a form without inputs gets as ``device``). One that takes ``out``, the result's tensor or a tuple of one
-            per output slot (``None`` where nobody reads it), writes there and makes no other tensor of that size; without
+        lower: The torch form: ``(torch, *input tensors, **attrs) -> tensor`` or a tuple of one per output slot, on the device of
+            the inputs (which a form without inputs gets as ``device``). One that takes ``out``, the result's tensor or a tuple of
+            one per output slot (``None`` where nobody reads it), writes there and makes no other tensor of that size; without
             ``out`` it returns new tensors, as any form does in tests. One that takes ``wanted`` returns new tensors, and ``None``
             where that has False.
         host: Why the op runs on the host on every device, as its reference: its torch form reads values there, say. Empty where

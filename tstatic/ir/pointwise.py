@@ -110,7 +110,7 @@ def torch_lowering(
             constants = {n: expr.const(v) for n, v in values.items() if isinstance(v, bool | int | float)}
             known[key] = {i: expr.substitute(node, constants) for i, node in nodes.items()}
         like = next(t for t in named.values())
-        places = (out,) if count == 1 else out or (None,) * count
+        places: Sequence[Any] = (out,) if count == 1 else out or (None,) * count
         results: list[Any] = [None] * count
         # The first output is computed last: it may be the tensor of an input that the others read.
         for i in reversed(range(count)):

@@ -19,7 +19,16 @@ from tstatic.ir.types import Meta
 from tstatic.plan.plan import Generated, make_plan
 from tstatic.static import pipeline
 from tstatic.static.compile import Compilation
-from tstatic.static.explain import Drawing, Explanation, FusionAnswer, MemoryTraffic, Note, OnHost, PropertyStatus, properties
+from tstatic.static.explain import (
+    Drawing,
+    Explanation,
+    FusionAnswer,
+    MemoryTraffic,
+    Note,
+    OnHost,
+    PropertyStatus,
+    properties,
+)
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.target import H100
 from tstatic.where import show

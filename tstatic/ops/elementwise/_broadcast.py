@@ -278,7 +278,9 @@ class SummedRef(CallRef, ExpressionRef):
             if node.op == "var":
                 value = named[node.value]  # nothing is computed: a sum of 16 bits adds up in 32
             else:
-                value = expr.run_torch(torch, node, named, {}, place.view(full) if place is not None and not axes else None)
+                value = expr.run_torch(
+                    torch, node, named, {}, place.view(full) if place is not None and not axes else None
+                )
             if not hasattr(value, "dtype"):
                 # An expression without variables is a number of Python.
                 value = torch.full((), value, dtype=like.dtype, device=like.device)

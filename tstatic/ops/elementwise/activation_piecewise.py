@@ -38,9 +38,7 @@ def _lower_selu(torch: Any, x: Any, scale: float, alpha: float, *, out: Any = No
     return torch.where(wide > 0, scale * wide, scale * alpha * torch.expm1(wide)).to(x.dtype)
 
 
-def _lower_hard_swish(
-    torch: Any, x: Any, threshold: float, scale: float, offset: float, *, out: Any = None
-) -> Any:
+def _lower_hard_swish(torch: Any, x: Any, threshold: float, scale: float, offset: float, *, out: Any = None) -> Any:
     if (threshold, scale, offset) == (6.0, 6.0, 3.0):
         return torch_function("nn.functional.hardswish")(torch, x, out=out)
     wide = torch_wide(x)

@@ -143,9 +143,7 @@ def _scale_infer(x: Meta, scale: float, bias: float) -> Meta:
     return x
 
 
-def _scale_lower(
-    torch: Any, x: Any, scale: float, bias: float, bias_after_scale: bool, *, out: Any = None
-) -> Any:
+def _scale_lower(torch: Any, x: Any, scale: float, bias: float, bias_after_scale: bool, *, out: Any = None) -> Any:
     if not bias:
         whole = not (x.dtype.is_floating_point or x.dtype.is_complex)
         return torch.mul(x, int(scale) if whole else scale, out=out)

@@ -51,9 +51,7 @@ def _matmul_calls(
     return product_calls(ins[0], ins[1], outs[0], trans_x, trans_y)
 
 
-def _matmul_lower(
-    torch: Any, x: Any, y: Any, trans_x: bool = False, trans_y: bool = False, *, out: Any = None
-) -> Any:
+def _matmul_lower(torch: Any, x: Any, y: Any, trans_x: bool = False, trans_y: bool = False, *, out: Any = None) -> Any:
     return product(torch, x.mT if trans_x and x.dim() > 1 else x, y.mT if trans_y and y.dim() > 1 else y, out)
 
 
@@ -184,7 +182,8 @@ def _whole_write(op: PaddleOp) -> list[OpSpec]:
 
 
 register(OpDef(
-    "bmm", "X, Y -> Out", infer=_bmm_infer, ref=_PLAIN, lower=lambda torch, x, y, *, out=None: torch.bmm(x, y, out=out), split=split_product,
+    "bmm", "X, Y -> Out", infer=_bmm_infer, ref=_PLAIN, lower=lambda torch, x, y, *, out=None: torch.bmm(x, y, out=out),
+    split=split_product,
     cost=product_cost, grad=_plain_grad("Y", "bmm"), uses_blas=True, paddle=PaddleForm(write=_whole_write),
     domain=Domain(
         cases=(
@@ -198,7 +197,8 @@ register(OpDef(
 ))  # fmt: skip
 
 register(OpDef(
-    "mv", "X, Vec -> Out", infer=_mv_infer, ref=_PLAIN, lower=lambda torch, x, vec, *, out=None: torch.mv(x, vec, out=out), cost=product_cost,
+    "mv", "X, Vec -> Out", infer=_mv_infer, ref=_PLAIN, lower=lambda torch, x, vec, *, out=None: torch.mv(x, vec, out=out),
+    cost=product_cost,
     grad=_plain_grad("Vec", "mv"), uses_blas=True, paddle=PaddleForm(write=_whole_write),
     domain=Domain(
         cases=(
@@ -388,9 +388,7 @@ def _mul_grad_copying(ins: Sequence[Any], outs: Sequence[Any], x_columns: int, y
         np.copyto(dy, (x.reshape(_flat(x.shape, x_columns)).T @ grads).reshape(dy.shape))
 
 
-def _mul_lower(
-    torch: Any, x: Any, y: Any, x_num_col_dims: int = 1, y_num_col_dims: int = 1, *, out: Any = None
-) -> Any:
+def _mul_lower(torch: Any, x: Any, y: Any, x_num_col_dims: int = 1, y_num_col_dims: int = 1, *, out: Any = None) -> Any:
     x2, y2 = x.reshape(_flat(x.shape, x_num_col_dims)), y.reshape(_flat(y.shape, y_num_col_dims))
     found = torch.mm(x2, y2, out=None if out is None else out.view(x2.shape[0], y2.shape[1]))
     return found.reshape(*x.shape[:x_num_col_dims], *y.shape[y_num_col_dims:])

@@ -63,7 +63,9 @@ def _is_direct(x: Any, parameters: Sequence[Any], momentum_tensor: Any, attrs: M
     count = x.numel() // x.shape[1] if x.dim() > 1 and not is_last(attrs["data_layout"]) else x.numel() // x.shape[-1]
     kinds = {t.dtype for t in parameters if t is not None}
     fit = kinds == {x.dtype} or (x.itemsize == 2 and all(k.itemsize == 4 for k in kinds))
-    return fit and x.itemsize in (2, 4, 8) and all(k.itemsize > 2 for k in kinds) and count > 1 and momentum_tensor is None
+    return (
+        fit and x.itemsize in (2, 4, 8) and all(k.itemsize > 2 for k in kinds) and count > 1 and momentum_tensor is None
+    )
 
 
 def _write_batch_norm(

@@ -14,7 +14,6 @@ from tstatic.ir.split import FREE, ROWS, Split
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.no_effect import LIBRARY, no_effect
 from tstatic.ops._call_ref import CallRef
-from tstatic.ops._low import torch_wide
 from tstatic.ops._rows import by_rows, row_axis, rows_scratch_metas
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.shape._shapes import emit_one
@@ -172,7 +171,8 @@ _register(
     ("exp(x - rmax(x)) / rsum(exp(x - rmax(x)))", "out * (dout - rsum(out * dout))"),
 )  # fmt: skip
 _register(
-    "log_softmax", kernels.log_softmax, kernels.log_softmax_grad, _grad_lower("_log_softmax_backward_data", "out"), _log_softmax_second,
+    "log_softmax", kernels.log_softmax, kernels.log_softmax_grad, _grad_lower("_log_softmax_backward_data", "out"),
+    _log_softmax_second,
     ("(x - rmax(x)) - log(rsum(exp(x - rmax(x))))", "dout - exp(out) * rsum(dout)"),
 )  # fmt: skip
 

@@ -49,7 +49,9 @@ def _back(ids: Array, offsets: Array, updates: Array, dout: Array, dx: Array | N
 
 
 def _owners(torch: Any, offsets: Any, count: int) -> Any:
-    return torch.repeat_interleave(torch.arange(len(offsets) - 1, device=offsets.device), offsets.diff(), output_size=count)
+    return torch.repeat_interleave(
+        torch.arange(len(offsets) - 1, device=offsets.device), offsets.diff(), output_size=count
+    )
 
 
 def _lower(torch: Any, x: Any, ids: Any, offsets: Any, updates: Any) -> Any:

@@ -339,7 +339,8 @@ def _empty_infer(shape: Shape, dtype: DType) -> Meta:
 register(OpDef(
     "empty", "-> Out", attrs={"shape": Attr((), "ints"), "dtype": float32}, infer=_empty_infer,
     # Any content is right; zeros make runs repeatable.
-    ref=number_ref(lambda: 0), lower=lambda torch, *, shape, dtype, device=None, out=None: _full(torch, shape, dtype, 0, device, out),
+    ref=number_ref(lambda: 0),
+    lower=lambda torch, *, shape, dtype, device=None, out=None: _full(torch, shape, dtype, 0, device, out),
     domain=Domain(cases=tuple(Case((), {"shape": s}) for s in ((), (0,), (2, 3))), ulps=0),
 ))  # fmt: skip
 
