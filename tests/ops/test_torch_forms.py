@@ -179,7 +179,7 @@ def left_unfused() -> Mapping[str, str]:
     found: dict[str, str] = {}
     for name, (build, feeds) in builds.items():
         main, fetched = count.built(build)
-        for op in count.planned(main, count.strategy(), feeds, [fetched.name]):
+        for op in count.rewritten(main, count.strategy(), feeds, [fetched.name])[1]:
             if not op.body:
                 found.setdefault(op.type, name)
     return found
