@@ -235,6 +235,21 @@ def test_a_flipped_value_is_copied_because_torch_has_no_strides_that_go_back() -
     assert np.array_equal(found, values[:, ::-1] * 2)
 
 
+def test_an_explanation_names_the_ops_that_leave_the_device() -> None:
+    x = static.data("x", [4, 3])
+    y = nn.functional.relu(paddle.index_select(x, paddle.nonzero(x[:, 0])[:, 0]))
+    compiled = static.CompiledProgram(static.default_main_program())
+    assert compiled.explain([y]).on_host == ()
+    with devices.use("torch"):
+        explained = compiled.explain([y])
+    assert [(one.op.type, one.reason) for one in explained.on_host if one.op.type == "where_index"] == [
+        ("where_index", "the size of its result depends on values")
+    ]
+    assert all(one.op.type not in ("relu", "slice") for one in explained.on_host)
+    assert "runs on the host on this device: the size of its result depends on values" in str(explained)
+    assert explained.to_dict()["on_host"][0]["reason"]
+
+
 def test_the_host_does_not_read_a_tensor_by_chance() -> None:
     with pytest.raises(DeviceError, match="the host touched memory of a device"):
         np.asarray(DEVICE.empty((2,), np.dtype(np.float32)))

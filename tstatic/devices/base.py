@@ -322,6 +322,10 @@ class Device(abc.ABC):
             A ``BoundStep``.
         """
 
+    def host_reason(self, op: FrozenOp) -> str:
+        """Returns why an op runs on the host while others run on the device; empty where nothing leaves the device."""
+        return ""
+
     def bind_collective(self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], group: Any) -> list[Call]:
         """Returns the calls of a collective op, which put its work into the stream of the replica's ``Communicator``.
 

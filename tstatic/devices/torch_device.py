@@ -38,7 +38,7 @@ from tstatic.devices.cpu.pool import Call
 from tstatic.devices.torch_settings import Settings
 from tstatic.errors import DeviceError, needed_for
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.indices import Limits, index_checks, needs_reference
+from tstatic.ir.indices import Limits, index_checks
 from tstatic.ir.opdef import OpDef
 from tstatic.ir.types import DTYPES, Meta
 
@@ -294,7 +294,7 @@ class TorchDevice(Device):
         scratch: Array | None = None,
     ) -> BoundStep:
         form = torch_form(op.definition)
-        if form is None or op.body or op.sub_blocks or needs_reference(op.definition, ins, op.attrs):
+        if form is None or op.body or op.sub_blocks or self._on_host(op, ins):
             return self.bind_reference(op, ins, outs, reserved, stream)
         # Work that runs late is checked on the device, before it (`limit`).
         checks = [] if self.deferred else index_checks(op.definition, [self.inside(a) for a in ins], op.attrs)
@@ -310,6 +310,17 @@ class TorchDevice(Device):
         if call is None:
             return self.bind_reference(op, ins, outs, reserved, stream)
         return of_calls([*checks, call])
+
+    def _on_host(self, op: FrozenOp, ins: Sequence[Any]) -> bool:
+        """Whether an op with a torch form runs as its reference."""
+        definition = op.definition
+        if definition.slow_on_cpu and self.place == "cpu" and not self.deferred:
+            return True
+        named = {slot.name: value for slot, value in zip(definition.inputs, ins, strict=True)}
+        return bool(definition.host_reason_of(lambda name: named[name] is not None))
+
+    def host_reason(self, op: FrozenOp) -> str:
+        return "" if op.body else op.definition.host_reason_of(lambda name: bool(op.input(name)))
 
     def bind_reference(
         self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
@@ -396,10 +407,9 @@ class TorchForm:
     def __init__(self, definition: OpDef) -> None:
         assert definition.lower is not None
         self.function = definition.lower
-        # Behind torch and the inputs: a backward op may have an input that its function calls `out`.
-        named = list(inspect.signature(definition.lower).parameters)[1 + len(definition.inputs) :]
-        self.writes = "out" in named
-        self.wants_device = "device" in named
+        self.writes = definition.torch_run == "out"
+        self.wants_device = "device" in inspect.signature(definition.lower).parameters
+        self.chooses = "wanted" in inspect.signature(definition.lower).parameters
         self.single = len(definition.outputs) == 1
         self.listed = any(slot.many for slot in definition.outputs)
 
@@ -424,6 +434,8 @@ class TorchForm:
         attrs = op.definition.pick(self.function, op.attrs)
         if self.wants_device:
             attrs = {**attrs, "device": device.place}
+        if self.chooses:
+            attrs = {**attrs, "wanted": tuple(out is not None for out in outs)}
         run = partial(self.function, device.torch, *ins, **attrs)
         if skip is not None:
             return _select_results, (device.torch, skip, run, outs)
@@ -445,19 +457,10 @@ _FORMS: dict[int, tuple[OpDef, TorchForm | None]] = {}
 def torch_form(definition: OpDef) -> TorchForm | None:
     """Returns how an op runs in torch; ``None`` where its reference runs.
 
-    An op that draws numbers, prints, calls Python, or whose result's size depends on values runs as its reference.
+    The op definition says so, and why (:attr:`OpDef.host_reason`).
     """
     if id(definition) not in _FORMS:
-        hosted = (
-            definition.lower is None
-            or definition.random
-            # Those that raise on bad positions only are checked before they run.
-            or (definition.effects and not definition.indices)
-            or definition.dynamic
-            or bool(definition.objects)
-            or definition.collective
-        )
-        _FORMS[id(definition)] = definition, None if hosted else TorchForm(definition)
+        _FORMS[id(definition)] = definition, None if definition.host_reason else TorchForm(definition)
     return _FORMS[id(definition)][1]
 
 

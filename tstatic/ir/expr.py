@@ -7,6 +7,7 @@ numbers, ``+ - * /``, comparisons, ``& | ~`` on truth values and the functions o
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,6 +48,7 @@ class Function:
         triton: A text over ``{a}, {b}, {c}`` for generated kernels; empty where they use ``expand``, or have no form. Names
             that begin with ``_`` are functions of ``fusion/codegen/prelude.py``.
         rounded: The same, rounded once, where ``triton`` is approximate in 32 bits; no form in 64 bits.
+        direct: torch's function of the same arguments, if it is one call that takes ``out``.
         exact: Jumps where its arguments are rounded otherwise: kernels round low precision before it.
     """
 
@@ -58,9 +60,18 @@ class Function:
     triton: str = ""
     exact: bool = False
     rounded: str = ""
+    direct: str = ""
 
 
 FUNCTIONS: dict[str, Function] = {}
+
+_DIRECT = {
+    **{n: n for n in ("add", "sub", "mul", "div", "neg", "remainder", "pow", "maximum", "minimum", "where")},
+    **{n: n for n in ("lt", "le", "gt", "ge", "eq", "ne")},
+    "floordiv": "floor_divide", "both": "logical_and", "either": "logical_or", "differ": "logical_xor",
+    "invert": "logical_not",
+}  # fmt: skip
+"""Functions of the language whose torch form is an operator of Python, and torch's functions for them."""
 
 
 def define(
@@ -77,7 +88,9 @@ def define(
     """Adds a function to the language; ``torch`` defaults to torch's function of the same name."""
     lowered = torch if torch is not None else (lambda t, *args: getattr(t, name)(*args))
     derivatives = grads or ("0", "0", "0")
-    FUNCTIONS[name] = Function(numpy, lowered, derivatives, expand, kind, triton, exact or kind == "bool", rounded)
+    direct = _DIRECT.get(name, name if torch is None and not name.startswith("is") else "")
+    exact = exact or kind == "bool"
+    FUNCTIONS[name] = Function(numpy, lowered, derivatives, expand, kind, triton, exact, rounded, direct)
 
 
 define("add", np.add, lambda t, a, b: a + b, "1", "1", triton="{a} + {b}")
@@ -167,9 +180,23 @@ def _pair(t: Any, name: str, a: Any, b: Any) -> Any:
 
 
 def _torch_where(t: Any, c: Any, a: Any, b: Any) -> Any:
+    if _selects(a, b):
+        kind = _whole_numbers(t, a)
+        return (a.view(kind) * c).view(a.dtype)
     if not hasattr(a, "dtype") and not hasattr(b, "dtype"):
         a = t.as_tensor(a, dtype=t.get_default_dtype())
     return t.where(c, a, b)
+
+
+def _selects(a: Any, b: Any) -> bool:
+    """Whether a choice is one between a value and 0 in the host's memory, where torch's own takes ten times a product's time."""
+    zero = isinstance(b, int | float) and b == 0 and math.copysign(1, b) > 0
+    return zero and hasattr(a, "dtype") and a.device.type == "cpu" and a.is_floating_point() and a.dim() > 0
+
+
+def _whole_numbers(t: Any, a: Any) -> Any:
+    """Returns the integer type of a float type's size: as integers, values times 1 or 0 keep their bits, or are 0."""
+    return {2: t.int16, 4: t.int32, 8: t.int64}[a.itemsize]
 
 
 # ---------------------------------------------------------------------------------------------------------------- parse
@@ -375,9 +402,23 @@ def diff(node: Node, name: str) -> Node:
 
 
 # ---------------------------------------------------------------------------------------------------------------- torch
-def run_torch(t: Any, node: Node, tensors: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
-    """Evaluates an expression on torch tensors (float16 and bfloat16 in float32; the caller rounds the result)."""
+def run_torch(t: Any, node: Node, tensors: Mapping[str, Any], values: Mapping[str, Any], out: Any = None) -> Any:
+    """Evaluates an expression on torch tensors.
+
+    float16 and bfloat16 are computed in float32 where the expression has inner results; the caller rounds the result.
+
+    Args:
+        t: The module.
+        node: The expression.
+        tensors: Those that it names.
+        values: Numbers that it names.
+        out: A tensor of the result's shape to write to, if the last function can; the caller copies any other result.
+    """
     memo: dict[Node, Any] = {}
+    direct = node.args and FUNCTIONS[node.op].direct
+    kinds = {tensors[v].dtype for v in variables(node) if v in tensors}
+    parts = (node,) if direct and FUNCTIONS[node.op].kind == "bool" else node.args
+    widens = not direct or len(kinds) != 1 or not all(map(_unrounded, parts))
 
     def value(n: Node) -> Any:
         if n in memo:
@@ -387,7 +428,7 @@ def run_torch(t: Any, node: Node, tensors: Mapping[str, Any], values: Mapping[st
         elif n.op == "var":
             if n.value in tensors:
                 result = tensors[n.value]
-                if result.dtype in (t.float16, t.bfloat16):
+                if widens and result.dtype in (t.float16, t.bfloat16):
                     result = result.float()
             else:
                 result = values[n.value]
@@ -396,4 +437,90 @@ def run_torch(t: Any, node: Node, tensors: Mapping[str, Any], values: Mapping[st
         memo[n] = result
         return result
 
-    return value(node)
+    if out is None or not direct:
+        return value(node)
+    args = [value(a) for a in node.args]
+    if node.op == "where" and _selects(*args[1:]) and args[1].dtype == out.dtype:
+        kind = _whole_numbers(t, out)
+        t.mul(args[1].view(kind), args[0], out=out.view(kind))
+        return out
+    if not _fits(t, node.op, args, out):
+        return FUNCTIONS[node.op].torch(t, *args)
+    return getattr(t, direct)(*_as_tensors(t, node.op, args), out=out)
+
+
+def _unrounded(node: Node) -> bool:
+    """Whether 16 bits hold an argument of an expression's last function, so that the result is rounded once in any case."""
+    if node.op in ("var", "const"):
+        return True
+    return FUNCTIONS[node.op].kind == "bool" and all(
+        a.op == "var"
+        or (a.op == "const" and float(a.value).is_integer() and abs(a.value) <= 256)
+        or (a.op not in ("var", "const") and _unrounded(a))
+        for a in node.args
+    )
+
+
+_COMMUTE = ("add", "mul")
+_TENSORS_ONLY = (
+    "maximum",
+    "minimum",
+    "where",
+    "both",
+    "either",
+    "differ",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "eq",
+    "ne",
+    "sub",
+    "div",
+)
+_OF_INTEGERS = (
+    *MODULAR,
+    "neg",
+    "floordiv",
+    "remainder",
+    "maximum",
+    "minimum",
+    "where",
+    "abs",
+    "sign",
+    "pow",
+    "square",
+    "gcd",
+    "lcm",
+)
+
+
+def _fits(t: Any, name: str, args: Sequence[Any], out: Any) -> bool:
+    """Whether torch's function writes its result to a tensor of this dtype."""
+    kinds = [a.dtype for a in args if hasattr(a, "dtype")]
+    if FUNCTIONS[name].kind == "bool":
+        return bool(kinds) and out.dtype == t.bool
+    if name == "where":
+        # torch gives the result its own dtype and does not convert it.
+        kinds = [a.dtype for a in args[1:] if hasattr(a, "dtype")]
+        return bool(kinds) and all(k == out.dtype for k in kinds)
+    if not kinds:
+        return False
+    if all(k.is_floating_point for k in kinds):
+        return bool(out.dtype.is_floating_point)
+    numbers = all(isinstance(a, int) for a in args if not hasattr(a, "dtype"))
+    return name in _OF_INTEGERS and numbers and all(k == out.dtype for k in kinds) and out.dtype != t.bool
+
+
+def _as_tensors(t: Any, name: str, args: Sequence[Any]) -> Sequence[Any]:
+    """Returns arguments as torch's function takes them: numbers stand second, or are tensors of no dimension."""
+    if all(hasattr(a, "dtype") for a in args):
+        return args
+    if name in _COMMUTE and not hasattr(args[0], "dtype"):
+        return args[1], args[0]
+    first = 1 if name == "where" else 0
+    whole = name in ("maximum", "minimum", "where", "both", "either", "differ")
+    if not whole and (hasattr(args[0], "dtype") or name not in _TENSORS_ONLY):
+        return args
+    like = next(a for a in args[first:] if hasattr(a, "dtype"))
+    return [a if hasattr(a, "dtype") else t.full((), a, dtype=like.dtype, device=like.device) for a in args]

@@ -145,14 +145,6 @@ def limited(
         yield from ((at, place, array, limits) for place, array in arrays if array is not None)
 
 
-def needs_reference(definition: Stating, ins: Sequence[Any], attrs: Mapping[str, Any]) -> bool:
-    """Returns whether only the op's reference knows which positions are read, and so must be in range."""
-    return any(
-        one.some and ins[[slot.name for slot in definition.inputs].index(one.slot)] is not None
-        for one in definition.indices
-    )
-
-
 def index_checks(definition: Stating, ins: Sequence[Any], attrs: Mapping[str, Any]) -> Calls:
     """Returns the calls that check an op's positions, in arrays of the host."""
     if not definition.indices:

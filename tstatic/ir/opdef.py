@@ -18,7 +18,7 @@ from tstatic.ir.export import PUBLIC_API, Export, export, namespace
 from tstatic.ir.formula import UpdateFormula
 from tstatic.ir.indices import Index
 from tstatic.ir.pointwise import PointwiseRef, Prepare, Rows, derive_gradient, same_as_first, torch_lowering
-from tstatic.ir.ref import NO_REF, ExpressionRef, Ref, as_ref, pick
+from tstatic.ir.ref import NO_REF, ExpressionRef, Ref, as_ref, keywords, pick
 from tstatic.ir.registry import Registry
 from tstatic.ir.split import PARTIAL_SUM, WHOLE, Tile
 from tstatic.ir.types import Meta
@@ -93,6 +93,8 @@ class Case:
 
 Family = Literal["unary", "binary", "cases"]
 Complex = Literal["", "linear", "holomorphic", "own"]
+TorchRun = Literal["out", "alloc", "host"]
+"""How an op runs on a device of torch: its form writes where it is told, or returns new tensors; or its reference runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +212,10 @@ class GradOp:
     as_rows: str = ""
     redrawn: OpDef | None = None
     indices: tuple[Index, ...] = ()
+    host: str = ""
+    host_with: str = ""
+    many_calls: str = ""
+    slow_on_cpu: str = ""
     instead: str = ""
 
 
@@ -232,7 +238,16 @@ class OpDef:
         ref: A :class:`~tstatic.ir.ref.Ref`, or a bare function ``(*input arrays, *output arrays, **attrs)``: numpy, writes every
             output that is not ``None`` and keeps none of its arguments; it takes any strides and works in float64. It *is* the
             op's definition and its CPU execution.
-        lower: ``(torch, *input tensors, **attrs) -> tensor`` or a tuple of one per output slot.
+        lower: The torch form: ``(torch, *input tensors, **attrs) -> tensor`` or a tuple of one per output slot, on the device of
+            the inputs (which a form without inputs gets as ``device``). One that takes ``out``, the result's tensor or a tuple of
+            one per output slot (``None`` where nobody reads it), writes there and makes no other tensor of that size; without
+            ``out`` it returns new tensors, as any form does in tests. One that takes ``wanted`` returns new tensors, and ``None``
+            where that has False.
+        host: Why the op runs on the host on every device, as its reference: its torch form reads values there, say. Empty where
+            its torch form runs on the device. What :attr:`host_reason` finds by itself is not stated.
+        host_with: The input slot without which ``host`` does not hold.
+        slow_on_cpu: Why the reference runs on tensors in the host's memory, although the op has a torch form.
+        many_calls: Why the torch form of an op that fusions leave alone is more than three calls of torch.
         grad: :class:`GradOp`, a function that answers with ordinary ops, or ``None``.
         pointwise: Output slot -> expression over the slots' lower-case names; the op is fusable *because* it states one.
         split: ``(*input metas, *output metas, **attrs) -> list of tiles`` or ``None`` when the work is too small. Must not
@@ -332,6 +347,10 @@ class OpDef:
     lod: str | None = None
     kernel: Any = None
     paddle: PaddleForm | None = None
+    host: str = ""
+    host_with: str = ""
+    many_calls: str = ""
+    slow_on_cpu: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attrs", MappingProxyType({n: Attr.of(a) for n, a in self.attrs.items()}))
@@ -382,6 +401,40 @@ class OpDef:
             else:
                 done[name] = spec.default
         return done
+
+    @cached_property
+    def host_reason(self) -> str:
+        """Why the op runs as its reference, on the host, on devices of torch; empty where its torch form runs there."""
+        if self.host and not self.host_with:
+            return self.host
+        if self.random:
+            return "its random numbers are the reference's"
+        if self.effects and not self.indices:
+            return "it prints, calls Python, or raises depending on values"
+        if self.dynamic:
+            return "the size of its result depends on values"
+        if self.objects:
+            return "it works on Python objects"
+        if self.collective:
+            return "the replicas meet in it"
+        return "" if self.lower is not None else "it has no torch form"
+
+    def host_reason_of(self, given: Callable[[str], bool]) -> str:
+        """Returns :attr:`host_reason` of an op of which ``given`` says whether a slot holds a value."""
+        if self.host_with and given(self.host_with):
+            return self.host
+        if any(one.some and given(one.slot) for one in self.indices):
+            return "values decide which of its positions are read"
+        return self.host_reason
+
+    @cached_property
+    def torch_run(self) -> TorchRun:
+        """How the op runs on devices of torch."""
+        if self.host_reason:
+            return "host"
+        assert self.lower is not None
+        # A keyword of its own: a backward op may have an input that its function calls `out`.
+        return "out" if "out" in keywords(self.lower) else "alloc"
 
     @property
     def api(self) -> tuple[str, ...]:

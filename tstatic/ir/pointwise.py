@@ -98,24 +98,33 @@ def torch_lowering(
 ) -> Callable[..., Any]:
     """Returns a ``lower`` that evaluates the expressions with torch and rounds once to the inputs' float type."""
     nodes = {i: expr.parse(text) for i, text in outputs.items()}
+    known: dict[str, dict[int, expr.Node]] = {}
 
-    def lower(torch: Any, *tensors: Any, **values: Any) -> Any:
+    def lower(torch: Any, *tensors: Any, out: Any = None, **values: Any) -> Any:
         if prepare is not None:
             tensors = tuple(prepare(tensors, values))
         named = {n: t for n, t in zip(inputs, tensors, strict=True) if t is not None}
-        constants = {n: expr.const(v) for n, v in values.items() if isinstance(v, bool | int | float)}
+        # By their text: 0.0 and -0.0, or 1 and True, are equal but not the same constant.
+        key = repr(values)
+        if key not in known:
+            constants = {n: expr.const(v) for n, v in values.items() if isinstance(v, bool | int | float)}
+            known[key] = {i: expr.substitute(node, constants) for i, node in nodes.items()}
         like = next(t for t in named.values())
-        results: list[Any] = []
-        for i in range(count):
-            if i not in nodes:
-                results.append(None)
+        places: Sequence[Any] = (out,) if count == 1 else out or (None,) * count
+        results: list[Any] = [None] * count
+        # The first output is computed last: it may be the tensor of an input that the others read.
+        for i in reversed(range(count)):
+            if i not in nodes or (out is not None and places[i] is None):
                 continue
-            result = expr.run_torch(torch, expr.substitute(nodes[i], constants), named, {})
+            result = expr.run_torch(torch, known[key][i], named, {}, places[i])
             if not hasattr(result, "dtype"):
-                result = torch.full_like(like, result)
-            if result.dtype.is_floating_point and like.dtype.is_floating_point:
-                result = result.to(like.dtype)
-            results.append(result)
+                result = torch.full_like(like, result) if places[i] is None else places[i].fill_(result)
+            if result is not places[i]:
+                if result.dtype.is_floating_point and like.dtype.is_floating_point:
+                    result = result.to(like.dtype)
+                if places[i] is not None:
+                    result = places[i].copy_(result)
+            results[i] = result
         return results[0] if count == 1 else tuple(results)
 
     return lower

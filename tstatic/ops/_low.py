@@ -31,6 +31,11 @@ def torch_wide(tensor: Any) -> Any:
     return tensor.float() if low else tensor
 
 
+def torch_wide_on_host(tensor: Any) -> Any:
+    """Does what :func:`torch_wide` does in the memory of the host, where torch rounds each step of a recurrence to 16 bits."""
+    return torch_wide(tensor) if tensor is not None and tensor.device.type == "cpu" else tensor
+
+
 def in_float32(outputs: int = 1) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Wraps a ``ref`` whose last ``outputs`` positional arguments are outputs.
 

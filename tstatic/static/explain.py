@@ -94,6 +94,22 @@ class Drawing:
     notes_after: Mapping[int, tuple[Note, ...]]
 
 
+@dataclass(frozen=True, slots=True)
+class OnHost:
+    """An op that runs on the host between ops that run on the device.
+
+    Attributes:
+        op: The op.
+        reason: What it needs the host for.
+    """
+
+    op: OpInfo
+    reason: str
+
+    def __str__(self) -> str:
+        return f"op {self.op.type} -> {', '.join(self.op.outputs)} runs on the host on this device: {self.reason}"
+
+
 @dataclass(frozen=True)
 class Explanation:
     """The status of all properties of both strategies, and what the fusions did.
@@ -106,6 +122,7 @@ class Explanation:
         kernel_kind: ``reference`` (numpy runs the ops) or ``generated``.
         collectives: What the replicas of a data-parallel program exchange.
         precision: The ops that mixed precision decided about, with the type that each runs in and why.
+        on_host: The ops that run on the host, if the program's other ops run on a device of torch.
     """
 
     verdicts: tuple[PropertyStatus, ...]
@@ -116,6 +133,7 @@ class Explanation:
     kernel_kind: str = "reference"
     collectives: Report | None = None
     precision: tuple[Converted, ...] = ()
+    on_host: tuple[OnHost, ...] = ()
     _why: Callable[[str, str], FusionAnswer] | None = field(default=None, repr=False, compare=False)
     _names: tuple[str, ...] = field(default=(), repr=False, compare=False)
     _draw: Callable[[], Drawing] | None = field(default=None, repr=False, compare=False)
@@ -182,6 +200,8 @@ class Explanation:
             done["collectives"] = self.collectives.to_dict()
         if self.precision:
             done["precision"] = [one.to_dict() for one in self.precision]
+        if self.on_host:
+            done["on_host"] = [{**_members([one.op])[0], "reason": one.reason} for one in self.on_host]
         return done
 
     def to_json(self) -> str:
@@ -238,6 +258,8 @@ class Explanation:
             lines += ["Replicas", *(f"  {line}" for line in str(self.collectives).splitlines())]
         if self.precision:
             lines += ["Mixed precision", *(f"  {one}{_at(one.where)}" for one in self.precision)]
+        if self.on_host:
+            lines += ["On the host", *(f"  {one}{_at(one.op.where)}" for one in self.on_host)]
         if self.applied or self.refused:
             lines.append("Fusions")
         for a in self.applied:

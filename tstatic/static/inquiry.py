@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from tstatic.devices import cpu_device
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.codegen.kernel import Kernel
-from tstatic.fusion.engine import Applied, Fusion, Log, Rejection, kernels_of
+from tstatic.fusion.engine import Applied, Fusion, Log, OpInfo, Rejection, kernels_of
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients
 from tstatic.fusion.reasons import explain_code
 from tstatic.fusion.shape_readers import shapes_from_contents
@@ -18,7 +19,16 @@ from tstatic.ir.types import Meta
 from tstatic.plan.plan import Generated, make_plan
 from tstatic.static import pipeline
 from tstatic.static.compile import Compilation
-from tstatic.static.explain import Drawing, Explanation, FusionAnswer, MemoryTraffic, Note, PropertyStatus, properties
+from tstatic.static.explain import (
+    Drawing,
+    Explanation,
+    FusionAnswer,
+    MemoryTraffic,
+    Note,
+    OnHost,
+    PropertyStatus,
+    properties,
+)
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.target import DEFAULT_TARGET
 from tstatic.where import show
@@ -163,10 +173,21 @@ def build_explanation(
         "generated" if made.first.device.generated else "reference",
         made.report,
         made.program.mixed_precision,
+        _on_host(fused),
         why,
         tuple(names),
         draw,
         page,
+    )
+
+
+def _on_host(frozen: FrozenProgram) -> tuple[OnHost, ...]:
+    """Returns the ops that leave the device."""
+    device = cpu_device()
+    found = ((op, device.host_reason(op)) for op in frozen.ops)
+    names = frozen.names
+    return tuple(
+        OnHost(OpInfo(op.type, tuple(names.get(v, v) for v in op.writes()), op.where), why) for op, why in found if why
     )
 
 

@@ -18,6 +18,7 @@ from tstatic.ir.tensor_array import copied, zeros_like
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.logs import warn_user
 from tstatic.no_effect import no_effect
+from tstatic.ops._host import READS_CHOICE
 from tstatic.ops.control import _blocks
 
 Arrays = Sequence[Any]
@@ -59,10 +60,11 @@ def _grad(x: Arrays, mask: Any, grad: Any, dx: Any) -> list[Any]:
 
 
 register(OpDef(
-    "select_input", "X*, Mask -> Out", infer=_infer, ref=_ref, lower=lambda torch, x, mask: x[int(mask)].clone(),
+    "select_input", "X*, Mask -> Out", infer=_infer, ref=_ref,
+    host=READS_CHOICE, lower=lambda torch, x, mask: x[int(mask)].clone(),
     grad=GradOp(
         "X*, Mask, Out@GRAD -> X@GRAD*", ref=_grad,
-        lower=lambda torch, x, mask, g: (
+        host=READS_CHOICE, lower=lambda torch, x, mask, g: (
             [g.clone() if i == int(mask) else torch.zeros_like(v) for i, v in enumerate(x)],
         ),
         shape_only=("X",),

@@ -13,7 +13,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Ref, plain
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops._gradients import bilinear_grad
-from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops._low import in_float32
 from tstatic.ops.conv._convolution import (
     FILTER_GRAD,
     INPUT_GRAD,
@@ -86,45 +86,51 @@ def _references(transposed: bool) -> tuple[Ref, Ref]:
 
 
 # ---------------------------------------------------------------------------------------------------------------- torch
-def _padded(torch: Any, large: Any, window: Window) -> Any:
-    """Pads the large side with its zeros."""
-    return torch.nn.functional.pad(large, [p for pair in reversed(window.pads) for p in pair])
+def _placed(torch: Any, large: Any, window: Window) -> tuple[Any, tuple[int, ...]]:
+    """Returns the large side and its padding for torch, which pads both ends alike; others are put on beforehand."""
+    if all(before == after for before, after in window.pads):
+        return large, tuple(before for before, _ in window.pads)
+    padded = torch.nn.functional.pad(large, [p for pair in reversed(window.pads) for p in pair])
+    return padded, (0,) * len(window.kernel)
 
 
-def _convolve(torch: Any, padded: Any, w: Any, window: Window) -> Any:
+def _convolve(torch: Any, large: Any, w: Any, window: Window) -> Any:
     function = getattr(torch.nn.functional, f"conv{len(window.kernel)}d")
-    return function(padded, w, None, window.strides, 0, window.dilations, window.groups)
+    large, pads = _placed(torch, large, window)
+    return function(large, w, None, window.strides, pads, window.dilations, window.groups)
 
 
-def _backward(torch: Any, small: Any, padded: Any, w: Any, window: Window, wanted: tuple[bool, bool, bool]) -> Any:
-    # The large side is padded already: aten pads both ends alike, and Paddle's paddings may differ.
+def _backward(torch: Any, small: Any, large: Any, w: Any, window: Window, wanted: Sequence[bool]) -> Any:
+    """Returns the gradients by the large side and by the filters; ``None`` for one that is not wanted."""
+    sizes = large.shape[2:]
+    large, pads = _placed(torch, large, window)
     zeros = (0,) * len(window.kernel)
-    return torch.ops.aten.convolution_backward(
-        small, padded, w, None, window.strides, zeros, window.dilations, False, zeros, window.groups, wanted
+    dx, dw, _ = torch.ops.aten.convolution_backward(
+        small, large, w, None, window.strides, pads, window.dilations, False, zeros, window.groups, (*wanted, False)
     )
+    # The gradient of the padding is dropped.
+    for axis, (size, (before, _)) in enumerate(zip(sizes, window.pads, strict=True)):
+        if dx is not None and dx.shape[axis + 2] != size:
+            dx = dx.narrow(axis + 2, before, size)
+    return dx, dw
 
 
 def _lower(torch: Any, x: Any, w: Any, **attrs: Any) -> Any:
-    source = torch_wide(torch_first(x, attrs["data_format"]))
-    window = Window(source.shape[2:], w.shape[2:], attrs)
-    out = _convolve(torch, _padded(torch, source, window), torch_wide(w), window)
+    source = torch_first(x, attrs["data_format"])
+    out = _convolve(torch, source, w, Window(source.shape[2:], w.shape[2:], attrs))
     return torch_back(out, attrs["data_format"], x.dtype)
 
 
-def _grad_lower(torch: Any, x: Any, w: Any, dout: Any, **attrs: Any) -> Any:
+def _grad_lower(torch: Any, x: Any, w: Any, dout: Any, wanted: Sequence[bool] = (True, True), **attrs: Any) -> Any:
     layout = attrs["data_format"]
-    source, gradient = (torch_wide(torch_first(t, layout)) for t in (x, dout))
-    window = Window(source.shape[2:], w.shape[2:], attrs)
-    dx, dw, _ = _backward(torch, gradient, _padded(torch, source, window), torch_wide(w), window, (True, True, False))
-    # The gradient of the padding is dropped.
-    for axis, (before, _) in enumerate(window.pads):
-        dx = dx.narrow(axis + 2, before, source.shape[axis + 2])
-    return torch_back(dx, layout, x.dtype), dw.to(w.dtype)
+    source, gradient = (torch_first(t, layout) for t in (x, dout))
+    dx, dw = _backward(torch, gradient, source, w, Window(source.shape[2:], w.shape[2:], attrs), wanted)
+    return None if dx is None else torch_back(dx, layout, x.dtype), dw
 
 
 def _transposed_lower(torch: Any, x: Any, w: Any, **attrs: Any) -> Any:
     layout = attrs["data_format"]
-    source, filters = torch_wide(torch_first(x, layout)), torch_wide(w)
+    source, filters = torch_first(x, layout), w
     window = Window(source.shape[2:], w.shape[2:], attrs)
     rank = len(window.kernel)
     function = getattr(torch.nn.functional, f"conv_transpose{rank}d")
@@ -140,14 +146,14 @@ def _transposed_lower(torch: Any, x: Any, w: Any, **attrs: Any) -> Any:
     return torch_back(full, layout, x.dtype)
 
 
-def _transposed_grad_lower(torch: Any, x: Any, w: Any, dout: Any, **attrs: Any) -> Any:
-    layout, filters = attrs["data_format"], torch_wide(w)
-    source, gradient = (torch_wide(torch_first(t, layout)) for t in (x, dout))
+def _transposed_grad_lower(
+    torch: Any, x: Any, w: Any, dout: Any, wanted: Sequence[bool] = (True, True), **attrs: Any
+) -> Any:
+    layout = attrs["data_format"]
+    source, gradient = (torch_first(t, layout) for t in (x, dout))
     window = Window(source.shape[2:], w.shape[2:], attrs)
-    padded = _padded(torch, gradient, window)
-    dx = _convolve(torch, padded, filters, window)
-    _, dw, _ = _backward(torch, source, padded, filters, window, (False, True, False))
-    return torch_back(dx, layout, x.dtype), dw.to(w.dtype)
+    dx = torch_back(_convolve(torch, gradient, w, window), layout, x.dtype) if wanted[0] else None
+    return dx, _backward(torch, source, gradient, w, window, (False, True))[1] if wanted[1] else None
 
 
 # ------------------------------------------------------------------------------------------------------- op definitions

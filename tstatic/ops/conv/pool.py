@@ -36,7 +36,6 @@ from tstatic.ops.conv._sliding import (
     split_batch,
     torch_back,
     torch_first,
-    torch_gradient,
 )
 from tstatic.tuned._common import Array
 from tstatic.tuned.pool import (
@@ -212,30 +211,101 @@ def _grad_ref(x: Array, out: Array, dout: Array, dx: Array, scratch: Sequence[Ar
     avg_pool_grad(gradient, target, pooling.bounds, scratch, pooling.extents(attrs["exclusive"]))
 
 
+_SLOW = "torch looks at one element at a time there, and a maximum's gradient needs its places again"
+
+
 def _torch_function(torch: Any, name: str, rank: int) -> Any:
     return getattr(torch.nn.functional, f"{name}{rank}d")
 
 
-def _torch_pool(torch: Any, x: Any, **attrs: Any) -> Any:
-    """Pools a channels-first tensor in float32 or float64, by torch's functions on an input padded beforehand."""
-    pad = torch.nn.functional.pad
-    pooling = Pooling(x.shape[2:], attrs)
-    rank, kind = len(pooling.sizes), attrs["pooling_type"]
-    if pooling.adaptive:
-        return _torch_function(torch, f"adaptive_{kind}_pool", rank)(x, pooling.outs)
-    pool, pads = _torch_function(torch, f"{kind}_pool", rank), pooling.torch_pads()
-    if kind == "max":
-        # torch has one padding per axis, of at most half a window, and another rule for `ceil_mode`.
-        return pool(pad(x, pads, value=-float("inf")), pooling.kernel, pooling.strides)
-    sums = pool(pad(x, pads), pooling.kernel, pooling.strides, divisor_override=1)
-    extents = pooling.extents(attrs["exclusive"])
+def _alike(pooling: Pooling, maximum: bool) -> bool:
+    """Whether torch pools like this by itself: paddings alike at both ends, and as many windows."""
+    pads = pooling.torch_pads()
+    alike = all(pads[2 * i] == pads[2 * i + 1] and 2 * pads[2 * i] <= k for i, k in enumerate(pooling.kernel[::-1]))
+    return alike and (maximum or not pooling.ceil_mode)
+
+
+def _averages_wide(pooling: Pooling, *, pooling_type: str, **attrs: Any) -> bool:
+    """Whether averages of 16 bits are computed in float32: sums that are divided afterwards, and what torch has not."""
+    whole = pooling.adaptive or _alike(pooling, maximum=False)
+    return pooling_type == "avg" and (len(pooling.sizes) == 3 or not whole)
+
+
+def _torch_plan(torch: Any, x: Any, pooling: Pooling, maximum: bool, exclusive: bool) -> tuple[Any, Any, bool, Any]:
+    """Returns how torch's functions pool a channels-first tensor: its input, paddings, whether those count, and a divisor.
+
+    torch has one padding per axis, of at most half a window, and another rule for ``ceil_mode``: others are put on beforehand.
+    ``None`` as the divisor says that torch's own is right.
+    """
+    rank, pads = len(pooling.sizes), pooling.torch_pads()
+    if _alike(pooling, maximum):
+        return x, pads[::-2], not exclusive, None
+    padded = torch.nn.functional.pad(x, pads, value=-float("inf") if maximum else 0.0)
+    zeros = [0] * rank
+    if maximum:
+        return padded, zeros, False, None
+    extents = pooling.extents(exclusive)
     if extents is None:
         ones = torch.ones(1, 1, *x.shape[2:], dtype=x.dtype, device=x.device)
-        divisor = pool(pad(ones, pads), pooling.kernel, pooling.strides, divisor_override=1)
+        ones = torch.nn.functional.pad(ones, pads)
+        divisor = _torch_function(torch, "avg_pool", rank)(ones, pooling.kernel, pooling.strides, divisor_override=1)
     else:
         divisor = _outer(torch, [torch.tensor(e, dtype=x.dtype, device=x.device) for e in extents])
     # A window without values has the sum 0, whatever it is divided by.
-    return (sums / divisor.clamp(min=1))[..., *map(slice, pooling.outs)]
+    return padded, zeros, True, divisor.clamp(min=1)
+
+
+def _torch_pool(torch: Any, x: Any, **attrs: Any) -> Any:
+    """Pools a channels-first tensor by torch's functions."""
+    pooling = Pooling(x.shape[2:], attrs)
+    rank, kind = len(pooling.sizes), attrs["pooling_type"]
+    if _averages_wide(pooling, **attrs):
+        x = torch_wide(x)
+    if pooling.adaptive:
+        return _torch_function(torch, f"adaptive_{kind}_pool", rank)(x, pooling.outs)
+    source, pads, counts, divisor = _torch_plan(torch, x, pooling, kind == "max", attrs["exclusive"])
+    pool = _torch_function(torch, f"{kind}_pool", rank)
+    if kind == "max":
+        return pool(source, pooling.kernel, pooling.strides, pads)
+    if divisor is None:
+        return pool(source, pooling.kernel, pooling.strides, pads, False, counts)
+    sums = pool(source, pooling.kernel, pooling.strides, divisor_override=1)
+    return (sums / divisor)[..., *map(slice, pooling.outs)]
+
+
+def _torch_pool_grad(torch: Any, x: Any, dout: Any, **attrs: Any) -> Any:
+    """Returns the gradient of :func:`_torch_pool`."""
+    pooling = Pooling(x.shape[2:], attrs)
+    rank, aten, maximum = len(pooling.sizes), torch.ops.aten, attrs["pooling_type"] == "max"
+    if _averages_wide(pooling, **attrs):
+        x, dout = torch_wide(x), torch_wide(dout)
+    if pooling.adaptive:
+        if maximum:
+            index = _torch_function(torch, "adaptive_max_pool", rank)(x, pooling.outs, return_indices=True)[1]
+            return getattr(aten, f"adaptive_max_pool{rank}d_backward")(dout, x, index)
+        if pooling.outs == (1,) * rank:
+            return torch.div(dout.expand(x.shape), math.prod(pooling.sizes))
+        return getattr(aten, f"_adaptive_avg_pool{rank}d_backward")(dout, x)
+    kernel, strides, ones = pooling.kernel, pooling.strides, [1] * rank
+    source, pads, counts, divisor = _torch_plan(torch, x, pooling, maximum, attrs["exclusive"])
+    if maximum:
+        with_index = getattr(aten, f"max_pool{rank}d_with_indices")
+        index = with_index(source, kernel, strides, pads)[1]
+        back = getattr(aten, f"max_pool{rank}d_with_indices_backward")
+        dx = back(dout, source, kernel, strides, pads, ones, False, index)
+    else:
+        override = None
+        if divisor is not None:
+            dout, override = dout / divisor[..., *map(slice, pooling.outs)], 1
+            places = [(n - k) // s + 1 for n, k, s in zip(source.shape[2:], kernel, strides, strict=True)]
+            missing = [m for n, d in zip(places[::-1], pooling.outs[::-1], strict=True) for m in (0, n - d)]
+            dout = torch.nn.functional.pad(dout, missing) if any(missing) else dout
+        back = getattr(aten, f"avg_pool{rank}d_backward")
+        dx = back(dout, source, kernel, strides, pads, False, counts, override)
+    for axis, (size, (before, _)) in enumerate(zip(x.shape[2:], pooling.pads, strict=True)):
+        if dx.shape[axis + 2] != size:
+            dx = dx.narrow(axis + 2, before, size)
+    return dx
 
 
 def _outer(torch: Any, factors: Sequence[Any]) -> Any:
@@ -245,11 +315,13 @@ def _outer(torch: Any, factors: Sequence[Any]) -> Any:
 
 def _lower(torch: Any, x: Any, **attrs: Any) -> Any:
     layout = attrs["data_format"]
-    return torch_back(_torch_pool(torch, torch_wide(torch_first(x, layout)), **attrs), layout, x.dtype)
+    return torch_back(_torch_pool(torch, torch_first(x, layout), **attrs), layout, x.dtype)
 
 
 def _grad_lower(torch: Any, x: Any, out: Any, dout: Any, **attrs: Any) -> Any:
-    return torch_gradient(torch, lambda source: _torch_pool(torch, source, **attrs), x, dout, attrs["data_format"])
+    layout = attrs["data_format"]
+    dx = _torch_pool_grad(torch, torch_first(x, layout), torch_first(dout, layout), **attrs)
+    return torch_back(dx, layout, x.dtype)
 
 
 def _cost(x: Meta, out: Meta, **attrs: Any) -> Cost:
@@ -323,11 +395,13 @@ def _register_pool(type: str, rank: int, cases: tuple[Case, ...]) -> None:
             "padding_algorithm": Attr("EXPLICIT", "str", one_of(*ALGORITHMS)),
             "data_format": layout_attr(layout),
         },
-        infer=infer, ref=plain(_ref, _scratch, recorded=True), lower=_lower, split=split_batch, cost=_cost,
+        infer=infer, ref=plain(_ref, _scratch, recorded=True), lower=_lower, slow_on_cpu=_SLOW,
+        split=split_batch, cost=_cost,
         grad=GradOp(
             "X, Out, Out@GRAD -> X@GRAD",
             ref=plain(_grad_ref, _grad_scratch, recorded=True),
             lower=_grad_lower,
+            slow_on_cpu=_SLOW,
             split=split_batch,
             cost=_grad_cost,
         ),
@@ -350,7 +424,7 @@ def _index_ref(x: Array, out: Array, mask: Array | None, **attrs: Any) -> None:
 
 def _index_lower(torch: Any, x: Any, **attrs: Any) -> Any:
     pooling = Pooling(x.shape[2:], attrs)
-    rank, source = len(pooling.sizes), torch_wide(x)
+    rank, source = len(pooling.sizes), x
     if pooling.adaptive:
         out, index = _torch_function(torch, "adaptive_max_pool", rank)(source, pooling.outs, return_indices=True)
         return out.to(x.dtype), index.int()

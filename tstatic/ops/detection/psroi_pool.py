@@ -12,6 +12,7 @@ from tstatic.ir.checks import check_int, check_size, check_static_dim
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
+from tstatic.ops._host import READS_BOXES
 from tstatic.ops._torch_gradient import torch_gradient
 from tstatic.ops.detection._boxes import FLOATS, Array
 from tstatic.ops.detection._regions import (
@@ -96,8 +97,10 @@ register(OpDef(
         "output_channels": Attr(kind="int"), "pooled_height": Attr(1, "int", lambda v: None if v > 0 else "a number above 0"),
         "pooled_width": Attr(1, "int", lambda v: None if v > 0 else "a number above 0"), "spatial_scale": 1.0,
     },
-    infer=_infer, ref=_ref, lower=_lower,
-    grad=GradOp(f"{SLOTS}, Out@GRAD -> X@GRAD", ref=_grad_ref, lower=torch_gradient(_lower, 4, (0,))),
+    infer=_infer, ref=_ref,
+    host=READS_BOXES, lower=_lower,
+    grad=GradOp(f"{SLOTS}, Out@GRAD -> X@GRAD", ref=_grad_ref,
+    host=READS_BOXES, lower=torch_gradient(_lower, 4, (0,))),
     domain=Domain(
         cases=(
             Case(((2, 8, 5, 4), (2, 4), (2,)), {"output_channels": 2, "pooled_height": 2, "pooled_width": 2}),

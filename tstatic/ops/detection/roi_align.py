@@ -12,6 +12,7 @@ from tstatic.ir.checks import check_int, check_type
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
+from tstatic.ops._host import READS_BOXES
 from tstatic.ops._torch_gradient import torch_gradient
 from tstatic.ops.conv._reading import Reading, as_rows, store_rows, torch_read
 from tstatic.ops.detection._boxes import FLOATS, Array
@@ -153,9 +154,11 @@ register(OpDef(
         "pooled_width": Attr(1, "int", lambda v: None if v > 0 else "a number above 0"),
         "spatial_scale": 1.0, "sampling_ratio": -1, "aligned": False,
     },
-    infer=_infer, ref=_ref, lower=_lower,
+    infer=_infer, ref=_ref,
+    host=READS_BOXES, lower=_lower,
     grad=GradOp(
-        f"{SLOTS}, Out@GRAD -> X@GRAD", ref=_grad_ref, lower=torch_gradient(_lower, 4, (0,)),
+        f"{SLOTS}, Out@GRAD -> X@GRAD", ref=_grad_ref,
+        host=READS_BOXES, lower=torch_gradient(_lower, 4, (0,)),
     ),
     domain=Domain(
         cases=(

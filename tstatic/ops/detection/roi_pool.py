@@ -10,6 +10,7 @@ from tstatic.ir.build import emit
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, int64
+from tstatic.ops._host import READS_BOXES
 from tstatic.ops.detection._boxes import FLOATS, Array
 from tstatic.ops.detection._regions import (
     SLOTS,
@@ -105,9 +106,11 @@ register(OpDef(
         "pooled_height": Attr(1, "int", lambda v: None if v > 0 else "a number above 0"),
         "pooled_width": Attr(1, "int", lambda v: None if v > 0 else "a number above 0"), "spatial_scale": 1.0,
     },
-    infer=_infer, ref=_ref, lower=_lower,
+    infer=_infer, ref=_ref,
+    host=READS_BOXES, lower=_lower,
     grad=GradOp(
-        f"{SLOTS}, Argmax, Out@GRAD -> X@GRAD", ref=_grad_ref, lower=_grad_lower, shape_only=("X",),
+        f"{SLOTS}, Argmax, Out@GRAD -> X@GRAD", ref=_grad_ref,
+        host=READS_BOXES, lower=_grad_lower, shape_only=("X",),
     ),
     domain=Domain(
         cases=(

@@ -23,6 +23,7 @@ from tstatic.ir.checks import (
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, Index, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, int32
+from tstatic.ops._host import READS_BOXES
 from tstatic.ops.detection._boxes import FLOATS, Array, overlaps
 from tstatic.ops.detection.yolo_box import check_anchors
 
@@ -250,9 +251,9 @@ register(OpDef(
         "downsample_ratio": Attr(32, "int", lambda v: None if v > 0 else "a number above 0"), "use_label_smooth": True,
         "scale_x_y": 1.0,
     },
-    infer=_infer, ref=_ref, lower=_lower, amp="black", indices=_INDICES,
+    infer=_infer, ref=_ref, host=READS_BOXES, lower=_lower, amp="black", indices=_INDICES,
     grad=GradOp(
-        f"{_INPUTS}, ObjectnessMask, Loss@GRAD -> X@GRAD", ref=_grad_ref, lower=_grad_lower,
+        f"{_INPUTS}, ObjectnessMask, Loss@GRAD -> X@GRAD", ref=_grad_ref, host=READS_BOXES, lower=_grad_lower,
         indices=_INDICES,
     ),
     domain=Domain(

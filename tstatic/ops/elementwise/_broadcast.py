@@ -254,7 +254,7 @@ class SummedRef(CallRef, ExpressionRef):
         shapes = self.align([None if m is None else m.shape for m in ins], dict(attrs))
         return Expressions(self.nodes, self.params, shapes, self.like)
 
-    def lower(self, torch: Any, *tensors: Any, **attrs: Any) -> Any:
+    def lower(self, torch: Any, *tensors: Any, out: Any = None, **attrs: Any) -> Any:
         """Computes the same with torch; one tensor per output slot."""
         shapes = self.align([None if t is None else tuple(t.shape) for t in tensors], attrs)
         full = _full(shapes)
@@ -265,21 +265,37 @@ class SummedRef(CallRef, ExpressionRef):
             for p, t, s in zip(self.params, tensors, shapes, strict=True)
             if t is not None and s is not None
         }
-        results: list[Any] = []
-        for i, node in self.nodes.items():
-            like, aligned = tensors[self.like[i]], shapes[self.like[i]]
-            if like is None or aligned is None:
-                results.append(None)
+        count = len(self.nodes)
+        places = (out,) if count == 1 else out or (None,) * count
+        results: list[Any] = [None] * count
+        # As in the reference, the first output last: it may be the tensor of an input that the others read.
+        for i in reversed(self.nodes):
+            like, aligned, place = tensors[self.like[i]], shapes[self.like[i]], places[i]
+            if like is None or aligned is None or (out is not None and place is None):
                 continue
-            value = expr.run_torch(torch, expr.substitute(expr.without(node, absent), known), named, {})
+            node = expr.substitute(expr.without(self.nodes[i], absent), known)
+            axes = tuple(a for a, (s, f) in enumerate(zip(aligned, full, strict=True)) if s != f)
+            if node.op == "var":
+                value = named[node.value]  # nothing is computed: a sum of 16 bits adds up in 32
+            else:
+                value = expr.run_torch(
+                    torch, node, named, {}, place.view(full) if place is not None and not axes else None
+                )
             if not hasattr(value, "dtype"):
                 # An expression without variables is a number of Python.
-                value = torch.full((), value, dtype=like.dtype)
-            axes = tuple(a for a, (s, f) in enumerate(zip(aligned, full, strict=True)) if s != f)
-            value = value.broadcast_to(full)
-            value = value.sum(axes) if axes else value
-            results.append(value.reshape(like.shape).to(like.dtype))
-        return results[0] if len(results) == 1 else tuple(results)
+                value = torch.full((), value, dtype=like.dtype, device=like.device)
+            value = value if value.shape == full else value.broadcast_to(full)
+            if place is None:
+                value = value.sum(axes) if axes else value
+                results[i] = value.reshape(like.shape).to(like.dtype)
+                continue
+            results[i] = place
+            if axes:
+                kept = place.view(tuple(s for a, s in enumerate(aligned) if a not in axes))
+                torch.sum(value, axes, dtype=place.dtype, out=kept)
+            elif value.data_ptr() != place.data_ptr():
+                place.copy_(value.reshape(place.shape))
+        return results[0] if count == 1 else tuple(results)
 
     def split(self, *metas: Any, **attrs: Any) -> list[Tile] | None:
         """Cuts along the axis where the fewest sums have to be put together afterwards."""

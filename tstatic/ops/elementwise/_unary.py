@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import reduce
 from typing import Any
 
 from tstatic.ir.build import check_variable
@@ -13,6 +12,7 @@ from tstatic.ir.opdef import DERIVE, NO_ATTRS, Complex, Domain, GradOp, OpDef, V
 from tstatic.ir.paddle_form import PaddleForm
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, bool_
+from tstatic.ops._torch_out import torch_function
 from tstatic.ops.shape._shapes import emit_one
 
 
@@ -25,6 +25,10 @@ def infer_float(x: Meta, *others: Any) -> Meta:
     """
     check_dtype(x, FLOATS, "X")
     return x
+
+
+_WITHOUT_OUT = ("nn.functional.celu", "nn.functional.logsigmoid")
+"""Functions of torch whose operators have no ``out`` of their own."""
 
 
 def infer_number(x: Meta, *others: Any) -> Meta:
@@ -80,10 +84,12 @@ def unary_op(
         complex: What it does with complex values.
     """
     if isinstance(lower, str):
-        path, names = lower.split("."), tuple(attrs)
+        function, names, alone = torch_function(lower), tuple(attrs), lower in _WITHOUT_OUT
 
-        def lower(torch: Any, x: Any, **given: Any) -> Any:
-            return reduce(getattr, path, torch)(x, *(given[n] for n in names))
+        def lower(torch: Any, x: Any, *, out: Any = None, **given: Any) -> Any:
+            if out is not None and alone:
+                return out.copy_(function(torch, x, *(given[n] for n in names)))
+            return function(torch, x, *(given[n] for n in names), out=out)
 
     # Only what the gradient names is an input of the backward
     # op: a value that it does not read need not stay in memory.

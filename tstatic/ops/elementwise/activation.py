@@ -11,6 +11,7 @@ from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import Meta
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops._low import torch_wide
+from tstatic.ops._torch_out import torch_function
 from tstatic.ops.elementwise._unary import infer_float, unary, unary_op
 from tstatic.tuned.special import gelu as gelu_kernel
 from tstatic.tuned.special import gelu_grad as gelu_grad_kernel
@@ -53,7 +54,7 @@ unary_op(
     "mish", "x * tanh(where(x > threshold, x, log1p(exp(x))))",
     "dout * (tanh(log1p(exp(minimum(x, threshold))))"
     " + x * (1 - square(tanh(log1p(exp(minimum(x, threshold)))))) * sigmoid(x))",
-    lambda torch, x: torch.nn.functional.mish(x), attrs={"threshold": 20.0}, ulps=8,
+    lambda torch, x, *, out=None: torch_function("nn.functional.mish")(torch, x, out=out), attrs={"threshold": 20.0}, ulps=8,
 )  # fmt: skip
 unary_op(
     "stanh", "scale_b * tanh(scale_a * x)", "dout * (scale_a * scale_b) * (1 - square(tanh(scale_a * x)))",
@@ -296,6 +297,13 @@ def _grad_calls(ins: Any, outs: Any, scratch: Any, *, approximate: bool) -> Call
     return [(gelu_grad_kernel, (ins[0], ins[1], outs[0], approximate, scratch))]
 
 
+def _gelu_lower(torch: Any, x: Any, approximate: bool, *, out: Any = None) -> Any:
+    kind = "tanh" if approximate else "none"
+    if out is not None:
+        return torch.ops.aten.gelu.out(x, approximate=kind, out=out)
+    return torch.nn.functional.gelu(x, approximate=kind)
+
+
 _REF, _GRAD_REF = CallRef(_calls, _scratch_metas), CallRef(_grad_calls, _scratch_metas)
 
 
@@ -306,7 +314,7 @@ register(OpDef(
         "X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": f"where(approximate, {_TANH_GRAD}, {_EXACT_GRAD})"},
         ref=_GRAD_REF, split=Split(ELEMENTS, FIRST), grad=DERIVE,
     ),
-    lower=lambda torch, x, approximate: torch.nn.functional.gelu(x, approximate="tanh" if approximate else "none"),
+    lower=_gelu_lower,
     amp="gray", activation=True, domain=Domain("unary", attrs=({"approximate": False}, {"approximate": True}), ulps=8),
 ))  # fmt: skip
 

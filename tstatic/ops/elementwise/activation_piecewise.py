@@ -14,6 +14,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
 from tstatic.ops._low import torch_wide
+from tstatic.ops._torch_out import filled, torch_function
 from tstatic.ops.elementwise._broadcast import align_last, reduced_gradient, same_dtype
 from tstatic.ops.elementwise._unary import infer_float, unary, unary_op
 from tstatic.ops.shape._shapes import emit_one
@@ -24,24 +25,30 @@ _KINK = ValueRange(avoid=(0.0,))
 _SELU = {"scale": 1.0507009873554804934193349852946, "alpha": 1.6732632423543772848170429916717}
 
 
-def _lower_selu(torch: Any, x: Any, scale: float, alpha: float) -> Any:
+def _lower_relu(torch: Any, x: Any, *, out: Any = None) -> Any:
+    return torch.relu(x) if out is None else torch.clamp(x, min=0, out=out)
+
+
+def _lower_selu(torch: Any, x: Any, scale: float, alpha: float, *, out: Any = None) -> Any:
+    if out is not None:
+        return torch.ops.aten.elu.out(x, alpha, scale, 1.0, out=out)
     wide = torch_wide(x)
     if {"scale": scale, "alpha": alpha} == _SELU:
         return torch.selu(wide).to(x.dtype)
     return torch.where(wide > 0, scale * wide, scale * alpha * torch.expm1(wide)).to(x.dtype)
 
 
-def _lower_hard_swish(torch: Any, x: Any, threshold: float, scale: float, offset: float) -> Any:
-    wide = torch_wide(x)
+def _lower_hard_swish(torch: Any, x: Any, threshold: float, scale: float, offset: float, *, out: Any = None) -> Any:
     if (threshold, scale, offset) == (6.0, 6.0, 3.0):
-        return torch.nn.functional.hardswish(wide).to(x.dtype)
-    return (wide * (wide + offset).clamp(0, threshold) / scale).to(x.dtype)
+        return torch_function("nn.functional.hardswish")(torch, x, out=out)
+    wide = torch_wide(x)
+    return filled(out, (wide * (wide + offset).clamp(0, threshold) / scale).to(x.dtype))
 
 
-unary_op("relu", "maximum(x, 0)", "where(out > 0, dout, 0)", "relu", values=_KINK, ulps=0, activation=True)
+unary_op("relu", "maximum(x, 0)", "where(out > 0, dout, 0)", _lower_relu, values=_KINK, ulps=0, activation=True)
 unary_op(
     "relu6", "minimum(maximum(x, 0), threshold)", "where((out > 0) & (out < threshold), dout, 0)",
-    lambda torch, x, threshold: torch.nn.functional.hardtanh(x, 0.0, threshold),
+    lambda torch, x, threshold, *, out=None: torch_function("nn.functional.hardtanh")(torch, x, 0.0, threshold, out=out),
     attrs={"threshold": 6.0}, samples=({}, {"threshold": 1.0}), values=ValueRange(-2.0, 8.0, avoid=(0.0, 1.0, 6.0)), ulps=0,
     activation=True,
 )  # fmt: skip
@@ -86,7 +93,8 @@ unary_op(
 # Its gradient reads X: below a negative threshold the output is 0, which lies above it.
 unary_op(
     "thresholded_relu", "where(x <= threshold, 0, x)", "where(x > threshold, dout, 0)",
-    lambda torch, x, threshold: torch.nn.functional.threshold(x, threshold, 0.0), attrs={"threshold": 1.0},
+    lambda torch, x, threshold, *, out=None: torch_function("nn.functional.threshold")(torch, x, threshold, 0.0, out=out),
+    attrs={"threshold": 1.0},
     samples=({"threshold": 1.0}, {"threshold": -0.5}), values=ValueRange(avoid=(-0.5, 1.0)), ulps=0,
 )  # fmt: skip
 unary_op(

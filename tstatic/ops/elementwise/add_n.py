@@ -17,6 +17,7 @@ from tstatic.ir.ref import Attrs, Calls, ExpressionRef, Expressions, Metas, Slot
 from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import UNKNOWN, Meta, float32
 from tstatic.ops._low import torch_wide
+from tstatic.ops._torch_out import filled
 from tstatic.ops.shape._shapes import emit_one
 
 
@@ -64,11 +65,18 @@ class FoldRef(ExpressionRef):
         return Expressions({0: node}, names, [x.shape for x in xs], {})
 
 
-def _lower(torch: Any, xs: Sequence[Any]) -> Any:
-    total = torch_wide(xs[0])
-    for x in xs[1:]:
-        total = total + x
-    return total.to(xs[0].dtype) if len(xs) > 1 else xs[0].clone()
+def _lower(torch: Any, xs: Sequence[Any], *, out: Any = None) -> Any:
+    if len(xs) == 1:
+        return xs[0].clone() if out is None else out.copy_(xs[0])
+    if len(xs) == 2:
+        return torch.add(xs[0], xs[1], out=out)
+    wide = torch_wide(xs[0])
+    # The result may stand in the memory of one that is still to be added.
+    alone = wide is xs[0] and out is not None and all(x.data_ptr() != out.data_ptr() for x in xs[2:])
+    total = torch.add(wide, xs[1], out=out if alone else None)
+    for x in xs[2:]:
+        total = total.add_(x)
+    return total if alone else filled(out, total.to(xs[0].dtype))
 
 
 def _grad(ctx: GradContext) -> list[OpSpec]:

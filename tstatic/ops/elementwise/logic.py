@@ -220,7 +220,8 @@ def _is_empty(x: Any, out: Any) -> None:
 
 register(OpDef(
     "is_empty", "X -> Out", infer=lambda x: Meta((), bool_), ref=_is_empty, shape_only=("X",),
-    lower=lambda torch, x: torch.tensor(x.numel() == 0), domain=Domain("unary", others=_ANY, ulps=0), complex="linear",
+    lower=lambda torch, x: torch.tensor(x.numel() == 0, device=x.device),
+    domain=Domain("unary", others=_ANY, ulps=0), complex="linear",
 ))  # fmt: skip
 
 
@@ -472,7 +473,7 @@ def _equal_all_infer(x: Meta, y: Meta) -> Meta:
 
 register(OpDef(
     "equal_all", "X, Y -> Out", infer=_equal_all_infer, ref=plain(_equal_all, _equal_all_scratch),
-    lower=lambda torch, x, y: torch.tensor(torch.equal(x, y)),
+    lower=lambda torch, x, y: (x == y).all() if x.shape == y.shape else torch.tensor(False, device=x.device),
     domain=Domain(
         cases=tuple(Case(s) for s in (((), ()), ((1,), (1,)), ((2,), (2,)), ((0,), (0,)), ((3,), (4,)), ((3, 1), (3,)))),
         values={"X": ValueRange(0, 1), "Y": ValueRange(0, 1)}, others=("int64", "int32", "bool"), ulps=0,
@@ -555,7 +556,7 @@ def _second(ctx: GradContext) -> list[OpSpec]:
 register(OpDef(
     "where", "Condition, X, Y -> Out", pointwise={"Out": "where(condition, x, y)"}, infer=_infer,
     paddle=PaddleForm(write=write_in_one_shape),
-    lower=lambda torch, condition, x, y: torch.where(condition, x, y),
+    lower=lambda torch, condition, x, y, *, out=None: torch.where(condition, x, y, out=out),
     grad=reduced_gradient(
         "Condition, X, Y, Out@GRAD -> X@GRAD, Y@GRAD",
         {"X@GRAD": "where(condition, dout, 0)", "Y@GRAD": "where(condition, 0, dout)"},

@@ -17,6 +17,7 @@ from tstatic.ir.types import DType, Meta, dtype_of
 from tstatic.no_effect import no_effect
 from tstatic.ops._gradients import grad_is_op
 from tstatic.ops._low import torch_wide
+from tstatic.ops._torch_out import filled
 from tstatic.ops.elementwise._unary import infer_number, unary_op
 from tstatic.ops.elementwise.arithmetic import with_activation
 from tstatic.ops.shape._shapes import emit_one
@@ -26,8 +27,12 @@ def _infer(x: Meta, out_dtype: DType) -> Meta:
     return x.with_dtype(out_dtype)
 
 
-def _lower(torch: Any, x: Any, out_dtype: DType) -> Any:
-    return x.to(getattr(torch, out_dtype.name))
+def _lower(torch: Any, x: Any, out_dtype: DType, *, out: Any = None) -> Any:
+    return x.to(getattr(torch, out_dtype.name)) if out is None else out.copy_(x)
+
+
+def _copy_lower(torch: Any, x: Any, *, out: Any = None) -> Any:
+    return x.clone() if out is None else out.copy_(x)
 
 
 def _back_to_input(ctx: GradContext) -> Mapping[str, Any]:
@@ -59,7 +64,7 @@ register(OpDef(
 
 
 register(OpDef(
-    "assign", "X -> Out", pointwise={"Out": "x"}, grad=grad_is_op("assign"), lower=lambda torch, x: x.clone(), amp="gray",
+    "assign", "X -> Out", pointwise={"Out": "x"}, grad=grad_is_op("assign"), lower=_copy_lower, amp="gray",
     domain=Domain("unary", others=("int64", "int32", "bool", "uint8", "complex64"), ulps=0),
     complex="linear",
 ))  # fmt: skip
@@ -67,7 +72,7 @@ register(OpDef(
 
 # What Paddle's ``detach`` is in saved programs.
 register(OpDef(
-    "share_data", "X -> Out", pointwise={"Out": "x"}, lower=lambda torch, x: x.clone(), amp="gray",
+    "share_data", "X -> Out", pointwise={"Out": "x"}, lower=_copy_lower, amp="gray",
     domain=Domain("unary", others=("int64", "int32", "bool", "uint8"), ulps=0, check_grad="no gradient flows through it"),
     complex="linear",
 ))  # fmt: skip
@@ -138,17 +143,20 @@ def _scale_infer(x: Meta, scale: float, bias: float) -> Meta:
     return x
 
 
-def _scale_lower(torch: Any, x: Any, scale: float, bias: float, bias_after_scale: bool) -> Any:
+def _scale_lower(torch: Any, x: Any, scale: float, bias: float, bias_after_scale: bool, *, out: Any = None) -> Any:
+    if not bias:
+        whole = not (x.dtype.is_floating_point or x.dtype.is_complex)
+        return torch.mul(x, int(scale) if whole else scale, out=out)
     wide = torch_wide(x)
     if not (x.dtype.is_floating_point or x.dtype.is_complex):
         scale, bias = int(scale), int(bias)
     # No addition of 0: it would turn -0 into 0.
-    if bias and not bias_after_scale:
-        wide = wide + bias
-    wide = wide * scale
-    if bias and bias_after_scale:
-        wide = wide + bias
-    return wide.to(x.dtype)
+    if out is None or out.dtype != wide.dtype:
+        wide = wide * scale + bias if bias_after_scale else (wide + bias) * scale
+        return filled(out, wide.to(x.dtype))
+    if bias_after_scale:
+        return torch.mul(wide, scale, out=out).add_(bias)
+    return torch.add(wide, bias, out=out).mul_(scale)
 
 
 _CHOICES: tuple[dict[str, Any], ...] = (
@@ -168,10 +176,14 @@ def _increment_infer(x: Meta, step: float) -> Meta:
     return x
 
 
+def _increment_lower(torch: Any, x: Any, step: float, *, out: Any = None) -> Any:
+    return torch.add(x, step if x.dtype.is_floating_point or x.dtype.is_complex else int(step), out=out)
+
+
 register(OpDef(
     "increment", "X -> Out", attrs={"step": Attr(1.0, "number")}, pointwise={"Out": "x + step"}, infer=_increment_infer,
     grad=grad_is_op("assign"),
-    lower=lambda torch, x, step: x + (step if x.dtype.is_floating_point or x.dtype.is_complex else int(step)), amp="gray",
+    lower=_increment_lower, amp="gray",
     domain=Domain("unary", attrs=({"step": 1.0}, {"step": -2.0}), others=("int64", "int32"), ulps=1),
     complex="linear",
 ))  # fmt: skip
@@ -268,8 +280,8 @@ def _infer_clip(x: Meta, min: float, max: float) -> Meta:
     return x
 
 
-def _lower_clip(torch: Any, x: Any, min: float, max: float) -> Any:
-    return torch.clamp(x, *(v if x.dtype.is_floating_point else int(v) for v in (min, max)))
+def _lower_clip(torch: Any, x: Any, min: float, max: float, *, out: Any = None) -> Any:
+    return torch.clamp(x, *(v if x.dtype.is_floating_point else int(v) for v in (min, max)), out=out)
 
 
 # There is no gradient at the limits themselves, so the output says enough.

@@ -74,7 +74,7 @@ def _polygamma_write(op: PaddleOp) -> list[OpSpec]:
 
 
 unary_op(
-    "polygamma", "polygamma(n, x)", "dout * polygamma(n + 1, x)", lambda torch, x, n: torch.polygamma(n, x),
+    "polygamma", "polygamma(n, x)", "dout * polygamma(n + 1, x)", lambda torch, x, n, *, out=None: torch.polygamma(n, x, out=out),
     attrs={"n": Attr(kind="int")}, amp="black", values=_POSITIVE, samples=({"n": 1}, {"n": 0}, {"n": 2}), ulps=64,
     paddle=PaddleForm(write=_polygamma_write),
 )  # fmt: skip

@@ -116,7 +116,7 @@ unary_op(
 _LOGIT = "log(minimum(maximum(x, eps), 1 - eps) / (1 - minimum(maximum(x, eps), 1 - eps)))"
 unary_op(
     "logit", f"where(eps > 0, {_LOGIT}, log(x / (1 - x)))", "where((x < eps) | (x > 1 - eps), 0, dout / (x * (1 - x)))",
-    lambda torch, x, eps: torch.logit(x, eps if eps > 0 else None), attrs={"eps": 1e-6}, amp="black",
+    lambda torch, x, eps, *, out=None: torch.logit(x, eps if eps > 0 else None, out=out), attrs={"eps": 1e-6}, amp="black",
     samples=({"eps": 0.25}, {"eps": 0.0}), values=ValueRange(0.15, 0.85, avoid=(0.25, 0.75, 0.5)), ulps=8,
 )  # fmt: skip
 

@@ -81,7 +81,7 @@ def _unpool(x: Array, at: Array, source: Array | None, out: Array, dout: Array, 
 
 def _torch_pool(torch: Any, rows: Any, at: Any, size: int, kind: str) -> Any:
     wide = torch_wide(rows)
-    out = torch.zeros((size, *rows.shape[1:]), dtype=wide.dtype)
+    out = wide.new_zeros((size, *rows.shape[1:]))
     if rows.numel() == 0:
         return out.to(rows.dtype)
     index = at.long().reshape(-1, *[1] * (rows.dim() - 1)).expand(rows.shape)
@@ -94,15 +94,16 @@ def _torch_unpool(torch: Any, x: Any, at: Any, source: Any, out: Any, dout: Any,
     messages = wide[at]
     per_row = (-1, *[1] * (dout.dim() - 1))
     if kind == "MEAN":
-        messages = messages / torch.bincount(at, minlength=dout.shape[0])[at].reshape(per_row)
+        count = wide.new_zeros(dout.shape[0]).index_add(0, at, wide.new_ones(len(at)))
+        messages = messages / count[at].reshape(per_row)
     rows = x if source is None else x[source.long()]
     if kind in ("MAX", "MIN"):
         chosen = (rows == out[at]).to(wide.dtype)
-        ties = torch.zeros(out.shape, dtype=wide.dtype).index_add(0, at, chosen)
+        ties = wide.new_zeros(out.shape).index_add(0, at, chosen)
         messages = chosen * messages / ties.clamp(min=1)[at]
     if source is None:
         return messages.to(x.dtype)
-    return torch.zeros(x.shape, dtype=wide.dtype).index_add(0, source.long(), messages).to(x.dtype)
+    return wide.new_zeros(x.shape).index_add(0, source.long(), messages).to(x.dtype)
 
 
 # ---------------------------------------------------------------------------------------------------------- segment_pool

@@ -25,7 +25,7 @@ from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, normalize_axis
 from tstatic.ops._gradients import grad_is_forward_op, grad_is_linear_op
 from tstatic.ops._low import in_float32, torch_wide
-from tstatic.ops.indexing._indexing import add_flat, positions, stays, torch_stays
+from tstatic.ops.indexing._indexing import add_flat, positions, stays, torch_last, torch_stays
 from tstatic.ops.shape._shapes import ANY, Array, emit_one
 from tstatic.ops.shape.expanding import broadcast_tensors, expand, expand_as
 
@@ -269,8 +269,8 @@ def _lower(torch: Any, x: Any, index: Any, value: Any, *, Axis: int, Reduce: str
         return x.clone()
     where, values, flat = _lower_where(torch, x.shape, index, Axis), value.reshape(-1), x.reshape(-1)
     if reduce == "assign":
-        kept = torch_stays(torch, where, flat.numel())
-        return flat.index_put((where[kept],), values[kept]).reshape(x.shape)
+        last = torch_last(torch, where, flat.numel())
+        return torch.where(last >= 0, values[last.clamp(min=0)], flat).reshape(x.shape)
     wide = torch_wide(flat)
     done = wide.scatter_reduce(0, where, values.to(wide.dtype), _TORCH[reduce], include_self=Include_self)
     return done.to(x.dtype).reshape(x.shape)

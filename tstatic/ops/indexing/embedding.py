@@ -15,7 +15,9 @@ from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, IMAGES, Split
 from tstatic.ir.types import UNKNOWN, DType, Meta, float32, int64
 from tstatic.ops._gradients import grad_is_forward_op
+from tstatic.ops._host import READS_ROWS
 from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops._torch_out import filled
 from tstatic.ops.indexing._indexing import add_rows
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
@@ -77,24 +79,35 @@ def _grad_cost(ids: Meta, w: Meta, dout: Meta, dw: Meta) -> Cost:
     return Cost(float(dout.numel), float(ids.nbytes + 3 * dout.nbytes + dw.nbytes))
 
 
-def _lower(torch: Any, ids: Any, w: Any, padding_idx: int) -> Any:
-    out = torch.nn.functional.embedding(ids.long(), w)
+def _lower(torch: Any, ids: Any, w: Any, padding_idx: int, *, out: Any = None) -> Any:
+    flat = _torch_ids(torch, ids)
+    place = None if out is None else out.view(flat.shape[0], w.shape[1])
+    rows = torch.index_select(w, 0, flat, out=place).view(*ids.shape, w.shape[1])
     # Paddle gives zeros for the padding index, torch the table's row.
-    return out.masked_fill((ids == padding_idx)[..., None], 0) if padding_idx >= 0 else out
+    return rows.masked_fill_((ids == padding_idx)[..., None], 0) if padding_idx >= 0 else rows
 
 
-def _lower_column(torch: Any, ids: Any, w: Any, padding_idx: int) -> Any:
-    return _lower(torch, ids[..., 0], w, padding_idx)
+def _lower_column(torch: Any, ids: Any, w: Any, padding_idx: int, *, out: Any = None) -> Any:
+    return _lower(torch, ids[..., 0], w, padding_idx, out=out)
 
 
-def _grad_lower(torch: Any, ids: Any, w: Any, dout: Any, padding_idx: int) -> Any:
-    flat = ids.flatten().long()
+def _grad_lower(torch: Any, ids: Any, w: Any, dout: Any, padding_idx: int, *, out: Any = None) -> Any:
+    flat = _torch_ids(torch, ids)
     rows = dout.reshape(flat.shape[0], w.shape[1])
-    wide = torch_wide(rows)
-    table = torch.zeros(w.shape, dtype=wide.dtype, device=wide.device).index_add(0, flat, wide)
+    if rows.itemsize == 2:
+        # One call that adds up in float32 on a GPU.
+        return filled(out, torch.ops.aten.embedding_dense_backward(rows, flat, w.shape[0], padding_idx, False))
+    table = torch.zeros(w.shape, dtype=w.dtype, device=rows.device) if out is None else out.zero_()
+    table.index_add_(0, flat, rows)
     if 0 <= padding_idx < w.shape[0]:
-        table[padding_idx] = 0
-    return table.to(w.dtype)
+        table[padding_idx].zero_()
+    return table
+
+
+def _torch_ids(torch: Any, ids: Any) -> Any:
+    """Returns numbers of rows as torch's functions take them."""
+    flat = ids.reshape(-1)
+    return flat if flat.dtype in (torch.int32, torch.int64) else flat.long()
 
 
 def _definition(type: str, infer: Any, lower: Any, cases: tuple[Case, ...]) -> OpDef:
@@ -155,7 +168,9 @@ def _rows_ref(ids: Array, w: Array, out: Array, padding_idx: int) -> None:
 
 
 def _rows_lower(torch: Any, ids: Any, w: Any, padding_idx: int) -> Any:
-    counts = torch.bincount(ids.flatten().long(), minlength=w.shape[0]).float()
+    flat = _torch_ids(torch, ids)
+    # Whole numbers up to 2**24 are exact in any order.
+    counts = torch.zeros(w.shape[0], device=ids.device).index_add_(0, flat, torch.ones(len(flat), device=ids.device))
     if 0 <= padding_idx < w.shape[0]:
         counts[padding_idx] = 0
     return counts
@@ -219,7 +234,8 @@ def _grad_rows_lower(torch: Any, ids: Any, douts: Any, w: Any, padding_idx: int)
 
 register(OpDef(
     "embedding_grad_rows", "Ids*, Out@GRAD*, W -> Rows, Values", attrs={"padding_idx": Attr(-1, "int")},
-    infer=_grad_rows_infer, ref=_grad_rows_ref, lower=_grad_rows_lower, shape_only=("W",), paddle=ABSENT,
+    infer=_grad_rows_infer, ref=_grad_rows_ref, host=READS_ROWS, lower=_grad_rows_lower, shape_only=("W",),
+    paddle=ABSENT,
     indices=(replace(_ROWS, size=lambda ids, douts, w: w.shape[0]),),
     domain=Domain(
         cases=(

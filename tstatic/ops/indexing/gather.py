@@ -16,6 +16,7 @@ from tstatic.ir.types import Meta, normalize_axis
 from tstatic.no_effect import no_effect
 from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops._torch_out import filled
 from tstatic.ops.indexing._indexing import (
     add_nd,
     add_rows,
@@ -58,14 +59,22 @@ def _gather_back(x: Array, index: Array, dout: Array, dx: Array, axis: int) -> N
     add_rows(np.moveaxis(dx, at, 0), flat, rows, fresh=True)
 
 
-def _lower_gather(torch: Any, x: Any, index: Any, axis: int) -> Any:
-    out = torch.index_select(x, axis, index.reshape(-1))
-    return out.squeeze(axis) if index.dim() == 0 else out
+def _lower_gather(torch: Any, x: Any, index: Any, axis: int, out: Any) -> Any:
+    at = axis if axis >= 0 else axis + x.dim()
+    place = out if out is None or index.dim() else out.unsqueeze(at)
+    found = torch.index_select(x, axis, index.reshape(-1), out=place)
+    return found.squeeze(axis) if index.dim() == 0 else found
 
 
-def _lower_back(torch: Any, x: Any, index: Any, dout: Any, axis: int) -> Any:
-    rows = dout.unsqueeze(axis if axis >= 0 else axis + x.dim()) if index.dim() == 0 else dout
-    return torch_add(torch, x.shape, axis, index.reshape(-1), rows)
+def _lower_back(torch: Any, x: Any, index: Any, dout: Any, axis: int, out: Any) -> Any:
+    at = axis if axis >= 0 else axis + x.dim()
+    rows, flat = dout.unsqueeze(at) if index.dim() == 0 else dout, index.reshape(-1)
+    if rows.itemsize == 2 and at == 0 and x.dim() == 2 and rows.is_floating_point():
+        # One call that adds up in float32 on a GPU.
+        return filled(out, torch.ops.aten.embedding_dense_backward(rows, flat, x.shape[0], -1, False))
+    if out is None or rows.itemsize == 2:
+        return filled(out, torch_add(torch, x.shape, axis, flat, rows))
+    return out.zero_().index_add_(at, flat, rows)
 
 
 _INDEX = ValueRange(0, "X.0", dtype="int64")
@@ -78,12 +87,13 @@ def _gather_op(type: str, name: str, cases: tuple[Case, ...], amp: str = "") -> 
     register(OpDef(
         type, "X, Index -> Out", attrs={name: 0}, indices=(rows,), infer=lambda x, index, **a: _infer_along(x, index, a[name]),
         ref=lambda x, index, out, **a: _gather(x, index, out, a[name]),
-        lower=lambda torch, x, index, **a: _lower_gather(torch, x, index, a[name]),
+        lower=lambda torch, x, index, *, out=None, **a: _lower_gather(torch, x, index, a[name], out),
         split=Split(ELEMENTS, WHOLE, 0, 0, unless=name),
         grad=GradOp(
             "X, Index, Out@GRAD -> X@GRAD",
             ref=lambda x, index, dout, dx, **a: _gather_back(x, index, dout, dx, axis=a[name]),
-            lower=lambda torch, x, index, dout, **a: _lower_back(torch, x, index, dout, a[name]), shape_only=("X",),
+            lower=lambda torch, x, index, dout, *, out=None, **a: _lower_back(torch, x, index, dout, a[name], out),
+            shape_only=("X",),
             split=lambda x, index, dout, dx, **a: split_columns(x, index, dout, dx, a[name]),
             grad=grad_is_forward_op(type, keep=("Index",)), indices=(rows,),
         ),

@@ -16,6 +16,7 @@ from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import Meta, bool_
 from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops._low import torch_wide
+from tstatic.ops._torch_out import filled
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.loss import _labels as labels
 from tstatic.ops.shape._shapes import emit_one
@@ -118,6 +119,9 @@ def _sigmoid_grad_calls(
 
 
 def _sigmoid_lower(torch: Any, x: Any, label: Any, weight: Any, normalize: bool, ignore_index: int) -> Any:
+    if not normalize and weight is None and x.dtype == label.dtype and x.itemsize > 2:
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(x, label, reduction="none")
+        return loss.masked_fill_(label == ignore_index, 0)
     w, y, p = map(torch_wide, (x, label, weight))
     softplus = torch.nn.functional.softplus(-w, threshold=80.0)
     loss = (1 - y) * w + (softplus if p is None else p * softplus)
@@ -127,6 +131,8 @@ def _sigmoid_lower(torch: Any, x: Any, label: Any, weight: Any, normalize: bool,
 def _sigmoid_grad_lower(
     torch: Any, x: Any, label: Any, weight: Any, dout: Any, normalize: bool, ignore_index: int
 ) -> Any:
+    if not normalize and weight is None and x.dtype == label.dtype == dout.dtype and x.itemsize > 2:
+        return torch.sigmoid(x).sub_(label).mul_(dout).masked_fill_(label == ignore_index, 0)
     w, y, p, g = map(torch_wide, (x, label, weight, dout))
     inner = torch.sigmoid(w) - y if p is None else 1 - y - p * torch.sigmoid(-w)
     return _counted(torch, inner * g, label, normalize, ignore_index).to(x.dtype)
@@ -147,6 +153,7 @@ register(OpDef(
     attrs={"normalize": False, "ignore_index": -100}, infer=alike, ref=_SIGMOID, lower=_sigmoid_lower, split=_SPLIT,
     grad=GradOp(
         f"X, Label, pos_weight?, Out{GRAD} -> X{GRAD}", ref=_SIGMOID_GRAD, lower=_sigmoid_grad_lower, split=_SPLIT,
+        many_calls="torch has no call for the gradient, nor one that leaves ignored labels out",
     ),
     amp="black",
     domain=Domain(
@@ -174,12 +181,18 @@ register(OpDef(
         f"X, Label, Out{GRAD} -> X{GRAD}",
         pointwise={f"X{GRAD}": "dout * (x - label) / maximum((1 - x) * x, 1e-12)"}, grad=DERIVE,
     ),
-    lower=lambda torch, x, label: _bce(torch, x, label), amp="black",
+    lower=lambda torch, x, label, *, out=None: _bce(torch, x, label, out=out), amp="black",
     domain=Domain(cases=SAME, values={"X": ValueRange(0.2, 0.8), "Label": ValueRange(0.0, 1.0)}, ulps=24.0),
 ))  # fmt: skip
 
 
-def _bce(torch: Any, x: Any, label: Any) -> Any:
+def _bce(torch: Any, x: Any, label: Any, *, out: Any = None) -> Any:
+    if out is not None and x.itemsize > 2:
+        return torch.ops.aten.binary_cross_entropy.out(x, label, None, 0, out=out)
+    return filled(out, _bce_rounded(torch, x, label))
+
+
+def _bce_rounded(torch: Any, x: Any, label: Any) -> Any:
     wide, y = map(torch_wide, (x, label))
     return torch.nn.functional.binary_cross_entropy(wide, y, reduction="none").to(x.dtype)
 

@@ -69,7 +69,7 @@ def _lower(
     moved = centers.clone()
     if need_update:
         total = torch.zeros_like(centers).index_add(0, classes, away)
-        count = torch.bincount(classes, minlength=cluster_num).to(centers.dtype)
+        count = torch.zeros_like(centers[:, 0]).index_add(0, classes, torch.ones_like(away[:, 0]))
         moved = centers + rate.reshape(()).to(centers.dtype) * total / (1 + count)[:, None]
     return away, 0.5 * (away * away).sum(1, keepdim=True), moved
 

@@ -25,6 +25,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.no_effect import no_effect
+from tstatic.ops._host import READS_PATHS
 from tstatic.ops.indexing._indexing import add_rows
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
@@ -219,10 +220,10 @@ register(OpDef(
         "num_classes": 2, "is_sparse": Attr.idle(False, DENSE),
         "remote_prefetch": Attr.idle(False, "there are no parameter servers"),
     },
-    infer=_infer, ref=_ref, lower=_lower, amp="black", uses_blas=True, indices=_INDICES,
+    infer=_infer, ref=_ref, host=READS_PATHS, lower=_lower, amp="black", uses_blas=True, indices=_INDICES,
     paddle=PaddleForm(_read, respelled(notes={"W_Out": "float32"}).write),
     grad=GradOp(
-        f"{_INPUTS}, PreOut, Out@GRAD -> X@GRAD, W@GRAD, Bias@GRAD", ref=_grad_ref, lower=_grad_lower,
+        f"{_INPUTS}, PreOut, Out@GRAD -> X@GRAD, W@GRAD, Bias@GRAD", ref=_grad_ref, host=READS_PATHS, lower=_grad_lower,
         shape_only=("Bias",), indices=_INDICES,
     ),
     domain=Domain(

@@ -18,6 +18,7 @@ from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops._gradients import bilinear_grad
 from tstatic.ops._low import torch_wide
+from tstatic.ops._torch_out import both, filled, product
 from tstatic.ops.matmul._product import (
     SplitAxis,
     cut,
@@ -50,39 +51,44 @@ def _matmul_calls(
     return product_calls(ins[0], ins[1], outs[0], trans_x, trans_y)
 
 
-def _matmul_lower(torch: Any, x: Any, y: Any, trans_x: bool = False, trans_y: bool = False) -> Any:
-    return torch.matmul(x.mT if trans_x and x.dim() > 1 else x, y.mT if trans_y and y.dim() > 1 else y)
+def _matmul_lower(torch: Any, x: Any, y: Any, trans_x: bool = False, trans_y: bool = False, *, out: Any = None) -> Any:
+    return product(torch, x.mT if trans_x and x.dim() > 1 else x, y.mT if trans_y and y.dim() > 1 else y, out)
 
 
-def _matmul_grad_lower(torch: Any, x: Any, y: Any, dout: Any, trans_x: bool = False, trans_y: bool = False) -> Any:
+def _matmul_grad_lower(
+    torch: Any, x: Any, y: Any, dout: Any, trans_x: bool = False, trans_y: bool = False, *, out: Any = None
+) -> Any:
+    to_x, to_y = both(out)
     trans_x, trans_y = trans_x and x.dim() > 1, trans_y and y.dim() > 1
     if x.dim() == 1:
-        dx, dy = _matmul_grad_lower(
-            torch, x[None], y, dout[..., None, :] if y.dim() > 1 else dout[None], False, trans_y
-        )
-        return dx[0], dy
+        given = dout[..., None, :] if y.dim() > 1 else dout[None]
+        places = None if out is None else (None if to_x is None else to_x[None], to_y)
+        dx, dy = _matmul_grad_lower(torch, x[None], y, given, False, trans_y, out=places)
+        return (None if dx is None else dx[0]), dy
     if y.dim() == 1:
-        dx, dy = _matmul_grad_lower(torch, x, y[:, None], dout[..., None], trans_x, False)
-        return dx, dy[:, 0]
-    right = y if trans_y else y.mT
-    left = x if trans_x else x.mT
-    if left.dim() > 2 and y.dim() == 2:
-        # One product over all rows, so that low-precision sums are rounded once.
-        left = left.movedim(-2, 0).flatten(1)
-        flat = dout.flatten(0, -2)
-    else:
-        flat = dout
-    dx = right.mT @ dout.mT if trans_x else dout @ right
-    dy = flat.mT @ left.mT if trans_y else left @ flat
-    return _shrink(dx, x), _shrink(dy, y)
+        places = None if out is None else (to_x, None if to_y is None else to_y[:, None])
+        dx, dy = _matmul_grad_lower(torch, x, y[:, None], dout[..., None], trans_x, False, out=places)
+        return dx, (None if dy is None else dy[:, 0])
+    dx = dy = None
+    if out is None or to_x is not None:
+        right = y if trans_y else y.mT
+        dx = _onto(torch, x, to_x, *((right.mT, dout.mT) if trans_x else (dout, right)))
+    if out is None or to_y is not None:
+        flat, left = dout, x if trans_x else x.mT
+        if x.dim() > 2 and y.dim() == 2:
+            # One product over all rows, so that low-precision sums are rounded once.
+            left = left.movedim(-2, 0).flatten(1) if trans_x else x.flatten(0, -2).mT
+            flat = dout.flatten(0, -2)
+        dy = _onto(torch, y, to_y, *((flat.mT, left.mT) if trans_y else (left, flat)))
+    return dx, dy
 
 
-def _shrink(gradient: Any, like: Any) -> Any:
-    """Adds up over the axes along which ``like`` was broadcast."""
-    if gradient.shape == like.shape:
-        return gradient
-    wide = torch_wide(gradient)
-    return wide.sum_to_size(like.shape).to(like.dtype)
+def _onto(torch: Any, like: Any, out: Any, a: Any, b: Any) -> Any:
+    """Multiplies, and adds up over the axes along which ``like`` was broadcast."""
+    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    if (*batch, a.shape[-2], b.shape[-1]) == tuple(like.shape):
+        return product(torch, a, b, out)
+    return filled(out, torch_wide(torch.matmul(a, b)).sum_to_size(like.shape).to(like.dtype))
 
 
 def _matmul_grad_cost(x: Meta, y: Meta, dout: Meta, dx: Meta | None, dy: Meta | None, trans_x: bool = False) -> Cost:
@@ -176,7 +182,8 @@ def _whole_write(op: PaddleOp) -> list[OpSpec]:
 
 
 register(OpDef(
-    "bmm", "X, Y -> Out", infer=_bmm_infer, ref=_PLAIN, lower=lambda torch, x, y: torch.bmm(x, y), split=split_product,
+    "bmm", "X, Y -> Out", infer=_bmm_infer, ref=_PLAIN, lower=lambda torch, x, y, *, out=None: torch.bmm(x, y, out=out),
+    split=split_product,
     cost=product_cost, grad=_plain_grad("Y", "bmm"), uses_blas=True, paddle=PaddleForm(write=_whole_write),
     domain=Domain(
         cases=(
@@ -190,7 +197,8 @@ register(OpDef(
 ))  # fmt: skip
 
 register(OpDef(
-    "mv", "X, Vec -> Out", infer=_mv_infer, ref=_PLAIN, lower=lambda torch, x, vec: torch.mv(x, vec), cost=product_cost,
+    "mv", "X, Vec -> Out", infer=_mv_infer, ref=_PLAIN, lower=lambda torch, x, vec, *, out=None: torch.mv(x, vec, out=out),
+    cost=product_cost,
     grad=_plain_grad("Vec", "mv"), uses_blas=True, paddle=PaddleForm(write=_whole_write),
     domain=Domain(
         cases=(
@@ -380,15 +388,24 @@ def _mul_grad_copying(ins: Sequence[Any], outs: Sequence[Any], x_columns: int, y
         np.copyto(dy, (x.reshape(_flat(x.shape, x_columns)).T @ grads).reshape(dy.shape))
 
 
-def _mul_lower(torch: Any, x: Any, y: Any, x_num_col_dims: int = 1, y_num_col_dims: int = 1) -> Any:
-    product = x.reshape(_flat(x.shape, x_num_col_dims)) @ y.reshape(_flat(y.shape, y_num_col_dims))
-    return product.reshape(*x.shape[:x_num_col_dims], *y.shape[y_num_col_dims:])
+def _mul_lower(torch: Any, x: Any, y: Any, x_num_col_dims: int = 1, y_num_col_dims: int = 1, *, out: Any = None) -> Any:
+    x2, y2 = x.reshape(_flat(x.shape, x_num_col_dims)), y.reshape(_flat(y.shape, y_num_col_dims))
+    found = torch.mm(x2, y2, out=None if out is None else out.view(x2.shape[0], y2.shape[1]))
+    return found.reshape(*x.shape[:x_num_col_dims], *y.shape[y_num_col_dims:])
 
 
-def _mul_grad_lower(torch: Any, x: Any, y: Any, dout: Any, x_num_col_dims: int = 1, y_num_col_dims: int = 1) -> Any:
+def _mul_grad_lower(
+    torch: Any, x: Any, y: Any, dout: Any, x_num_col_dims: int = 1, y_num_col_dims: int = 1, *, out: Any = None
+) -> Any:
+    to_x, to_y = both(out)
     x2, y2 = x.reshape(_flat(x.shape, x_num_col_dims)), y.reshape(_flat(y.shape, y_num_col_dims))
     flat = dout.reshape(x2.shape[0], y2.shape[1])
-    return (flat @ y2.mT).reshape(x.shape), (x2.mT @ flat).reshape(y.shape)
+    dx = dy = None
+    if out is None or to_x is not None:
+        dx = torch.mm(flat, y2.mT, out=None if to_x is None else to_x.view(x2.shape)).reshape(x.shape)
+    if out is None or to_y is not None:
+        dy = torch.mm(x2.mT, flat, out=None if to_y is None else to_y.view(y2.shape)).reshape(y.shape)
+    return dx, dy
 
 
 def _mul_cost(x: Meta, y: Meta, out: Meta, x_num_col_dims: int = 1) -> Cost:

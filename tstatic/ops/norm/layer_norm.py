@@ -125,8 +125,11 @@ def _lower(torch: Any, x: Any, scale: Any, bias: Any, epsilon: float, begin_norm
     wide = [None if t is None else torch_wide(t).to(source.dtype).reshape(sizes) for t in (scale, bias)]
     y, mean, _ = torch.native_layer_norm(source, sizes, *wide, epsilon)
     axes = list(range(begin_norm_axis, x.dim()))
-    center = mean.reshape(x.shape[:begin_norm_axis])
-    spread = (source - center.reshape(*center.shape, *[1] * len(sizes))).square().mean(axes)
+    if x.numel():
+        spread, center = torch.var_mean(source, axes, correction=0)
+    else:
+        # torch warns of a variance of nothing.
+        spread = center = mean.reshape(x.shape[:begin_norm_axis])
     return y.to(x.dtype), center, spread
 
 

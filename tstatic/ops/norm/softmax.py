@@ -14,7 +14,6 @@ from tstatic.ir.split import FREE, ROWS, Split
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.no_effect import LIBRARY, no_effect
 from tstatic.ops._call_ref import CallRef
-from tstatic.ops._low import torch_wide
 from tstatic.ops._rows import by_rows, row_axis, rows_scratch_metas
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.shape._shapes import emit_one
@@ -36,17 +35,15 @@ def _ref(kernel: Callable[..., None], inputs: int) -> CallRef:
 
 
 def _lower(name: str) -> Callable[..., Any]:
-    return lambda torch, x, axis: getattr(torch, name)(x, axis)
+    return lambda torch, x, axis, *, out=None: getattr(torch, name)(x, axis, out=out)
 
 
-def _softmax_grad_lower(torch: Any, out: Any, dout: Any, axis: int) -> Any:
-    y, dy = map(torch_wide, (out, dout))
-    return (y * (dy - (y * dy).sum(axis, keepdim=True))).to(out.dtype)
+def _grad_lower(name: str, result: str) -> Callable[..., Any]:
+    def lower(torch: Any, y: Any, dy: Any, axis: int, *, out: Any = None) -> Any:
+        function = getattr(torch.ops.aten, name)
+        return function(dy, y, axis, y.dtype) if out is None else function.out(dy, y, axis, y.dtype, **{result: out})
 
-
-def _log_softmax_grad_lower(torch: Any, out: Any, dout: Any, axis: int) -> Any:
-    y, dy = map(torch_wide, (out, dout))
-    return (dy - y.exp() * dy.sum(axis, keepdim=True)).to(out.dtype)
+    return lower
 
 
 # -------------------------------------------------------------------------------------------------------- second order
@@ -170,11 +167,12 @@ def _register(
 
 
 _register(
-    "softmax", kernels.softmax, kernels.softmax_grad, _softmax_grad_lower, _softmax_second,
+    "softmax", kernels.softmax, kernels.softmax_grad, _grad_lower("_softmax_backward_data", "grad_input"), _softmax_second,
     ("exp(x - rmax(x)) / rsum(exp(x - rmax(x)))", "out * (dout - rsum(out * dout))"),
 )  # fmt: skip
 _register(
-    "log_softmax", kernels.log_softmax, kernels.log_softmax_grad, _log_softmax_grad_lower, _log_softmax_second,
+    "log_softmax", kernels.log_softmax, kernels.log_softmax_grad, _grad_lower("_log_softmax_backward_data", "out"),
+    _log_softmax_second,
     ("(x - rmax(x)) - log(rsum(exp(x - rmax(x))))", "dout - exp(out) * rsum(dout)"),
 )  # fmt: skip
 

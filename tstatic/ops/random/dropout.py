@@ -18,7 +18,6 @@ from tstatic.ir.ref import pick
 from tstatic.ir.split import ELEMENTS, FIRST, WHOLE, Split
 from tstatic.ir.types import Meta, Shape, dtype_of, normalize_axis
 from tstatic.ops._gradients import grad_is_op
-from tstatic.ops._low import torch_wide
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned import draw
 from tstatic.tuned.philox import CHUNK, WORD, buffers_of_thread, philox_key, torch_bits
@@ -90,9 +89,8 @@ def _torch_mask(torch: Any, shape: Shape, dropout_prob: float, is_test: bool, ke
 
 
 def _torch_scaled(x: Any, mask: Any, factor: float) -> Any:
-    """Returns ``x * mask * factor``, computed in the type that ``x`` is computed in; without a mask it is all ones."""
-    value = torch_wide(x)
-    return ((value if mask is None else value * mask) * factor).to(x.dtype)
+    """Returns ``x * mask * factor``; without a mask it is all ones. The first product is exact, so 16 bits are rounded once."""
+    return (x if mask is None else x * mask) * factor
 
 
 # ------------------------------------------------------------------------------------------------------------- gradient

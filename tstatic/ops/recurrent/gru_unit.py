@@ -11,7 +11,7 @@ from tstatic.ir.attrs import one_of
 from tstatic.ir.checks import FLOATS, check_dtype, check_has_shape, check_rank, check_same_dtype
 from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.types import Meta
-from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops._low import in_float32, torch_wide_on_host
 from tstatic.tuned._common import Array
 from tstatic.tuned.recurrent_step import gru_unit_step, gru_unit_step_grad
 
@@ -107,7 +107,7 @@ def _lower(
     origin_mode: bool,
 ) -> Any:
     low, width = x.dtype, weight.shape[0]
-    x, hidden, weight, bias = (None if t is None else torch_wide(t) for t in (x, hidden, weight, bias))
+    x, hidden, weight, bias = (None if t is None else torch_wide_on_host(t) for t in (x, hidden, weight, bias))
     packed = weight.reshape(-1)
     first, last = packed[: 2 * width * width].view(width, -1), packed[2 * width * width :].view(width, width)
     total = x if bias is None else x + bias
@@ -120,9 +120,9 @@ def _lower(
 
 def _grad_lower(torch: Any, *given: Any, **attrs: Any) -> Any:
     with torch.enable_grad():
-        leaves = [None if t is None else torch_wide(t).detach().clone().requires_grad_() for t in given[:4]]
+        leaves = [None if t is None else torch_wide_on_host(t).detach().clone().requires_grad_() for t in given[:4]]
         outs = _lower(torch, leaves[0], leaves[1], leaves[2], leaves[3], **attrs)
-        pairs = [(o, torch_wide(s)) for o, s in zip(outs, given[6:9], strict=True) if s is not None]
+        pairs = [(o, torch_wide_on_host(s)) for o, s in zip(outs, given[6:9], strict=True) if s is not None]
         wanted: Sequence[Any] = [leaf for leaf in leaves if leaf is not None]
         found = iter(torch.autograd.grad([o for o, _ in pairs], wanted, [s for _, s in pairs]))
     return tuple(None if t is None else next(found).to(t.dtype) for t in given[:4])

@@ -12,7 +12,8 @@ from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.ref import plain
 from tstatic.ir.split import RECURRENCES, tiles
 from tstatic.ir.types import Meta
-from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops._host import READS_LENGTHS
+from tstatic.ops._low import in_float32, torch_wide_on_host
 from tstatic.ops.conv._sliding import as_metas
 from tstatic.tuned._common import Array
 from tstatic.tuned.recurrent import GRU, LSTM, SIMPLE, Recurrence, backward, backward_scratch, forward, forward_scratch
@@ -160,7 +161,7 @@ class _Sequence:
         """Runs torch's own layer; with lengths row by row, each cut to its length."""
         count = len(self.states)
         length = given[-1]
-        x, *rest = (torch_wide(t) for t in given[:-1])
+        x, *rest = (torch_wide_on_host(t) for t in given[:-1])
         initial, parameters = rest[:count], rest[count:]
         function = getattr(torch._VF, self.torch_name(activation))
 
@@ -189,7 +190,7 @@ class _Sequence:
     def grad_lower(self, torch: Any, *given: Any, is_reverse: bool, activation: str = "tanh") -> Any:
         """Differentiates :meth:`lower` with torch."""
         count, outs = len(self.inputs), 1 + len(self.states)
-        wide: list[Any] = [None if t is None else torch_wide(t) for t in given]
+        wide: list[Any] = [None if t is None else torch_wide_on_host(t) for t in given]
         with torch.enable_grad():
             leaves = [t.detach().clone().requires_grad_() for t in wide[: count - 1]]
             results = self.lower(torch, *leaves, wide[count - 1], is_reverse=is_reverse, activation=activation)
@@ -226,9 +227,11 @@ class _Sequence:
         more = tuple(Case(case.shapes, {**case.attrs, **given}) for given in alternatives for case in cases[:4])
         return OpDef(
             type, self.slots, attrs={"is_reverse": False, **attrs}, infer=self.infer,
-            ref=plain(self.ref(), self.scratch, recorded=True), lower=self.lower, split=self.split, cost=self.cost,
+            ref=plain(self.ref(), self.scratch, recorded=True),
+            host=READS_LENGTHS, host_with="SequenceLength", lower=self.lower, split=self.split, cost=self.cost,
             grad=GradOp(
-                self.grad_slots, ref=plain(self.grad_ref(), self.grad_scratch, recorded=True), lower=self.grad_lower,
+                self.grad_slots, ref=plain(self.grad_ref(), self.grad_scratch, recorded=True), host=READS_LENGTHS,
+                host_with="SequenceLength", lower=self.grad_lower,
                 split=self.grad_split, cost=lambda *metas: self.cost(*metas).times(2),
                 instead=f"call nn.{self.cell} once per step in a Python loop",
             ),

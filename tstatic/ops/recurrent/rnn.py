@@ -14,6 +14,7 @@ from tstatic.ir.evaluate import evaluate
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, op_def, register
 from tstatic.ir.paddle_form import respelled
 from tstatic.ir.types import Meta
+from tstatic.ops._host import READS_LENGTHS
 
 _MODES = {
     "LSTM": ("lstm_sequence", {}, 4), "GRU": ("gru_sequence", {}, 3),
@@ -112,7 +113,8 @@ register(OpDef(
         "mode": Attr("LSTM", "str", one_of(*_MODES)), "hidden_size": Attr(kind="int"), "num_layers": 1, "is_bidirec": False,
         "input_size": Attr.idle(0, "the matrices say it"), "dropout_prob": Attr.idle(0.0, "it acts in training only"),
     },
-    infer=_infer, ref=_ref, lower=_lower, uses_blas=True, paddle=respelled(notes={"Reserve": "uint8"}),
+    infer=_infer, ref=_ref, host=READS_LENGTHS, host_with="SequenceLength", lower=_lower, uses_blas=True,
+    paddle=respelled(notes={"Reserve": "uint8"}),
     domain=Domain(
         cases=(
             _case("LSTM", 2, True, True), _case("GRU", 1, False, False), _case("RNN_TANH", 1, True, False),

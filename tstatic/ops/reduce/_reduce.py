@@ -120,7 +120,12 @@ class Over:
         def lower(torch: Any, x: Any, **attrs: Any) -> Any:
             return function(torch, x, self.axes(x.dim(), attrs), attrs).reshape(self.shape(x.shape, attrs))
 
-        return lower
+        def writing(torch: Any, x: Any, *, out: Any = None, **attrs: Any) -> Any:
+            axes = self.axes(x.dim(), attrs)
+            place = None if out is None else out.view([s for i, s in enumerate(x.shape) if i not in axes])
+            return function(torch, x, axes, attrs, out=place).reshape(self.shape(x.shape, attrs))
+
+        return writing if "out" in keywords(function) else lower
 
     def grad_lower(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Makes the gradient in torch from ``(torch, x, *others, axes, attributes)``, the others shaped to broadcast to ``x``."""
@@ -130,7 +135,12 @@ class Over:
             shape = [1 if i in axes else s for i, s in enumerate(x.shape)]
             return function(torch, x, *(v.reshape(shape) for v in others), axes, attrs)
 
-        return lower
+        def writing(torch: Any, x: Any, *others: Any, out: Any = None, **attrs: Any) -> Any:
+            axes = self.axes(x.dim(), attrs)
+            shape = [1 if i in axes else s for i, s in enumerate(x.shape)]
+            return function(torch, x, *(v.reshape(shape) for v in others), axes, attrs, out=out)
+
+        return writing if "out" in keywords(function) else lower
 
     def split(self, summed: bool = False) -> Callable[..., list[Tile] | None]:
         """Makes the op's ``split``: along an axis that is kept; of a sum perhaps along the first that is reduced."""

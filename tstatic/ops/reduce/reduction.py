@@ -81,9 +81,11 @@ def _mean_calls(x: Any, out: Any, axes: Sequence[int], scratch: Sequence[Any]) -
 
 
 def _lower(name: str) -> Any:
-    def lower(torch: Any, x: Any, axes: Sequence[int], attrs: Attrs) -> Any:
+    def lower(torch: Any, x: Any, axes: Sequence[int], attrs: Attrs, *, out: Any = None) -> Any:
         kind = attrs.get("out_dtype")
         dtype = None if kind is None else getattr(torch, kind.name)
+        if out is not None:
+            return getattr(torch, name)(x, axes, dtype=out.dtype, out=out)
         return getattr(torch, name)(x, axes, dtype=dtype) if axes else getattr(torch, name)(x, dtype=dtype)
 
     return lower
@@ -113,8 +115,11 @@ def _grad_op(type: str, over: Over, text: str = "") -> GradOp:
     mean = type != "reduce_sum"
     calls = (_mean_grad_calls, _mean_grad_scratch_metas) if mean else (_spread_calls,)
 
-    def lower(torch: Any, x: Any, dout: Any, axes: Sequence[int], attrs: Attrs) -> Any:
-        return (dout / count_of(x.shape, axes) if mean else dout).expand(x.shape).to(x.dtype)
+    def lower(torch: Any, x: Any, dout: Any, axes: Sequence[int], attrs: Attrs, *, out: Any = None) -> Any:
+        if out is None:
+            return (dout / count_of(x.shape, axes) if mean else dout).expand(x.shape).to(x.dtype)
+        wide = dout.expand(x.shape)
+        return torch.div(wide, count_of(x.shape, axes), out=out) if mean else out.copy_(wide)
 
     def second_order(ctx: GradContext) -> list[OpSpec]:
         changed = {"out_dtype": ctx.meta(ctx.inputs["Out@GRAD"][0]).dtype} if over.dim else {}
@@ -177,7 +182,7 @@ def _mean_read(op: PaddleOp) -> OpSpec:
 register(OpDef(
     "mean", "X -> Out", infer=lambda x: _mean_infer(x, _ALL), paddle=PaddleForm(_mean_read),
     ref=_ALL.ref(_mean_calls, _sum_scratch_metas),
-    lower=lambda torch, x: torch.mean(x).reshape(1), cost=_cost, grad=_grad_op("mean", _ALL), amp="black", uses_blas=True,
+    lower=_ALL.lower(_lower("mean")), cost=_cost, grad=_grad_op("mean", _ALL), amp="black", uses_blas=True,
     domain=Domain(cases=tuple(Case(c.shapes) for c in (*CASES, *LONG_CASES) if 0 not in c.shapes[0]), ulps=12.0),
     complex="linear",
 ))  # fmt: skip

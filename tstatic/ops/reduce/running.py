@@ -70,7 +70,7 @@ def _lower_back(torch: Any, x: Any, indices: Any, dout: Any, *, axis: int) -> An
     if x.dim() == 0:
         return dout.clone()
     wide = dout.float() if dout.itemsize == 2 else dout
-    return torch.zeros(tuple(x.shape), dtype=wide.dtype).scatter_add(axis, indices.to(torch.int64), wide).to(dout.dtype)
+    return wide.new_zeros(tuple(x.shape)).scatter_add(axis, indices.to(torch.int64), wide).to(dout.dtype)
 
 
 def _lower(name: str) -> Any:

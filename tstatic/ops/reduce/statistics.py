@@ -245,7 +245,7 @@ def _ref_mode(x: Array, out: Array | None, indices: Array | None, *, axis: int) 
 def _lower_mode(torch: Any, x: Any, *, axis: int, keepdim: bool) -> Any:
     # Paddle takes the last of equal values; torch says nothing of which one it takes, so only the values come from it.
     if x.dim() == 0:
-        return x.clone(), torch.zeros((), dtype=torch.int64)
+        return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
     values = torch.mode(x, axis, keepdim=True).values
     last = x.shape[axis] - 1 - torch.argmax((x == values).to(torch.int32).flip(axis), axis, keepdim=True)
     pair = torch.gather(x, axis, last), last
@@ -265,7 +265,7 @@ def _lower_mode_back(torch: Any, x: Any, indices: Any, dout: Any, *, axis: int) 
     if x.dim() == 0:
         return dout.reshape(())
     shape = [1 if i == axis % x.dim() else s for i, s in enumerate(x.shape)]
-    return torch.zeros(tuple(x.shape), dtype=dout.dtype).scatter(axis, indices.reshape(shape), dout.reshape(shape))
+    return dout.new_zeros(tuple(x.shape)).scatter(axis, indices.reshape(shape), dout.reshape(shape))
 
 
 register(OpDef(
@@ -320,7 +320,7 @@ def _ref_histogram(x: Array, out: Array, *, bins: int, min: float, max: float) -
 def _lower_histogram(torch: Any, x: Any, *, bins: int, min: float, max: float) -> Any:
     wide = x.to(torch.float64)
     if min == max and x.numel() == 0:
-        return torch.zeros(bins, dtype=torch.int64)
+        return torch.zeros(bins, dtype=torch.int64, device=x.device)
     return torch.histc(wide, bins, min, max).to(torch.int64)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.types import Meta
+from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops.sequence._offsets import Array
 from tstatic.ops.sequence._recurrence import (
     ACTIVATIONS,
@@ -149,13 +150,14 @@ register(OpDef(
     attrs={
         "is_reverse": False, "gate_activation": activation("sigmoid"), "activation": activation("tanh"), "origin_mode": False,
     },
-    infer=_infer, ref=_ref, lower=lambda torch, *given, **attrs: _lower(torch, *given, **attrs), lod="Input", amp="black",
+    infer=_infer, ref=_ref,
+    host=READS_LENGTHS, lower=lambda torch, *given, **attrs: _lower(torch, *given, **attrs), lod="Input", amp="black",
     uses_blas=True,
     grad=GradOp(
         f"Input, Input{LOD}, H0?, Weight, Bias?, BatchGate, Hidden, Hidden{GRAD} "
         f"-> Input{GRAD}, H0{GRAD}, Weight{GRAD}, Bias{GRAD}",
         infer=lambda x, offsets, h0, weight, bias, *rest: (x, h0, weight, bias), ref=_back,
-        lower=lambda torch, *given, **attrs: _lower_back(torch, *given, **attrs),
+        host=READS_LENGTHS, lower=lambda torch, *given, **attrs: _lower_back(torch, *given, **attrs),
         instead="pad the sequences (sequence_pad) and call nn.GRUCell once per step in a Python loop",
     ),
     domain=Domain(

@@ -85,7 +85,7 @@ def _lower(torch: Any, x: Any, *, kernels: Ints, strides: Ints, paddings: Ints) 
     padded = torch.nn.functional.pad(torch_wide(x), (left, right, up, down))
     columns = torch.nn.functional.unfold(padded, tuple(kernels), stride=tuple(strides))
     out = columns.transpose(1, 2).reshape(-1, columns.shape[1]).to(x.dtype)
-    return out, torch.arange(len(x) + 1) * columns.shape[2]
+    return out, torch.arange(len(x) + 1, device=x.device) * columns.shape[2]
 
 
 def _lower_back(torch: Any, x: Any, dout: Any, *, kernels: Ints, strides: Ints, paddings: Ints) -> Any:

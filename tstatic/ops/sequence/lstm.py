@@ -6,6 +6,7 @@ from typing import Any
 
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.types import Meta
+from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops.sequence._offsets import Array
 from tstatic.ops.sequence._recurrence import (
     Lstm,
@@ -111,13 +112,14 @@ def _case(rows: int, sequences: int, width: int, states: bool, **attrs: Any) -> 
 
 register(OpDef(
     "lstm", f"Input, Input{LOD}, H0?, C0?, Weight, Bias -> Hidden, Cell, BatchGate~, BatchCellPreAct~", attrs=ATTRS,
-    infer=_infer, ref=_ref, lower=lambda torch, *given, **attrs: _lower(torch, *given, **attrs), lod="Input", amp="black",
+    infer=_infer, ref=_ref,
+    host=READS_LENGTHS, lower=lambda torch, *given, **attrs: _lower(torch, *given, **attrs), lod="Input", amp="black",
     uses_blas=True,
     grad=GradOp(
         f"Input, Input{LOD}, H0?, C0?, Weight, Bias, Hidden, Cell, BatchGate, Hidden{GRAD}?, Cell{GRAD}? "
         f"-> Input{GRAD}, H0{GRAD}, C0{GRAD}, Weight{GRAD}, Bias{GRAD}",
         infer=lambda x, offsets, h0, c0, weight, bias, *rest: (x, h0, c0, weight, bias), ref=_back,
-        lower=lambda torch, *given, **attrs: _lower_back(torch, *given, **attrs),
+        host=READS_LENGTHS, lower=lambda torch, *given, **attrs: _lower_back(torch, *given, **attrs),
         instead="pad the sequences (sequence_pad) and call nn.LSTMCell once per step in a Python loop",
     ),
     domain=Domain(

@@ -7,6 +7,7 @@ from typing import Any
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.types import Meta
+from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops.sequence._offsets import Array
 from tstatic.ops.sequence._recurrence import (
     Lstm,
@@ -127,13 +128,14 @@ register(OpDef(
     f"Input, Input{LOD}, H0?, C0?, Weight, ProjWeight, Bias -> Projection, Cell, BatchGate~, BatchCellPreAct~, BatchHidden~",
     paddle=ABSENT,
     attrs={**ATTRS, "proj_activation": activation("tanh"), "cell_clip": 0.0, "proj_clip": 0.0},
-    infer=_infer, ref=_ref, lower=lambda torch, *given, **attrs: _lower(torch, *given, **attrs), lod="Input", amp="black",
+    infer=_infer, ref=_ref,
+    host=READS_LENGTHS, lower=lambda torch, *given, **attrs: _lower(torch, *given, **attrs), lod="Input", amp="black",
     uses_blas=True,
     grad=GradOp(
         f"Input, Input{LOD}, H0?, C0?, Weight, ProjWeight, Bias, Projection, Cell, BatchGate, Projection{GRAD}?, Cell{GRAD}? "
         f"-> Input{GRAD}, H0{GRAD}, C0{GRAD}, Weight{GRAD}, ProjWeight{GRAD}, Bias{GRAD}",
         infer=lambda x, offsets, h0, c0, weight, projection, bias, *rest: (x, h0, c0, weight, projection, bias), ref=_back,
-        lower=lambda torch, *given, **attrs: _lower_back(torch, *given, **attrs),
+        host=READS_LENGTHS, lower=lambda torch, *given, **attrs: _lower_back(torch, *given, **attrs),
         instead="pad the sequences (sequence_pad) and write the step with matmul, sigmoid and tanh in a Python loop",
     ),
     domain=Domain(

@@ -11,6 +11,7 @@ from tstatic.ir.checks import FLOATS, check_dtype, check_rank, check_same_dtype
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._gradients import bilinear_grad
+from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.sequence._offsets import Array, check_sequences, each
 from tstatic.ops.sequence.sequence_conv import shifted
@@ -82,9 +83,11 @@ def _lower_back(torch: Any, x: Any, offsets: Any, filter: Any, dout: Any) -> Any
 
 
 register(OpDef(
-    "row_conv", f"X, X{LOD}?, Filter -> Out", infer=_infer, ref=_ref, lower=_lower, lod="X",
+    "row_conv", f"X, X{LOD}?, Filter -> Out", infer=_infer, ref=_ref,
+    host=READS_LENGTHS, lower=_lower, lod="X",
     grad=GradOp(
-        f"X, X{LOD}?, Filter, Out{GRAD} -> X{GRAD}, Filter{GRAD}", ref=_back, lower=_lower_back,
+        f"X, X{LOD}?, Filter, Out{GRAD} -> X{GRAD}, Filter{GRAD}", ref=_back,
+        host=READS_LENGTHS, lower=_lower_back,
         grad=bilinear_grad("row_conv", second="Filter", keep=(f"X{LOD}",)),
     ),
     domain=Domain(

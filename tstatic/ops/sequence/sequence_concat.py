@@ -14,6 +14,7 @@ from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradContext, GradOp, OpDef
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int64
 from tstatic.ops._gradients import zeros
+from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops.sequence._offsets import Array, check_sequences, each, lengths_of, offsets_from, spans
 from tstatic.ops.shape._shapes import ANY, emit_one
 
@@ -95,9 +96,11 @@ def _lower_back(torch: Any, xs: Sequence[Any], offsets: Sequence[Any], dout: Any
 
 
 register(OpDef(
-    "sequence_concat", f"X*, X{LOD}* -> Out, Out{LOD}", infer=_infer, ref=_ref, lower=_lower, lod="X[:-1]",
+    "sequence_concat", f"X*, X{LOD}* -> Out, Out{LOD}", infer=_infer, ref=_ref,
+    host=READS_LENGTHS, lower=_lower, lod="X[:-1]",
     grad=GradOp(
-        f"X*, X{LOD}*, Out{GRAD} -> X{GRAD}*", infer=lambda xs, offsets, dout: (list(xs),), ref=_back, lower=_lower_back,
+        f"X*, X{LOD}*, Out{GRAD} -> X{GRAD}*", infer=lambda xs, offsets, dout: (list(xs),), ref=_back,
+        host=READS_LENGTHS, lower=_lower_back,
         shape_only=("X",), grad=_back_grad,
     ),
     domain=Domain(

@@ -13,6 +13,7 @@ from tstatic.ir.checks import FLOATS, check_dtype, check_rank, check_same_dtype
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, register
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._gradients import bilinear_grad
+from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.sequence._offsets import OFFSETS, Array, check_sequences, each, lengths_of, positions
 
@@ -96,9 +97,11 @@ register(OpDef(
         "contextStride": Attr(1, "int", lambda n: None if n == 1 else "1: windows at every row"),
         "paddingTrainable": Attr(False, "bool", lambda on: "False: zeros outside of a sequence" if on else None),
     },
-    infer=_infer, ref=_ref, lower=_lower, lod="X", amp="black", uses_blas=True,
+    infer=_infer, ref=_ref,
+    host=READS_LENGTHS, lower=_lower, lod="X", amp="black", uses_blas=True,
     grad=GradOp(
-        f"X, X{LOD}, Filter, Out{GRAD} -> X{GRAD}, Filter{GRAD}", ref=_back, lower=_lower_back,
+        f"X, X{LOD}, Filter, Out{GRAD} -> X{GRAD}, Filter{GRAD}", ref=_back,
+        host=READS_LENGTHS, lower=_lower_back,
         grad=bilinear_grad("sequence_conv", second="Filter", keep=(f"X{LOD}",)),
     ),
     domain=Domain(

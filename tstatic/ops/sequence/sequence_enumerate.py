@@ -12,6 +12,7 @@ from tstatic.ir.checks import INDICES, check_dtype, check_int
 from tstatic.ir.opdef import LOD, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
+from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops.sequence._offsets import OFFSETS, Array, check_sequences, each, lengths_of
 from tstatic.ops.shape._shapes import emit_one
 
@@ -43,7 +44,8 @@ def _lower(torch: Any, x: Any, offsets: Any, *, win_size: int, pad_value: int) -
 register(OpDef(
     "sequence_enumerate", f"X, X{LOD} -> Out",
     attrs={"win_size": Attr(kind="int", check=lambda n: None if n >= 1 else "a size of at least 1"), "pad_value": 0},
-    infer=_infer, ref=_ref, lower=_lower, lod="X",
+    infer=_infer, ref=_ref,
+    host=READS_LENGTHS, lower=_lower, lod="X",
     domain=Domain(
         cases=(
             Case(((7, 1), (4,)), {"win_size": 3, "pad_value": 9}), Case(((5, 1), (2,)), {"win_size": 1}),

@@ -15,6 +15,7 @@ from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange,
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int64, normalize_axis
 from tstatic.ops._gradients import grad_is_forward_op
+from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.indexing._indexing import add_rows
 from tstatic.ops.sequence._offsets import OFFSETS, Array, check_sequences, each, lengths_of, offsets_from, spans
@@ -90,7 +91,8 @@ register(OpDef(
     "sequence_expand", f"X, X{LOD}?, Y?, Y{LOD}* -> Out, Out{LOD}?", attrs={"ref_level": Attr(-1, "int")},
     infer=_infer, ref=_ref, lower=_lower, shape_only=("Y",), dynamic=True,
     grad=GradOp(
-        f"X, X{LOD}?, Y{LOD}*, Out{GRAD} -> X{GRAD}", ref=_back, lower=_lower_back, shape_only=("X",),
+        f"X, X{LOD}?, Y{LOD}*, Out{GRAD} -> X{GRAD}", ref=_back,
+        host=READS_LENGTHS, lower=_lower_back, shape_only=("X",),
         grad=grad_is_forward_op("sequence_expand", keep=(f"X{LOD}", f"Y{LOD}")),
     ),
     domain=Domain(

@@ -12,6 +12,7 @@ from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange,
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._gradients import grad_is_forward_op
+from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.sequence._offsets import Array, check_sequences, each, fold, owners
 from tstatic.ops.shape._shapes import ANY, emit_one
@@ -39,7 +40,7 @@ def _back(x: Array, y: Array, offsets: Array, dout: Array, dx: Array) -> None:
 
 
 def _lower(torch: Any, x: Any, y: Any, offsets: Any) -> Any:
-    return torch.repeat_interleave(x, offsets[1:] - offsets[:-1], 0)
+    return torch.repeat_interleave(x, offsets.diff(), 0, output_size=len(y))
 
 
 def _lower_back(torch: Any, x: Any, y: Any, offsets: Any, dout: Any) -> Any:
@@ -50,7 +51,8 @@ def _lower_back(torch: Any, x: Any, y: Any, offsets: Any, dout: Any) -> Any:
 register(OpDef(
     "sequence_expand_as", f"X, Y, Y{LOD} -> Out", infer=_infer, ref=_ref, lower=_lower, shape_only=("Y",), lod="Y",
     grad=GradOp(
-        f"X, Y, Y{LOD}, Out{GRAD} -> X{GRAD}", ref=_back, lower=_lower_back, shape_only=("X", "Y"),
+        f"X, Y, Y{LOD}, Out{GRAD} -> X{GRAD}", ref=_back,
+        host=READS_LENGTHS, lower=_lower_back, shape_only=("X", "Y"),
         grad=grad_is_forward_op("sequence_expand_as", keep=("Y", f"Y{LOD}")),
     ),
     domain=Domain(

@@ -14,6 +14,7 @@ from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradContext, GradOp, OpDef
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int64
 from tstatic.ops._gradients import grad_is_forward_op, passed
+from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops.sequence._offsets import (
     OFFSETS,
     Array,
@@ -96,7 +97,7 @@ register(OpDef(
     ref=_ref, lower=_lower, dynamic=True,
     grad=GradOp(
         f"X, X{LOD}, Out{GRAD} -> X{GRAD}", infer=_back_infer, ref=lambda x, offsets, dout, dx: _back(offsets, dout, dx),
-        lower=_lower_back, shape_only=("X",), grad=_back_grad,
+        host=READS_LENGTHS, lower=_lower_back, shape_only=("X",), grad=_back_grad,
     ),
     domain=Domain(
         cases=(
@@ -191,7 +192,8 @@ def _unpad_lower_back(torch: Any, x: Any, length: Any, dout: Any) -> Any:
 register(OpDef(
     "sequence_unpad", f"X, Length -> Out, Out{LOD}", infer=_unpad_infer, ref=_unpad, lower=_unpad_lower, dynamic=True,
     grad=GradOp(
-        f"X, Length, Out{GRAD} -> X{GRAD}", ref=_unpad_back, lower=_unpad_lower_back, shape_only=("X",),
+        f"X, Length, Out{GRAD} -> X{GRAD}", ref=_unpad_back,
+        host=READS_LENGTHS, lower=_unpad_lower_back, shape_only=("X",),
         grad=grad_is_forward_op("sequence_unpad", keep=("Length",)),
     ),
     domain=Domain(

@@ -14,6 +14,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, int32
 from tstatic.no_effect import no_effect
 from tstatic.ops._gradients import passed
+from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.sequence._offsets import (
     OFFSETS,
@@ -145,9 +146,11 @@ register(OpDef(
     attrs={
         "pooltype": Attr("AVERAGE", "str", one_of(*KINDS)), "pad_value": 0.0, "is_test": Attr.idle(False, _IS_TEST),
     },
-    infer=_infer, ref=_ref, lower=_lower, lod="X[:-1]", amp="black",
+    infer=_infer, ref=_ref,
+    host=READS_LENGTHS, lower=_lower, lod="X[:-1]", amp="black",
     grad=GradOp(
-        f"X, X{LOD}, MaxIndex?, Out{GRAD} -> X{GRAD}", ref=_back, lower=_lower_back, shape_only=("X",), grad=_second,
+        f"X, X{LOD}, MaxIndex?, Out{GRAD} -> X{GRAD}", ref=_back,
+        host=READS_LENGTHS, lower=_lower_back, shape_only=("X",), grad=_second,
     ),
     domain=Domain(
         cases=tuple(

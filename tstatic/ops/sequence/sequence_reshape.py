@@ -14,6 +14,7 @@ from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradContext, OpDef, OpSpec
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._gradients import passed
+from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops.sequence._offsets import Array, check_sequences, each
 from tstatic.ops.shape._shapes import ANY, emit_one
 
@@ -54,7 +55,8 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
 register(OpDef(
     "sequence_reshape", f"X, X{LOD} -> Out, Out{LOD}",
     attrs={"new_dim": Attr(kind="int", check=lambda n: None if n > 0 else "a width of at least 1")},
-    infer=_infer, ref=_ref, lower=_lower, grad=_grad, lod="X[:-1]",
+    infer=_infer, ref=_ref,
+    host=READS_LENGTHS, lower=_lower, grad=_grad, lod="X[:-1]",
     domain=Domain(
         cases=(
             Case(((7, 4), (4,)), {"new_dim": 2}), Case(((3, 6), (2,)), {"new_dim": 3}), Case(((0, 2), (3,)), {"new_dim": 2}),

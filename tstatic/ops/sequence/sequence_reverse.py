@@ -11,6 +11,7 @@ from tstatic.ir.opdef import LOD, Case, Domain, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops._gradients import grad_is_op
+from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops.sequence._offsets import OFFSETS, Array, check_sequences, each, lengths_of
 from tstatic.ops.shape._shapes import ANY, emit_one
 
@@ -30,7 +31,8 @@ def _lower(torch: Any, x: Any, offsets: Any) -> Any:
 
 
 register(OpDef(
-    "sequence_reverse", f"X, X{LOD} -> Y", infer=_infer, ref=_ref, lower=_lower, lod="X",
+    "sequence_reverse", f"X, X{LOD} -> Y", infer=_infer, ref=_ref,
+    host=READS_LENGTHS, lower=_lower, lod="X",
     grad=grad_is_op("sequence_reverse", out="Y", keep=(f"X{LOD}",)),
     domain=Domain(
         cases=tuple(Case((shape, (n,))) for shape, n in (((7, 2), 4), ((6,), 3), ((3, 1, 2), 6), ((0, 2), 2))),

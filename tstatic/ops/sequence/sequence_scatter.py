@@ -47,18 +47,20 @@ def _back(ids: Array, offsets: Array, updates: Array, dout: Array, dx: Array | N
         np.copyto(dupdates, dout[owners(offsets), ids.reshape(-1)].reshape(dupdates.shape))
 
 
-def _owners(torch: Any, offsets: Any) -> Any:
-    return torch.repeat_interleave(torch.arange(len(offsets) - 1, device=offsets.device), offsets[1:] - offsets[:-1])
+def _owners(torch: Any, offsets: Any, count: int) -> Any:
+    return torch.repeat_interleave(
+        torch.arange(len(offsets) - 1, device=offsets.device), offsets.diff(), output_size=count
+    )
 
 
 def _lower(torch: Any, x: Any, ids: Any, offsets: Any, updates: Any) -> Any:
     wide = torch_wide(x).clone()
-    index = (_owners(torch, offsets), ids.flatten().long())
+    index = (_owners(torch, offsets, ids.numel()), ids.flatten().long())
     return wide.index_put_(index, torch_wide(updates).flatten(), accumulate=True).to(x.dtype)
 
 
 def _lower_back(torch: Any, ids: Any, offsets: Any, updates: Any, dout: Any) -> Any:
-    return dout.clone(), dout[_owners(torch, offsets), ids.flatten().long()].reshape(updates.shape)
+    return dout.clone(), dout[_owners(torch, offsets, ids.numel()), ids.flatten().long()].reshape(updates.shape)
 
 
 register(OpDef(

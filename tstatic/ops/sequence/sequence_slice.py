@@ -11,6 +11,7 @@ from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange,
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._gradients import grad_is_forward_op
+from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops.sequence._offsets import OFFSETS, Array, check_sequences, each, lengths_of, offsets_from, spans
 from tstatic.ops.shape._shapes import ANY, emit_one
 
@@ -65,7 +66,8 @@ register(OpDef(
     "sequence_slice", f"X, X{LOD}, Offset, Length -> Out, Out{LOD}", infer=_infer, ref=_ref, lower=_lower, lod="X[:-1]",
     dynamic=True,
     grad=GradOp(
-        f"X, X{LOD}, Offset, Length, Out{GRAD} -> X{GRAD}", ref=_back, lower=_lower_back, shape_only=("X",),
+        f"X, X{LOD}, Offset, Length, Out{GRAD} -> X{GRAD}", ref=_back,
+        host=READS_LENGTHS, lower=_lower_back, shape_only=("X",),
         grad=grad_is_forward_op("sequence_slice", keep=(f"X{LOD}", "Offset", "Length")),
     ),
     # Several sequences are drawn with any lengths, so that no part but an empty one fits all; tests/sequences has others.

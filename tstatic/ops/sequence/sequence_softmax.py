@@ -14,6 +14,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.no_effect import LIBRARY, no_effect
 from tstatic.ops._gradients import Emitter
+from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.sequence._offsets import OFFSETS, Array, check_sequences, each, fold, owners
 from tstatic.ops.shape._shapes import emit_one
@@ -81,9 +82,11 @@ register(OpDef(
     attrs={
         "use_cudnn": Attr.idle(False, LIBRARY), "data_format": Attr.idle("AnyLayout", "rows have no layout"),
     },
-    infer=_infer, ref=_ref, lower=_lower, lod="X", amp="black",
+    infer=_infer, ref=_ref,
+    host=READS_LENGTHS, lower=_lower, lod="X", amp="black",
     grad=GradOp(
-        f"X{LOD}, Out, Out{GRAD} -> X{GRAD}", infer=lambda offsets, out, dout: out, ref=_back, lower=_lower_back,
+        f"X{LOD}, Out, Out{GRAD} -> X{GRAD}", infer=lambda offsets, out, dout: out, ref=_back,
+        host=READS_LENGTHS, lower=_lower_back,
         grad=_back_grad,
     ),
     domain=Domain(

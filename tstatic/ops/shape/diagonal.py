@@ -281,8 +281,8 @@ def _eye_calls(out: Array) -> list[Call]:
     return [clear(out), copy(_writable(out, 0, 0, 1), True)]
 
 
-def _eye_lower(torch: Any, *, num_rows: int, num_columns: int, dtype: DType) -> Any:
-    return torch.eye(*_eye_shape(num_rows, num_columns), dtype=getattr(torch, dtype.name))
+def _eye_lower(torch: Any, *, num_rows: int, num_columns: int, dtype: DType, device: Any = None) -> Any:
+    return torch.eye(*_eye_shape(num_rows, num_columns), dtype=getattr(torch, dtype.name), device=device)
 
 
 register(OpDef(

@@ -554,8 +554,9 @@ def _back(x: Array, counts: Array | None, dout: Array, dx: Array, *, Repeats: in
 
 def _lower_back_repeat(torch: Any, x: Any, counts: Any, dout: Any, *, Repeats: int, dim: int) -> Any:
     size = x.shape[dim]
-    times = torch.full((size,), Repeats) if counts is None else counts.expand(size)
-    index = torch.repeat_interleave(torch.arange(size, device=dout.device), times.to(dout.device))
+    times = torch.full((size,), Repeats, device=dout.device) if counts is None else counts.expand(size)
+    places = torch.arange(size, device=dout.device)
+    index = torch.repeat_interleave(places, times, output_size=dout.shape[dim])
     wide = torch_wide(dout)
     return torch.zeros(tuple(x.shape), dtype=wide.dtype, device=dout.device).index_add(dim, index, wide).to(dout.dtype)
 

@@ -184,12 +184,16 @@ def _fill_infer(shape: Shape, dtype: DType, value: Number, str_value: str) -> Me
     return Meta(shape, dtype)
 
 
-def _full(torch: Any, shape: Any, dtype: DType, value: Number, device: Any = None) -> Any:
+def _full(torch: Any, shape: Any, dtype: DType, value: Number, device: Any, out: Any = None) -> Any:
+    if out is not None:
+        return out.fill_(as_scalar(value, dtype))
     return torch.full(tuple(shape), as_scalar(value, dtype), dtype=getattr(torch, dtype.name), device=device)
 
 
-def _fill_lower(torch: Any, *, shape: Shape, dtype: DType, value: Number, str_value: str) -> Any:
-    return _full(torch, shape, dtype, number_of(value, str_value))
+def _fill_lower(
+    torch: Any, *, shape: Shape, dtype: DType, value: Number, str_value: str, device: Any = None, out: Any = None
+) -> Any:
+    return _full(torch, shape, dtype, number_of(value, str_value), device, out)
 
 
 def _fill_read(op: PaddleOp) -> OpSpec:
@@ -249,9 +253,9 @@ def _like_infer(x: Meta, dtype: DType | None, value: Number) -> Meta:
     return out
 
 
-def _like_lower(torch: Any, x: Any, *, dtype: DType | None, value: Number) -> Any:
+def _like_lower(torch: Any, x: Any, *, dtype: DType | None, value: Number, out: Any = None) -> Any:
     kind = dtype_of(str(x.dtype)) if dtype is None else dtype
-    return _full(torch, x.shape, kind, value, x.device)
+    return _full(torch, x.shape, kind, value, x.device, out)
 
 
 register(OpDef(
@@ -266,7 +270,7 @@ register(OpDef(
 
 register(OpDef(
     "fill_zeros_like", "X -> Out", lod="X", infer=lambda x: x, ref=number_ref(lambda: 0),
-    lower=lambda torch, x: torch.zeros_like(x), shape_only=("X",),
+    lower=lambda torch, x, *, out=None: torch.zeros_like(x) if out is None else out.zero_(), shape_only=("X",),
     domain=Domain(
         "unary", others=("int64", "bool"), ulps=0, check_grad="the result does not depend on the values of X",
     ),
@@ -301,10 +305,11 @@ def _batch_lower(
     value: Number,
     input_dim_idx: int,
     output_dim_idx: int,
+    out: Any = None,
 ) -> Any:
     like = x if offsets is None else x.new_empty((len(offsets) - 1, *x.shape[1:]))
     sizes = batch_sizes(like, shape, input_dim_idx, output_dim_idx)
-    return _full(torch, sizes, dtype, value, x.device)
+    return _full(torch, sizes, dtype, value, x.device, out)
 
 
 register(OpDef(
@@ -334,7 +339,8 @@ def _empty_infer(shape: Shape, dtype: DType) -> Meta:
 register(OpDef(
     "empty", "-> Out", attrs={"shape": Attr((), "ints"), "dtype": float32}, infer=_empty_infer,
     # Any content is right; zeros make runs repeatable.
-    ref=number_ref(lambda: 0), lower=lambda torch, *, shape, dtype: _full(torch, shape, dtype, 0),
+    ref=number_ref(lambda: 0),
+    lower=lambda torch, *, shape, dtype, device=None, out=None: _full(torch, shape, dtype, 0, device, out),
     domain=Domain(cases=tuple(Case((), {"shape": s}) for s in ((), (0,), (2, 3))), ulps=0),
 ))  # fmt: skip
 
@@ -419,13 +425,13 @@ def _assign_calls(out: Array, *, shape: Shape, dtype: DType, values: Any) -> Cal
     return [(np.copyto, (out, unpacked(values, dtype, shape)))]
 
 
-def _assign_lower(torch: Any, *, shape: Shape, dtype: DType, values: Any) -> Any:
+def _assign_lower(torch: Any, *, shape: Shape, dtype: DType, values: Any, device: Any = None) -> Any:
     kind = getattr(torch, dtype.name)
-    if isinstance(values, bytes):
-        return (
-            torch.frombuffer(bytearray(values), dtype=kind).reshape(shape) if values else torch.empty(shape, dtype=kind)
-        )
-    return torch.tensor(values, dtype=kind).reshape(shape)
+    if isinstance(values, bytes) and values:
+        found = torch.frombuffer(bytearray(values), dtype=kind).reshape(shape)
+    else:
+        found = torch.tensor(() if isinstance(values, bytes) else values, dtype=kind).reshape(shape)
+    return found.to(device)
 
 
 _PADDLE_VALUES = {

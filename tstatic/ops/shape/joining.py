@@ -163,7 +163,7 @@ _CONCAT_CASES = (
 
 register(OpDef(
     "concat", "X* -> Out", lod="X", attrs={"axis": 0}, infer=_infer_concat, ref=copies(_concat_calls),
-    lower=lambda torch, xs, *, axis: torch.cat(list(xs), axis), grad=_concat_grad, amp="gray",
+    lower=lambda torch, xs, *, axis, out=None: torch.cat(list(xs), axis, out=out), grad=_concat_grad, amp="gray",
     domain=Domain(cases=_CONCAT_CASES, others=ANY, ulps=0),
     complex="linear",
 ))  # fmt: skip
@@ -185,8 +185,21 @@ def _back_grad(ctx: GradContext) -> list[OpSpec]:
     return [*specs, OpSpec("concat", {"X": parts}, {"Out": [wanted]}, ctx.attrs)]
 
 
-def _split_lower(torch: Any, xs: Sequence[Any], dout: Any, *, axis: int) -> Any:
-    return (list(torch.split(dout, [x.shape[axis] for x in xs], axis)),)
+def _split_lower(torch: Any, xs: Sequence[Any], dout: Any, *, axis: int, out: Any = None) -> Any:
+    return _cut(torch, dout, [x.shape[axis] for x in xs], axis, out)
+
+
+def _cut(torch: Any, x: Any, sizes: Sequence[int], axis: int, out: Any) -> Any:
+    """Cuts a tensor; results that nobody reads have no place in ``out``."""
+    if out is None:
+        return ([p.contiguous() for p in torch.split(x, sizes, axis)],)
+    if all(place is not None for place in out):
+        torch.split_with_sizes_copy(x, sizes, axis, out=out)
+    else:
+        for part, place in zip(torch.split(x, sizes, axis), out, strict=True):
+            if place is not None:
+                place.copy_(part)
+    return (out,)
 
 
 register(OpDef(
@@ -282,8 +295,8 @@ def _split_calls(x: Array, outs: Sequence[Array | None], *, num: int, sections: 
     return [copy(out, part) for out, part in zip(outs, parts, strict=True) if out is not None]
 
 
-def _lower_split(torch: Any, x: Any, *, num: int, sections: Sequence[int], axis: int) -> Any:
-    return ([p.contiguous() for p in torch.split(x, section_sizes(x.shape[axis], num, sections, axis), axis)],)
+def _lower_split(torch: Any, x: Any, *, num: int, sections: Sequence[int], axis: int, out: Any = None) -> Any:
+    return _cut(torch, x, section_sizes(x.shape[axis], num, sections, axis), axis, out)
 
 
 def _joined_by(type: str, result: str, slot: str) -> Callable[[GradContext], list[OpSpec]]:
@@ -445,7 +458,7 @@ def _stack_grad(ctx: GradContext) -> list[OpSpec]:
 
 register(OpDef(
     "stack", "X* -> Y", lod="X", attrs={"axis": 0}, infer=_infer_stack, ref=copies(_stack_calls),
-    lower=lambda torch, xs, *, axis: torch.stack(list(xs), axis), grad=_stack_grad, amp="gray",
+    lower=lambda torch, xs, *, axis, out=None: torch.stack(list(xs), axis, out=out), grad=_stack_grad, amp="gray",
     domain=Domain(
         cases=(
             Case(([(2, 3), (2, 3)],), {"axis": 0}), Case(([(2, 3), (2, 3), (2, 3)],), {"axis": -1}),

@@ -164,9 +164,13 @@ def _reshaping_op(
         return torch.reshape(x, shape_of(tuple(x.shape), **values))
 
     known = lower or by_shape
+
+    def form(torch: Any, x: Any, *, out: Any = None, **values: Any) -> Any:
+        return (known(torch, x, **values) if out is None else out[0].view(x.shape).copy_(x)), None
+
     register(OpDef(
         type, "X -> Out, XShape~", lod="X", attrs=attrs, infer=lambda x, **values: with_shape(x, shape_of(x.shape, **values)),
-        ref=copies(plain_copy), lower=lambda torch, x, **values: (known(torch, x, **values), None),
+        ref=copies(plain_copy), lower=form,
         view=lambda x, **values: view_of(x, shape_of(x.shape, **values)), grad=grad, amp="gray",
         domain=Domain(cases=tuple(Case((shape,), given) for shape, given in cases), others=ANY, ulps=0),
         complex="linear",
@@ -191,7 +195,9 @@ def _reshape_fresh(x: Array, given: Any, each: Any, out: Any, xshape: Any, *, sh
     return [np.array(x.reshape(new), order="C", copy=True), np.empty((0, *x.shape), x.dtype)]
 
 
-def _reshape_lower(torch: Any, x: Any, given: Any, each: Any, *, shape: Sequence[int]) -> Any:
+def _reshape_lower(torch: Any, x: Any, given: Any, each: Any, *, shape: Sequence[int], out: Any = None) -> Any:
+    if out is not None:
+        return out[0].view(x.shape).copy_(x), None
     return torch.reshape(x, resolve(tuple(x.shape), sizes_of(shape, given, each))), None
 
 
@@ -238,7 +244,10 @@ def _infer_like(x: Meta, dout: Meta) -> Meta:
 
 register(OpDef(
     "reshape2_grad", "X, Out@GRAD -> X@GRAD", infer=_infer_like, ref=copies(_like_calls),
-    lower=lambda torch, x, dout: torch.reshape(dout, x.shape), grad=_like_grad, shape_only=("X",),
+    lower=lambda torch, x, dout, *, out=None: (
+        torch.reshape(dout, x.shape) if out is None else out.view(dout.shape).copy_(dout)
+    ),
+    grad=_like_grad, shape_only=("X",),
     domain=Domain(
         cases=(
             Case(((2, 3, 4), (6, 4))), Case(((0, 3), (3, 0))), Case(((), (1, 1))), Case(((4, 1), (2, 2))),

@@ -67,10 +67,11 @@ def _range_infer(start: Number, end: Number, step: Number, dtype: DType) -> Meta
     return Meta((size,), dtype)
 
 
-def _range_lower(torch: Any, *, start: Number, end: Number, step: Number, dtype: DType) -> Any:
+def _range_lower(torch: Any, *, start: Number, end: Number, step: Number, dtype: DType, device: Any = None) -> Any:
     whole = dtype.is_integer and isinstance(start, int) and isinstance(step, int)
     # torch refuses a range that runs the wrong way; here, as in numpy, it is empty.
-    count = torch.arange(_length(start, end, step, "range"), dtype=torch.int64 if whole else torch.float64)
+    kind = torch.int64 if whole else torch.float64
+    count = torch.arange(_length(start, end, step, "range"), dtype=kind, device=device)
     return (count * step + start).to(getattr(torch, dtype.name))
 
 
@@ -156,8 +157,8 @@ def _linspace_ref(out: Array, *, start: float, stop: float, num: int) -> None:
     fill_steps(out[half:][::-1], stop, -step)
 
 
-def _linspace_lower(torch: Any, *, start: float, stop: float, num: int, dtype: DType) -> Any:
-    return torch.linspace(start, stop, num, dtype=torch.float64).to(getattr(torch, dtype.name))
+def _linspace_lower(torch: Any, *, start: float, stop: float, num: int, dtype: DType, device: Any = None) -> Any:
+    return torch.linspace(start, stop, num, dtype=torch.float64, device=device).to(getattr(torch, dtype.name))
 
 
 def _linspace_read(op: PaddleOp) -> OpSpec:

@@ -34,7 +34,7 @@ def _lower(torch: Any, x: Any, maxlen_tensor: Any, *, maxlen: int, out_dtype: DT
     size = maxlen if maxlen_tensor is None else int(maxlen_tensor.reshape(-1)[0])
     if size < 0:
         size = max(int(x.max()), 0) if x.numel() else 0
-    return (torch.arange(size) < x[..., None]).to(getattr(torch, out_dtype.name))
+    return (torch.arange(size, device=x.device) < x[..., None]).to(getattr(torch, out_dtype.name))
 
 
 register(OpDef(

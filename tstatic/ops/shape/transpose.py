@@ -55,9 +55,13 @@ def _inverse(ctx: GradContext) -> Mapping[str, Any]:
     return {"axis": tuple(int(a) for a in np.argsort(order))}
 
 
+def _copied(view: Any, out: Any) -> Any:
+    return view.contiguous() if out is None else out[0].copy_(view)
+
+
 register(OpDef(
     "transpose2", "X -> Out, XShape~", attrs={"axis": Attr(kind="ints")}, infer=_infer, ref=copies(_calls),
-    lower=lambda torch, x, *, axis: (x.permute(_order(axis, x.dim())).contiguous(), None),
+    lower=lambda torch, x, *, axis, out=None: (_copied(x.permute(_order(axis, x.dim())), out), None),
     view=lambda x, *, axis: x.transpose(_order(axis, x.ndim)), split=_split, grad=grad_is_op("transpose2", _inverse),
     amp="gray",
     domain=Domain(

@@ -91,7 +91,7 @@ def _sum_lower(torch: Any, x: Any, *, hop_length: int, axis: int) -> Any:
     frames = x if axis else x.movedim((0, 1), (-1, -2))
     length, count = frames.shape[-2:]
     wide = frames.float() if frames.itemsize == 2 and frames.is_floating_point() else frames
-    at = torch.arange(length)[:, None] + hop_length * torch.arange(count)
+    at = torch.arange(length, device=x.device)[:, None] + hop_length * torch.arange(count, device=x.device)
     signal = wide.new_zeros((*frames.shape[:-2], length + (count - 1) * hop_length))
     signal = signal.index_add(-1, at.reshape(-1), wide.reshape(*frames.shape[:-2], -1))
     return (signal if axis else signal.movedim(-1, 0)).to(x.dtype)
@@ -103,7 +103,7 @@ def _frame_grad(x: Array, dout: Array, dx: Array, *, hop_length: int, axis: int)
 
 def _frame_grad_lower(torch: Any, x: Any, dout: Any, *, hop_length: int, axis: int) -> Any:
     covered = _sum_lower(torch, dout, hop_length=hop_length, axis=axis)
-    dx = torch.zeros(x.shape, dtype=dout.dtype)
+    dx = dout.new_zeros(x.shape)
     dx.narrow(axis, 0, covered.shape[axis]).copy_(covered)
     return dx
 

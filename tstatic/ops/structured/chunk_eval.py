@@ -24,6 +24,7 @@ from tstatic.ir.opdef import Attr, Case, Domain, Index, OpDef, ValueRange, expor
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import Meta, float32, int64
+from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops.sequence._offsets import spans
 from tstatic.ops.structured._sequences import Array, check_form, count_of, starts_and_lengths
 
@@ -154,7 +155,8 @@ register(OpDef(
         "num_chunk_types": Attr(kind="int"), "chunk_scheme": Attr("IOB", "str", one_of(*SCHEMES)),
         "excluded_chunk_types": Attr((), "ints"),
     },
-    infer=_infer, ref=_ref, lower=_lower, indices=tuple(Index(slot, _tags, some=True) for slot in ("Inference", "Label")),
+    infer=_infer, ref=_ref, host=READS_LENGTHS, lower=_lower,
+    indices=tuple(Index(slot, _tags, some=True) for slot in ("Inference", "Label")),
     domain=Domain(
         cases=(
             Case(((4, 9), (4, 9), (4,)), {"num_chunk_types": 2}),

@@ -8,6 +8,7 @@ import numpy as np
 
 from tstatic.ir.opdef import Case, Domain, Index, OpDef, register
 from tstatic.ir.types import Meta, int64
+from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops.structured._sequences import Array, TimeMajor, starts_and_lengths
 from tstatic.ops.structured.linear_chain_crf import CASES, FLOATS, VALUES, check_crf, sequences
 
@@ -83,7 +84,7 @@ def _lower(torch: Any, emission: Any, transition: Any, label: Any, length: Any, 
 
 register(OpDef(
     "crf_decoding", "Emission, Transition, Label?, Length?, Emission@LOD? -> ViterbiPath", infer=_infer, ref=_ref,
-    lower=_lower, lod="Emission", amp="black",
+    host=READS_LENGTHS, lower=_lower, lod="Emission", amp="black",
     indices=(Index("Length", lambda emission, *rest: emission.shape[1] + 1, some=True),),
     domain=Domain(
         cases=(*(Case((*c.shapes[:2], None, *c.shapes[3:])) for c in CASES), CASES[0]), values=VALUES, floats=FLOATS,

@@ -15,6 +15,7 @@ from tstatic.ir.opdef import Attr, Case, Domain, Index, OpDef, ValueRange, expor
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta, float32, int64
+from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops.sequence._offsets import OFFSETS
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.structured._sequences import Array, check_form, count_of, starts_and_lengths
@@ -118,7 +119,7 @@ _TOKENS = ValueRange(0, 3, dtype="int64")
 
 register(OpDef(
     "edit_distance", "Hyps, Refs, HypsLength?, RefsLength?, Hyps@LOD?, Refs@LOD? -> SequenceNum, Out",
-    attrs={"normalized": False}, infer=_infer, ref=_ref, lower=_lower,
+    attrs={"normalized": False}, infer=_infer, ref=_ref, host=READS_LENGTHS, lower=_lower,
     indices=(
         Index("HypsLength", lambda hyps, *rest: hyps.shape[1] + 1, some=True),
         Index("RefsLength", lambda hyps, refs, *rest: refs.shape[1] + 1, some=True),

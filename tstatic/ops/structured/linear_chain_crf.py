@@ -20,6 +20,7 @@ from tstatic.ir.opdef import Case, Domain, GradOp, Index, OpDef, ValueRange, reg
 from tstatic.ir.paddle_form import respelled
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops.structured._sequences import Array, TimeMajor, check_form, count_of, starts_and_lengths
 
 FLOATS = ("float32", "float64")
@@ -245,11 +246,11 @@ _INDICES = (Index("Label", lambda emission, *rest: emission.shape[-1], some=True
 
 register(OpDef(
     "linear_chain_crf", "Emission, Transition, Label, Length?, Emission@LOD? -> LogLikelihood", infer=_infer, ref=_ref,
-    lower=_lower, amp="black", uses_blas=True, indices=_INDICES,
+    host=READS_LENGTHS, lower=_lower, amp="black", uses_blas=True, indices=_INDICES,
     paddle=respelled(notes=dict.fromkeys(("Alpha", "EmissionExps", "TransitionExps"), "float32")),
     grad=GradOp(
         "Emission, Transition, Label, Length?, Emission@LOD?, LogLikelihood@GRAD -> Emission@GRAD, Transition@GRAD",
-        ref=_grad_ref, lower=_grad_lower, indices=_INDICES,
+        ref=_grad_ref, host=READS_LENGTHS, lower=_grad_lower, indices=_INDICES,
         instead="pad the sequences and write the recursion over the steps with exp, log and sums in a Python loop",
     ),
     domain=Domain(cases=CASES, values=VALUES, floats=FLOATS),

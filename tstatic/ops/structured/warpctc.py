@@ -14,6 +14,7 @@ from tstatic.ir.opdef import Case, Domain, GradOp, Index, OpDef, ValueRange, exp
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops.loss._labels import REDUCTIONS, reduced
 from tstatic.ops.sequence._offsets import spans
 from tstatic.ops.shape._shapes import emit_one
@@ -312,7 +313,7 @@ def _grad_lower(
 
 register(OpDef(
     "warpctc", "Logits, Label, LogitsLength?, LabelLength?, Logits@LOD?, Label@LOD? -> Loss, WarpCTCGrad~",
-    attrs={"blank": 0, "norm_by_times": False}, infer=_infer, ref=_ref, lower=_lower, amp="black",
+    attrs={"blank": 0, "norm_by_times": False}, infer=_infer, ref=_ref, host=READS_LENGTHS, lower=_lower, amp="black",
     indices=(Index("Label", lambda logits, *rest: logits.shape[-1], some=True),),
     grad=GradOp(
         "WarpCTCGrad, LogitsLength?, Logits@LOD?, Loss@GRAD -> Logits@GRAD", ref=_grad_ref, lower=_grad_lower,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,6 +38,37 @@ def with_skip(lower: Callable[..., Any], pairs: Sequence[tuple[str, str]], input
         )
 
     return skipping
+
+
+def with_out(lower: Callable[..., Any], write: Callable[..., bool], without: Sequence[int]) -> Callable[..., Any]:
+    """Returns the torch form that writes its results where it is told.
+
+    Args:
+        lower: The form that returns them.
+        write: ``(torch, *inputs, out, **attrs)`` writes the results in place, or answers False where it cannot.
+        without: Positions of inputs that ``write`` does not get, and without which only it is called.
+    """
+    signature = inspect.signature(lower)
+    place = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None)
+    named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    rest = [p for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD]
+
+    def form(torch: Any, *values: Any, out: Any = None, **attrs: Any) -> Any:
+        if out is not None and all(values[i] is None for i in without):
+            given = [v for i, v in enumerate(values) if i not in without]
+            kinds = {t.dtype for t in (*given, *out) if t is not None}
+            if len(kinds) == 1 and given[0].itemsize > 2 and write(torch, *given, out=out, **attrs):
+                return out
+        news = lower(torch, *values, **attrs)
+        if out is None:
+            return news
+        for to, new in zip(out, news, strict=True):
+            if to is not None and new is not None:
+                to.copy_(new)
+        return out
+
+    form.__signature__ = signature.replace(parameters=[*named, place, *rest])  # type: ignore[attr-defined]
+    return form
 
 
 def with_rows(lower: Callable[..., Any], pairs: Sequence[tuple[str, str]], inputs: Sequence[str]) -> Callable[..., Any]:

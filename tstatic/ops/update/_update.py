@@ -32,7 +32,7 @@ from tstatic.ir.split import POINTWISE, along, row_parts
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops._low import store
 from tstatic.ops.update._slots import ROW_MASK, ROWS, SCALARS, TENSORS
-from tstatic.ops.update._torch import with_rows, with_skip
+from tstatic.ops.update._torch import with_out, with_rows, with_skip
 from tstatic.tuned._common import BLOCK
 
 Array = np.ndarray[Any, Any]
@@ -529,6 +529,7 @@ def register_update(
     domain: Domain,
     needs: Mapping[str, str] | None = None,
     rows: bool = False,
+    write: Callable[..., bool] | None = None,
 ) -> OpDef:
     """Registers the op definition of an update: outputs ``XOut`` are the new values of inputs ``X``, which they may overwrite.
 
@@ -543,6 +544,7 @@ def register_update(
         needs: Attribute -> optional input slot that must be given if the attribute is true.
         rows: A gradient of zero leaves a row as it is (with ``lazy_mode``, where there is such an attribute): the slot
             :data:`ROWS` is added.
+        write: Writes the results of ``lower`` in place, with few calls (:func:`~tstatic.ops.update._torch.with_out`).
     """
     if "SkipUpdate" not in slots:
         slots = slots.replace(" ->", ", SkipUpdate? ->", 1)
@@ -555,6 +557,12 @@ def register_update(
     ref = UpdateRef(formula)
     assert all(i in in_names for i, _ in ref.pairs), type
 
+    form = with_skip(lower, ref.pairs, in_names)
+    if rows:
+        form = with_rows(form, ref.pairs, in_names)
+    if write is not None:
+        form = with_out(form, write, [i for i, n in enumerate(in_names) if n in ("SkipUpdate", ROWS)])
+
     def split(*metas: Any) -> list[Tile] | None:
         tiles: list[Tile] | None = _split(in_names, out_names, ref.powers, *metas)
         return tiles
@@ -566,9 +574,7 @@ def register_update(
             attrs=attrs,
             infer=functools.partial(_infer, type, ins, outs, needs or {}),
             ref=ref,
-            lower=with_rows(with_skip(lower, ref.pairs, in_names), ref.pairs, in_names)
-            if rows
-            else with_skip(lower, ref.pairs, in_names),
+            lower=form,
             split=split if formula.single_pass else None,
             state=ref.pairs,
             numbers=tuple(i for i, o in ref.pairs if o in ref.powers),

@@ -42,6 +42,13 @@ def _sgd_lower(torch: Any, param: Any, lr: Any, grad: Any, master: Any) -> Any:
     return torch_end([(param, new), (master, new)])
 
 
+def _write_sgd(torch: Any, param: Any, lr: Any, grad: Any, master: Any, *, out: Any) -> bool:
+    if grad.shape != param.shape or master is not None:
+        return False
+    torch.addcmul(param, grad, lr.reshape(()), value=-1, out=out[0])
+    return True
+
+
 register_update(
     "sgd",
     "Param, LearningRate, Grad, MasterParam? -> ParamOut, MasterParamOut?",
@@ -58,6 +65,7 @@ register_update(
         ulps=2,
     ),
     rows=True,
+    write=_write_sgd,
 )
 
 
@@ -74,6 +82,19 @@ def _momentum_lower(
     v = mu * velocity.to(p.dtype) + g
     new = p - rate * ((g + mu * v) if use_nesterov else v)
     return torch_end([(param, new), (velocity, v), (master, new)])
+
+
+def _write_momentum(
+    torch: Any, param: Any, grad: Any, velocity: Any, lr: Any, master: Any, *, mu: float, use_nesterov: bool,
+    regularization_method: str, regularization_coeff: float, rescale_grad: float, out: Any,
+) -> bool:  # fmt: skip
+    if master is not None or use_nesterov or out[0] is None or out[1] is None:
+        return False
+    moved = torch.mul(velocity, mu, out=out[1]).add_(grad, alpha=rescale_grad)
+    if regularization_method == "l2_decay" and regularization_coeff:
+        moved.add_(param, alpha=regularization_coeff)
+    torch.addcmul(param, moved, lr.reshape(()), value=-1, out=out[0])
+    return True
 
 
 register_update(
@@ -109,6 +130,7 @@ register_update(
         values={"LearningRate": POSITIVE},
         ulps=8,
     ),
+    write=_write_momentum,
 )
 
 
@@ -180,6 +202,29 @@ def _adam_lower(
     return torch_end([after(param, new), after(m, new_m), after(v, new_v), *powers, after(master, new)])
 
 
+def _write_adam(
+    torch: Any, param: Any, grad: Any, lr: Any, m: Any, v: Any, pow1: Any, pow2: Any, master: Any, b1: Any,
+    b2: Any, eps: Any, mask: Any, *, beta1: float, beta2: float, epsilon: float, lazy_mode: bool, use_global_beta_pow: bool,
+    lr_ratio: float = 1.0, coeff: float = 0.0, with_decay: bool = False, out: Any,
+) -> bool:  # fmt: skip
+    given = (master, b1, b2, eps, *((mask,) if lazy_mode else ()))
+    if any(t is not None for t in given) or any(t is None for t in out[:3]):
+        return False
+    to_param, to_m, to_v, to_pow1, to_pow2 = out[:5]
+    rate, first, second = lr.reshape(()), pow1.reshape(()), pow2.reshape(())
+    torch.lerp(m, grad, 1 - beta1, out=to_m)
+    torch.mul(v, beta2, out=to_v).addcmul_(grad, grad, value=1 - beta2)
+    spread = torch.div(to_v, 1 - second).sqrt_().add_(epsilon)
+    step = torch.div(to_m, spread, out=spread)
+    if with_decay:
+        param = torch.mul(param, 1 - rate * (lr_ratio * coeff), out=to_param)
+    torch.addcmul(param, step, rate / (1 - first), value=-lr_ratio, out=to_param)
+    for old, new, beta in ((pow1, to_pow1, beta1), (pow2, to_pow2, beta2)):
+        if new is not None:
+            torch.mul(old, 1 if use_global_beta_pow else beta, out=new)
+    return True
+
+
 def _adam_cases(more: Attrs) -> tuple[Case, ...]:
     def shapes(s: tuple[int, ...], one: tuple[int, ...], *tail: Any) -> tuple[Any, ...]:
         return (s, s, one, s, s, one, one, *tail)
@@ -221,7 +266,7 @@ def _adam_domain(*more: Attrs) -> Domain:
     )
 
 
-register_update("adam", ADAM_SLOTS, ADAM_ATTRS, ADAM, _adam_lower, _adam_domain({}), rows=True)
+register_update("adam", ADAM_SLOTS, ADAM_ATTRS, ADAM, _adam_lower, _adam_domain({}), rows=True, write=_write_adam)
 register_update(
     "adamw",
     ADAM_SLOTS,
@@ -230,4 +275,5 @@ register_update(
     _adam_lower,
     _adam_domain({"coeff": 0.1}, {"coeff": 0.1, "lr_ratio": 0.5}, {"with_decay": False}),
     rows=True,
+    write=_write_adam,
 )

@@ -1,0 +1,67 @@
+"""Torch forms that write their results where they are told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+_FUNCTIONAL = "nn.functional."
+
+
+def torch_function(path: str) -> Callable[..., Any]:
+    """Returns ``(torch, *arguments, out) -> tensor`` of a function that torch has by this path, such as ``nn.functional.elu``.
+
+    Those in ``nn.functional`` do not take ``out``; the operators behind them do, if torch has it.
+    """
+    steps = path.split(".")
+
+    def call(torch: Any, *arguments: Any, out: Any = None) -> Any:
+        if out is None:
+            return reduce(getattr, steps, torch)(*arguments)
+        if not path.startswith(_FUNCTIONAL):
+            return reduce(getattr, steps, torch)(*arguments, out=out)
+        return getattr(torch.ops.aten, steps[-1]).out(*arguments, out=out)
+
+    return call
+
+
+def filled(out: Any, result: Any) -> Any:
+    """Writes a result of torch to ``out``, rounded to its dtype; returns the result if there is no such tensor."""
+    return result if out is None else out.copy_(result)
+
+
+def product(torch: Any, x: Any, y: Any, out: Any) -> Any:
+    """Writes the matrix product ``x @ y``, with broadcasting as in ``torch.matmul``, to a contiguous ``out``."""
+    if out is None:
+        return torch.matmul(x, y)
+    if x.dim() == 1 or y.dim() == 1:
+        place = out
+        if y.dim() == 1:
+            y, place = y[:, None], place.unsqueeze(-1)
+        if x.dim() == 1:
+            x, place = x[None], place.unsqueeze(-2)
+        product(torch, x, y, place)
+        return out
+    rows, inner, columns = x.shape[-2], x.shape[-1], y.shape[-1]
+    if y.dim() == 2 and x.is_contiguous():
+        torch.mm(x.view(_count(x.shape[:-1]), inner), y, out=out.view(_count(x.shape[:-1]), columns))
+    elif x.dim() == 2 and y.dim() == 2:
+        torch.mm(x, y, out=out)
+    else:
+        batch = out.shape[:-2]
+        count = _count(batch)
+        x = x.expand(*batch, rows, inner).reshape(count, rows, inner)
+        y = y.expand(*batch, inner, columns).reshape(count, inner, columns)
+        torch.bmm(x, y, out=out.view(count, rows, columns))
+    return out
+
+
+def _count(sizes: Any) -> int:
+    return math.prod(sizes)
+
+
+def both(out: Any) -> tuple[Any, Any]:
+    """Returns the places of two results, of which one may not be wanted, or none of either."""
+    return (None, None) if out is None else out
