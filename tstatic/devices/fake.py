@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from types import ModuleType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from tstatic.devices.base import (
     RunByName,
     Stream,
 )
+from tstatic.devices.clock import costs
 from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer
 from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
 from tstatic.devices.cpu.pool import Call
@@ -46,31 +47,6 @@ from tstatic.ir.types import Meta
 from tstatic.target import TINY, Target
 
 _CPU = CpuDevice()
-
-
-class Cost(NamedTuple):
-    """What an item takes: seconds, and bytes in a second."""
-
-    launch: float
-    bandwidth: float
-
-    def seconds(self, nbytes: int) -> float:
-        """Returns the time of an item that reads and writes so many bytes."""
-        return self.launch + nbytes / self.bandwidth
-
-
-def costs(chip: Target) -> dict[str, Cost]:
-    """Returns what each kind of work takes on a chip.
-
-    ``kernel``: an op, or a launch of a generated kernel. ``copy``: between the memories of host and chip. ``collective``: work in
-    a stream of collectives. ``host``: an op that calls Python or finds sizes, which the device waits for.
-    """
-    return {
-        "kernel": Cost(4e-6, chip.bandwidth),
-        "copy": Cost(8e-6, chip.host_bandwidth),
-        "collective": Cost(2e-5, chip.link_bandwidth),
-        "host": Cost(3e-5, 1e10),
-    }
 
 
 class FakeMemory:

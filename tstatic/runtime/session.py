@@ -18,15 +18,14 @@ from tstatic.devices.cpu import device as cpu
 from tstatic.devices.cpu.pool import Call, pool_of, usable_cpus
 from tstatic.devices.cpu.tile_chain import chain_steps, find_failed_op
 from tstatic.errors import DeviceError, NumericsError
-from tstatic.fusion.codegen.kernel import KernelLocal
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.rng import RngKey
 from tstatic.ir.tensor_array import TensorArray
-from tstatic.ir.types import Meta, dtype_of, uint8
+from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.flat_buffers import state_buffers
-from tstatic.plan.plan import Generated, Plan, Step
+from tstatic.plan.plan import Plan, Step
 from tstatic.runtime import random, trace
 from tstatic.runtime.feed import uninitialised
 from tstatic.runtime.flatten import flatten
@@ -34,6 +33,7 @@ from tstatic.runtime.generated import generated_work
 from tstatic.runtime.interrupt import Writing, check_whole
 from tstatic.runtime.queues import Queued, in_order
 from tstatic.runtime.scope import Scope, dtype_check
+from tstatic.runtime.scratch import Scratch
 from tstatic.runtime.sub_block import (
     BlockRunner,
     annotate,
@@ -142,9 +142,9 @@ class Session:
                 self.arrays[value] = self._state(slot.of, value)
             elif slot.kind == "object":
                 self.arrays[value] = []
-        self._scratch: dict[int, tuple[int, int]] = {}
+        self._scratch = Scratch(plan, self.arena, device)
         works: list[tuple[Step, cpu.BoundStep, Stream]] = []
-        for number, step in enumerate(plan.steps):
+        for step in plan.steps:
             if step.how == "view" and self._bind_view(step.op):
                 continue
             stream = self._stream_of(step.op, len(works))
@@ -160,12 +160,12 @@ class Session:
             else:
                 generated = self.plan.kernels.get(step.op.outputs) if step.how == "kernel" else None
                 if generated is not None:
-                    work = generated_work(generated, self.arrays, device, stream, self._partials(generated, number))
+                    work = generated_work(
+                        generated, self.arrays, device, stream, self._scratch.partials(generated, step)
+                    )
                 else:
-                    work = self._prepare(step.op, stream, self._scratch_of(number))
+                    work = self._prepare(step.op, stream, self._scratch.of(step))
             works.append((step, work, stream))
-            if number in plan.scratch:
-                self._scratch[id(step)] = device.span(self._scratch_of(number))
         self.workspaces = [cpu.Workspace() for _ in range(self.threads)]
         for workspace in self.workspaces:
             workspace.reserve(max((work.scratch_bytes for _, work, _ in works), default=0))
@@ -204,9 +204,8 @@ class Session:
             if check:
                 calls.append((self._check, (step.op, stream)))
             reads, writes = self._accesses(step.op)
-            if writes is not None and id(step) in self._scratch:
-                # Other steps have values, or scratch of their own, in the same part of the arena.
-                writes = [*writes, self._scratch[id(step)]]
+            if writes is not None:
+                writes += self._scratch.spans(step)
             queued.append(Queued(step.op, stream, calls, reads, writes))
         ordered = in_order(device, queued)
         joined = [
@@ -356,24 +355,6 @@ class Session:
                 self.runners.append(runner)
                 reserved["run_block"] = runner
         return reserved
-
-    def _scratch_of(self, step: int) -> Array | None:
-        """Returns the part of the arena that a step needs while it runs, as bytes."""
-        if step not in self.plan.scratch:
-            return None
-        assert self.arena is not None
-        offset, nbytes = self.plan.scratch[step]
-        return self.device.view(self.arena, offset, Meta((nbytes,), uint8))
-
-    def _partials(self, found: Generated, step: int) -> dict[KernelLocal, Array]:
-        """Returns the buffers that the launches of a kernel share, in the arena."""
-        assert self.arena is not None
-        start = self.plan.scratch.get(step, (0, 0))[0]
-        offsets, _ = found.calls.partial_offsets
-        return {
-            name: self.device.view(self.arena, start + offsets[name], Meta((count,), dtype))
-            for name, (count, dtype) in found.calls.partials.items()
-        }
 
     def _prepare(self, op: FrozenOp, stream: Stream, scratch: Array | None) -> cpu.BoundStep:
         ins = [self._entry(e) for e in op.inputs]
