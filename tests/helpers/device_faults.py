@@ -46,7 +46,7 @@ def unordered_scratch(patch: pytest.MonkeyPatch) -> None:
     right = Session._queue_region
 
     def queue(self: session.Session, *args: Any) -> None:
-        self._scratch.clear()
+        patch.setattr(self._scratch, "spans", lambda step: [])
         right(self, *args)
 
     patch.setattr(Session, "_queue_region", queue)

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import itertools
 import operator
-import random
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from functools import partial
 from types import ModuleType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -37,6 +35,7 @@ from tstatic.devices.base import (
     RunByName,
     Stream,
 )
+from tstatic.devices.clock import FakeEvent, FakeStream, Item, Mark, costs
 from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer
 from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
 from tstatic.devices.cpu.pool import Call
@@ -48,31 +47,6 @@ from tstatic.ir.types import Meta
 from tstatic.target import TINY, Target
 
 _CPU = CpuDevice()
-
-
-class Cost(NamedTuple):
-    """What an item takes: seconds, and bytes in a second."""
-
-    launch: float
-    bandwidth: float
-
-    def seconds(self, nbytes: int) -> float:
-        """Returns the time of an item that reads and writes so many bytes."""
-        return self.launch + nbytes / self.bandwidth
-
-
-def costs(chip: Target) -> dict[str, Cost]:
-    """Returns what each kind of work takes on a chip.
-
-    ``kernel``: an op, or a launch of a generated kernel. ``copy``: between the memories of host and chip. ``collective``: work in
-    a stream of collectives. ``host``: an op that calls Python or finds sizes, which the device waits for.
-    """
-    return {
-        "kernel": Cost(4e-6, chip.bandwidth),
-        "copy": Cost(8e-6, chip.host_bandwidth),
-        "collective": Cost(2e-5, chip.link_bandwidth),
-        "host": Cost(3e-5, 1e10),
-    }
 
 
 class FakeMemory:
@@ -111,79 +85,6 @@ class FakeArray(DeviceArray):
 
     def __repr__(self) -> str:
         return f"FakeArray({self.dtype}{list(self.shape)})"
-
-
-class _Mark:
-    """One recording of an event: waits refer to it, so that a later recording does not affect them.
-
-    ``error`` is that of the work before it, if it failed; streams that wait for the event then fail, too. ``time`` is that of the
-    stream when it was reached.
-    """
-
-    __slots__ = ("done", "error", "number", "stream", "time")
-
-    def __init__(self, stream: FakeStream) -> None:
-        self.stream = stream
-        self.number = next(stream.marks)
-        self.done = False
-        self.error: QueuedWorkError | None = None
-        self.time = 0.0
-
-
-class FakeEvent(Event):
-    """A point in a stream; a wait for an event that was never recorded returns at once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.mark: _Mark | None = None
-
-
-class _Item:
-    """An item of a stream: work, or a wait; it begins at ``after`` at the earliest, when the host queued it."""
-
-    __slots__ = ("after", "marks", "op", "run", "seconds", "waits_for")
-
-    def __init__(
-        self,
-        run: Callable[[], None] | None = None,
-        op: FrozenOp | None = None,
-        waits_for: _Mark | None = None,
-        marks: _Mark | None = None,
-        seconds: float = 0.0,
-    ) -> None:
-        self.run = run
-        self.seconds = seconds
-        self.after = 0.0
-        self.op = op
-        self.waits_for = waits_for
-        self.marks = marks
-
-
-class FakeStream(Stream):
-    """A queue.
-
-    Attributes:
-        items: The items that have not run.
-        busy: Whether an item runs now, in some thread.
-        running: The op whose work runs now.
-        error: The error of its work, until the stream is synchronized or discarded.
-        random: Draws which of several streams continues while this one's end is awaited.
-        capturing: The calls recorded while a graph is captured, instead of running.
-        collective: Whether it is for collectives.
-        clock: The virtual time at which its last item ended.
-        spent: The virtual seconds of all its work, waits left out.
-    """
-
-    def __init__(self, seed: str, collective: bool = False) -> None:
-        self.collective = collective
-        self.clock = self.spent = 0.0
-        self.items: deque[_Item] = deque()
-        self.busy = False
-        self.running: FrozenOp | None = None
-        self.error: QueuedWorkError | None = None
-        self.marks = itertools.count()
-        self.random = random.Random(seed)
-        self.capturing: list[Call] | None = None
 
 
 class FakeDevice(Device):
@@ -297,13 +198,13 @@ class FakeDevice(Device):
         if stream.capturing is not None:
             stream.capturing.append((self.record, (event, stream)))
             return
-        mark = event.mark = _Mark(stream)
+        mark = event.mark = Mark(stream)
 
         def reached() -> None:
             event.time = mark.time = stream.clock
 
         # The time is taken when the item runs, as on a real device, not when the host records the event.
-        self._append(stream, _Item(reached, marks=mark))
+        self._append(stream, Item(reached, marks=mark))
 
     def wait(self, event: Event, stream: Stream) -> None:
         assert isinstance(event, FakeEvent)
@@ -311,7 +212,7 @@ class FakeDevice(Device):
         if stream.capturing is not None:
             stream.capturing.append((self.wait, (event, stream)))
         elif event.mark is not None:
-            self._append(stream, _Item(waits_for=event.mark))
+            self._append(stream, Item(waits_for=event.mark))
 
     def synchronize(self, streams: Sequence[Stream] | None = None) -> None:
         with self._turn:
@@ -373,9 +274,9 @@ class FakeDevice(Device):
         if stream.capturing is not None:
             stream.capturing.append((self._put, (stream, run, op, seconds)))
         else:
-            self._append(stream, _Item(run, op, seconds=seconds))
+            self._append(stream, Item(run, op, seconds=seconds))
 
-    def _append(self, stream: FakeStream, item: _Item) -> None:
+    def _append(self, stream: FakeStream, item: Item) -> None:
         item.after = self._now
         with self._turn:
             stream.items.append(item)
@@ -420,10 +321,10 @@ class FakeDevice(Device):
     def _next(
         self,
         wanted: Sequence[FakeStream],
-        needed: Mapping[FakeStream, _Mark | None],
+        needed: Mapping[FakeStream, Mark | None],
         ranks: dict[FakeStream, float],
         anew: float,
-    ) -> tuple[FakeStream, _Item] | None:
+    ) -> tuple[FakeStream, Item] | None:
         """Takes the item that runs next, and marks its stream busy; returns ``None`` once the wanted streams are empty."""
         with self._turn:
             while True:
@@ -570,9 +471,9 @@ def _calls(step: BoundStep) -> list[Call]:
     return [call for tile in step.bind(Workspace()) for call in tile] + step.after
 
 
-def _needed(wanted: Sequence[FakeStream]) -> dict[FakeStream, _Mark | None]:
+def _needed(wanted: Sequence[FakeStream]) -> dict[FakeStream, Mark | None]:
     """Returns the wanted streams, and those that they wait for, directly or indirectly, with the last event that they need."""
-    found: dict[FakeStream, _Mark | None] = dict.fromkeys(wanted)
+    found: dict[FakeStream, Mark | None] = dict.fromkeys(wanted)
     open_ = list(found.items())
     while open_:
         stream, last = open_.pop()

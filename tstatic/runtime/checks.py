@@ -13,6 +13,7 @@ import numpy as np
 
 from tstatic.devices import Array, Device
 from tstatic.devices.base import ALIGNED, Memory, Stream
+from tstatic.devices.cpu.device import BoundStep
 from tstatic.devices.cpu.pool import Call
 from tstatic.errors import IndexRangeError, NumericsError
 from tstatic.ir.evaluate import infer_outputs
@@ -27,6 +28,10 @@ Spans = list[tuple[int, int]]
 
 Before = tuple[list[Call], Spans, Spans]
 """Calls in front of a step, and the memory that they, and the step with them, read and write besides the step's own."""
+
+
+Bound = tuple[Step, BoundStep, Stream, Before]
+"""A step and its work, the stream of the work, and what comes before it."""
 
 
 class StoppedBeforeError(Exception):

@@ -8,6 +8,7 @@ from typing import Any
 
 from tstatic.devices.base import Device, Stream
 from tstatic.devices.cpu.pool import Call
+from tstatic.fusion.codegen.kernel import RNG
 from tstatic.ir.frozen import FrozenOp
 
 Spans = Sequence[tuple[int, int]]
@@ -42,10 +43,15 @@ def accesses(
     ordered = definition.effects and not definition.collective and not definition.indices
     if not known or sequential or definition.objects or ordered or op.sub_blocks:
         return None, None
-    read = op.contents()
+    read = [*op.contents(), *([RNG] if op.body and RNG in arrays else [])]
     if any(isinstance(arrays[v], list) for v in (*read, *op.writes())):
         return None, None
     return [device.span(arrays[v]) for v in read], [device.span(arrays[v]) for v in op.writes()]
+
+
+def is_hosted(step: Queued) -> bool:
+    """Returns whether a step needs the host when it runs, so that it cannot be part of a graph."""
+    return step.op is not None and step.op.definition.collective
 
 
 class _Touched:

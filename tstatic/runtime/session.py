@@ -18,17 +18,18 @@ from tstatic.devices.cpu import device as cpu
 from tstatic.devices.cpu.pool import Call, pool_of, usable_cpus
 from tstatic.devices.cpu.tile_chain import chain_steps, find_failed_op
 from tstatic.errors import DeviceError, IndexRangeError
-from tstatic.fusion.codegen.kernel import RNG, KernelLocal
+from tstatic.fusion.codegen.kernel import RNG
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.rng import RngKey, kernel_numbers
 from tstatic.ir.tensor_array import TensorArray
-from tstatic.ir.types import Meta, dtype_of, uint8
+from tstatic.ir.types import dtype_of
 from tstatic.plan.flat_buffers import state_buffers
-from tstatic.plan.plan import Generated, Plan, Step
+from tstatic.plan.plan import Plan, Step
 from tstatic.runtime import random, trace
 from tstatic.runtime.checks import (
     Before,
+    Bound,
     LateChecks,
     StoppedBeforeError,
     before_kernel,
@@ -40,8 +41,9 @@ from tstatic.runtime.feed import StagedFeeds, uninitialised
 from tstatic.runtime.flatten import flatten, move_values
 from tstatic.runtime.generated import bind_view, generated_work
 from tstatic.runtime.interrupt import Writing, check_whole
-from tstatic.runtime.queues import Queued, accesses, in_order
+from tstatic.runtime.queues import Queued, accesses, in_order, is_hosted
 from tstatic.runtime.scope import Scope, dtype_check
+from tstatic.runtime.scratch import Scratch
 from tstatic.runtime.sub_block import (
     BlockRunner,
     annotate,
@@ -52,14 +54,6 @@ from tstatic.runtime.sub_block import (
     store_entry,
 )
 from tstatic.where import show
-
-
-def _is_hosted(step: Queued) -> bool:
-    """Returns whether a step needs the host when it runs, so that it cannot be part of a graph."""
-    return step.op is not None and step.op.definition.collective
-
-
-Bound = tuple[Step, cpu.BoundStep, Stream, Before]
 
 
 class Session:
@@ -151,11 +145,11 @@ class Session:
                 self.arrays[value] = self._state(slot.of, value)
             elif slot.kind == "object":
                 self.arrays[value] = []
-        self._scratch: dict[int, tuple[int, int]] = {}
+        self._scratch = Scratch(plan, self.arena, device)
         self.checks = late_checks(plan, device)
         self.undecided = not self.check_numerics and self.communicator is None and may_ask_words(plan, self.checks)
         works: list[Bound] = []
-        for number, step in enumerate(plan.steps):
+        for step in plan.steps:
             before: Before = [], [], []
             if step.how == "view" and bind_view(device, step.op, self.arrays):
                 continue
@@ -175,17 +169,14 @@ class Session:
                     if generated.draws and RNG not in self.arrays:
                         self.arrays[RNG] = device.empty((2,), np.dtype(np.int64))
                     before = before_kernel(step, self.arrays, device, self.checks, stream)
-                    work = generated_work(generated, self.arrays, device, stream, self._partials(generated, number))
-                    if generated.draws:
-                        before = before[0], [*before[1], device.span(self.arrays[RNG])], before[2]
+                    partials = self._scratch.partials(generated, step)
+                    work = generated_work(generated, self.arrays, device, stream, partials)
                 else:
                     ins = [self._entry(e) for e in step.op.inputs]
                     if step.region == "main" and self.checks is not None:
                         ins, before = self.checks.bind(step.op, ins, stream)
-                    work = self._prepare(step, ins, stream, self._scratch_of(number))
+                    work = self._prepare(step, ins, stream, self._scratch.of(step))
             works.append((step, work, stream, before))
-            if number in plan.scratch:
-                self._scratch[id(step)] = device.span(self._scratch_of(number))
         self.workspaces = [cpu.Workspace() for _ in range(self.threads)]
         for workspace in self.workspaces:
             workspace.reserve(max((work.scratch_bytes for _, work, *_ in works), default=0))
@@ -231,10 +222,7 @@ class Session:
                 calls.append((check_finite, (device, step.op, self.arrays, stream)))
             reads, writes = accesses(device, step.op, self.arrays, self.plan.options.no_chaining)
             if reads is not None and writes is not None:
-                reads, writes = [*reads, *read_too], [*writes, *written_too]
-                if id(step) in self._scratch:
-                    # Other steps have values, or scratch of their own, in the same part of the arena.
-                    writes.append(self._scratch[id(step)])
+                reads, writes = [*reads, *read_too], [*writes, *written_too, *self._scratch.spans(step)]
             queued.append(Queued(step.op, stream, calls, reads, writes))
         ordered = in_order(device, queued)
         joined = [
@@ -244,7 +232,7 @@ class Session:
         ]
         # Errors of queued work carry their own op; those of calls that are not part of a graph have the op of the step.
         for hosted, group in itertools.groupby(
-            zip(queued, ordered, strict=True), key=lambda one: check or _is_hosted(one[0])
+            zip(queued, ordered, strict=True), key=lambda one: check or is_hosted(one[0])
         ):
             steps = list(group)
             calls = [call for _, calls in steps for call in calls]
@@ -329,24 +317,6 @@ class Session:
                 reserved["run_block"] = runner
         return reserved
 
-    def _scratch_of(self, step: int) -> Array | None:
-        """Returns the part of the arena that a step needs while it runs, as bytes."""
-        if step not in self.plan.scratch:
-            return None
-        assert self.arena is not None
-        offset, nbytes = self.plan.scratch[step]
-        return self.device.view(self.arena, offset, Meta((nbytes,), uint8))
-
-    def _partials(self, found: Generated, step: int) -> dict[KernelLocal, Array]:
-        """Returns the buffers that the launches of a kernel share, in the arena."""
-        assert self.arena is not None
-        start = self.plan.scratch.get(step, (0, 0))[0]
-        offsets, _ = found.calls.partial_offsets
-        return {
-            name: self.device.view(self.arena, start + offsets[name], Meta((count,), dtype))
-            for name, (count, dtype) in found.calls.partials.items()
-        }
-
     def _prepare(self, step: Step, ins: list[Any], stream: Stream, scratch: Array | None) -> cpu.BoundStep:
         op = step.op
         outs = [self._entry(e) for e in op.outputs]
@@ -418,8 +388,7 @@ class Session:
         if self.keys or numbers is not None:
             seed = random.current(self.seed)
             for key in self.keys:
-                key.seed = seed
-                key.run = count
+                key.seed, key.run = seed, count
             if numbers is not None:
                 # Kernels read them from memory, so that launches are the same in every step.
                 self.device.from_host(numbers, kernel_numbers(seed, count, self.place), self.streams[0])
