@@ -49,6 +49,7 @@ class Function:
             that begin with ``_`` are functions of ``fusion/codegen/prelude.py``.
         rounded: The same, rounded once, where ``triton`` is approximate in 32 bits; no form in 64 bits.
         direct: torch's function of the same arguments, if it is one call that takes ``out``.
+        whole: Whether integers have integers as the result.
         exact: Jumps where its arguments are rounded otherwise: kernels round low precision before it.
     """
 
@@ -61,17 +62,10 @@ class Function:
     exact: bool = False
     rounded: str = ""
     direct: str = ""
+    whole: bool = False
 
 
 FUNCTIONS: dict[str, Function] = {}
-
-_DIRECT = {
-    **{n: n for n in ("add", "sub", "mul", "div", "neg", "remainder", "pow", "maximum", "minimum", "where")},
-    **{n: n for n in ("lt", "le", "gt", "ge", "eq", "ne")},
-    "floordiv": "floor_divide", "both": "logical_and", "either": "logical_or", "differ": "logical_xor",
-    "invert": "logical_not",
-}  # fmt: skip
-"""Functions of the language whose torch form is an operator of Python, and torch's functions for them."""
 
 
 def define(
@@ -84,22 +78,32 @@ def define(
     triton: str = "",
     exact: bool = False,
     rounded: str = "",
+    direct: str = "",
+    whole: bool = False,
 ) -> None:
     """Adds a function to the language; ``torch`` defaults to torch's function of the same name."""
     lowered = torch if torch is not None else (lambda t, *args: getattr(t, name)(*args))
     derivatives = grads or ("0", "0", "0")
-    direct = _DIRECT.get(name, name if torch is None and not name.startswith("is") else "")
+    direct = direct or (name if torch is None and not name.startswith("is") else "")
     exact = exact or kind == "bool"
-    FUNCTIONS[name] = Function(numpy, lowered, derivatives, expand, kind, triton, exact, rounded, direct)
+    FUNCTIONS[name] = Function(numpy, lowered, derivatives, expand, kind, triton, exact, rounded, direct, whole)
 
 
-define("add", np.add, lambda t, a, b: a + b, "1", "1", triton="{a} + {b}")
-define("sub", np.subtract, lambda t, a, b: a - b, "1", "-1", triton="{a} - {b}")
-define("mul", np.multiply, lambda t, a, b: a * b, "b", "a", triton="{a} * {b}")
+define("add", np.add, lambda t, a, b: a + b, "1", "1", triton="{a} + {b}", direct="add", whole=True)
+define("sub", np.subtract, lambda t, a, b: a - b, "1", "-1", triton="{a} - {b}", direct="sub", whole=True)
+define("mul", np.multiply, lambda t, a, b: a * b, "b", "a", triton="{a} * {b}", direct="mul", whole=True)
 define("div", np.true_divide, lambda t, a, b: a / b, "1 / b", "-r / b", triton="{a} / {b}",
-       rounded="tl.div_rn({a}, {b})")  # fmt: skip
-define("neg", np.negative, lambda t, a: -a, "-1", triton="_neg({a})")
-define("floordiv", np.floor_divide, lambda t, a, b: t.floor_divide(a, b), triton="_floor_div({a}, {b})", exact=True)
+       rounded="tl.div_rn({a}, {b})", direct="div")  # fmt: skip
+define("neg", np.negative, lambda t, a: -a, "-1", triton="_neg({a})", direct="neg", whole=True)
+define(
+    "floordiv",
+    np.floor_divide,
+    lambda t, a, b: t.floor_divide(a, b),
+    triton="_floor_div({a}, {b})",
+    exact=True,
+    direct="floor_divide",
+    whole=True,
+)
 define(
     "remainder",
     np.remainder,
@@ -108,9 +112,19 @@ define(
     "-floor(a / b)",
     triton="_floor_mod({a}, {b})",
     exact=True,
+    direct="remainder",
+    whole=True,
 )
-define("pow", np.power, lambda t, a, b: t.pow(a, b), "b * pow(a, b - 1)", "where(a == 0, 0, r * log(a))")
-define("square", np.square, None, "2 * a", triton="{a} * {a}")
+define(
+    "pow",
+    np.power,
+    lambda t, a, b: t.pow(a, b),
+    "b * pow(a, b - 1)",
+    "where(a == 0, 0, r * log(a))",
+    direct="pow",
+    whole=True,
+)
+define("square", np.square, None, "2 * a", triton="{a} * {a}", whole=True)
 define("exp", np.exp, None, "r", triton="tl.exp({a})")
 define("expm1", np.expm1, None, "r + 1", triton="_expm1({a})")
 define("log", np.log, None, "1 / a", triton="tl.log({a})")
@@ -135,8 +149,8 @@ define("asinh", np.arcsinh, None, "1 / sqrt(a * a + 1)")
 define("acosh", np.arccosh, None, "1 / sqrt(a * a - 1)")
 define("atanh", np.arctanh, None, "1 / (1 - a * a)")
 define("sigmoid", None, None, "r * (1 - r)", expand="1 / (1 + exp(-a))", triton="1 / (1 + tl.exp(-{a}))")
-define("abs", np.absolute, None, "sign(a)", triton="tl.abs({a})")
-define("sign", np.sign, triton="_sign({a})", exact=True)
+define("abs", np.absolute, None, "sign(a)", triton="tl.abs({a})", whole=True)
+define("sign", np.sign, triton="_sign({a})", exact=True, whole=True)
 define("floor", np.floor, triton="tl.floor({a})", exact=True)
 define("ceil", np.ceil, triton="tl.ceil({a})", exact=True)
 define("trunc", np.trunc, triton="_trunc({a})", exact=True)
@@ -148,8 +162,26 @@ define(
     expand="where(abs(a - trunc(a)) >= 0.5, trunc(a) + sign(a), trunc(a))",
     exact=True,
 )
-define("maximum", np.maximum, lambda t, a, b: _pair(t, "maximum", a, b), "a >= b", "a < b", triton="_maximum({a}, {b})")
-define("minimum", np.minimum, lambda t, a, b: _pair(t, "minimum", a, b), "a <= b", "a > b", triton="_minimum({a}, {b})")
+define(
+    "maximum",
+    np.maximum,
+    lambda t, a, b: _pair(t, "maximum", a, b),
+    "a >= b",
+    "a < b",
+    triton="_maximum({a}, {b})",
+    direct="maximum",
+    whole=True,
+)
+define(
+    "minimum",
+    np.minimum,
+    lambda t, a, b: _pair(t, "minimum", a, b),
+    "a <= b",
+    "a > b",
+    triton="_minimum({a}, {b})",
+    direct="minimum",
+    whole=True,
+)
 define(
     "where",
     None,
@@ -158,17 +190,25 @@ define(
     "where(a, 1, 0)",
     "where(a, 0, 1)",
     triton="tl.where({a}, {b}, {c})",
+    direct="where",
+    whole=True,
 )
-define("lt", np.less, lambda t, a, b: a < b, kind="bool", triton="{a} < {b}")
-define("le", np.less_equal, lambda t, a, b: a <= b, kind="bool", triton="{a} <= {b}")
-define("gt", np.greater, lambda t, a, b: a > b, kind="bool", triton="{a} > {b}")
-define("ge", np.greater_equal, lambda t, a, b: a >= b, kind="bool", triton="{a} >= {b}")
-define("eq", np.equal, lambda t, a, b: a == b, kind="bool", triton="{a} == {b}")
-define("ne", np.not_equal, lambda t, a, b: a != b, kind="bool", triton="{a} != {b}")
-define("both", np.logical_and, lambda t, a, b: t.logical_and(a, b), kind="bool", triton="{a} & {b}")
-define("either", np.logical_or, lambda t, a, b: t.logical_or(a, b), kind="bool", triton="{a} | {b}")
-define("differ", np.logical_xor, lambda t, a, b: t.logical_xor(a, b), kind="bool", triton="{a} ^ {b}")
-define("invert", np.logical_not, lambda t, a: t.logical_not(a), kind="bool", triton="~{a}")
+define("lt", np.less, lambda t, a, b: a < b, kind="bool", triton="{a} < {b}", direct="lt")
+define("le", np.less_equal, lambda t, a, b: a <= b, kind="bool", triton="{a} <= {b}", direct="le")
+define("gt", np.greater, lambda t, a, b: a > b, kind="bool", triton="{a} > {b}", direct="gt")
+define("ge", np.greater_equal, lambda t, a, b: a >= b, kind="bool", triton="{a} >= {b}", direct="ge")
+define("eq", np.equal, lambda t, a, b: a == b, kind="bool", triton="{a} == {b}", direct="eq")
+define("ne", np.not_equal, lambda t, a, b: a != b, kind="bool", triton="{a} != {b}", direct="ne")
+define(
+    "both", np.logical_and, lambda t, a, b: t.logical_and(a, b), kind="bool", triton="{a} & {b}", direct="logical_and"
+)
+define(
+    "either", np.logical_or, lambda t, a, b: t.logical_or(a, b), kind="bool", triton="{a} | {b}", direct="logical_or"
+)
+define(
+    "differ", np.logical_xor, lambda t, a, b: t.logical_xor(a, b), kind="bool", triton="{a} ^ {b}", direct="logical_xor"
+)
+define("invert", np.logical_not, lambda t, a: t.logical_not(a), kind="bool", triton="~{a}", direct="logical_not")
 define("isnan", np.isnan, None, kind="bool")
 define("isinf", np.isinf, None, kind="bool", triton='tl.abs({a}) == float("inf")')
 define("isfinite", np.isfinite, None, kind="bool", triton='tl.abs({a}) < float("inf")')
@@ -478,21 +518,6 @@ _TENSORS_ONLY = (
     "sub",
     "div",
 )
-_OF_INTEGERS = (
-    *MODULAR,
-    "neg",
-    "floordiv",
-    "remainder",
-    "maximum",
-    "minimum",
-    "where",
-    "abs",
-    "sign",
-    "pow",
-    "square",
-    "gcd",
-    "lcm",
-)
 
 
 def _fits(t: Any, name: str, args: Sequence[Any], out: Any) -> bool:
@@ -509,7 +534,7 @@ def _fits(t: Any, name: str, args: Sequence[Any], out: Any) -> bool:
     if all(k.is_floating_point for k in kinds):
         return bool(out.dtype.is_floating_point)
     numbers = all(isinstance(a, int) for a in args if not hasattr(a, "dtype"))
-    return name in _OF_INTEGERS and numbers and all(k == out.dtype for k in kinds) and out.dtype != t.bool
+    return FUNCTIONS[name].whole and numbers and all(k == out.dtype for k in kinds) and out.dtype != t.bool
 
 
 def _as_tensors(t: Any, name: str, args: Sequence[Any]) -> Sequence[Any]:

@@ -12,6 +12,7 @@
 * ``composed``  op types of Paddle that are several ordinary ops here
 * ``_expressions``  functions of the expression language
 * ``_call_ref``, ``_low``, ``_torch_gradient``  makers of references and lowerings
+* ``_torch_out``, ``_host``  torch forms that write to given tensors, reasons why ops run on the host
 * ``_rows``, ``_gradients``  rows of matrices, gradient rules
 """
 

@@ -219,9 +219,8 @@ def _is_empty(x: Any, out: Any) -> None:
 
 
 register(OpDef(
-    "is_empty", "X -> Out", infer=lambda x: Meta((), bool_), ref=_is_empty, shape_only=("X",),
-    lower=lambda torch, x: torch.tensor(x.numel() == 0, device=x.device),
-    domain=Domain("unary", others=_ANY, ulps=0), complex="linear",
+    "is_empty", "X -> Out", infer=lambda x: Meta((), bool_), ref=_is_empty, shape_only=("X",), complex="linear",
+    lower=lambda torch, x: torch.tensor(not x.numel(), device=x.device), domain=Domain("unary", others=_ANY, ulps=0),
 ))  # fmt: skip
 
 

@@ -22,8 +22,8 @@ from tstatic.ops.elementwise.unary import abs, exp, floor, log1p, log2, sqrt, sq
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.creation import zeros_like
 
-expr.define("gcd", np.gcd, None)
-expr.define("lcm", np.lcm, None)
+expr.define("gcd", np.gcd, None, whole=True)
+expr.define("lcm", np.lcm, None, whole=True)
 expr.define("nextafter", np.nextafter, None, exact=True)
 
 # Where x is 0 the result is y: the slope is that of a step.
