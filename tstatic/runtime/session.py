@@ -589,9 +589,7 @@ class Session:
         self.arrays = {}
         self.calls = {"main": [], "update": []}
         self.workspaces = []
-        self._feeds = []
-        self.keys = []
-        self.runners = []
+        self._feeds, self.keys, self.runners = [], [], []
 
     @property
     def held_bytes(self) -> int:
