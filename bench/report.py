@@ -85,7 +85,7 @@ def _ratio(mine: Row | None, other: Row | None, target: float | None) -> dict[st
 def ratios(rows: Sequence[Row], targets: Mapping[str, float], threads: Sequence[int]) -> list[dict[str, Any]]:
     """How tstatic compares with each peer at the same number of threads, and with the better thread count of Paddle.
 
-    Targets hold for the larger number of threads.
+    tstatic on torch's operators is compared with torch alone. Targets hold for the larger number of threads.
     """
     found = []
     for count in threads:
@@ -93,6 +93,8 @@ def ratios(rows: Sequence[Row], targets: Mapping[str, float], threads: Sequence[
         main = count == max(threads)
         for name in ("torch", "torch fused"):
             found.append(_ratio(mine, _one(rows, name, count), targets.get(name) if main else None))
+        on_torch = _one(rows, "tstatic on torch", count)
+        found.append(_ratio(on_torch, _one(rows, "torch", count), targets.get("on torch") if main else None))
         found.append(_ratio(mine, _best(rows, "paddle"), targets.get("paddle") if main else None))
         found.append(_ratio(mine, _best(rows, "bare"), targets.get("bare") if main else None))
     return [r for r in found if r is not None]

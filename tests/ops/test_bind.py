@@ -12,6 +12,7 @@ from tests.ops.sampler import Sample, allocate, op_types, reserved, run, samples
 from tstatic.ir.evaluate import allocate as scratch_arrays
 from tstatic.ir.evaluate import infer_outputs, metas_of
 from tstatic.ir.opdef import OpDef, op_def
+from tstatic.ir.recording import Recording
 from tstatic.ops._call_ref import CallRef
 
 BOUND = [t for t in op_types(2) if not op_def(t).dynamic]
@@ -22,7 +23,7 @@ def _arrays(values: Any) -> list[Any]:
 
 
 def check_bind(definition: OpDef, sample: Sample) -> None:
-    """Binds while the arrays hold other numbers, then runs the calls twice."""
+    """Binds while the arrays hold other numbers, then runs the calls twice; four times where they are recorded meanwhile."""
     expected = [np.array(a, copy=True) for a in flat_of(run(definition, sample))]
     done = definition.complete(sample.attrs)
     ins = list(sample.ins)
@@ -34,11 +35,16 @@ def check_bind(definition: OpDef, sample: Sample) -> None:
     with np.errstate(all="ignore"):
         scratch = scratch_arrays(definition.ref.scratch(metas_of(ins), metas_of(outs), done))
         calls = definition.ref.bind(ins, outs, done, scratch, reserved(definition))
-        for turn in ("first", "second"):
+        turns = ["first", "second"]
+        if any(isinstance(function, Recording) for function, _ in calls):
+            turns = ["first", "other values", "third", "fourth"]
+        for turn in turns:
             for a, value in zip(given, values, strict=True):
-                a[...] = value
+                a[...] = value if turn != "other values" else np.flip(value)
             for function, args in calls:
                 function(*args)
+            if turn == "other values":
+                continue
             for got, want in zip(flat_of(outs), expected, strict=True):
                 assert np.array_equal(got, want, equal_nan=got.dtype.kind in "fV"), (
                     f"{definition.type}: the {turn} run after binding differs: {sample}"

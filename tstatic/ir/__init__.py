@@ -4,6 +4,7 @@
 * ``attrs``, ``opdef``, ``export``, ``registry``  attributes and slots, what an op is and where tests sample it, its public
   names, and loading them
 * ``ref``, ``evaluate``, ``rng``  the reference of an op, running one, random keys
+* ``recording``  the numpy calls of a reference, made again without it
 * ``split``  how its work is cut into tiles
 * ``expr``, ``expr_numpy``, ``pointwise``, ``channels``, ``formula``  expressions, and what follows from them; those on
   channels, and of updates

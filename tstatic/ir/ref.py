@@ -10,6 +10,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from tstatic.ir.expr import Node
+from tstatic.ir.recording import Recording
 from tstatic.ir.types import Meta, Shape
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -141,9 +142,15 @@ class PlainRef(Ref):
         function: ``(*inputs, *outputs, **attrs)``: writes the outputs. It names the attributes, the reserved values and
             ``scratch`` that it wants. For :meth:`compute` it gets no output arrays and returns the results.
         scratch_metas: ``(*input metas, *output metas, **attrs) -> metas`` of the buffers that it gets as ``scratch``.
+        recorded: Later runs make the function's numpy calls only: for one that makes many, and does not look at values.
     """
 
-    def __init__(self, function: Callable[..., Any], scratch_metas: Callable[..., Metas] | None = None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        scratch_metas: Callable[..., Metas] | None = None,
+        recorded: bool = False,
+    ) -> None:
         names, everything = _parameters(function)
         self.function = function
         self.scratch_metas = scratch_metas
@@ -151,6 +158,7 @@ class PlainRef(Ref):
         self.takes = names & frozenset(RESERVED)
         self.functions = (function,) if scratch_metas is None else (function, scratch_metas)
         self._takes_scratch = "scratch" in names
+        self._recorded = recorded and not self.takes
 
     def scratch(self, ins: Slots, outs: Slots, attrs: Attrs) -> Metas:
         if self.scratch_metas is None:
@@ -164,6 +172,8 @@ class PlainRef(Ref):
         given = self._keywords(attrs, reserved)
         if self._takes_scratch:
             given["scratch"] = tuple(scratch)
+        if self._recorded:
+            return [(Recording(self.function, (*ins, *outs), given), ())]
         function = partial(self.function, **given) if given else self.function
         return [(function, (*ins, *outs))]
 
@@ -172,9 +182,11 @@ class PlainRef(Ref):
         return list(results) if isinstance(results, tuple | list) else [results]
 
 
-def plain(function: Callable[..., Any], scratch_metas: Callable[..., Metas] | None = None) -> PlainRef:
+def plain(
+    function: Callable[..., Any], scratch_metas: Callable[..., Metas] | None = None, recorded: bool = False
+) -> PlainRef:
     """Returns the reference that a bare function is; an op definition does it itself where there is no scratch."""
-    return PlainRef(function, scratch_metas)
+    return PlainRef(function, scratch_metas, recorded)
 
 
 class _NoRef(Ref):

@@ -212,7 +212,9 @@ def batch_norm(
         np.add(spread, eps, factor)
         np.sqrt(factor, factor)
         np.reciprocal(factor, factor)
-        slope = factor if scale is None else factor * scale[block]
+        # Behind the sums by image.
+        behind = scratch[1][sums.size : sums.size + factor.size]
+        slope = factor if scale is None else np.multiply(factor, scale[block], behind)
         np.multiply(work, _spread(slope, values, scratch[2]), target if bias is None else work)
         if bias is not None:
             np.add(work, _spread(bias[block], values, scratch[2]), target)

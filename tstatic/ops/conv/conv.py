@@ -82,7 +82,7 @@ def _references(transposed: bool) -> tuple[Ref, Ref]:
         if dw is not None:
             FILTER_GRAD.compute(sides(first(x, layout), dw, gradient), window(x, dw, attrs), scratch)
 
-    return plain(ref, scratch_metas), plain(grad_ref, grad_scratch_metas)
+    return plain(ref, scratch_metas, recorded=True), plain(grad_ref, grad_scratch_metas, recorded=True)
 
 
 # ---------------------------------------------------------------------------------------------------------------- torch

@@ -395,10 +395,11 @@ def _register_pool(type: str, rank: int, cases: tuple[Case, ...]) -> None:
             "padding_algorithm": Attr("EXPLICIT", "str", one_of(*ALGORITHMS)),
             "data_format": layout_attr(layout),
         },
-        infer=infer, ref=plain(_ref, _scratch), lower=_lower, slow_on_cpu=_SLOW, split=split_batch, cost=_cost,
+        infer=infer, ref=plain(_ref, _scratch, recorded=True), lower=_lower, slow_on_cpu=_SLOW,
+        split=split_batch, cost=_cost,
         grad=GradOp(
             "X, Out, Out@GRAD -> X@GRAD",
-            ref=plain(_grad_ref, _grad_scratch),
+            ref=plain(_grad_ref, _grad_scratch, recorded=True),
             lower=_grad_lower,
             slow_on_cpu=_SLOW,
             split=split_batch,

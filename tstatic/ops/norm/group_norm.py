@@ -231,7 +231,7 @@ def _references(saves_inverse: bool) -> tuple[Ref, Ref]:
         shape = Groups(x.shape, attrs)
         _backward(x, scale, mean.reshape(-1), inverse, dy, dx, dscale, dbias, shape, scratch)
 
-    return plain(ref, _scratch), plain(grad_ref, _grad_scratch)
+    return plain(ref, _scratch, recorded=True), plain(grad_ref, _grad_scratch, recorded=True)
 
 
 # ---------------------------------------------------------------------------------------------------------------- torch

@@ -198,7 +198,8 @@ register(OpDef(
         "epsilon": Attr(1e-5, "float", lambda e: None if 0 <= e <= 0.001 else "a number from 0 to 0.001"),
         "begin_norm_axis": 1,
     },
-    infer=_infer, ref=plain(_ref, _scratch), lower=_lower, split=Split(BATCHES, 0, WHOLE, WHOLE, 0, 0, 0), cost=_cost,
+    infer=_infer, ref=plain(_ref, _scratch, recorded=True), lower=_lower,
+    split=Split(BATCHES, 0, WHOLE, WHOLE, 0, 0, 0), cost=_cost,
     grad=GradOp(
         "X, Scale?, Bias?, Mean, Variance, Y@GRAD -> X@GRAD, Scale@GRAD, Bias@GRAD",
         ref=plain(_grad_ref, _grad_scratch),

@@ -226,10 +226,11 @@ class _Sequence:
         cases = self.cases()
         more = tuple(Case(case.shapes, {**case.attrs, **given}) for given in alternatives for case in cases[:4])
         return OpDef(
-            type, self.slots, attrs={"is_reverse": False, **attrs}, infer=self.infer, ref=plain(self.ref(), self.scratch),
-            host=READS_LENGTHS, host_with="SequenceLength", lower=self.lower, split=self.split, cost=self.cost,
+            type, self.slots, attrs={"is_reverse": False, **attrs}, infer=self.infer,
+            ref=plain(self.ref(), self.scratch, recorded=True), host=READS_LENGTHS, host_with="SequenceLength",
+            lower=self.lower, split=self.split, cost=self.cost,
             grad=GradOp(
-                self.grad_slots, ref=plain(self.grad_ref(), self.grad_scratch), host=READS_LENGTHS,
+                self.grad_slots, ref=plain(self.grad_ref(), self.grad_scratch, recorded=True), host=READS_LENGTHS,
                 host_with="SequenceLength", lower=self.grad_lower,
                 split=self.grad_split, cost=lambda *metas: self.cost(*metas).times(2),
                 instead=f"call nn.{self.cell} once per step in a Python loop",
