@@ -231,7 +231,9 @@ def _torch_where(t: Any, c: Any, a: Any, b: Any) -> Any:
 def _selects(a: Any, b: Any) -> bool:
     """Whether a choice is one between a value and 0 in the host's memory, where torch's own takes ten times a product's time."""
     zero = isinstance(b, int | float) and b == 0 and math.copysign(1, b) > 0
-    return zero and hasattr(a, "dtype") and a.device.type == "cpu" and a.is_floating_point() and a.dim() > 0
+    if not zero or not hasattr(a, "dtype") or a.requires_grad:
+        return False
+    return bool(a.device.type == "cpu" and a.is_floating_point() and a.dim() > 0)
 
 
 def _whole_numbers(t: Any, a: Any) -> Any:

@@ -189,6 +189,7 @@ class Session:
         self._feeds = [(name, self.arrays[name]) for name in plan.program.feeds if name in self.arrays]
         # Those whose first size each run decides.
         self._open_feeds = [name for name in plan.program.feeds if name not in self.arrays]
+        self._numbers = self.arrays.get(RNG)
         self._staged = StagedFeeds(device, self._feeds) if device.deferred else None
         self.layout = self.scope.layout
         self._bound = True
@@ -384,14 +385,13 @@ class Session:
         # of their own, so that they draw the same numbers again.
         if begun != epoch and not self.seed:
             count = 0
-        numbers = self.arrays.get(RNG)
-        if self.keys or numbers is not None:
+        if self.keys or self._numbers is not None:
             seed = random.current(self.seed)
             for key in self.keys:
                 key.seed, key.run = seed, count
-            if numbers is not None:
+            if self._numbers is not None:
                 # Kernels read them from memory, so that launches are the same in every step.
-                self.device.from_host(numbers, kernel_numbers(seed, count, self.place), self.streams[0])
+                self.device.from_host(self._numbers, kernel_numbers(seed, count, self.place), self.streams[0])
         for runner in self.runners:
             runner.restart()
         self._execute("main")

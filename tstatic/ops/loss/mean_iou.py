@@ -12,6 +12,7 @@ from tstatic.ir.opdef import Attr, Case, Domain, Index, OpDef, ValueRange, expor
 from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, float32, int32
+from tstatic.ops._host import READS_LABELS
 
 Array = np.ndarray[Any, Any]
 
@@ -55,7 +56,7 @@ _CLASS = ValueRange(0, "num_classes", dtype="int64")
 
 register(OpDef(
     "mean_iou", "Predictions, Labels -> OutMeanIou, OutWrong, OutCorrect", attrs={"num_classes": Attr(kind="int")},
-    infer=_infer, ref=_ref, lower=_lower, paddle=ABSENT,
+    infer=_infer, ref=_ref, host=READS_LABELS, lower=_lower, paddle=ABSENT,
     indices=tuple(
         Index(slot, lambda found, true, *, num_classes: num_classes, fix="feed classes below num_classes={size}")
         for slot in ("Predictions", "Labels")
