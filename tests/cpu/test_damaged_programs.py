@@ -84,6 +84,7 @@ def test_a_damaged_program_runs_or_is_refused_with_a_typed_error() -> None:
             run(content, startup, loss)
 
 
+@pytest.mark.numpy_device
 def test_damage_that_only_a_run_can_find_is_told() -> None:
     main, startup, loss = net()
     content = json.loads(main.desc.serialize_to_string().partition(b"\n")[2])

@@ -639,6 +639,7 @@ def test_limits_of_matrix_products_overlap_and_end(monkeypatch: pytest.MonkeyPat
     assert library.threads == 4
 
 
+@pytest.mark.numpy_device
 @pytest.mark.parametrize("inside", ["main", "branch"])
 def test_only_programs_with_products_limit_the_threads_of_blas(inside: str, monkeypatch: pytest.MonkeyPatch) -> None:
     entered: list[object] = []

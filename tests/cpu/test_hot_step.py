@@ -13,6 +13,8 @@ import pytest
 import tstatic as paddle
 from tstatic import static
 
+pytestmark = pytest.mark.numpy_device
+
 PACKAGE = os.path.dirname(paddle.__file__) + os.sep
 
 # Of these, one per parameter is its update.

@@ -65,6 +65,7 @@ def test_a_fetched_gradient_is_an_array_of_its_own() -> None:
         assert dx.tobytes() != dy.tobytes()
 
 
+@pytest.mark.numpy_device
 def test_a_kept_gradient_is_written() -> None:
     built = build(lambda x, y: paddle.tanh(x * 2.0 + y))
     kept = built.main.global_block().var("y@GRAD")
@@ -126,6 +127,7 @@ def _momentum() -> Any:
     return paddle.optimizer.Momentum(0.1, 0.9)
 
 
+@pytest.mark.numpy_device
 @pytest.mark.parametrize("optimizer", [_adamw, _momentum])
 def test_parameters_that_share_a_gradient(optimizer: Any) -> None:
     built = build(learned, optimizer)

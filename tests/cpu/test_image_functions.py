@@ -425,6 +425,7 @@ def test_batch_norm_by_running_statistics(options: dict[str, Any]) -> None:
     assert variance.tolist() == [2.0] * 4
 
 
+@pytest.mark.numpy_device
 def test_one_value_per_channel_normalises_to_the_bias() -> None:
     main, start = static.Program(), static.Program()
     with static.program_guard(main, start):

@@ -78,6 +78,7 @@ def test_recompiles_says_the_same_of_a_program_on_several_places(program, caplog
     assert second.endswith("differs in feed signature (replica 1: x: (2, 4) float32 -> (3, 4) float32)")
 
 
+@pytest.mark.numpy_device
 def test_memory_says_what_is_allocated_and_freed_in_bytes(program, caplog: Lines) -> None:
     exe, compiled, loss = program
     exe.run(compiled, feed=feed(2), fetch_list=[loss])

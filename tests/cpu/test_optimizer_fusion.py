@@ -245,6 +245,7 @@ def started(one: Any) -> tuple[Any, Any, Any]:
     return scope, exe, one
 
 
+@pytest.mark.numpy_device
 @pytest.mark.parametrize("make", [lambda: opt.AdamW(0.1, multi_precision=True), lambda: opt.Momentum(0.1)])
 def test_state_lies_in_flat_buffers(make: Any) -> None:
     one = training(make, "bfloat16")
@@ -288,6 +289,7 @@ def test_the_order_is_that_of_the_backward_reversed() -> None:
     assert flats(scope, "layer0").names == ("layer0", "layer1", "layer2")
 
 
+@pytest.mark.numpy_device
 def test_set_writes_through_and_another_shape_leaves() -> None:
     scope, exe, one = started(training(lambda: opt.SGD(0.0)))
     flat = flats(scope, "w0")
@@ -304,6 +306,7 @@ def test_set_writes_through_and_another_shape_leaves() -> None:
     assert scope.layout > layout
 
 
+@pytest.mark.numpy_device
 def test_programs_that_share_parameters_share_buffers() -> None:
     one = training(lambda: opt.SGD(0.1))
     other = static.Program()

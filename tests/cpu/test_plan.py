@@ -143,6 +143,7 @@ def test_partial_sums_of_kernels_lie_in_the_arena() -> None:
     assert all(live[i].live_bytes >= size for i, size in wanted.items())
 
 
+@pytest.mark.numpy_device
 @pytest.mark.parametrize("reduce", [False, True], ids=["AllReduce", "Reduce"])
 def test_the_report_of_several_places_has_what_each_of_them_allocates(reduce: bool) -> None:
     main, startup, loss = net()

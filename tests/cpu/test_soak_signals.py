@@ -19,6 +19,7 @@ def test_steps_that_signals_and_forks_hit_leave_a_state_that_the_next_run_takes_
     assert soak_signals.soak(18, seed=3) == []
 
 
+@pytest.mark.numpy_device
 def test_the_soak_sees_state_that_is_half_written(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = soak_signals.Bench(2)
     commit = Session._commit

@@ -159,6 +159,7 @@ class TorchDevice(Device):
 
     # ------------------------------------------------------------------------------------------------------------ memory
     def allocate(self, nbytes: int, kind: MemoryKind = "device", purpose: str = "memory") -> Memory:
+        self._settings.check_process()
         if kind == "pinned":
             return self._pinned(nbytes, purpose)
         return TorchMemory(self.torch, nbytes, self.place)
@@ -217,6 +218,10 @@ class TorchDevice(Device):
             return None  # torch has no strides that go back
         offset = (made.ctypes.data - like.ctypes.data) // size if made.size else 0
         steps = [s // size for s in made.strides] if made.size else _strides(made.shape)
+        # numpy gives an axis of one element any stride; torch takes arrays of other strides for others in the same memory.
+        for axis in range(made.ndim - 1, -1, -1):
+            if made.shape[axis] == 1:
+                steps[axis] = steps[axis + 1] * made.shape[axis + 1] if axis + 1 < made.ndim else 1
         return TorchArray(self, tensor.as_strided(made.shape, steps, tensor.storage_offset() + offset))
 
     def contiguous(self, array: TorchArray) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import Any
 
 from tstatic import flags
+from tstatic.devices.cpu.pool import check_process
 from tstatic.locks import lock
 
 
@@ -22,10 +24,28 @@ class Settings:
         # A set and not a count: leaving twice, as after an interrupt on entry, does no harm.
         self._inside: set[object] = set()
         self._before: tuple[Any, ...] = ()
+        # The process whose torch has threads.
+        self._pid = 0
+
+    def check_process(self) -> None:
+        """Checks that torch may compute in this process.
+
+        Raises:
+            ForkedProcessError: In a child of a process whose torch had threads: it would wait for them for ever.
+        """
+        if self._pid:
+            check_process(self._pid, "start the child with the 'spawn' method")
 
     @contextlib.contextmanager
     def during(self, torch: Any, threads: int) -> Iterator[None]:
-        """Sets what a run needs, and puts back what was there before, whatever happens inside."""
+        """Sets what a run needs, and puts back what was there before, whatever happens inside.
+
+        Raises:
+            ForkedProcessError: As :meth:`check_process` says.
+        """
+        self.check_process()
+        if threads > 1:
+            self._pid = os.getpid()
         who = object()
         try:
             with self._lock:

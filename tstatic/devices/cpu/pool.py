@@ -29,6 +29,21 @@ class TileFailed(Exception):  # noqa: N818
         self.done = done
 
 
+def check_process(pid: int, fix: str) -> None:
+    """Checks that worker threads exist in this process.
+
+    Raises:
+        ForkedProcessError: In a forked child of ``pid``, where they stayed.
+    """
+    if os.getpid() != pid:
+        raise ForkedProcessError(
+            "an Executor's worker threads do not exist in a forked child process",
+            expected=f"the process that made them (pid {pid})",
+            received=f"pid {os.getpid()}",
+            fix=fix,
+        )
+
+
 class Job:
     """Tiles of work, bound once per thread (scratch buffers differ), and the count of those taken."""
 
@@ -101,13 +116,7 @@ class Pool:
             ForkedProcessError: In a forked child, because the threads stayed in the parent.
             DeviceError: If a helper's thread has ended.
         """
-        if os.getpid() != self.pid:
-            raise ForkedProcessError(
-                "an Executor's worker threads do not exist in a forked child process",
-                expected=f"the process that made them (pid {self.pid})",
-                received=f"pid {os.getpid()}",
-                fix="start the child with the 'spawn' method, or make a new Executor in it",
-            )
+        check_process(self.pid, "start the child with the 'spawn' method, or make a new Executor in it")
         with self._busy:
             if self._must_drain:
                 self._drain()

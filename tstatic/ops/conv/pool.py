@@ -424,7 +424,8 @@ def _index_ref(x: Array, out: Array, mask: Array | None, **attrs: Any) -> None:
 
 def _index_lower(torch: Any, x: Any, **attrs: Any) -> Any:
     pooling = Pooling(x.shape[2:], attrs)
-    rank, source = len(pooling.sizes), x
+    # torch has no maxima of integers by windows; a float64 holds those up to 2^53.
+    rank, source = len(pooling.sizes), x if x.is_floating_point() else x.double()
     if pooling.adaptive:
         out, index = _torch_function(torch, "adaptive_max_pool", rank)(source, pooling.outs, return_indices=True)
         return out.to(x.dtype), index.int()
