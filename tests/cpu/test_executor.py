@@ -467,6 +467,7 @@ def test_after_a_fork_the_executor_says_at_once_why_not() -> None:
     assert os.waitstatus_to_exitcode(status) == 17
 
 
+@pytest.mark.numpy_device
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_child_forked_in_the_middle_of_a_step_of_another_thread_runs_and_saves(tmp_path: Path) -> None:

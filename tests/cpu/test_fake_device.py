@@ -729,3 +729,27 @@ def test_waits_order_all_that_touches_the_same_memory_and_nothing_twice(drawn: l
         for j in needed:
             fewer = [[k for k in ks if (n, k) != (i, j)] for n, ks in enumerate(found)]
             assert j not in before(fewer)[i], "another wait, or a stream's own order, implies it"
+
+
+def test_a_value_whose_branch_decides_its_size_needs_no_memory_of_the_plan() -> None:
+    x = static.data("x", [2, 3])
+    x.stop_gradient = False
+    chosen = static.nn.cond(paddle.max(x) > 0, lambda: paddle.concat([x, x]), lambda: x * 2)
+    loss = paddle.mean(paddle.square(chosen))
+    (slope,) = static.gradients([loss], [x])
+    feed = {"x": np.arange(6, dtype="float32").reshape(2, 3)}
+    wanted = static.Executor(paddle.CPUPlace()).run(feed=feed, fetch_list=[chosen, slope])
+    with fake():
+        found = static.Executor(paddle.CPUPlace()).run(feed=feed, fetch_list=[chosen, slope])
+    assert [a.tobytes() for a in found] == [a.tobytes() for a in wanted]
+
+
+def test_a_single_position_is_checked() -> None:
+    x, at = static.data("x", [3, 2]), static.data("at", [], "int64")
+    row = paddle.gather(x, at)
+    exe, values = static.Executor(paddle.CPUPlace()), np.arange(6, dtype="float32").reshape(3, 2)
+    with fake():
+        (found,) = exe.run(feed={"x": values, "at": np.array(2)}, fetch_list=[row])
+        assert found.reshape(-1).tolist() == [4.0, 5.0]
+        with pytest.raises(IndexRangeError):
+            exe.run(feed={"x": values, "at": np.array(3)}, fetch_list=[row])

@@ -65,6 +65,7 @@ def test_memory_options_change_the_plan_and_never_a_result() -> None:
         assert all(np.array_equal(values[n], others[n]) for n in values)
 
 
+@pytest.mark.numpy_device
 def test_the_report_says_what_and_where() -> None:
     main, startup, loss = net()
     exe = static.Executor("cpu")

@@ -359,8 +359,9 @@ class FakeDevice(Device):
 
     # -------------------------------------------------------------------------------------------------------------- work
     def scratch_bytes(self, op: FrozenOp, metas: Mapping[str, Meta]) -> int:
-        if op.definition.collective:
-            return 0  # its work is bound by the group
+        # The work of collectives is bound by the group; a value without metadata has the size of the branch that runs.
+        if op.definition.collective or not all(value in metas for value in (*op.reads(), *op.writes())):
+            return 0
 
         def like(entry: Any) -> Any:
             # Never read or written, so that no page of it is ever there.

@@ -400,10 +400,13 @@ class CpuDevice(Device):
     def limit(
         self, source: HostArray, limits: Limits, kept: HostArray, safe: HostArray, wrong: HostArray, stream: Stream
     ) -> list[Call]:
+        # Of one limit a number: an array of one element would not fit a single position.
+        low, high = (np.array(side if limits.columns else side[0]) for side in (limits.low, limits.high))
+
         def run() -> None:
             if kept is not source:
                 np.copyto(kept, source)
-            np.clip(source, np.array(limits.low), np.array(limits.high), out=safe, casting="unsafe")
+            np.clip(source, low, high, out=safe, casting="unsafe")
             if limits.ignored is not None:
                 np.copyto(safe, source, where=source == limits.ignored)
             wrong[...] = np.count_nonzero(source != safe)
