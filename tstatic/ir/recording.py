@@ -123,7 +123,7 @@ class _Tape:
     def __init__(self, known: Sequence[Array]) -> None:
         self.calls: list[Call] = []
         self._known = [byte_bounds(a) for a in known if a.size]
-        self._own: dict[int, int] = {}
+        self._own: list[tuple[int, int]] = []
 
     def ufunc(self, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
         """Notes a call of a ufunc that says where its result goes."""
@@ -151,37 +151,26 @@ class _Tape:
         written = {id(value) for value in writes}
         self.calls.append((function, tuple(self._plain(value, id(value) in written) for value in args)))
 
-    def _is_known(self, array: Array) -> bool:
-        if not array.size:
-            return True
-        low, high = byte_bounds(array)
-        return any(first <= low and high <= last for first, last in self._known)
-
     def _check_read(self, value: Any) -> None:
         if not isinstance(value, np.ndarray):
             if isinstance(value, bool | int | float | complex | np.generic):
                 return
             raise NotRecordable(type(value))
         # Numbers as arrays, constants, what the function was given, or what a call before has written.
-        if type(value) is np.ndarray and (not value.ndim or not _writeable(value)):
-            if value.nbytes > MOST_BYTES and not self._is_known(value):
+        if type(value) is np.ndarray and (not value.ndim or not value.flags.writeable):
+            if value.nbytes > MOST_BYTES and not _is_within(value, self._known):
                 raise NotRecordable("a large array of its own")
             return
-        if not self._is_known(value) and not self._is_own(value):
+        if not _is_within(value, [*self._known, *self._own]):
             raise NotRecordable("values of unknown origin")
 
     def _check_written(self, value: Any) -> None:
         if not isinstance(value, np.ndarray):
             raise NotRecordable(type(value))
-        if not self._is_known(value):
+        if not _is_within(value, self._known):
             if value.nbytes > MOST_BYTES:
                 raise NotRecordable("a large array of its own")
-            low, high = byte_bounds(value)
-            self._own[low] = high
-
-    def _is_own(self, array: Array) -> bool:
-        low, high = byte_bounds(array)
-        return any(first <= low and high <= last for first, last in self._own.items())
+            self._own.append(byte_bounds(value))
 
     def _plain(self, value: Any, written: bool) -> Any:
         if not isinstance(value, np.ndarray):
@@ -193,8 +182,11 @@ class _Tape:
         return plain
 
 
-def _writeable(array: Array) -> bool:
-    return bool(array.flags.writeable)
+def _is_within(array: Array, spans: Sequence[tuple[int, int]]) -> bool:
+    if not array.size:
+        return True
+    low, high = byte_bounds(array)
+    return any(first <= low and high <= last for first, last in spans)
 
 
 def _arrays(values: Sequence[Any]) -> list[Array]:
