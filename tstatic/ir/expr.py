@@ -50,6 +50,8 @@ class Function:
         rounded: The same, rounded once, where ``triton`` is approximate in 32 bits; no form in 64 bits.
         direct: torch's function of the same arguments, if it is one call that takes ``out``.
         whole: Whether integers have integers as the result.
+        numbers: Which arguments of ``direct`` may be numbers: ``any``; ``second``, and ``swapped`` where the order does not
+            matter; or ``none``.
         exact: Jumps where its arguments are rounded otherwise: kernels round low precision before it.
     """
 
@@ -63,6 +65,7 @@ class Function:
     rounded: str = ""
     direct: str = ""
     whole: bool = False
+    numbers: str = "any"
 
 
 FUNCTIONS: dict[str, Function] = {}
@@ -80,20 +83,27 @@ def define(
     rounded: str = "",
     direct: str = "",
     whole: bool = False,
+    numbers: str = "any",
 ) -> None:
     """Adds a function to the language; ``torch`` defaults to torch's function of the same name."""
     lowered = torch if torch is not None else (lambda t, *args: getattr(t, name)(*args))
     derivatives = grads or ("0", "0", "0")
     direct = direct or (name if torch is None and not name.startswith("is") else "")
     exact = exact or kind == "bool"
-    FUNCTIONS[name] = Function(numpy, lowered, derivatives, expand, kind, triton, exact, rounded, direct, whole)
+    FUNCTIONS[name] = Function(
+        numpy, lowered, derivatives, expand, kind, triton, exact, rounded, direct, whole, numbers
+    )
 
 
-define("add", np.add, lambda t, a, b: a + b, "1", "1", triton="{a} + {b}", direct="add", whole=True)
-define("sub", np.subtract, lambda t, a, b: a - b, "1", "-1", triton="{a} - {b}", direct="sub", whole=True)
-define("mul", np.multiply, lambda t, a, b: a * b, "b", "a", triton="{a} * {b}", direct="mul", whole=True)
+define("add", np.add, lambda t, a, b: a + b, "1", "1", triton="{a} + {b}", direct="add", numbers="swapped", whole=True)
+define(
+    "sub", np.subtract, lambda t, a, b: a - b, "1", "-1", triton="{a} - {b}", direct="sub", numbers="second", whole=True
+)
+define(
+    "mul", np.multiply, lambda t, a, b: a * b, "b", "a", triton="{a} * {b}", direct="mul", numbers="swapped", whole=True
+)
 define("div", np.true_divide, lambda t, a, b: a / b, "1 / b", "-r / b", triton="{a} / {b}",
-       rounded="tl.div_rn({a}, {b})", direct="div")  # fmt: skip
+       rounded="tl.div_rn({a}, {b})", direct="div", numbers="second")  # fmt: skip
 define("neg", np.negative, lambda t, a: -a, "-1", triton="_neg({a})", direct="neg", whole=True)
 define(
     "floordiv",
@@ -170,6 +180,7 @@ define(
     "a < b",
     triton="_maximum({a}, {b})",
     direct="maximum",
+    numbers="none",
     whole=True,
 )
 define(
@@ -180,6 +191,7 @@ define(
     "a > b",
     triton="_minimum({a}, {b})",
     direct="minimum",
+    numbers="none",
     whole=True,
 )
 define(
@@ -191,22 +203,41 @@ define(
     "where(a, 0, 1)",
     triton="tl.where({a}, {b}, {c})",
     direct="where",
+    numbers="none",
     whole=True,
 )
-define("lt", np.less, lambda t, a, b: a < b, kind="bool", triton="{a} < {b}", direct="lt")
-define("le", np.less_equal, lambda t, a, b: a <= b, kind="bool", triton="{a} <= {b}", direct="le")
-define("gt", np.greater, lambda t, a, b: a > b, kind="bool", triton="{a} > {b}", direct="gt")
-define("ge", np.greater_equal, lambda t, a, b: a >= b, kind="bool", triton="{a} >= {b}", direct="ge")
-define("eq", np.equal, lambda t, a, b: a == b, kind="bool", triton="{a} == {b}", direct="eq")
-define("ne", np.not_equal, lambda t, a, b: a != b, kind="bool", triton="{a} != {b}", direct="ne")
+define("lt", np.less, lambda t, a, b: a < b, kind="bool", triton="{a} < {b}", direct="lt", numbers="second")
+define("le", np.less_equal, lambda t, a, b: a <= b, kind="bool", triton="{a} <= {b}", direct="le", numbers="second")
+define("gt", np.greater, lambda t, a, b: a > b, kind="bool", triton="{a} > {b}", direct="gt", numbers="second")
+define("ge", np.greater_equal, lambda t, a, b: a >= b, kind="bool", triton="{a} >= {b}", direct="ge", numbers="second")
+define("eq", np.equal, lambda t, a, b: a == b, kind="bool", triton="{a} == {b}", direct="eq", numbers="second")
+define("ne", np.not_equal, lambda t, a, b: a != b, kind="bool", triton="{a} != {b}", direct="ne", numbers="second")
 define(
-    "both", np.logical_and, lambda t, a, b: t.logical_and(a, b), kind="bool", triton="{a} & {b}", direct="logical_and"
+    "both",
+    np.logical_and,
+    lambda t, a, b: t.logical_and(a, b),
+    kind="bool",
+    triton="{a} & {b}",
+    direct="logical_and",
+    numbers="none",
 )
 define(
-    "either", np.logical_or, lambda t, a, b: t.logical_or(a, b), kind="bool", triton="{a} | {b}", direct="logical_or"
+    "either",
+    np.logical_or,
+    lambda t, a, b: t.logical_or(a, b),
+    kind="bool",
+    triton="{a} | {b}",
+    direct="logical_or",
+    numbers="none",
 )
 define(
-    "differ", np.logical_xor, lambda t, a, b: t.logical_xor(a, b), kind="bool", triton="{a} ^ {b}", direct="logical_xor"
+    "differ",
+    np.logical_xor,
+    lambda t, a, b: t.logical_xor(a, b),
+    kind="bool",
+    triton="{a} ^ {b}",
+    direct="logical_xor",
+    numbers="none",
 )
 define("invert", np.logical_not, lambda t, a: t.logical_not(a), kind="bool", triton="~{a}", direct="logical_not")
 define("isnan", np.isnan, None, kind="bool")
@@ -503,25 +534,6 @@ def _unrounded(node: Node) -> bool:
     )
 
 
-_COMMUTE = ("add", "mul")
-_TENSORS_ONLY = (
-    "maximum",
-    "minimum",
-    "where",
-    "both",
-    "either",
-    "differ",
-    "lt",
-    "le",
-    "gt",
-    "ge",
-    "eq",
-    "ne",
-    "sub",
-    "div",
-)
-
-
 def _fits(t: Any, name: str, args: Sequence[Any], out: Any) -> bool:
     """Whether torch's function writes its result to a tensor of this dtype."""
     kinds = [a.dtype for a in args if hasattr(a, "dtype")]
@@ -543,11 +555,11 @@ def _as_tensors(t: Any, name: str, args: Sequence[Any]) -> Sequence[Any]:
     """Returns arguments as torch's function takes them: numbers stand second, or are tensors of no dimension."""
     if all(hasattr(a, "dtype") for a in args):
         return args
-    if name in _COMMUTE and not hasattr(args[0], "dtype"):
+    numbers = FUNCTIONS[name].numbers
+    if numbers == "any" or (numbers != "none" and hasattr(args[0], "dtype")):
+        return args
+    if numbers == "swapped":
         return args[1], args[0]
     first = 1 if name == "where" else 0
-    whole = name in ("maximum", "minimum", "where", "both", "either", "differ")
-    if not whole and (hasattr(args[0], "dtype") or name not in _TENSORS_ONLY):
-        return args
     like = next(a for a in args[first:] if hasattr(a, "dtype"))
     return [a if hasattr(a, "dtype") else t.full((), a, dtype=like.dtype, device=like.device) for a in args]
