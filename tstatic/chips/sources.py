@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from tstatic.chips.aot import Source
-from tstatic.fusion.codegen.kernel import Kernel, KernelLocal, Launch, Launches
+from tstatic.fusion.codegen.kernel import Kernel, KernelLocal, Launch, Launches, LibraryProduct
 from tstatic.target import DEFAULT_TARGET
 
 
@@ -79,19 +79,27 @@ def source(kernel: Kernel, launch: Launch, small: Mapping[str, bool], calls: Lau
         launch.constants,
         tuple(divisible),
         num_warps=launch.num_warps,
+        **({"num_stages": launch.stages} if launch.stages else {}),
         small=off,
         contract=launch.contract,
         behind=tuple(sorted(behind)),
     )
 
 
-def sources(kernel: Kernel) -> list[tuple[str, Source]]:
-    """Returns all launches of a kernel on a GPU: one per function, and further ones that are given other types."""
+def sources(kernel: Kernel, calls: Launches | None = None) -> list[tuple[str, Source]]:
+    """Returns all launches of a kernel on a GPU: one per function, and further ones that are given other types.
+
+    Args:
+        kernel: The kernel.
+        calls: One of its candidates, if not the first.
+    """
     largest = max((b.count for b in (*kernel.inputs, *kernel.outputs)), default=0)
     small = {b.value: b.count < largest for b in (*kernel.inputs, *kernel.outputs)}
     found: dict[str, Source] = {}
-    calls = kernel.plan(DEFAULT_TARGET)
+    calls = kernel.plan(DEFAULT_TARGET) if calls is None else calls
     for launch in calls.launches:
+        if isinstance(launch, LibraryProduct):
+            continue
         made = source(kernel, launch, small, calls)
         same = [name for name in found if name.split(":")[0] == launch.function]
         if not any(found[name].signature == made.signature for name in same):

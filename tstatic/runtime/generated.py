@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
 from functools import partial
-from typing import Any
+from itertools import groupby
+from typing import Any, cast
+
+import numpy as np
 
 from tstatic.devices import Device
 from tstatic.devices.base import Stream
@@ -12,9 +15,10 @@ from tstatic.devices.cpu import device as cpu
 from tstatic.devices.cpu.pool import Call
 from tstatic.errors import needed_for
 from tstatic.fusion import cache
-from tstatic.fusion.codegen.kernel import KernelLocal
+from tstatic.fusion.codegen.kernel import KernelLocal, Launch, LibraryProduct
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.opdef import op_def
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.plan import Generated
 
@@ -49,9 +53,31 @@ def generated_work(
     mine.update(partials.items())
     # After the copies above: tables hold the addresses of the arrays that the launches get.
     mine.update((name, device.upload(table.filled(mine, device.span))) for name, table in found.calls.tables.items())
-    launches = [one.call for one in found.calls.launches]
+    for library, run in groupby(found.calls.launches, lambda one: isinstance(one, LibraryProduct)):
+        if library:
+            calls += [call for one in run for call in _product(device, cast("LibraryProduct", one), mine, stream)]
+        else:
+            calls += device.launch(module, [one.call for one in run if isinstance(one, Launch)], mine, stream)
     # No other work runs beside a kernel: the interpreter patches Triton's language while it runs.
-    return cpu.of_calls(calls + device.launch(module, launches, mine, stream))
+    return cpu.of_calls(calls)
+
+
+def _product(device: Device, product: LibraryProduct, arrays: Mapping[str, Any], stream: Stream) -> list[Call]:
+    """Returns the calls of a product that the device's library makes, as those of the operator ``matmul_v2``."""
+    rows, columns, depth = product.sizes
+    shapes = (
+        (depth, rows) if product.trans_a else (rows, depth),
+        (columns, depth) if product.trans_b else (depth, columns),
+        (rows, columns),
+    )
+    views = [
+        device.derive(arrays[value], partial(np.reshape, shape=shape))
+        for value, shape in zip(product.arguments, shapes, strict=True)
+    ]
+    attrs = {"trans_x": product.trans_a, "trans_y": product.trans_b}
+    op = FrozenOp(op_def("matmul_v2"), (product.a, product.b), (product.out,), attrs)
+    step: cpu.BoundStep = device.bind(op, views[:2], views[2:], {}, stream)
+    return [call for tile in step.bind(cpu.Workspace()) for call in tile] + step.after
 
 
 def bind_view(device: Device, op: FrozenOp, arrays: MutableMapping[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tstatic.comm.distribution import Report
 from tstatic.errors import TstaticError
-from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.codegen.kernel import Kernel, Launch
 from tstatic.fusion.engine import Applied, OpInfo, Rejection
 from tstatic.fusion.reasons import explain_code
 from tstatic.ir.checks import check_known
@@ -304,8 +304,8 @@ def _applied(a: Applied, kind: str) -> dict[str, Any]:
             "name": a.kernel.name, "template": a.kernel.template, "text": a.kernel.text, "bytes": a.kernel.nbytes,
             "floor_us": a.kernel.nbytes / BANDWIDTH * 1e6,
             "launches": [
-                {"function": c.function, "grid": list(c.grid), "constants": dict(c.constants), "num_warps": c.num_warps,
-                 "bytes": moved}
+                {"function": c.function, "grid": list(c.grid), "constants": dict(c.constants),
+                 "num_warps": c.num_warps if isinstance(c, Launch) else 0, "bytes": moved}
                 for c, moved in zip(calls.launches, a.kernel.moved, strict=True)
             ],
         }  # fmt: skip

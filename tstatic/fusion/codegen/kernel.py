@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -77,6 +77,8 @@ class Launch:
         types: Triton's types of the arguments (``*fp32``, ``i32``); empty for the main function, whose parameters say it.
         contract: Whether the compiler may make one operation with one rounding of a product and a sum; not where the bits
             must be those of the two.
+        stages: Depth of the software pipeline of the main loop; 0 leaves it to the compiler.
+        scratch: Bytes of global memory that the compiled code keeps for each program (tensor descriptors made in the kernel).
     """
 
     function: str
@@ -86,17 +88,53 @@ class Launch:
     num_warps: int = 4
     types: tuple[str, ...] = ()
     contract: bool = True
+    stages: int = 0
+    scratch: int = 0
 
     @property
     def options(self) -> dict[str, int | bool]:
         """What the call says to Triton's compiler, beside the constants."""
-        # The default is left out: options are part of the key under which Triton caches what it compiled.
-        return {"num_warps": self.num_warps, **({} if self.contract else {"enable_fp_fusion": False})}
+        # Defaults are left out: options are part of the key under which Triton caches what it compiled.
+        found: dict[str, int | bool] = {"num_warps": self.num_warps}
+        if self.stages:
+            found["num_stages"] = self.stages
+        return found if self.contract else {**found, "enable_fp_fusion": False}
 
     @property
     def call(self) -> Call:
         """What a device takes."""
         return self.function, self.grid, self.arguments, self.constants, self.options
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryProduct:
+    """A matrix product that the device's library makes, between the launches of a kernel: ``out = op(a) @ op(b)``.
+
+    Attributes:
+        a, b, out: Values of the program, or names of partial buffers; contiguous.
+        sizes: Rows, columns and depth of the product.
+        trans_a, trans_b: Whether the memory of ``a`` is ``[depth, rows]``, that of ``b`` ``[columns, depth]``.
+        dtype: The type of ``a``, ``b`` and ``out``.
+    """
+
+    a: str
+    b: str
+    out: str
+    sizes: tuple[int, int, int]
+    trans_a: bool
+    trans_b: bool
+    dtype: DType
+
+    function = "library product"
+    """As reports call it."""
+
+    grid = (1,)
+    constants: ClassVar[Mapping[str, int]] = {}
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What it reads and writes."""
+        return self.a, self.b, self.out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,11 +169,15 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Launches:
-    """The launches of a kernel, the buffers that they share (name -> (elements, type)), and their tables by name."""
+    """The launches of a kernel, the buffers that they share (name -> (elements, type)), and their tables by name.
 
-    launches: tuple[Launch, ...]
+    ``name`` tells several ways to make the same results apart.
+    """
+
+    launches: tuple[Launch | LibraryProduct, ...]
     partials: Mapping[KernelLocal, tuple[int, DType]]
     tables: Mapping[KernelLocal, Table] = field(default_factory=dict)
+    name: str = "generated"
 
     @property
     def partial_offsets(self) -> tuple[dict[KernelLocal, int], int]:
@@ -178,6 +220,7 @@ class Kernel:
         plan: ``(target) -> Launches``: how the kernel is launched on a chip.
         standalone_main: ``(kernel) -> text`` of the part that makes the module run as a script.
         inplace: (input, output) that may lie in the same memory.
+        alternatives: ``(target) -> further ways to make the results``, to be timed against those of ``plan``.
     """
 
     name: str
@@ -190,6 +233,11 @@ class Kernel:
     plan: Callable[[Target], Launches] = field(repr=False, compare=False)
     standalone_main: Callable[[Kernel], str] = field(default=lambda kernel: "", repr=False, compare=False)
     inplace: tuple[tuple[str, str], ...] = ()
+    alternatives: Callable[[Target], tuple[Launches, ...]] = field(default=lambda target: (), repr=False, compare=False)
+
+    def candidates(self, target: Target) -> tuple[Launches, ...]:
+        """Returns all ways to make the results on a chip; the first is the one that runs where nothing was timed."""
+        return self.plan(target), *self.alternatives(target)
 
     @cached_property
     def text(self) -> str:
@@ -207,7 +255,7 @@ class Kernel:
         calls = self.plan(DEFAULT_TARGET)
         return tuple(self._moved(launch, calls) for launch in calls.launches)
 
-    def _moved(self, launch: Launch, calls: Launches) -> int:
+    def _moved(self, launch: Launch | LibraryProduct, calls: Launches) -> int:
         """Returns the bytes that a launch moves.
 
         One beside the main one whose tiles cover no more than the partial sums that it names merges them: of a tensor it

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tstatic.flags import flag
-from tstatic.fusion.codegen.kernel import Launches
+from tstatic.fusion.codegen.kernel import Launch, Launches
 
 
 def strict_numerics() -> bool:
@@ -15,4 +15,5 @@ def strict_numerics() -> bool:
 
 def uncontracted(calls: Launches) -> Launches:
     """Returns the launches, compiled so that a product and a sum are two operations with two roundings."""
-    return replace(calls, launches=tuple(replace(one, contract=False) for one in calls.launches))
+    launches = (replace(one, contract=False) if isinstance(one, Launch) else one for one in calls.launches)
+    return replace(calls, launches=tuple(launches))

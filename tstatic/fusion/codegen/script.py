@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tstatic.fusion.codegen.kernel import DRAWS, RNG, Kernel, KernelArgument, Launch, Table
+from tstatic.fusion.codegen.kernel import DRAWS, RNG, Kernel, KernelArgument, Launch, LibraryProduct, Table
 from tstatic.fusion.codegen.lines import nested
 from tstatic.fusion.codegen.reference import RUN, NoNameError, Reference, Rule
 from tstatic.ir.frozen import FrozenOp
@@ -320,7 +320,16 @@ def _content(one: Table, keys: Mapping[str, str]) -> str:
     return f"[{', '.join(named)}]"
 
 
-def _call(launch: Launch, keys: Mapping[str, str], target: Target) -> str:
+def _call(launch: Launch | LibraryProduct, keys: Mapping[str, str], target: Target) -> str:
+    if isinstance(launch, LibraryProduct):
+        rows, columns, depth = launch.sizes
+        shapes = (rows, depth), (depth, columns), (rows, columns)
+        turned = launch.trans_a, launch.trans_b, False
+        a, b, out = (
+            f'memory["{keys[v]}"].view({shape[::-1] if turn else shape}){".T" if turn else ""}'
+            for v, shape, turn in zip(launch.arguments, shapes, turned, strict=True)
+        )
+        return f"torch.mm({a}, {b}, out={out})"
     given = [f'memory["{keys[a]}"]' if isinstance(a, str) else repr(a) for a in launch.arguments]
     # The interpreter has neither warps nor a compiler.
     named = {n: int(v) for n, v in launch.constants.items()} | ({} if target is TINY else launch.options)
