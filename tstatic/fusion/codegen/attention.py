@@ -1,0 +1,721 @@
+"""Attention: softmax of a product times a third matrix, with ops per element on the scores and on the weights, block by block.
+
+Neither scores nor weights are in memory. The forward kernel saves the logarithm of each row's sum of powers, from which the
+backward kernels make the weights again (FlashAttention-2, T. Dao, 2023); each gradient is added up by one program in a fixed
+order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tstatic.fusion.codegen.emit import as_kernel, coordinates, drawing_table, function, loaded, rounds_apart, stored
+from tstatic.fusion.codegen.kernel import (
+    DRAWS,
+    RNG,
+    Kernel,
+    KernelArgument,
+    KernelLocal,
+    KernelParameter,
+    Launch,
+    Launches,
+    operands,
+    power_of_two,
+)
+from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, nested
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, Operand, build
+from tstatic.fusion.codegen.numerics import uncontracted
+from tstatic.fusion.codegen.reference import Reference
+from tstatic.fusion.codegen.script import standalone_main
+from tstatic.ir.frozen import Entry, FrozenOp
+from tstatic.ir.types import DType, Meta, Shape
+from tstatic.target import Target
+
+DELTA = KernelLocal("partial:delta")
+"""Per row: the sum of the output times its gradient, which the gradient of softmax subtracts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """The ops of an attention, by their roles.
+
+    Attributes:
+        product: Makes raw scores of queries and keys.
+        behind_scores: Ops per element that make scores of them.
+        softmax: What makes weights of the scores: the softmax; or, where weights are made again, ops that do it from each
+            row's logarithm of the sum of powers.
+        behind_weights: Ops per element behind the softmax.
+    """
+
+    product: FrozenOp
+    behind_scores: tuple[FrozenOp, ...]
+    softmax: tuple[FrozenOp, ...]
+    behind_weights: tuple[FrozenOp, ...]
+
+    @property
+    def raw(self) -> str:
+        return one(self.product.output("Out"))
+
+    @property
+    def scores(self) -> str:
+        return next(iter(self.behind_scores[-1].writes())) if self.behind_scores else self.raw
+
+    @property
+    def weights(self) -> str:
+        return one(self.softmax[-1].output("Out"))
+
+    @property
+    def used(self) -> str:
+        """The weights that the last product takes."""
+        return next(iter(self.behind_weights[-1].writes())) if self.behind_weights else self.weights
+
+    @property
+    def ops(self) -> tuple[FrozenOp, ...]:
+        return (self.product, *self.behind_scores, *self.softmax, *self.behind_weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """The ops of the gradient of an attention, from the last product's back to the first one's."""
+
+    mixed: FrozenOp
+    weights: tuple[FrozenOp, ...]
+    softmax: FrozenOp
+    scores: tuple[FrozenOp, ...]
+    product: FrozenOp
+
+    @property
+    def ops(self) -> tuple[FrozenOp, ...]:
+        return (self.mixed, *self.weights, self.softmax, *self.scores, self.product)
+
+
+def one(entry: Entry) -> str:
+    """Returns the value of a slot that must hold one."""
+    assert isinstance(entry, str), "a slot that must hold one value"
+    return entry
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Queries ``[*batch, rows, depth]``, keys ``[*keys, columns, depth]``, values ``[*keys, columns, width]``.
+
+    A size of 1 among ``keys`` where ``batch`` has another one: several heads share keys and values.
+    """
+
+    batch: Shape
+    keys: Shape
+    rows: int
+    columns: int
+    depth: int
+    width: int
+
+    @property
+    def batches(self) -> int:
+        return math.prod(self.batch)
+
+    @property
+    def key_batches(self) -> int:
+        return math.prod(self.keys)
+
+
+def sizes_of(product: FrozenOp, mixed: FrozenOp, metas: Mapping[str, Meta]) -> Sizes:
+    """Returns the sizes of an attention by its two products.
+
+    Raises:
+        CodegenUnsupported: If the operands do not lie as this kernel reads them.
+    """
+    q, k, v = (metas[one(e)].shape for e in (product.input("X"), product.input("Y"), mixed.input("Y")))
+    if product.attrs["trans_x"] or not product.attrs["trans_y"] or mixed.attrs["trans_x"] or mixed.attrs["trans_y"]:
+        raise CodegenUnsupported("ATTRIBUTE", "the products of an attention are q @ k' and weights @ v", product)
+    if min(len(q), len(k), len(v)) < 2:
+        raise CodegenUnsupported("NOT_A_MATRIX", "an operand of the attention is a vector", product)
+    batch = q[:-2]
+    keys, values = ((1,) * (len(batch) - len(s) + 2) + s[:-2] for s in (k, v))
+    shared = all(n in (1, m) for n, m in zip(keys, batch, strict=False))
+    if len(keys) != len(batch) or keys != values or not shared:
+        raise CodegenUnsupported("SHAPE_MISMATCH", "keys and values are batched in another way than queries", product)
+    if 0 in (*q, *k, *v):
+        raise CodegenUnsupported("EMPTY", "there are no elements", product)
+    return Sizes(batch, keys, q[-2], k[-2], q[-1], v[-1])
+
+
+class _Inlined:
+    """Ops per element on blocks of scores, as a function of the module.
+
+    Attributes:
+        given: Values that the function gets: value -> name of the parameter.
+        result: The value that it returns.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        ops: Sequence[FrozenOp],
+        given: Mapping[str, str],
+        result: str,
+        sizes: Sizes,
+        metas: Mapping[str, Meta],
+        compute: DType,
+    ) -> None:
+        self.name, self.given, self.result = name, given, result
+        self.sizes, self.metas, self.compute = sizes, metas, compute
+        self.group: LoopNest | None = None
+        if ops:
+            group = build(ops, metas, [result])
+            space = math.prod(group.iteration_space)
+            if group.inner is not None or group.summed or space != sizes.batches * sizes.rows * sizes.columns:
+                raise CodegenUnsupported("SHAPE_MISMATCH", "an operator is not one per element of the scores", ops[0])
+            for operand in group.inputs:
+                if operand.value in given and not operand.full:
+                    raise CodegenUnsupported("SHAPE_MISMATCH", "the scores are used at two places", ops[0])
+            self.group = group
+
+    @property
+    def read(self) -> list[Operand]:
+        """Operands in memory."""
+        inside = self.group.inputs if self.group is not None else ()
+        return [o for o in inside if o.value not in self.given]
+
+    @property
+    def draws(self) -> bool:
+        return self.group is not None and bool(self.group.drawings)
+
+    def _index(self, operand: Operand) -> tuple[str, str]:
+        """Returns offset and mask of an operand's elements in a block of scores."""
+        assert self.group is not None
+        space, s = self.group.iteration_space, self.sizes
+        if operand.full:
+            return "offsets", "mask"
+        # The batch is the same for a whole block: what it adds to an offset is one number.
+        for cut in range(len(space) + 1):
+            if math.prod(space[:cut]) == s.batches:
+                inner = operand.dims[cut:]
+                text = coordinates(space[:cut], replace(operand, dims=operand.dims[:cut]), "batch") if cut else "batch"
+                if all(inner):
+                    size, place = s.rows * s.columns, f"rows * {s.columns} + columns"
+                elif not any(inner):
+                    size, place = 1, "0 * columns"
+                elif len(inner) == 2 and inner == (False, True) and space[cut:] == (s.rows, s.columns):
+                    size, place = s.columns, "columns"
+                elif len(inner) == 2 and inner == (True, False) and space[cut:] == (s.rows, s.columns):
+                    size, place = s.rows, "rows"
+                else:
+                    continue
+                batch = f"({text}) * {size} + " if any(operand.dims[:cut]) else ""
+                return f"({batch}{place})", "mask"
+        return f"({coordinates(space, operand, 'offsets')})", "mask"
+
+    def text(self, names: Mapping[str, str], pointers: Sequence[str], used: set[str]) -> str:
+        """Returns the function; ``names`` are those of the parameters of values in memory."""
+        head = f"def {self.name}({', '.join([*self.given.values(), 'batch', 'rows', 'columns', *pointers])}):"
+        if self.group is None:
+            return "\n".join(["@triton.jit", *nested(head, [f"return {self.given[self.result]}"])])
+        s = self.sizes
+        group = replace(
+            self.group, inputs=tuple(replace(o, name=names.get(o.value, o.name)) for o in self.group.inputs)
+        )
+        low = {v: self.metas[v].dtype for v in self.given}
+        given = {v: Typed(n, self.compute, low[v] if low[v].is_low else None) for v, n in self.given.items()}
+        loads, lines = loaded(group, self._index, given)
+        used |= lines.used
+        body = [
+            f"mask = (rows < {s.rows}) & (columns < {s.columns})",
+            f"offsets = (batch * {s.rows} + rows) * {s.columns} + columns",
+            *loads,
+            *lines.lines,
+            f"return {lines.done[self.result].text}",
+        ]
+        return "\n".join(["@triton.jit", *nested(head, body)])
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """A program holds ``rows`` queries and ``columns`` keys at a time."""
+
+    rows: int
+    columns: int
+    num_warps: int
+    stages: int
+
+
+FORWARD = {64: Blocks(128, 64, 4, 3), 128: Blocks(128, 64, 8, 3), 256: Blocks(64, 64, 8, 2)}
+BACKWARD = {64: Blocks(64, 128, 8, 2), 128: Blocks(64, 64, 8, 2), 256: Blocks(32, 32, 8, 2)}
+"""Head size -> blocks of queries and keys."""
+
+
+def attention_kernel(
+    found: Attention, mixed: FrozenOp, metas: Mapping[str, Meta], lse: str | None, saving: Sequence[FrozenOp] = ()
+) -> Kernel:
+    """Returns the kernel of an attention; it writes the result of the last product, and ``lse``.
+
+    Args:
+        found: Its ops, but for
+        mixed: the product of weights and values.
+        metas: Metadata of all values; every size is known.
+        lse: The value of each row's logarithm of the sum of powers, if it is wanted,
+        saving: and the ops that make it.
+
+    Raises:
+        CodegenUnsupported: If an op between the products is not one per element.
+    """
+    module = _Module(found, mixed, None, metas, lse, one(mixed.output("Out")))
+    return module.forward([*found.ops, *saving, mixed])
+
+
+def attention_grad_kernel(
+    found: Attention, gradient: Gradient, metas: Mapping[str, Meta], needed: Sequence[str], lse: str, out: str
+) -> Kernel:
+    """Returns the kernel of an attention's gradient.
+
+    Args:
+        found: The ops that make the weights again.
+        gradient: The ops of the gradient.
+        metas: Metadata of all values.
+        needed: Gradients that are written.
+        lse: What the forward kernel saved of each row.
+        out: The attention's result.
+
+    Raises:
+        CodegenUnsupported: If an op between the products is not one per element.
+    """
+    return _Module(found, gradient.mixed, gradient, metas, lse, out).backward(needed)
+
+
+class _Module:
+    """The functions of one direction."""
+
+    def __init__(
+        self,
+        found: Attention,
+        mixed: FrozenOp,
+        gradient: Gradient | None,
+        metas: Mapping[str, Meta],
+        lse: str | None,
+        out: str,
+    ) -> None:
+        self.found, self.gradient, self.metas, self.lse, self.out = found, gradient, metas, lse, out
+        self.q, self.k = one(found.product.input("X")), one(found.product.input("Y"))
+        self.v = one(mixed.input("Y"))
+        if one(mixed.input("X")) != found.used:
+            raise CodegenUnsupported("ATTRIBUTE", "the last product takes something else than the weights", mixed)
+        self.dtype = metas[self.q].dtype
+        self.compute = self.dtype.compute
+        self.sizes = sizes_of(found.product, mixed, metas)
+        self.used: set[str] = {"dot", "to_bf16"} if self.dtype.name == "bfloat16" else {"dot"}
+        self.inlined = self._inline()
+        # One name for each value in memory, whatever function reads it.
+        self.memory = {o.value: o for one in self.inlined for o in one.read}
+        self.names = {value: f"m{i}" for i, value in enumerate(self.memory)}
+        self.all_parameters: list[KernelParameter] = []
+
+    def _inline(self) -> list[_Inlined]:
+        a, g, kind = self.found, self.gradient, self.compute
+
+        def function_of(name: str, ops: Sequence[FrozenOp], given: Mapping[str, str], result: str) -> _Inlined:
+            return _Inlined(name, ops, given, result, self.sizes, self.metas, kind)
+
+        made = [
+            function_of("scores", a.behind_scores, {a.raw: "s"}, a.scores),
+            function_of("weights", a.behind_weights, {a.weights: "p"}, a.used),
+        ]
+        if g is not None:
+            arriving, leaving = one(g.mixed.output("X@GRAD")), one(g.softmax.input("Out@GRAD"))
+            made.append(function_of("weights_grad", g.weights, {arriving: "d"}, leaving))
+            inner, last = one(g.softmax.output("X@GRAD")), one(g.product.input("Out@GRAD"))
+            reads = {v for op in g.scores for v in op.contents()}
+            inside = {a.raw, *(v for op in a.behind_scores for v in op.writes())}
+            # Gradients that read scores get them from the raw ones again.
+            again = () if reads.isdisjoint(inside) else a.behind_scores
+            made.append(function_of("scores_grad", (*again, *g.scores), {a.raw: "s", inner: "d"}, last))
+        return made
+
+    # --------------------------------------------------------------------------------------------------------- parameters
+    @property
+    def tail(self) -> tuple[KernelParameter, ...]:
+        """Parameters of what the functions on scores read."""
+        found = [KernelParameter(self.names[v], "pointer", TYPES[o.dtype.name], v) for v, o in self.memory.items()]
+        if any(one.draws for one in self.inlined):
+            found += [KernelParameter("rng", "pointer", "i64", RNG), KernelParameter("draws", "pointer", "i64", DRAWS)]
+        return tuple(found)
+
+    def _pointer(self, name: str, value: str) -> KernelParameter:
+        dtype = self.compute if isinstance(value, KernelLocal) else self.metas[value].dtype
+        return KernelParameter(name, "pointer", TYPES[dtype.name], value)
+
+    def _call(self, name: str, *given: str) -> str:
+        more = "".join(f", {p.name}" for p in self.tail)
+        return f"{name}({', '.join(given)}, batch, rows[:, None], columns[None, :]{more})"
+
+    # ---------------------------------------------------------------------------------------------------------- the texts
+    def _load(self, name: str, batch: str, at: str, count: int, inner: str, length: int) -> str:
+        """Returns the text that loads a block of rows of a matrix."""
+        place = f"{name} + {batch} * {count * length} + {at}[:, None] * {length} + {inner}[None, :]"
+        return f"tl.load({place}, mask=({at} < {count})[:, None] & ({inner} < {length})[None, :], other=0)"
+
+    def _store(
+        self, name: str, batch: str, at: str, count: int, inner: str, length: int, text: str, dtype: DType
+    ) -> str:
+        place = f"{name} + {batch} * {count * length} + {at}[:, None] * {length} + {inner}[None, :]"
+        value = stored(Typed(text, self.compute), dtype, self.used)
+        return f"tl.store({place}, {value}, mask=({at} < {count})[:, None] & ({inner} < {length})[None, :])"
+
+    def _low(self, text: str) -> str:
+        """Returns a block as the matrices' type holds it: an operand of the next product."""
+        return stored(Typed(text, self.compute), self.dtype, self.used)
+
+    def _key_batch(self) -> str:
+        """Returns the batch of keys of a batch of queries."""
+        s = self.sizes
+        if s.keys == s.batch:
+            return "batch"
+        dims = tuple(n == m for n, m in zip(s.keys, s.batch, strict=True))
+        return f"({coordinates(s.batch, Operand('', '', self.dtype, dims), 'batch')})" if any(dims) else "0 * batch"
+
+    @property
+    def _wide(self) -> str:
+        s = self.sizes
+        most = s.batches * max(s.rows * s.columns, s.rows * s.depth, s.rows * s.width, s.columns * s.depth)
+        return ".to(tl.int64)" if most >= 1 << 30 else ""
+
+    def _function(
+        self, name: str, parameters: tuple[KernelParameter, ...], body: list[str]
+    ) -> tuple[str, tuple[KernelParameter, ...]]:
+        """Returns the text of a function, and its parameters."""
+        self.all_parameters += [p for p in parameters if p.kind == "pointer"]
+        return function(name, parameters, body), parameters
+
+    def _head(self) -> list[str]:
+        return ["dims, wide = tl.arange(0, DEPTH), tl.arange(0, WIDTH)"]
+
+    def _scored(self) -> list[str]:
+        """Lines that make a block of scores, -inf beyond the last key."""
+        s = self.sizes
+        return [
+            f"raw = dot(query, tl.trans(key), tl.zeros((ROWS, COLUMNS), {LANGUAGE[self.compute.name]}))",
+            f"s = {self._call('scores', 'raw')}",
+            f's = tl.where((columns < {s.columns})[None, :], s, float("-inf"))',
+        ]
+
+    def _constants(self) -> tuple[KernelParameter, ...]:
+        return tuple(KernelParameter(n, "constant") for n in ("ROWS", "COLUMNS", "DEPTH", "WIDTH"))
+
+    def _forward(self) -> tuple[str, tuple[KernelParameter, ...]]:
+        s, kind = self.sizes, LANGUAGE[self.compute.name]
+        given = [self._pointer(n, v) for n, v in (("q", self.q), ("k", self.k), ("v", self.v), ("out", self.out))]
+        if self.lse is not None:
+            given.append(self._pointer("lse", self.lse))
+        parameters = (*given, *self.tail, *self._constants())
+        keys = self._key_batch()
+        loop = [
+            "columns = start + tl.arange(0, COLUMNS)",
+            f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth)}",
+            *self._scored(),
+            "peak = tl.maximum(top, tl.max(s, 1))",
+            "# A row without any score above -inf so far has no largest one to be subtracted.",
+            'shift = tl.where(peak == float("-inf"), 0.0, peak)',
+            "p = tl.exp(s - shift[:, None])",
+            "shrink = tl.exp(top - shift)",
+            "total = total * shrink + tl.sum(p, 1)",
+            f"p = {self._call('weights', 'p')}",
+            f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
+            f"mixed = dot({self._low('p')}, value, mixed * shrink[:, None])",
+            "top = peak",
+        ]
+        body = [
+            f"batch = tl.program_id(1){self._wide}",
+            f"keys = {keys}",
+            "rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)",
+            *self._head(),
+            f"query = {self._load('q', 'batch', 'rows', s.rows, 'dims', s.depth)}",
+            f'top = tl.full((ROWS,), float("-inf"), {kind})',
+            f"total = tl.zeros((ROWS,), {kind})",
+            f"mixed = tl.zeros((ROWS, WIDTH), {kind})",
+            *nested(f"for start in range(0, {s.columns}, COLUMNS):", loop),
+            self._store("out", "batch", "rows", s.rows, "wide", s.width, "(mixed / total[:, None])", self.dtype),
+        ]
+        if self.lse is not None:
+            body.append(f"tl.store(lse + batch * {s.rows} + rows, top + tl.log(total), mask=rows < {s.rows})")
+        return self._function("kernel", parameters, body)
+
+    def _delta(self) -> tuple[str, tuple[KernelParameter, ...]]:
+        s, g = self.sizes, self.gradient
+        assert g is not None
+        parameters = (
+            self._pointer("out", self.out),
+            self._pointer("given", one(g.mixed.input("Out@GRAD"))),
+            self._pointer("delta", DELTA),
+            KernelParameter("ROWS", "constant"),
+            KernelParameter("WIDTH", "constant"),
+        )
+        count = s.batches * s.rows
+        self.used.add("wide")
+        place = f"rows[:, None]{self._wide} * {s.width} + inner[None, :]"
+        mask = f"(rows < {count})[:, None] & (inner < {s.width})[None, :]"
+        body = [
+            "rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)",
+            "inner = tl.arange(0, WIDTH)",
+            f"a = wide(tl.load(out + {place}, mask={mask}, other=0))",
+            f"b = wide(tl.load(given + {place}, mask={mask}, other=0))",
+            f"tl.store(delta + rows, tl.sum(a * b, 1), mask=rows < {count})",
+        ]
+        return self._function("row_sums", parameters, body)
+
+    def _again(self) -> list[str]:
+        """Lines that make a block of weights again, and the gradient of the scores ``ds`` in front of the softmax's ops."""
+        s = self.sizes
+        return [
+            *self._scored(),
+            # What lies beyond the last row is masked: its saved number was not loaded.
+            "p = tl.exp(s - saved[:, None])",
+            f"p = tl.where((rows < {s.rows})[:, None] & (columns < {s.columns})[None, :], p, 0.0)",
+            f"d = dot(given_here, tl.trans(value), tl.zeros((ROWS, COLUMNS), {LANGUAGE[self.compute.name]}))",
+            f"d = {self._call('weights_grad', 'd')}",
+            "ds = p * (d - sums[:, None])",
+            f"ds = {self._call('scores_grad', 'raw', 'ds')}",
+            f"ds = tl.where((rows < {s.rows})[:, None] & (columns < {s.columns})[None, :], ds, 0.0)",
+        ]
+
+    def _row_loads(self) -> list[str]:
+        s = self.sizes
+        return [
+            f"query = {self._load('q', 'batch', 'rows', s.rows, 'dims', s.depth)}",
+            f"given_here = {self._load('given', 'batch', 'rows', s.rows, 'wide', s.width)}",
+            f"saved = tl.load(lse + batch * {s.rows} + rows, mask=rows < {s.rows}, other=0)",
+            f"sums = tl.load(delta + batch * {s.rows} + rows, mask=rows < {s.rows}, other=0)",
+        ]
+
+    def _backward_pointers(self) -> list[KernelParameter]:
+        g = self.gradient
+        assert g is not None
+        assert self.lse is not None
+        given = one(g.mixed.input("Out@GRAD"))
+        pairs = (("q", self.q), ("k", self.k), ("v", self.v), ("given", given), ("lse", self.lse), ("delta", DELTA))
+        return [self._pointer(n, v) for n, v in pairs]
+
+    def _grad_keys(self, dk: str | None, dv: str | None) -> tuple[str, tuple[KernelParameter, ...]]:
+        """The gradients of keys and values: a program has a block of keys, and goes over all queries that read them."""
+        s, kind = self.sizes, LANGUAGE[self.compute.name]
+        pointers = self._backward_pointers()
+        pointers += [self._pointer(n, v) for n, v in (("dk", dk), ("dv", dv)) if v is not None]
+        parameters = (*pointers, *self.tail, *self._constants())
+        loop = [
+            "rows = start + tl.arange(0, ROWS)",
+            *self._row_loads(),
+            *self._again(),
+        ]
+        if dv is not None:
+            loop += [
+                f"u = {self._call('weights', 'p')}",
+                f"for_values = dot(tl.trans({self._low('u')}), given_here, for_values)",
+            ]
+        if dk is not None:
+            loop.append(f"for_keys = dot(tl.trans({self._low('ds')}), query, for_keys)")
+        shared = s.batches // s.key_batches
+        inside = nested(f"for start in range(0, {s.rows}, ROWS):", loop)
+        if shared > 1:
+            inside = nested(f"for head in range(0, {shared}):", [f"batch = {self._batch_of()}", *inside])
+        body = [
+            f"keys = tl.program_id(1){self._wide}",
+            "columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)",
+            *self._head(),
+            f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth)}",
+            f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
+            f"for_keys = tl.zeros((COLUMNS, DEPTH), {kind})",
+            f"for_values = tl.zeros((COLUMNS, WIDTH), {kind})",
+            *(["batch = keys"] if shared == 1 else []),
+            *inside,
+        ]
+        if dk is not None:
+            body.append(
+                self._store("dk", "keys", "columns", s.columns, "dims", s.depth, "for_keys", self.metas[dk].dtype)
+            )
+        if dv is not None:
+            body.append(
+                self._store("dv", "keys", "columns", s.columns, "wide", s.width, "for_values", self.metas[dv].dtype)
+            )
+        return self._function("keys_and_values", parameters, body)
+
+    def _batch_of(self) -> str:
+        """Returns the batch of queries of a batch of keys and the number of a head that shares them."""
+        s = self.sizes
+        terms: list[str] = []
+        stride, own, other = 1, 1, 1
+        for size, kept in zip(reversed(s.batch), reversed(s.keys), strict=True):
+            if size > 1:
+                text = f"keys // {own} % {size}" if kept == size else f"head // {other} % {size}"
+                terms.append(f"{text} * {stride}")
+                own, other = (own * size, other) if kept == size else (own, other * size)
+            stride *= size
+        return " + ".join(reversed(terms))
+
+    def _grad_queries(self, dq: str) -> tuple[str, tuple[KernelParameter, ...]]:
+        """The gradient of queries: a program has a block of them, and goes over all keys."""
+        s, kind = self.sizes, LANGUAGE[self.compute.name]
+        parameters = (*self._backward_pointers(), self._pointer("dq", dq), *self.tail, *self._constants())
+        loop = [
+            "columns = start + tl.arange(0, COLUMNS)",
+            f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth)}",
+            f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
+            *self._again(),
+            f"for_queries = dot({self._low('ds')}, key, for_queries)",
+        ]
+        body = [
+            f"batch = tl.program_id(1){self._wide}",
+            f"keys = {self._key_batch()}",
+            "rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)",
+            *self._head(),
+            *self._row_loads(),
+            f"for_queries = tl.zeros((ROWS, DEPTH), {kind})",
+            *nested(f"for start in range(0, {s.columns}, COLUMNS):", loop),
+            self._store("dq", "batch", "rows", s.rows, "dims", s.depth, "for_queries", self.metas[dq].dtype),
+        ]
+        return self._function("queries", parameters, body)
+
+    # ----------------------------------------------------------------------------------------------------------- the kernel
+    def _texts(self) -> list[str]:
+        tail = [p.name for p in self.tail]
+        return [inlined.text(self.names, tail, self.used) for inlined in self.inlined]
+
+    def forward(self, body: Sequence[FrozenOp]) -> Kernel:
+        text, parameters = self._forward()
+
+        def plan(target: Target) -> Launches:
+            blocks = self._blocks(FORWARD, target)
+            return Launches((self._launch("kernel", parameters, blocks, self.sizes.rows, blocks.rows),), {})
+
+        return self._finished("attention", [*self._texts(), text], parameters, body, plan)
+
+    def backward(self, needed: Sequence[str]) -> Kernel:
+        g = self.gradient
+        assert g is not None
+        dq, dk, dv = (
+            e if isinstance(e, str) and e in needed else None
+            for e in (g.product.output("X@GRAD"), g.product.output("Y@GRAD"), g.mixed.output("Y@GRAD"))
+        )
+        s = self.sizes
+        delta, delta_parameters = self._delta()
+        texts, keys, queries = [delta], None, None
+        if dk is not None or dv is not None:
+            text, keys = self._grad_keys(dk, dv)
+            texts.append(text)
+        if dq is not None:
+            text, queries = self._grad_queries(dq)
+            texts.append(text)
+
+        def plan(target: Target) -> Launches:
+            blocks = self._blocks(BACKWARD, target)
+            count = s.batches * s.rows
+            tall = (
+                power_of_two(-(-count // 2), 1, 1024)
+                if target.large_programs
+                else max(1, 4096 // self._padded(s.width))
+            )
+            launches = [
+                Launch(
+                    "row_sums",
+                    (math.ceil(count / tall),),
+                    operands(delta_parameters),
+                    {"ROWS": tall, "WIDTH": self._padded(s.width)},
+                    types=_types(delta_parameters),
+                )
+            ]
+            if keys is not None:
+                launches.append(self._launch("keys_and_values", keys, blocks, s.columns, blocks.columns, s.key_batches))
+            if queries is not None:
+                launches.append(self._launch("queries", queries, blocks, s.rows, blocks.rows))
+            return Launches(tuple(launches), {DELTA: (count, self.compute)})
+
+        parameters = queries or keys
+        assert parameters is not None, "a gradient is asked for"
+        body = [*self.found.ops, *g.ops]
+        return self._finished("attention_grad", [*self._texts(), *texts], parameters, body, plan)
+
+    def _padded(self, length: int) -> int:
+        """Returns the size of a block that holds so many elements; matrix instructions take 16 at least."""
+        return power_of_two(length, 16, 1 << 16)
+
+    def _blocks(self, table: Mapping[int, Blocks], target: Target) -> Blocks:
+        s = self.sizes
+        if target.large_programs:
+            # Two blocks along each axis, so that tests in the interpreter see borders.
+            return Blocks(power_of_two(-(-s.rows // 2), 16, 128), power_of_two(-(-s.columns // 2), 16, 128), 4, 0)
+        head = self._padded(max(s.depth, s.width))
+        return next((blocks for size, blocks in table.items() if head <= size), table[max(table)])
+
+    def _launch(
+        self,
+        name: str,
+        parameters: tuple[KernelParameter, ...],
+        blocks: Blocks,
+        count: int,
+        size: int,
+        batches: int = 0,
+    ) -> Launch:
+        s = self.sizes
+        constants = {
+            "ROWS": blocks.rows, "COLUMNS": blocks.columns, "DEPTH": self._padded(s.depth), "WIDTH": self._padded(s.width)
+        }  # fmt: skip
+        grid = math.ceil(count / size), batches or s.batches
+        given, types = operands(parameters), _types(parameters)
+        return Launch(name, grid, given, constants, blocks.num_warps, types, stages=blocks.stages)
+
+    def _finished(
+        self,
+        template: str,
+        texts: Sequence[str],
+        parameters: tuple[KernelParameter, ...],
+        body: Sequence[FrozenOp],
+        plan: Callable[[Target], Launches],
+    ) -> Kernel:
+        made = {v for op in body for v in op.writes()}
+        named = dict.fromkeys(p.operand for p in self.all_parameters if p.operand not in (DELTA, RNG, DRAWS))
+        memory = [
+            tuple(KernelArgument(v, self.metas[v].dtype, self.metas[v].numel) for v in named if (v in made) == written)
+            for written in (False, True)
+        ]
+        drawn = [inlined.group for inlined in self.inlined if inlined.group is not None and inlined.draws]
+        tables = {DRAWS: drawing_table(drawn[0])} if drawn else {}
+
+        def planned(target: Target) -> Launches:
+            calls = replace(plan(target), tables=tables)
+            return uncontracted(calls) if rounds_apart(self.used) else calls
+
+        main = standalone_main(body, self.metas, numpy_matmul)
+        return as_kernel(
+            template, body, "\n\n\n".join(texts), self.used, parameters, (memory[0], memory[1]), planned, main
+        )
+
+
+def _types(parameters: Sequence[KernelParameter]) -> tuple[str, ...]:
+    return tuple(f"*{p.type}" for p in parameters if p.kind == "pointer")
+
+
+def numpy_matmul(reference: Reference, op: FrozenOp) -> None:
+    """Writes products of batches of matrices, their gradients, and the logarithm of a row's sum of powers, in numpy."""
+    if op.type == "logsumexp":
+        scores = reference.of(one(op.input("X"))).text
+        reference.put(op.output("Out"), f"np.logaddexp.reduce({scores}, axis=-1, keepdims=True)")
+        return
+    x, y = (reference.of(one(op.input(slot))) for slot in ("X", "Y"))
+    turned = {name: ".swapaxes(-1, -2)" if op.attrs[name] else "" for name in ("trans_x", "trans_y")}
+    if not op.definition.of:
+        reference.put(op.output("Out"), f"{x.text}{turned['trans_x']} @ {y.text}{turned['trans_y']}")
+        return
+    d = reference.of(one(op.input("Out@GRAD"))).text
+    assert not op.attrs["trans_x"]
+    pairs = (("X", f"{d} @ {y.text}" if op.attrs["trans_y"] else f"{d} @ {y.text}.swapaxes(-1, -2)", x.shape),)
+    right = f"{d}.swapaxes(-1, -2) @ {x.text}" if op.attrs["trans_y"] else f"{x.text}.swapaxes(-1, -2) @ {d}"
+    for slot, text, shape in (*pairs, ("Y", right, y.shape)):
+        entry = op.output(f"{slot}@GRAD")
+        if isinstance(entry, str):
+            reference.helpers["folded"] = _FOLDED
+            reference.put(entry, f"folded({text}, {tuple(shape)!r})")
+
+
+_FOLDED = '''def folded(value, shape):
+    """The sum over axes along which a shape was broadcast."""
+    value = value.sum(axis=tuple(range(value.ndim - len(shape))))
+    axes = tuple(i for i, (n, m) in enumerate(zip(value.shape, shape)) if n != m)
+    return value.sum(axis=axes, keepdims=True)'''
