@@ -9,7 +9,8 @@ import pytest
 
 from tests.interpret.kernels import metas_by_name, run_kernel, run_ops
 from tests.interpret.test_gemm import CLOSE, numbers, op
-from tstatic.fusion.codegen.attention import Attention, Gradient, attention_grad_kernel, attention_kernel
+from tstatic.fusion.codegen.attention import attention_grad_kernel, attention_kernel
+from tstatic.fusion.codegen.attention_parts import Attention, Gradient
 from tstatic.ir.frozen import FrozenOp
 from tstatic.target import A100, B200, H200
 

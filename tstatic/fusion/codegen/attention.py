@@ -11,7 +11,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tstatic.fusion.codegen.emit import as_kernel, coordinates, drawing_table, function, loaded, rounds_apart, stored
+from tstatic.fusion.codegen.attention_parts import Attention, Gradient, Inlined, numpy_matmul, one, sizes_of
+from tstatic.fusion.codegen.emit import as_kernel, coordinates, drawing_table, function, rounds_apart, stored
 from tstatic.fusion.codegen.kernel import (
     DRAWS,
     RNG,
@@ -25,209 +26,15 @@ from tstatic.fusion.codegen.kernel import (
     power_of_two,
 )
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, nested
-from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, Operand, build
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, Operand
 from tstatic.fusion.codegen.numerics import uncontracted
-from tstatic.fusion.codegen.reference import Reference
 from tstatic.fusion.codegen.script import standalone_main
-from tstatic.ir.frozen import Entry, FrozenOp
-from tstatic.ir.types import DType, Meta, Shape
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.types import DType, Meta
 from tstatic.target import Target
 
 DELTA = KernelLocal("partial:delta")
 """Per row: the sum of the output times its gradient, which the gradient of softmax subtracts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attention:
-    """The ops of an attention, by their roles.
-
-    Attributes:
-        product: Makes raw scores of queries and keys.
-        behind_scores: Ops per element that make scores of them.
-        softmax: What makes weights of the scores: the softmax; or, where weights are made again, ops that do it from each
-            row's logarithm of the sum of powers.
-        behind_weights: Ops per element behind the softmax.
-    """
-
-    product: FrozenOp
-    behind_scores: tuple[FrozenOp, ...]
-    softmax: tuple[FrozenOp, ...]
-    behind_weights: tuple[FrozenOp, ...]
-
-    @property
-    def raw(self) -> str:
-        return one(self.product.output("Out"))
-
-    @property
-    def scores(self) -> str:
-        return next(iter(self.behind_scores[-1].writes())) if self.behind_scores else self.raw
-
-    @property
-    def weights(self) -> str:
-        return one(self.softmax[-1].output("Out"))
-
-    @property
-    def used(self) -> str:
-        """The weights that the last product takes."""
-        return next(iter(self.behind_weights[-1].writes())) if self.behind_weights else self.weights
-
-    @property
-    def ops(self) -> tuple[FrozenOp, ...]:
-        return (self.product, *self.behind_scores, *self.softmax, *self.behind_weights)
-
-
-@dataclass(frozen=True, slots=True)
-class Gradient:
-    """The ops of the gradient of an attention, from the last product's back to the first one's."""
-
-    mixed: FrozenOp
-    weights: tuple[FrozenOp, ...]
-    softmax: FrozenOp
-    scores: tuple[FrozenOp, ...]
-    product: FrozenOp
-
-    @property
-    def ops(self) -> tuple[FrozenOp, ...]:
-        return (self.mixed, *self.weights, self.softmax, *self.scores, self.product)
-
-
-def one(entry: Entry) -> str:
-    """Returns the value of a slot that must hold one."""
-    assert isinstance(entry, str), "a slot that must hold one value"
-    return entry
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """Queries ``[*batch, rows, depth]``, keys ``[*keys, columns, depth]``, values ``[*keys, columns, width]``.
-
-    A size of 1 among ``keys`` where ``batch`` has another one: several heads share keys and values.
-    """
-
-    batch: Shape
-    keys: Shape
-    rows: int
-    columns: int
-    depth: int
-    width: int
-
-    @property
-    def batches(self) -> int:
-        return math.prod(self.batch)
-
-    @property
-    def key_batches(self) -> int:
-        return math.prod(self.keys)
-
-
-def sizes_of(product: FrozenOp, mixed: FrozenOp, metas: Mapping[str, Meta]) -> Sizes:
-    """Returns the sizes of an attention by its two products.
-
-    Raises:
-        CodegenUnsupported: If the operands do not lie as this kernel reads them.
-    """
-    q, k, v = (metas[one(e)].shape for e in (product.input("X"), product.input("Y"), mixed.input("Y")))
-    if product.attrs["trans_x"] or not product.attrs["trans_y"] or mixed.attrs["trans_x"] or mixed.attrs["trans_y"]:
-        raise CodegenUnsupported("ATTRIBUTE", "the products of an attention are q @ k' and weights @ v", product)
-    if min(len(q), len(k), len(v)) < 2:
-        raise CodegenUnsupported("NOT_A_MATRIX", "an operand of the attention is a vector", product)
-    batch = q[:-2]
-    keys, values = ((1,) * (len(batch) - len(s) + 2) + s[:-2] for s in (k, v))
-    shared = all(n in (1, m) for n, m in zip(keys, batch, strict=False))
-    if len(keys) != len(batch) or keys != values or not shared:
-        raise CodegenUnsupported("SHAPE_MISMATCH", "keys and values are batched in another way than queries", product)
-    if 0 in (*q, *k, *v):
-        raise CodegenUnsupported("EMPTY", "there are no elements", product)
-    return Sizes(batch, keys, q[-2], k[-2], q[-1], v[-1])
-
-
-class _Inlined:
-    """Ops per element on blocks of scores, as a function of the module.
-
-    Attributes:
-        given: Values that the function gets: value -> name of the parameter.
-        result: The value that it returns.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        ops: Sequence[FrozenOp],
-        given: Mapping[str, str],
-        result: str,
-        sizes: Sizes,
-        metas: Mapping[str, Meta],
-        compute: DType,
-    ) -> None:
-        self.name, self.given, self.result = name, given, result
-        self.sizes, self.metas, self.compute = sizes, metas, compute
-        self.group: LoopNest | None = None
-        if ops:
-            group = build(ops, metas, [result])
-            space = math.prod(group.iteration_space)
-            if group.inner is not None or group.summed or space != sizes.batches * sizes.rows * sizes.columns:
-                raise CodegenUnsupported("SHAPE_MISMATCH", "an operator is not one per element of the scores", ops[0])
-            for operand in group.inputs:
-                if operand.value in given and not operand.full:
-                    raise CodegenUnsupported("SHAPE_MISMATCH", "the scores are used at two places", ops[0])
-            self.group = group
-
-    @property
-    def read(self) -> list[Operand]:
-        """Operands in memory."""
-        inside = self.group.inputs if self.group is not None else ()
-        return [o for o in inside if o.value not in self.given]
-
-    @property
-    def draws(self) -> bool:
-        return self.group is not None and bool(self.group.drawings)
-
-    def _index(self, operand: Operand) -> tuple[str, str]:
-        """Returns offset and mask of an operand's elements in a block of scores."""
-        assert self.group is not None
-        space, s = self.group.iteration_space, self.sizes
-        if operand.full:
-            return "offsets", "mask"
-        # The batch is the same for a whole block: what it adds to an offset is one number.
-        for cut in range(len(space) + 1):
-            if math.prod(space[:cut]) == s.batches:
-                inner = operand.dims[cut:]
-                text = coordinates(space[:cut], replace(operand, dims=operand.dims[:cut]), "batch") if cut else "batch"
-                if all(inner):
-                    size, place = s.rows * s.columns, f"rows * {s.columns} + columns"
-                elif not any(inner):
-                    size, place = 1, "0 * columns"
-                elif len(inner) == 2 and inner == (False, True) and space[cut:] == (s.rows, s.columns):
-                    size, place = s.columns, "columns"
-                elif len(inner) == 2 and inner == (True, False) and space[cut:] == (s.rows, s.columns):
-                    size, place = s.rows, "rows"
-                else:
-                    continue
-                batch = f"({text}) * {size} + " if any(operand.dims[:cut]) else ""
-                return f"({batch}{place})", "mask"
-        return f"({coordinates(space, operand, 'offsets')})", "mask"
-
-    def text(self, names: Mapping[str, str], pointers: Sequence[str], used: set[str]) -> str:
-        """Returns the function; ``names`` are those of the parameters of values in memory."""
-        head = f"def {self.name}({', '.join([*self.given.values(), 'batch', 'rows', 'columns', *pointers])}):"
-        if self.group is None:
-            return "\n".join(["@triton.jit", *nested(head, [f"return {self.given[self.result]}"])])
-        s = self.sizes
-        group = replace(
-            self.group, inputs=tuple(replace(o, name=names.get(o.value, o.name)) for o in self.group.inputs)
-        )
-        low = {v: self.metas[v].dtype for v in self.given}
-        given = {v: Typed(n, self.compute, low[v] if low[v].is_low else None) for v, n in self.given.items()}
-        loads, lines = loaded(group, self._index, given)
-        used |= lines.used
-        body = [
-            f"mask = (rows < {s.rows}) & (columns < {s.columns})",
-            f"offsets = (batch * {s.rows} + rows) * {s.columns} + columns",
-            *loads,
-            *lines.lines,
-            f"return {lines.done[self.result].text}",
-        ]
-        return "\n".join(["@triton.jit", *nested(head, body)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,11 +117,11 @@ class _Module:
         self.names = {value: f"m{i}" for i, value in enumerate(self.memory)}
         self.all_parameters: list[KernelParameter] = []
 
-    def _inline(self) -> list[_Inlined]:
+    def _inline(self) -> list[Inlined]:
         a, g, kind = self.found, self.gradient, self.compute
 
-        def function_of(name: str, ops: Sequence[FrozenOp], given: Mapping[str, str], result: str) -> _Inlined:
-            return _Inlined(name, ops, given, result, self.sizes, self.metas, kind)
+        def function_of(name: str, ops: Sequence[FrozenOp], given: Mapping[str, str], result: str) -> Inlined:
+            return Inlined(name, ops, given, result, self.sizes, self.metas, kind)
 
         made = [
             function_of("scores", a.behind_scores, {a.raw: "s"}, a.scores),
@@ -690,32 +497,3 @@ class _Module:
 
 def _types(parameters: Sequence[KernelParameter]) -> tuple[str, ...]:
     return tuple(f"*{p.type}" for p in parameters if p.kind == "pointer")
-
-
-def numpy_matmul(reference: Reference, op: FrozenOp) -> None:
-    """Writes products of batches of matrices, their gradients, and the logarithm of a row's sum of powers, in numpy."""
-    if op.type == "logsumexp":
-        scores = reference.of(one(op.input("X"))).text
-        reference.put(op.output("Out"), f"np.logaddexp.reduce({scores}, axis=-1, keepdims=True)")
-        return
-    x, y = (reference.of(one(op.input(slot))) for slot in ("X", "Y"))
-    turned = {name: ".swapaxes(-1, -2)" if op.attrs[name] else "" for name in ("trans_x", "trans_y")}
-    if not op.definition.of:
-        reference.put(op.output("Out"), f"{x.text}{turned['trans_x']} @ {y.text}{turned['trans_y']}")
-        return
-    d = reference.of(one(op.input("Out@GRAD"))).text
-    assert not op.attrs["trans_x"]
-    pairs = (("X", f"{d} @ {y.text}" if op.attrs["trans_y"] else f"{d} @ {y.text}.swapaxes(-1, -2)", x.shape),)
-    right = f"{d}.swapaxes(-1, -2) @ {x.text}" if op.attrs["trans_y"] else f"{x.text}.swapaxes(-1, -2) @ {d}"
-    for slot, text, shape in (*pairs, ("Y", right, y.shape)):
-        entry = op.output(f"{slot}@GRAD")
-        if isinstance(entry, str):
-            reference.helpers["folded"] = _FOLDED
-            reference.put(entry, f"folded({text}, {tuple(shape)!r})")
-
-
-_FOLDED = '''def folded(value, shape):
-    """The sum over axes along which a shape was broadcast."""
-    value = value.sum(axis=tuple(range(value.ndim - len(shape))))
-    axes = tuple(i for i, (n, m) in enumerate(zip(value.shape, shape)) if n != m)
-    return value.sum(axis=axes, keepdims=True)'''
