@@ -21,6 +21,7 @@ from tstatic.fusion import (
     bn_act,
     bn_add_act,
     compiler,
+    dot_product_attention,
     elewise_add_act,
     gemm_epilogue,
     gradient_norm,
@@ -29,6 +30,7 @@ from tstatic.fusion import (
 )
 
 FUSIONS = (
+    dot_product_attention.FUSION,
     gemm_epilogue.FUSION,
     relu_depthwise_conv.FUSION,
     bn_act.FUSION,

@@ -1,0 +1,400 @@
+"""Fuses ``softmax(q k' ...) ... v`` into one kernel that keeps neither scores nor weights, forward and backward.
+
+The forward part gets an op that saves the logarithm of each row's sum of powers; the backward part computes scores and weights
+again from it, as ordinary ops, so that every device computes the same program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from tstatic.fusion.codegen.attention import attention_grad_kernel, attention_kernel
+from tstatic.fusion.codegen.attention_parts import Attention, Gradient, one, sizes_of
+from tstatic.fusion.codegen.define import draws, is_elementwise, is_pointwise
+from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
+from tstatic.fusion.engine import Fused, Fusion, Proposal, refuse
+from tstatic.fusion.identity_gradients import eliminate_identity_gradients
+from tstatic.fusion.pattern import one as pattern_one
+from tstatic.fusion.reasons import MatchRejected
+from tstatic.fusion.redrawn import draw_again
+from tstatic.fusion.view import View
+from tstatic.ir.frozen import FrozenOp, FrozenProgram
+from tstatic.ir.opdef import op_def
+from tstatic.ir.types import UNKNOWN, Meta, float32
+
+RESULT, SAVED = "result", "saved"
+"""Attributes of the gradient of an attention's softmax: the attention's result, and what was saved of each row."""
+
+MOST_OPS = 8
+"""The most ops per element between two of the products."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Forward:
+    """Indices of the ops of an attention: the product of queries and keys, ops per element, the softmax, ops, the last product."""
+
+    product: int
+    behind_scores: tuple[int, ...]
+    softmax: int
+    behind_weights: tuple[int, ...]
+    mixed: int
+
+    @property
+    def indices(self) -> tuple[int, ...]:
+        return (self.product, *self.behind_scores, self.softmax, *self.behind_weights, self.mixed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Backward:
+    """Indices of the ops of its gradient, from the last product's to the first one's."""
+
+    mixed: int
+    weights: tuple[int, ...]
+    softmax: int
+    scores: tuple[int, ...]
+    product: int
+
+    @property
+    def indices(self) -> tuple[int, ...]:
+        return (self.mixed, *self.weights, self.softmax, *self.scores, self.product)
+
+
+# --------------------------------------------------------------------------------------------------------------- search
+def _per_element(view: View, index: int, draw: bool = False) -> bool:
+    """Returns whether an op computes each element of its one result from elements of its operands."""
+    op = view.ops[index]
+    fits = is_elementwise if draw else is_pointwise
+    return fits(op.definition) and not op.body and len([*op.writes()]) == 1
+
+
+def _before(view: View, value: str) -> tuple[int, tuple[int, ...]] | None:
+    """Returns the product that a value is made of, and the ops per element between, in order."""
+    shape = view.metas[value].shape
+    maker = view.maker.get(value)
+    stack: list[tuple[int | None, tuple[int, ...]]] = [(maker, ())]
+    while stack:
+        index, behind = stack.pop()
+        # Weights that are made again have four ops more.
+        if index is None or len(behind) > MOST_OPS + 4:
+            continue
+        op = view.ops[index]
+        if op.type == "matmul_v2" and not op.body:
+            return index, behind
+        if not _per_element(view, index):
+            continue
+        # The operand that has the scores' shape; of two such ones (a mask as large) the one that comes from a product.
+        stack += [(view.maker.get(v), (index, *behind)) for v in op.contents() if view.metas[v].shape == shape]
+    return None
+
+
+def _forward_of(view: View, softmax: int) -> _Forward | None:
+    op = view.ops[softmax]
+    scores = op.input("X")
+    if op.body or not isinstance(scores, str) or op.attrs["axis"] not in (-1, view.metas[scores].rank - 1):
+        return None
+    found = _before(view, scores)
+    if found is None:
+        return None
+    value, behind = one(op.output("Out")), list[int]()
+    while len(behind) <= MOST_OPS:
+        following = [i for i in dict.fromkeys(view.readers.get(value, ())) if not view.ops[i].definition.of]
+        if len(following) != 1:
+            return None
+        (index,) = following
+        reader = view.ops[index]
+        if reader.type == "matmul_v2" and reader.input("X") == value and not reader.body:
+            return _Forward(found[0], found[1], softmax, tuple(behind), index)
+        # What the weights are multiplied by must be a number per element: the sum over keys comes before the division.
+        if not (draws(reader.definition) and _per_element(view, index, draw=True)):
+            return None
+        behind.append(index)
+        (value,) = reader.writes()
+    return None
+
+
+def _backward_of(view: View, softmax: int) -> _Backward | None:
+    """Returns the gradient around a gradient of softmax."""
+    op = view.ops[softmax]
+    value, weights = op.input("Out@GRAD"), list[int]()
+    while True:
+        index = view.maker.get(value) if isinstance(value, str) else None
+        if index is None or len(weights) > MOST_OPS:
+            return None
+        maker = view.ops[index]
+        if maker.type == "matmul_v2_grad" and not maker.body and maker.output("X@GRAD") == value:
+            break
+        if not (maker.definition.of and _per_element(view, index, draw=True)):
+            return None
+        weights.insert(0, index)
+        value = maker.input("Out@GRAD")
+    value, scores = one(op.output("X@GRAD")), list[int]()
+    while len(scores) <= MOST_OPS:
+        following = list(dict.fromkeys(view.readers.get(value, ())))
+        if len(following) != 1:
+            return None
+        reader = view.ops[following[0]]
+        if reader.type == "matmul_v2_grad" and not reader.body and reader.input("Out@GRAD") == value:
+            return _Backward(index, tuple(weights), softmax, tuple(scores), following[0])
+        if not _per_element(view, following[0]):
+            return None
+        scores.append(following[0])
+        (value,) = reader.writes()
+    return None
+
+
+def _whole(view: View, forward: _Forward) -> tuple[_Backward | None, MatchRejected | None]:
+    """Returns the gradient of an attention, if the program has it; and why the attention cannot be made."""
+    op = view.ops[forward.softmax]
+    weights = one(op.output("Out"))
+    gradients = [i for i in dict.fromkeys(view.readers.get(weights, ())) if view.ops[i].type == "softmax_grad"]
+    backward = _backward_of(view, gradients[0]) if len(gradients) == 1 else None
+    inside = set(forward.indices) | (set(backward.indices) if backward is not None else set())
+    result = one(view.ops[forward.mixed].output("Out"))
+    wanted = {result}
+    if backward is not None:
+        first, last = view.ops[backward.product], view.ops[backward.mixed]
+        wanted |= {
+            e for e in (first.output("X@GRAD"), first.output("Y@GRAD"), last.output("Y@GRAD")) if isinstance(e, str)
+        }
+    for value in view.needed(inside):
+        if value in wanted:
+            continue
+        if value in view.fetched:
+            return backward, MatchRejected("FETCHED", value=value)
+        if value in view.kept:
+            return backward, MatchRejected("PERSISTABLE", value=value)
+        readers = view.outside(value, inside)
+        return backward, MatchRejected("EXTRA_READER", value=value, reader=view.ops[readers[0]].type)
+    if inside & view.forbidden:
+        return backward, MatchRejected("FORBIDDEN")
+    ops = [view.ops[i] for i in inside]
+    if any(UNKNOWN in view.metas[v].shape for o in ops for v in (*o.reads(), *o.writes())):
+        return backward, MatchRejected("DYNAMIC", "a size of the attention is known only when the program runs")
+    try:
+        sizes_of(view.ops[forward.product], view.ops[forward.mixed], view.metas)
+    except CodegenUnsupported as unfit:
+        return backward, MatchRejected(unfit.code, unfit.reason, reader=op.type)
+    return backward, None
+
+
+# -------------------------------------------------------------------------------------------------------------- rewriting
+def prepared(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
+    """Saves each row's sum of powers, and computes weights again where their gradient reads them."""
+    if not any(op.type == "softmax" for op in program.ops):
+        return program
+    program = eliminate_identity_gradients(draw_again(program, metas), metas)
+    view = View(program, metas)
+    before: dict[int, list[FrozenOp]] = {}
+    behind: dict[int, list[FrozenOp]] = {}
+    changed: dict[int, FrozenOp] = {}
+    names = dict(program.names)
+    for index in view.of_type("softmax"):
+        forward = _forward_of(view, index)
+        backward, unfit = (None, None) if forward is None else _whole(view, forward)
+        if forward is None or backward is None or unfit is not None:
+            continue
+        made = _Rewriting(view, metas, names, forward, backward)
+        behind[index] = made.saving
+        before[backward.mixed] = made.again
+        changed |= made.changed
+    if not before:
+        return program
+    ops: list[FrozenOp] = []
+    for index, op in enumerate(view.ops):
+        ops += [*before.get(index, ()), changed.get(index, op), *behind.get(index, ())]
+    return program.edit(ops=tuple(ops), names=names)
+
+
+class _Rewriting:
+    """New ops for one attention.
+
+    Attributes:
+        saving: They follow the softmax.
+        again: They stand before the gradient.
+        changed: The gradient's ops, which read what is computed again.
+    """
+
+    def __init__(
+        self, view: View, metas: dict[str, Meta], names: dict[str, str], forward: _Forward, backward: _Backward
+    ) -> None:
+        self.view, self.metas, self.names = view, metas, names
+        softmax = view.ops[forward.softmax]
+        scores, weights = one(softmax.input("X")), one(softmax.output("Out"))
+        meta = metas[scores]
+        low = meta.dtype.is_low
+        self.saving: list[FrozenOp] = []
+        wide = self._cast(self.saving, softmax, scores, float32) if low else scores
+        saved = self._new(f"{scores}@SAVED", Meta((*meta.shape[:-1], 1), float32 if low else meta.dtype))
+        attrs = {"axis": (-1,), "keepdim": True, "reduce_all": False}
+        self._add(self.saving, softmax, "logsumexp", {"X": wide}, saved, attrs)
+        # The copies belong to the phase of the gradient, and complete no parameter's gradient.
+        role = view.ops[backward.mixed].role
+        self.again: list[FrozenOp] = []
+        renamed: dict[str, str] = {}
+        for index in (forward.product, *forward.behind_scores):
+            self._copy(view.ops[index], renamed, role)
+        inner = renamed[scores]
+        at = replace(softmax, role=role, role_var=())
+        inner = self._cast(self.again, at, inner, float32) if low else inner
+        less = self._new(f"{scores}@LESS", metas[inner])
+        self._add(self.again, at, "elementwise_sub", {"X": inner, "Y": saved}, less, {})
+        power = self._new(f"{weights}@AGAIN", metas[inner])
+        self._add(self.again, at, "exp", {"X": less}, power, {})
+        renamed[weights] = self._cast(self.again, at, power, meta.dtype) if low else power
+        for index in forward.behind_weights:
+            self._copy(view.ops[index], renamed, role)
+        self.changed = {i: view.ops[i].with_inputs(renamed) for i in backward.indices}
+        gradient = self.changed[backward.softmax]
+        told = {RESULT: one(view.ops[forward.mixed].output("Out")), SAVED: saved}
+        self.changed[backward.softmax] = replace(gradient, attrs={**gradient.attrs, **told})
+
+    def _new(self, name: str, meta: Meta) -> str:
+        while name in self.metas:
+            name += "_"
+        self.metas[name] = meta
+        self.names[name] = name
+        return name
+
+    def _add(
+        self, ops: list[FrozenOp], like: FrozenOp, kind: str, ins: Mapping[str, str], out: str, attrs: Mapping[str, Any]
+    ) -> None:
+        definition = op_def(kind)
+        inputs = tuple(ins.get(s.name) for s in definition.inputs)
+        ops.append(
+            FrozenOp(definition, inputs, (out,), definition.complete(attrs), like.role, (), like.where, like.position)
+        )
+
+    def _cast(self, ops: list[FrozenOp], like: FrozenOp, value: str, dtype: Any) -> str:
+        meta = self.metas[value]
+        out = self._new(f"{value}@{dtype.name}", Meta(meta.shape, dtype))
+        self._add(ops, like, "cast", {"X": value}, out, {"in_dtype": meta.dtype, "out_dtype": dtype})
+        return out
+
+    def _copy(self, op: FrozenOp, renamed: dict[str, str], role: int) -> None:
+        """Computes an op again; its place in the program decides its random numbers and stays."""
+        (out,) = op.writes()
+        new = self._new(f"{out}@AGAIN", self.metas[out])
+        copy = replace(op.with_inputs(renamed), outputs=(new, *op.outputs[1:]), role=role, role_var=())
+        renamed[out] = new
+        self.again.append(copy)
+
+
+# -------------------------------------------------------------------------------------------------------------- proposals
+def _saving(view: View, scores: str) -> tuple[int, ...]:
+    """Returns the ops that save the sums of powers of scores."""
+    for index in dict.fromkeys(view.readers.get(scores, ())):
+        op = view.ops[index]
+        if op.type == "logsumexp":
+            return (index,)
+        further = view.readers.get(one(op.output("Out")), ()) if op.type == "cast" else ()
+        if len(further) == 1 and view.ops[further[0]].type == "logsumexp":
+            return index, further[0]
+    return ()
+
+
+def _propose(view: View) -> Iterator[Proposal]:
+    for index in view.of_type("softmax"):
+        if not all(v in view.metas for v in view.ops[index].reads()):
+            continue
+        forward = _forward_of(view, index)
+        if forward is None:
+            continue
+        saving = _saving(view, one(view.ops[index].input("X")))
+        unfit = None if saving else _whole(view, forward)[1]
+        indices = tuple(sorted({*forward.indices, *saving}))
+        yield indices, partial(refuse, unfit) if unfit is not None else partial(_fuse, view, forward, saving)
+    for index in view.of_type("softmax_grad"):
+        if SAVED not in view.ops[index].attrs:
+            continue
+        backward = _backward_of(view, index)
+        assert backward is not None, "the gradient was found before"
+        again = _made_again(view, backward)
+        yield tuple(sorted({*again, *backward.indices})), partial(_fuse_gradient, view, backward, again)
+
+
+def _made_again(view: View, backward: _Backward) -> tuple[int, ...]:
+    """Returns the ops that compute the weights, and what is used of them, again."""
+    weights = one(view.ops[backward.softmax].input("Out"))
+    found = _before(view, weights)
+    assert found is not None, "the weights were made again"
+    behind: list[int] = []
+    value = one(view.ops[backward.mixed].input("X"))
+    while value != weights:
+        behind.append(view.maker[value])
+        value = one(view.ops[behind[-1]].input("X"))
+    return (found[0], *found[1], *behind)
+
+
+def _mask(view: View, indices: Sequence[int], chain: str) -> str | None:
+    """Returns the operand beside the scores of the last add in front of the softmax."""
+    adds = [view.ops[i] for i in indices if view.ops[i].type == "elementwise_add"]
+    made = {v for i in indices for v in view.ops[i].writes()} | {chain}
+    return next((v for op in adds for v in op.contents() if v not in made), None)
+
+
+def _fuse(view: View, forward: _Forward, saving: tuple[int, ...]) -> Fused:
+    product, mixed = view.ops[forward.product], view.ops[forward.mixed]
+    slots = {
+        "Q": one(product.input("X")), "K": one(product.input("Y")), "V": one(mixed.input("Y")),
+        "Mask": _mask(view, forward.behind_scores, one(product.output("Out"))),
+    }  # fmt: skip
+    outputs: dict[str, str | tuple[str, ...] | None] = {"Out": one(mixed.output("Out"))}
+    if saving:
+        outputs["SoftmaxAux"] = one(view.ops[saving[-1]].output("Out"))
+    return Fused("fused_dot_product_attention", slots, outputs, _attributes(view, forward.behind_weights))
+
+
+def _attributes(view: View, weights: Sequence[int]) -> dict[str, object]:
+    drops = [view.ops[i].attrs for i in weights if view.ops[i].type == "dropout"]
+    return {"dropout_probability": drops[0]["dropout_prob"] if drops else 0.0}
+
+
+def _fuse_gradient(view: View, backward: _Backward, again: tuple[int, ...]) -> Fused:
+    softmax, mixed, product = (view.ops[i] for i in (backward.softmax, backward.mixed, backward.product))
+    slots = {
+        "Out@GRAD": one(mixed.input("Out@GRAD")), "Q": one(product.input("X")), "K": one(product.input("Y")),
+        "V": one(mixed.input("Y")), "Out": str(softmax.attrs[RESULT]), "SoftmaxAux": str(softmax.attrs[SAVED]),
+    }  # fmt: skip
+    outputs = {
+        "Q@GRAD": pattern_one(product.output("X@GRAD")), "K@GRAD": pattern_one(product.output("Y@GRAD")),
+        "V@GRAD": pattern_one(mixed.output("Y@GRAD")),
+    }  # fmt: skip
+    return Fused("fused_dot_product_attention_grad", slots, outputs, _attributes(view, again))
+
+
+# ----------------------------------------------------------------------------------------------------------------- kernel
+def _kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
+    """Returns the kernel of an attention or of its gradient, from the ops of a match in the program's order."""
+    gradients = [i for i, op in enumerate(body) if SAVED in op.attrs]
+    if not gradients:
+        product, mixed = (op for op in body if op.type == "matmul_v2")
+        at = next(i for i, op in enumerate(body) if op.type == "softmax")
+        sums = [op for op in body if op.type == "logsumexp"]
+        made = [op for op in body if op.type == "cast" and sums and op.output("Out") == sums[0].input("X")]
+        # A cast that the user wrote in front of the softmax is one of the ops per element.
+        saving = [op for op in (*made, *sums) if body.index(op) > at]
+        others = [op for op in body if op not in (product, mixed, body[at]) and op not in saving]
+        scores = tuple(op for op in others if body.index(op) < at)
+        found = Attention(product, scores, (body[at],), tuple(op for op in others if op not in scores))
+        lse = one(sums[0].output("Out")) if sums else None
+        return attention_kernel(found, mixed, metas, lse, saving)
+    at = gradients[0]
+    softmax = body[at]
+    saved = str(softmax.attrs[SAVED])
+    first = next(i for i, op in enumerate(body) if op.type == "matmul_v2_grad")
+    less = next(i for i, op in enumerate(body) if saved in op.reads())
+    last = next(i for i, op in enumerate(body) if one(softmax.input("Out")) in [*op.writes()])
+    product = body[0]
+    start = less - (metas[one(product.output("Out"))].dtype.is_low)
+    again = Attention(product, tuple(body[1:start]), tuple(body[start : last + 1]), tuple(body[last + 1 : first]))
+    gradient = Gradient(body[first], tuple(body[first + 1 : at]), softmax, tuple(body[at + 1 : -1]), body[-1])
+    return attention_grad_kernel(again, gradient, metas, needed, saved, str(softmax.attrs[RESULT]))
+
+
+FUSION = Fusion(
+    "dot_product_attention", "fuse_dot_product_attention", proposes=_propose, prepare=prepared, kernel=_kernel
+)
