@@ -212,8 +212,8 @@ PRODUCT_FAULTS = (
     _text(
         "second operand transposed",
         lambda text: re.sub(
-            r"right = b \+ \(begin \+ depth\)\[:, None\] \* \d+ \+ columns\[None, :\](.*?if (\d+) % DEPTH.*?right \+= STEP) \* \d+",
-            r"right = b + columns[None, :] * \2 + (begin + depth)[:, None]\1",
+            r"right = b \+ \(begin \+ inner\)\[:, None\] \* \d+ \+ columns\[None, :\](.*?inner < (\d+) - .*?right \+= STEP) \* \d+",
+            r"right = b + columns[None, :] * \2 + (begin + inner)[:, None]\1",
             text,
             flags=re.DOTALL,
         ),

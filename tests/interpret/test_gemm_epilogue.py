@@ -45,7 +45,7 @@ def check_grid(record: Applied, count: Counter[str]) -> None:
             count["products"] += 1
             count["of several blocks"] += launch.grid[0] >= 4
             count["split"] += len(launch.grid) > 1
-            count["with a rest of the depth"] += launch.constants["DEPTH"] > launch.constants["STEP"]
+            count["with a rest of the depth"] += not launch.constants["WHOLE"]
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
@@ -67,8 +67,8 @@ def test_drawn_programs_agree(shard: int) -> None:
     print(dict(count))
     programs = PROGRAMS // SHARDS
     assert count["fused_gemm_epilogue"] >= 0.9 * programs
-    assert count["fused_gemm_epilogue_grad"] >= 0.1 * programs
-    assert count["of several blocks"] >= 0.8 * count["products"]
+    assert count["fused_gemm_epilogue_grad"] >= 0.05 * programs
+    assert count["of several blocks"] >= 0.7 * count["products"]
     assert count["with a rest of the depth"] >= 0.3 * count["products"]
     assert count["split"] >= 1
 
