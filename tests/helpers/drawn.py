@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+from tests.helpers.epilogue_programs import epilogue_recipe
 from tstatic import static, testing
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.engine import Applied, Fusion
@@ -93,6 +94,10 @@ def recipes_of(fusion: Fusion, **kinds: Any) -> st.SearchStrategy[testing.Recipe
         fusion: Any; with patterns, programs are drawn from these.
         **kinds: Of ``testing.programs``: ``backward``, ``optimizer``.
     """
+    if fusion.name == "gemm_epilogue":
+        # Drawn programs rarely multiply matrices and go on element by element.
+        kind = "training" if kinds.get("optimizer") else "gradients" if kinds.get("backward") else "forward"
+        return st.integers(0, 1 << 30).map(lambda number: epilogue_recipe(number, kind, kinds.get("runs", 3)))
     if fusion.patterns:
         return testing.programs(max_ops=5, patterns=fusion.patterns, **kinds)
     optimizers = _optimizers(fusion.name)
