@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+from tests.helpers.attention_programs import attention_recipe
 from tests.helpers.epilogue_programs import epilogue_recipe
 from tstatic import static, testing
 from tstatic.fusion import FUSIONS
@@ -29,6 +30,8 @@ PLAIN: dict[str, Any] = {
 ROW_FAMILIES = ("unary", "binary", "cast", "reduce", "softmax", "norm")
 LONG_FAMILIES = ("unary", "reduce", "norm")
 BY_NAME = {f.name: f for f in FUSIONS}
+OWN = {"gemm_epilogue": epilogue_recipe, "dot_product_attention": attention_recipe}
+"""Fusions whose ops follow each other too rarely in programs that are drawn op by op -> what draws programs that have them."""
 
 
 def only(switch: str) -> static.BuildStrategy:
@@ -94,10 +97,10 @@ def recipes_of(fusion: Fusion, **kinds: Any) -> st.SearchStrategy[testing.Recipe
         fusion: Any; with patterns, programs are drawn from these.
         **kinds: Of ``testing.programs``: ``backward``, ``optimizer``.
     """
-    if fusion.name == "gemm_epilogue":
-        # Drawn programs rarely multiply matrices and go on element by element.
+    recipe = OWN.get(fusion.name)
+    if recipe is not None:
         kind = "training" if kinds.get("optimizer") else "gradients" if kinds.get("backward") else "forward"
-        return st.integers(0, 1 << 30).map(lambda number: epilogue_recipe(number, kind, kinds.get("runs", 3)))
+        return st.integers(0, 1 << 30).map(lambda number: recipe(number, kind, kinds.get("runs", 3)))
     if fusion.patterns:
         return testing.programs(max_ops=5, patterns=fusion.patterns, **kinds)
     optimizers = _optimizers(fusion.name)

@@ -101,18 +101,17 @@ def _forward_of(view: View, softmax: int) -> _Forward | None:
         return None
     value, behind = one(op.output("Out")), list[int]()
     while len(behind) <= MOST_OPS:
+        # Other readers are found when all ops of the attention are known, and reported then.
         following = [i for i in dict.fromkeys(view.readers.get(value, ())) if not view.ops[i].definition.of]
-        if len(following) != 1:
+        last = [i for i in following if view.ops[i].type == "matmul_v2" and view.ops[i].input("X") == value]
+        if last:
+            return _Forward(found[0], found[1], softmax, tuple(behind), last[0])
+        # Only what multiplies a weight by a number: the sum over all keys comes before the division.
+        drawing = [i for i in following if draws(view.ops[i].definition) and _per_element(view, i, draw=True)]
+        if not drawing:
             return None
-        (index,) = following
-        reader = view.ops[index]
-        if reader.type == "matmul_v2" and reader.input("X") == value and not reader.body:
-            return _Forward(found[0], found[1], softmax, tuple(behind), index)
-        # What the weights are multiplied by must be a number per element: the sum over keys comes before the division.
-        if not (draws(reader.definition) and _per_element(view, index, draw=True)):
-            return None
-        behind.append(index)
-        (value,) = reader.writes()
+        behind.append(drawing[0])
+        (value,) = view.ops[drawing[0]].writes()
     return None
 
 

@@ -223,7 +223,7 @@ class BuildStrategy(Strategy):
         IN_ORDER, freezes=True,
     )
     fuse_dot_product_attention = fusion(
-        "3.0", "Fuses the attention core (products, mask, softmax, dropout) into one op.", FUSION_LATER,
+        "3.0", "Fuses the attention core (products, mask, softmax, dropout) into one op, forward and backward.",
     )
     fuse_resunit = fusion("3.0", "Fuses the convolution, batch norm, add and relu chains of residual units.", FUSION_LATER)
     # fmt: on
