@@ -113,8 +113,7 @@ def epilogue_recipe(number: int, kind: str = "forward", runs: int = 5) -> testin
             continue
         if kind != "training":
             return made
-        # Adam divides by the size of a gradient: of one near zero it would show in which order a product adds up.
-        trained = draw.builder.trained(made, draw.random.choice(("SGD", "Momentum")), runs)
+        trained = draw.builder.trained(made, draw.random.choice(("SGD", "Momentum", "AdamW")), runs)
         if trained is not None:
             return trained
     raise AssertionError("no program could be drawn")
