@@ -224,3 +224,33 @@ PRODUCT_FAULTS = (
     Fault("gradient of another activation", _other_gradient),
 )
 """Faults of products with what follows them; seen by programs that are made of such (``epilogue_programs``)."""
+
+
+# ---------------------------------------------------------------------------------------------------------- attention's text
+def _scale_dropped(text: str) -> str:
+    """The first op of the scores, a product with a number, is left out."""
+    start = text.find("def scores(")
+    end = text.find("@triton.jit", start) if start >= 0 else -1
+    body = text[start:end]
+    return text[:start] + re.sub(r"= s \* \d[\d.e-]*$", "= s * 1.0", body, count=1, flags=re.MULTILINE) + text[end:]
+
+
+def _shifted_numbers(text: str) -> str:
+    """The gradient draws the random numbers of the neighbouring places."""
+    start = text.find("def weights_grad(")
+    if start < 0:
+        return text
+    return text[:start] + re.sub(r"(draws \+ \d+, )offsets\)", r"\1offsets + 1)", text[start:], count=1)
+
+
+ATTENTION_FAULTS = (
+    _replaced("last key masked", r"s = tl\.where\(\(columns < (\d+)\)", r"s = tl.where((columns < \1 - 1)"),
+    _text("scale dropped", _scale_dropped),
+    _text("dropout of another position", _shifted_numbers),
+    _replaced("gradient of queries added twice", r"key, for_queries\)", "key, for_queries + for_queries)"),
+    _replaced("gradient of keys without its sums", r"d - sums\[:, None\]", "d"),
+    _replaced(
+        "largest score of one block", r"shrink = tl\.exp\(top - shift\)", "shrink = tl.full(top.shape, 1.0, top.dtype)"
+    ),
+)
+"""Faults of attentions; seen by programs that have one (``attention_programs``)."""

@@ -1,0 +1,108 @@
+"""Kernels of attentions: drawn programs agree with the operators alone, rows that attend to nothing, planted faults."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.helpers.attention_programs import attention_recipe
+from tests.helpers.drawn import BY_NAME, made, only
+from tests.helpers.soak import SOAK
+from tests.interpret.faults import ATTENTION_FAULTS, Fault
+from tests.interpret.kernels import metas_by_name, run_kernel, run_ops
+from tests.interpret.test_attention import made as attention_of
+from tests.interpret.test_gemm import numbers
+from tstatic import testing
+from tstatic.fusion import cache
+from tstatic.fusion.codegen.attention import attention_kernel
+from tstatic.target import TINY
+
+FUSION = BY_NAME["dot_product_attention"]
+PROGRAMS = int(os.environ.get("TSTATIC_ATTENTIONS", "5000" if SOAK else "40"))
+SHARDS = 4
+MOST = 40
+"""Programs within which a fault must be caught."""
+
+
+def kind_of(number: int) -> str:
+    """Every third program has all gradients, every fifteenth is trained."""
+    return "training" if number % 15 == 14 else "gradients" if number % 3 == 2 else "forward"
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_drawn_programs_agree(shard: int) -> None:
+    count: Counter[str] = Counter()
+    for place in range(shard * PROGRAMS // SHARDS, (shard + 1) * PROGRAMS // SHARDS):
+        recipe = attention_recipe(place, kind_of(place), 2)
+        for record in made(FUSION, recipe):
+            count[record.op] += 1
+            assert record.kernel is not None
+            grids = [launch.grid for launch in record.kernel.plan(TINY).launches]
+            count["of several blocks"] += any(grid[0] > 1 for grid in grids)
+        try:
+            testing.assert_equivalent(recipe, only(FUSION.switch), shrink=False)
+        except testing.EquivalenceError as error:
+            raise AssertionError(f"program {place} ({kind_of(place)}): {error}") from None
+    print(dict(count))
+    programs = PROGRAMS // SHARDS
+    assert count["fused_dot_product_attention"] == programs
+    assert count["fused_dot_product_attention_grad"] >= programs // 3
+    assert count["of several blocks"] >= programs // 2
+
+
+def _masked() -> tuple[Any, Any]:
+    """An attention whose rows attend to nothing: in the first block of keys, in the last one, in all."""
+    found, saving, mixed = attention_of("rows x columns", "float32")
+    q, k = (2, 33, 16), (2, 40, 16)
+    arrays = {"q": numbers(q, "float32", 0), "k": numbers(k, "float32", 1), "v": numbers(k, "float32", 2)}
+    arrays["mask"] = np.zeros((33, 40), np.float32)
+    arrays["mask"][3, :32] = arrays["mask"][5, 32:] = arrays["mask"][7] = -np.inf
+    known = run_ops([*found.ops, *saving, mixed], arrays)
+    metas = metas_by_name(known)
+    kernel = attention_kernel(found, mixed, metas, "lse", saving)
+    return run_kernel(kernel, arrays, {n: metas[n] for n in ("o", "lse")}), known
+
+
+def test_rows_without_keys() -> None:
+    got, known = _masked()
+    for name in ("o", "lse"):
+        np.testing.assert_allclose(got[name], known[name], rtol=1e-5, atol=1e-6)
+    # Softmax of nothing is NaN, as for the operators alone; a block of nothing is not.
+    assert np.isnan(got["o"][:, 7]).all()
+    assert not np.isnan(got["o"][:, [3, 5]]).any()
+
+
+def test_a_row_without_keys_is_what_the_shift_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = cache.load
+    change = (r'tl.where(peak == float("-inf"), 0.0, peak)', "peak")
+    monkeypatch.setattr(cache, "load", lambda text, title: load(text.replace(*change), title))
+    got, known = _masked()
+    assert np.isnan(got["o"][:, 3]).any()
+    assert not np.isnan(known["o"][:, 3]).any()
+
+
+def _caught(fault: Fault, patch: pytest.MonkeyPatch) -> int | None:
+    hits: list[str] = []
+    fault.plant(patch, hits)
+    try:
+        for number in range(MOST):
+            recipe = attention_recipe(number, "gradients")
+            seen = len(hits)
+            try:
+                testing.assert_equivalent(recipe, only(FUSION.switch), shrink=False)
+            except testing.EquivalenceError:
+                assert len(hits) > seen
+                return number
+        return None
+    finally:
+        patch.undo()
+        assert hits, f"'{fault.name}' was planted and never took effect"
+
+
+@pytest.mark.parametrize("fault", ATTENTION_FAULTS, ids=lambda f: f.name)
+def test_planted_faults_are_caught(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _caught(fault, monkeypatch) is not None
