@@ -22,6 +22,7 @@ from tests.cpu import bn_nets, depthwise_nets
 from tests.helpers.fusion_programs import CASES, Case, build
 from tests.helpers.optimizer_programs import CASES as OPTIMIZERS
 from tests.helpers.optimizer_programs import training
+from tests.interpret.test_composite import made as composite
 from tstatic import static
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.codegen.kernel import Kernel
@@ -102,7 +103,7 @@ def all_templates() -> dict[str, tuple[Kernel, ...]]:
     found += [k for s in ("enable_auto_fusion", "build_cinn_pass") for k in kernels(case("chain"), s)]
     for layout in ("NCHW", "NHWC"):
         found += [*batch_norms(layout), *batch_norms(layout, is_test=True), *depthwise(layout)]
-    found += updates()
+    found += [*updates(), composite(["y", "s"], ["d"])[1], composite(["mean", "d", "y", "s"], [])[1]]
     by_template: dict[str, dict[str, Kernel]] = {}
     for kernel in found:
         by_template.setdefault(kernel.template, {})[kernel.text] = kernel
@@ -111,7 +112,7 @@ def all_templates() -> dict[str, tuple[Kernel, ...]]:
 
 TEMPLATES = (
     "pointwise", "sum", "rows", "batch_norm", "batch_norm_grad", "relu_depthwise", "relu_depthwise_grad", "update",
-    "square_sum", "long_rows",
+    "square_sum", "long_rows", "composite",
 )  # fmt: skip
 
 
@@ -224,6 +225,7 @@ FAULTS = (
     ("update", "tl.sqrt((1.0 - beta2pow))", "tl.sqrt((1.0 - 0.5 * beta2pow))"),
     ("square_sum", "tl.sum(x * x, 0)", "tl.sum(x, 0)"),
     ("square_sum", "for first in range(1, count, 8)", "for first in range(3, count, 8)"),
+    ("composite", "sum_y1 += tl.where(mask, ", "sum_y1 += tl.where(mask, 1.1 * "),
 )
 
 
