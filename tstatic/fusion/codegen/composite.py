@@ -55,16 +55,17 @@ def compose(
     written = {b.value: b for part in parts for b in part.outputs}
     assert {*needed} <= written.keys(), "no part writes what is needed"
     between = {v: b for v, b in written.items() if v not in needed}
-    names = {v: KernelLocal(f"between:{i}") for i, v in enumerate(between)}
+    names: dict[str, KernelLocal] = {v: KernelLocal(f"between:{i}") for i, v in enumerate(between)}
 
     def joined(target: Target, chosen: Sequence[Launches]) -> Launches:
         launches: list[Launch | LibraryProduct] = []
         tables: dict[KernelLocal, Table] = {}
         partials = {names[v]: (b.count, b.dtype) for v, b in between.items()}
         for number, (part, calls) in enumerate(zip(parts, chosen, strict=True)):
-            local = {n: KernelLocal(f"part{number}:{n}") for n in (*calls.partials, *calls.tables)}
-            place: dict[str, KernelLocal] = dict(names)
-            place.update(local)
+            local: dict[str, KernelLocal] = {
+                n: KernelLocal(f"part{number}:{n}") for n in (*calls.partials, *calls.tables)
+            }
+            place = {**names, **local}
             launches += [_placed(one, part, number, place) for one in calls.launches]
             partials.update((local[n], entry) for n, entry in calls.partials.items())
             tables.update(
