@@ -2,6 +2,7 @@
 
 * ``engine``, ``pattern``, ``view``, ``reasons``  find matches, check and replace them, and explain rejections
 * ``bn_act``, ``bn_add_act``, ``elewise_add_act``, ``relu_depthwise_conv``  fusions with patterns
+* ``feedforward``  whole blocks with matrix products
 * ``auto``, ``compiler``  groups of any ops that state expressions
 * ``multi_tensor``, ``gradient_norm``  the updates of many parameters
 * ``explicit_groups``, ``single_op``  groups that the user names, and single ops
@@ -21,12 +22,14 @@ from tstatic.fusion import (
     bn_add_act,
     compiler,
     elewise_add_act,
+    feedforward,
     gradient_norm,
     multi_tensor,
     relu_depthwise_conv,
 )
 
 FUSIONS = (
+    feedforward.FUSION,
     relu_depthwise_conv.FUSION,
     bn_act.FUSION,
     bn_add_act.FUSION,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 
 from tstatic.fusion.codegen.define import define
+from tstatic.fusion.codegen.products import is_product_gradient
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import op_def
 from tstatic.ir.operator import OpRole
@@ -40,6 +42,44 @@ def eliminate_identity_gradients(program: FrozenProgram, metas: Mapping[str, Met
     return program.edit(ops=tuple(kept)) if renamed else program
 
 
+def pass_on_to_products(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
+    """Lets gradients of matrix products read the gradient that arrives at the add of a bias, which equals what the add hands on.
+
+    The add's gradient keeps its other result, the bias's: whoever makes the gradient that arrives may sum it in the same pass,
+    and one array fewer is written.
+    """
+    roots = program.roots()
+    readers: dict[str, list[FrozenOp]] = {}
+    for op in program.ops:
+        for value in op.reads():
+            readers.setdefault(value, []).append(op)
+    made: set[str] = set()
+    renamed: dict[str, str] = {}
+    done: list[FrozenOp] = []
+    for op in program.ops:
+        if renamed and not renamed.keys().isdisjoint(op.reads()):
+            op = op.with_inputs(renamed)
+        if not op.body and op.type == "elementwise_add_grad" and len(list(op.writes())) > 1:
+            own = {
+                result: source
+                for result, source in _equal(op, metas, partial=True).items()
+                if result not in roots
+                and result not in op.role_var
+                and source in made
+                and all(_multiplies(reader, result) for reader in readers.get(result, ()))
+            }
+            renamed |= own
+            op = replace(op, outputs=tuple(None if e in own else e for e in op.outputs))
+        made.update(op.writes())
+        done.append(op)
+    return program.edit(ops=tuple(done)) if renamed else program
+
+
+def _multiplies(reader: FrozenOp, gradient: str) -> bool:
+    """Returns whether an op multiplies what arrives at it by matrices, and reads it nowhere else."""
+    return is_product_gradient(reader.definition) and list(reader.reads()).count(gradient) == 1
+
+
 @lru_cache(maxsize=4096)
 def _copies(kind: str) -> frozenset[int]:
     """Returns the positions of an op's outputs whose expression is the name of an input."""
@@ -53,7 +93,14 @@ def _same(op: FrozenOp, metas: Mapping[str, Meta]) -> dict[str, str]:
     """Returns result -> the input that it equals; empty unless every result equals one."""
     if not op.role & OpRole.Backward or op.role_var or op.body or op.sub_blocks:
         return {}
+    return _equal(op, metas)
+
+
+def _equal(op: FrozenOp, metas: Mapping[str, Meta], partial: bool = False) -> dict[str, str]:
+    """Returns result -> the input that it equals, of all results, or with ``partial`` of those that equal one."""
     positions = [i for i, e in enumerate(op.outputs) if e is not None]
+    if partial:
+        positions = [i for i in positions if i in _copies(op.type)]
     if not positions or not _copies(op.type).issuperset(positions):
         return {}
     if not all(v in metas and metas[v].known for v in (*op.reads(), *op.writes())):
@@ -65,10 +112,11 @@ def _same(op: FrozenOp, metas: Mapping[str, Meta]) -> dict[str, str]:
     for i in positions:
         position = formula.inputs[formula.nodes[i].value]
         source, result = formula.entries[position], op.outputs[i]
-        if not isinstance(source, str) or not isinstance(result, str) or metas[source] != metas[result]:
-            return {}
         # Otherwise the op sums or broadcasts its input.
-        if not formula.aligned[position] == formula.full == formula.targets[i]:
+        same = formula.aligned[position] == formula.full == formula.targets[i]
+        if not same or not isinstance(source, str) or not isinstance(result, str) or metas[source] != metas[result]:
+            if partial:
+                continue
             return {}
         found[result] = source
     return found

@@ -17,10 +17,14 @@ class View:
     Args:
         program: The frozen program.
         metas: Metadata of all its values, with the sizes of this run.
+        switches: Those of the fusions that are on: what one of them leaves, a later one may take.
     """
 
-    def __init__(self, program: FrozenProgram, metas: Mapping[str, Meta]) -> None:
+    def __init__(
+        self, program: FrozenProgram, metas: Mapping[str, Meta], switches: frozenset[str] = frozenset()
+    ) -> None:
         self.program = program
+        self.switches = switches
         self.ops: tuple[FrozenOp, ...] = program.ops
         self.metas = metas
         self.formulas = LoopBodies(metas)

@@ -97,12 +97,14 @@ def fusions_of(strategy: BuildStrategy) -> tuple[Fusion, ...]:
     return tuple(f for f in FUSIONS if getattr(strategy, f.switch))
 
 
-def make_one(fusion: Fusion, frozen: FrozenProgram, metas: dict[str, Meta], log: Log) -> FrozenProgram:
-    """Applies one fusion; adds to ``metas`` the values that its preparation makes."""
+def make_one(
+    fusion: Fusion, frozen: FrozenProgram, metas: dict[str, Meta], log: Log, switches: frozenset[str] = frozenset()
+) -> FrozenProgram:
+    """Applies one fusion; adds to ``metas`` the values that its preparation makes; ``switches``: those of all fusions."""
     before = frozen
     if fusion.prepare is not None:
         frozen = fusion.prepare(frozen, metas)
-    fused = apply(fusion, frozen, metas, log)
+    fused = apply(fusion, frozen, metas, log, switches)
     if fused is not before:
         verify(fused, fusion.name)
     return fused
@@ -132,8 +134,9 @@ def fuse(
     frozen = apply_explicit_groups(shapes_from_contents(frozen, own), own, log)
     if frozen is not before:
         verify(frozen, "explicit groups")
+    switches = frozenset(fusion.switch for fusion in wanted)
     for fusion in wanted:
-        frozen = make_one(fusion, frozen, own, log)
+        frozen = make_one(fusion, frozen, own, log, switches)
     _say(log)
     return eliminate_identity_gradients(frozen, own), own
 
