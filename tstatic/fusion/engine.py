@@ -85,7 +85,7 @@ class Fused:
         outputs: Slot -> value; further values that must be kept go to ``Kept*``.
         attrs: Attributes, for reports.
         body: The ops that it computes, if they are not the matched ops; their results must be equal in every bit.
-        inner: Slots of ``outputs`` that hold inner values: only gradients may read them.
+        inner: Slots of ``outputs`` that no op but gradients of the matched ops may read, beside those named ``Intermediate*``.
     """
 
     type: str
@@ -111,10 +111,10 @@ class Fusion:
     Attributes:
         name: Stable name.
         switch: Property of the BuildStrategy that turns it on.
-        patterns: Functions that name ops and values.
+        patterns: Functions that name ops and values; with ``proposes``, examples of what is found.
         fuse: Returns the fused op of a match; raises :class:`MatchRejected`.
         groups: Instead of patterns: proposes groups of ops, and reports neighbours that it does not group.
-        proposes: Instead of patterns: proposes groups of ops, each with what becomes of it.
+        proposes: Instead of a search for patterns: proposes groups of ops, each with what becomes of it.
         kernel: ``(body, metas, values that it writes, in the op's order) -> Kernel``; by default the loop nest of the body's
             expressions. Raises :class:`CodegenUnsupported`.
         exact: Whether its kernel computes the same bits as the ops alone; a loop nest does.
@@ -170,18 +170,17 @@ def kernels_of(frozen: FrozenProgram, metas: Mapping[str, Meta]) -> dict[tuple[E
 
 # ----------------------------------------------------------------------------------------------------------- one fusion
 def apply(
-    fusion: Fusion, program: FrozenProgram, metas: Mapping[str, Meta], log: Log, switches: frozenset[str] = frozenset()
+    fusion: Fusion,
+    program: FrozenProgram,
+    metas: Mapping[str, Meta],
+    log: Log,
+    later: frozenset[str] = frozenset(),
 ) -> FrozenProgram:
     """Applies every safe match of one fusion; matches are taken in program order and never overlap.
 
-    Args:
-        fusion: The fusion.
-        program: The program.
-        metas: Metadata of all its values.
-        log: Records what was made and what was rejected.
-        switches: Those of all fusions that this program will see.
+    ``later`` are the switches of the fusions that come after it.
     """
-    view = View(program, metas, switches)
+    view = View(program, metas, later)
     taken: dict[int, int] = {}
     made: list[tuple[tuple[int, ...], FrozenOp]] = []
     records: list[Applied] = []

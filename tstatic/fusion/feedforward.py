@@ -16,7 +16,7 @@ from tstatic.fusion.codegen.gemm import gemm_kernel
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.products import is_product, is_product_gradient, numpy_products
 from tstatic.fusion.engine import Fused, Fusion, Proposal, loop_nest, refuse
-from tstatic.fusion.identity_gradients import eliminate_identity_gradients, pass_on_to_products
+from tstatic.fusion.identity_gradients import pass_on_to_products
 from tstatic.fusion.pattern import one
 from tstatic.fusion.reasons import MatchRejected
 from tstatic.fusion.redrawn import draw_again
@@ -226,7 +226,7 @@ def _forward(view: View, first: int) -> Iterator[Proposal]:
                 found, "ATTRIBUTE", "what is added is not the block's input", "add the value that the block reads"
             )
             found = _without(found, "residual", "norm2")
-    if ROWS_SWITCH in view.switches:
+    if ROWS_SWITCH in view.later:
         shorter = _left_to_rows(view, found)
         if shorter != found:
             yield _refused(found, "ROWS_KERNEL", _LEFT_TO_ROWS)
@@ -348,6 +348,10 @@ def _left_to_rows(view: View, found: Found) -> Found:
     return found
 
 
+def _has_expressions(op: FrozenOp) -> bool:
+    return is_elementwise(op.definition) or works_on_rows(op.definition)
+
+
 def _along_rows(op: FrozenOp) -> bool:
     return not op.role & OpRole.Backward and works_on_rows(op.definition)
 
@@ -439,11 +443,14 @@ def _backward(view: View, second: int) -> Iterator[Proposal]:
         if name in found and not _along_last(view, view.ops[found[name]]):
             yield _refused(found, "ATTRIBUTE", _OTHER_AXES, "set begin_norm_axis to the last axis")
             found = _without(found, name, *others)
-    if ROWS_SWITCH in view.switches:
+    if ROWS_SWITCH in view.later:
         shorter = _without(found, "norm1", "sum1") if "norm1" in found else found
         total = _output(view.ops[shorter["sum1"]], "Out") if "sum1" in shorter else None
         if any(works_on_rows(view.ops[i].definition) for i in view.readers.get(total or "", ())):
             shorter = _without(shorter, "sum1")
+        maker = view.maker.get(_arriving(view, found) or "")
+        if maker is not None and "sum2" not in found and _has_expressions(view.ops[maker]):
+            shorter = _without(shorter, "norm2", "dropout2")
         if shorter != found:
             yield _refused(found, "ROWS_KERNEL", _LEFT_TO_ROWS)
             found = shorter
@@ -585,8 +592,29 @@ def _bias_grad_of(view: View, found: Found, name: str) -> str | None:
 
 
 def _prepare(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
-    """Lets gradients draw masks again, and products read the gradient that arrives at the add of a bias."""
-    return pass_on_to_products(eliminate_identity_gradients(draw_again(program, metas), metas), metas)
+    """Lets gradients of blocks draw masks again, and products read the gradient that arrives at the add of a bias."""
+    view = View(program, metas)
+    drawing: set[int] = set()
+    # A gradient has the position of its forward op.
+    adds: set[int] = set()
+    for index, op in enumerate(view.ops):
+        if op.body or not is_product(op.definition):
+            continue
+        found = _core(view, index)
+        if found is None or "act" not in found:
+            continue
+        found |= _rest(view, found)
+        for name in ("dropout1", "dropout2"):
+            if name in found:
+                dropout = view.ops[found[name]]
+                masks = [v for v in dropout.writes() if v != dropout.output("Out")]
+                drawing |= {found[name], *(i for v in masks for i in view.readers.get(v, ()))}
+        adds |= {view.ops[found[name]].position for name in ("bias1", "bias2", "residual") if name in found}
+    if not adds and not drawing:
+        return program
+    program = draw_again(program, metas, drawing)
+    gradients = {i for i, op in enumerate(program.ops) if op.type == "elementwise_add_grad" and op.position in adds}
+    return pass_on_to_products(program, metas, gradients)
 
 
 FUSION = Fusion("feedforward", "fused_feedforward", proposes=blocks, kernel=feed_forward_kernel, prepare=_prepare)

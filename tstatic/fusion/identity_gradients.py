@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
@@ -42,11 +42,17 @@ def eliminate_identity_gradients(program: FrozenProgram, metas: Mapping[str, Met
     return program.edit(ops=tuple(kept)) if renamed else program
 
 
-def pass_on_to_products(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
-    """Lets gradients of matrix products read the gradient that arrives at the add of a bias, which equals what the add hands on.
+def pass_on_to_products(program: FrozenProgram, metas: Mapping[str, Meta], only: Collection[int]) -> FrozenProgram:
+    """Lets ops read the gradient that arrives at an add, instead of the equal one that the add hands on.
 
-    The add's gradient keeps its other result, the bias's: whoever makes the gradient that arrives may sum it in the same pass,
-    and one array fewer is written.
+    Removes adds' gradients as :func:`eliminate_identity_gradients`. One that also makes a bias's gradient keeps that; if nothing
+    but gradients of matrix products reads what it hands on, these read what arrives. Whoever makes what arrives may then sum
+    it in the same pass, and one array fewer is written.
+
+    Args:
+        program: The frozen program.
+        metas: Metadata of all its values.
+        only: Indices of the adds' gradients.
     """
     roots = program.roots()
     readers: dict[str, list[FrozenOp]] = {}
@@ -56,28 +62,27 @@ def pass_on_to_products(program: FrozenProgram, metas: Mapping[str, Meta]) -> Fr
     made: set[str] = set()
     renamed: dict[str, str] = {}
     done: list[FrozenOp] = []
-    for op in program.ops:
+    for index, op in enumerate(program.ops):
         if renamed and not renamed.keys().isdisjoint(op.reads()):
             op = op.with_inputs(renamed)
-        if not op.body and op.type == "elementwise_add_grad" and len(list(op.writes())) > 1:
+        if index in only:
+            same = _same(op, metas)
+            if same and roots.isdisjoint(same) and made.issuperset(same.values()):
+                renamed |= same
+                continue
             own = {
                 result: source
-                for result, source in _equal(op, metas, partial=True).items()
+                for result, source in _equal(op, metas, some=True).items()
                 if result not in roots
-                and result not in op.role_var
                 and source in made
-                and all(_multiplies(reader, result) for reader in readers.get(result, ()))
+                and all(is_product_gradient(reader.definition) for reader in readers.get(result, ()))
             }
-            renamed |= own
-            op = replace(op, outputs=tuple(None if e in own else e for e in op.outputs))
+            if own and set(own) != set(op.writes()):
+                renamed |= own
+                op = replace(op, outputs=tuple(None if e in own else e for e in op.outputs))
         made.update(op.writes())
         done.append(op)
     return program.edit(ops=tuple(done)) if renamed else program
-
-
-def _multiplies(reader: FrozenOp, gradient: str) -> bool:
-    """Returns whether an op multiplies what arrives at it by matrices, and reads it nowhere else."""
-    return is_product_gradient(reader.definition) and list(reader.reads()).count(gradient) == 1
 
 
 @lru_cache(maxsize=4096)
@@ -96,10 +101,10 @@ def _same(op: FrozenOp, metas: Mapping[str, Meta]) -> dict[str, str]:
     return _equal(op, metas)
 
 
-def _equal(op: FrozenOp, metas: Mapping[str, Meta], partial: bool = False) -> dict[str, str]:
-    """Returns result -> the input that it equals, of all results, or with ``partial`` of those that equal one."""
+def _equal(op: FrozenOp, metas: Mapping[str, Meta], some: bool = False) -> dict[str, str]:
+    """Returns result -> the input that it equals, of all results, or with ``some`` of those that equal one."""
     positions = [i for i, e in enumerate(op.outputs) if e is not None]
-    if partial:
+    if some:
         positions = [i for i in positions if i in _copies(op.type)]
     if not positions or not _copies(op.type).issuperset(positions):
         return {}
@@ -115,7 +120,7 @@ def _equal(op: FrozenOp, metas: Mapping[str, Meta], partial: bool = False) -> di
         # Otherwise the op sums or broadcasts its input.
         same = formula.aligned[position] == formula.full == formula.targets[i]
         if not same or not isinstance(source, str) or not isinstance(result, str) or metas[source] != metas[result]:
-            if partial:
+            if some:
                 continue
             return {}
         found[result] = source

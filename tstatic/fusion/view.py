@@ -17,16 +17,14 @@ class View:
     Args:
         program: The frozen program.
         metas: Metadata of all its values, with the sizes of this run.
-        switches: Those of the fusions that are on: what one of them leaves, a later one may take.
+        later: Switches of the fusions that come after the one that asks.
     """
 
-    def __init__(
-        self, program: FrozenProgram, metas: Mapping[str, Meta], switches: frozenset[str] = frozenset()
-    ) -> None:
+    def __init__(self, program: FrozenProgram, metas: Mapping[str, Meta], later: frozenset[str] = frozenset()) -> None:
         self.program = program
-        self.switches = switches
         self.ops: tuple[FrozenOp, ...] = program.ops
         self.metas = metas
+        self.later = later
         self.formulas = LoopBodies(metas)
         self.maker: dict[str, int] = {}
         self.readers: dict[str, list[int]] = {}
