@@ -1,6 +1,7 @@
 """Fusions, one file each; ``FUSIONS`` is their order.
 
 * ``engine``, ``pattern``, ``view``, ``reasons``  find matches, check and replace them, and explain rejections
+* ``gemm_epilogue``  matrix products with what follows them
 * ``bn_act``, ``bn_add_act``, ``elewise_add_act``, ``relu_depthwise_conv``  fusions with patterns
 * ``feedforward``  whole blocks with matrix products
 * ``auto``, ``compiler``  groups of any ops that state expressions
@@ -23,6 +24,7 @@ from tstatic.fusion import (
     compiler,
     elewise_add_act,
     feedforward,
+    gemm_epilogue,
     gradient_norm,
     multi_tensor,
     relu_depthwise_conv,
@@ -30,14 +32,15 @@ from tstatic.fusion import (
 
 FUSIONS = (
     feedforward.FUSION,
+    gemm_epilogue.FUSION,
     relu_depthwise_conv.FUSION,
     bn_act.FUSION,
     bn_add_act.FUSION,
+    elewise_add_act.FUSION,
     compiler.FUSION,
     auto.FUSION,
     gradient_norm.ADAMW,
     multi_tensor.ADAMW,
-    elewise_add_act.FUSION,
     gradient_norm.ALL,
     multi_tensor.ALL,
 )
