@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+from tests.helpers import feedforward_programs
 from tstatic import static, testing
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.engine import Applied, Fusion
@@ -28,6 +29,8 @@ PLAIN: dict[str, Any] = {
 ROW_FAMILIES = ("unary", "binary", "cast", "reduce", "softmax", "norm")
 LONG_FAMILIES = ("unary", "reduce", "norm")
 BY_NAME = {f.name: f for f in FUSIONS}
+OWN = {"feedforward": feedforward_programs.recipes}
+"""Fusions of more ops than a drawn program would ever have in the right order."""
 
 
 def only(switch: str) -> static.BuildStrategy:
@@ -93,6 +96,8 @@ def recipes_of(fusion: Fusion, **kinds: Any) -> st.SearchStrategy[testing.Recipe
         fusion: Any; with patterns, programs are drawn from these.
         **kinds: Of ``testing.programs``: ``backward``, ``optimizer``.
     """
+    if fusion.name in OWN:
+        return OWN[fusion.name](**kinds)
     if fusion.patterns:
         return testing.programs(max_ops=5, patterns=fusion.patterns, **kinds)
     optimizers = _optimizers(fusion.name)
