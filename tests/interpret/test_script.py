@@ -19,6 +19,7 @@ import pytest
 
 import tstatic as paddle
 from tests.cpu import bn_nets, depthwise_nets
+from tests.helpers import feedforward_programs
 from tests.helpers.fusion_programs import CASES, Case, build
 from tests.helpers.optimizer_programs import CASES as OPTIMIZERS
 from tests.helpers.optimizer_programs import training
@@ -63,6 +64,14 @@ DROPPED_ROWS = Case("dropped rows", ((9, 30), (30,)), lambda x, b: F.dropout(F.s
 LONG_ROWS = Case("long rows", ((2, 20001),), lambda x: F.softmax(x * 0.5), 0)
 
 
+def feed_forward() -> Iterator[Kernel]:
+    for dtype in ("float32", "bfloat16"):
+        one = feedforward_programs.Block((17,), 19, 33, norm="pre", dropout=(0.3, 0.25), dtype=dtype)
+        built = feedforward_programs.recipe(one, backward=True).build()
+        shapes = {n: a.shape for n, a in built.feeds.items()}
+        yield from explained(built.main, "fused_feedforward", built.fetches, shapes)
+
+
 def losses(columns: int, dtype: str = "float32") -> tuple[Kernel, ...]:
     """Cross entropy with class numbers, and its gradient."""
     main = static.Program()
@@ -104,6 +113,7 @@ def all_templates() -> dict[str, tuple[Kernel, ...]]:
     for layout in ("NCHW", "NHWC"):
         found += [*batch_norms(layout), *batch_norms(layout, is_test=True), *depthwise(layout)]
     found += [*updates(), composite(["y", "s"], ["d"])[1], composite(["mean", "d", "y", "s"], [])[1]]
+    found += feed_forward()
     by_template: dict[str, dict[str, Kernel]] = {}
     for kernel in found:
         by_template.setdefault(kernel.template, {})[kernel.text] = kernel
