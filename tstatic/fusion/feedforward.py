@@ -14,7 +14,7 @@ from tstatic.fusion.codegen.composite import compose
 from tstatic.fusion.codegen.define import is_elementwise, works_on_rows
 from tstatic.fusion.codegen.gemm import gemm_kernel
 from tstatic.fusion.codegen.kernel import Kernel
-from tstatic.fusion.codegen.products import is_product, is_product_gradient, numpy_products
+from tstatic.fusion.codegen.products import is_product, is_product_gradient, multiplies, numpy_products
 from tstatic.fusion.engine import Fused, Fusion, Proposal, loop_nest, refuse
 from tstatic.fusion.identity_gradients import pass_on_to_products
 from tstatic.fusion.pattern import one
@@ -40,21 +40,17 @@ def feed_forward_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], nee
     Raises:
         CodegenUnsupported: If a part has no kernel.
     """
-    groups = _parts(body, metas)
+    groups = parts_of(body, metas)
     parts = []
     for number, ops in enumerate(groups):
         later = {v for group in groups[number + 1 :] for op in group for v in op.contents()}
         kept = [v for op in ops for v in op.writes() if v in needed or v in later]
-        make = gemm_kernel if any(_multiplies(op) for op in ops) else loop_nest
+        make = gemm_kernel if any(multiplies(op) for op in ops) else loop_nest
         parts.append(make(ops, metas, kept))
     return compose(parts, body, metas, needed, numpy_products)
 
 
-def _multiplies(op: FrozenOp) -> bool:
-    return is_product(op.definition) or is_product_gradient(op.definition)
-
-
-def _parts(body: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> list[list[FrozenOp]]:
+def parts_of(body: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> list[list[FrozenOp]]:
     """Returns the ops part by part: what comes before a product, the product and the ops per element behind it, what follows.
 
     What a kernel along rows reads last, it computes itself: adding a residual there costs no pass of its own.
@@ -64,7 +60,7 @@ def _parts(body: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> list[list[Fro
     products = 0
     for op in body:
         stage = max((stage_of.get(v, 0) for v in op.reads()), default=0)
-        if _multiplies(op):
+        if multiplies(op):
             products += 1
             stage = 2 * products - 1
         elif stage % 2 and works_on_rows(op.definition):

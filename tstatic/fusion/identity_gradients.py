@@ -45,7 +45,9 @@ def eliminate_identity_gradients(
     return program.edit(ops=tuple(kept)) if renamed else program
 
 
-def pass_on_to_products(program: FrozenProgram, metas: Mapping[str, Meta], only: Collection[int]) -> FrozenProgram:
+def pass_on_to_products(
+    program: FrozenProgram, metas: Mapping[str, Meta], only: Collection[int] | None = None
+) -> FrozenProgram:
     """Lets ops read the gradient that arrives at an add, instead of the equal one that the add hands on.
 
     Removes adds' gradients as :func:`eliminate_identity_gradients`. One that also makes a bias's gradient keeps that; if nothing
@@ -55,8 +57,10 @@ def pass_on_to_products(program: FrozenProgram, metas: Mapping[str, Meta], only:
     Args:
         program: The frozen program.
         metas: Metadata of all its values.
-        only: Indices of the adds' gradients.
+        only: Indices of the adds' gradients; ``None`` for all.
     """
+    if only is None:
+        only = {i for i, op in enumerate(program.ops) if op.type == "elementwise_add_grad"}
     roots = program.roots()
     readers: dict[str, list[FrozenOp]] = {}
     for op in program.ops:
@@ -78,7 +82,7 @@ def pass_on_to_products(program: FrozenProgram, metas: Mapping[str, Meta], only:
                 for result, source in _equal(op, metas, some=True).items()
                 if result not in roots
                 and source in made
-                and all(is_product_gradient(reader.definition) for reader in readers.get(result, ()))
+                and all(_multiplies(reader, result) for reader in readers.get(result, ()))
             }
             if own and set(own) != set(op.writes()):
                 renamed |= own
@@ -86,6 +90,12 @@ def pass_on_to_products(program: FrozenProgram, metas: Mapping[str, Meta], only:
         made.update(op.writes())
         done.append(op)
     return program.edit(ops=tuple(done)) if renamed else program
+
+
+def _multiplies(reader: FrozenOp, gradient: str) -> bool:
+    """Returns whether nothing but gradients of matrix products reads a gradient in an op, which may be a fused one."""
+    inside = [op for op in reader.body or (reader,) if gradient in op.reads()]
+    return all(is_product_gradient(op.definition) for op in inside)
 
 
 @lru_cache(maxsize=4096)

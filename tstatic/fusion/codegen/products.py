@@ -63,6 +63,11 @@ def is_product_gradient(definition: OpDef) -> bool:
     )
 
 
+def multiplies(op: FrozenOp) -> bool:
+    """Returns whether an op makes a matrix product, or those of its gradients."""
+    return is_product(op.definition) or is_product_gradient(op.definition)
+
+
 def products_of(op: FrozenOp, metas: Mapping[str, Meta]) -> tuple[Product, ...]:
     """Returns the products that an op makes: one, or one per gradient that is wanted.
 
