@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from tests.helpers import feedforward_programs
+from tests.helpers.epilogue_programs import epilogue_recipe
 from tstatic import static, testing
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.engine import Applied, Fusion
@@ -98,6 +99,10 @@ def recipes_of(fusion: Fusion, **kinds: Any) -> st.SearchStrategy[testing.Recipe
     """
     if fusion.name in OWN:
         return OWN[fusion.name](**kinds)
+    if fusion.name == "gemm_epilogue":
+        # Drawn programs rarely multiply matrices and go on element by element.
+        kind = "training" if kinds.get("optimizer") else "gradients" if kinds.get("backward") else "forward"
+        return st.integers(0, 1 << 30).map(lambda number: epilogue_recipe(number, kind, kinds.get("runs", 3)))
     if fusion.patterns:
         return testing.programs(max_ops=5, patterns=fusion.patterns, **kinds)
     optimizers = _optimizers(fusion.name)

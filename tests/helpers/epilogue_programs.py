@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
+
 from tstatic import testing
-from tstatic.ir.opdef import ValueRange
+from tstatic.ir.opdef import ValueRange, op_def
 from tstatic.testing.program_builder import ProgramBuilder
 
 ACTIVATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -15,6 +17,9 @@ ACTIVATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
 )  # fmt: skip
 ROWS: tuple[tuple[int, ...], ...] = ((17,), (32,), (2, 9), (29,), (3, 7), (2, 3, 5), (50,))
 SIZES = (17, 20, 31, 32)
+DEEP, NARROW = 70, 7
+"""A depth and a number of columns with which a product is cut along its depth."""
+DROPOUT = {"dropout_prob": 0.25, "dropout_implementation": "upscale_in_train", "seed": 11}
 DTYPES = ("float32", "float32", "float32", "bfloat16", "float16")
 
 
@@ -57,8 +62,18 @@ class _Draw:
             x = self.emit("transpose2", {"X": x}, {"axis": (1, 0)}, x)
         return self.emit("matmul_v2", {"X": x, "Y": weight}, {"trans_x": trans_x, "trans_y": trans_y}, x)
 
+    def dropout(self, value: str) -> str:
+        """Appends a dropout; what it draws is known when the program runs, so for the builder all elements are kept."""
+        kept = self.builder.values[value]
+        mask = np.ones(kept.shape, np.uint8)
+        outs = [kept.own, mask], [kept.wide, mask]
+        made = self.builder._append(op_def("dropout"), {"X": value}, DROPOUT, *outs, kept.gain)
+        self.builder.pool = [n for n in self.builder.pool if n == made[0] or n not in made]
+        return made[0]
+
     def layer(self, x: str) -> str:
-        columns = self.shape(x)[-1] if self.often(0.4) else self.random.choice(SIZES)
+        depth = self.shape(x)[-1]
+        columns = NARROW if depth == DEEP else depth if self.often(0.4) else self.random.choice(SIZES)
         value = self.product(x, columns)
         shape = self.shape(value)
         if self.often(0.8):
@@ -70,6 +85,8 @@ class _Draw:
             value = self.emit(type, {"X": value}, attrs, value)
         if self.often(0.15):
             value = self.emit("scale", {"X": value}, {"scale": 0.5, "bias": 0.25}, value)
+        if self.often(0.25):
+            value = self.dropout(value)
         if self.often(0.3):
             residual = x if self.shape(x) == shape else self.fresh(shape)
             value = self.emit("elementwise_add", {"X": value, "Y": residual}, {"axis": -1}, value)
@@ -86,7 +103,7 @@ def epilogue_recipe(number: int, kind: str = "forward", runs: int = 5) -> testin
     """
     for salt in range(100):
         draw = _Draw(number + 1_000_003 * salt, kind)
-        value = draw.fresh((*draw.random.choice(ROWS), draw.random.choice(SIZES)))
+        value = draw.fresh((*draw.random.choice(ROWS), DEEP if draw.often(0.15) else draw.random.choice(SIZES)))
         for _ in range(1 if kind == "forward" else 2):
             value = draw.layer(value)
         if kind == "training":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from tstatic.fusion import auto, cache, engine, view
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
+from tstatic.ir.opdef import op_def
 from tstatic.ir.operator import OpRole
 from tstatic.runtime import generated
 
@@ -182,3 +183,44 @@ FAULTS = (
     _replaced("lost partial sum", r"rows < strips\)", r"rows < strips - 1)"),
     _replaced("mask of a long row dropped", r"^( +sum_v\d+ \+= )tl\.where\(mask, (.*), 0\.0\)$", r"\1\2"),
 )
+
+
+# ---------------------------------------------------------------------------------------------------- matrix products' text
+def _bias_twice(text: str) -> str:
+    for name in re.findall(r"^    (a\d+) = .*tl\.load\(\w+ \+ columns,", text, flags=re.MULTILINE):
+        text = re.sub(rf"^(    v\d+ = .*)\b{name}\b", rf"\1({name} + {name})", text, count=1, flags=re.MULTILINE)
+    return text
+
+
+def _other_gradient(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """The gradient of GELU is computed as that of SiLU, and those of ReLU and sigmoid as that of tanh."""
+    make = engine._kernel
+    others = {"gelu_grad": "silu_grad", "relu_grad": "tanh_grad", "sigmoid_grad": "tanh_grad"}
+
+    def faulty(fusion: Any, links: View, body: Any, written: Any) -> Any:
+        changed = tuple(
+            replace(op, definition=op_def(others[op.type]), attrs={}) if op.type in others else op for op in body
+        )
+        hits.extend(a.type for a, b in zip(body, changed, strict=True) if a is not b)
+        return make(fusion, links, changed, written)
+
+    patch.setattr(engine, "_kernel", faulty)
+
+
+PRODUCT_FAULTS = (
+    _replaced("rest of the depth unmasked", r"mask=inside\[(None, :|:, None)\], other=0", r"mask=inside[\1], other=1"),
+    _text(
+        "second operand transposed",
+        lambda text: re.sub(
+            r"right = b \+ \(begin \+ inner\)\[:, None\] \* \d+ \+ columns\[None, :\](.*?inner < (\d+) - .*?right \+= STEP) \* \d+",
+            r"right = b + columns[None, :] * \2 + (begin + inner)[:, None]\1",
+            text,
+            flags=re.DOTALL,
+        ),
+    ),
+    _text("bias added twice", _bias_twice),
+    _replaced("accumulation lost", r"^(    # sum\b.*\n    v\d+ = )(?:a\d+ \+ total|total \+ a\d+)$", r"\1total"),
+    _replaced("part of the depth dropped", r"range\(1, PARTS\)", "range(1, PARTS - 1)"),
+    Fault("gradient of another activation", _other_gradient),
+)
+"""Faults of products with what follows them; seen by programs that are made of such (``epilogue_programs``)."""

@@ -33,7 +33,7 @@ CLIPS = {
 }
 EVERY_FUSION = (
     "fuse_elewise_add_act_ops", "fuse_bn_act_ops", "fuse_bn_add_act_ops", "enable_auto_fusion", "build_cinn_pass",
-    "fuse_adamw", "fuse_all_optimizer_ops", "fuse_relu_depthwise_conv",
+    "fuse_adamw", "fuse_all_optimizer_ops", "fuse_relu_depthwise_conv", "fuse_gemm_epilogue",
 )  # fmt: skip
 
 

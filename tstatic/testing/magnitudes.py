@@ -8,13 +8,15 @@ from collections.abc import Mapping
 import numpy as np
 
 from tstatic.fusion.codegen.define import LoopBody, define
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
+from tstatic.fusion.codegen.products import is_product, is_product_gradient, products_of
 from tstatic.ir import expr
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.expr import FUNCTIONS, Function, Node
-from tstatic.ir.frozen import freeze
+from tstatic.ir.frozen import FrozenOp, freeze
 from tstatic.ir.pointwise import ALONG, COLUMN
 from tstatic.ir.program import Program
-from tstatic.ir.types import dtype_of
+from tstatic.ir.types import Meta, dtype_of
 from tstatic.testing.feeds import data_variables
 from tstatic.testing.parts import Array
 from tstatic.testing.tolerance import float64_program, ulp
@@ -88,13 +90,17 @@ def magnitudes(program: Program, values: Mapping[str, Array]) -> dict[str, Array
         values: Variable -> value, computed in float64.
 
     Returns:
-        Variable -> an array of its shape, for results of ops that have expressions, per element or along rows.
+        Variable -> an array of its shape, for results of ops that have expressions, per element or along rows, and of matrix
+        products.
     """
     frozen = freeze(program, [v.name for v in data_variables(program)], [])
     metas = {n: meta_of(a) for n, a in values.items()}
     found: dict[str, Array] = {}
     for op in frozen.ops:
         if op.definition.update or not all(v in values for v in (*op.reads(), *op.writes())):
+            continue
+        if is_product(op.definition) or is_product_gradient(op.definition):
+            found |= _products(op, metas, values)
             continue
         formula = define(op, metas)
         if formula is None or 0 in formula.full:
@@ -112,6 +118,21 @@ def magnitudes(program: Program, values: Mapping[str, Array]) -> dict[str, Array
                     whole = np.broadcast_to(size, formula.full)
                     axes = tuple(i for i, (n, m) in enumerate(zip(formula.full, target, strict=True)) if n != m)
                     found[entry] = np.asarray(whole.sum(axes)).reshape(values[entry].shape)
+    return found
+
+
+def _products(op: FrozenOp, metas: Mapping[str, Meta], values: Mapping[str, Array]) -> dict[str, Array]:
+    """Returns the sums of the magnitudes that matrix products add up; none for batches of matrices."""
+    try:
+        products = products_of(op, metas)
+    except CodegenUnsupported:
+        return {}
+    found = {}
+    for one in products:
+        a, b = np.abs(values[one.a]), np.abs(values[one.b])
+        left = a.reshape(one.depth, one.rows).T if one.trans_a else a.reshape(one.rows, one.depth)
+        right = b.reshape(one.columns, one.depth).T if one.trans_b else b.reshape(one.depth, one.columns)
+        found[one.out] = (left @ right).reshape(values[one.out].shape)
     return found
 
 
