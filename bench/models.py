@@ -1,10 +1,14 @@
-"""Whole training steps in Paddle's static API, for plans on paper: GPT-2 124M, BERT-base, ResNet-50; nothing is run."""
+"""Whole training steps in Paddle's static API, for plans on paper: GPT-2 124M and BERT-base in float32 and bfloat16, ResNet-50.
+
+Nothing is run.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 Shape = tuple[int, ...]
@@ -53,6 +57,13 @@ def _feed_forward(paddle: Any, n: Any, width: int, approximate: bool) -> Any:
     return nn.fc(n, width, num_flatten_dims=2)
 
 
+def _minimize(paddle: Any, optimizer: Any, loss: Any, low: bool) -> None:
+    """Adds the update; ``low``: everything in bfloat16 but what is summed, and float32 copies of the parameters."""
+    if low:
+        optimizer = paddle.static.amp.decorate(optimizer, level="O2", dtype="bfloat16", master_weight=True)
+    optimizer.minimize(loss)
+
+
 def _mean_loss(paddle: Any, logits: Any, label: Any) -> Any:
     return paddle.mean(paddle.nn.functional.softmax_with_cross_entropy(logits, label))
 
@@ -61,7 +72,7 @@ def _mean_loss(paddle: Any, logits: Any, label: Any) -> Any:
 GPT = {"layers": 12, "width": 768, "heads": 12, "tokens": 1024, "vocabulary": 50304, "batch": 8}
 
 
-def _gpt(paddle: Any) -> Any:
+def _gpt(paddle: Any, low: bool = False) -> Any:
     nn = paddle.static.nn
     width, tokens, words = GPT["width"], GPT["tokens"], GPT["vocabulary"]
     ids = paddle.static.data("ids", [GPT["batch"], tokens], "int64")
@@ -76,7 +87,8 @@ def _gpt(paddle: Any) -> Any:
     h = nn.layer_norm(h, begin_norm_axis=2)
     tied = paddle.static.default_main_program().global_block().var("tokens")
     loss = _mean_loss(paddle, paddle.matmul(h, tied, transpose_y=True), label)
-    paddle.optimizer.AdamW(3e-4, weight_decay=0.1, grad_clip=paddle.nn.ClipGradByGlobalNorm(1.0)).minimize(loss)
+    clip = paddle.nn.ClipGradByGlobalNorm(1.0)
+    _minimize(paddle, paddle.optimizer.AdamW(3e-4, weight_decay=0.1, grad_clip=clip), loss, low)
     return loss
 
 
@@ -84,7 +96,7 @@ def _gpt(paddle: Any) -> Any:
 BERT = {"layers": 12, "width": 768, "heads": 12, "tokens": 128, "vocabulary": 30522, "batch": 64, "masked": 1280}
 
 
-def _bert(paddle: Any) -> Any:
+def _bert(paddle: Any, low: bool = False) -> Any:
     nn, functional = paddle.static.nn, paddle.nn.functional
     width, tokens, batch = BERT["width"], BERT["tokens"], BERT["batch"]
     ids, kinds = (paddle.static.data(name, [batch, tokens], "int64") for name in ("ids", "kinds"))
@@ -108,7 +120,8 @@ def _bert(paddle: Any) -> Any:
     bias = paddle.static.create_parameter([BERT["vocabulary"]], "float32", name="words.b", is_bias=True)
     loss = _mean_loss(paddle, paddle.matmul(told, words, transpose_y=True) + bias, label)
     loss = loss + _mean_loss(paddle, nn.fc(pooled, 2), follows)
-    paddle.optimizer.AdamW(1e-4, weight_decay=0.01, grad_clip=paddle.nn.ClipGradByGlobalNorm(1.0)).minimize(loss)
+    clip = paddle.nn.ClipGradByGlobalNorm(1.0)
+    _minimize(paddle, paddle.optimizer.AdamW(1e-4, weight_decay=0.01, grad_clip=clip), loss, low)
     return loss
 
 
@@ -141,27 +154,30 @@ def _resnet(paddle: Any) -> Any:
     return loss
 
 
+_GPT_FEEDS: Mapping[str, Shape] = {"ids": (8, 1024), "label": (8, 1024, 1), "mask": (1024, 1024)}
+_BERT_FEEDS: Mapping[str, Shape] = {
+    "ids": (64, 128), "kinds": (64, 128), "mask": (64, 1, 1, 128), "places": (1280,), "label": (1280, 1), "follows": (64, 1),
+}  # fmt: skip
+_LOW = "AMP O2: bfloat16, float32 copies of the parameters"
+
 MODELS: dict[str, Model] = {
     "gpt": Model(
-        "GPT-2 124M, 8 x 1024 tokens, AdamW, clip by global norm",
-        _gpt,
-        {"ids": (8, 1024), "label": (8, 1024, 1), "mask": (1024, 1024)},
-        124_475_904,
+        "GPT-2 124M, 8 x 1024 tokens, AdamW, clip by global norm", _gpt, _GPT_FEEDS, 124_475_904,
         "fp32 throughout; dropout 0; the causal mask is an input",
     ),
+    "gpt-bf16": Model(
+        "GPT-2 124M in bfloat16, 8 x 1024 tokens, AdamW, clip by global norm", partial(_gpt, low=True), _GPT_FEEDS,
+        124_475_904, f"{_LOW}; dropout 0; the causal mask is an input",
+    ),
     "bert": Model(
-        "BERT-base, 64 x 128 tokens, AdamW, clip by global norm",
-        _bert,
-        {"ids": (64, 128), "kinds": (64, 128), "mask": (64, 1, 1, 128), "places": (1280,), "label": (1280, 1),
-         "follows": (64, 1)},
-        110_106_428,
-        "fp32 throughout",
+        "BERT-base, 64 x 128 tokens, AdamW, clip by global norm", _bert, _BERT_FEEDS, 110_106_428, "fp32 throughout",
+    ),
+    "bert-bf16": Model(
+        "BERT-base in bfloat16, 64 x 128 tokens, AdamW, clip by global norm", partial(_bert, low=True), _BERT_FEEDS,
+        110_106_428, _LOW,
     ),
     "resnet": Model(
-        "ResNet-50, 256 x 224 x 224, NHWC, Momentum with L2",
-        _resnet,
-        {"x": (256, 224, 224, 3), "label": (256, 1)},
-        25_557_032,
-        "fp32 throughout",
+        "ResNet-50, 256 x 224 x 224, NHWC, Momentum with L2", _resnet,
+        {"x": (256, 224, 224, 3), "label": (256, 1)}, 25_557_032, "fp32 throughout",
     ),
 }  # fmt: skip

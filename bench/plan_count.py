@@ -11,9 +11,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import tstatic as paddle
 from tstatic import static
-from tstatic.fusion import FUSIONS, engine
+from tstatic.fusion import FUSIONS, engine, feedforward
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
+from tstatic.fusion.codegen.products import multiplies, products_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops.norm._norm import uses_running_statistics
@@ -54,9 +55,33 @@ def formula(op: FrozenOp, metas: Mapping[str, Meta]) -> tuple[str, int] | None:
         streams = {"adam": 7, "adamw": 7, "momentum": 5, "sgd": 3}[updates[0].type]
         label = "AdamW" if updates[0].type == "adamw" else updates[0].type
         return label, streams * sum(_size(metas, b.input("Param")) for b in updates)
+    if op.fusion in ("gemm_epilogue", "feedforward"):
+        least = matrix_bytes(op, metas)
+        what = "linear+bias+act" if op.fusion == "gemm_epilogue" else "feed-forward"
+        return None if least is None else (f"{what} {'bwd' if backward else 'fwd'}", least)
     if first.type in ("squared_l2_norm", "sum_of_squares"):
         return "grad norm", sum(_size(metas, b.input("X")) for b in op.body if b.type == first.type)
     return None
+
+
+def matrix_bytes(op: FrozenOp, metas: Mapping[str, Meta]) -> int | None:
+    """Bytes of matrix products and what is around them; ``None`` where the library makes a product, which is a pass of its own.
+
+    Each product reads its two matrices, and each part between products what it needs beside: e(MK+KN+2MN) for a product with a
+    bias and an activation whose argument is kept.
+    """
+    products = {id(one): products_of(one, metas) for one in op.body if multiplies(one)}
+    if any(not p.dtype.is_low or not p.aligned for found in products.values() for p in found):
+        return None
+    total = 0
+    parts = feedforward.parts_of(op.body, metas)
+    for number, part in enumerate(parts):
+        made = {v for one in part for v in one.writes()}
+        later = {v for other in parts[number + 1 :] for one in other for v in one.contents()}
+        read = {v for one in part if id(one) not in products for v in one.contents()} - made
+        total += sum(metas[v].nbytes for v in (*read, *(made & {*op.writes(), *later})))
+        total += sum(metas[v].nbytes for one in part for p in products.get(id(one), ()) for v in (p.a, p.b))
+    return total
 
 
 def strategy(only: str = "") -> Any:

@@ -81,6 +81,7 @@ def floors() -> list[Row]:
 
         given = (((m, width), half),) * 2
         rows += _single(f"residual+LN {m} x {width}", residual_norm, given, "build_cinn_pass", (4 * size, 4 * size))
+    rows += _matrices()
     m, words = 8192, 50304
 
     def cross_entropy(x: Any, label: Any) -> Any:
@@ -92,6 +93,30 @@ def floors() -> list[Row]:
     )
 
 
+def _matrices() -> list[Row]:
+    """Products with what is around them: a layer whose activation keeps its argument, and a block of two with its gradient."""
+    rows: list[Row] = []
+    e, half = 2, "bfloat16"
+
+    def layer(x: Any, w: Any, b: Any) -> Any:
+        return _act("gelu")(paddle.matmul(x, w) + b)
+
+    for m, k, n in ((32768, 768, 3072), (8192, 4096, 16384), (16384, 1024, 4096)):
+        shapes = ((m, k), half), ((k, n), half), ((n,), half)
+        least = e * (m * k + k * n + 2 * m * n)
+        rows += _single(f"linear+bias+gelu {m} x {k} x {n}", layer, shapes, "fuse_gemm_epilogue", (least,), train=True)
+
+    def block(x: Any, w: Any, b: Any, w2: Any, b2: Any) -> Any:
+        return paddle.matmul(layer(x, w, b), w2) + b2
+
+    m, d = 16384, 1024
+    # With the argument of the activation, which its gradient reads; the second bias's gradient by itself.
+    wide, narrow = m * d + 4 * d * d + 8 * m * d, 5 * m * d + 4 * d * d
+    given = (((m, d), half), ((d, 4 * d), half), ((4 * d,), half), ((4 * d, d), half), ((d,), half))
+    wanted = e * (wide + narrow), e * (wide + 3 * narrow + m * d)
+    return rows + _single(f"feed-forward {m} x {d}", block, given, "fused_feedforward", wanted)
+
+
 def _single(
     label: str,
     compute: Callable[..., Any],
@@ -99,13 +124,14 @@ def _single(
     switch: str,
     wanted: tuple[int, ...],
     together: bool = False,
+    train: bool = False,
 ) -> list[Row]:
     """Forward and backward by themselves; the forward alone where one formula is given, or both added up.
 
     All ops but the flips around them count: fused ones, and alone those that state an expression. There is no row's kernel
     where another op is left over.
     """
-    main, (feeds, fetches) = built(build_program(compute, given, len(wanted) > 1 or together, together))
+    main, (feeds, fetches) = built(build_program(compute, given, len(wanted) > 1 or together or train, together))
     block = main.global_block()
     shapes_of = {f: [int(s) for s in block.var(f).shape] for f in feeds}
     _, ops, metas = rewritten(main, strategy(switch), shapes_of, fetches)

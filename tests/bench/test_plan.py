@@ -77,6 +77,8 @@ HELD = (
     "add+gelu bias fwd", "add+gelu bias bwd", "BN+relu NHWC fwd", "BN+relu NCHW fwd", "BN+relu NHWC bwd", "BN+relu NCHW bwd",
     "BN+add+relu NHWC fwd", "BN+add+relu NCHW fwd", "BN+add+relu NHWC bwd", "BN+add+relu NCHW bwd", "residual+LN 32768 x 768 fwd",
     "residual+LN 32768 x 768 bwd", "residual+LN 8192 x 4096 fwd", "residual+LN 8192 x 4096 bwd",
+    "linear+bias+gelu 32768 x 768 x 3072 fwd", "linear+bias+gelu 8192 x 4096 x 16384 fwd",
+    "linear+bias+gelu 16384 x 1024 x 4096 fwd", "feed-forward 16384 x 1024 fwd",
 )  # fmt: skip
 
 
@@ -128,6 +130,35 @@ def test_models_learn_as_many_numbers_as_published_and_fusion_saves(name: str) -
     streams = {"gpt": 28, "bert": 28, "resnet": 20}[name]
     assert update["least"] == streams * found["parameters"]
     assert update["worst"] <= page.WANTED
+
+
+@pytest.mark.parametrize("name", ["gpt-bf16", "bert-bf16"])
+def test_matrix_products_in_16_bits_move_what_the_formulas_say(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two layers: the others are the same. The formulas themselves are stated as numbers."""
+    models = script("models")
+    monkeypatch.setitem(models.GPT, "layers", 2)
+    monkeypatch.setitem(models.BERT, "layers", 2)
+    one = models.MODELS[name]
+    main, loss = count.built(one.build)
+    kernels = count.fused_kernels(main, count.strategy(), one.feeds, [loss.name])
+    rows = {r["what"]: r for r in count.against_formulas(kernels)}
+    for what in ("linear+bias+act fwd", "feed-forward fwd", "feed-forward bwd"):
+        row = rows[what]
+        assert row["table"]
+        assert 1.0 <= row["worst"] <= page.WANTED
+    # 8,192 tokens: both products, the argument of the activation kept, and in BERT the rows behind them.
+    e, m, d = 2, 8192, 768
+    wide, narrow, token = e * (9 * m * d + 4 * d * d), e * (5 * m * d + 4 * d * d), e * m * d
+    (forward,) = {count.matrix_bytes(op, metas) for op, _, metas in kernels if op.type == "fused_feedforward"} - {None}
+    small = 100_000
+    behind = 4 * token if name == "bert-bf16" else 0
+    assert abs(forward - wide - narrow - behind) < small
+    found = sorted(
+        {count.matrix_bytes(op, metas) for op, _, metas in kernels if op.type == "fused_feedforward_grad"} - {None}
+    )
+    before = {"gpt-bf16": (0, 3), "bert-bf16": (5,)}[name]
+    for nbytes, streams in zip(found, before, strict=True):
+        assert abs(nbytes - wide - 3 * narrow - streams * token) < small
 
 
 def test_a_program_is_compiled_within_a_shallow_stack(tmp_path: Path) -> None:

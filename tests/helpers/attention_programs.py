@@ -13,7 +13,7 @@ from tstatic.ir.opdef import ValueRange, op_def
 from tstatic.testing import Input
 from tstatic.testing.program_builder import ProgramBuilder
 
-BATCHES: tuple[tuple[int, ...], ...] = ((), (2,), (2, 3), (1, 2))
+BATCHES: tuple[tuple[int, ...], ...] = ((), (2,), (1, 2), (2, 1))
 LENGTHS = (17, 20, 33, 40)
 HEADS = (5, 16, 17, 24)
 DROPOUT = {"dropout_prob": 0.25, "dropout_implementation": "upscale_in_train", "seed": 11}

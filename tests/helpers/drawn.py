@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+from tests.helpers import feedforward_programs
 from tests.helpers.attention_programs import attention_recipe
 from tests.helpers.epilogue_programs import epilogue_recipe
 from tstatic import static, testing
@@ -30,8 +32,6 @@ PLAIN: dict[str, Any] = {
 ROW_FAMILIES = ("unary", "binary", "cast", "reduce", "softmax", "norm")
 LONG_FAMILIES = ("unary", "reduce", "norm")
 BY_NAME = {f.name: f for f in FUSIONS}
-OWN = {"gemm_epilogue": epilogue_recipe, "dot_product_attention": attention_recipe}
-"""Fusions whose ops follow each other too rarely in programs that are drawn op by op -> what draws programs that have them."""
 
 
 def only(switch: str) -> static.BuildStrategy:
@@ -90,6 +90,29 @@ def _optimizers(name: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _numbered(recipe: Callable[[int, str, int], testing.Recipe]) -> Callable[..., st.SearchStrategy[testing.Recipe]]:
+    """Returns a strategy of the programs that a function makes of numbers."""
+
+    def recipes(backward: bool = False, optimizer: Any = False, runs: int = 3, **_: Any) -> Any:
+        kind = "training" if optimizer else "gradients" if backward else "forward"
+        return st.integers(0, 1 << 30).map(lambda number: recipe(number, kind, runs))
+
+    return recipes
+
+
+OWN: dict[str, Callable[..., st.SearchStrategy[testing.Recipe]]] = {
+    "feedforward": feedforward_programs.recipes,
+    "gemm_epilogue": _numbered(epilogue_recipe),
+    "dot_product_attention": _numbered(attention_recipe),
+}
+"""Fusions whose ops follow each other too rarely in programs that are drawn op by op -> what draws programs that have them."""
+
+
+def few(fusion: Fusion, count: int) -> int:
+    """How many programs to draw: those with an attention take seconds, and have tests of their own."""
+    return max(2, count // 4) if fusion.name in ("feedforward", "dot_product_attention") else count
+
+
 def recipes_of(fusion: Fusion, **kinds: Any) -> st.SearchStrategy[testing.Recipe]:
     """Programs that contain what a fusion looks for, and others that almost do.
 
@@ -97,10 +120,8 @@ def recipes_of(fusion: Fusion, **kinds: Any) -> st.SearchStrategy[testing.Recipe
         fusion: Any; with patterns, programs are drawn from these.
         **kinds: Of ``testing.programs``: ``backward``, ``optimizer``.
     """
-    recipe = OWN.get(fusion.name)
-    if recipe is not None:
-        kind = "training" if kinds.get("optimizer") else "gradients" if kinds.get("backward") else "forward"
-        return st.integers(0, 1 << 30).map(lambda number: recipe(number, kind, kinds.get("runs", 3)))
+    if fusion.name in OWN:
+        return OWN[fusion.name](**kinds)
     if fusion.patterns:
         return testing.programs(max_ops=5, patterns=fusion.patterns, **kinds)
     optimizers = _optimizers(fusion.name)

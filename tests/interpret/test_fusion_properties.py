@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from tests.helpers.drawn import PLAIN, drawn, explained, made, only, recipes_of
+from tests.helpers.drawn import PLAIN, drawn, explained, few, made, only, recipes_of
 from tests.helpers.near_misses import BREAKS, Miss, another_operator
 from tests.helpers.soak import SOAK
 from tstatic import testing
@@ -34,7 +34,7 @@ def test_fused_equals_unfused(fusion: Fusion, kind: dict[str, Any]) -> None:
     seen: set[str] = set()
 
     @seed(1)
-    @settings(max_examples=20 if SOAK else 10, **PLAIN)
+    @settings(max_examples=few(fusion, 20 if SOAK else 10), **PLAIN)
     @given(recipes_of(fusion, **kind))
     def check(recipe: testing.Recipe) -> None:
         kernels = {r.kernel.name for r in made(fusion, recipe)}
@@ -51,7 +51,7 @@ def test_fused_equals_unfused(fusion: Fusion, kind: dict[str, Any]) -> None:
 @fusions
 def test_any_inner_variable_can_be_fetched_with_every_switch_on(fusion: Fusion) -> None:
     @seed(2)
-    @settings(max_examples=5, **PLAIN)
+    @settings(max_examples=few(fusion, 5), **PLAIN)
     @given(recipes_of(fusion, backward=True), st.integers(0, 255))
     def check(recipe: testing.Recipe, pick: int) -> None:
         trial, feeds = trial_of_recipe(recipe)

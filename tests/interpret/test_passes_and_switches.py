@@ -10,7 +10,7 @@ from hypothesis import given, note, seed, settings
 from hypothesis import strategies as st
 
 from tests.helpers.covering import choices, covering, pairs, strategies
-from tests.helpers.drawn import PLAIN, drawn, recipes_of
+from tests.helpers.drawn import PLAIN, drawn, few, recipes_of
 from tests.helpers.soak import SOAK
 from tstatic import static, testing
 from tstatic.fusion import FUSIONS
@@ -52,7 +52,7 @@ def test_another_fusion_before_changes_nothing(fusion: Any, monkeypatch: pytest.
     """Programs that contain a fusion's pattern, with the other fusions in any order before and after it."""
 
     @seed(5)
-    @settings(max_examples=8 if SOAK else 4, **PLAIN)
+    @settings(max_examples=few(fusion, 8 if SOAK else 4), **PLAIN)
     @given(recipes_of(fusion, backward=True), st.randoms(use_true_random=False))
     def check(recipe: testing.Recipe, random: Any) -> None:
         fusions = tuple(random.sample(FUSIONS, len(FUSIONS)))

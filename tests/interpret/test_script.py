@@ -19,9 +19,11 @@ import pytest
 
 import tstatic as paddle
 from tests.cpu import bn_nets, depthwise_nets
+from tests.helpers import feedforward_programs
 from tests.helpers.fusion_programs import CASES, Case, build
 from tests.helpers.optimizer_programs import CASES as OPTIMIZERS
 from tests.helpers.optimizer_programs import training
+from tests.interpret.test_composite import made as composite
 from tstatic import static
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.codegen.kernel import Kernel
@@ -60,6 +62,14 @@ def rows(x: Any, b: Any) -> Any:
 ALONG_ROWS = Case("rows", ((17, 33), (33,)), rows, 0)
 DROPPED_ROWS = Case("dropped rows", ((9, 30), (30,)), lambda x, b: F.dropout(F.softmax(x + b), 0.25), 0)
 LONG_ROWS = Case("long rows", ((2, 20001),), lambda x: F.softmax(x * 0.5), 0)
+
+
+def feed_forward() -> Iterator[Kernel]:
+    for dtype in ("float32", "bfloat16"):
+        one = feedforward_programs.Block((17,), 19, 33, norm="pre", dropout=(0.3, 0.25), dtype=dtype)
+        built = feedforward_programs.recipe(one, backward=True).build()
+        shapes = {n: a.shape for n, a in built.feeds.items()}
+        yield from explained(built.main, "fused_feedforward", built.fetches, shapes)
 
 
 def losses(columns: int, dtype: str = "float32") -> tuple[Kernel, ...]:
@@ -102,7 +112,8 @@ def all_templates() -> dict[str, tuple[Kernel, ...]]:
     found += [k for s in ("enable_auto_fusion", "build_cinn_pass") for k in kernels(case("chain"), s)]
     for layout in ("NCHW", "NHWC"):
         found += [*batch_norms(layout), *batch_norms(layout, is_test=True), *depthwise(layout)]
-    found += updates()
+    found += [*updates(), composite(["y", "s"], ["d"])[1], composite(["mean", "d", "y", "s"], [])[1]]
+    found += feed_forward()
     by_template: dict[str, dict[str, Kernel]] = {}
     for kernel in found:
         by_template.setdefault(kernel.template, {})[kernel.text] = kernel
@@ -111,7 +122,7 @@ def all_templates() -> dict[str, tuple[Kernel, ...]]:
 
 TEMPLATES = (
     "pointwise", "sum", "rows", "batch_norm", "batch_norm_grad", "relu_depthwise", "relu_depthwise_grad", "update",
-    "square_sum", "long_rows",
+    "square_sum", "long_rows", "composite",
 )  # fmt: skip
 
 
@@ -224,6 +235,7 @@ FAULTS = (
     ("update", "tl.sqrt((1.0 - beta2pow))", "tl.sqrt((1.0 - 0.5 * beta2pow))"),
     ("square_sum", "tl.sum(x * x, 0)", "tl.sum(x, 0)"),
     ("square_sum", "for first in range(1, count, 8)", "for first in range(3, count, 8)"),
+    ("composite", "sum_y1 += tl.where(mask, ", "sum_y1 += tl.where(mask, 1.1 * "),
 )
 
 

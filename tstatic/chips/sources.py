@@ -93,8 +93,9 @@ def sources(kernel: Kernel, calls: Launches | None = None) -> list[tuple[str, So
         kernel: The kernel.
         calls: One of its candidates, if not the first.
     """
-    largest = max((b.count for b in (*kernel.inputs, *kernel.outputs)), default=0)
-    small = {b.value: b.count < largest for b in (*kernel.inputs, *kernel.outputs)}
+    arrays = (*kernel.inputs, *kernel.outputs, *kernel.between)
+    largest = max((b.count for b in arrays), default=0)
+    small = {b.value: b.count < largest for b in arrays}
     found: dict[str, Source] = {}
     calls = kernel.plan(DEFAULT_TARGET) if calls is None else calls
     for launch in calls.launches:

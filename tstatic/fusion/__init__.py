@@ -3,6 +3,7 @@
 * ``engine``, ``pattern``, ``view``, ``reasons``  find matches, check and replace them, and explain rejections
 * ``gemm_epilogue``  matrix products with what follows them
 * ``bn_act``, ``bn_add_act``, ``elewise_add_act``, ``relu_depthwise_conv``  fusions with patterns
+* ``feedforward``  whole blocks with matrix products
 * ``auto``, ``compiler``  groups of any ops that state expressions
 * ``multi_tensor``, ``gradient_norm``  the updates of many parameters
 * ``explicit_groups``, ``single_op``  groups that the user names, and single ops
@@ -23,6 +24,7 @@ from tstatic.fusion import (
     compiler,
     dot_product_attention,
     elewise_add_act,
+    feedforward,
     gemm_epilogue,
     gradient_norm,
     multi_tensor,
@@ -30,6 +32,7 @@ from tstatic.fusion import (
 )
 
 FUSIONS = (
+    feedforward.FUSION,
     dot_product_attention.FUSION,
     gemm_epilogue.FUSION,
     relu_depthwise_conv.FUSION,

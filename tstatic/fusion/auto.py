@@ -9,6 +9,7 @@ from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, build
 from tstatic.fusion.codegen.rows import check_sums
 from tstatic.fusion.elewise_add_act import prepared
 from tstatic.fusion.engine import Fusion, loop_nest
+from tstatic.fusion.identity_gradients import pass_on_to_products
 from tstatic.fusion.reasons import RejectedPair
 from tstatic.fusion.redrawn import draw_again
 from tstatic.fusion.view import View
@@ -278,7 +279,7 @@ def groups(view: View, rows: bool = False) -> Iterator[tuple[int, ...] | Rejecte
 
 def ready(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
     """Prepares a program for groups of any ops: gradients draw masks again, sums are recomputed, identities are removed."""
-    return prepared(draw_again(program, metas), metas, compiler=True)
+    return pass_on_to_products(prepared(draw_again(program, metas), metas, compiler=True), metas)
 
 
 FUSION = Fusion("auto", "enable_auto_fusion", groups=groups, prepare=ready)

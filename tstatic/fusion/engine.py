@@ -111,10 +111,10 @@ class Fusion:
     Attributes:
         name: Stable name.
         switch: Property of the BuildStrategy that turns it on.
-        patterns: Functions that name ops and values.
+        patterns: Functions that name ops and values; with ``proposes``, examples of what is found.
         fuse: Returns the fused op of a match; raises :class:`MatchRejected`.
         groups: Instead of patterns: proposes groups of ops, and reports neighbours that it does not group.
-        proposes: Instead of patterns: proposes groups of ops, each with what becomes of it.
+        proposes: Instead of a search for patterns: proposes groups of ops, each with what becomes of it.
         kernel: ``(body, metas, values that it writes, in the op's order) -> Kernel``; by default the loop nest of the body's
             expressions. Raises :class:`CodegenUnsupported`.
         exact: Whether its kernel computes the same bits as the ops alone; a loop nest does.

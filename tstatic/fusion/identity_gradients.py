@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import lru_cache
 
 from tstatic.fusion.codegen.define import define
+from tstatic.fusion.codegen.products import is_product_gradient
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import op_def
 from tstatic.ir.operator import OpRole
@@ -43,6 +45,59 @@ def eliminate_identity_gradients(
     return program.edit(ops=tuple(kept)) if renamed else program
 
 
+def pass_on_to_products(
+    program: FrozenProgram, metas: Mapping[str, Meta], only: Collection[int] | None = None
+) -> FrozenProgram:
+    """Lets ops read the gradient that arrives at an add, instead of the equal one that the add hands on.
+
+    Removes adds' gradients as :func:`eliminate_identity_gradients`. One that also makes a bias's gradient keeps that; if nothing
+    but gradients of matrix products reads what it hands on, these read what arrives. Whoever makes what arrives may then sum
+    it in the same pass, and one array fewer is written.
+
+    Args:
+        program: The frozen program.
+        metas: Metadata of all its values.
+        only: Indices of the adds' gradients; ``None`` for all.
+    """
+    if only is None:
+        only = {i for i, op in enumerate(program.ops) if op.type == "elementwise_add_grad"}
+    roots = program.roots()
+    readers: dict[str, list[FrozenOp]] = {}
+    for op in program.ops:
+        for value in op.reads():
+            readers.setdefault(value, []).append(op)
+    made: set[str] = set()
+    renamed: dict[str, str] = {}
+    done: list[FrozenOp] = []
+    for index, op in enumerate(program.ops):
+        if renamed and not renamed.keys().isdisjoint(op.reads()):
+            op = op.with_inputs(renamed)
+        if index in only:
+            same = _same(op, metas)
+            if same and roots.isdisjoint(same) and made.issuperset(same.values()):
+                renamed |= same
+                continue
+            own = {
+                result: source
+                for result, source in _equal(op, metas, some=True).items()
+                if result not in roots
+                and source in made
+                and all(_multiplies(reader, result) for reader in readers.get(result, ()))
+            }
+            if own and set(own) != set(op.writes()):
+                renamed |= own
+                op = replace(op, outputs=tuple(None if e in own else e for e in op.outputs))
+        made.update(op.writes())
+        done.append(op)
+    return program.edit(ops=tuple(done)) if renamed else program
+
+
+def _multiplies(reader: FrozenOp, gradient: str) -> bool:
+    """Returns whether nothing but gradients of matrix products reads a gradient in an op, which may be a fused one."""
+    inside = [op for op in reader.body or (reader,) if gradient in op.reads()]
+    return all(is_product_gradient(op.definition) for op in inside)
+
+
 @lru_cache(maxsize=4096)
 def _copies(kind: str) -> frozenset[int]:
     """Returns the positions of an op's outputs whose expression is the name of an input."""
@@ -56,7 +111,14 @@ def _same(op: FrozenOp, metas: Mapping[str, Meta]) -> dict[str, str]:
     """Returns result -> the input that it equals; empty unless every result equals one."""
     if not op.role & OpRole.Backward or op.role_var or op.body or op.sub_blocks:
         return {}
+    return _equal(op, metas)
+
+
+def _equal(op: FrozenOp, metas: Mapping[str, Meta], some: bool = False) -> dict[str, str]:
+    """Returns result -> the input that it equals, of all results, or with ``some`` of those that equal one."""
     positions = [i for i, e in enumerate(op.outputs) if e is not None]
+    if some:
+        positions = [i for i in positions if i in _copies(op.type)]
     if not positions or not _copies(op.type).issuperset(positions):
         return {}
     if not all(v in metas and metas[v].known for v in (*op.reads(), *op.writes())):
@@ -68,10 +130,11 @@ def _same(op: FrozenOp, metas: Mapping[str, Meta]) -> dict[str, str]:
     for i in positions:
         position = formula.inputs[formula.nodes[i].value]
         source, result = formula.entries[position], op.outputs[i]
-        if not isinstance(source, str) or not isinstance(result, str) or metas[source] != metas[result]:
-            return {}
         # Otherwise the op sums or broadcasts its input.
-        if not formula.aligned[position] == formula.full == formula.targets[i]:
+        same = formula.aligned[position] == formula.full == formula.targets[i]
+        if not same or not isinstance(source, str) or not isinstance(result, str) or metas[source] != metas[result]:
+            if some:
+                continue
             return {}
         found[result] = source
     return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tstatic.fusion.codegen.kernel import DRAWS, Kernel, KernelLocal, Launches
+from tstatic.fusion.codegen.kernel import Kernel, KernelLocal, Launches
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
 from tstatic.plan.flat_buffers import PAD, gradient_buffers
@@ -75,7 +75,7 @@ class Generated:
     @property
     def draws(self) -> bool:
         """Whether it draws random numbers: it then reads what they depend on from ``RNG``."""
-        return DRAWS in self.calls.tables
+        return self.calls.draws
 
 
 @dataclass(frozen=True)

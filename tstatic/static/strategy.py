@@ -216,7 +216,7 @@ class BuildStrategy(Strategy):
     fused_attention = fusion(
         "2.5", "Fuses a whole multi-head attention block into one op, forward and backward.", FUSION_LATER,
     )
-    fused_feedforward = fusion("2.5", "Fuses a whole feed-forward block into one op, forward and backward.", FUSION_LATER)
+    fused_feedforward = fusion("2.5", "Fuses a whole feed-forward block into one op, forward and backward.")
     fuse_adamw = fusion("2.5", "Updates all parameters that AdamW trains with one op.", effect="optimizer fusion")
     sequential_run = Property(
         BOOL, False, "2.5", "order", "Runs op by op in the program's order, on one stream; an aid for debugging.",

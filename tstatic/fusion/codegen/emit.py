@@ -58,6 +58,11 @@ def _prelude() -> Mapping[str, tuple[str, frozenset[str]]]:
     return found
 
 
+def prelude_functions() -> frozenset[str]:
+    """Returns the names of the prelude's functions."""
+    return frozenset(_prelude())
+
+
 def helpers(used: set[str]) -> str:
     """Returns the prelude's functions that are used, with those that they use, in the prelude's order."""
     known = _prelude()

@@ -189,6 +189,11 @@ class Launches:
         return offsets, top
 
     @property
+    def draws(self) -> bool:
+        """Whether a launch draws random numbers: it then reads what they depend on from :data:`RNG`."""
+        return any(RNG in one.arguments for one in self.launches)
+
+    @property
     def programs(self) -> int:
         """Programs of all launches together."""
         return sum(math.prod(one.grid) for one in self.launches)
@@ -221,6 +226,8 @@ class Kernel:
         standalone_main: ``(kernel) -> text`` of the part that makes the module run as a script.
         inplace: (input, output) that may lie in the same memory.
         alternatives: ``(target) -> further ways to make the results``, to be timed against those of ``plan``.
+        parts: Kernels that it runs one after the other; without it it is one template's.
+        between: Shared buffers that hold values, which a part writes and a later one reads.
     """
 
     name: str
@@ -234,6 +241,8 @@ class Kernel:
     standalone_main: Callable[[Kernel], str] = field(default=lambda kernel: "", repr=False, compare=False)
     inplace: tuple[tuple[str, str], ...] = ()
     alternatives: Callable[[Target], tuple[Launches, ...]] = field(default=lambda target: (), repr=False, compare=False)
+    parts: tuple[Kernel, ...] = ()
+    between: tuple[KernelArgument, ...] = ()
 
     def candidates(self, target: Target) -> tuple[Launches, ...]:
         """Returns all ways to make the results on a chip; the first is the one that runs where nothing was timed."""
@@ -252,6 +261,9 @@ class Kernel:
     @cached_property
     def moved(self) -> tuple[int, ...]:
         """Bytes per launch on the default target: what it names, read or written once by it, partial sums and tables included."""
+        if self.parts:
+            # A part's tensors are the same memory here, and its own launches know which of them merge partial sums.
+            return tuple(nbytes for part in self.parts for nbytes in part.moved)
         calls = self.plan(DEFAULT_TARGET)
         return tuple(self._moved(launch, calls) for launch in calls.launches)
 

@@ -63,6 +63,11 @@ def is_product_gradient(definition: OpDef) -> bool:
     )
 
 
+def multiplies(op: FrozenOp) -> bool:
+    """Returns whether an op makes a matrix product, or those of its gradients."""
+    return is_product(op.definition) or is_product_gradient(op.definition)
+
+
 def products_of(op: FrozenOp, metas: Mapping[str, Meta]) -> tuple[Product, ...]:
     """Returns the products that an op makes: one, or one per gradient that is wanted.
 
@@ -118,7 +123,11 @@ def numpy_products(reference: Reference, op: FrozenOp) -> None:
         a = _matrix(reference, product.a, (product.rows, product.depth), product.trans_a)
         b = _matrix(reference, product.b, (product.depth, product.columns), product.trans_b)
         shape = reference.metas[product.out].shape
-        reference.put(product.out, f"({a} @ {b}).reshape({shape!r})")
+        text = f"({a} @ {b}).reshape({shape!r})"
+        # What follows reads what memory holds.
+        if product.dtype.is_low and product.out in reference.written and product.out in reference.read:
+            text = f"rounded({text}, torch.{product.dtype.name})"
+        reference.put(product.out, text)
 
 
 def _matrix(reference: Reference, value: str, shape: Shape, turned: bool) -> str:

@@ -82,7 +82,7 @@ class Reference:
 
     Attributes:
         lines: What was written.
-        read: Values that ops with expressions read.
+        read: Values that ops read.
         helpers: Functions that the lines call, by name.
         jumps: Whether something was rounded to whole numbers or compared.
     """
@@ -113,7 +113,7 @@ class Reference:
         """
         # All are defined first: whether a 16-bit value is rounded depends on later ops that read it.
         bodies = [(op, define(op, self.metas) or define_channels(op, self.metas)) for op in ops]
-        self.read = {v for op, body in bodies if body is not None for v in op.reads()}
+        self.read = {v for op in ops for v in op.reads()}
         for op, body in bodies:
             # A user's op may be called anything, and this line is part of a text that is run.
             self.lines.append(f"# {safe(op.type)}")

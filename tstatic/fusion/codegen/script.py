@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tstatic.fusion.codegen.kernel import DRAWS, RNG, Kernel, KernelArgument, Launch, LibraryProduct, Table
+from tstatic.fusion.codegen.kernel import RNG, Kernel, KernelArgument, Launch, LibraryProduct, Table
 from tstatic.fusion.codegen.lines import nested
 from tstatic.fusion.codegen.reference import RUN, NoNameError, Reference, Rule
 from tstatic.ir.frozen import FrozenOp
@@ -178,7 +178,8 @@ def standalone_main(
 
     def text(kernel: Kernel) -> str:
         keys = _keys(kernel)
-        reference = Reference(metas, keys, rule, {b.value for b in kernel.outputs})
+        written = {b.value for one in (kernel, *kernel.parts) for b in one.outputs}
+        reference = Reference(metas, keys, rule, written)
         try:
             reference.write(body)
         # The kernel itself is good: only its check cannot be written in numpy.
@@ -253,7 +254,7 @@ def script(kernel: Kernel, parts: Parts) -> str:
     Nothing of it runs when the module is imported.
     """
     low = any(b.dtype.is_float and b.dtype.name != "float64" for b in (*kernel.inputs, *kernel.outputs))
-    draws = any(p.operand == RNG for p in kernel.parameters)
+    draws = kernel.plan(TINY).draws
     lines = [
         *([f"SIZES = {_wrapped(parts.sizes)}"] if parts.sizes else []),
         *(["# Seed, and run count and place, of the random numbers.", f"RNG = {RUN!r}"] if draws else []),
@@ -297,7 +298,7 @@ def _launching(kernel: Kernel, parts: Parts, target: Target) -> str:
         f'memory["{keys[n]}"] = blank(({count},), torch.{dtype.name})' for n, (count, dtype) in calls.partials.items()
     ]
     made += [f'memory["{keys[name]}"] = table({_content(one, keys)})' for name, one in calls.tables.items()]
-    if DRAWS in calls.tables:
+    if calls.draws:
         keys[RNG] = "rng"
         made.append('memory["rng"] = table(RNG)')
     lines = [

@@ -1,0 +1,158 @@
+"""A kernel of several parts: one module with the functions of each part's own template, launched one part after the other."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from tstatic.fusion.codegen.emit import header, helpers, module, named, prelude_functions
+from tstatic.fusion.codegen.kernel import (
+    Kernel,
+    KernelArgument,
+    KernelLocal,
+    Launch,
+    Launches,
+    LibraryProduct,
+    Table,
+)
+from tstatic.fusion.codegen.reference import Rule
+from tstatic.fusion.codegen.script import standalone_main
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.types import Meta
+from tstatic.target import Target
+
+
+def compose(
+    parts: Sequence[Kernel],
+    body: Sequence[FrozenOp],
+    metas: Mapping[str, Meta],
+    needed: Sequence[str],
+    rule: Rule | None = None,
+) -> Kernel:
+    """Returns the kernel that runs kernels one after the other.
+
+    A value that one part writes and another reads, and that nobody else needs, lies in a buffer that the launches share; the
+    plan gives it memory only while they run.
+
+    Args:
+        parts: In order: each reads what was there before, or what earlier ones write.
+        body: The ops that they compute together.
+        metas: Metadata of all values.
+        needed: Values that are written to memory.
+        rule: Writes ops that state no expressions, for the check of a module that runs alone.
+    """
+    used: set[str] = set()
+    functions: list[str] = []
+    for number, part in enumerate(parts):
+        text, called = _renamed(part.code, number)
+        functions.append(text)
+        used |= called
+    own = helpers(used)
+    texts = "\n\n\n".join(functions)
+    name = named(module("", own, texts), "composite")
+    written = {b.value: b for part in parts for b in part.outputs}
+    assert {*needed} <= written.keys(), "no part writes what is needed"
+    between = {v: b for v, b in written.items() if v not in needed}
+    names: dict[str, KernelLocal] = {v: KernelLocal(f"between:{i}") for i, v in enumerate(between)}
+
+    def joined(target: Target, chosen: Sequence[Launches]) -> Launches:
+        launches: list[Launch | LibraryProduct] = []
+        tables: dict[KernelLocal, Table] = {}
+        partials = {names[v]: (b.count, b.dtype) for v, b in between.items()}
+        for number, (part, calls) in enumerate(zip(parts, chosen, strict=True)):
+            local: dict[str, KernelLocal] = {
+                n: KernelLocal(f"part{number}:{n}") for n in (*calls.partials, *calls.tables)
+            }
+            place = {**names, **local}
+            launches += [_placed(one, part, number, place) for one in calls.launches]
+            partials.update((local[n], entry) for n, entry in calls.partials.items())
+            tables.update(
+                (local[n], replace(table, values=tuple(place.get(v, v) for v in table.values)))
+                for n, table in calls.tables.items()
+            )
+        ways = dict.fromkeys(calls.name for calls in chosen)
+        return Launches(tuple(launches), partials, tables, " + ".join(ways))
+
+    def plan(target: Target) -> Launches:
+        return joined(target, [part.plan(target) for part in parts])
+
+    def alternatives(target: Target) -> tuple[Launches, ...]:
+        first = [part.plan(target) for part in parts]
+        # One part is changed at a time: all combinations would be the product of the parts' numbers.
+        return tuple(
+            replace(joined(target, [*first[:number], other, *first[number + 1 :]]), name=f"part {number}: {other.name}")
+            for number, part in enumerate(parts)
+            for other in part.alternatives(target)
+        )
+
+    read: dict[str, KernelArgument] = {}
+    for part in parts:
+        for buffer in part.inputs:
+            known = read.get(buffer.value)
+            if buffer.value not in written and (known is None or known.count < buffer.count):
+                read[buffer.value] = buffer
+    return Kernel(
+        name, module(header(body, name), own, texts), "composite", (), tuple(read.values()),
+        tuple(written[v] for v in needed), plan, standalone_main(body, metas, rule), _inplace(parts, read, needed),
+        alternatives, tuple(parts), tuple(replace(b, value=names[v]) for v, b in between.items()),
+    )  # fmt: skip
+
+
+def _renamed(code: str, number: int) -> tuple[str, set[str]]:
+    """Returns the functions of a part's module under names of its own, and the functions of the prelude that they call."""
+    tree = ast.parse(code)
+    shared = prelude_functions()
+    defined = [n for n in tree.body if isinstance(n, ast.FunctionDef)]
+    own = {n.name for n in defined} - shared
+    lines = code.splitlines()
+    # By line and column, from the last to the first, so that those before it stay where they are.
+    for row, column in sorted((place for node in defined for place in _uses(node, own)), reverse=True):
+        line = lines[row - 1]
+        lines[row - 1] = f"{line[:column]}part{number}_{line[column:]}"
+    done, called = [], set()
+    for node in defined:
+        if node.name not in own:
+            continue
+        first = min(d.lineno for d in node.decorator_list)
+        at = node.lineno - 1
+        lines[at] = re.sub(rf"^def {node.name}\b", f"def part{number}_{node.name}", lines[at])
+        done.append("\n".join(lines[first - 1 : node.end_lineno]))
+        called |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} & shared
+    return "\n\n\n".join(done), called
+
+
+def _uses(function: ast.FunctionDef, own: set[str]) -> set[tuple[int, int]]:
+    """Returns the lines and columns at which a function names functions of its module."""
+    found = [n for n in ast.walk(function) if isinstance(n, ast.Name)]
+    # A variable may have the name of a function.
+    local = {a.arg for a in function.args.args} | {n.id for n in found if isinstance(n.ctx, ast.Store)}
+    return {(n.lineno, n.col_offset) for n in found if n.id in own - local}
+
+
+def _placed(
+    one: Launch | LibraryProduct, part: Kernel, number: int, place: Mapping[str, KernelLocal]
+) -> Launch | LibraryProduct:
+    """Returns a part's launch with the module's names of functions and memory, and with types of its own."""
+    if isinstance(one, LibraryProduct):
+        a, b, out = (place.get(v, v) for v in one.arguments)
+        return replace(one, a=a, b=b, out=out)
+    arguments = tuple(place.get(a, a) if isinstance(a, str) else a for a in one.arguments)
+    types = one.types or tuple(
+        f"*{p.type}" if p.kind == "pointer" else p.type for p in part.parameters if p.kind != "constant"
+    )
+    return replace(one, function=f"part{number}_{one.function}", arguments=arguments, types=types)
+
+
+def _inplace(parts: Sequence[Kernel], read: Iterable[str], needed: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Returns the (input, output) pairs that may lie in the same memory: pairs of the part that reads the input last."""
+    last = {b.value: number for number, part in enumerate(parts) for b in part.inputs}
+    inputs, outputs = {*read}, {*needed}
+    return tuple(
+        (source, result)
+        for number, part in enumerate(parts)
+        for source, result in part.inplace
+        # A later part would find the result in the place of the input.
+        if source in inputs and result in outputs and last[source] == number
+    )
