@@ -1,6 +1,7 @@
 """Fusions, one file each; ``FUSIONS`` is their order.
 
 * ``engine``, ``pattern``, ``view``, ``reasons``  find matches, check and replace them, and explain rejections
+* ``gemm_epilogue``  matrix products with what follows them
 * ``bn_act``, ``bn_add_act``, ``elewise_add_act``, ``relu_depthwise_conv``  fusions with patterns
 * ``auto``, ``compiler``  groups of any ops that state expressions
 * ``multi_tensor``, ``gradient_norm``  the updates of many parameters
@@ -21,20 +22,22 @@ from tstatic.fusion import (
     bn_add_act,
     compiler,
     elewise_add_act,
+    gemm_epilogue,
     gradient_norm,
     multi_tensor,
     relu_depthwise_conv,
 )
 
 FUSIONS = (
+    gemm_epilogue.FUSION,
     relu_depthwise_conv.FUSION,
     bn_act.FUSION,
     bn_add_act.FUSION,
+    elewise_add_act.FUSION,
     compiler.FUSION,
     auto.FUSION,
     gradient_norm.ADAMW,
     multi_tensor.ADAMW,
-    elewise_add_act.FUSION,
     gradient_norm.ALL,
     multi_tensor.ALL,
 )

@@ -32,7 +32,8 @@ def _parts(op: FrozenOp) -> tuple[FrozenOp, ...]:
     return op.body or (op,)
 
 
-def _fits(view: View, op: FrozenOp, rows: bool) -> bool:
+def fits(view: View, op: FrozenOp, rows: bool) -> bool:
+    """Returns whether an op may be in a group; ``rows`` includes ops along rows."""
     # No kernel takes so many arrays: this skips building an expression for the sum of a thousand gradients.
     if not op.body and len([*op.reads(), *op.writes()]) > MOST_ARRAYS:
         return False
@@ -237,7 +238,7 @@ def groups(view: View, rows: bool = False) -> Iterator[tuple[int, ...] | Rejecte
     """
     state = _Groups(view)
     for index, op in enumerate(view.ops):
-        if index in view.forbidden or not _fits(view, op, rows):
+        if index in view.forbidden or not fits(view, op, rows):
             state.seen[index] = frozenset(state.before(index))
             yield from _complex_pairs(view, index)
             yield from _random_pairs(view, index, rows)

@@ -85,6 +85,7 @@ class Fused:
         outputs: Slot -> value; further values that must be kept go to ``Kept*``.
         attrs: Attributes, for reports.
         body: The ops that it computes, if they are not the matched ops; their results must be equal in every bit.
+        inner: Slots of ``outputs`` that no op but gradients of the matched ops may read, beside those named ``Intermediate*``.
     """
 
     type: str
@@ -92,6 +93,7 @@ class Fused:
     outputs: Mapping[str, str | tuple[str, ...] | None]
     attrs: Mapping[str, object] = field(default_factory=dict)
     body: tuple[FrozenOp, ...] = ()
+    inner: tuple[str, ...] = ()
 
 
 def loop_nest(
@@ -167,9 +169,18 @@ def kernels_of(frozen: FrozenProgram, metas: Mapping[str, Meta]) -> dict[tuple[E
 
 
 # ----------------------------------------------------------------------------------------------------------- one fusion
-def apply(fusion: Fusion, program: FrozenProgram, metas: Mapping[str, Meta], log: Log) -> FrozenProgram:
-    """Applies every safe match of one fusion; matches are taken in program order and never overlap."""
-    view = View(program, metas)
+def apply(
+    fusion: Fusion,
+    program: FrozenProgram,
+    metas: Mapping[str, Meta],
+    log: Log,
+    later: frozenset[str] = frozenset(),
+) -> FrozenProgram:
+    """Applies every safe match of one fusion; matches are taken in program order and never overlap.
+
+    ``later`` are the switches of the fusions that come after it.
+    """
+    view = View(program, metas, later)
     taken: dict[int, int] = {}
     made: list[tuple[tuple[int, ...], FrozenOp]] = []
     records: list[Applied] = []
@@ -302,7 +313,7 @@ def _make(
 def _final(result: Fused, needed: Sequence[str]) -> set[str]:
     found: set[str] = set()
     for slot, entry in result.outputs.items():
-        if slot.startswith("Intermediate"):
+        if slot.startswith("Intermediate") or slot in result.inner:
             continue
         found.update((entry,) if isinstance(entry, str) else entry or ())
     return found & set(needed)

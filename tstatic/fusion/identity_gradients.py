@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 
 from tstatic.fusion.codegen.define import define
@@ -12,7 +12,9 @@ from tstatic.ir.operator import OpRole
 from tstatic.ir.types import Meta
 
 
-def eliminate_identity_gradients(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
+def eliminate_identity_gradients(
+    program: FrozenProgram, metas: Mapping[str, Meta], only: Collection[int] | None = None
+) -> FrozenProgram:
     """Removes backward ops whose results all equal one of their inputs, element for element.
 
     An op with other results stays: patterns look for it, and its kernel writes all results in one pass. An op whose result is
@@ -22,15 +24,16 @@ def eliminate_identity_gradients(program: FrozenProgram, metas: Mapping[str, Met
     Args:
         program: The frozen program; its fused ops stay.
         metas: Metadata of all its values, with the sizes of this run.
+        only: Indices of the ops that are asked; ``None`` for all.
     """
     roots = program.roots()
     made: set[str] = set()
     renamed: dict[str, str] = {}
     kept: list[FrozenOp] = []
-    for op in program.ops:
+    for index, op in enumerate(program.ops):
         if renamed and not renamed.keys().isdisjoint(op.reads()):
             op = op.with_inputs(renamed)
-        same = _same(op, metas)
+        same = _same(op, metas) if only is None or index in only else {}
         # A feed or a variable in a scope may be overwritten in the same run; a value that an op makes never is.
         if same and roots.isdisjoint(same) and made.issuperset(same.values()):
             renamed |= same

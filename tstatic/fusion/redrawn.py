@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from tstatic.fusion.codegen.define import define, draws
@@ -11,7 +11,7 @@ from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.types import UNKNOWN, Meta
 
 
-def draw_again(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
+def draw_again(program: FrozenProgram, metas: Mapping[str, Meta], only: Collection[int] | None = None) -> FrozenProgram:
     """Returns the program in which nothing reads a mask that only gradients read.
 
     A mask that is fetched, kept, or read by anything else stays, and all its readers read it.
@@ -19,20 +19,25 @@ def draw_again(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgr
     Args:
         program: The frozen program; its fused ops stay.
         metas: Metadata of all its values, with the sizes of this run.
+        only: Indices of the forward ops and gradients that may draw; ``None`` for all.
     """
     if not any(op.definition.redrawn is not None for op in program.ops):
         return program
     view = View(program, metas)
     changed: dict[int, FrozenOp] = {}
     for index, op in enumerate(view.ops):
-        if index in view.forbidden or not _is_drawable(op, metas):
+        if index in view.forbidden or not _is_drawable(op, metas) or (only is not None and index not in only):
             continue
         outputs = list(op.outputs)
         for at, value in enumerate(outputs):
             if not isinstance(value, str) or value in view.fetched or value in view.kept:
                 continue
             readers = {i: _redrawn(view.ops[i], op, value) for i in view.readers.get(value, ())}
-            found = {i: one for i, one in readers.items() if one is not None and i not in view.forbidden}
+            found = {
+                i: one
+                for i, one in readers.items()
+                if one is not None and i not in view.forbidden and (only is None or i in only)
+            }
             if found and len(found) == len(readers):
                 changed |= found
                 outputs[at] = None

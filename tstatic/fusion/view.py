@@ -17,12 +17,14 @@ class View:
     Args:
         program: The frozen program.
         metas: Metadata of all its values, with the sizes of this run.
+        later: Switches of the fusions that come after the one that asks.
     """
 
-    def __init__(self, program: FrozenProgram, metas: Mapping[str, Meta]) -> None:
+    def __init__(self, program: FrozenProgram, metas: Mapping[str, Meta], later: frozenset[str] = frozenset()) -> None:
         self.program = program
         self.ops: tuple[FrozenOp, ...] = program.ops
         self.metas = metas
+        self.later = later
         self.formulas = LoopBodies(metas)
         self.maker: dict[str, int] = {}
         self.readers: dict[str, list[int]] = {}

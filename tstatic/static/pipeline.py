@@ -97,12 +97,14 @@ def fusions_of(strategy: BuildStrategy) -> tuple[Fusion, ...]:
     return tuple(f for f in FUSIONS if getattr(strategy, f.switch))
 
 
-def make_one(fusion: Fusion, frozen: FrozenProgram, metas: dict[str, Meta], log: Log) -> FrozenProgram:
-    """Applies one fusion; adds to ``metas`` the values that its preparation makes."""
+def make_one(
+    fusion: Fusion, frozen: FrozenProgram, metas: dict[str, Meta], log: Log, later: Sequence[Fusion] = ()
+) -> FrozenProgram:
+    """Applies one fusion, knowing those that come later; adds to ``metas`` the values that its preparation makes."""
     before = frozen
     if fusion.prepare is not None:
         frozen = fusion.prepare(frozen, metas)
-    fused = apply(fusion, frozen, metas, log)
+    fused = apply(fusion, frozen, metas, log, frozenset(f.switch for f in later))
     if fused is not before:
         verify(fused, fusion.name)
     return fused
@@ -132,8 +134,8 @@ def fuse(
     frozen = apply_explicit_groups(shapes_from_contents(frozen, own), own, log)
     if frozen is not before:
         verify(frozen, "explicit groups")
-    for fusion in wanted:
-        frozen = make_one(fusion, frozen, own, log)
+    for number, fusion in enumerate(wanted):
+        frozen = make_one(fusion, frozen, own, log, wanted[number + 1 :])
     _say(log)
     return eliminate_identity_gradients(frozen, own), own
 

@@ -208,7 +208,7 @@ class BuildStrategy(Strategy):
         BOOL, False, "2.3", "GPU", "Lets the program be captured as a CUDA graph and replayed.", GPU_LATER,
     )
     fuse_gemm_epilogue = fusion(
-        "2.3", "Fuses a matrix product with its bias and activation, forward and backward.", FUSION_LATER,
+        "2.3", "Fuses a matrix product with its bias and activation, forward and backward.",
     )
     build_cinn_pass = fusion(
         "2.5", "Lowers groups of elementwise and reduction ops with the kernel compiler.", effect="compiler",

@@ -1,0 +1,102 @@
+"""Drawn programs of matrix products with what may follow them, in sizes whose kernels have two blocks along each axis."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from tstatic import testing
+from tstatic.ir.opdef import ValueRange
+from tstatic.testing.program_builder import ProgramBuilder
+
+ACTIVATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("relu", {}), ("gelu", {"approximate": False}), ("gelu", {"approximate": True}), ("silu", {}), ("tanh", {}),
+    ("sigmoid", {}), ("leaky_relu", {"alpha": 0.2}),
+)  # fmt: skip
+ROWS: tuple[tuple[int, ...], ...] = ((17,), (32,), (2, 9), (29,), (3, 7), (2, 3, 5), (50,))
+SIZES = (17, 20, 31, 32)
+DTYPES = ("float32", "float32", "float32", "bfloat16", "float16")
+
+
+class _Draw:
+    """Appends layers to a program as a random generator says."""
+
+    def __init__(self, number: int, kind: str) -> None:
+        self.random = random.Random(number)
+        trained = kind == "training"
+        self.builder = ProgramBuilder(kind != "forward", trained, 10_000)
+        self.dtype = "float32" if trained else self.random.choice(DTYPES)
+        self.weights: dict[tuple[int, int], str] = {}
+
+    def often(self, chance: float) -> bool:
+        return self.random.random() < chance
+
+    def fresh(self, shape: tuple[int, ...], size: float = 1.0) -> str:
+        return self.builder.fresh(shape, self.dtype, ValueRange(-size, size), self.random.randrange(256))
+
+    def emit(self, type: str, inputs: dict[str, Any], attrs: dict[str, Any], value: str) -> str:
+        """Returns the first result of a step, or the value if the step is refused."""
+        made = self.builder.emit(type, inputs, attrs)
+        return made[0] if made else value
+
+    def shape(self, value: str) -> tuple[int, ...]:
+        return self.builder.values[value].shape
+
+    def product(self, x: str, columns: int) -> str:
+        depth, rank = self.shape(x)[-1], len(self.shape(x))
+        trans_y = self.often(0.3)
+        shape = (columns, depth) if trans_y else (depth, columns)
+        # The same weight again: its gradients are accumulated.
+        weight = self.weights.get(shape)
+        if weight is None:
+            weight = self.weights[shape] = self.fresh(shape, 0.3)
+        if self.often(0.35) and not trans_y:
+            return self.emit("mul", {"X": x, "Y": weight}, {"x_num_col_dims": rank - 1, "y_num_col_dims": 1}, x)
+        trans_x = rank == 2 and self.often(0.2)
+        if trans_x:
+            x = self.emit("transpose2", {"X": x}, {"axis": (1, 0)}, x)
+        return self.emit("matmul_v2", {"X": x, "Y": weight}, {"trans_x": trans_x, "trans_y": trans_y}, x)
+
+    def layer(self, x: str) -> str:
+        columns = self.shape(x)[-1] if self.often(0.4) else self.random.choice(SIZES)
+        value = self.product(x, columns)
+        shape = self.shape(value)
+        if self.often(0.8):
+            bias = self.fresh(shape[-1:])
+            pair = {"X": bias, "Y": value} if self.often(0.2) else {"X": value, "Y": bias}
+            value = self.emit("elementwise_add", pair, {"axis": -1}, value)
+        if self.often(0.75):
+            type, attrs = self.random.choice(ACTIVATIONS)
+            value = self.emit(type, {"X": value}, attrs, value)
+        if self.often(0.15):
+            value = self.emit("scale", {"X": value}, {"scale": 0.5, "bias": 0.25}, value)
+        if self.often(0.3):
+            residual = x if self.shape(x) == shape else self.fresh(shape)
+            value = self.emit("elementwise_add", {"X": value, "Y": residual}, {"axis": -1}, value)
+        return value
+
+
+def epilogue_recipe(number: int, kind: str = "forward", runs: int = 5) -> testing.Recipe:
+    """Returns a program of one or two layers; the same one for a number.
+
+    Args:
+        number: Decides everything that is drawn.
+        kind: ``forward``, ``gradients`` (those of all inputs) or ``training``.
+        runs: Steps of a training.
+    """
+    for salt in range(100):
+        draw = _Draw(number + 1_000_003 * salt, kind)
+        value = draw.fresh((*draw.random.choice(ROWS), draw.random.choice(SIZES)))
+        for _ in range(1 if kind == "forward" else 2):
+            value = draw.layer(value)
+        if kind == "training":
+            value = draw.emit("scale", {"X": value}, {"scale": 0.5}, value)
+        made = draw.builder.recipe()
+        if not any(s.type in ("mul", "matmul_v2") for s in made.steps):
+            continue
+        if kind != "training":
+            return made
+        trained = draw.builder.trained(made, draw.random.choice(("SGD", "Momentum", "AdamW")), runs)
+        if trained is not None:
+            return trained
+    raise AssertionError("no program could be drawn")
