@@ -65,7 +65,9 @@ def jobs_of(cases: list[Json]) -> list[Json]:
     for case in cases:
         for variant in (case["check"], case["time"]):
             types = _types(variant)
-            for launch in variant["launches"]:
+            ways = variant.get("ways", {}).values()
+            launches = [launch for way in (variant["launches"], *ways) for launch in way]
+            for launch in (one for one in launches if "function" in one):
                 job = {
                     "case": case["name"], "text": variant["text"], "kernel": variant["kernel"], "function": launch["function"],
                     "arguments": [{"pointer": types[a]} if isinstance(a, str) else {"value": a} for a in launch["arguments"]],

@@ -101,10 +101,23 @@ class Device:
         return [self._bound(module, launch, tensors) for launch in launches]
 
     def _bound(self, module: ModuleType, launch: Mapping[str, Any], tensors: Mapping[str, Any]) -> Call:
+        if "product" in launch:
+            return self._product_of(launch, tensors)
         values = [tensors[a] if isinstance(a, str) else a for a in launch["arguments"]]
         run = getattr(module, launch["function"])[tuple(launch["grid"])]
         options = self.options(launch)
         return lambda: run(*values, **launch["constants"], **options)
+
+    def _product_of(self, launch: Mapping[str, Any], tensors: Mapping[str, Any]) -> Call:
+        """A product that torch makes between the launches."""
+        rows, columns, depth = launch["product"]
+        shapes = (rows, depth), (depth, columns), (rows, columns)
+        turned = (*launch["turned"], False)
+        a, b, out = (
+            tensors[name].view(shape[::-1]).T if turn else tensors[name].view(shape)
+            for name, shape, turn in zip(launch["arguments"], shapes, turned, strict=True)
+        )
+        return lambda: torch.mm(a, b, out=out)
 
     def options(self, launch: Mapping[str, Any]) -> dict[str, Any]:
         """What a launch says to the compiler."""

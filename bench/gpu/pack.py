@@ -23,7 +23,8 @@ from plan_count import FUSIONS, built, fused_kernels, moved, paddle, static, str
 from plan_floors import build_program
 
 from tstatic.fusion.codegen.batch_norm import RECOMPUTES
-from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.codegen.kernel import Kernel, Launches, LibraryProduct
+from tstatic.fusion.codegen.products import is_product, is_product_gradient, products_of
 from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, metas_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def
@@ -72,6 +73,11 @@ def _cross_entropy(x: Any, label: Any) -> Any:
 
 def _masked(x: Any, mask: Any) -> Any:
     return _act("softmax")(x * 0.125 + mask)
+
+
+def _layers(x: Any, w: Any, b: Any, w2: Any, b2: Any) -> Any:
+    hidden = _act("gelu")(paddle.matmul(x, w) + b)
+    return paddle.matmul(hidden, w2) + b2
 
 
 def _depthwise(x: Any) -> Any:
@@ -147,6 +153,17 @@ def programs() -> Iterator[tuple[str, str, Any, Any]]:
     yield "compiler/softmax", "build_cinn_pass", rows[0], rows[1]
     pair = [build_program(_depthwise, ((s, half),), True) for s in ((2, 6, 13, 15), (128, 144, 56, 56))]
     yield "relu_dwconv/k3", "fuse_relu_depthwise_conv", pair[0], pair[1]
+    for label, sizes, train in (
+        ("gemm/train-768", (8192, 768, 3072), True),
+        ("gemm/infer-768", (8192, 768, 3072), False),
+        ("gemm-4096/train-4096", (4096, 4096, 4096), True),
+        ("gemm-infer-4096/infer-4096", (4096, 4096, 4096), False),
+    ):
+        pair = [
+            build_program(_layers, (((m, k), half), ((k, n), half), ((n,), half), ((n, k), half), ((k,), half)), train)
+            for m, k, n in ((40, 24, 72), sizes)
+        ]
+        yield label, "fuse_gemm_epilogue", pair[0], pair[1]
     opt = paddle.optimizer
     for label, switch, make in (
         ("adamw/clip", "fuse_adamw", lambda: opt.AdamW(0.01, grad_clip=_clip())),
@@ -254,7 +271,7 @@ class Writer:
 
     def variant(self, op: FrozenOp, kernel: Kernel, metas: Mapping[str, Meta], exact: bool) -> Json:
         """A kernel's launches and buffers; with ``exact`` its inputs, and what it should make of them in 64 bits."""
-        calls = kernel.plan(DEFAULT_TARGET)
+        calls, *others = kernel.candidates(DEFAULT_TARGET)
         body = told(op.body, {b.value for b in kernel.inputs})
         slots = _slots(body)
         below = _below(op.body, metas)
@@ -266,12 +283,9 @@ class Writer:
             "kernel": kernel.name,
             "text": kernel.code,
             "bytes": moved(kernel),
-            "flops": 0,
-            "launches": [
-                {"function": c.function, "grid": list(c.grid), "arguments": list(c.arguments),
-                 "constants": dict(c.constants), "options": dict(c.options)}
-                for c in calls.launches
-            ],
+            "flops": _operations(op.body, metas),
+            "way": calls.name,
+            "launches": _launches(calls, ""),
             "partials": {n: [count, dtype.name] for n, (count, dtype) in calls.partials.items()},
             "tables": {
                 n: {"values": list(t.values)} if t.numbers is None else {"array": self.array(t.numbers)}
@@ -287,6 +301,12 @@ class Writer:
         }  # fmt: skip
         if exact:
             self._exact(content, body, metas, slots, below)
+            return content
+        # Buffers of other ways have names of their own: all ways of a row share its tensors.
+        content["ways"] = {way.name: _launches(way, f"{way.name}: ") for way in others}
+        for way in others:
+            named = {f"{way.name}: {n}": [count, dtype.name] for n, (count, dtype) in way.partials.items()}
+            content["partials"] |= named
         return content
 
     def _exact(
@@ -316,6 +336,32 @@ class Writer:
         """Writes the file, with the commit that its kernels are of."""
         head = {"commit": report.commit(), "cases": list(cases), "skipped": dict(skipped)}
         packfile.write(path, head, {f"a{i}": a for i, a in enumerate(self.arrays)})
+
+
+def _launches(calls: Launches, prefix: str) -> list[Json]:
+    """The launches of one way to make a kernel's results; what only they share is called after it."""
+    found: list[Json] = []
+    for c in calls.launches:
+        arguments = [f"{prefix}{a}" if a in calls.partials else a for a in c.arguments]
+        if isinstance(c, LibraryProduct):
+            found.append({"product": list(c.sizes), "turned": [c.trans_a, c.trans_b], "arguments": arguments})
+        else:
+            found.append(
+                {"function": c.function, "grid": list(c.grid), "arguments": arguments,
+                 "constants": dict(c.constants), "options": dict(c.options)}
+            )  # fmt: skip
+    return found
+
+
+def _operations(body: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> int:
+    """Products and sums of the matrix products among some ops."""
+    products = [
+        p
+        for op in body
+        if is_product(op.definition) or is_product_gradient(op.definition)
+        for p in products_of(op, metas)
+    ]
+    return sum(2 * p.rows * p.columns * p.depth for p in products)
 
 
 def _wide(body: Sequence[FrozenOp]) -> list[FrozenOp]:

@@ -379,6 +379,25 @@ def _copied(*lists: Any) -> Sequence[Any]:
     return [[t.clone() for t in list_] for list_ in lists]
 
 
+# ------------------------------------------------------------------------------------------------------ matrix products
+def _gelu_linear(x: Any, w: Any, b: Any) -> Outputs:
+    z = torch.addmm(b, x, w)
+    return z, F.gelu(z)
+
+
+def _gelu_linear_alone(x: Any, w: Any, b: Any) -> Outputs:
+    return (F.gelu(torch.addmm(b, x, w)),)
+
+
+def _linear(x: Any, w: Any, b: Any) -> Outputs:
+    return (torch.addmm(b, x, w),)
+
+
+def _gelu_linear_grad(x: Any, w: Any, dy: Any, z: Any) -> Outputs:
+    dz = aten.gelu_backward(dy @ w.T, z)
+    return x.T @ dy, dz, dz.sum(0)
+
+
 # ---------------------------------------------------------------------------------------------------------------- rows
 def _all() -> dict[str, Peer]:
     found = {
@@ -399,6 +418,10 @@ def _all() -> dict[str, Peer]:
         ),
         "all_optimizer/sgd/0": Peer(_sgd, _sgd_eager, lambda p, rate, g: _copied(p, g), _sgd_flat, True),
     }  # fmt: skip
+    for label in ("gemm/train-768", "gemm-4096/train-4096"):
+        found |= {f"{label}/{i}": Peer(f) for i, f in enumerate((_gelu_linear, _linear, _gelu_linear_grad))}
+    for label in ("gemm/infer-768", "gemm-infer-4096/infer-4096"):
+        found |= {f"{label}/{i}": Peer(f) for i, f in enumerate((_gelu_linear_alone, _linear))}
     for label in ("residual-LN", "residual-LN-4096"):
         found[f"compiler/{label}/0"] = Peer(_residual_norm, _residual_norm_eager, _residual_norm_typed)
         found[f"compiler/{label}/1"] = Peer(_residual_norm_grad, _residual_norm_grad_eager, _residual_norm_grad_typed)

@@ -70,6 +70,11 @@ GOALS = {
     ("softmax", "backward"): Goal(0.90, {"compiled": 1.6, "liger": 2.0}),
     ("relu_dwconv", "forward"): Goal(0.65, {"eager": 1.5, "compiled": 1.3}),
     ("relu_dwconv", "backward"): Goal(0.65, {"eager": 1.5, "compiled": 1.3}),
+    ("gemm", "forward"): Goal(0.0, {"eager": 1.10}),
+    ("gemm", "backward"): Goal(0.0, {"eager": 1.05}),
+    ("gemm-4096", "forward"): Goal(0.0, {"eager": 1.10}),
+    ("gemm-4096", "backward"): Goal(0.0, {"eager": 1.05}),
+    ("gemm-infer-4096", "forward"): Goal(0.0, {"eager": 1.0}),
     ("adamw", "forward"): Goal(0.92, {"eager": 1.1}),
     ("all_optimizer", "forward"): Goal(0.92, {"eager": 1.1}),
 }
@@ -117,6 +122,19 @@ class Rows(runner.Bench):
         variant = case["time"]
         module = self.load(variant["text"], variant["kernel"])
         competitors[AGAIN] = [self.device.bind(module, variant["launches"], tensors) for tensors in sets]
+        for way, launches in variant.get("ways", {}).items():
+            try:
+                for call in self.device.bind(module, launches, sets[0]):
+                    call()
+                self.device.wait()
+                right = self.peer(case) is None or self._against(self.peer(case), case, sets[0])["right"]
+                if right:
+                    competitors[way] = [self.device.bind(module, launches, tensors) for tensors in sets]
+                else:
+                    failed[way] = {"error": "wrong results"}
+            except Exception as error:
+                self.device.wait()
+                failed[way] = {"error": described(error)}
         for peer, maker in WHEELS.get(case["name"].rpartition(".")[0], {}).items():
             why = missing(peer)
             try:
@@ -181,7 +199,7 @@ def run(
         row: Json = {
             "name": case["name"], "fusion": case["fusion"], "template": case["template"], "bytes": case["time"]["bytes"],
             "launches": len(case["time"]["launches"]), "predicted_s": expected,
-            "behind_before": _finite(before),
+            "behind_before": _finite(before), "way": case["time"].get("way", ""),
         }  # fmt: skip
         lines.add("begin", number=number, **row)
         try:

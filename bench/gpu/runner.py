@@ -266,6 +266,7 @@ def run(
         row: Json = {
             "name": case["name"], "fusion": case["fusion"], "template": case["template"],
             "launches": len(case["time"]["launches"]), "bytes": case["time"]["bytes"], "predicted_s": expected,
+            "way": case["time"].get("way", ""),
         }  # fmt: skip
         lines.add("begin", number=number, **row)
         lost = False
@@ -313,6 +314,8 @@ def table_row(row: Mapping[str, Any]) -> str:
         return f"{start} WRONG at the timed size: {_worst(t['compared'])}"
     text = f"{start} {t['median_s'] * 1e6:9.1f} us  x{t['median_s'] / row['predicted_s']:.2f}"
     text += f"  {row['bytes'] / t['median_s'] / 1e12:.2f} TB/s"
+    # What the library multiplies is as fast as torch, whatever comes after it.
+    text += "  = peer" if row.get("way", "").startswith("library") else ""
     for name, peer in t["peers"].items():
         text += f"  {name} " + (f"x{peer['median_s'] / t['median_s']:.2f}" if "median_s" in peer else "-")
     return text + ("" if "right" in t["compared"] else "  NOT COMPARED")
