@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tstatic.chips.ir import read_copies, read_dots, specialised
+from tstatic.chips.matrix import read_matrix
 from tstatic.chips.report import SHARED_LIMIT, Report
 from tstatic.chips.sass import read_log, read_ptx, read_sass, threads_per_block
 from tstatic.errors import UnsupportedError
@@ -46,6 +48,7 @@ class Source:
         small: Pointers off the main path (a scalar, a broadcast row), whose accesses may be narrow.
         contract: Whether a product and a sum may be one operation with one rounding.
         behind: Bits of an element of the streams whose addresses lie in tables.
+        scratch: Bytes of global memory per program that the launch gives to the compiled code.
     """
 
     text: str
@@ -58,6 +61,7 @@ class Source:
     small: tuple[str, ...] = ()
     contract: bool = True
     behind: tuple[int, ...] = ()
+    scratch: int = 0
 
     def __post_init__(self) -> None:
         foreign = {*self.divisible, *self.small} - set(self.signature)
@@ -212,6 +216,9 @@ def _report(job: _Job, triton: str, answer: Mapping[str, Any]) -> Report:
         used = read_log(answer["log"])
         accesses, traps = read_ptx(answer["ptx"], [(n, kinds[n].startswith("*")) for n in answer["parameters"]])
         sass = None if answer["sass"] is None else read_sass(answer["sass"])
+        forms = answer["forms"]
+        dots = read_dots(forms["ttir"], answer["parameters"]) if forms else ()
+        copies = read_copies(forms["ttgir"]) if forms else None
     except ValueError as error:
         return Report(job.name, job.chip, triton, answer["seconds"], str(error))
     return Report(
@@ -230,6 +237,13 @@ def _report(job: _Job, triton: str, answer: Mapping[str, Any]) -> Report:
         traps=max(traps, sass.traps if sass else 0),
         accesses=accesses,
         sass=sass,
+        warps=job.source.num_warps,
+        stages=job.source.num_stages,
+        scratch=answer["scratch"],
+        dots=dots,
+        specialised=bool(forms) and specialised(forms["ttir"]),
+        copies=copies,
+        matrix=read_matrix(answer["ptx"]) if forms else None,
     )
 
 
@@ -252,7 +266,7 @@ def compile_all(
     sass: Iterable[int] = (90,),
     *,
     cache: Path | None = None,
-    timeout: float = 120.0,
+    timeout: float = 60.0,
 ) -> list[Report]:
     """Compiles every kernel for every chip, in other processes; triton is not imported into this one.
 
@@ -318,6 +332,12 @@ def compile_all(
                 stop.set()
     # What is behind pointers is of no interest to the compiler: it may differ where all else is the same.
     return [
-        replace(reports[job.line()], name=job.name, streams=job.source.streams, behind=job.source.behind)
+        replace(
+            reports[job.line()],
+            name=job.name,
+            streams=job.source.streams,
+            behind=job.source.behind,
+            scratch_given=job.source.scratch,
+        )
         for job in jobs
     ]
