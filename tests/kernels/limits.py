@@ -17,6 +17,7 @@ TENSOR_MEMORY_COLUMNS = 512
 MATRIX_UNIT = {80: "mma", 86: "mma", 89: "mma", 90: "wgmma", 100: "tcgen05.mma", 103: "tcgen05.mma", 120: "mma"}
 """Matrix instruction of a chip, as the PTX calls it."""
 SASS_FIGURE = {"mma": "hmma", "wgmma": "hgmma", "tcgen05.mma": "utcmma"}
+PLURAL = {"load": "loads", "copy": "copies", "store": "stores", "atomic": "atomics"}
 SPECIALISED_THREADS = 384
 """Four warps that load, eight that multiply."""
 
@@ -81,7 +82,7 @@ def _pointwise(report: Report) -> list[str]:
             narrow.setdefault(access.origin, []).append(access)
     for name, accesses in narrow.items():
         wanted = 128 * report.streams[name] // widest
-        measured = " and ".join(f"{a.count} {a.action}s of {a.bits} bits" for a in accesses)
+        measured = " and ".join(f"{a.count} {PLURAL[a.action]} of {a.bits} bits" for a in accesses)
         found.append(f"{name}: {measured}; wanted {wanted} bits (is its length a multiple of 16, and said to be?)")
     unknown = [a for a in report.accesses if not a.origin]
     if unknown and not report.behind:
@@ -91,7 +92,7 @@ def _pointwise(report: Report) -> list[str]:
         least = 128 * min(report.behind) // widest
         if access.bits < least:
             narrow.setdefault("", []).append(access)
-            measured = f"{access.count} {access.action}s of {access.bits} bits"
+            measured = f"{access.count} {PLURAL[access.action]} of {access.bits} bits"
             found.append(f"tensors in tables: {measured}; wanted at least {least} bits")
     expected = bool(report.streams or report.behind)
     if expected and not any(not a.origin if report.behind else a.origin in report.streams for a in report.accesses):
@@ -190,6 +191,6 @@ def _operand_loads(report: Report) -> list[str]:
     for name in operands:
         if name not in wide:
             seen = [a for a in report.accesses if a.origin == name and a.action in ("load", "copy")]
-            measured = " and ".join(f"{a.count} {a.action}s of {a.bits} bits" for a in seen) or "no access"
+            measured = " and ".join(f"{a.count} {PLURAL[a.action]} of {a.bits} bits" for a in seen) or "no access"
             found.append(f"{name}: {measured}; wanted asynchronous copies of 128 bits, or of boxes")
     return found

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -31,6 +32,8 @@ _KNOBS = frozenset({"DISABLE_PTXAS_OPT", "PTXAS_OPTIONS", "USE_IR_LOC", "DEBUG"}
 _TAIL = 2000
 # Importing triton takes 0.2 s on an idle machine with warm disks.
 _START_SECONDS = 60.0
+# A compiler that waits for nothing in particular is killed after this many times its processor time, by the clock.
+_PATIENCE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,20 +179,30 @@ class _Worker:
                     pipe.close()
 
     def _listen(self, seconds: float) -> dict[str, Any]:
-        """Returns the next answer; kills a silent process when its time is up."""
+        """Returns the next answer; kills a silent process when its time is up.
+
+        Processor time counts, as a machine may be busy with other work, or stand still; at last the clock does.
+        """
         assert self._process.stdout is not None
-        late = threading.Event()
+        answered, late = threading.Event(), threading.Event()
+        before = _processor_seconds(self._process.pid)
+        began = time.monotonic()
 
-        def kill() -> None:
-            late.set()
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+        def watch() -> None:
+            left = seconds
+            while not answered.wait(left):
+                left = seconds - (_processor_seconds(self._process.pid) - before)
+                if left <= 0 or time.monotonic() - began > _PATIENCE * seconds:
+                    late.set()
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(self._process.pid, signal.SIGKILL)
+                    return
 
-        timer = threading.Timer(seconds, kill)
-        timer.start()
+        watcher = threading.Thread(target=watch, name="tstatic-aot-watch", daemon=True)
+        watcher.start()
         line = self._process.stdout.readline()
-        timer.cancel()
-        timer.join()
+        answered.set()
+        watcher.join()
         if late.is_set():
             self._process.wait()
             return {"error": f"the compiler took longer than {seconds:g} s and was killed"}
@@ -205,6 +218,22 @@ class _Worker:
         with self._stderr.open("rb") as file:
             file.seek(max(self._said, file.seek(0, os.SEEK_END) - _TAIL))
             return file.read().decode(errors="replace").strip()
+
+
+def _processor_seconds(group: int) -> float:
+    """Processor time of the processes of a group and of those that they waited for; the clock's where no /proc tells."""
+    total = 0
+    try:
+        for entry in os.scandir("/proc"):
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):
+                    # The command, in parentheses, may hold anything. Behind it: state, parent, group, ...
+                    fields = Path(entry.path, "stat").read_text(errors="replace").rpartition(")")[2].split()
+                    if int(fields[2]) == group:
+                        total += sum(map(int, fields[11:15]))
+    except OSError:
+        return time.monotonic()
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def _report(job: _Job, triton: str, answer: Mapping[str, Any]) -> Report:
@@ -279,7 +308,8 @@ def compile_all(
         workers: Processes at a time.
         sass: Chips whose machine code is disassembled (0.3 s per kernel).
         cache: Folder for Triton's own cache (where a compiled kernel can be found again); a temporary one by default.
-        timeout: Seconds for one kernel on one chip; then its process is killed, and the report says so.
+        timeout: Seconds of processor time for one kernel on one chip (five times as many by the clock); then its process is
+            killed, and the report says so.
 
     Returns:
         A report per kernel and chip, in the order of ``sources``, then of ``targets``. A kernel that does not compile, crashes

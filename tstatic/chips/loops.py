@@ -31,6 +31,8 @@ def loops(code: Sequence[Instruction]) -> list[frozenset[int]]:
     A loop is what lies between its head and a jump back to it, found by control flow: a block that the assembler moved behind
     the end of the function belongs to the loop that it jumps back into. Loops with the same head are one.
     """
+    if not code:
+        return []
     starts = _starts(code)
     following = _following(code, starts)
     order = _order(following)
@@ -73,8 +75,6 @@ def _following(code: Sequence[Instruction], starts: Sequence[int]) -> dict[int, 
 
 def _order(following: dict[int, list[int]]) -> list[int]:
     """Blocks that can be reached, each before those behind it (reverse postorder)."""
-    if not following:
-        return []
     seen = {0}
     done: list[int] = []
     stack: list[tuple[int, Iterator[int]]] = [(0, iter(following[0]))]

@@ -105,7 +105,7 @@ def _ptx_code(body: str) -> list[Instruction]:
     """Returns the instructions of one function. Labels of inline assembly are left out: they only wait."""
     code: list[Instruction] = []
     labels: list[str] = []
-    for label, condition, operation, operands in _PIECE.findall(_COMMENT.sub("", body)):
+    for label, condition, operation, operands in _PIECE.findall(_COMMENT.sub("", body.partition("{")[2])):
         if label:
             labels.append(label)
             continue

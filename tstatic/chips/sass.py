@@ -269,9 +269,7 @@ class Sass:
 
 _SASS_BITS = {"256": 256, "128": 128, "64": 64, "U16": 16, "S16": 16, "U8": 8, "S8": 8}
 _SASS_SECTION = re.compile(r"^\.text\.[^:\n]+:$", re.MULTILINE)
-_SASS_LINE = re.compile(
-    r"^(\.\w+):$|/\*[0-9a-f]{4,}\*/\s+\{?\s*(@!?U?P\w+\s+)?([A-Z][\w.]*)\s*([^;]*);", re.MULTILINE
-)
+_SASS_LINE = re.compile(r"^(\.\w+):$|/\*[0-9a-f]{4,}\*/\s+\{?\s*(@!?U?P\w+\s+)?([A-Z][\w.]*)\s*([^;]*);", re.MULTILINE)
 _SASS_LABEL = re.compile(r"`\((\.\w+)\)")
 _SASS_WRITES = ("STG", "ST", "STS", "ATOM", "ATOMG", "RED", "REDG", "UTMASTG", "UTMAREDG", "UBLKCP")
 # After these, without a condition, comes nothing.
