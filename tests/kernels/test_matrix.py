@@ -144,10 +144,10 @@ def test_matrix_instructions_of_the_ptx_are_told_by_unit_and_type() -> None:
 # --------------------------------------------------------------------------------------------------------------- forms
 TTIR = """
 module {
-  tt.func public @k(%a: !tt.ptr<bf16> {tt.divisibility = 16 : i32} loc("a"(#loc)), %b: !tt.ptr<bf16> loc("b"(#loc)), %n: i32 loc("n"(#loc))) {
+  tt.func public @k(%a: !tt.ptr<bf16> {tt.divisibility = 16 : i32} loc("a"(#loc)), %b: !tt.ptr<bf16>, %n: i32) {
     %p = tt.splat %a : !tt.ptr<bf16> -> tensor<64x32x!tt.ptr<bf16>>
     %d = tt.make_tensor_descriptor %b, [%n, %n], [%n, %n] : <bf16>, <tensor<32x128xbf16>>
-    %r:2 = scf.for %k = %c0 to %n step %c32 iter_args(%acc = %cst, %at = %p) -> (tensor<64x128xf32>, tensor<64x32x!tt.ptr<bf16>>) : i32 {
+    %r:2 = scf.for %k = %c0 to %n step %c2 iter_args(%acc = %z, %at = %p) -> (tensor<64x128xf32>, !tt.ptr<bf16>) : i32 {
       %x = tt.load %at, %mask : tensor<64x32x!tt.ptr<bf16>> loc(#loc120)
       %w = arith.extf %x : tensor<64x32xbf16> to tensor<64x32xf32>
       %y = tt.descriptor_load %d[%n, %k] : !tt.tensordesc<tensor<32x128xbf16>> -> tensor<32x128xbf16>
