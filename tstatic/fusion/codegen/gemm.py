@@ -293,7 +293,9 @@ class _Part:
             KernelParameter("a", "pointer", kind, self.product.a),
             KernelParameter("b", "pointer", kind, self.product.b),
             *self.behind,
-            *(KernelParameter(n, "constant") for n in ("ROWS", "COLUMNS", "STEP", "DEPTH", "GROUP")),
+            # A number that the compiler does not know: it would write out the loop over a depth that it knows.
+            KernelParameter("depth", "integer", "i32"),
+            *(KernelParameter(n, "constant") for n in ("ROWS", "COLUMNS", "STEP", "WHOLE", "GROUP")),
         )
 
     def functions(self) -> Iterator[str]:
@@ -310,33 +312,33 @@ class _Part:
         self.used.add("dot")
         wide = ".to(tl.int64)" if p.wide_offsets else ""
         if p.trans_a:
-            left, step_a = f"a + (begin + depth)[None, :]{wide} * {p.rows} + rows[:, None]", f"STEP * {p.rows}"
+            left, step_a = f"a + (begin + inner)[None, :]{wide} * {p.rows} + rows[:, None]", f"STEP * {p.rows}"
         else:
-            left, step_a = f"a + rows[:, None]{wide} * {p.depth} + (begin + depth)[None, :]", "STEP"
+            left, step_a = f"a + rows[:, None]{wide} * {p.depth} + (begin + inner)[None, :]", "STEP"
         if p.trans_b:
-            right, step_b = f"b + columns[None, :]{wide} * {p.depth} + (begin + depth)[:, None]", "STEP"
+            right, step_b = f"b + columns[None, :]{wide} * {p.depth} + (begin + inner)[:, None]", "STEP"
         else:
             right, step_b = (
-                f"b + (begin + depth)[:, None]{wide} * {p.columns} + columns[None, :]",
+                f"b + (begin + inner)[:, None]{wide} * {p.columns} + columns[None, :]",
                 f"STEP * {p.columns}",
             )
         head = (
             f"def {self.prefix}product(a, b, block, begin, "
-            "ROWS: tl.constexpr, COLUMNS: tl.constexpr, STEP: tl.constexpr, DEPTH: tl.constexpr):"
+            "depth, ROWS: tl.constexpr, COLUMNS: tl.constexpr, STEP: tl.constexpr, WHOLE: tl.constexpr):"
         )
         body = [
             "# Beyond the last row and column the first ones are read again: loads need no mask, and nothing is stored there.",
             f"rows = (block[0] * ROWS + tl.arange(0, ROWS)) % {p.rows}",
             f"columns = (block[1] * COLUMNS + tl.arange(0, COLUMNS)) % {p.columns}",
-            "depth = tl.arange(0, STEP)",
+            "inner = tl.arange(0, STEP)",
             f"left = {left}",
             f"right = {right}",
             f"total = tl.zeros((ROWS, COLUMNS), {LANGUAGE[self.compute.name]})",
-            "for start in range(0, DEPTH, STEP):",
-            f"    if {p.depth} % DEPTH == 0:",
+            "for start in range(0, depth, STEP):",
+            "    if WHOLE:",
             "        total = dot(tl.load(left), tl.load(right), total)",
             "    else:",
-            f"        inside = depth < {p.depth} - begin - start",
+            f"        inside = inner < {p.depth} - begin - start",
             "        first = tl.load(left, mask=inside[None, :], other=0)",
             "        second = tl.load(right, mask=inside[:, None], other=0)",
             "        total = dot(first, second, total)",
@@ -398,7 +400,7 @@ class _Part:
         name = f"{self.prefix}kernel" if self.prefix else "kernel"
         body = [
             *self._block(),
-            f"total = {self.prefix}product(a, b, block, 0, ROWS, COLUMNS, STEP, DEPTH)",
+            f"total = {self.prefix}product(a, b, block, 0, depth, ROWS, COLUMNS, STEP, WHOLE)",
             f"{self.prefix}tail(total, block, {self._passed()}ROWS, COLUMNS)",
         ]
         return function(name, self.parameters, body)
@@ -410,11 +412,11 @@ class _Part:
         parameters = (
             *self.parameters[:2],
             KernelParameter("parts", "pointer", TYPES[self.compute.name], self._parts),
-            *self.parameters[-5:],
+            *self.parameters[-6:],
         )
         body = [
             *self._block(),
-            f"total = {self.prefix}product(a, b, block, tl.program_id(1) * DEPTH, ROWS, COLUMNS, STEP, DEPTH)",
+            f"total = {self.prefix}product(a, b, block, tl.program_id(1) * depth, depth, ROWS, COLUMNS, STEP, WHOLE)",
             f"rows = (block[0]{wide} * ROWS + tl.arange(0, ROWS))[:, None]",
             "columns = (block[1] * COLUMNS + tl.arange(0, COLUMNS))[None, :]",
             f"offsets = tl.program_id(1){wide} * {p.rows * p.columns} + rows * {p.columns} + columns",
@@ -492,7 +494,8 @@ class _Part:
         return math.ceil(self.product.rows / tile.rows), math.ceil(self.product.columns / tile.columns)
 
     def _constants(self, tile: Tile, depth: int) -> dict[str, int]:
-        return {"ROWS": tile.rows, "COLUMNS": tile.columns, "STEP": tile.depth, "DEPTH": depth, "GROUP": _GROUP}
+        whole = self.product.depth % depth == 0
+        return {"ROWS": tile.rows, "COLUMNS": tile.columns, "STEP": tile.depth, "WHOLE": whole, "GROUP": _GROUP}
 
     def _generated(self, tile: Tile, target: Target) -> Launches:
         tall, wide = self._blocks(tile)
@@ -500,7 +503,7 @@ class _Part:
         main = Launch(
             f"{self.prefix}kernel",
             (tall * wide,),
-            operands(self.parameters),
+            (*operands(self.parameters), depth),
             self._constants(tile, depth),
             tile.num_warps,
             _types(self.parameters),
@@ -531,10 +534,10 @@ class _Part:
         first = Launch(
             f"{self.prefix}part",
             (tall * wide, count),
-            (p.a, p.b, self._parts),
+            (p.a, p.b, self._parts, part),
             self._constants(tile, part),
             tile.num_warps,
-            (*_types(self.parameters[:2]), f"*{TYPES[self.compute.name]}"),
+            (*_types(self.parameters[:2]), f"*{TYPES[self.compute.name]}", "i32"),
             stages=tile.stages,
         )
         combined = self._combined(count, self.compute, target)
