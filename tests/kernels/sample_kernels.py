@@ -186,6 +186,11 @@ ABORTING = "import os, sys\nprint('about to abort', file=sys.stderr, flush=True)
 
 HANGING = "while True:\n    pass\n"
 
+# As on a machine that other work keeps busy.
+SLOW = "import time\ntime.sleep(2.5)\n" + ADD_RELU
+
+SLEEPING = "import time\ntime.sleep(600)\n"
+
 
 def add_relu(kind: str = "*fp32", out: str | None = None, *, aligned: bool = True, block: int = 1024) -> Source:
     """relu(x + y) over a length that the compiler knows to be padded, or does not."""

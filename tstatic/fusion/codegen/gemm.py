@@ -458,7 +458,9 @@ class _Part:
         """Yields the ways to make this part on a chip, the first one to be taken where nothing is timed."""
         generated = [self._generated(tile, target) for tile in self._tiles(target)]
         if self.product.depth >= self._split_depth(target):
-            split = self._split(self._tiles(target)[0], target)
+            # Parts give every multiprocessor work, so that the tile may be large: it loads less for each product.
+            largest = max(self._tiles(target), key=lambda tile: tile.rows * tile.columns)
+            split = self._split(largest, target)
             generated[:0] = [] if split is None else [split]
         library = self._library(target)
         # Kernels of chips multiply 16-bit elements as well as the library does, and only if loads are wide. The library's
