@@ -262,18 +262,49 @@ def weight_gradient(width: int, dtype: str) -> Kernel:
     return _product(body, {"x": (TOKENS, width), "dy": (TOKENS, width), **square}, dtype, "total")
 
 
+def dropped_linear(width: int, dtype: str) -> Kernel:
+    """The first product with dropout behind its activation."""
+    body = [
+        _op("matmul_v2", {"X": "x", "Y": "w"}, {"Out": "p"}),
+        _op("elementwise_add", {"X": "p", "Y": "b"}, {"Out": "z"}, axis=1),
+        _op("gelu", {"X": "z"}, {"Out": "g"}),
+        _op("dropout", {"X": "g"}, {"Out": "y"}, dropout_prob=0.1),
+    ]
+    large = dict.fromkeys(("p", "z", "g", "y"), (TOKENS, 4 * width))
+    return _product(body, {"x": (TOKENS, width), "w": (width, 4 * width), "b": (4 * width,), **large}, dtype, "z", "y")
+
+
+def residual(width: int, dtype: str) -> Kernel:
+    """The second product: bias, dropout, and the residual added."""
+    body = [
+        _op("matmul_v2", {"X": "x", "Y": "w"}, {"Out": "p"}),
+        _op("elementwise_add", {"X": "p", "Y": "b"}, {"Out": "z"}, axis=1),
+        _op("dropout", {"X": "z"}, {"Out": "d"}, dropout_prob=0.1),
+        _op("elementwise_add", {"X": "d", "Y": "r"}, {"Out": "y"}),
+    ]
+    large = dict.fromkeys(("p", "z", "d", "r", "y"), (TOKENS, width))
+    return _product(body, {"x": (TOKENS, 4 * width), "w": (4 * width, width), "b": (width,), **large}, dtype, "y")
+
+
 def _product(body: Sequence[FrozenOp], shapes: Mapping[str, Shape], dtype: str, *needed: str) -> Kernel:
     return gemm_kernel(body, {name: Meta(shape, dtype_of(dtype)) for name, shape in shapes.items()}, needed)
 
 
-PRODUCTS = {"linear": linear, "linear_gradient": linear_gradient, "weight_gradient": weight_gradient}
 WIDTHS = (768, 1024, 4096)
+PRODUCTS: Mapping[str, tuple[Callable[[int, str], Kernel], tuple[int, ...]]] = {
+    "linear": (linear, WIDTHS),
+    "linear_gradient": (linear_gradient, WIDTHS),
+    "weight_gradient": (weight_gradient, WIDTHS),
+    "dropped_linear": (dropped_linear, (1024,)),
+    "residual": (residual, (1024,)),
+}
+"""Label -> product and widths."""
 
 
 def products(slow: bool) -> Iterator[tuple[str, Kind, Source]]:
     """Every way to make each product on each chip; without the slow ones, the planned ways of the smallest."""
-    for label, make in PRODUCTS.items():
-        for width in WIDTHS if slow else WIDTHS[:1]:
+    for label, (make, widths) in PRODUCTS.items():
+        for width in widths if slow else widths[:1]:
             for dtype in ("bfloat16", "float16") if slow else ("bfloat16",):
                 kernel = make(width, dtype)
                 for chip, target in TARGETS.items():
