@@ -10,6 +10,7 @@ import pytest
 
 from tests.interpret.kernels import metas_by_name, run_kernel, run_ops
 from tstatic.fusion.codegen.gemm import gemm_kernel
+from tstatic.fusion.codegen.kernel import Launch
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def
@@ -45,10 +46,15 @@ def numbers(shape: tuple[int, ...], dtype: str, seed: int) -> Any:
     return (np.random.default_rng(seed).standard_normal(shape) / 4).astype(dtype_of(dtype).np)
 
 
-def linear(dtype: str = "float32", act: str = "gelu", saved: bool = True, **attrs: Any) -> Problem:
-    """A product of 2 x 17 rows with a bias and an activation; the pre-activation is kept."""
-    m, k, n = 34, 53, 37
-    x = (k, m) if attrs.get("trans_x") else (2, 17, k)
+Sizes = tuple[int, int, int]
+
+
+def linear(
+    dtype: str = "float32", act: str = "gelu", saved: bool = True, sizes: Sizes = (34, 53, 37), **attrs: Any
+) -> Problem:
+    """A product of two times half of the rows with a bias and an activation; the pre-activation is kept."""
+    m, k, n = sizes
+    x = (k, m) if attrs.get("trans_x") else (2, m // 2, k)
     y = (n, k) if attrs.get("trans_y") else (k, n)
     axis = len(x) - 1
     body = [
@@ -90,9 +96,14 @@ def test_transposed_operands(trans_x: bool, trans_y: bool) -> None:
     check(gradients(trans_x=trans_x, trans_y=trans_y), "float32")
 
 
-def gradients(dtype: str = "float32", wanted: tuple[str, ...] = ("dz", "db", "dw"), **attrs: Any) -> Problem:
+def gradients(
+    dtype: str = "float32",
+    wanted: tuple[str, ...] = ("dz", "db", "dw"),
+    sizes: Sizes = (34, 53, 37),
+    **attrs: Any,
+) -> Problem:
     """Both gradients of a product; that of its input goes through the activation's, and is summed for the bias."""
-    m, k, n = 34, 53, 37
+    m, k, n = sizes
     x, y = ((k, m) if attrs.get("trans_x") else (m, k)), ((n, k) if attrs.get("trans_y") else (k, n))
     ins = {"X": "x", "Y": "w", "Out@GRAD": "dy"}
     body = [
@@ -112,6 +123,27 @@ def gradients(dtype: str = "float32", wanted: tuple[str, ...] = ("dz", "db", "dw
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_backward(dtype: str) -> None:
     check(gradients(dtype), dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_operands_copied_as_boxes(dtype: str, turned: bool) -> None:
+    """Where rows begin at multiples of 16 bytes, one way copies boxes of the matrices: never the first."""
+    attrs: dict[str, Any] = {"sizes": (40, 56, 48), "trans_x": turned, "trans_y": turned}
+    for problem in (linear(dtype, **attrs), gradients(dtype, **attrs)):
+        check(problem, dtype)
+        kernel = gemm_kernel(problem.body, metas_by_name(run_ops(problem.body, problem.arrays)), problem.needed)
+        for target in (TINY, A100, H200, B200):
+            names = [way.name for way in kernel.candidates(target)]
+            assert "boxes" not in names[0]
+            assert "specialised" not in names[0]
+            copies = target is TINY or (target is not A100 and dtype != "float32")
+            assert any("boxes" in name for name in names) == copies
+            assert any("specialised" in name for name in names) == (target is H200 and dtype != "float32")
+        for way in kernel.candidates(H200):
+            for launch in way.launches:
+                if isinstance(launch, Launch):
+                    assert launch.scratch == (256 if launch.function.endswith("boxes") else 0)
 
 
 def test_one_gradient() -> None:

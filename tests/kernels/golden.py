@@ -1,6 +1,9 @@
 """Figures of compiled kernels, kept in a file per version of triton, and what counts as a step back.
 
 ``python tests/kernels/golden.py --write`` renews them (``--python`` for another environment's triton).
+
+A kernel of a way that is planned nowhere (a tile to be timed against others) may be bad, or fail to compile in time: it is refused,
+and stands in a list beside the figures. A product for which every tile is refused must be planned as the library's.
 """
 
 from __future__ import annotations
@@ -8,6 +11,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -15,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
+from tests.kernels import registry as registered  # noqa: E402
 from tests.kernels.limits import Kind, violations  # noqa: E402
 from tstatic.chips.aot import Source, compile_all  # noqa: E402 - the line above makes it importable for a script
 from tstatic.chips.report import Report  # noqa: E402
@@ -27,6 +32,8 @@ Registry = Callable[[], Iterable[tuple[str, Kind, Source]]]
 Figures = dict[str, int]
 Golden = dict[str, dict[str, Figures]]
 """Kernel -> chip -> figures."""
+Refused = dict[str, list[str]]
+"""Kernel of a way that is planned nowhere -> what is wrong with it, on the chip of its name."""
 
 
 def path(triton: str, folder: Path = FOLDER) -> Path:
@@ -41,6 +48,65 @@ def read(triton: str, folder: Path = FOLDER) -> Golden:
         return {}
     golden: Golden = json.loads(file.read_text(encoding="utf-8"))
     return golden
+
+
+def refused_path(triton: str, folder: Path = FOLDER) -> Path:
+    """The file with the list of refused kernels."""
+    return path(triton, folder).with_suffix(".refused.json")
+
+
+def read_refused(triton: str, folder: Path = FOLDER) -> Refused:
+    """The kernels that are refused on record."""
+    file = refused_path(triton, folder)
+    found: Refused = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return found
+
+
+def judge(reports: Iterable[Report], kinds: Mapping[str, Kind]) -> tuple[list[str], Refused]:
+    """What is wrong with kernels that are planned; and the kernels that are refused, which are not."""
+    bad: list[str] = []
+    refused: Refused = {}
+    for report in reports:
+        found = violations(report, kind=kinds[report.name])
+        if found and registered.is_alternative(report.name):
+            # The first line: what compilers print behind it has paths and addresses.
+            refused[report.name] = [text.split(": ", 1)[1].splitlines()[0] for text in found]
+        else:
+            bad += found
+    return bad, refused
+
+
+def changes(recorded: Refused, refused: Refused, names: Iterable[str]) -> list[str]:
+    """How the refused among these kernels differ from those on record."""
+    compiled = set(names)
+    fresh = [f"{name} is refused: {'; '.join(why)}" for name, why in refused.items() if name not in recorded]
+    good = [f"{n}: on record as refused, but is not" for n in recorded if n in compiled and n not in refused]
+    return fresh + good
+
+
+def without_tile(kinds: Mapping[str, Kind], refused: Refused) -> list[str]:
+    """Products that the library makes although one of their tiles is not refused: they should be planned with that one.
+
+    Args:
+        kinds: All kernels and their kinds, those of ways that are planned nowhere included.
+        refused: Those that are refused.
+    """
+    planned: dict[str, bool] = {}
+    tiles: dict[str, list[str]] = {}
+    for name, kind in kinds.items():
+        if name.startswith("gemm/"):
+            row = re.split("[~.]", name)[0]
+            if registered.is_alternative(name):
+                tiles.setdefault(row, []).extend([name] if kind == "gemm" else [])
+            else:
+                planned[row] = planned.get(row, False) or kind == "gemm"
+    return [
+        f"{row}: planned as the library's product, though {name} is not refused"
+        for row, ours in planned.items()
+        if not ours
+        for name in tiles.get(row, [])
+        if name not in refused
+    ]
 
 
 def collect(reports: Iterable[Report]) -> Golden:
@@ -126,15 +192,29 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     everything = {name: (kind, source) for name, kind, source in load(given.registry)()}
     kernels = {name: pair for name, pair in everything.items() if given.only in name}
-    reports = compile_all({name: s for name, (_, s) in kernels.items()}, python=given.python, workers=given.workers)
-    bad = [text for r in reports for text in violations(r, kind=kernels[r.name][0])]
-    record = read(reports[0].triton, given.folder) if reports else {}
+    kinds = {name: kind for name, (kind, _) in kernels.items()}
+    # The older version is that of GPU machines of one generation.
+    pinned = Path(given.python).resolve() == Path(sys.executable).resolve() or given.python == sys.executable
+    targets = {name: registered.chips(name, pinned=pinned) for name in kernels}
+    reports = compile_all({n: s for n, (_, s) in kernels.items()}, targets, given.python, given.workers)
+    bad, refused = judge(reports, kinds)
+    if given.only in "gemm/":
+        bad += without_tile({n: kinds[n] for n in kinds if targets[n]}, refused)
+    triton = reports[0].triton if reports else ""
+    record = read(triton, given.folder) if reports else {}
+    recorded = read_refused(triton, given.folder) if reports else {}
     others = {name: chips for name, chips in record.items() if name in everything and name not in kernels}
     if reports and given.write and not bad:
-        print(f"wrote {_write(reports[0].triton, others | collect(reports), given.folder)}")
+        kept = collect(r for r in reports if r.name not in refused)
+        print(f"wrote {_write(triton, others | kept, given.folder)}")
+        listed = {n: why for n, why in recorded.items() if n in everything and n not in kernels} | refused
+        if listed or recorded:
+            refused_path(triton, given.folder).write_text(json.dumps(listed, indent=1, sort_keys=True) + "\n", "utf-8")
         return 0
     if reports:
-        bad += regressions({n: c for n, c in record.items() if n not in others}, reports)
+        bad += changes(recorded, refused, kernels)
+        good = [r for r in reports if r.name not in refused]
+        bad += regressions({n: c for n, c in record.items() if n not in others}, good)
     print("\n".join(bad) or f"{len(reports)} compiled kernels are as good as on record")
     return int(bool(bad))
 

@@ -4,22 +4,38 @@ from __future__ import annotations
 
 from typing import Literal
 
+from tstatic.chips.ir import Dot
 from tstatic.chips.report import SHARED_LIMIT, Report
 from tstatic.chips.sass import Access
 
 __all__ = ["TENSOR_MEMORY_COLUMNS", "Kind", "violations"]
 
-Kind = Literal["pointwise", "reduction"]
+Kind = Literal["pointwise", "reduction", "gemm"]
 
 TENSOR_MEMORY_COLUMNS = 512
+
+MATRIX_UNIT = {80: "mma", 86: "mma", 89: "mma", 90: "wgmma", 100: "tcgen05.mma", 103: "tcgen05.mma", 120: "mma"}
+"""Matrix instruction of a chip, as the PTX calls it."""
+SASS_FIGURE = {"mma": "hmma", "wgmma": "hgmma", "tcgen05.mma": "utcmma"}
+PLURAL = {"load": "loads", "copy": "copies", "store": "stores", "atomic": "atomics"}
+SPECIALISED_THREADS = 384
+"""Four warps that load, eight that multiply."""
 
 
 def violations(report: Report, *, kind: Kind) -> list[str]:
     """What a kernel does that no kernel of its kind should do, measured against wanted; empty for a good one.
 
     Every kind: it compiles, spills nothing, stays within shared and tensor memory, and has no body that only traps. A local
-    array that ptxas does not call a spill is allowed. "pointwise" further: no barrier, no shared memory, and each access of
-    the main path 128 bits wide; beside a stream of wider elements, that stream's share of 128 bits (16-bit beside 32-bit: 64).
+    array that ptxas does not call a spill is allowed. No kernel needs more scratch than its launch gives it, and where it copies
+    boxes of a tensor, box and place agree, and so do the bytes that a barrier expects and gets.
+
+    "pointwise" further: no barrier, no shared memory, and each access of the main path 128 bits wide; beside a stream of wider
+    elements, that stream's share of 128 bits (16-bit beside 32-bit: 64).
+
+    "gemm" further: a matrix instruction of the chip and of the operands' type for each product (no TF32 for operands of 16 bits),
+    no fused multiply-add in the loops around them, operands copied asynchronously 128 bits or a box at a time, and where warps
+    are to do different work, they do. Kernels whose products no matrix unit can make (fp64, fp32 as IEEE has it) need none of
+    that, and may spill. Where boxes are copied or warps do different work, the SASS is not asked.
     """
     who = f"{report.name} on sm_{report.chip} (triton {report.triton})"
     if report.error:
@@ -27,7 +43,8 @@ def violations(report: Report, *, kind: Kind) -> list[str]:
     found = []
     sass = report.sass
     limit = SHARED_LIMIT[report.chip]
-    if report.spill_stores or report.spill_loads:
+    exact = kind == "gemm" and bool(report.dots) and all(dot.exact for dot in report.dots)
+    if (report.spill_stores or report.spill_loads) and not exact:
         counts = f" ({sass.count('STL')} STL, {sass.count('LDL')} LDL)" if sass else ""
         found.append(
             f"{report.spill_stores} bytes of spill stores, {report.spill_loads} of spill loads{counts}; wanted 0"
@@ -38,8 +55,13 @@ def violations(report: Report, *, kind: Kind) -> list[str]:
         found.append(f"{report.tensor_memory} columns of tensor memory; wanted at most {TENSOR_MEMORY_COLUMNS}")
     if report.traps:
         found.append(f"{report.traps} function bodies that trap and write nothing; wanted 0")
+    if report.scratch > report.scratch_given:
+        found.append(f"{report.scratch} bytes of scratch per program; the launch gives {report.scratch_given}")
+    found += _copies(report)
     if kind == "pointwise":
         found += _pointwise(report)
+    elif kind == "gemm":
+        found += [] if exact else _gemm(report)
     else:
         assert kind == "reduction", f"unknown kind of kernel: {kind}"
     return [f"{who}: {text}" for text in found]
@@ -60,7 +82,7 @@ def _pointwise(report: Report) -> list[str]:
             narrow.setdefault(access.origin, []).append(access)
     for name, accesses in narrow.items():
         wanted = 128 * report.streams[name] // widest
-        measured = " and ".join(f"{a.count} {a.action}s of {a.bits} bits" for a in accesses)
+        measured = " and ".join(f"{a.count} {PLURAL[a.action]} of {a.bits} bits" for a in accesses)
         found.append(f"{name}: {measured}; wanted {wanted} bits (is its length a multiple of 16, and said to be?)")
     unknown = [a for a in report.accesses if not a.origin]
     if unknown and not report.behind:
@@ -70,7 +92,7 @@ def _pointwise(report: Report) -> list[str]:
         least = 128 * min(report.behind) // widest
         if access.bits < least:
             narrow.setdefault("", []).append(access)
-            measured = f"{access.count} {access.action}s of {access.bits} bits"
+            measured = f"{access.count} {PLURAL[access.action]} of {access.bits} bits"
             found.append(f"tensors in tables: {measured}; wanted at least {least} bits")
     expected = bool(report.streams or report.behind)
     if expected and not any(not a.origin if report.behind else a.origin in report.streams for a in report.accesses):
@@ -88,4 +110,87 @@ def _narrow_sass(report: Report, *, narrow: bool) -> list[str]:
         count = sum(n for bits, n in report.sass.widths(head).items() if bits < min(least, 128))
         if count:
             found.append(f"{count} {head} narrower than {min(least, 128)} bits; wanted 0, as in the PTX")
+    return found
+
+
+def _copies(report: Report) -> list[str]:
+    """Copies of boxes that overrun their place, or that a barrier waits for in vain."""
+    if report.copies is None:
+        return []
+    wrong = sorted({(c.box, c.place) for c in report.copies.boxes if c.box != c.place})
+    found = [f"a box of {box} elements is copied into a place of {place}; wanted as many" for box, place in wrong]
+    for expected, brought in sorted({pair for pair in report.copies.awaited if pair[0] != pair[1]}):
+        found.append(f"a barrier expects {expected} bytes, its copies bring {brought}; wanted as many")
+    return found
+
+
+def _gemm(report: Report) -> list[str]:
+    """What a kernel with matrix products must not do."""
+    matrix = report.matrix
+    if not report.dots or matrix is None:
+        return ["no matrix product; wanted at least one"]
+    found = []
+    # What Triton makes of boxes and of warps with work of their own is read from its own forms and the PTX alone.
+    sass = None if matrix.bulk_loads or report.specialised else report.sass
+    if any(dot.upcast for dot in report.dots):
+        found.append("operands of 16 bits are cast to 32 before a product; wanted a product of 16 bits")
+    tf32 = max(matrix.of_type("tf32"), sass.tf32 if sass else 0)
+    if tf32 and any({"bf16", "f16"} & set(dot.loaded) for dot in report.dots):
+        found.append(f"{tf32} matrix instructions of TF32 for operands of 16 bits; wanted 0")
+    found += _units(report)
+    fma = max((loop.fma for loop in (*matrix.loops, *(sass.loops if sass else ()))), default=0)
+    if fma:
+        found.append(f"{fma} FFMA in a loop around matrix instructions; wanted 0")
+    found += _operand_loads(report)
+    if report.specialised and report.chip >= 90:
+        if not matrix.register_moves:
+            found.append("warps are to do different work, but no registers move between them (setmaxnreg); wanted some")
+        if report.threads != SPECIALISED_THREADS:
+            found.append(f"{report.threads} threads where warps are to do different work; wanted {SPECIALISED_THREADS}")
+    return found
+
+
+def _units(report: Report) -> list[str]:
+    """Products without a matrix instruction of the chip and of their operands' type."""
+    matrix = report.matrix
+    assert matrix is not None
+    unit = MATRIX_UNIT[report.chip]
+    found = []
+    by_type: dict[str, list[Dot]] = {}
+    for dot in report.dots:
+        if not dot.exact:
+            by_type.setdefault("tf32" if dot.type == "f32" else dot.type, []).append(dot)
+    for type_, dots in by_type.items():
+        # One kind of instruction multiplies both types of 16 bits; a descriptor tells it which.
+        name = "f16" if unit == "tcgen05.mma" and type_ == "bf16" else type_
+        count = matrix.counts.get(f"{unit}.{name}", 0)
+        if count < len(dots):
+            rows = min(dot.sizes[0] for dot in dots)
+            hint = f" (a tile of {rows} rows; it takes at least 64)" if unit != "mma" and rows < 64 else ""
+            found.append(f"{count} {unit} of {type_} for {len(dots)} products; wanted one each{hint}")
+    other = sum(matrix.counts.values()) - matrix.of_unit(unit)
+    if other:
+        found.append(f"{other} matrix instructions that are not {unit}; wanted 0")
+    sass = report.sass
+    if sass and not matrix.bulk_loads and not report.specialised:
+        wanted = sum(map(len, by_type.values()))
+        count = sass.figures()[SASS_FIGURE[unit]]
+        if count < wanted:
+            found.append(f"{count} {SASS_FIGURE[unit].upper()} in the SASS for {wanted} products; wanted one each")
+    return found
+
+
+def _operand_loads(report: Report) -> list[str]:
+    """Operands that wait for their loads: neither copied 128 bits at a time nor as boxes."""
+    assert report.matrix is not None
+    if report.matrix.bulk_loads:
+        return []
+    operands = dict.fromkeys(name for dot in report.dots for name in dot.origins)
+    wide = {a.origin for a in report.accesses if a.action == "copy" and a.bits >= 128}
+    found = []
+    for name in operands:
+        if name not in wide:
+            seen = [a for a in report.accesses if a.origin == name and a.action in ("load", "copy")]
+            measured = " and ".join(f"{a.count} {PLURAL[a.action]} of {a.bits} bits" for a in seen) or "no access"
+            found.append(f"{name}: {measured}; wanted asynchronous copies of 128 bits, or of boxes")
     return found

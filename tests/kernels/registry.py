@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,7 +15,12 @@ from tstatic import static
 from tstatic.chips.aot import Source
 from tstatic.chips.sources import sources
 from tstatic.fusion import FUSIONS
+from tstatic.fusion.codegen.gemm import gemm_kernel
 from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.opdef import op_def
+from tstatic.ir.types import Meta, dtype_of
+from tstatic.target import A100, B200, H200, Target
 
 F = paddle.nn.functional
 Shape = tuple[int, ...]
@@ -22,6 +28,9 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 STREAMING = ("pointwise", "update")
 """Templates whose main function neither sums nor changes layouts."""
+
+TARGETS: Mapping[int, Target] = {80: A100, 90: H200, 100: B200}
+"""Chips that kernels are compiled for. Tiles of matrix products are another chip's on each."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +218,130 @@ def updates() -> Iterator[tuple[str, str, Callable[[], Any], str]]:
             yield f"{label}-{dtype}", switch, make, dtype
 
 
+# ---------------------------------------------------------------------------------------------------------- matrix products
+TOKENS = 8192
+
+
+def _op(kind: str, ins: Mapping[str, str], outs: Mapping[str, str], **attrs: Any) -> FrozenOp:
+    """An op by its slots; those that are not named are absent."""
+    definition = op_def(kind)
+    slots = tuple(ins.get(s.name) for s in definition.inputs), tuple(outs.get(s.name) for s in definition.outputs)
+    return FrozenOp(definition, *slots, definition.complete(attrs))
+
+
+def linear(width: int, dtype: str) -> Kernel:
+    """The first product of a feed-forward part: bias and gelu behind it, whose pre-activation is saved."""
+    body = [
+        _op("matmul_v2", {"X": "x", "Y": "w"}, {"Out": "p"}),
+        _op("elementwise_add", {"X": "p", "Y": "b"}, {"Out": "z"}, axis=1),
+        _op("gelu", {"X": "z"}, {"Out": "y"}),
+    ]
+    large = dict.fromkeys(("p", "z", "y"), (TOKENS, 4 * width))
+    return _product(body, {"x": (TOKENS, width), "w": (width, 4 * width), "b": (4 * width,), **large}, dtype, "z", "y")
+
+
+def linear_gradient(width: int, dtype: str) -> Kernel:
+    """The gradient by the input of the second product, through gelu, summed for the bias of the first."""
+    body = [
+        _op("matmul_v2_grad", {"X": "x", "Y": "w", "Out@GRAD": "dy"}, {"X@GRAD": "dx"}),
+        _op("gelu_grad", {"X": "z", "Out@GRAD": "dx"}, {"X@GRAD": "dz"}),
+        _op("elementwise_add_grad", {"X": "z", "Y": "b", "Out@GRAD": "dz"}, {"Y@GRAD": "db"}, axis=1),
+    ]
+    large = dict.fromkeys(("x", "z", "dx", "dz"), (TOKENS, 4 * width))
+    row = dict.fromkeys(("b", "db"), (4 * width,))
+    return _product(body, {"w": (4 * width, width), "dy": (TOKENS, width), **large, **row}, dtype, "dz", "db")
+
+
+def weight_gradient(width: int, dtype: str) -> Kernel:
+    """The gradient by a square weight, added to what another reader of the weight gave."""
+    body = [
+        _op("matmul_v2_grad", {"X": "x", "Y": "w", "Out@GRAD": "dy"}, {"Y@GRAD": "dw"}),
+        FrozenOp(op_def("sum"), (("before", "dw"),), ("total",), op_def("sum").complete({})),
+    ]
+    square = dict.fromkeys(("w", "dw", "before", "total"), (width, width))
+    return _product(body, {"x": (TOKENS, width), "dy": (TOKENS, width), **square}, dtype, "total")
+
+
+def dropped_linear(width: int, dtype: str) -> Kernel:
+    """The first product with dropout behind its activation."""
+    body = [
+        _op("matmul_v2", {"X": "x", "Y": "w"}, {"Out": "p"}),
+        _op("elementwise_add", {"X": "p", "Y": "b"}, {"Out": "z"}, axis=1),
+        _op("gelu", {"X": "z"}, {"Out": "g"}),
+        _op("dropout", {"X": "g"}, {"Out": "y"}, dropout_prob=0.1),
+    ]
+    large = dict.fromkeys(("p", "z", "g", "y"), (TOKENS, 4 * width))
+    return _product(body, {"x": (TOKENS, width), "w": (width, 4 * width), "b": (4 * width,), **large}, dtype, "z", "y")
+
+
+def residual(width: int, dtype: str) -> Kernel:
+    """The second product: bias, dropout, and the residual added."""
+    body = [
+        _op("matmul_v2", {"X": "x", "Y": "w"}, {"Out": "p"}),
+        _op("elementwise_add", {"X": "p", "Y": "b"}, {"Out": "z"}, axis=1),
+        _op("dropout", {"X": "z"}, {"Out": "d"}, dropout_prob=0.1),
+        _op("elementwise_add", {"X": "d", "Y": "r"}, {"Out": "y"}),
+    ]
+    large = dict.fromkeys(("p", "z", "d", "r", "y"), (TOKENS, width))
+    return _product(body, {"x": (TOKENS, 4 * width), "w": (4 * width, width), "b": (width,), **large}, dtype, "y")
+
+
+def _product(body: Sequence[FrozenOp], shapes: Mapping[str, Shape], dtype: str, *needed: str) -> Kernel:
+    return gemm_kernel(body, {name: Meta(shape, dtype_of(dtype)) for name, shape in shapes.items()}, needed)
+
+
+WIDTHS = (768, 1024, 4096)
+PRODUCTS: Mapping[str, tuple[Callable[[int, str], Kernel], tuple[int, ...]]] = {
+    "linear": (linear, WIDTHS),
+    "linear_gradient": (linear_gradient, WIDTHS),
+    "weight_gradient": (weight_gradient, WIDTHS),
+    "dropped_linear": (dropped_linear, (1024,)),
+    "residual": (residual, (1024,)),
+}
+"""Label -> product and widths."""
+
+
+def products(slow: bool) -> Iterator[tuple[str, Kind, Source]]:
+    """Every way to make each product on each chip; without the slow ones, the planned ways of the smallest."""
+    for label, (make, widths) in PRODUCTS.items():
+        for width in widths if slow else widths[:1]:
+            for dtype in ("bfloat16", "float16") if slow else ("bfloat16",):
+                kernel = make(width, dtype)
+                for chip, target in TARGETS.items():
+                    planned, *others = kernel.candidates(target)
+                    row = f"gemm/{label}-{width}-{dtype}@sm_{chip}"
+                    yield from ((f"{row}.{f}", kind_of(s), s) for f, s in sources(kernel, planned))
+                    for way in others if slow else ():
+                        yield from ((f"{row}~{way.name}.{f}", kind_of(s), s) for f, s in sources(kernel, way))
+
+
+def launched(kernel: Kernel) -> Iterator[tuple[str, str, Source]]:
+    """Yields the launches of a kernel as (chip, function, source); the chip is named where each has launches of its own."""
+    if "tl.dot(" not in kernel.code:
+        yield from (("", function, source) for function, source in sources(kernel))
+        return
+    for chip, target in TARGETS.items():
+        yield from ((f"@sm_{chip}", f, source) for f, source in sources(kernel, kernel.plan(target)))
+
+
+def kind_of(source: Source) -> Kind:
+    """The kind of a kernel that is no stream."""
+    return "gemm" if "tl.dot(" in source.text else "reduction"
+
+
+def is_alternative(name: str) -> bool:
+    """Whether a kernel belongs to a way that is not the planned one: it may be refused, and then is listed."""
+    return "~" in name
+
+
+def chips(name: str, *, pinned: bool = True) -> tuple[int, ...]:
+    """Chips that a kernel is compiled for, by the pinned version of triton or by the older one."""
+    found = re.search(r"@sm_(\d+)", name)
+    if found is None:
+        return tuple(TARGETS)
+    return (int(found[1]),) if pinned or found[1] == "90" else ()
+
+
 # ----------------------------------------------------------------------------------------------------------------- kernels
 def explained(main: Any, switch: str, fetches: Sequence[str], feeds: dict[str, Shape]) -> tuple[Kernel, ...]:
     """The kernels of a program with one switch on; nothing is run."""
@@ -237,10 +370,10 @@ def kernels_of(entry: Entry, dtype: str) -> tuple[Kernel, ...]:
 def _named(label: str, made: Sequence[Kernel]) -> Iterator[tuple[str, Kind, Source]]:
     assert made, f"{label} has no kernel"
     for number, kernel in enumerate(made):
-        for function, source in sources(kernel):
+        for chip, function, source in launched(kernel):
             # A number alone (the factor of clipped gradients) is no stream.
             streams = function == "kernel" and kernel.template in STREAMING and kernel.outputs[0].count > 1
-            yield f"{label}/{number}.{function}", "pointwise" if streams else "reduction", source
+            yield f"{label}/{number}{chip}.{function}", "pointwise" if streams else kind_of(source), source
 
 
 def models() -> Iterator[tuple[str, tuple[Kernel, ...]]]:
@@ -258,9 +391,16 @@ def models() -> Iterator[tuple[str, tuple[Kernel, ...]]]:
 
 def slow(name: str) -> bool:
     """Whether a kernel is left out of most runs."""
+    if name.startswith("gemm/"):
+        # For the chips of other generations one kernel is enough.
+        quick = "-768-bfloat16@" in name and ("@sm_90" in name or name.startswith("gemm/linear-"))
+        return is_alternative(name) or not quick
     return name.startswith("models/") or any(
         name.startswith(f"{entry.label}-") for entry in (*norms(), *convolutions()) if entry.slow
     )
+
+
+_slow = slow
 
 
 def kernels(slow: bool = True) -> Iterator[tuple[str, Kind, Source]]:
@@ -273,5 +413,6 @@ def kernels(slow: bool = True) -> Iterator[tuple[str, Kind, Source]]:
         with paddle.utils.unique_name.guard(), static.program_guard(main, static.Program()):
             total = training(make, GPT2_BLOCK, dtype)
         yield from _named(label, explained(main, switch, [total.name], {}))
+    yield from (row for row in products(slow) if slow or not _slow(row[0]))
     for name, found in models() if slow else ():
         yield from _named(f"models/{name}", found)

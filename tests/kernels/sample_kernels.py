@@ -85,6 +85,83 @@ def dot(a, b, o, K, BLOCK: tl.constexpr):
 """
 )
 
+GEMM = (
+    HEAD
+    + """
+@triton.jit
+def gelu(x):
+    return 0.5 * x * (1.0 + tl.math.erf(x * 0.7071067811865476))
+
+
+@triton.jit
+def tail(acc, bias, pre, out, top, left, M, N, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    r = top + tl.arange(0, ROWS)
+    c = left + tl.arange(0, COLUMNS)
+    m = (r < M)[:, None] & (c < N)[None, :]
+    at = r[:, None].to(tl.int64) * N + c[None, :]
+    z = acc + tl.load(bias + c, mask=c < N, other=0.0).to(tl.float32)[None, :]
+    tl.store(pre + at, z.to(pre.dtype.element_ty), mask=m)
+    tl.store(out + at, gelu(z).to(out.dtype.element_ty), mask=m)
+
+
+@triton.jit
+def gemm(
+    a, b, bias, pre, out, M, N, K,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, HOW: tl.constexpr,
+):
+    wide = tl.cdiv(N, COLUMNS)
+    top = tl.program_id(0) // wide * ROWS
+    left = tl.program_id(0) % wide * COLUMNS
+    r = top + tl.arange(0, ROWS)
+    c = left + tl.arange(0, COLUMNS)
+    d = tl.arange(0, DEPTH)
+    acc = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+    for k in range(0, K, DEPTH):
+        m = k + d < K
+        x = tl.load(a + r[:, None].to(tl.int64) * K + (k + d)[None, :], mask=(r < M)[:, None] & m[None, :], other=0.0)
+        y = tl.load(b + (k + d)[:, None].to(tl.int64) * N + c[None, :], mask=m[:, None] & (c < N)[None, :], other=0.0)
+        if HOW == "upcast":
+            acc = tl.dot(x.to(tl.float32), y.to(tl.float32), acc)
+        elif HOW == "ieee":
+            acc = tl.dot(x, y, acc, input_precision="ieee")
+        elif HOW == "scaled":
+            acc += tl.dot(x, y) * 0.5
+        else:
+            acc = tl.dot(x, y, acc)
+    tail(acc, bias, pre, out, top, left, M, N, ROWS, COLUMNS)
+
+
+@triton.jit
+def boxes(
+    a, b, bias, pre, out, M, N, K,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SPECIALISED: tl.constexpr,
+):
+    left_box = tl.make_tensor_descriptor(a, [M, K], [K, 1], [ROWS, DEPTH])
+    right_box = tl.make_tensor_descriptor(b, [K, N], [N, 1], [DEPTH, COLUMNS])
+    wide = tl.cdiv(N, COLUMNS)
+    top = tl.program_id(0) // wide * ROWS
+    left = tl.program_id(0) % wide * COLUMNS
+    acc = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+    for k in tl.range(0, K, DEPTH, warp_specialize=SPECIALISED):
+        acc = tl.dot(left_box.load([top, k]), right_box.load([k, left]), acc)
+    tail(acc, bias, pre, out, top, left, M, N, ROWS, COLUMNS)
+
+
+@triton.jit
+def host_boxes(left_box, right_box, out, M, N, K, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr):
+    wide = tl.cdiv(N, COLUMNS)
+    top = tl.program_id(0) // wide * ROWS
+    left = tl.program_id(0) % wide * COLUMNS
+    acc = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+    for k in tl.range(0, K, DEPTH, warp_specialize=True):
+        acc = tl.dot(left_box.load([top, k]), right_box.load([k, left]), acc)
+    r = top + tl.arange(0, ROWS)
+    c = left + tl.arange(0, COLUMNS)
+    at = r[:, None].to(tl.int64) * N + c[None, :]
+    tl.store(out + at, acc.to(out.dtype.element_ty), mask=(r < M)[:, None] & (c < N)[None, :])
+"""
+)
+
 TRAP = (
     HEAD
     + """
@@ -108,6 +185,11 @@ def broken(o, BLOCK: tl.constexpr):
 ABORTING = "import os, sys\nprint('about to abort', file=sys.stderr, flush=True)\nos.abort()\n"
 
 HANGING = "while True:\n    pass\n"
+
+# As on a machine that other work keeps busy.
+SLOW = "import time\ntime.sleep(2.5)\n" + ADD_RELU
+
+SLEEPING = "import time\ntime.sleep(600)\n"
 
 
 def add_relu(kind: str = "*fp32", out: str | None = None, *, aligned: bool = True, block: int = 1024) -> Source:
@@ -155,6 +237,42 @@ def product_sum(*, contract: bool) -> Source:
 def dot(kind: str = "*bf16") -> Source:
     """One tile of a matrix product."""
     return Source(DOT, "dot", {"a": kind, "b": kind, "o": "*fp32", "K": "i32"}, {"BLOCK": 64}, ("a", "b", "o", "K"))
+
+
+def gemm(
+    kind: str = "*bf16",
+    how: str = "",
+    tile: tuple[int, int, int] = (128, 128, 64),
+    num_warps: int = 8,
+    num_stages: int = 3,
+    *,
+    aligned: bool = True,
+) -> Source:
+    """A product with a bias and gelu behind it, whose pre-activation is saved; its operands lie behind pointers."""
+    pointers = ("a", "b", "bias", "pre", "out")
+    signature = {**dict.fromkeys(pointers, kind), **dict.fromkeys(("M", "N", "K"), "i32")}
+    constants = dict(zip(("ROWS", "COLUMNS", "DEPTH"), tile, strict=True))
+    divisible = tuple(signature) if aligned else pointers
+    return Source(GEMM, "gemm", signature, {**constants, "HOW": how}, divisible, num_warps, num_stages)
+
+
+def boxes(num_warps: int = 8, *, specialised: bool = False, scratch: int = 256) -> Source:
+    """The same with descriptors that the kernel makes itself."""
+    source = gemm(num_warps=num_warps)
+    constants = {"ROWS": 128, "COLUMNS": 128, "DEPTH": 64, "SPECIALISED": specialised}
+    return dataclasses.replace(source, function="boxes", constants=constants, scratch=scratch)
+
+
+def host_boxes() -> Source:
+    """Descriptors that the host makes for tiles of 128 rows, of which each of two groups of warps takes half."""
+    signature = {
+        "left_box": "tensordesc<bf16[128,64]>",
+        "right_box": "tensordesc<bf16[64,128]>",
+        "out": "*bf16",
+        **dict.fromkeys(("M", "N", "K"), "i32"),
+    }
+    constants = {"ROWS": 128, "COLUMNS": 128, "DEPTH": 64}
+    return Source(GEMM, "host_boxes", signature, constants, ("out", "M", "N", "K"))
 
 
 def plain(text: str, function: str) -> Source:

@@ -14,6 +14,7 @@ from tests.kernels import environments, sample_kernels
 from tests.kernels.limits import Kind, violations
 from tstatic.chips.aot import Report, Source, compile_all
 from tstatic.chips.sass import Access
+from tstatic.chips.sources import extract_function
 from tstatic.errors import UnsupportedError
 
 CHIPS = (80, 90, 100)
@@ -223,6 +224,26 @@ def test_a_compiler_that_hangs_is_killed() -> None:
     reports = compile_all([source], (80, 90), environments.pinned(), workers=1, timeout=1.0)
     assert [r.chip for r in reports] == [80, 90]
     assert all("took longer than 1 s and was killed" in r.error for r in reports)
+
+
+def test_a_compiler_has_its_time_by_the_processor_and_more_by_the_clock() -> None:
+    slow = dataclasses.replace(sample_kernels.add_relu(), text=sample_kernels.SLOW)
+    (report,) = compile_all([slow], (90,), environments.pinned(), sass=(), timeout=2.0)
+    assert report.error == ""
+    sleeping = sample_kernels.plain(sample_kernels.SLEEPING, "k")
+    (report,) = compile_all([sleeping], (90,), environments.pinned(), timeout=0.4)
+    assert "took longer than 0.4 s and was killed" in report.error
+
+
+def test_a_local_variable_may_be_called_like_a_function() -> None:
+    text = "def part(a):\n    return a\n\n\ndef whole(a):\n    for part in a:\n        other(part)\n\n\ndef other(a):\n    pass\n"
+    text = text.replace("def ", "@jit\ndef ")
+    found = extract_function(text, "whole")
+    assert "def other" in found
+    assert "def part" not in found
+    assert "def part" in extract_function(
+        text.replace("other(part)", "pass").replace("for part in", "for b in part,"), "whole"
+    )
 
 
 def test_triton_stays_out_of_the_caller(tmp_path: Path) -> None:

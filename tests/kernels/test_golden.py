@@ -10,7 +10,7 @@ import pytest
 
 from tests.kernels import environments, golden, registry, sample_kernels
 from tests.kernels.environments import ALL
-from tests.kernels.limits import Kind, violations
+from tests.kernels.limits import Kind
 from tests.kernels.test_limits import GOOD
 from tstatic.chips.aot import Source, compile_all
 from tstatic.chips.sass import Access
@@ -77,11 +77,64 @@ def test_kernels_are_as_good_as_on_record(which: str) -> None:
     assert len(kernels) > 250
     # SASS costs twice as much as compiling: the chip of this generation, with the pinned compiler.
     shown = CHIPS if ALL else (90,) if which == "pinned" else ()
-    reports = compile_all({n: s for n, (_, s) in kernels.items()}, CHIPS, python, sass=shown)
-    assert [text for r in reports for text in violations(r, kind=kernels[r.name][0])] == []
+    chips = {name: registry.chips(name, pinned=which == "pinned") for name in kernels}
+    reports = compile_all({n: s for n, (_, s) in kernels.items()}, chips, python, sass=shown)
+    kinds = {name: kind for name, (kind, _) in kernels.items() if chips[name]}
+    bad, refused = golden.judge(reports, kinds)
+    assert bad == []
+    assert golden.changes(golden.read_refused(reports[0].triton), refused, kinds) == []
+    assert not ALL or golden.without_tile(kinds, refused) == []
     record = golden.read(reports[0].triton)
     record = {name: chips for name, chips in record.items() if ALL or not registry.slow(name)}
-    assert golden.regressions(record, reports) == []
+    assert golden.regressions(record, [r for r in reports if r.name not in refused]) == []
+
+
+def test_a_bad_kernel_is_refused_where_it_is_planned_nowhere() -> None:
+    bad = dataclasses.replace(GOOD, name="gemm/linear@sm_90~generated.kernel", spill_stores=8, sass=None)
+    dead = dataclasses.replace(bad, name="gemm/linear@sm_90~specialised.kernel", error="it took longer\nthan 60 s")
+    planned = dataclasses.replace(GOOD, name="gemm/linear@sm_90.combine")
+    kinds: dict[str, Kind] = dict.fromkeys((bad.name, dead.name, planned.name), "reduction")
+    found, refused = golden.judge([bad, dead, planned], kinds)
+    assert found == []
+    assert refused == {
+        bad.name: ["8 bytes of spill stores, 0 of spill loads; wanted 0"],
+        dead.name: ["does not compile: it took longer"],
+    }
+    assert golden.changes(refused, refused, kinds) == []
+    assert golden.changes({}, refused, kinds)[1] == f"{dead.name} is refused: does not compile: it took longer"
+    assert golden.changes(refused, {bad.name: []}, kinds) == [f"{dead.name}: on record as refused, but is not"]
+    assert golden.changes(refused, {}, []) == [], "what was not compiled is not told"
+    found, refused = golden.judge([dataclasses.replace(dead, name=planned.name)], kinds)
+    assert len(found) == 1, "a planned kernel must be good"
+    assert refused == {}
+
+
+def test_the_library_makes_products_for_which_no_tile_is_good() -> None:
+    row = "gemm/linear@sm_90"
+    kinds: dict[str, Kind] = {
+        f"{row}.combine": "reduction",
+        f"{row}~generated 128x128x64.kernel": "gemm",
+        f"{row}~generated 64x64x64.kernel": "gemm",
+        f"{row}~generated 64x64x64.finish": "reduction",
+    }
+    one = {f"{row}~generated 128x128x64.kernel": ["it spills"]}
+    (found,) = golden.without_tile(kinds, one)
+    assert found == f"{row}: planned as the library's product, though {row}~generated 64x64x64.kernel is not refused"
+    assert golden.without_tile(kinds, {**one, f"{row}~generated 64x64x64.kernel": ["it spills"]}) == []
+    assert golden.without_tile({**kinds, f"{row}.kernel": "gemm"}, {}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "pinned", "older"),
+    [
+        ("auto/chain/0.kernel", CHIPS, CHIPS),
+        ("gemm/linear@sm_90.kernel", (90,), (90,)),
+        ("gemm/linear@sm_100~generated.kernel", (100,), ()),
+    ],
+)
+def test_chips_are_those_of_the_name(name: str, pinned: tuple[int, ...], older: tuple[int, ...]) -> None:
+    assert registry.chips(name) == pinned
+    assert registry.chips(name, pinned=False) == older
 
 
 def test_the_command_writes_then_compares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

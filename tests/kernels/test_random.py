@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from tests.kernels import environments
+from tests.kernels import environments, registry
 from tests.kernels.environments import ALL
 from tests.kernels.limits import violations
 from tstatic import static, testing
 from tstatic.chips.aot import Source, compile_all
 from tstatic.chips.report import Report
-from tstatic.chips.sources import sources
 from tstatic.fusion import FUSIONS
 
 CHIPS = (80, 90, 100)
@@ -46,10 +45,10 @@ def drawn(count: int, number: int) -> dict[str, Source]:
         shapes = {n: a.shape for n, a in built.feeds.items()}
         compiled = static.CompiledProgram(built.main, strategy)
         for kernel in compiled.explain(fetch_list=built.fetches, feed_shapes=shapes).kernels:
-            for function, source in sources(kernel):
+            for chip, function, source in registry.launched(kernel):
                 if repr(source) not in known and len(found) < count:
                     known.add(repr(source))
-                    found[f"{len(found)}.{kernel.name}.{function}"] = source
+                    found[f"{len(found)}.{kernel.name}{chip}.{function}"] = source
 
     turn = 0
     while len(found) < count:
@@ -74,11 +73,12 @@ def test_kernels_of_random_programs_keep_within_the_limits(which: str) -> None:
     print(f"seed {SEED}: set TSTATIC_SEED for another")
     kernels = drawn(COUNT, SEED)
     rng = random.Random(SEED)
-    chips = {name: CHIPS if ALL else (rng.choice(CHIPS),) for name in kernels}
+    able = {name: registry.chips(name, pinned=which == "pinned") for name in kernels}
+    chips = {name: some if ALL else (rng.choice(some),) for name, some in able.items()}
     reports = compile_all(kernels, chips, python, sass=CHIPS if ALL else ())
     assert len(reports) == sum(map(len, chips.values())) >= COUNT
     kept = [r for r in reports if keeps_a_pair_on_the_stack(r)]
-    bad = [text for r in reports if r not in kept for text in violations(r, kind="reduction")]
+    bad = [text for r in reports if r not in kept for text in violations(r, kind=registry.kind_of(kernels[r.name]))]
     assert bad == [], f"seed {SEED}"
     assert len(kept) <= COUNT // 100, [r.name for r in kept]
 

@@ -83,13 +83,13 @@ def test_an_address_chosen_between_two_counts_for_both() -> None:
     assert accesses(body) == {("x", "store", 32): 1, ("o", "store", 32): 1}
 
 
-def test_asynchronous_copies_count_as_loads() -> None:
+def test_asynchronous_copies_are_told_from_loads() -> None:
     body = """
 	cp.async.cg.shared.global [ %r12 + 0 ], [ %rd1 + 0 ], 0x10, %r13;
 	cp.async.ca.shared.global [ %r12 + 0 ], [ %rd1 + 0 ], 0x4, 0x4;
 	cp.async.commit_group;
 """
-    assert accesses(body) == {("x", "load", 128): 1, ("x", "load", 32): 1}
+    assert accesses(body) == {("x", "copy", 128): 1, ("x", "copy", 32): 1}
 
 
 def test_tables_have_their_own_name_and_lost_addresses_none() -> None:

@@ -4,5 +4,8 @@
 * ``aot``         compiles them in processes that may crash, and reads what came out
 * ``aot_worker``  what runs in such a process, under any interpreter that has triton
 * ``sass``        reads the compiler's log, PTX and machine code
+* ``loops``       finds the loops of such code
+* ``matrix``      its matrix instructions, and what else runs in their loops
+* ``ir``          reads Triton's own forms of a kernel: products asked for, copies of boxes
 * ``report``      the figures of one kernel on one chip, and what each chip has
 """

@@ -12,12 +12,15 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tstatic.chips.ir import read_copies, read_dots, specialised
+from tstatic.chips.matrix import read_matrix
 from tstatic.chips.report import SHARED_LIMIT, Report
 from tstatic.chips.sass import read_log, read_ptx, read_sass, threads_per_block
 from tstatic.errors import UnsupportedError
@@ -29,6 +32,8 @@ _KNOBS = frozenset({"DISABLE_PTXAS_OPT", "PTXAS_OPTIONS", "USE_IR_LOC", "DEBUG"}
 _TAIL = 2000
 # Importing triton takes 0.2 s on an idle machine with warm disks.
 _START_SECONDS = 60.0
+# A compiler that waits for nothing in particular is killed after this many times its processor time, by the clock.
+_PATIENCE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,7 @@ class Source:
         small: Pointers off the main path (a scalar, a broadcast row), whose accesses may be narrow.
         contract: Whether a product and a sum may be one operation with one rounding.
         behind: Bits of an element of the streams whose addresses lie in tables.
+        scratch: Bytes of global memory per program that the launch gives to the compiled code.
     """
 
     text: str
@@ -58,6 +64,7 @@ class Source:
     small: tuple[str, ...] = ()
     contract: bool = True
     behind: tuple[int, ...] = ()
+    scratch: int = 0
 
     def __post_init__(self) -> None:
         foreign = {*self.divisible, *self.small} - set(self.signature)
@@ -172,20 +179,30 @@ class _Worker:
                     pipe.close()
 
     def _listen(self, seconds: float) -> dict[str, Any]:
-        """Returns the next answer; kills a silent process when its time is up."""
+        """Returns the next answer; kills a silent process when its time is up.
+
+        Processor time counts, as a machine may be busy with other work, or stand still; at last the clock does.
+        """
         assert self._process.stdout is not None
-        late = threading.Event()
+        answered, late = threading.Event(), threading.Event()
+        before = _processor_seconds(self._process.pid)
+        began = time.monotonic()
 
-        def kill() -> None:
-            late.set()
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+        def watch() -> None:
+            left = seconds
+            while not answered.wait(left):
+                left = seconds - (_processor_seconds(self._process.pid) - before)
+                if left <= 0 or time.monotonic() - began > _PATIENCE * seconds:
+                    late.set()
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(self._process.pid, signal.SIGKILL)
+                    return
 
-        timer = threading.Timer(seconds, kill)
-        timer.start()
+        watcher = threading.Thread(target=watch, name="tstatic-aot-watch", daemon=True)
+        watcher.start()
         line = self._process.stdout.readline()
-        timer.cancel()
-        timer.join()
+        answered.set()
+        watcher.join()
         if late.is_set():
             self._process.wait()
             return {"error": f"the compiler took longer than {seconds:g} s and was killed"}
@@ -203,6 +220,22 @@ class _Worker:
             return file.read().decode(errors="replace").strip()
 
 
+def _processor_seconds(group: int) -> float:
+    """Processor time of the processes of a group and of those that they waited for; the clock's where no /proc tells."""
+    total = 0
+    try:
+        for entry in os.scandir("/proc"):
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):
+                    # The command, in parentheses, may hold anything. Behind it: state, parent, group, ...
+                    fields = Path(entry.path, "stat").read_text(errors="replace").rpartition(")")[2].split()
+                    if int(fields[2]) == group:
+                        total += sum(map(int, fields[11:15]))
+    except OSError:
+        return time.monotonic()
+    return total / os.sysconf("SC_CLK_TCK")
+
+
 def _report(job: _Job, triton: str, answer: Mapping[str, Any]) -> Report:
     """Reads the figures out of a worker's answer."""
     if answer.get("error"):
@@ -212,6 +245,9 @@ def _report(job: _Job, triton: str, answer: Mapping[str, Any]) -> Report:
         used = read_log(answer["log"])
         accesses, traps = read_ptx(answer["ptx"], [(n, kinds[n].startswith("*")) for n in answer["parameters"]])
         sass = None if answer["sass"] is None else read_sass(answer["sass"])
+        forms = answer["forms"]
+        dots = read_dots(forms["ttir"], answer["parameters"]) if forms else ()
+        copies = read_copies(forms["ttgir"]) if forms else None
     except ValueError as error:
         return Report(job.name, job.chip, triton, answer["seconds"], str(error))
     return Report(
@@ -230,6 +266,13 @@ def _report(job: _Job, triton: str, answer: Mapping[str, Any]) -> Report:
         traps=max(traps, sass.traps if sass else 0),
         accesses=accesses,
         sass=sass,
+        warps=job.source.num_warps,
+        stages=job.source.num_stages,
+        scratch=answer["scratch"],
+        dots=dots,
+        specialised=bool(forms) and specialised(forms["ttir"]),
+        copies=copies,
+        matrix=read_matrix(answer["ptx"]) if forms else None,
     )
 
 
@@ -252,7 +295,7 @@ def compile_all(
     sass: Iterable[int] = (90,),
     *,
     cache: Path | None = None,
-    timeout: float = 120.0,
+    timeout: float = 60.0,
 ) -> list[Report]:
     """Compiles every kernel for every chip, in other processes; triton is not imported into this one.
 
@@ -265,7 +308,8 @@ def compile_all(
         workers: Processes at a time.
         sass: Chips whose machine code is disassembled (0.3 s per kernel).
         cache: Folder for Triton's own cache (where a compiled kernel can be found again); a temporary one by default.
-        timeout: Seconds for one kernel on one chip; then its process is killed, and the report says so.
+        timeout: Seconds of processor time for one kernel on one chip (five times as many by the clock); then its process is
+            killed, and the report says so.
 
     Returns:
         A report per kernel and chip, in the order of ``sources``, then of ``targets``. A kernel that does not compile, crashes
@@ -318,6 +362,12 @@ def compile_all(
                 stop.set()
     # What is behind pointers is of no interest to the compiler: it may differ where all else is the same.
     return [
-        replace(reports[job.line()], name=job.name, streams=job.source.streams, behind=job.source.behind)
+        replace(
+            reports[job.line()],
+            name=job.name,
+            streams=job.source.streams,
+            behind=job.source.behind,
+            scratch_given=job.source.scratch,
+        )
         for job in jobs
     ]

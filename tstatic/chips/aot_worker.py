@@ -84,12 +84,16 @@ def build(job: dict[str, Any], folder: Path) -> dict[str, Any]:
     with contextlib.redirect_stdout(io.StringIO()) as log:
         kernel = triton.compile(source, target=GPUTarget("cuda", job["chip"], 32), options=options)
     seconds = time.perf_counter() - start
+    # Megabytes of text for hundreds of kernels: only where something is read from it.
+    told = "tt.dot " in kernel.asm["ttir"] or "ttng.async_tma_" in kernel.asm["ttgir"]
     return {
         "seconds": seconds,
         "ptx": kernel.asm["ptx"],
         "log": log.getvalue(),
         "shared": kernel.metadata.shared,
         "tensor_memory": getattr(kernel.metadata, "tmem_size", None) or 0,
+        "scratch": getattr(kernel.metadata, "global_scratch_size", None) or 0,
+        "forms": {name: kernel.asm[name] for name in ("ttir", "ttgir")} if told else None,
         "parameters": [n for n in names if n in types],
         "sass": disassemble(kernel.asm["cubin"]) if job["sass"] else None,
     }

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tstatic.chips.ir import Dot, TensorCopies
+from tstatic.chips.matrix import PtxMatrix
 from tstatic.chips.sass import Access, Sass
 
 __all__ = ["SHARED_LIMIT", "Report"]
@@ -45,6 +47,14 @@ class Report:
         streams: Pointers of the main path -> bits of an element.
         behind: Bits of an element of the streams whose addresses lie in tables.
         sass: The instructions, where disassembly was asked for.
+        warps: Warps per program that the launch asks for; ``threads`` may be more.
+        stages: Depth of software pipelines that the launch asks for.
+        scratch: Bytes of global memory per program that the compiled code needs.
+        scratch_given: Bytes that the launch gives it.
+        dots: Matrix products that the source asks for.
+        specialised: Whether the source asks for a loop whose warps do different work.
+        copies: Copies of boxes of a tensor (TMA), in a kernel with matrix products or such copies.
+        matrix: Matrix instructions of the PTX, there.
     """
 
     name: str
@@ -65,10 +75,18 @@ class Report:
     streams: Mapping[str, int] = field(default_factory=dict)
     behind: tuple[int, ...] = ()
     sass: Sass | None = None
+    warps: int = 0
+    stages: int = 0
+    scratch: int = 0
+    scratch_given: int = 0
+    dots: tuple[Dot, ...] = ()
+    specialised: bool = False
+    copies: TensorCopies | None = None
+    matrix: PtxMatrix | None = None
 
     def figures(self) -> dict[str, int]:
         """Returns the figures that golden files keep."""
-        moved = {"load": 0, "store": 0, "atomic": 0}
+        moved = dict.fromkeys(("load", "copy", "store", "atomic"), 0)
         wide = dict(moved)
         for access in self.accesses:
             moved[access.action] += access.count
@@ -82,10 +100,21 @@ class Report:
             "shared": self.shared,
             "threads": self.threads,
             "tensor_memory": self.tensor_memory,
-            "loads": moved["load"],
-            "loads_128": wide["load"],
+            "loads": moved["load"] + moved["copy"],
+            "loads_128": wide["load"] + wide["copy"],
             "stores": moved["store"],
             "stores_128": wide["store"],
             "atomics": moved["atomic"],
         }
+        if self.matrix:
+            own |= {
+                "warps": self.warps,
+                "stages": self.stages,
+                "scratch": self.scratch,
+                "copies": moved["copy"],
+                "boxes": self.matrix.bulk_loads,
+                "register_moves": self.matrix.register_moves,
+                "loop_fma": max((loop.fma for loop in self.matrix.loops), default=0),
+                **self.matrix.counts,
+            }
         return own | ({f"sass_{k}": v for k, v in self.sass.figures().items()} if self.sass else {})

@@ -8,6 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from tstatic.chips.loops import Instruction
+from tstatic.chips.matrix import MatrixLoop, matrix_loops, matrix_type
+
 __all__ = ["Access", "Resources", "Sass", "read_log", "read_ptx", "read_sass", "threads_per_block"]
 
 
@@ -17,7 +20,7 @@ class Access:
 
     Attributes:
         origin: The pointer parameter, the name of a constant table (of libdevice), or "" where it could not be traced.
-        action: "load", "store" or "atomic".
+        action: "load", "copy" (an asynchronous load into shared memory), "store" or "atomic".
         bits: Width of one access of one thread.
         count: Instructions.
     """
@@ -111,7 +114,7 @@ def _action(operation: str) -> str:
     head, *rest = operation.split(".")
     if "global" not in rest or "bulk" in rest:
         return ""
-    return {"ld": "load", "cp": "load", "st": "store", "atom": "atomic", "red": "atomic"}.get(head, "")
+    return {"ld": "load", "cp": "copy", "st": "store", "atom": "atomic", "red": "atomic"}.get(head, "")
 
 
 def _origins(start: str, sources: Mapping[str, set[str]], leaves: Mapping[str, set[str]]) -> set[str]:
@@ -193,10 +196,12 @@ class Sass:
     Attributes:
         opcodes: Full opcode ("LDG.E.128") -> how often it stands there, padding left out.
         traps: Bodies that contain a trap and write nothing.
+        loops: The loops around matrix instructions.
     """
 
     opcodes: Mapping[str, int]
     traps: int
+    loops: tuple[MatrixLoop, ...] = ()
 
     def count(self, *heads: str) -> int:
         """Instructions whose opcode begins with one of these words: ``count("STL", "LDL")``."""
@@ -219,7 +224,11 @@ class Sass:
     @property
     def matrix(self) -> int:
         """Instructions of the matrix units: HMMA (up to sm_90), HGMMA (sm_90) and UTC*MMA (sm_100)."""
-        return self.count("HMMA", "IMMA", "DMMA", "HGMMA", "IGMMA", "QGMMA") + self._blackwell()
+        return sum(n for opcode, n in self.opcodes.items() if matrix_type(opcode) is not None)
+
+    def of_type(self, type_: str) -> int:
+        """Matrix instructions whose operands have this type; "" where the opcode does not say it (sm_100)."""
+        return sum(n for opcode, n in self.opcodes.items() if matrix_type(opcode) == type_)
 
     @property
     def tf32(self) -> int:
@@ -249,6 +258,8 @@ class Sass:
             "hgmma": self.count("HGMMA"),
             "utcmma": self._blackwell(),
             "tf32": self.tf32,
+            "loop_ffma": max((loop.fma for loop in self.loops), default=0),
+            "usetmaxreg": self.count("USETMAXREG"),
             "mufu": self.count("MUFU"),
             "i2f": self.count("I2F", "I2FP"),
             "imad_wide": sum(n for o, n in self.opcodes.items() if o.startswith("IMAD.WIDE")),
@@ -258,8 +269,31 @@ class Sass:
 
 _SASS_BITS = {"256": 256, "128": 128, "64": 64, "U16": 16, "S16": 16, "U8": 8, "S8": 8}
 _SASS_SECTION = re.compile(r"^\.text\.[^:\n]+:$", re.MULTILINE)
-_SASS_LINE = re.compile(r"/\*[0-9a-f]{4,}\*/\s+\{?\s*(?:@!?U?P\w+\s+)?([A-Z][\w.]*)[^;]*;")
+_SASS_LINE = re.compile(r"^(\.\w+):$|/\*[0-9a-f]{4,}\*/\s+\{?\s*(@!?U?P\w+\s+)?([A-Z][\w.]*)\s*([^;]*);", re.MULTILINE)
+_SASS_LABEL = re.compile(r"`\((\.\w+)\)")
 _SASS_WRITES = ("STG", "ST", "STS", "ATOM", "ATOMG", "RED", "REDG", "UTMASTG", "UTMAREDG", "UBLKCP")
+# After these, without a condition, comes nothing.
+_SASS_ENDS = ("EXIT", "RET", "BRX", "JMX", "JMP", "KILL")
+_SASS_FMA = ("FFMA", "FFMA2")
+
+
+def _sass_code(body: str) -> list[Instruction]:
+    """Returns the instructions of one function, padding left out."""
+    code: list[Instruction] = []
+    labels: list[str] = []
+    for label, condition, opcode, operands in _SASS_LINE.findall(body):
+        if label:
+            labels.append(label)
+            continue
+        if opcode == "NOP":
+            continue
+        head = opcode.split(".")[0]
+        jump = _SASS_LABEL.search(operands) if head == "BRA" else None
+        # A condition may be an operand as well: "BRA.U UP0, `(.L_x_3)".
+        ends = not condition and ((bool(jump) and operands.lstrip().startswith("`")) or head in _SASS_ENDS)
+        code.append(Instruction(opcode, tuple(labels), jump[1] if jump else "", ends))
+        labels = []
+    return code
 
 
 def read_sass(text: str) -> Sass:
@@ -270,11 +304,18 @@ def read_sass(text: str) -> Sass:
     """
     opcodes: Counter[str] = Counter()
     traps = 0
+    loops: list[MatrixLoop] = []
     for body in _SASS_SECTION.split(text)[1:]:
-        found = [opcode for opcode in _SASS_LINE.findall(body) if opcode != "NOP"]
+        code = _sass_code(body)
+        found = [one.operation for one in code]
         heads = {opcode.split(".")[0] for opcode in found}
         traps += any(o.startswith("BPT.TRAP") for o in found) and not heads & set(_SASS_WRITES)
         opcodes.update(found)
+        loops += matrix_loops(
+            code,
+            (i for i, opcode in enumerate(found) if matrix_type(opcode) is not None),
+            (i for i, opcode in enumerate(found) if opcode.split(".")[0] in _SASS_FMA),
+        )
     if not opcodes:
         raise ValueError(f"the disassembly holds no instruction: {text[:300]!r}")
-    return Sass(dict(sorted(opcodes.items())), traps)
+    return Sass(dict(sorted(opcodes.items())), traps, tuple(sorted(loops)))

@@ -30,8 +30,7 @@ def extract_function(text: str, function: str) -> str:
         name = pending.pop()
         if name not in wanted:
             wanted.add(name)
-            used = {n.id for n in ast.walk(functions[name]) if isinstance(n, ast.Name)}
-            pending.extend(used & set(functions))
+            pending.extend(_called(functions[name]) & set(functions))
     lines = text.splitlines()
     parts = []
     for node in tree.body:
@@ -42,6 +41,13 @@ def extract_function(text: str, function: str) -> str:
         elif isinstance(node, ast.Import | ast.Assign):
             parts.append("\n".join(lines[node.lineno - 1 : node.end_lineno]))
     return "\n\n\n".join(parts) + "\n"
+
+
+def _called(function: ast.FunctionDef) -> set[str]:
+    """Names that a function takes from its module: a local variable may be called like another function."""
+    names = [n for n in ast.walk(function) if isinstance(n, ast.Name)]
+    own = {n.id for n in names if isinstance(n.ctx, ast.Store)} | {a.arg for a in function.args.args}
+    return {n.id for n in names} - own
 
 
 def _uncommented(lines: list[str]) -> list[str]:
@@ -83,6 +89,7 @@ def source(kernel: Kernel, launch: Launch, small: Mapping[str, bool], calls: Lau
         small=off,
         contract=launch.contract,
         behind=tuple(sorted(behind)),
+        scratch=launch.scratch,
     )
 
 

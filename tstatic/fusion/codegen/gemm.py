@@ -65,11 +65,23 @@ class Tile:
 
 
 TILES: Mapping[str, tuple[Tile, ...]] = {
-    "sm_80": (Tile(128, 128, 32, 8, 4), Tile(64, 128, 32, 4, 4), Tile(64, 64, 64, 4, 4)),
-    "sm_90": (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 4, 4), Tile(64, 64, 64, 4, 4)),
-    "sm_100": (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 4, 4), Tile(64, 64, 64, 4, 4)),
+    "sm_80": (Tile(128, 128, 32, 8, 4), Tile(64, 128, 32, 8, 4), Tile(64, 64, 64, 4, 4)),
+    "sm_90": (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 8, 3), Tile(64, 64, 64, 4, 4)),
+    "sm_100": (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 8, 3), Tile(64, 64, 64, 8, 4)),
 }
 """Tiles that compile without spills with the tails of the golden set, from the largest to the smallest."""
+
+BOX_TILES: Mapping[str, tuple[Tile, ...]] = {
+    "sm_90": (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 8, 3)),
+    "sm_100": (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 8, 3)),
+}
+"""Those of chips that copy boxes of a matrix (TMA)."""
+
+DESCRIPTOR_BYTES = 128
+"""A tensor descriptor that a program makes in global memory."""
+
+_DRAWN_A_THREAD = 32
+"""Elements of a tile per thread, at most, where random numbers are drawn."""
 
 _GROUP = 8
 """Blocks of rows whose programs run side by side, so that they share columns in the L2 cache."""
@@ -305,6 +317,8 @@ class _Part:
         yield self._main()
         yield self._part()
         yield self._combine()
+        if self.product.aligned:
+            yield self._boxes()
 
     def _product(self) -> str:
         """One tile of the product, or of a part of its depth."""
@@ -425,6 +439,38 @@ class _Part:
         return function(f"{self.prefix}part", parameters, body)
 
     @property
+    def _box_parameters(self) -> tuple[KernelParameter, ...]:
+        names = ("ROWS", "COLUMNS", "STEP", "GROUP", "PROGRAMS", "SPECIALISED")
+        return (*self.parameters[:-5], *(KernelParameter(n, "constant") for n in names))
+
+    def _boxes(self) -> str:
+        """Tiles one after the other; the chip copies their operands as boxes of the matrices, and fills what lies beyond with 0."""
+        p = self.product
+        if p.trans_a:
+            left, of_a = "tl.trans(left.load([start, top]))", (p.depth, p.rows, "STEP, ROWS")
+        else:
+            left, of_a = "left.load([top, start])", (p.rows, p.depth, "ROWS, STEP")
+        if p.trans_b:
+            right, of_b = "tl.trans(right.load([first, start]))", (p.columns, p.depth, "COLUMNS, STEP")
+        else:
+            right, of_b = "right.load([start, first])", (p.depth, p.columns, "STEP, COLUMNS")
+        body = [
+            *(
+                f"{name} = tl.make_tensor_descriptor({memory}, [{tall}, {wide}], [{wide}, 1], [{box}])"
+                for name, memory, (tall, wide, box) in (("left", "a", of_a), ("right", "b", of_b))
+            ),
+            f"tall, wide = tl.cdiv({p.rows}, ROWS), tl.cdiv({p.columns}, COLUMNS)",
+            "for program in tl.range(tl.program_id(0), tall * wide, PROGRAMS, warp_specialize=SPECIALISED):",
+            "    block = tl.swizzle2d(program // wide, program % wide, tall, wide, GROUP)",
+            "    top, first = block[0] * ROWS, block[1] * COLUMNS",
+            f"    total = tl.zeros((ROWS, COLUMNS), {LANGUAGE[self.compute.name]})",
+            "    for start in range(0, depth, STEP):",
+            f"        total = dot({left}, {right}, total)",
+            f"    {self.prefix}tail(total, block, {self._passed()}ROWS, COLUMNS)",
+        ]
+        return function(f"{self.prefix}boxes", self._box_parameters, body)
+
+    @property
     def _parts(self) -> KernelLocal:
         return KernelLocal(f"partial:{self.prefix}parts")
 
@@ -458,13 +504,50 @@ class _Part:
         """Yields the ways to make this part on a chip, the first one to be taken where nothing is timed."""
         generated = [self._generated(tile, target) for tile in self._tiles(target)]
         if self.product.depth >= self._split_depth(target):
-            split = self._split(self._tiles(target)[0], target)
+            # Parts give every multiprocessor work, so that the tile may be large: it loads less for each product.
+            largest = max(self._tiles(target), key=lambda tile: tile.rows * tile.columns)
+            split = self._split(largest, target)
             generated[:0] = [] if split is None else [split]
         library = self._library(target)
         # Kernels of chips multiply 16-bit elements as well as the library does, and only if loads are wide. The library's
         # product of float32 is not rounded to TF32; a product with nothing behind it gains nothing by a kernel of ours.
         ours = target.large_programs or (self.product.dtype.is_low and self.product.aligned and self.group is not None)
+        # No chip has run what copies boxes yet: it is never the first.
         yield from (*generated, library) if ours else (library, *generated)
+        yield from self._copied(target)
+
+    def _copied(self, target: Target) -> Iterator[Launches]:
+        """Yields the ways whose operands are copied as boxes, on chips that can; the second one's warps do different work."""
+        if not self.product.aligned or not (target.large_programs or self.product.dtype.is_low):
+            return
+        if target.large_programs:
+            yield self._boxed(self._tiles(target)[0], target, specialised=False)
+        elif target.architecture in BOX_TILES:
+            tiles = BOX_TILES[target.architecture]
+            tile = self._fitting(tiles)[0]
+            yield self._boxed(tile, target, specialised=False)
+            if target.architecture == "sm_90" and tile is tiles[0] and not self.summed:
+                # Four warps copy, and two times four are added that multiply half of the rows each. Triton's pass for that
+                # fails on sums over the rows, and spills on chips of other generations.
+                yield self._boxed(replace(tile, num_warps=4), target, specialised=True)
+
+    def _boxed(self, tile: Tile, target: Target, *, specialised: bool) -> Launches:
+        tall, wide = self._blocks(tile)
+        programs = min(tall * wide, target.multiprocessors)
+        constants = self._constants(tile, tile.depth) | {"PROGRAMS": programs, "SPECIALISED": specialised}
+        del constants["WHOLE"]
+        main = Launch(
+            f"{self.prefix}boxes",
+            (programs,),
+            (*operands(self._box_parameters), self.product.depth),
+            constants,
+            tile.num_warps,
+            _types(self._box_parameters),
+            stages=tile.stages,
+            scratch=2 * DESCRIPTOR_BYTES,
+        )
+        name = "specialised" if specialised else "boxes"
+        return replace(self._finished(main, tall, target), name=f"{name} {tile.name}")
 
     def _split_depth(self, target: Target) -> int:
         return 48 if target.large_programs else SPLIT_DEPTH
@@ -482,13 +565,20 @@ class _Part:
                     0,
                 )
             ]
-        tiles = TILES.get(target.architecture, TILES["sm_90"])
+        tiles = self._fitting(TILES.get(target.architecture, TILES["sm_90"]))
         # The first one that gives every multiprocessor a program; the smallest if none does.
         full = [
             t for t in tiles if math.ceil(p.rows / t.rows) * math.ceil(p.columns / t.columns) >= target.multiprocessors
         ]
         first = full[0] if full else tiles[-1]
         return [first, *(t for t in tiles if t is not first)]
+
+    def _fitting(self, tiles: tuple[Tile, ...]) -> tuple[Tile, ...]:
+        """Returns the tiles whose tail keeps within the registers."""
+        if self.group is None or not self.group.drawings:
+            return tiles
+        # Random numbers are made in registers: with more elements a thread they spill.
+        return tuple(t for t in tiles if t.rows * t.columns <= _DRAWN_A_THREAD * 32 * t.num_warps)
 
     def _blocks(self, tile: Tile) -> tuple[int, int]:
         return math.ceil(self.product.rows / tile.rows), math.ceil(self.product.columns / tile.columns)
