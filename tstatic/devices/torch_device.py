@@ -50,22 +50,53 @@ _START = 256
 class TorchMemory:
     """Memory that torch allocated."""
 
-    can_release = False
-
     def __init__(self, torch: Any, nbytes: int, place: str) -> None:
         whole = torch.zeros(nbytes + _START, dtype=torch.uint8, device=place)
         start = -whole.data_ptr() % _START
         self.tensor: Any = whole[start : start + nbytes]
-        self.held_bytes = nbytes
+
+    @property
+    def can_release(self) -> bool:
+        return False
+
+    @property
+    def held_bytes(self) -> int:
+        return 0 if self.tensor is None else int(self.tensor.numel())
 
     def touch(self) -> None:
         """Nothing is released before the memory is freed."""
 
-    release = touch
+    def release(self) -> None:
+        """Nothing is released before the memory is freed."""
 
     def forget(self) -> None:
         self.tensor = None
-        self.held_bytes = 0
+
+
+class HostMemory(TorchMemory):
+    """Memory of the host in large pages, for which torch does not ask: a buffer of the CPU, as a tensor."""
+
+    def __init__(self, torch: Any, nbytes: int, purpose: str) -> None:
+        self._buffer = Buffer(nbytes, purpose)
+        self.tensor = torch.from_numpy(self._buffer.array)
+
+    @property
+    def can_release(self) -> bool:
+        return self._buffer.can_release
+
+    @property
+    def held_bytes(self) -> int:
+        return self._buffer.held_bytes
+
+    def touch(self) -> None:
+        self._buffer.touch()
+
+    def release(self) -> None:
+        self._buffer.release()
+
+    def forget(self) -> None:
+        self.tensor = None
+        self._buffer.forget()
 
 
 class ForeignTensor(TorchMemory):
@@ -73,7 +104,6 @@ class ForeignTensor(TorchMemory):
 
     def __init__(self, tensor: Any) -> None:
         self.tensor = tensor.detach().view(-1).view(tensor.new_empty(0).byte().dtype)
-        self.held_bytes = self.tensor.numel()
 
 
 class TorchArray(DeviceArray):
@@ -168,6 +198,8 @@ class TorchDevice(Device):
         self._settings.check_process()
         if kind == "pinned":
             return self._pinned(nbytes, purpose)
+        if self.place == "cpu" and not self.deferred:
+            return HostMemory(self.torch, nbytes, purpose)
         return TorchMemory(self.torch, nbytes, self.place)
 
     def adopt(self, array: Any) -> Memory:

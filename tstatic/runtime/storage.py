@@ -1,4 +1,4 @@
-"""Gives the values of a plan their arrays; of foreign blocks steps bring the memory along, and it is freed behind the last reader."""
+"""Gives the values of a plan their arrays; steps bring the memory of foreign blocks, which is freed behind the last reader."""
 
 from __future__ import annotations
 
