@@ -7,7 +7,7 @@
 * ``clock`` what work takes on the virtual clock of ``fake``
 * ``null``  runs nothing, to measure overhead
 * ``cuda``  NVIDIA GPUs: torch's device with streams, events, pinned memory, and generated kernels
-* ``torch_device``  any device of torch: ops as their torch forms
+* ``torch_device``, ``torch_forms``  any device of torch: ops as their torch forms, whose results' memory may become the values'
 * ``torch_settings`` torch's own settings while a plan runs; afterwards they are the user's again
 """
 

@@ -89,6 +89,13 @@ Array = Any
 ``size`` and ``nbytes``."""
 
 
+class Block(Protocol):
+    """An array in a foreign block, whose memory one step brings along and another is the last to read."""
+
+    def free(self) -> None:
+        """Drops the memory, under this name and those of its views; the next run brings new memory."""
+
+
 class Stream:
     """A queue of a device: work in one stream runs in order; work in two runs in any order that events allow."""
 
@@ -199,6 +206,10 @@ class Device(abc.ABC):
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
         """Returns an array with new memory; its values are undefined."""
 
+    def block(self, meta: Meta) -> Block:
+        """Returns an array without memory of its own: a step brings it along in each run (:meth:`block_use`)."""
+        raise NotImplementedError(f"the ops of the device '{self.name}' bring no memory along")
+
     @abc.abstractmethod
     def holds(self, array: Array) -> bool:
         """Returns whether an array is in this device's memory."""
@@ -298,6 +309,14 @@ class Device(abc.ABC):
         would need one part per thread, and the plan would depend on their number.
         """
         return 0
+
+    def block_use(self, op: FrozenOp) -> Literal["", "finds", "makes"]:
+        """Returns how an op that is bound deals with foreign blocks, whose addresses change from run to run.
+
+        ``finds``: it finds its inputs where they lie in each run. ``makes``: it also puts its results where the device's library
+        allocated them, without a copy. Empty: what it reads and writes has one place for all runs.
+        """
+        return ""
 
     @abc.abstractmethod
     def bind(

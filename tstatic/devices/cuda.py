@@ -31,7 +31,8 @@ from tstatic.devices.base import (
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
 from tstatic.devices.cpu.pool import Call
-from tstatic.devices.torch_device import TorchArray, TorchDevice, tensors, torch_form
+from tstatic.devices.torch_device import TorchArray, TorchDevice, tensors
+from tstatic.devices.torch_forms import torch_form
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits
 
@@ -236,7 +237,9 @@ class CudaDevice(TorchDevice):
     ) -> BoundStep:
         flag, form = skip.tensor.view(()), torch_form(op.definition)
         if form is not None:
-            call = form.bind(self, op, [tensors(a) for a in ins], [tensors(a) for a in outs], list, flag)
+            call = form.bind(
+                self.torch, self.place, op, [tensors(a) for a in ins], [tensors(a) for a in outs], list, skip=flag
+            )
             return of_calls([] if call is None else [(self._put, (stream, functools.partial(_run, [call])))])
         # The host waits for the stream in any case.
         calls = _calls_of(self.bind_reference(op, ins, outs, {}, stream))

@@ -7,12 +7,11 @@ so do random ops, whose numbers are the reference's. ``cuda.py`` holds what diff
 from __future__ import annotations
 
 import contextlib
-import inspect
 import operator
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from functools import partial
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -35,11 +34,11 @@ from tstatic.devices.base import (
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
 from tstatic.devices.cpu.pool import Call
+from tstatic.devices.torch_forms import Blocks, ForeignBlock, Taking, torch_form
 from tstatic.devices.torch_settings import Settings
 from tstatic.errors import DeviceError, needed_for
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits, index_checks
-from tstatic.ir.opdef import OpDef
 from tstatic.ir.types import DTYPES, Meta
 
 _CPU = CpuDevice()
@@ -51,22 +50,53 @@ _START = 256
 class TorchMemory:
     """Memory that torch allocated."""
 
-    can_release = False
-
     def __init__(self, torch: Any, nbytes: int, place: str) -> None:
         whole = torch.zeros(nbytes + _START, dtype=torch.uint8, device=place)
         start = -whole.data_ptr() % _START
         self.tensor: Any = whole[start : start + nbytes]
-        self.held_bytes = nbytes
+
+    @property
+    def can_release(self) -> bool:
+        return False
+
+    @property
+    def held_bytes(self) -> int:
+        return 0 if self.tensor is None else int(self.tensor.numel())
 
     def touch(self) -> None:
         """Nothing is released before the memory is freed."""
 
-    release = touch
+    def release(self) -> None:
+        """Nothing is released before the memory is freed."""
 
     def forget(self) -> None:
         self.tensor = None
-        self.held_bytes = 0
+
+
+class HostMemory(TorchMemory):
+    """Memory of the host in large pages, for which torch does not ask: a buffer of the CPU, as a tensor."""
+
+    def __init__(self, torch: Any, nbytes: int, purpose: str) -> None:
+        self._buffer = Buffer(nbytes, purpose)
+        self.tensor = torch.from_numpy(self._buffer.array)
+
+    @property
+    def can_release(self) -> bool:
+        return self._buffer.can_release
+
+    @property
+    def held_bytes(self) -> int:
+        return self._buffer.held_bytes
+
+    def touch(self) -> None:
+        self._buffer.touch()
+
+    def release(self) -> None:
+        self._buffer.release()
+
+    def forget(self) -> None:
+        self.tensor = None
+        self._buffer.forget()
 
 
 class ForeignTensor(TorchMemory):
@@ -74,7 +104,6 @@ class ForeignTensor(TorchMemory):
 
     def __init__(self, tensor: Any) -> None:
         self.tensor = tensor.detach().view(-1).view(tensor.new_empty(0).byte().dtype)
-        self.held_bytes = self.tensor.numel()
 
 
 class TorchArray(DeviceArray):
@@ -82,13 +111,15 @@ class TorchArray(DeviceArray):
 
     Attributes:
         tensor: The tensor.
+        block: The memory that one step brings along in each run; ``None`` for an array with one place for all runs.
     """
 
-    __slots__ = ("dtype", "nbytes", "owner", "shape", "size", "tensor")
+    __slots__ = ("block", "dtype", "nbytes", "owner", "shape", "size", "tensor")
 
-    def __init__(self, owner: TorchDevice, tensor: Any) -> None:
+    def __init__(self, owner: TorchDevice, tensor: Any, block: ForeignBlock | None = None) -> None:
         self.owner = owner
         self.tensor = tensor
+        self.block = block
         self.shape = tuple(tensor.shape)
         self.dtype = owner.numpy_dtype(tensor.dtype)
         self.size = tensor.numel()
@@ -103,6 +134,11 @@ class TorchArray(DeviceArray):
         )
 
     __array__ = __getitem__ = __setitem__ = __len__ = __iter__ = __float__ = __int__ = __bool__ = _refuse
+
+    def free(self) -> None:
+        """Drops the memory of a block."""
+        assert self.block is not None
+        self.block.free()
 
     def __repr__(self) -> str:
         return f"TorchArray({self.dtype}{list(self.shape)})"
@@ -162,6 +198,8 @@ class TorchDevice(Device):
         self._settings.check_process()
         if kind == "pinned":
             return self._pinned(nbytes, purpose)
+        if self.place == "cpu" and not self.deferred:
+            return HostMemory(self.torch, nbytes, purpose)
         return TorchMemory(self.torch, nbytes, self.place)
 
     def adopt(self, array: Any) -> Memory:
@@ -187,10 +225,18 @@ class TorchDevice(Device):
 
     def slice(self, array: TorchArray, start: int, shape: Sequence[int]) -> TorchArray:
         count = int(np.prod(shape, dtype=np.int64))
-        return TorchArray(self, array.tensor[start : start + count].view(tuple(shape)))
+        return self._within(array, array.tensor[start : start + count].view(tuple(shape)))
+
+    def _within(self, array: TorchArray, view: Any) -> TorchArray:
+        """Returns a view of an array's tensor as an array."""
+        if array.block is not None:
+            array.block.add_view(view)
+        return TorchArray(self, view, array.block)
 
     def join(self, first: TorchArray, second: TorchArray) -> TorchArray | None:
         a, b = first.tensor, second.tensor
+        if first.block is not None or second.block is not None:
+            return None
         if a.dtype != b.dtype or a.untyped_storage().data_ptr() != b.untyped_storage().data_ptr():
             return None
         # A gap below ALIGNED is padding: no other value fits into it, so it may be summed along.
@@ -201,6 +247,12 @@ class TorchDevice(Device):
 
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> TorchArray:
         return TorchArray(self, self.torch.empty(tuple(shape), dtype=self.torch_dtype(dtype), device=self.place))
+
+    def block(self, meta: Meta) -> TorchArray:
+        # The pages of this memory are never touched: the first result takes its place.
+        made = self.empty(meta.shape, meta.dtype.np)
+        made.block = ForeignBlock(self.torch, made.tensor)
+        return made
 
     def holds(self, array: Array) -> bool:
         return isinstance(array, TorchArray) and array.owner is self
@@ -222,7 +274,7 @@ class TorchDevice(Device):
         for axis in range(made.ndim - 1, -1, -1):
             if made.shape[axis] == 1:
                 steps[axis] = steps[axis + 1] * made.shape[axis + 1] if axis + 1 < made.ndim else 1
-        return TorchArray(self, tensor.as_strided(made.shape, steps, tensor.storage_offset() + offset))
+        return self._within(array, tensor.as_strided(made.shape, steps, tensor.storage_offset() + offset))
 
     def contiguous(self, array: TorchArray) -> bool:
         return bool(array.tensor.is_contiguous())
@@ -299,10 +351,11 @@ class TorchDevice(Device):
         scratch: Array | None = None,
     ) -> BoundStep:
         form = torch_form(op.definition)
-        if form is None or op.body or op.sub_blocks or self._on_host(op, ins):
+        given = {slot.name: value for slot, value in zip(op.definition.inputs, ins, strict=True)}
+        if form is None or not self._runs_in_torch(op, lambda name: given[name] is not None):
             return self.bind_reference(op, ins, outs, reserved, stream)
         # Work that runs late is checked on the device, before it (`limit`).
-        checks = [] if self.deferred else index_checks(op.definition, [self.inside(a) for a in ins], op.attrs)
+        checks = [] if self.deferred else self._index_checks(op, ins)
 
         def reference() -> list[Call]:
             step = self.bind_reference(op, ins, outs, reserved, stream)
@@ -311,18 +364,61 @@ class TorchDevice(Device):
             workspace.allocate()
             return [call for tile in step.bind(workspace) for call in tile] + step.after
 
-        call = form.bind(self, op, [tensors(a) for a in ins], [tensors(a) for a in outs], reference)
-        if call is None:
+        # The memory of a value of which only the shape is used may be gone.
+        seen = [
+            self._shapes(a) if slot.name in op.definition.shape_only else tensors(a)
+            for slot, a in zip(op.definition.inputs, ins, strict=True)
+        ]
+        made = form.bind(self.torch, self.place, op, seen, [tensors(a) for a in outs], reference, blocks_of(ins, outs))
+        if made is None:
             return self.bind_reference(op, ins, outs, reserved, stream)
-        return of_calls([*checks, call])
+        work = of_calls([*checks, made])
+        if isinstance(made[0], Taking):
+            work.beside = partial(getattr, made[0], "beside")
+        return work
 
-    def _on_host(self, op: FrozenOp, ins: Sequence[Any]) -> bool:
-        """Whether an op with a torch form runs as its reference."""
+    def _shapes(self, value: Any) -> Any:
+        """Returns tensors that have the shapes of those of a slot; of arrays in blocks, without their memory."""
+        if isinstance(value, list):
+            return [self._shapes(one) for one in value]
+        if isinstance(value, TorchArray) and value.block is not None:
+            return value.tensor.new_empty(()).expand(value.shape)
+        return tensors(value)
+
+    def _index_checks(self, op: FrozenOp, ins: Sequence[Any]) -> list[Call]:
+        """Returns the calls that check the indices which an op reads, wherever they lie in each run."""
+
+        def found() -> list[Call]:
+            return index_checks(op.definition, [self.inside(a) for a in ins], op.attrs)
+
+        checked = {one.slot for one in op.definition.indices}
+        if not any(
+            slot.name in checked and next(blocks_in(value), None) is not None
+            for slot, value in zip(op.definition.inputs, ins, strict=True)
+        ):
+            return found()
+
+        def check() -> None:
+            for function, args in found():
+                function(*args)
+
+        return [(check, ())]
+
+    def _runs_in_torch(self, op: FrozenOp, given: Callable[[str], bool]) -> bool:
+        """Whether an op, of which ``given`` says which slots hold values, runs as its torch form."""
         definition = op.definition
+        if op.body or op.sub_blocks or torch_form(definition) is None:
+            return False
+        # The host may read what the device of the other tensors does not delay.
         if definition.slow_on_cpu and self.place == "cpu" and not self.deferred:
-            return True
-        named = {slot.name: value for slot, value in zip(definition.inputs, ins, strict=True)}
-        return bool(definition.host_reason_of(lambda name: named[name] is not None))
+            return False
+        return not definition.host_reason_of(given)
+
+    def block_use(self, op: FrozenOp) -> Literal["", "finds", "makes"]:
+        # Work that runs late may still read a block when its last reader has been queued.
+        if self.deferred or not self._runs_in_torch(op, lambda name: bool(op.input(name))):
+            return ""
+        return "makes" if op.definition.torch_run == "alloc" else "finds"
 
     def host_reason(self, op: FrozenOp) -> str:
         return "" if op.body else op.definition.host_reason_of(lambda name: bool(op.input(name)))
@@ -390,6 +486,27 @@ def _strides(shape: Sequence[int]) -> list[int]:
     return found[::-1]
 
 
+def blocks_in(value: Any) -> Iterator[ForeignBlock]:
+    """Yields the blocks in which the arrays of a slot, or of several, lie."""
+    if isinstance(value, TorchArray):
+        if value.block is not None:
+            yield value.block
+    elif isinstance(value, list):
+        for one in value:
+            yield from blocks_in(one)
+
+
+def blocks_of(ins: Sequence[Any], outs: Sequence[Any]) -> Blocks:
+    """Returns the blocks that an op reads, and those that it is to fill."""
+
+    def of(value: Any) -> Any:
+        if isinstance(value, list):
+            return [of(one) for one in value]
+        return value.block if isinstance(value, TorchArray) else None
+
+    return Blocks(list(blocks_in(list(ins))), [of(a) for a in outs])
+
+
 def tensors(value: Any) -> Any:
     """Returns the tensors of a slot."""
     if isinstance(value, TorchArray):
@@ -397,128 +514,6 @@ def tensors(value: Any) -> Any:
     if isinstance(value, list):
         return [tensors(one) for one in value]
     return value
-
-
-# --------------------------------------------------------------------------------------------------------------- forms
-class TorchForm:
-    """How an op definition runs in torch.
-
-    A function that takes ``out`` writes its results where it is told; of any other the results are copied there.
-
-    Args:
-        definition: One with a torch form.
-    """
-
-    def __init__(self, definition: OpDef) -> None:
-        assert definition.lower is not None
-        self.function = definition.lower
-        self.writes = definition.torch_run == "out"
-        self.wants_device = "device" in inspect.signature(definition.lower).parameters
-        self.chooses = "wanted" in inspect.signature(definition.lower).parameters
-        self.single = len(definition.outputs) == 1
-        self.listed = any(slot.many for slot in definition.outputs)
-
-    def bind(
-        self,
-        device: TorchDevice,
-        op: FrozenOp,
-        ins: Sequence[Any],
-        outs: Sequence[Any],
-        reference: Callable[[], Sequence[Call]],
-        skip: Any = None,
-    ) -> Call | None:
-        """Returns the call that runs an op; ``None`` where there is nothing that it writes.
-
-        Args:
-            device: The device.
-            op: The op.
-            ins, outs: Tensors per slot.
-            reference: Makes the calls of the op's reference, for a form that lacks a wanted result.
-            skip: A truth value: where it holds, ``outs`` keep what they hold.
-        """
-        attrs = op.definition.pick(self.function, op.attrs)
-        if self.wants_device:
-            attrs = {**attrs, "device": device.place}
-        if self.chooses:
-            attrs = {**attrs, "wanted": tuple(out is not None for out in outs)}
-        run = partial(self.function, device.torch, *ins, **attrs)
-        if skip is not None:
-            return _select_results, (device.torch, skip, run, outs)
-        if self.writes:
-            out = outs[0] if self.single else tuple(outs)
-            return (partial(run, out=out), ()) if out is not None else None
-        if self.single and not self.listed:
-            return (_copy_result, (run, outs[0])) if outs[0] is not None else None
-        # Some forms leave out what only a backward op of their own would read, such as the gates of an LSTM.
-        if any(slot.intermediate and out is not None for slot, out in zip(op.definition.outputs, outs, strict=True)):
-            return _UnlessLacking(run, outs, reference), ()
-        return _copy_results, (run, outs)
-
-
-_FORMS: dict[int, tuple[OpDef, TorchForm | None]] = {}
-"""By the identity of a definition, which is kept beside its form: definitions are not hashable."""
-
-
-def torch_form(definition: OpDef) -> TorchForm | None:
-    """Returns how an op runs in torch; ``None`` where its reference runs.
-
-    The op definition says so, and why (:attr:`OpDef.host_reason`).
-    """
-    if id(definition) not in _FORMS:
-        _FORMS[id(definition)] = definition, None if definition.host_reason else TorchForm(definition)
-    return _FORMS[id(definition)][1]
-
-
-def _copy_result(run: Callable[[], Any], out: Any) -> None:
-    made = run()
-    out.copy_(made[0] if isinstance(made, tuple) else made)
-
-
-def _copy_results(run: Callable[[], Any], outs: Sequence[Any]) -> None:
-    made = run()
-    if not isinstance(made, tuple):
-        made = (made,)
-    # All results are there before the first is written: several may be computed from a value that one of them replaces.
-    for out, result in zip(outs, made, strict=True):
-        if isinstance(out, list):
-            for one, part in zip(out, result, strict=True):
-                if one is not None and part is not None:
-                    one.copy_(part)
-        elif out is not None and result is not None:
-            out.copy_(result)
-
-
-def _select_results(torch: Any, skip: Any, run: Callable[[], Any], outs: Sequence[Any]) -> None:
-    made = run()
-    # Results may be inputs of others, so all are there before the first is written.
-    pairs = list(zip(outs, made if isinstance(made, tuple) else (made,), strict=True))
-    while pairs:
-        out, result = pairs.pop()
-        if isinstance(out, list):
-            pairs += zip(out, result, strict=True)
-        elif out is not None:
-            assert result is not None, "an update has all of its results"
-            torch.where(skip, out, result.to(out.dtype).reshape(out.shape), out=out)
-
-
-class _UnlessLacking:
-    """Runs an op in torch; from the first run on as its reference, if its form then lacks a wanted result."""
-
-    def __init__(self, run: Callable[[], Any], outs: Sequence[Any], reference: Callable[[], Sequence[Call]]) -> None:
-        self._run = run
-        self._outs = outs
-        self._reference = reference
-        self._calls: Sequence[Call] | None = None
-
-    def __call__(self) -> None:
-        if self._calls is None:
-            made = self._run()
-            if all(out is None or result is not None for out, result in zip(self._outs, made, strict=True)):
-                _copy_results(lambda: made, self._outs)
-                return
-            self._calls = self._reference()
-        for function, args in self._calls:
-            function(*args)
 
 
 class _Inside(MutableMapping[str, Any]):

@@ -6,3 +6,6 @@ READS_ROWS = "it finds on the host which rows are named"
 READS_CHOICE = "it reads on the host which value is chosen"
 READS_PATHS = "it reads on the host which nodes of the tree each sample passes"
 READS_LABELS = "it reads the labels on the host"
+NO_GRADIENT_CALL = (
+    "torch has no call for its gradient, which its form differentiates: that takes memory that no plan knows"
+)

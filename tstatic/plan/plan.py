@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
@@ -43,7 +44,8 @@ class Storage:
     """The memory of a value.
 
     ``kind``: ``arena`` (with ``offset``), ``feed`` (arena, filled from the feed), ``state`` (the scope's storage of variable
-    ``of``), ``view`` (of value ``of``), ``const``, ``dynamic`` (allocated when its size is known) or ``object``.
+    ``of``), ``view`` (of value ``of``), ``const``, ``dynamic`` (allocated when its size is known), ``foreign`` (a block that the
+    device's library allocates in each run, or value ``of`` has) or ``object``.
     """
 
     value: str
@@ -89,6 +91,8 @@ class Plan:
     arena_bytes: int
     options: PlanOptions
     lifetimes: tuple[Lifetime, ...] = field(repr=False, default=())
+    foreign: tuple[Lifetime, ...] = field(repr=False, default=())
+    """The blocks that the device's library allocates; each is freed after its last step."""
     root: Mapping[str, str] = field(repr=False, default_factory=dict)
     kernels: Mapping[tuple[Entry, ...], Generated] = field(repr=False, default_factory=dict)
     scratch: Mapping[int, tuple[int, int]] = field(repr=False, default_factory=dict)
@@ -112,6 +116,7 @@ class _Planner:
         kernels: Mapping[tuple[Entry, ...], Generated],
         scratch_bytes: ScratchBytes,
         side_by_side: int,
+        block_use: BlockUse,
     ) -> None:
         self.scratch_bytes = scratch_bytes
         self.side_by_side = side_by_side
@@ -133,6 +138,23 @@ class _Planner:
         self.unsettled: set[str] = set()
         # Buffer -> last step that reads it under any name (views and in-place results included).
         self.held: dict[str, int] = {}
+        self.may_move, self.made = self.blocks(block_use)
+
+    def blocks(self, block_use: BlockUse) -> tuple[set[str], set[str]]:
+        """Returns the values that all readers find wherever they lie, and those of them that ops allocate themselves."""
+        # What an update over many tensors reads lies together, in the arena.
+        placed = {grad for grads in gradient_buffers(self.program) for grad in grads}
+        made: set[str] = set()
+        for op in reversed(self.ops):
+            use = block_use(op)
+            # Readers of a view read what it is a view of.
+            if not use or (op.definition.view is not None and not placed.isdisjoint(op.writes())):
+                placed.update(op.reads())
+            if use == "makes":
+                made.update(op.writes())
+        made -= {v for v in made if v in placed or v in self.direct}
+        known = {v for op in self.ops for v in op.writes()}
+        return known - placed, made
 
     def uses(self) -> None:
         """Finds the last step that reads each value's contents."""
@@ -162,7 +184,7 @@ class _Planner:
         self.sources()
         # In order: a step's storage depends on what earlier ones gave their results.
         steps = [self.step(i, op) for i, op in enumerate(self.ops)]
-        lifetimes = self.lifetimes(steps)
+        lifetimes, foreign = self.lifetimes(steps)
         runs = self.runs({b.name for b in lifetimes})
         lifetimes, within = join(lifetimes, runs)
         scratch: dict[int, Lifetime] = {}
@@ -180,7 +202,7 @@ class _Planner:
                 self.storage[value] = Storage(value, slot.kind, slot.meta, offsets[self.base(value)], slot.of)
         return Plan(
             self.program, tuple(steps), self.storage, self.commits, size, self.options, tuple(lifetimes),
-            {v: self.base(v) for v in self.storage},
+            tuple(foreign), {v: self.base(v) for v in self.storage},
             scratch={i: (starts[one.name], one.nbytes) for i, one in scratch.items()},
         )  # fmt: skip
 
@@ -256,7 +278,8 @@ class _Planner:
             if value in self.direct:
                 self.storage[value] = Storage(value, "state", self.metas[value], of=self.direct[value])
             else:
-                self.storage[value] = Storage(value, "arena", self.metas[value])
+                kind = "foreign" if value in self.made else "arena"
+                self.storage[value] = Storage(value, kind, self.metas[value])
                 self.dense.add(value)
         if self.options.inplace:
             self.try_inplace(index, op)
@@ -290,7 +313,7 @@ class _Planner:
         # The scope's storage changes in the update region and belongs to the user afterwards.
         if base.kind == "state" and self.last.get(result, -1) >= self.main_count:
             return False
-        if base.kind not in ("arena", "feed", "state"):
+        if base.kind not in ("arena", "feed", "state", "foreign"):
             return False
         # The definition's own view decides, on memory that is never touched.
         sample = np.empty(self.metas[source].shape, self.metas[source].dtype.np)
@@ -336,11 +359,16 @@ class _Planner:
         if self.metas[source].dtype.itemsize != self.metas[result].dtype.itemsize:
             return False
         base = self.base(source)
-        if self.storage[base].kind != "arena" or self.metas[base].nbytes != self.metas[source].nbytes:
+        foreign = self.storage[base].kind == "foreign"
+        if foreign and (result not in self.may_move or self.metas[source].dtype != self.metas[result].dtype):
+            return False
+        if self.storage[base].kind not in ("arena", "foreign") or self.metas[base].nbytes != self.metas[source].nbytes:
             return False
         # Neither a later op nor another name that this op reads may still need the old content.
         if self.group_last(base) > index or any(v != source and self.base(v) == base for v in op.contents()):
             return False
+        if foreign:
+            self.storage[result] = Storage(result, "foreign", self.metas[result], of=base)
         self.root[result] = base
         self.held[base] = max(index, self.last.get(result, -1))
         return True
@@ -348,7 +376,8 @@ class _Planner:
     def group_last(self, base: str) -> int:
         return self.held.get(base, self.last.get(base, -1))
 
-    def lifetimes(self, steps: list[Step]) -> list[Lifetime]:
+    def lifetimes(self, steps: list[Step]) -> tuple[list[Lifetime], list[Lifetime]]:
+        """Returns the lifetimes of values in the arena, and of foreign blocks."""
         first: dict[str, int] = {}
         last: dict[str, int] = {}
         size: dict[str, int] = {}
@@ -356,8 +385,8 @@ class _Planner:
         def touch(value: str, at: int) -> None:
             base = self.base(value)
             slot = self.storage.get(base)
-            # Only values in the arena have a lifetime: state, constants and objects live elsewhere.
-            if slot is None or slot.kind not in ("arena", "feed"):
+            # Only values in the arena and in blocks have a lifetime: state, constants and objects live elsewhere.
+            if slot is None or slot.kind not in ("arena", "feed", "foreign"):
                 return
             # Accesses come in order, so the first one met is the first.
             first.setdefault(base, at)
@@ -376,11 +405,17 @@ class _Planner:
                     touch(value, i)
         for value in self.program.roots():
             touch(value, self.end)
-        return [Lifetime(n, size[n], first[n], last[n]) for n in first]
+        found: tuple[list[Lifetime], list[Lifetime]] = [], []
+        for n in first:
+            found[self.storage[n].kind == "foreign"].append(Lifetime(n, size[n], first[n], last[n]))
+        return found
 
 
 ScratchBytes = Callable[[FrozenOp, Mapping[str, Meta]], int]
 """The op and the metadata of its values -> bytes that it needs while it runs."""
+
+BlockUse = Callable[[FrozenOp], Literal["", "finds", "makes"]]
+"""An op -> whether it finds its inputs wherever they lie in each run, and whether it also brings memory for its results along."""
 
 
 def scratch_name(step: int) -> str:
@@ -395,6 +430,7 @@ def make_plan(
     kernels: Mapping[tuple[Entry, ...], Generated] | None = None,
     scratch_bytes: ScratchBytes = lambda op, metas: 0,
     side_by_side: int = 1,
+    block_use: BlockUse = lambda op: "",
 ) -> Plan:
     """Plans a frozen program.
 
@@ -405,8 +441,9 @@ def make_plan(
         kernels: Outputs of fused ops -> their kernels.
         scratch_bytes: Says how much memory of the arena an op needs while it runs.
         side_by_side: Number of consecutive steps that may run at the same time.
+        block_use: Says which ops bring memory for their results along.
     """
-    plan = _Planner(program, metas, options, kernels or {}, scratch_bytes, side_by_side).plan()
+    plan = _Planner(program, metas, options, kernels or {}, scratch_bytes, side_by_side, block_use).plan()
     return replace(plan, kernels=kernels) if kernels else plan
 
 

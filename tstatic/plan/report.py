@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tstatic.fusion.codegen.kernel import KernelLocal
 from tstatic.ir.operator import OpRole
 from tstatic.ir.types import Meta
-from tstatic.plan.memory import aligned
-from tstatic.plan.plan import Plan
+from tstatic.plan.memory import Lifetime, aligned
+from tstatic.plan.plan import Plan, scratch_name
 from tstatic.where import show
 
 
@@ -30,13 +31,16 @@ class MemoryReport:
     """The memory that a run needs.
 
     Attributes:
-        peak_bytes: Size of the arena, which contains every buffer of the run.
+        peak_bytes: Size of the arena, and the most that ``foreign_bytes`` counts. On devices without foreign blocks the arena
+            contains every buffer of the run.
         by_category: Bytes of ``feeds``, ``activations``, ``gradients``, ``temporaries`` and ``scratch`` (partial sums of kernels,
-            and what ops need only while they run) that are live at the peak, and of ``parameters`` and ``other state`` in the
-            scope.
+            what ops need only while they run, and what the device's library was seen to allocate for them) that are live at the
+            peak, and of ``parameters`` and ``other state`` in the scope.
         by_op: Live bytes at each step, with the op and the user's line.
         peak: The step at which most bytes are live.
         held_bytes: Bytes that arenas and the scope hold at this moment, on all places.
+        foreign_bytes: The most bytes outside the arena that are live at one step: blocks that the device's library allocates for
+            results, and, of steps that have run, what it was seen to hold beside them in the first run.
         unknown: Values whose sizes depend on other values; they are allocated outside the arena.
         replicas: Of a data-parallel program: the report of each place, in their order.
     """
@@ -48,6 +52,7 @@ class MemoryReport:
     held_bytes: int
     unknown: tuple[str, ...]
     replicas: tuple[MemoryReport, ...] = ()
+    foreign_bytes: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as plain data (JSON)."""
@@ -55,6 +60,7 @@ class MemoryReport:
         return {
             **shared,
             "peak_bytes": self.peak_bytes,
+            "foreign_bytes": self.foreign_bytes,
             "held_bytes": self.held_bytes,
             "by_category": dict(self.by_category),
             "peak": None if self.peak is None else _row(self.peak),
@@ -63,7 +69,9 @@ class MemoryReport:
         }
 
     def __str__(self) -> str:
-        lines = [f"arena {self.peak_bytes:,} bytes; held now {self.held_bytes:,} bytes"]
+        outside = f", blocks of the device's library {self.foreign_bytes:,} bytes" if self.foreign_bytes else ""
+        arena = self.peak_bytes - self.foreign_bytes
+        lines = [f"arena {arena:,} bytes{outside}; held now {self.held_bytes:,} bytes"]
         lines += [f"  {name:<12} {size:>14,} bytes" for name, size in self.by_category.items()]
         if self.peak is not None:
             lines.append(
@@ -93,7 +101,11 @@ def _category(plan: Plan, name: str, makers: Mapping[str, int]) -> str:
 
 
 def memory_report(
-    plan: Plan, state: Mapping[str, Meta], held: int, parameters: frozenset[str] = frozenset()
+    plan: Plan,
+    state: Mapping[str, Meta],
+    held: int,
+    parameters: frozenset[str] = frozenset(),
+    beside: Mapping[int, int] | None = None,
 ) -> MemoryReport:
     """Builds the report of a plan.
 
@@ -102,34 +114,39 @@ def memory_report(
         state: Persistable variable -> metadata.
         held: Bytes held at this moment.
         parameters: Names of ``state`` that are parameters.
+        beside: Number of a step -> bytes that the device's library held beside its results.
     """
-    steps = len(plan.steps)
-    # Changes of the live bytes, by step: what begins is added, what ended a step before is taken off. Feeds begin at -1 and
-    # roots end at ``steps``, so that indices are shifted by one, with one more behind the end.
-    changes = [0] * (steps + 3)
-    for b in plan.lifetimes:
-        changes[b.first + 1] += aligned(b.nbytes)
-        changes[b.last + 2] -= aligned(b.nbytes)
-    live = []
-    total = 0
-    # A running sum of the changes: linear in steps and buffers, however long the values live.
-    for i in range(steps + 1):
-        total += changes[i]
-        live.append(total)
+    beside = beside or {}
+    foreign = [*plan.foreign, *(Lifetime(scratch_name(i), nbytes, i, i) for i, nbytes in beside.items())]
+    outside = _live(len(plan.steps), foreign)
+    live = [a + b for a, b in zip(_live(len(plan.steps), plan.lifetimes), outside, strict=True)]
     makers = {v: step.op.role for step in plan.steps for v in step.op.writes()}
     by_op = []
     for i, step in enumerate(plan.steps):
-        metas = [plan.storage[v].meta for v in step.op.writes() if plan.storage[v].kind == "arena"]
+        metas = [plan.storage[v].meta for v in step.op.writes() if plan.storage[v].kind in ("arena", "foreign")]
         made = sum(aligned(m.nbytes) for m in metas if m is not None)
         by_op.append(OpMemory(i, step.op.type, show(step.op.where), live[i + 1], made))
     peak = max(by_op, key=lambda o: o.live_bytes, default=None)
     categories = {"feeds": 0, "activations": 0, "gradients": 0, "temporaries": 0, "scratch": 0}
     if peak is not None:
-        for b in plan.lifetimes:
+        for b in (*plan.lifetimes, *foreign):
             # Only what is live at the peak: the categories then add up to the arena's use there.
             if b.first <= peak.step <= b.last:
                 categories[_category(plan, b.name, makers)] += aligned(b.nbytes)
     categories["parameters"] = sum(m.nbytes for n, m in state.items() if n in parameters)
     categories["other state"] = sum(m.nbytes for n, m in state.items() if n not in parameters)
     unknown = tuple(v for v, s in plan.storage.items() if s.kind == "dynamic")
-    return MemoryReport(plan.arena_bytes, categories, tuple(by_op), peak, held, unknown)
+    most = max(outside, default=0)
+    return MemoryReport(plan.arena_bytes + most, categories, tuple(by_op), peak, held, unknown, foreign_bytes=most)
+
+
+def _live(steps: int, lifetimes: Sequence[Lifetime]) -> list[int]:
+    """Returns the live bytes before the first step, and at each."""
+    # Changes of the live bytes, by step: what begins is added, what ended a step before is taken off. Feeds begin at -1 and
+    # roots end at ``steps``, so that indices are shifted by one, with one more behind the end.
+    changes = [0] * (steps + 3)
+    for b in lifetimes:
+        changes[b.first + 1] += aligned(b.nbytes)
+        changes[b.last + 2] -= aligned(b.nbytes)
+    # A running sum of the changes: linear in steps and buffers, however long the values live.
+    return list(itertools.accumulate(changes[: steps + 1]))

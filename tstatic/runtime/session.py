@@ -44,6 +44,7 @@ from tstatic.runtime.interrupt import Writing, check_whole
 from tstatic.runtime.queues import Queued, accesses, in_order, is_hosted
 from tstatic.runtime.scope import Scope, dtype_check
 from tstatic.runtime.scratch import Scratch
+from tstatic.runtime.storage import Blocks, place_values
 from tstatic.runtime.sub_block import (
     BlockRunner,
     annotate,
@@ -100,6 +101,7 @@ class Session:
         self.layout = -1
         self.runs = 0
         self._bound = False
+        self.blocks = Blocks()
         self._flat_buffers = state_buffers(plan.program)
         # What the update region writes is read after it: fetched and committed late, not before parameters change.
         self._late = {v for step in plan.steps if step.region == "update" for v in step.op.writes()}
@@ -128,30 +130,18 @@ class Session:
         self.arena = device.allocate(plan.arena_bytes, purpose="an arena of temporaries")
         self.arena.touch()
         self.arrays: dict[str, Any] = {}
+        self.blocks = Blocks(plan)
         self.keys: list[RngKey] = []
         self.runners: list[BlockRunner] = []
-        # One array object per address: numpy is slower if input and output are two views of the same bytes.
-        views: dict[Any, Array] = {}
-        for value, slot in plan.storage.items():
-            if slot.kind in ("arena", "feed"):
-                assert slot.meta is not None
-                place = (slot.offset, slot.meta)
-                if place not in views:
-                    views[place] = device.view(self.arena, slot.offset, slot.meta)
-                self.arrays[value] = views[place]
-            elif slot.kind == "const":
-                self.arrays[value] = device.upload(plan.program.constants[value])
-            elif slot.kind == "state":
-                self.arrays[value] = self._state(slot.of, value)
-            elif slot.kind == "object":
-                self.arrays[value] = []
+        place_values(plan, self.arena, device, self._state, self.blocks, self.arrays)
         self._scratch = Scratch(plan, self.arena, device)
         self.checks = late_checks(plan, device)
         self.undecided = not self.check_numerics and self.communicator is None and may_ask_words(plan, self.checks)
         works: list[Bound] = []
-        for step in plan.steps:
+        for number, step in enumerate(plan.steps):
             before: Before = [], [], []
             if step.how == "view" and bind_view(device, step.op, self.arrays):
+                self.blocks.bound(number, None)
                 continue
             stream = self._stream_of(step.op, len(works))
             if step.op.definition.collective:
@@ -176,7 +166,9 @@ class Session:
                     if step.region == "main" and self.checks is not None:
                         ins, before = self.checks.bind(step.op, ins, stream)
                     work = self._prepare(step, ins, stream, self._scratch.of(step))
+            self.blocks.bound(number, work)
             works.append((step, work, stream, before))
+        self.blocks.finish()
         self.workspaces = [cpu.Workspace() for _ in range(self.threads)]
         for workspace in self.workspaces:
             workspace.reserve(max((work.scratch_bytes for _, work, *_ in works), default=0))
@@ -357,7 +349,7 @@ class Session:
             device.discard(self.streams)
             device.record(self._began, self.streams[0])
         sent = False
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), self.blocks.during():
             for i in range(iterations):
                 if not sent and self._staged is not None:
                     self._staged.send(feeds, self.streams[0])
@@ -590,6 +582,7 @@ class Session:
         self.calls = {"main": [], "update": []}
         self.workspaces = []
         self._feeds, self.keys, self.runners = [], [], []
+        self.blocks = Blocks()
 
     @property
     def held_bytes(self) -> int:

@@ -51,6 +51,11 @@ class History:
     sessions: WeakSet[Session] = field(default_factory=WeakSet)
     scope: Scope | None = None
 
+    def beside_bytes(self, plan: Plan) -> Mapping[int, int]:
+        """Returns what the device's library was seen to hold beside the results of steps, in runs of an equal plan."""
+        alike = (s for s in self.sessions if s.plan.storage == plan.storage)
+        return max((session.blocks.beside_bytes for session in alike), key=len, default={})
+
     def ran(self, entry: Bound, drop_every: int) -> None:
         """Records a run; after every ``drop_every`` runs releases the memory of temporaries."""
         if self.counted is not entry.compilation:
@@ -329,7 +334,10 @@ class CompiledProgram:
         self._history.compilation = made
         held = sum(s.held_bytes for s in self._history.sessions) + where.held_bytes()
         parameters = frozenset(p.name for p in self._program.all_parameters())
-        found = [memory_report(plan, state, held, parameters) for plan, state in zip(plans, made.states, strict=True)]
+        found = [
+            memory_report(plan, state, held, parameters, self._history.beside_bytes(plan))
+            for plan, state in zip(plans, made.states, strict=True)
+        ]
         largest = max(found, key=lambda report: report.peak_bytes)
         return largest if how is None else replace(largest, replicas=tuple(found))
 

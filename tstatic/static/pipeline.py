@@ -172,8 +172,10 @@ def lower(
     """
     streams = device.compute_streams
     if not device.generated:
-        return make_plan(unfused(frozen), metas, plan_options(strategy), None, device.scratch_bytes, streams)
+        return make_plan(
+            unfused(frozen), metas, plan_options(strategy), None, device.scratch_bytes, streams, device.block_use
+        )
     if strict_numerics():
         frozen, target = kernel_per_op(frozen, metas), target.strict
     kernels = {outputs: Generated(k, k.plan(target)) for outputs, k in kernels_of(frozen, metas).items()}
-    return make_plan(frozen, metas, plan_options(strategy), kernels, device.scratch_bytes, streams)
+    return make_plan(frozen, metas, plan_options(strategy), kernels, device.scratch_bytes, streams, device.block_use)

@@ -128,6 +128,8 @@ class BoundStep:
     Attributes:
         spans: The memory that each tile reads and writes; ``None`` if it is not known.
         after_spans: The memory that ``after`` reads and writes.
+        beside: Tells how many bytes the device's library was seen to hold beside the results while the step ran; ``None`` where
+            nothing is seen.
     """
 
     def __init__(self) -> None:
@@ -137,6 +139,7 @@ class BoundStep:
         self.after: list[Call] = []
         self.spans: list[tuple[list[Span], list[Span]]] | None = []
         self.after_spans: list[Span] = []
+        self.beside: Callable[[], int] | None = None
 
     def add(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,7 +14,6 @@ from tstatic.ir.checks import check_choice, check_ints, check_length
 from tstatic.ir.opdef import Attr
 from tstatic.ir.split import IMAGES, Tile, tiles
 from tstatic.ir.types import UNKNOWN, Meta, Shape, dtype_of
-from tstatic.ops._low import torch_wide
 from tstatic.tuned._common import Array, Buffer
 
 T = TypeVar("T")
@@ -154,14 +153,6 @@ def torch_first(tensor: Any, data_format: str) -> Any:
 def torch_back(tensor: Any, data_format: str, dtype: Any) -> Any:
     """Moves channels back and rounds to the dtype."""
     return (tensor.movedim(1, -1) if is_last(data_format) else tensor).to(dtype)
-
-
-def torch_gradient(torch: Any, function: Callable[[Any], Any], x: Any, dout: Any, data_format: str) -> Any:
-    """Returns the gradient by ``x`` of a function of a wide channels-first tensor, by torch's own differentiation."""
-    with torch.enable_grad():
-        source = torch_wide(torch_first(x, data_format)).detach().requires_grad_()
-        (dx,) = torch.autograd.grad(function(source), source, torch_wide(torch_first(dout, data_format)))
-    return torch_back(dx, data_format, x.dtype)
 
 
 # ---------------------------------------------------------------------------------------------------- users' arguments

@@ -22,6 +22,7 @@ from tstatic.ir.checks import (
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape
+from tstatic.ops._host import NO_GRADIENT_CALL
 from tstatic.ops._torch_gradient import torch_gradient
 from tstatic.ops.conv._reading import Array, Reading, as_rows, store_rows, torch_read
 from tstatic.ops.conv._sliding import not_negative, positive
@@ -207,7 +208,7 @@ register(OpDef(
     uses_blas=True, amp="black",
     grad=GradOp(
         "Input, Offset, Mask?, Filter, Output@GRAD -> Input@GRAD, Offset@GRAD, Mask@GRAD, Filter@GRAD",
-        ref=_grad_ref, lower=torch_gradient(_lower, 4, (0, 1, 2, 3)),
+        ref=_grad_ref, host=NO_GRADIENT_CALL, lower=torch_gradient(_lower, 4, (0, 1, 2, 3)),
     ),
     domain=Domain(
         cases=_CASES, values={"Offset": ValueRange(-1.6, 1.6, avoid=_GAPS), "Mask": ValueRange(0.2, 1.0)},

@@ -25,7 +25,6 @@ from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.no_effect import LIBRARY
-from tstatic.ops._torch_gradient import torch_gradient
 from tstatic.ops.conv._reading import Array, Reading, as_rows, store_rows
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.reshape import reshape, unsqueeze
@@ -162,8 +161,11 @@ def _grad_lower(
 ) -> Any:  # fmt: skip
     if dout.numel() == 0:
         return torch.zeros_like(x), torch.zeros_like(grid)
-    given = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
-    return torch_gradient(_lower, 2, (0, 1))(torch, x, grid, dout, **given)
+    aten = torch.ops.aten
+    function = aten.grid_sampler_2d_backward if x.dim() == 4 else aten.grid_sampler_3d_backward
+    # torch numbers its modes.
+    modes = ("bilinear", "nearest").index(mode), ("zeros", "border", "reflection").index(padding_mode)
+    return function(dout, x, grid, *modes, align_corners, [True, True])
 
 
 register(OpDef(

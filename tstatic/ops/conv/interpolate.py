@@ -28,7 +28,6 @@ from tstatic.ops.conv._sliding import (
     spatial,
     torch_back,
     torch_first,
-    torch_gradient,
 )
 from tstatic.tuned._common import Array
 
@@ -237,8 +236,29 @@ def _lower(torch: Any, x: Any, **attrs: Any) -> Any:
 
 
 def _grad_lower(torch: Any, x: Any, dout: Any, **attrs: Any) -> Any:
-    source = torch.zeros_like(x)
-    return torch_gradient(torch, lambda t: _torch_resize(torch, t, attrs), source, dout, attrs["data_layout"])
+    layout = attrs["data_layout"]
+    arrived = torch_wide(torch_first(dout, layout))
+    shape = torch_first(x, layout).shape
+    if not x.numel():
+        return torch.zeros_like(x)
+    resize = Resize(shape[2:], attrs)
+    align, mode = resize.align
+    method = attrs["interp_method"]
+    if not any(resize.scales) and (method != "nearest" or not align) and (method == "nearest" or align or mode == 0):
+        function = getattr(torch.ops.aten, f"upsample_{method}{len(shape) - 2}d_backward")
+        given = (resize.outs, shape) if method == "nearest" else (resize.outs, shape, align)
+        wide = function(arrived if method == "nearest" else arrived.double(), *given)
+        return torch_back(wide, layout, x.dtype)
+    kind = np.dtype(str(arrived.dtype).removeprefix("torch."))
+    for axis, taps in reversed(list(enumerate(resize.taps(kind)))):
+        total = arrived.new_zeros([*arrived.shape[: axis + 2], shape[axis + 2], *arrived.shape[axis + 3 :]])
+        for place, weight in taps:
+            index = torch.as_tensor(place, device=arrived.device)
+            wide = (-1, *[1] * (arrived.dim() - axis - 3))
+            factor = torch.as_tensor(weight.tolist(), dtype=arrived.dtype, device=arrived.device).reshape(wide)
+            total.index_add_(axis + 2, index, arrived * factor)
+        arrived = total
+    return torch_back(arrived, layout, x.dtype)
 
 
 # -------------------------------------------------------------------------------------------------- op definitions

@@ -12,6 +12,7 @@ from tstatic.ir.checks import ANY_RANK, check_dtype, check_rank
 from tstatic.ir.opdef import NO_ATTRS, Case, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.paddle_form import PaddleForm
 from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ops._host import NO_GRADIENT_CALL
 from tstatic.tuned._common import Array
 
 FLOATS = ("float32", "float64")
@@ -69,6 +70,7 @@ def matrix_op(
     back: Callable[..., Any] | None,
     cases: Sequence[Case],
     *,
+    torch_back: Callable[..., Any] | None = None,
     attrs: Mapping[str, Any] = NO_ATTRS,
     regular: Sequence[str] = ("Input", "X"),
     ulps: float = 4096.0,
@@ -81,10 +83,11 @@ def matrix_op(
         slots: As in an op definition.
         infer: The shape rule.
         function: ``(*inputs, attributes) -> outputs`` in numpy.
-        torch_function: ``(torch, *inputs, attributes) -> outputs``; its gradient is torch's own.
+        torch_function: ``(torch, *inputs, attributes) -> outputs``.
         back: ``(*inputs, *outputs, *gradients of outputs, attributes) -> gradients of inputs`` in numpy; ``None`` for no
             gradient.
         cases: Where tests may sample.
+        torch_back: As ``back``, in torch; without it the gradient is computed on the host, and torch's own is what tests compare.
         attrs: Attributes.
         regular: Slots for which tests draw well-conditioned matrices.
         paddle: How Paddle's files have it.
@@ -105,6 +108,8 @@ def matrix_op(
         stored(back, arrays[count + 2 * made :], *arrays[: count + 2 * made], **given)
 
     def grad_lower(torch: Any, *tensors: Any, **given: Any) -> Any:
+        if torch_back is not None:
+            return torch_back(torch, *tensors, **given)
         sources = [v.detach().clone().requires_grad_() for v in tensors[:count]]
         with torch.enable_grad():
             results = torch_function(torch, *sources, **given)
@@ -116,8 +121,9 @@ def matrix_op(
     grad = None
     if back is not None:
         # Without this, the gradients of outputs that nothing reads would be missing instead of zero.
+        host = "" if torch_back is not None else NO_GRADIENT_CALL
         given = ", ".join([*ins, *outs, *(f"{o}@GRAD" for o in outs)])
-        grad = GradOp(f"{given} -> {', '.join(f'{i}@GRAD' for i in ins)}", ref=grad_ref, lower=grad_lower)
+        grad = GradOp(f"{given} -> {', '.join(f'{i}@GRAD' for i in ins)}", ref=grad_ref, lower=grad_lower, host=host)
     register(OpDef(
         type, slots, attrs=attrs, infer=infer, ref=ref, lower=lower, grad=grad,
         domain=Domain(cases=tuple(cases), values=dict.fromkeys(regular, _REGULAR), floats=FLOATS, ulps=ulps), paddle=paddle,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -60,10 +61,19 @@ def _cholesky_back(x: Array, out: Array, dout: Array, *, upper: bool) -> Array:
     return np.asarray(_even(t(back) @ half @ back))
 
 
+def _torch_cholesky_back(torch: Any, x: Any, out: Any, dout: Any, *, upper: bool) -> Any:
+    factor, given = (out.mT, dout.mT) if upper else (out, dout)
+    half = torch.tril(factor.mT @ torch.tril(given))
+    half = half - torch.diag_embed(half.diagonal(0, -2, -1) * 0.5)
+    back = torch.linalg.inv(factor)
+    return _even(back.mT @ half @ back)
+
+
 matrix_op(
     "cholesky", "X -> Out", _square, _cholesky,
     lambda torch, x, *, upper: torch.linalg.cholesky(_even(x), upper=upper), _cholesky_back,
     (Case(((3, 3),)), Case(((2, 2, 2),), {"upper": True}), Case(((1, 1),))), attrs={"upper": False},
+    torch_back=_torch_cholesky_back,
 )  # fmt: skip
 
 
@@ -105,9 +115,15 @@ def _eigh_back(x: Array, w: Array, v: Array, dw: Array, dv: Array) -> Array:
     return np.asarray(_even(v @ inner @ t(v)))
 
 
+def _torch_eigh_back(torch: Any, x: Any, w: Any, v: Any, dw: Any, dv: Any) -> Any:
+    gaps = w[..., None, :] - w[..., :, None]
+    inner = (v.mT @ dv) / torch.where(gaps == 0, math.inf, gaps) + torch.diag_embed(dw)
+    return _even(v @ inner @ v.mT)
+
+
 matrix_op(
     "eigh", "X -> Eigenvalues, Eigenvectors", lambda x: (_square(x).with_shape(x.shape[:-1]), x), _eigh, _torch_eigh,
-    _eigh_back, (Case(((2, 2),)), Case(((3, 2, 2),)), Case(((1, 1),))),
+    _eigh_back, (Case(((2, 2),)), Case(((3, 2, 2),)), Case(((1, 1),))), torch_back=_torch_eigh_back,
 )  # fmt: skip
 
 

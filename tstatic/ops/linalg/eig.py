@@ -11,6 +11,7 @@ from tstatic.ir.checks import check_dtype
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
+from tstatic.ops._host import NO_GRADIENT_CALL
 from tstatic.ops.elementwise.complex_numbers import COMPLEX
 from tstatic.ops.linalg._batched import FLOATS, check_matrices, stored, t
 from tstatic.tuned._common import Array
@@ -87,7 +88,8 @@ register(OpDef(
     ref=lambda x, values, vectors: stored(_eig, (values, vectors), x), lower=_torch_eig,
     # Without this, the gradients of outputs that nothing reads would be missing instead of zero.
     grad=GradOp(
-        "X, Eigenvalues, Eigenvectors, Eigenvalues@GRAD, Eigenvectors@GRAD -> X@GRAD", ref=_back_ref, lower=_torch_back
+        "X, Eigenvalues, Eigenvectors, Eigenvalues@GRAD, Eigenvectors@GRAD -> X@GRAD", ref=_back_ref,
+        host=NO_GRADIENT_CALL, lower=_torch_back
     ),
     domain=Domain(
         cases=(Case(((3, 3),)), Case(((2, 2, 2),)), Case(((1, 1),)), Case(((0, 2, 2),))),

@@ -32,11 +32,19 @@ _SQUARE = (Case(((3, 3),)), Case(((2, 2, 2),)), Case(((1, 1),)), Case(((2, 1, 3,
 _BACK_INV = lambda x, out, dout: -t(out) @ dout @ t(out)  # noqa: E731 - one formula of several in this file
 
 matrix_op(
-    "inverse", "Input -> Output", _square, np.linalg.inv, lambda torch, x: torch.linalg.inv(x), _BACK_INV, _SQUARE
+    "inverse",
+    "Input -> Output",
+    _square,
+    np.linalg.inv,
+    lambda torch, x: torch.linalg.inv(x),
+    _BACK_INV,
+    _SQUARE,
+    torch_back=lambda torch, x, out, dout: -out.mT @ dout @ out.mT,
 )
 matrix_op(
     "determinant", "Input -> Out", lambda x: _square(x).with_shape(x.shape[:-2]), np.linalg.det,
     lambda torch, x: torch.linalg.det(x), _det_back, _SQUARE,
+    torch_back=lambda torch, x, out, dout: (dout * out)[..., None, None] * torch.linalg.inv(x).mT,
 )  # fmt: skip
 
 
@@ -48,6 +56,7 @@ matrix_op(
     "slogdeterminant", "Input -> Out", lambda x: _square(x).with_shape((2, *x.shape[:-2])), _slogdet,
     lambda torch, x: torch.stack(tuple(torch.linalg.slogdet(x))),
     lambda x, out, dout: dout[1][..., None, None] * t(np.linalg.inv(x)), _SQUARE,
+    torch_back=lambda torch, x, out, dout: dout[1][..., None, None] * torch.linalg.inv(x).mT,
 )  # fmt: skip
 
 
@@ -79,9 +88,18 @@ def _solve_back(x: Array, y: Array, out: Array, dout: Array) -> tuple[Array, Arr
     return _summed(-dy @ t(out), x.shape), _summed(dy, y.shape)
 
 
+def _torch_solve_back(torch: Any, x: Any, y: Any, out: Any, dout: Any) -> Any:
+    if y.dim() == 1:
+        dy = torch.linalg.solve(x.mT, dout[..., None])[..., 0]
+        return -dy[..., :, None] * out[..., None, :], dy.sum_to_size(y.shape)
+    dy = torch.linalg.solve(x.mT, dout)
+    return (-dy @ out.mT).sum_to_size(x.shape), dy.sum_to_size(y.shape)
+
+
 matrix_op(
     "solve", "X, Y -> Out", _infer_solve, _solve, lambda torch, x, y: torch.linalg.solve(x, y), _solve_back,
     (Case(((3, 3), (3, 2))), Case(((2, 2, 2), (2, 2, 3))), Case(((3, 3), (3,))), Case(((2, 2, 2), (2, 1)))),
+    torch_back=_torch_solve_back,
 )  # fmt: skip
 
 _TRIANGLE = {"upper": True, "transpose": False, "unitriangular": False}
@@ -123,6 +141,15 @@ def _torch_triangular(torch: Any, x: Any, y: Any, *, upper: bool, transpose: boo
     return torch.linalg.solve_triangular(part, y, upper=upper, unitriangular=unitriangular)
 
 
+def _torch_triangular_back(
+    torch: Any, x: Any, y: Any, out: Any, dout: Any, *, upper: bool, transpose: bool, unitriangular: bool
+) -> Any:
+    dy = _torch_triangular(torch, x, dout, upper=upper, transpose=not transpose, unitriangular=unitriangular)
+    dx = -out @ dy.mT if transpose else -dy @ out.mT
+    keep = (torch.triu if upper else torch.tril)(dx, (1 if upper else -1) if unitriangular else 0)
+    return keep.sum_to_size(x.shape), dy.sum_to_size(y.shape)
+
+
 _BITS = (True, False)
 _TRIANGLES = [
     Case(((3, 3), (3, 2)), {"upper": u, "transpose": p, "unitriangular": n})
@@ -135,7 +162,7 @@ _TRIANGLES.append(Case(((2, 2, 2), (2, 2, 3))))
 matrix_op(
     "triangular_solve", "X, Y -> Out", _infer_triangular, _triangular, _torch_triangular, _triangular_back,
     _TRIANGLES,
-    attrs=_TRIANGLE, ulps=16384.0,
+    attrs=_TRIANGLE, ulps=16384.0, torch_back=_torch_triangular_back,
 )  # fmt: skip
 
 

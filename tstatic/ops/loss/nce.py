@@ -204,12 +204,17 @@ def _grad_lower(
     labels: Any, dcost: Any, *, num_total_classes: int, num_neg_samples: int, sampler: int,
 ) -> Any:  # fmt: skip
     b = _torch_expected(torch, labels, num_total_classes, sampler, probabilities, num_neg_samples, x.dtype)
-    leaves = [None if v is None else v.detach().clone().requires_grad_() for v in (x, weight, bias)]
-    with torch.enable_grad():
-        a, w, c = leaves
-        cost, _ = _torch_cost(torch, a, w, c, sample_weight, labels, b, label.shape[1])
-    found = iter(torch.autograd.grad(cost, [v for v in leaves if v is not None], dcost))
-    return tuple(None if v is None else next(found) for v in leaves)
+    true = label.shape[1]
+    # As in `_grad_ref`.
+    slope = o * (1 - o) / (o + b)
+    slope = torch.cat([slope[:, :true] - (1 - o[:, :true]), slope[:, true:]], 1)
+    slope = slope * (dcost if sample_weight is None else dcost * sample_weight.reshape(-1, 1))
+    dx = (slope[:, :, None] * weight[labels]).sum(1)
+    rows = (slope[:, :, None] * x[:, None, :]).flatten(0, 1)
+    dweight = torch.zeros_like(weight).index_add_(0, labels.flatten(), rows)
+    if bias is None:
+        return dx, dweight, None
+    return dx, dweight, torch.zeros_like(bias).index_add_(0, labels.flatten(), slope.reshape(-1, 1))
 
 
 _INPUTS = "Input, Label, Weight, Bias?, SampleWeight?, CustomDistProbs?"

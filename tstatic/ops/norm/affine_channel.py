@@ -11,7 +11,6 @@ from tstatic.ir.checks import FLOATS, check_dtype, check_has_shape, check_rank, 
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, register
 from tstatic.ir.types import Meta
 from tstatic.ops._low import in_float32, torch_wide
-from tstatic.ops._torch_gradient import torch_gradient
 
 Array = np.ndarray[Any, Any]
 
@@ -60,12 +59,19 @@ def _lower(torch: Any, x: Any, scale: Any, bias: Any, *, data_layout: str) -> An
     )
 
 
+def _grad_lower(torch: Any, x: Any, scale: Any, bias: Any, dout: Any, *, data_layout: str) -> Any:
+    others = [i for i in range(x.dim()) if i != _axis(x.dim(), data_layout)]
+    wide = torch_wide(dout)
+    dx = wide * _wide(x, torch_wide(scale), data_layout)
+    return dx.to(x.dtype), (torch_wide(x) * wide).sum(others).to(scale.dtype), wide.sum(others).to(bias.dtype)
+
+
 register(OpDef(
     "affine_channel", "X, Scale, Bias -> Out",
     attrs={"data_layout": Attr("NCHW", "str", one_of("NCHW", "NHWC", "AnyLayout"))}, infer=_infer, ref=_ref, lower=_lower,
     grad=GradOp(
         "X, Scale, Bias, Out@GRAD -> X@GRAD, Scale@GRAD, Bias@GRAD", ref=_grad_ref,
-        lower=torch_gradient(_lower, 3, (0, 1, 2)), shape_only=("Bias",),
+        lower=_grad_lower, shape_only=("Bias",),
     ),
     domain=Domain(
         cases=(

@@ -256,18 +256,28 @@ def _torch_groups(torch: Any, x: Any, scale: Any, bias: Any, epsilon: float, att
 def _grad_lower(
     torch: Any, x: Any, scale: Any, bias: Any, mean: Any, saved: Any, dy: Any, epsilon: float, **attrs: Any
 ) -> Any:
-    with torch.enable_grad():
-        leaves = [None if t is None else torch_wide(t).detach().clone().requires_grad_() for t in (x, scale, bias)]
-        y = _torch_groups(torch, leaves[0], leaves[1], leaves[2], epsilon, attrs)[0]
-        given = [t for t in leaves if t is not None]
-        found = iter(torch.autograd.grad(y, given, torch_wide(dy), allow_unused=True))
-    results = []
-    for leaf, like in zip(leaves, (x, scale, bias), strict=True):
-        gradient = None if leaf is None else next(found)
-        if leaf is not None and gradient is None:
-            gradient = torch.zeros_like(leaf)
-        results.append(None if gradient is None else gradient.to(like.dtype))
-    return tuple(results)
+    shape = Groups(x.shape, attrs)
+    n, count, places = shape.planes
+    source, arrived = (torch_wide(torch_first(t, shape.layout)).contiguous() for t in (x, dy))
+    if not x.numel():
+        return torch.zeros_like(x), *(None if p is None else torch.zeros_like(p) for p in (scale, bias))
+    # Without groups the second statistic is the inverse already.
+    inverse = torch.rsqrt(saved + epsilon) if "groups" in attrs else saved
+    center, inverse = (s.reshape(n, shape.groups).to(source.dtype).contiguous() for s in (mean, inverse))
+    wide = (1, count, *[1] * (source.dim() - 2))
+    scaled = arrived if scale is None else arrived * torch_wide(scale).to(source.dtype).reshape(wide)
+    dx = torch.ops.aten.native_group_norm_backward(
+        scaled, source, center, inverse, None, n, count, places, shape.groups, [True, False, False]
+    )[0]
+    others = [i for i in range(source.dim()) if i != 1]
+    dscale = dbias = None
+    if scale is not None:
+        rows = (n, shape.groups, count // shape.groups * places)
+        normal = ((source.reshape(rows) - center[..., None]) * inverse[..., None]).reshape(source.shape)
+        dscale = (arrived * normal).sum(others).to(scale.dtype)
+    if bias is not None:
+        dbias = arrived.sum(others).to(bias.dtype)
+    return torch_back(dx, shape.layout, x.dtype), dscale, dbias
 
 
 def _lower(torch: Any, x: Any, scale: Any, bias: Any, epsilon: float, **attrs: Any) -> Any:

@@ -16,7 +16,7 @@ from tstatic.ir.ref import plain
 from tstatic.ir.split import FILTERS, Split
 from tstatic.ir.types import Meta
 from tstatic.ops._low import in_float32, torch_wide
-from tstatic.ops.conv._sliding import first, layout_attr, torch_back, torch_first, torch_gradient
+from tstatic.ops.conv._sliding import first, layout_attr, torch_back, torch_first
 from tstatic.ops.norm.batch_norm import channel_layout
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
@@ -117,10 +117,15 @@ def _lower(torch: Any, x: Any, n: int, k: float, alpha: float, beta: float, befo
 
 
 def _grad_lower(torch: Any, x: Any, out: Any, mid: Any, dout: Any, beta: float, data_format: str, **attrs: Any) -> Any:
-    window = {name: attrs[name] for name in ("n", "k", "alpha", "before")}
-    return torch_gradient(
-        torch, lambda source: source * _torch_mid(torch, source, **window).pow(-beta), x, dout, data_format
-    )
+    source, arrived = (torch_wide(torch_first(v, data_format)) for v in (x, dout))
+    # From the input, because 16 bits have rounded what the forward op kept.
+    sums = _torch_mid(torch, source, attrs["n"], attrs["k"], attrs["alpha"], attrs["before"])
+    powers = sums.pow(-beta)
+    ratio = (arrived * source * powers / sums).flatten(2).transpose(1, 2)
+    ahead, after = _reach(attrs["n"], attrs["before"])
+    total = torch.nn.functional.pad(ratio, (after, ahead)).unfold(2, attrs["n"], 1).sum(-1)
+    dx = arrived * powers - 2 * attrs["alpha"] * beta * source * total.transpose(1, 2).reshape(source.shape)
+    return torch_back(dx, data_format, x.dtype)
 
 
 register(OpDef(

@@ -75,12 +75,24 @@ def _lower(torch: Any, x: Any, c: Any, forget_bias: float) -> Any:
 
 
 def _grad_lower(torch: Any, x: Any, c: Any, dc: Any, dh: Any, forget_bias: float) -> Any:
-    with torch.enable_grad():
-        leaves = [torch_wide(t).detach().clone().requires_grad_() for t in (x, c)]
-        outs = _lower(torch, leaves[0], leaves[1], forget_bias)
-        pairs = [(o, torch_wide(s)) for o, s in zip(outs, (dc, dh), strict=True) if s is not None]
-        found = torch.autograd.grad([o for o, _ in pairs], leaves, [s for _, s in pairs])
-    return tuple(g.to(x.dtype) for g in found)
+    i, f, o, g = torch_wide(x).chunk(4, 1)
+    i, f, o, g, before = (
+        torch.sigmoid(i),
+        torch.sigmoid(f + forget_bias),
+        torch.sigmoid(o),
+        torch.tanh(g),
+        torch_wide(c),
+    )
+    cell = torch.tanh(f * before + i * g)
+    total, through = (torch.zeros_like(before) if t is None else torch_wide(t) for t in (dc, dh))
+    total = total + through * o * (1 - cell * cell)
+    sums = (
+        total * g * i * (1 - i),
+        total * before * f * (1 - f),
+        through * cell * o * (1 - o),
+        total * i * (1 - g * g),
+    )
+    return torch.cat(sums, 1).to(x.dtype), (total * f).to(c.dtype)
 
 
 register(OpDef(

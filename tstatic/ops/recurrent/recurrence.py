@@ -12,7 +12,7 @@ from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.ref import plain
 from tstatic.ir.split import RECURRENCES, tiles
 from tstatic.ir.types import Meta
-from tstatic.ops._host import READS_LENGTHS
+from tstatic.ops._host import NO_GRADIENT_CALL, READS_LENGTHS
 from tstatic.ops._low import in_float32, torch_wide_on_host
 from tstatic.ops.conv._sliding import as_metas
 from tstatic.tuned._common import Array
@@ -230,8 +230,8 @@ class _Sequence:
             ref=plain(self.ref(), self.scratch, recorded=True),
             host=READS_LENGTHS, host_with="SequenceLength", lower=self.lower, split=self.split, cost=self.cost,
             grad=GradOp(
-                self.grad_slots, ref=plain(self.grad_ref(), self.grad_scratch, recorded=True), host=READS_LENGTHS,
-                host_with="SequenceLength", lower=self.grad_lower,
+                self.grad_slots, ref=plain(self.grad_ref(), self.grad_scratch, recorded=True), host=NO_GRADIENT_CALL,
+                lower=self.grad_lower,
                 split=self.grad_split, cost=lambda *metas: self.cost(*metas).times(2),
                 instead=f"call nn.{self.cell} once per step in a Python loop",
             ),

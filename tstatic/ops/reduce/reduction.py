@@ -243,14 +243,18 @@ def _prod_lower(torch: Any, x: Any, axes: Sequence[int], attrs: Attrs) -> Any:
 
 
 def _prod_grad_lower(torch: Any, x: Any, out: Any, dout: Any, axes: Sequence[int], attrs: Attrs) -> Any:
-    wide = torch_wide(x).detach().requires_grad_()
-    with torch.enable_grad():
-        product = wide
-        for axis in axes:
-            product = product.prod(axis, keepdim=True)
     if not axes:
         return dout
-    return torch.autograd.grad(product, wide, dout.to(product.dtype))[0].to(x.dtype)
+    wide = torch_wide(x)
+    zero = wide == 0
+    zeros = zero.sum(tuple(axes), keepdim=True)
+    factors = torch.where(zero, 1, wide)
+    product = factors
+    for axis in axes:
+        product = product.prod(axis, keepdim=True)
+    # One factor that is 0 has the product of the others as its gradient; beside it, and beside two, all have 0.
+    others = torch.where(zeros == 0, product / factors, torch.where(zero & (zeros == 1), product, 0))
+    return (others * dout.to(wide.dtype)).to(x.dtype)
 
 
 def _prod_write(op: PaddleOp) -> list[OpSpec]:

@@ -66,12 +66,22 @@ def _norm_lower(torch: Any, x: Any, axes: Sequence[int], attrs: Mapping[str, Any
 
 
 def _norm_grad_lower(torch: Any, x: Any, out: Any, dout: Any, axes: Sequence[int], attrs: Mapping[str, Any]) -> Any:
-    if attrs.get("porder") == 0:
+    """As :func:`_p_grad`, from a norm that is not rounded to 16 bits."""
+    order = attrs.get("porder", 2.0)
+    if order == 0:
         return torch.zeros_like(x)
-    wide = torch_wide(x).detach().requires_grad_()
-    with torch.enable_grad():
-        out = _norm_lower(torch, wide, axes, attrs)
-    return torch.autograd.grad(out, wide, dout.reshape(out.shape).to(out.dtype))[0].to(x.dtype)
+    wide, arrived = torch_wide(x), torch_wide(dout)
+    if order == 1 or not axes:
+        return (torch.sign(wide) * arrived).to(x.dtype)
+    norm = torch.linalg.vector_norm(wide, order, tuple(axes), keepdim=True)
+    if math.isinf(order):
+        largest = wide.abs() == norm
+        shared = arrived / largest.sum(tuple(axes), keepdim=True).clamp(min=1)
+        return torch.where(largest, torch.sign(wide) * shared, 0).to(x.dtype)
+    if order == 2:
+        return (wide * torch.where(norm == 0, 0, arrived / norm)).to(x.dtype)
+    slope = torch.sign(wide) * (wide.abs() / norm).pow(order - 1) * arrived
+    return torch.where((wide == 0) | (norm == 0), 0, slope).to(x.dtype)
 
 
 register(OpDef(

@@ -1,0 +1,164 @@
+"""Results that torch allocates: their memory is the value's, nothing is copied, and the memory report counts it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tstatic as paddle
+from tests.bench.scripts import script
+from tstatic import devices, static
+from tstatic.devices.torch_device import DEVICE, TorchDevice
+from tstatic.devices.torch_forms import ForeignBlock, watching
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.opdef import op_def
+from tstatic.ir.types import Meta, float32
+from tstatic.runtime.session import Session
+
+torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("TSTATIC_CPU_BACKEND", "numpy") != "numpy", reason="compares numpy's device with torch's"
+)
+
+IMAGES = np.random.default_rng(3).random((4, 3, 8, 8), np.float32)
+
+
+def convolutions() -> list[Any]:
+    """A net whose convolutions' results are read by a view, in place, by a loop's condition and by fetches."""
+    x = static.data("x", [4, 3, 8, 8], "float32")
+    h = static.nn.conv2d(x, 4, 3, padding=1, act="relu", param_attr=static.ParamAttr(name="w1"), bias_attr=False)
+    kept = static.nn.conv2d(h, 4, 3, padding=1, param_attr=static.ParamAttr(name="w2"), bias_attr=False)
+    flat = paddle.reshape(static.nn.conv2d(h, 2, 3, bias_attr=False, param_attr=static.ParamAttr(name="w3")), [4, -1])
+    chosen = static.nn.cond(paddle.mean(kept) > 0, lambda: paddle.sum(flat), lambda: paddle.mean(flat))
+    loss = paddle.mean(kept) + chosen
+    paddle.optimizer.Momentum(learning_rate=0.1, momentum=0.9).minimize(loss)
+    return [loss, kept, flat, "w1@GRAD"]
+
+
+class Run:
+    """A program, its session and its results on torch's device."""
+
+    def __init__(self, build: Callable[[], list[Any]] = convolutions, steps: int = 3) -> None:
+        main, startup = static.Program(), static.Program()
+        with static.program_guard(main, startup), paddle.utils.unique_name.guard():
+            paddle.seed(5)
+            main.random_seed = startup.random_seed = 5
+            self.fetches = build()
+        self.scope = static.Scope()
+        self.exe = static.Executor(paddle.CPUPlace())
+        self.compiled = static.CompiledProgram(main)
+        with static.scope_guard(self.scope), devices.use("torch"):
+            self.exe.run(startup)
+            self.results = [self.step() for _ in range(steps)]
+
+    def step(self) -> list[Any]:
+        with static.scope_guard(self.scope), devices.use("torch"):
+            return self.exe.run(self.compiled, feed={"x": IMAGES}, fetch_list=self.fetches)
+
+    @property
+    def session(self) -> Session:
+        (found,) = self.compiled._history.sessions
+        return found
+
+    def report(self) -> Any:
+        with static.scope_guard(self.scope), devices.use("torch"):
+            return self.compiled.memory_report({"x": IMAGES.shape}, self.fetches)
+
+
+def test_values_are_those_of_results_that_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = Run()
+    kinds = {slot.kind for slot in mine.session.plan.storage.values()}
+    assert {"foreign", "view", "arena"} <= kinds
+    assert any(slot.kind == "foreign" and slot.of for slot in mine.session.plan.storage.values()), "none in place"
+    monkeypatch.setattr(TorchDevice, "block_use", lambda self, op: "")
+    copied = Run()
+    assert not copied.session.plan.foreign
+    for a, b in zip(mine.results, copied.results, strict=True):
+        for x, y in zip(a, b, strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
+def test_nothing_is_copied_and_all_is_freed() -> None:
+    run = Run()
+    copied: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ForeignBlock, "copied", lambda self, made: copied.append(made.shape) or made.clone())
+        run.step()
+    assert not copied
+    assert {b.block.tensor.untyped_storage().nbytes() for b in run.session.blocks.all} == {0}
+
+
+def test_an_error_frees_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run()
+    calls = run.session.calls["main"]
+    calls.append((lambda: 1 / 0, ()))
+    run.session.op_of_call["main"].append(run.session.plan.steps[0].op)
+    with pytest.raises(ZeroDivisionError):
+        run.step()
+    assert {b.block.tensor.untyped_storage().nbytes() for b in run.session.blocks.all} == {0}
+    calls.pop()
+    assert np.isfinite(run.step()[0]).all()
+
+
+def test_the_memory_report_counts_blocks() -> None:
+    run = Run()
+    with watching(torch) as seen:
+        run.step()
+    report = run.report()
+    # The report rounds up, and what a run without the report's watch makes is in it, whatever is alive beside it.
+    assert 0 < seen.most_bytes <= report.foreign_bytes <= 3 * seen.most_bytes + 256 * len(run.session.plan.foreign)
+    assert report.peak_bytes == run.session.plan.arena_bytes + report.foreign_bytes
+    assert report.to_dict()["foreign_bytes"] == report.foreign_bytes
+    assert "blocks of the device's library" in str(report)
+
+
+def test_a_result_that_is_an_input_or_larger_than_the_value_is_copied() -> None:
+    given = torch.arange(12.0)
+    for made in (given.view(3, 4), torch.arange(24.0).view(6, 4)[1:4], torch.arange(12.0).view(4, 3).t()):
+        block = DEVICE.block(Meta((3, 4), float32))
+        view = DEVICE.derive(block, lambda a: a.reshape(4, 3)[1:])
+        block.block.take(made, {given.untyped_storage().data_ptr()})
+        expected = made.clone()
+        assert block.tensor.is_contiguous()
+        assert block.tensor.untyped_storage().nbytes() == 48
+        made.fill_(-1)
+        assert torch.equal(block.tensor, expected)
+        assert torch.equal(view.tensor, expected.reshape(4, 3)[1:])
+
+
+def test_what_the_host_reads_lies_in_the_arena() -> None:
+    """A reference is bound to addresses, which a block has not."""
+
+    def build() -> list[Any]:
+        x = static.data("x", [4, 3, 8, 8], "float32")
+        h = static.nn.conv2d(x, 4, 3, bias_attr=False)
+        return [paddle.nn.functional.dropout(h, 0.5), paddle.reshape(h, [4, -1])]
+
+    run = Run(build)
+    storage = run.session.plan.storage
+    assert [v for v, slot in storage.items() if slot.kind == "foreign"] == []
+
+
+def test_devices_that_run_late_have_no_blocks() -> None:
+    op = FrozenOp(op_def("conv2d"), ("x", "w"), ("y",), op_def("conv2d").complete({}))
+    assert DEVICE.block_use(op) == "makes"
+    late = TorchDevice("late")
+    late.deferred = True
+    assert late.block_use(op) == ""
+
+
+def test_bench_nets_keep_their_largest_results_in_blocks() -> None:
+    nets = script("nets")
+    net = nets.NETS["cnn"]
+    feed = {name: a.shape for name, a in net.feed(np.random.default_rng(0)).items()}
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup), paddle.utils.unique_name.guard():
+        loss = net.build(paddle)
+    with devices.use("torch"), static.scope_guard(static.Scope()):
+        report = static.CompiledProgram(main).memory_report(feed, [loss])
+        assert report.foreign_bytes > 64 * 32 * 32 * 32 * 4
