@@ -234,7 +234,7 @@ class CudaDevice(TorchDevice):
     def bind_unless(
         self, skip: TorchArray, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], stream: Stream
     ) -> BoundStep:
-        flag, form = skip.tensor.view(()), torch_form(op.definition)
+        flag, form = skip.tensor.view(()), None if op.body else torch_form(op.definition)
         if form is not None:
             call = form.bind(self, op, [tensors(a) for a in ins], [tensors(a) for a in outs], list, flag)
             return of_calls([] if call is None else [(self._put, (stream, functools.partial(_run, [call])))])

@@ -77,6 +77,11 @@ class Generated:
         """Whether it draws random numbers: it then reads what they depend on from ``RNG``."""
         return DRAWS in self.calls.tables
 
+    @property
+    def asks(self) -> bool:
+        """Whether it changes nothing where ``STOPPED`` holds."""
+        return self.calls.asks
+
 
 @dataclass(frozen=True)
 class Plan:

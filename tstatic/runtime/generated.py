@@ -15,12 +15,27 @@ from tstatic.devices.cpu import device as cpu
 from tstatic.devices.cpu.pool import Call
 from tstatic.errors import needed_for
 from tstatic.fusion import cache
-from tstatic.fusion.codegen.kernel import KernelLocal, Launch, LibraryProduct
+from tstatic.fusion.codegen.kernel import RNG, STOPPED, KernelLocal, Launch, LibraryProduct
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.plan import Generated
+
+
+def add_shared(found: Generated, known: MutableMapping[str, Any], device: Device, stopped: Any | None) -> None:
+    """Adds what kernels of a plan read besides its values, if one asks for it: ``RNG``, ``STOPPED``.
+
+    Args:
+        found: The kernel.
+        known: Value -> array.
+        device: The device that runs it.
+        stopped: A truth value in its memory, whether updates are to change nothing; ``None``: they never are.
+    """
+    if found.draws and RNG not in known:
+        known[RNG] = device.empty((2,), np.dtype(np.int64))
+    if found.asks and STOPPED not in known:
+        known[STOPPED] = device.upload(np.zeros(1, np.bool_)) if stopped is None else stopped
 
 
 def generated_work(

@@ -39,7 +39,7 @@ from tstatic.runtime.checks import (
 )
 from tstatic.runtime.feed import StagedFeeds, uninitialised
 from tstatic.runtime.flatten import flatten, move_values
-from tstatic.runtime.generated import bind_view, generated_work
+from tstatic.runtime.generated import add_shared, bind_view, generated_work
 from tstatic.runtime.interrupt import Writing, check_whole
 from tstatic.runtime.queues import Queued, accesses, in_order, is_hosted
 from tstatic.runtime.scope import Scope, dtype_check
@@ -166,8 +166,7 @@ class Session:
             else:
                 generated = self.plan.kernels.get(step.op.outputs) if step.how == "kernel" else None
                 if generated is not None:
-                    if generated.draws and RNG not in self.arrays:
-                        self.arrays[RNG] = device.empty((2,), np.dtype(np.int64))
+                    add_shared(generated, self.arrays, device, None if self.checks is None else self.checks.bad)
                     before = before_kernel(step, self.arrays, device, self.checks, stream)
                     partials = self._scratch.partials(generated, step)
                     work = generated_work(generated, self.arrays, device, stream, partials)
