@@ -454,7 +454,8 @@ class Session:
     def _to_host(self, value: Any) -> Any:
         """Returns a fetched value: a copy of an array, or a list of copies of a tensor array's elements."""
         if isinstance(value, TensorArray):
-            return [self.device.to_host(one, self.streams[0]) for one in value]
+            # Ops with objects run on the host's arrays, and are done: such plans wait before they fetch.
+            return [np.array(read(one)) for one in value]
         return self.device.to_host(value, self.streams[0])
 
     def _execute(self, region: str) -> None:
