@@ -97,6 +97,29 @@ def test_a_bad_label_of_a_kernel_is_told_and_changes_no_variable(name: str, late
     assert "test_fake_device.py" in str(raised.value)
 
 
+@pytest.mark.parametrize("name", ["interpret", "late"])
+def test_labels_that_the_program_computes_are_told_too(name: str, late: FakeDevice) -> None:
+    """The ops that compute them would join the kernel that reads them, which can only mask."""
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup):
+        x, y = static.data("x", [3, 4]), static.data("y", [3, 1], "int64")
+        loss = paddle.mean(paddle.nn.functional.softmax_with_cross_entropy(static.nn.fc(x, 5) * 2.0, y * 2 - 1))
+        paddle.optimizer.Adam(0.1).minimize(loss)
+    feed = {"x": np.arange(12, dtype=np.float32).reshape(3, 4), "y": np.array([[1], [2], [3]])}
+    with devices.use(name):
+        compiled, scope, exe = (
+            static.CompiledProgram(main, strategy(**SWITCHES, build_cinn_pass=True)), static.Scope(), static.Executor("cpu")
+        )  # fmt: skip
+        exe.run(startup, scope=scope)
+        with pytest.raises(IndexRangeError, match="integers from 0 to 4, or -100") as raised:
+            exe.run(compiled, feed=feed, fetch_list=[loss], scope=scope)
+        assert raised.value.received == 5
+        assert raised.value.op == "softmax_with_cross_entropy"
+        kernels = [op.type for step in compiled.plan.steps if step.how == "kernel" for op in step.op.body]
+        assert "softmax_with_cross_entropy" in kernels
+        assert "POSITION" in {r.code for r in compiled.explain(fetch_list=[loss]).refused}
+
+
 class Net:
     """A net with fused updates and every kind of state: parameters, moments, powers, running statistics, a loss scale."""
 
