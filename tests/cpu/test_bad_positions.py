@@ -287,8 +287,8 @@ def test_the_host_does_not_wait_between_the_main_region_and_the_update(monkeypat
 
 
 # -------------------------------------------------------------------------------------------------------- planted faults
-def _without_a_word(self: Any, skip: Any, op: Any, ins: Any, outs: Any, stream: Any) -> Any:
-    return self.bind(op, ins, outs, {}, stream)
+def _without_a_word(self: Any, skip: Any, op: Any, ins: Any, outs: Any, stream: Any, scratch: Any = None) -> Any:
+    return self.bind(op, ins, outs, {}, stream, scratch)
 
 
 @pytest.mark.parametrize("name", LATE)

@@ -11,6 +11,7 @@ import tstatic as paddle
 from tests.helpers.fusion_programs import CASES, Case, build, run
 from tests.parallel.golden import strategy
 from tstatic import devices, static
+from tstatic.devices import interpret
 from tstatic.devices.fake import FakeArray, FakeDevice
 from tstatic.errors import IndexRangeError
 from tstatic.ir import declare
@@ -192,3 +193,28 @@ def test_kernels_of_updates_that_ask_nothing_are_found(
         net = Net(amp=False)
         net.run(IDS, LABELS)
         assert not any(net.stays(*bad) for bad in BAD)
+
+
+@pytest.mark.parametrize("name", ["interpret", "late"])
+def test_copies_that_kernels_read_lie_in_the_arena(
+    name: str, late: FakeDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transpose and a slice are views with gaps; kernels take flat memory."""
+    main = static.Program()
+    with static.program_guard(main):
+        x = static.data("x", [6, 8])
+        turned, part = paddle.transpose(x * 2.0, [1, 0]), x[:, 2:5]
+        outs = [paddle.tanh(turned + 1.0) * 3.0, paddle.exp(part) - 1.0]
+    feed = {"x": np.arange(48, dtype=np.float32).reshape(6, 8) / 50}
+    device = late if name == "late" else interpret.DEVICE
+    made: list[Any] = []
+    monkeypatch.setattr(device, "empty", lambda shape, dtype: made.append(shape))
+    with devices.use(name):
+        compiled = static.CompiledProgram(main, strategy(**SWITCHES))
+        found = static.Executor("cpu").run(compiled, feed=feed, fetch_list=outs)
+    plan = compiled.plan
+    assert not made
+    assert len(plan.gapped) == 2
+    assert sum(size >= 18 * 4 for _, size in plan.scratch.values()) >= 2
+    np.testing.assert_allclose(found[0], np.tanh(feed["x"].T * 2 + 1) * 3, rtol=1e-5)
+    np.testing.assert_allclose(found[1], np.exp(feed["x"][:, 2:5]) - 1, rtol=1e-5)

@@ -404,7 +404,15 @@ class Device(abc.ABC):
         """Returns calls that write whether a word is not 0 to a truth value in device memory."""
         raise NotImplementedError
 
-    def bind_unless(self, skip: Array, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], stream: Stream) -> Any:
+    def bind_unless(
+        self,
+        skip: Array,
+        op: FrozenOp,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        stream: Stream,
+        scratch: Array | None = None,
+    ) -> Any:
         """Binds an update as :meth:`bind` does; where the truth value ``skip`` holds when the work runs, it changes nothing.
 
         The results lie in the memory of the inputs that they replace.

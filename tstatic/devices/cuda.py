@@ -232,12 +232,20 @@ class CudaDevice(TorchDevice):
         return [(self._put, (stream, lambda: self.torch.any(words.tensor, out=found.tensor.view(()))))]
 
     def bind_unless(
-        self, skip: TorchArray, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], stream: Stream
+        self,
+        skip: TorchArray,
+        op: FrozenOp,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        stream: Stream,
+        scratch: Array | None = None,
     ) -> BoundStep:
         flag, form = skip.tensor.view(()), None if op.body else torch_form(op.definition)
         if form is not None:
             call = form.bind(self, op, [tensors(a) for a in ins], [tensors(a) for a in outs], list, flag)
-            return of_calls([] if call is None else [(self._put, (stream, functools.partial(_run, [call], op, stream)))])
+            return of_calls(
+                [] if call is None else [(self._put, (stream, functools.partial(_run, [call], op, stream)))]
+            )
         # The host waits for the stream in any case.
         calls = _calls_of(self.bind_reference(op, ins, outs, {}, stream))
         return of_calls([(lambda: None if self.to_host(skip, stream).item() else _run(calls, op, stream), ())])

@@ -39,7 +39,12 @@ def add_shared(found: Generated, known: MutableMapping[str, Any], device: Device
 
 
 def generated_work(
-    found: Generated, known: Mapping[str, Any], device: Device, stream: Stream, partials: Mapping[KernelLocal, Any]
+    found: Generated,
+    known: Mapping[str, Any],
+    device: Device,
+    stream: Stream,
+    partials: Mapping[KernelLocal, Any],
+    copies: Mapping[str, Any],
 ) -> cpu.BoundStep:
     """Returns the calls of one kernel, as a step.
 
@@ -49,6 +54,7 @@ def generated_work(
         device: The device that runs it.
         stream: The stream in which it runs.
         partials: The arrays of the buffers that its launches share.
+        copies: The arrays for copies of values that are not contiguous.
 
     Raises:
         MissingPackageError: If triton is not installed.
@@ -63,7 +69,7 @@ def generated_work(
     calls: list[Call] = []
     for value, array in arrays.items():
         if not device.contiguous(array):  # a view of another array may have gaps; kernels take flat memory
-            mine[value] = device.empty(array.shape, array.dtype)
+            mine[value] = copies[value] if value in copies else device.empty(array.shape, array.dtype)
             calls.append((device.copy, (mine[value], array, stream)))
     mine.update(partials.items())
     # After the copies above: tables hold the addresses of the arrays that the launches get.

@@ -168,8 +168,8 @@ class Session:
                 if generated is not None:
                     add_shared(generated, self.arrays, device, None if self.checks is None else self.checks.bad)
                     before = before_kernel(step, self.arrays, device, self.checks, stream)
-                    partials = self._scratch.partials(generated, step)
-                    work = generated_work(generated, self.arrays, device, stream, partials)
+                    partials, copies = self._scratch.partials(generated, step), self._scratch.copies(generated, step)
+                    work = generated_work(generated, self.arrays, device, stream, partials, copies)
                 else:
                     ins = [self._entry(e) for e in step.op.inputs]
                     if step.region == "main" and self.checks is not None:
@@ -323,7 +323,7 @@ class Session:
         work: cpu.BoundStep
         if step.region == "update" and self.undecided:
             assert self.checks is not None
-            work = self.device.bind_unless(self.checks.bad, op, ins, outs, stream)
+            work = self.device.bind_unless(self.checks.bad, op, ins, outs, stream, scratch)
         else:
             work = self.device.bind(op, ins, outs, self._reserved(op), stream, scratch)
         return work

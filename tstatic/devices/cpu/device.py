@@ -196,6 +196,7 @@ def prepare(
     attrs: Mapping[str, Any],
     reserved: Mapping[str, Any],
     cut: bool = True,
+    partial: Callable[[Any], Any] = np.empty_like,
 ) -> BoundStep:
     """Binds an op definition to arrays.
 
@@ -205,6 +206,7 @@ def prepare(
         attrs: Complete attributes.
         reserved: Values for reserved keywords of ``ref`` (``rng``, ``run_block``).
         cut: Whether heavy work may be cut into tiles.
+        partial: Makes the memory of a tile's partial sum of a result.
     """
     work = BoundStep()
     ref = definition.ref
@@ -242,7 +244,7 @@ def prepare(
         for i, (a, p) in enumerate(zip(outs, tile[count:], strict=True)):
             if a is not None and p is PARTIAL_SUM:
                 # Tiles run at the same time, so each sums into an array of its own; `after` adds them up in tile order.
-                part = np.empty_like(a)
+                part = partial(a)
                 partials.setdefault(i, []).append(part)
                 inner_outs.append(part)
             else:
