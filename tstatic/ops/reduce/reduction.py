@@ -250,7 +250,8 @@ def _prod_grad_lower(torch: Any, x: Any, out: Any, dout: Any, axes: Sequence[int
             product = product.prod(axis, keepdim=True)
     if not axes:
         return dout
-    return torch.autograd.grad(product, wide, dout.to(product.dtype))[0].to(x.dtype)
+    # torch multiplies what arrives by the conjugate of the derivative.
+    return torch.autograd.grad(product, wide, dout.to(product.dtype).conj())[0].conj().to(x.dtype)
 
 
 def _prod_write(op: PaddleOp) -> list[OpSpec]:
