@@ -30,10 +30,10 @@ from tstatic.devices.base import (
 )
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
-from tstatic.devices.cpu.pool import Call
 from tstatic.devices.torch_device import TorchArray, TorchDevice, tensors, torch_form
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits
+from tstatic.ir.ref import Call
 
 _CPU = CpuDevice()
 

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from functools import partial
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -39,11 +39,11 @@ from tstatic.devices.base import (
 from tstatic.devices.clock import FakeEvent, FakeStream, Item, Mark, costs
 from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer
 from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls, prepare
-from tstatic.devices.cpu.pool import Call
 from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits
 from tstatic.ir.opdef import EMPTY
+from tstatic.ir.ref import Call
 from tstatic.ir.types import Meta
 from tstatic.target import TINY, Target
 
@@ -73,19 +73,6 @@ class FakeArray(DeviceArray):
         self.owner = owner
         self._inside = inside
         self.shape, self.dtype, self.size, self.nbytes = inside.shape, inside.dtype, inside.size, inside.nbytes
-
-    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise DeviceError(
-            "the host touched memory of a device",
-            expected="Device.to_host or Device.from_host",
-            received=f"a {self.dtype}{list(self.shape)} of the device '{self.owner.name}'",
-            fix="take the values from the device: owner_of(array).to_host(array)",
-        )
-
-    __array__ = __getitem__ = __setitem__ = __len__ = __iter__ = __float__ = __int__ = __bool__ = _refuse
-
-    def __repr__(self) -> str:
-        return f"FakeArray({self.dtype}{list(self.shape)})"
 
 
 class FakeDevice(Device):

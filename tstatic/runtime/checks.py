@@ -14,11 +14,11 @@ import numpy as np
 from tstatic.devices import Array, Device
 from tstatic.devices.base import ALIGNED, Memory, Stream
 from tstatic.devices.cpu.device import BoundStep
-from tstatic.devices.cpu.pool import Call
 from tstatic.errors import IndexRangeError, NumericsError
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.indices import Limits, limited
+from tstatic.ir.ref import Call
 from tstatic.ir.types import Meta, bool_, dtype_of, int64
 from tstatic.plan.plan import Plan, Step
 from tstatic.runtime.sub_block import annotate, fetch_entry, store_entry

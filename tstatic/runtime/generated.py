@@ -12,13 +12,13 @@ import numpy as np
 from tstatic.devices import Device
 from tstatic.devices.base import Stream
 from tstatic.devices.cpu import device as cpu
-from tstatic.devices.cpu.pool import Call
 from tstatic.errors import needed_for
 from tstatic.fusion import cache
 from tstatic.fusion.codegen.kernel import RNG, STOPPED, KernelLocal, Launch, LibraryProduct
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def
+from tstatic.ir.ref import Call
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.plan import Generated
 

@@ -15,12 +15,13 @@ from tstatic.devices import HOST, Array, Device, read
 from tstatic.devices.base import Event, Memory, QueuedWorkError, Stream
 from tstatic.devices.cpu import blas
 from tstatic.devices.cpu import device as cpu
-from tstatic.devices.cpu.pool import Call, pool_of, usable_cpus
+from tstatic.devices.cpu.pool import pool_of, usable_cpus
 from tstatic.devices.cpu.tile_chain import chain_steps, find_failed_op
 from tstatic.errors import DeviceError, IndexRangeError
 from tstatic.fusion.codegen.kernel import RNG
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY
+from tstatic.ir.ref import Call
 from tstatic.ir.rng import RngKey, kernel_numbers
 from tstatic.ir.tensor_array import TensorArray
 from tstatic.ir.types import dtype_of

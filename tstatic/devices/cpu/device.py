@@ -26,13 +26,12 @@ from tstatic.devices.base import (
 )
 from tstatic.devices.cpu import blas
 from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer
-from tstatic.devices.cpu.pool import Call
 from tstatic.errors import DeviceError
 from tstatic.ir.evaluate import metas_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits, index_checks
 from tstatic.ir.opdef import PARTIAL_SUM, OpDef
-from tstatic.ir.ref import Ref
+from tstatic.ir.ref import Call, Ref
 from tstatic.ir.split import POINTWISE, along, row_parts
 from tstatic.ir.types import Meta
 

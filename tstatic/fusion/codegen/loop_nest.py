@@ -254,12 +254,12 @@ def build(
         CodegenUnsupported: With the reason, if they do not fit.
     """
     formulas = []
-    inside: set[str] = set()
+    written: set[str] = set()
     for op in ops:
-        for position in (v for one in op.definition.indices for v in flat([op.input(one.slot)]) if v in inside):
+        for label in (v for one in op.definition.indices for v in flat([op.input(one.slot)]) if v in written):
             # A kernel can neither raise nor check what it makes itself: positions are checked in memory, before it.
-            raise CodegenUnsupported("POSITION", f"{op.type} reads '{position}' as positions", op)
-        inside.update(op.writes())
+            raise CodegenUnsupported("POSITION", f"{op.type} reads '{label}' as positions", op)
+        written.update(op.writes())
         formula = define(op, metas) if known is None else known.of(op)
         if formula is None:
             raise CodegenUnsupported("NOT_POINTWISE", f"{op.type} states no expression", op)
