@@ -23,7 +23,7 @@ from plan_count import FUSIONS, built, fused_kernels, moved, paddle, static, str
 from plan_floors import build_program
 
 from tstatic.fusion.codegen.batch_norm import RECOMPUTES
-from tstatic.fusion.codegen.kernel import Kernel, Launches, LibraryProduct
+from tstatic.fusion.codegen.kernel import STOPPED, Kernel, Launches, LibraryProduct
 from tstatic.fusion.codegen.products import is_product, is_product_gradient, products_of
 from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, metas_of
 from tstatic.ir.frozen import FrozenOp
@@ -290,7 +290,8 @@ class Writer:
             "tables": {
                 n: {"values": list(t.values)} if t.numbers is None else {"array": self.array(t.numbers)}
                 for n, t in calls.tables.items()
-            },
+            }
+            | ({STOPPED: {"array": self.array(np.zeros(1, np.bool_))}} if calls.asks else {}),
             "inputs": {
                 v: {"shape": list(metas[v].shape), "dtype": metas[v].dtype.name, "kind": KINDS.get(slots[v], "normal"),
                     **({"below": below[v]} if v in below else {})}

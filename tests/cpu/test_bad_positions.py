@@ -144,6 +144,45 @@ def test_a_bad_position_is_told_as_on_the_cpu_and_changes_no_variable(type: str)
         np.testing.assert_allclose(results[name][0], results["cpu"][0], rtol=1e-6)
 
 
+def read_in_part(order: int = 2) -> list[tuple[str, str]]:
+    """The ops of whose positions other values decide which are read, and those slots."""
+    return [(t, one.slot) for t in op_types(order) for one in op_def(t).indices if one.some]
+
+
+def all_spoiled(definition: OpDef, slot: str) -> tuple[Sample, Sample]:
+    """Returns inputs of an op, and the same with no good position in a slot: some of them are read."""
+    at = [one.name for one in definition.inputs].index(slot)
+    (statement,) = (one for one in definition.indices if one.slot == slot)
+    for sample in samples(definition, 8, dtypes=["float32"], layouts=("contiguous",)):
+        if sample.ins[at] is not None and sample.ins[at].size:
+            limits = statement.limits(sample.ins, definition.complete(sample.attrs))
+            assert limits is not None
+            ins = list(sample.ins)
+            ins[at] = np.full_like(sample.ins[at], max(limits.high) + 3)
+            return sample, Sample(tuple(ins), sample.attrs, sample.dtype)
+    raise AssertionError(f"no sample of {definition.type} has {slot}")
+
+
+@pytest.mark.parametrize(("type", "slot"), read_in_part())
+def test_positions_that_are_read_in_part_are_told_and_change_no_variable(type: str, slot: str) -> None:
+    definition = op_def(type)
+    good, bad = all_spoiled(definition, slot)
+    told = {}
+    for name in ("cpu", *OTHERS):
+        with on(name):
+            training = Training(definition, good)
+            training.run(definition, good)
+            before = training.state()
+            with pytest.raises(IndexRangeError) as raised:
+                training.run(definition, bad)
+            told[name] = raised.value
+            assert training.state() == before, name
+            training.run(definition, good)
+    for name in OTHERS:
+        assert parts(told[name]) == parts(told["cpu"]), name
+        assert "test_bad_positions.py" in str(told[name])
+
+
 # ------------------------------------------------------------------------------------------------------------ whole nets
 GOOD = {"ids": np.array([[1, 2], [3, 0], [2, 2]]), "y": np.array([[0], [3], [1]])}
 BAD_IDS = {**GOOD, "ids": np.array([[1, 2], [3, 9], [2, 2]])}
@@ -248,8 +287,8 @@ def test_the_host_does_not_wait_between_the_main_region_and_the_update(monkeypat
 
 
 # -------------------------------------------------------------------------------------------------------- planted faults
-def _without_a_word(self: Any, skip: Any, op: Any, ins: Any, outs: Any, stream: Any) -> Any:
-    return self.bind(op, ins, outs, {}, stream)
+def _without_a_word(self: Any, skip: Any, op: Any, ins: Any, outs: Any, stream: Any, scratch: Any = None) -> Any:
+    return self.bind(op, ins, outs, {}, stream, scratch)
 
 
 @pytest.mark.parametrize("name", LATE)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
+from numpy.lib.array_utils import byte_bounds
 
 import tstatic as paddle
 from tests.cpu.test_seeds import ALL, OWN, _changed_imports, _with_cpu
@@ -27,9 +28,10 @@ from tests.parallel.test_faults import through
 from tests.parallel.test_golden import CASES
 from tstatic import devices, static, testing
 from tstatic.comm import group
+from tstatic.devices.cpu import device as cpu_device
 from tstatic.devices.fake import DEVICE, FakeArray, FakeDevice
 from tstatic.errors import DeviceError, IndexRangeError
-from tstatic.ir import declare
+from tstatic.ir import declare, split
 from tstatic.ir.types import Meta, dtype_of, float32
 from tstatic.runtime import queues, replica_threads, scope, session
 from tstatic.runtime.replica_threads import ReplicaThreads
@@ -753,3 +755,36 @@ def test_a_single_position_is_checked() -> None:
         assert found.reshape(-1).tolist() == [4.0, 5.0]
         with pytest.raises(IndexRangeError):
             exe.run(feed={"x": values, "at": np.array(3)}, fetch_list=[row])
+
+
+def test_partial_sums_of_references_lie_in_the_arena(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles sum into arrays of their own, which are added up when all are done; updates that ask a word do so, too."""
+    with static.program_guard(static.Program(), static.Program()):
+        x, y = static.data("x", [40, 64]), static.data("y", [40, 1], "int64")
+        hidden = static.nn.layer_norm(x * static.create_parameter([64], "float32", name="w"))
+        loss = paddle.mean(paddle.nn.functional.cross_entropy(static.nn.fc(hidden, 4), y))
+        paddle.optimizer.Lamb(0.1).minimize(loss)
+        main, startup = static.default_main_program(), static.default_startup_program()
+    parts: list[Any] = []
+    add, allocate = cpu_device._add_up, FakeDevice.allocate
+    monkeypatch.setattr(cpu_device, "_add_up", lambda given, out: [parts.append(given), add(given, out)])
+    arenas: list[Any] = []
+
+    def noted(self: FakeDevice, nbytes: int, kind: Any = "device", purpose: str = "memory") -> Any:
+        memory = allocate(self, nbytes, kind, purpose)
+        arenas.extend([memory] if purpose == "an arena of temporaries" else [])
+        return memory
+
+    monkeypatch.setattr(FakeDevice, "allocate", noted)
+    feed = {"x": np.ones((40, 64), np.float32), "y": np.zeros((40, 1), np.int64)}
+    with fake(), split.tile_size(64):
+        place, exe = static.Scope(), static.Executor()
+        exe.run(startup, scope=place)
+        arenas.clear()
+        exe.run(main, feed=feed, fetch_list=[loss], scope=place)
+    low, high = byte_bounds(arenas[0]._buffer.array)
+    assert len(parts) > 1
+    assert all(len(one) > 1 for one in parts)
+    spans = sorted(byte_bounds(one) for found in parts for one in found)
+    assert low <= spans[0][0]
+    assert max(end for _, end in spans) <= high

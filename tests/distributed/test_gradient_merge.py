@@ -88,6 +88,7 @@ def _amp(rule: Any, dtype: str) -> Any:
     return static.amp.decorate(rule, dtype=dtype) if dtype else rule
 
 
+@pytest.mark.numpy_device("bits: how torch adds depends on the size of a batch", not_on=("torch",))
 @settings(max_examples=12)
 @given(
     k=st.integers(1, 4), optimizer=st.sampled_from(sorted(OPTIMIZERS)), clip=st.booleans(), fused=st.booleans(),

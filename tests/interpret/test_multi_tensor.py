@@ -16,7 +16,7 @@ from tstatic.chips.sources import sources
 from tstatic.devices import interpret
 from tstatic.errors import FeedTypeError
 from tstatic.fusion import cache
-from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.codegen.kernel import STOPPED, Kernel
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.segments import segments
 from tstatic.fusion.codegen.square_sum import square_sum_kernel
@@ -165,9 +165,9 @@ def _source(definition: Any, output: str, ins: list[str | None]) -> str | None:
     return ins[[s.name for s in definition.inputs].index(output.removesuffix("Out"))]
 
 
-def launch(kernel: Kernel, arrays: dict[str, Any], target: Target) -> None:
+def launch(kernel: Kernel, arrays: dict[str, Any], target: Target, stopped: bool = False) -> None:
     calls = kernel.plan(target)
-    given = dict(arrays)
+    given = {**arrays, STOPPED: np.array([stopped])}
     given.update((n, np.empty(count, dtype.np)) for n, (count, dtype) in calls.partials.items())
     given.update((n, table.filled(given, interpret.DEVICE.span)) for n, table in calls.tables.items())
     module = cache.load(kernel.text, kernel.name)
@@ -348,3 +348,18 @@ def test_a_result_that_nobody_wants_has_no_kernel() -> None:
     metas = {n: meta_of(a) for n, a in run_ops(body, arrays).items()}
     with pytest.raises(CodegenUnsupported):
         update_kernel(body, metas, [v for op in body for v in op.writes()][1:])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("kind", "skip"), [("sgd", None), ("adam", None), ("adam", False)])
+def test_a_stopped_step_changes_nothing(kind: str, skip: bool | None, dtype: str) -> None:
+    body, arrays = updates(kind, dtype, dtype == "bfloat16", skip)
+    metas = {n: meta_of(a) for n, a in run_ops(body, arrays).items()}
+    results = [v for op in body for v in op.writes()]
+    kernel = update_kernel(body, metas, results)
+    for stopped in (True, False):
+        given = {n: a.copy() for n, a in arrays.items()}
+        given.update((v, given[v.removesuffix("#1")]) for v in results)
+        launch(kernel, given, TINY, stopped)
+        kept = [same(given[v], arrays[v.removesuffix("#1")]) for v in results if arrays[v.removesuffix("#1")].size]
+        assert all(kept) if stopped else not any(kept)

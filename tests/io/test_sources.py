@@ -147,6 +147,7 @@ def test_numpy_shares_what_is_fetched() -> None:
         np.from_dlpack(fluid.LoDTensor())
 
 
+@pytest.mark.numpy_device("looks at the memory of a variable")
 def test_a_variable_of_a_scope_gives_a_copy() -> None:
     w = paddle.create_parameter([2], "float32", name="w")
     static.Executor().run(static.default_startup_program())

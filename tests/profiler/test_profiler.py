@@ -18,6 +18,8 @@ from tstatic import fluid, profiler, static
 from tstatic.errors import CheckpointError, ProgramError, TstaticError, UnsupportedError
 from tstatic.runtime import trace
 
+late = pytest.mark.numpy_device("work that runs late is recorded as the regions that queue it", not_on=("fake",))
+
 SILENT = {"on_trace_ready": lambda _: None}
 
 
@@ -66,6 +68,7 @@ def test_schedules_are_those_of_paddle() -> None:
     assert described.states(profiler) == recorded["2.6.2"]
 
 
+@late
 @pytest.mark.parametrize(("threads", "places"), [(1, 1), (2, 1), (1, 2)], ids=["alone", "threads", "places"])
 def test_a_recording_has_every_op_of_every_run_and_changes_no_result(threads: int, places: int) -> None:
     plain, mine = Net(threads=threads, places=places), Net(threads=threads, places=places)
@@ -88,6 +91,7 @@ def test_a_recording_has_every_op_of_every_run_and_changes_no_result(threads: in
         assert 0 < profiler.tables.merged(within) <= profiler.tables.merged(runs)
 
 
+@late
 def test_tiles_are_recorded_on_the_threads_that_ran_them() -> None:
     net = Net(width=512, threads=2)
     net.run()
@@ -98,6 +102,7 @@ def test_tiles_are_recorded_on_the_threads_that_ran_them() -> None:
     assert _ops(recorded)["gelu"] == 1
 
 
+@late
 def test_compilations_shapes_and_memory_are_recorded() -> None:
     with profiler.Profiler(record_shapes=True, profile_memory=True, **SILENT) as recorded:
         net = Net(width=64)
@@ -127,6 +132,7 @@ def test_a_failing_op_is_named_while_a_recording_goes_on() -> None:
     assert "softmax_with_cross_entropy" in messages[0]
 
 
+@late
 def test_nothing_is_recorded_outside_of_recorded_steps() -> None:
     net = Net(width=8)
     handed: list[int] = []
@@ -139,6 +145,7 @@ def test_nothing_is_recorded_outside_of_recorded_steps() -> None:
     assert [e.name for e in recorded.events if e.kind == "step"] == ["ProfileStep#2", "ProfileStep#3"]
 
 
+@late
 def test_traces_are_those_that_browsers_show(tmp_path: Path) -> None:
     net = Net(width=8)
     folder = tmp_path / "deep" / "er"
@@ -157,6 +164,7 @@ def test_traces_are_those_that_browsers_show(tmp_path: Path) -> None:
     assert len(json.loads((tmp_path / "again.json").read_text())["traceEvents"]) >= len(rows)
 
 
+@late
 def test_recordings_in_paddles_format_are_trees(tmp_path: Path) -> None:
     net = Net(width=8)
     net.run()
@@ -201,6 +209,7 @@ def test_damaged_recordings_are_named(tmp_path_factory: pytest.TempPathFactory, 
         profiler.load_profiler_result(str(path.with_name("nothing.pb")))
 
 
+@late
 def test_the_summary_has_a_row_per_op_type_and_place(capsys: pytest.CaptureFixture[str]) -> None:
     net = Net(width=8)
     with profiler.Profiler(profile_memory=True, **SILENT) as recorded:
@@ -254,6 +263,7 @@ def test_events_of_ones_own_work_as_decorators_and_by_hand() -> None:
     assert [e.name for e in recorded.events] == ["called"] * 3 + ["by hand"]
 
 
+@late
 @pytest.mark.parametrize("key", [None, "default", "calls", "total", "max", "min", "ave"])
 def test_fluid_profiler_prints_a_table(key: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     net = Net(width=16)

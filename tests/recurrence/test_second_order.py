@@ -77,6 +77,7 @@ def test_a_second_gradient_is_refused_with_a_way_on(name: str) -> None:
 
 @pytest.mark.parametrize("kind", CELLS)
 def test_cells_in_a_python_loop_have_second_gradients(kind: str) -> None:
+    paddle.seed(1)  # weights for which the gradient is not next to 0
     main, startup = static.Program(), static.Program()
     with static.program_guard(main, startup):
         x = static.data("x", [STEPS, BATCH, SIZE], "float64")

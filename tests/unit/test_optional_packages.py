@@ -88,6 +88,7 @@ def run(packages: tuple[str, ...], script: str, folder: Path) -> subprocess.Comp
     return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
 
 
+@pytest.mark.numpy_device("only numpy's BLAS is asked for its threads, and says that threadpoolctl is missing")
 def test_a_program_is_built_compiled_and_run_without_them(tmp_path: Path) -> None:
     import tstatic
     from tstatic import static

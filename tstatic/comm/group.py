@@ -15,11 +15,10 @@ import numpy as np
 from tstatic.devices import HOST, Array, Device, HostArray
 from tstatic.devices.base import Event, Memory, MemoryKind
 from tstatic.devices.cpu.device import BoundStep, Workspace
-from tstatic.devices.cpu.pool import Call
 from tstatic.errors import RankFailedError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OpDef
-from tstatic.ir.ref import plain
+from tstatic.ir.ref import Call, plain
 from tstatic.ir.types import Meta, dtype_of
 
 _UNDIVIDED = 1 << 15

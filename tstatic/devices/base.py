@@ -7,14 +7,14 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from types import ModuleType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 import numpy as np
 
-from tstatic.devices.cpu.pool import Call
 from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits
+from tstatic.ir.ref import Call
 from tstatic.ir.types import Meta
 from tstatic.target import Target
 
@@ -82,6 +82,19 @@ class DeviceArray(abc.ABC):
     dtype: np.dtype[Any]
     size: int
     nbytes: int
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise DeviceError(
+            "the host touched memory of a device",
+            expected="Device.to_host or Device.from_host",
+            received=f"a {self.dtype}{list(self.shape)} of the device '{self.owner.name}'",
+            fix="take the values from the device: owner_of(array).to_host(array)",
+        )
+
+    __array__ = __getitem__ = __setitem__ = __len__ = __iter__ = __float__ = __int__ = __bool__ = _refuse
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.dtype}{list(self.shape)})"
 
 
 Array = Any
@@ -423,7 +436,15 @@ class Device(abc.ABC):
         """Returns calls that write whether a word is not 0 to a truth value in device memory."""
         raise NotImplementedError
 
-    def bind_unless(self, skip: Array, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], stream: Stream) -> Any:
+    def bind_unless(
+        self,
+        skip: Array,
+        op: FrozenOp,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        stream: Stream,
+        scratch: Array | None = None,
+    ) -> Any:
         """Binds an update as :meth:`bind` does; where the truth value ``skip`` holds when the work runs, it changes nothing.
 
         The results lie in the memory of the inputs that they replace.

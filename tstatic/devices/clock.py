@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tstatic.devices.base import Event, QueuedWorkError, Stream
-from tstatic.devices.cpu.pool import Call
 from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.ref import Call
 from tstatic.target import Target
 
 

@@ -30,11 +30,11 @@ from tstatic.devices.base import (
 )
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
-from tstatic.devices.cpu.pool import Call
 from tstatic.devices.torch_device import TorchArray, TorchDevice, tensors
 from tstatic.devices.torch_forms import torch_form
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits
+from tstatic.ir.ref import Call
 
 _CPU = CpuDevice()
 
@@ -227,23 +227,31 @@ class CudaDevice(TorchDevice):
         scratch: Array | None = None,
     ) -> BoundStep:
         work = super().bind(op, ins, outs, reserved, stream, scratch)
-        return of_calls([(self._put, (stream, functools.partial(_run, _calls_of(work))))])
+        return of_calls([(self._put, (stream, functools.partial(_run, _calls_of(work), op, stream)))])
 
     def any_nonzero(self, words: TorchArray, found: TorchArray, stream: Stream) -> list[Call]:
         return [(self._put, (stream, lambda: self.torch.any(words.tensor, out=found.tensor.view(()))))]
 
     def bind_unless(
-        self, skip: TorchArray, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], stream: Stream
+        self,
+        skip: TorchArray,
+        op: FrozenOp,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        stream: Stream,
+        scratch: Array | None = None,
     ) -> BoundStep:
-        flag, form = skip.tensor.view(()), torch_form(op.definition)
+        flag, form = skip.tensor.view(()), None if op.body else torch_form(op.definition)
         if form is not None:
             call = form.bind(
                 self.torch, self.place, op, [tensors(a) for a in ins], [tensors(a) for a in outs], list, skip=flag
             )
-            return of_calls([] if call is None else [(self._put, (stream, functools.partial(_run, [call])))])
+            return of_calls(
+                [] if call is None else [(self._put, (stream, functools.partial(_run, [call], op, stream)))]
+            )
         # The host waits for the stream in any case.
         calls = _calls_of(self.bind_reference(op, ins, outs, {}, stream))
-        return of_calls([(lambda: None if self.to_host(skip, stream).item() else _run(calls), ())])
+        return of_calls([(lambda: None if self.to_host(skip, stream).item() else _run(calls, op, stream), ())])
 
     def copy_unless(self, skip: TorchArray, destination: TorchArray, source: TorchArray, stream: Stream) -> None:
         to, of, flag = destination.tensor, source.tensor, skip.tensor.view(())
@@ -267,7 +275,7 @@ class CudaDevice(TorchDevice):
             run(op, seen, reserved)
             seen.store(op.writes())
 
-        return of_calls([(work, ())])
+        return of_calls([(_run, ([(work, ())], op, stream))])
 
     def launch(
         self, module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, Array], stream: Stream
@@ -382,9 +390,15 @@ def _calls_of(step: BoundStep) -> list[Call]:
     return [call for tile in step.bind(workspace) for call in tile] + step.after
 
 
-def _run(calls: Sequence[Call]) -> None:
-    for function, args in calls:
-        function(*args)
+def _run(calls: Sequence[Call], op: FrozenOp, stream: Stream) -> None:
+    # An error says whose it is: calls of many ops are replayed as one.
+    try:
+        for function, args in calls:
+            function(*args)
+    except QueuedWorkError:
+        raise
+    except Exception as error:
+        raise QueuedWorkError(op, stream) from error
 
 
 @functools.cache

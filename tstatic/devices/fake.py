@@ -15,12 +15,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from functools import partial
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from tstatic.devices import interpret
 from tstatic.devices.base import (
+    ALIGNED,
     Array,
     ArraysByName,
     Device,
@@ -37,12 +38,12 @@ from tstatic.devices.base import (
 )
 from tstatic.devices.clock import FakeEvent, FakeStream, Item, Mark, costs
 from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer
-from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
-from tstatic.devices.cpu.pool import Call
+from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls, prepare
 from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits
 from tstatic.ir.opdef import EMPTY
+from tstatic.ir.ref import Call
 from tstatic.ir.types import Meta
 from tstatic.target import TINY, Target
 
@@ -72,19 +73,6 @@ class FakeArray(DeviceArray):
         self.owner = owner
         self._inside = inside
         self.shape, self.dtype, self.size, self.nbytes = inside.shape, inside.dtype, inside.size, inside.nbytes
-
-    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise DeviceError(
-            "the host touched memory of a device",
-            expected="Device.to_host or Device.from_host",
-            received=f"a {self.dtype}{list(self.shape)} of the device '{self.owner.name}'",
-            fix="take the values from the device: owner_of(array).to_host(array)",
-        )
-
-    __array__ = __getitem__ = __setitem__ = __len__ = __iter__ = __float__ = __int__ = __bool__ = _refuse
-
-    def __repr__(self) -> str:
-        return f"FakeArray({self.dtype}{list(self.shape)})"
 
 
 class FakeDevice(Device):
@@ -369,7 +357,9 @@ class FakeDevice(Device):
                 return [like(v) for v in entry]
             return None if entry is None or entry == EMPTY else np.empty(metas[entry].shape, metas[entry].dtype.np)
 
-        return _CPU.bind(op, [like(e) for e in op.inputs], [like(e) for e in op.outputs], {}, Stream()).scratch_bytes
+        sums = _Parts(None)
+        ins, outs = ([like(e) for e in entries] for entries in (op.inputs, op.outputs))
+        return prepare(op.definition, ins, outs, op.attrs, {}, partial=sums.like).scratch_bytes + sums.need
 
     def bind(
         self,
@@ -380,9 +370,12 @@ class FakeDevice(Device):
         stream: Stream,
         scratch: Array | None = None,
     ) -> BoundStep:
-        inner = _CPU.bind(op, [_inside(a) for a in ins], [_inside(a) for a in outs], reserved, stream)
+        given = None if scratch is None else _inside(scratch)
+        sums = _Parts(given)
+        inside = [_inside(a) for a in ins], [_inside(a) for a in outs]
+        inner = prepare(op.definition, *inside, op.attrs, reserved, partial=sums.like)
         # Steps of several streams may run at the same time: where the plan gave no memory, each has its own.
-        workspace = Workspace(None if scratch is None else _inside(scratch))
+        workspace = Workspace(None if given is None else given[sums.need :])
         if workspace.need < inner.scratch_bytes:
             workspace.reserve(inner.scratch_bytes)
             workspace.allocate()
@@ -406,9 +399,15 @@ class FakeDevice(Device):
         return [(self._put, (stream, lambda: np.copyto(found._inside, words._inside.any())))]
 
     def bind_unless(
-        self, skip: FakeArray, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], stream: Stream
+        self,
+        skip: FakeArray,
+        op: FrozenOp,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        stream: Stream,
+        scratch: Array | None = None,
     ) -> BoundStep:
-        ((put, (_, run, _, seconds)),) = _calls(self.bind(op, ins, outs, {}, stream))
+        ((put, (_, run, _, seconds)),) = _calls(self.bind(op, ins, outs, {}, stream, scratch))
         return of_calls([(put, (stream, lambda: None if skip._inside.item() else run(), op, seconds))])
 
     def copy_unless(self, skip: FakeArray, destination: FakeArray, source: FakeArray, stream: Stream) -> None:
@@ -465,6 +464,27 @@ class FakeDevice(Device):
         seconds = self.costs["kernel"].seconds(_nbytes(arrays))
         self._put(stream, lambda: np.copyto(counts._inside, _CPU.check_finite(inside)), seconds=seconds)
         return counts
+
+
+class _Parts:
+    """Memory of a step's partial sums, at increasing offsets.
+
+    Args:
+        memory: Bytes of the arena; ``None``: each has its own.
+    """
+
+    def __init__(self, memory: HostArray | None) -> None:
+        self._memory = memory
+        self.need = 0
+
+    def like(self, array: HostArray) -> HostArray:
+        """Returns memory for one partial sum of a result."""
+        start = self.need
+        self.need += -(-array.nbytes // ALIGNED) * ALIGNED
+        if self._memory is None:
+            return np.empty_like(array)
+        part: HostArray = self._memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+        return part
 
 
 def _calls(step: BoundStep) -> list[Call]:

@@ -14,8 +14,8 @@ import numpy as np
 from tstatic import target
 from tstatic.devices.base import HostArray, KernelLaunch, Stream
 from tstatic.devices.cpu.device import CpuDevice
-from tstatic.devices.cpu.pool import Call
 from tstatic.errors import DeviceError, needed_for
+from tstatic.ir.ref import Call
 from tstatic.locks import lock
 
 

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from functools import partial
 from types import ModuleType
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import numpy as np
 
@@ -33,12 +33,12 @@ from tstatic.devices.base import (
 )
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
-from tstatic.devices.cpu.pool import Call
 from tstatic.devices.torch_forms import Blocks, ForeignBlock, Taking, torch_form
 from tstatic.devices.torch_settings import Settings
-from tstatic.errors import DeviceError, needed_for
+from tstatic.errors import needed_for
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits, index_checks
+from tstatic.ir.ref import Call
 from tstatic.ir.types import DTYPES, Meta
 
 _CPU = CpuDevice()
@@ -125,23 +125,10 @@ class TorchArray(DeviceArray):
         self.size = tensor.numel()
         self.nbytes = self.size * self.dtype.itemsize
 
-    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise DeviceError(
-            "the host touched memory of a device",
-            expected="Device.to_host or Device.from_host",
-            received=f"a {self.dtype}{list(self.shape)} of the device '{self.owner.name}'",
-            fix="take the values from the device: owner_of(array).to_host(array)",
-        )
-
-    __array__ = __getitem__ = __setitem__ = __len__ = __iter__ = __float__ = __int__ = __bool__ = _refuse
-
     def free(self) -> None:
         """Drops the memory of a block."""
         assert self.block is not None
         self.block.free()
-
-    def __repr__(self) -> str:
-        return f"TorchArray({self.dtype}{list(self.shape)})"
 
 
 class TorchDevice(Device):

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from tstatic.devices.cpu.pool import Call
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OpDef
+from tstatic.ir.ref import Call
 
 
 class ForeignBlock:

@@ -59,6 +59,8 @@ _ALL = (
     Reason("DYNAMIC", "a size is known only when the program runs", "make the size a constant, or feed it"),
     Reason("NOT_POINTWISE", "{reader} states no expression per element", "nothing: this operator runs alone"),
     Reason("NO_KERNEL_FORM", "a function that it uses has no form in generated kernels", "use another function"),
+    Reason("POSITION", "the second operator reads what the first makes as indices or labels, which are checked before it runs",
+           "nothing: the first operator runs before the kernel"),
     Reason("COMPLEX", "generated kernels compute no complex values", "nothing: this operator runs alone"),
     Reason("RANDOM", "{reader} draws random numbers that kernels cannot draw in every bit",
            "draw uniform numbers, or use dropout with its seed in an attribute"),

@@ -206,10 +206,29 @@ define(
     numbers="none",
     whole=True,
 )
-define("lt", np.less, lambda t, a, b: a < b, kind="bool", triton="{a} < {b}", direct="lt", numbers="second")
-define("le", np.less_equal, lambda t, a, b: a <= b, kind="bool", triton="{a} <= {b}", direct="le", numbers="second")
-define("gt", np.greater, lambda t, a, b: a > b, kind="bool", triton="{a} > {b}", direct="gt", numbers="second")
-define("ge", np.greater_equal, lambda t, a, b: a >= b, kind="bool", triton="{a} >= {b}", direct="ge", numbers="second")
+
+
+def _ordered(name: str) -> Callable[[Any, Any, Any], Any]:
+    """Returns a comparison in torch; complex numbers are ordered by their real parts, then by the others, as in numpy."""
+    compare, strict = getattr(operator, name), getattr(operator, name[0] + "t")
+
+    def compared(t: Any, a: Any, b: Any) -> Any:
+        if not any(t.is_tensor(one) and one.is_complex() for one in (a, b)):
+            return compare(a, b)
+        (x, p), (y, q) = ((one.real, getattr(one, "imag", 0)) if _is_complex(t, one) else (one, 0) for one in (a, b))
+        return strict(x, y) | ((x == y) & compare(p, q))
+
+    return compared
+
+
+def _is_complex(t: Any, value: Any) -> bool:
+    return value.is_complex() if t.is_tensor(value) else isinstance(value, complex)
+
+
+define("lt", np.less, _ordered("lt"), kind="bool", triton="{a} < {b}", direct="lt", numbers="second")
+define("le", np.less_equal, _ordered("le"), kind="bool", triton="{a} <= {b}", direct="le", numbers="second")
+define("gt", np.greater, _ordered("gt"), kind="bool", triton="{a} > {b}", direct="gt", numbers="second")
+define("ge", np.greater_equal, _ordered("ge"), kind="bool", triton="{a} >= {b}", direct="ge", numbers="second")
 define("eq", np.equal, lambda t, a, b: a == b, kind="bool", triton="{a} == {b}", direct="eq", numbers="second")
 define("ne", np.not_equal, lambda t, a, b: a != b, kind="bool", triton="{a} != {b}", direct="ne", numbers="second")
 define(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -12,7 +12,7 @@ from tstatic.fusion.codegen.kernel import Kernel, KernelLocal, Launches
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
 from tstatic.plan.flat_buffers import PAD, gradient_buffers
-from tstatic.plan.memory import Lifetime, join, place
+from tstatic.plan.memory import Lifetime, aligned, join, place
 from tstatic.plan.schedule import schedule
 from tstatic.where import show
 
@@ -79,6 +79,11 @@ class Generated:
         """Whether it draws random numbers: it then reads what they depend on from ``RNG``."""
         return self.calls.draws
 
+    @property
+    def asks(self) -> bool:
+        """Whether it changes nothing where ``STOPPED`` holds."""
+        return self.calls.asks
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -96,8 +101,10 @@ class Plan:
     root: Mapping[str, str] = field(repr=False, default_factory=dict)
     kernels: Mapping[tuple[Entry, ...], Generated] = field(repr=False, default_factory=dict)
     scratch: Mapping[int, tuple[int, int]] = field(repr=False, default_factory=dict)
-    """Number of a step -> offset and size in the arena of the memory that it needs while it runs: partial sums of its kernel, and
-    what the device asks for its op."""
+    """Number of a step -> offset and size in the arena of the memory that it needs while it runs: partial sums of its kernel, the
+    copies that the kernel reads, and what the device asks for its op."""
+    gapped: frozenset[str] = frozenset()
+    """Views with gaps between their elements: kernels, which take flat memory, read copies of them."""
 
     def __str__(self) -> str:
         return plan_text(self)
@@ -203,14 +210,19 @@ class _Planner:
         return Plan(
             self.program, tuple(steps), self.storage, self.commits, size, self.options, tuple(lifetimes),
             tuple(foreign), {v: self.base(v) for v in self.storage},
-            scratch={i: (starts[one.name], one.nbytes) for i, one in scratch.items()},
+            scratch={i: (starts[one.name], one.nbytes) for i, one in scratch.items()}, gapped=self.gapped(),
         )  # fmt: skip
 
     def scratch(self, step: Step) -> int:
         """Returns the bytes that a step needs only while it runs."""
         if step.how == "kernel" and step.op.outputs in self.kernels:
-            return self.kernels[step.op.outputs].calls.partial_offsets[1]
+            sums = self.kernels[step.op.outputs].calls.partial_offsets[1]
+            return sums + copy_offsets(step.op, self.gapped(), self.metas)[1]
         return self.scratch_bytes(step.op, self.metas) if step.how in ("ref", "kernel") else 0
+
+    def gapped(self) -> frozenset[str]:
+        """Returns the views that are not contiguous."""
+        return frozenset(v for v, slot in self.storage.items() if slot.kind == "view" and v not in self.dense)
 
     def runs(self, placed: set[str]) -> list[list[tuple[str, int]]]:
         """Returns the gradients of each fused update that lie together, padded like the parameters in their flat buffer."""
@@ -416,6 +428,16 @@ ScratchBytes = Callable[[FrozenOp, Mapping[str, Meta]], int]
 
 BlockUse = Callable[[FrozenOp], Literal["", "finds", "makes"]]
 """An op -> whether it finds its inputs wherever they lie in each run, and whether it also brings memory for its results along."""
+
+
+def copy_offsets(op: FrozenOp, gapped: Set[str], metas: Mapping[str, Meta]) -> tuple[dict[str, int], int]:
+    """Returns where the copies that an op's kernel reads begin in memory that holds them all, in bytes, and how large that is."""
+    offsets, top = {}, 0
+    for value in op.contents():
+        if value in gapped and value not in offsets:
+            offsets[value] = top
+            top += aligned(metas[value].nbytes)
+    return offsets, top
 
 
 def scratch_name(step: int) -> str:

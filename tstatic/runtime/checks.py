@@ -14,11 +14,11 @@ import numpy as np
 from tstatic.devices import Array, Device
 from tstatic.devices.base import ALIGNED, Memory, Stream
 from tstatic.devices.cpu.device import BoundStep
-from tstatic.devices.cpu.pool import Call
 from tstatic.errors import IndexRangeError, NumericsError
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.indices import Limits, limited
+from tstatic.ir.ref import Call
 from tstatic.ir.types import Meta, bool_, dtype_of, int64
 from tstatic.plan.plan import Plan, Step
 from tstatic.runtime.sub_block import annotate, fetch_entry, store_entry
@@ -77,7 +77,8 @@ class LateChecks:
         lasting: Values that no later step overwrites: they need no copy for the message.
 
     Attributes:
-        bad: A truth value in device memory: whether some position of this run is bad; updates ask it.
+        bad: A truth value in device memory: whether some position of this run is bad; updates ask it. ``None`` where nothing
+            is a position.
     """
 
     def __init__(self, device: Device, ops: Sequence[FrozenOp], lasting: Sequence[str]) -> None:
@@ -87,6 +88,7 @@ class LateChecks:
         self._memory: list[Memory] = []
         most = sum(len(list(_entries(op))) for op in ops)
         self.words: Array | None = None
+        self.bad: Array | None = None
         if most:
             meta = Meta((most,), int64)
             behind = -(-meta.nbytes // ALIGNED) * ALIGNED
@@ -179,7 +181,7 @@ class LateChecks:
         """Frees the words."""
         for memory in self._memory:
             self._device.free(memory)
-        self._memory, self._checks, self.words = [], {}, None
+        self._memory, self._checks, self.words, self.bad = [], {}, None, None
 
 
 def _entries(op: FrozenOp) -> Iterator[Entry]:
@@ -202,8 +204,8 @@ def late_checks(plan: Plan, device: Device) -> LateChecks | None:
 def may_ask_words(plan: Plan, checks: LateChecks | None) -> bool:
     """Returns whether updates may be queued before the host knows of a bad position, and ask the words on the device.
 
-    Otherwise the host waits before them: for sizes and errors that only values decide, for generated kernels of updates, which
-    ask no word, and where there is nothing to ask.
+    Otherwise the host waits before them: for sizes and errors that only values decide, for updates that draw numbers, and where
+    there is nothing to ask.
     """
     if checks is None or checks.words is None:
         return False
@@ -213,7 +215,8 @@ def may_ask_words(plan: Plan, checks: LateChecks | None) -> bool:
             return False
         if definition.effects and not definition.indices:
             return False
-        if step.region == "update" and (step.how == "kernel" or definition.random):
+        generated = plan.kernels.get(step.op.outputs) if step.how == "kernel" else None
+        if step.region == "update" and (definition.random or (generated is not None and not generated.asks)):
             return False
     return bool(plan.commits) or any(step.region == "update" for step in plan.steps)
 

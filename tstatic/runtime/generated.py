@@ -12,19 +12,39 @@ import numpy as np
 from tstatic.devices import Device
 from tstatic.devices.base import Stream
 from tstatic.devices.cpu import device as cpu
-from tstatic.devices.cpu.pool import Call
 from tstatic.errors import needed_for
 from tstatic.fusion import cache
-from tstatic.fusion.codegen.kernel import KernelLocal, Launch, LibraryProduct
+from tstatic.fusion.codegen.kernel import RNG, STOPPED, KernelLocal, Launch, LibraryProduct
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def
+from tstatic.ir.ref import Call
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.plan import Generated
 
 
+def add_shared(found: Generated, known: MutableMapping[str, Any], device: Device, stopped: Any | None) -> None:
+    """Adds what kernels of a plan read besides its values, if one asks for it: ``RNG``, ``STOPPED``.
+
+    Args:
+        found: The kernel.
+        known: Value -> array.
+        device: The device that runs it.
+        stopped: A truth value in its memory, whether updates are to change nothing; ``None``: they never are.
+    """
+    if found.draws and RNG not in known:
+        known[RNG] = device.empty((2,), np.dtype(np.int64))
+    if found.asks and STOPPED not in known:
+        known[STOPPED] = device.upload(np.zeros(1, np.bool_)) if stopped is None else stopped
+
+
 def generated_work(
-    found: Generated, known: Mapping[str, Any], device: Device, stream: Stream, partials: Mapping[KernelLocal, Any]
+    found: Generated,
+    known: Mapping[str, Any],
+    device: Device,
+    stream: Stream,
+    partials: Mapping[KernelLocal, Any],
+    copies: Mapping[str, Any],
 ) -> cpu.BoundStep:
     """Returns the calls of one kernel, as a step.
 
@@ -34,6 +54,7 @@ def generated_work(
         device: The device that runs it.
         stream: The stream in which it runs.
         partials: The arrays of the buffers that its launches share.
+        copies: The arrays for copies of values that are not contiguous.
 
     Raises:
         MissingPackageError: If triton is not installed.
@@ -48,7 +69,7 @@ def generated_work(
     calls: list[Call] = []
     for value, array in arrays.items():
         if not device.contiguous(array):  # a view of another array may have gaps; kernels take flat memory
-            mine[value] = device.empty(array.shape, array.dtype)
+            mine[value] = copies[value] if value in copies else device.empty(array.shape, array.dtype)
             calls.append((device.copy, (mine[value], array, stream)))
     mine.update(partials.items())
     # After the copies above: tables hold the addresses of the arrays that the launches get.

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tstatic.devices.base import Device, Stream
-from tstatic.devices.cpu.pool import Call
 from tstatic.fusion.codegen.kernel import RNG
 from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.ref import Call
 
 Spans = Sequence[tuple[int, int]]
 

@@ -6,7 +6,7 @@ from tstatic.devices import Array, Device
 from tstatic.devices.base import Memory
 from tstatic.fusion.codegen.kernel import KernelLocal
 from tstatic.ir.types import Meta, uint8
-from tstatic.plan.plan import Generated, Plan, Step
+from tstatic.plan.plan import Generated, Plan, Step, copy_offsets
 
 
 class Scratch:
@@ -21,6 +21,7 @@ class Scratch:
     def __init__(self, plan: Plan, arena: Memory, device: Device) -> None:
         # By identity: comparing two steps compares their ops.
         self._parts = {id(plan.steps[i]): part for i, part in plan.scratch.items()}
+        self._metas = {v: meta for v in plan.gapped if (meta := plan.storage[v].meta) is not None}
         self._arena = arena
         self._device = device
 
@@ -38,9 +39,18 @@ class Scratch:
 
     def partials(self, found: Generated, step: Step) -> dict[KernelLocal, Array]:
         """Returns the buffers that the launches of a step's kernel share."""
-        start = self._parts.get(id(step), (0, 0))[0]
         offsets, _ = found.calls.partial_offsets
+        start = self._start(step)
         return {
             name: self._device.view(self._arena, start + offsets[name], Meta((count,), dtype))
             for name, (count, dtype) in found.calls.partials.items()
         }
+
+    def copies(self, found: Generated, step: Step) -> dict[str, Array]:
+        """Returns the memory of copies of what a step's kernel reads and what lies in the arena with gaps."""
+        start = self._start(step) + found.calls.partial_offsets[1]
+        offsets, _ = copy_offsets(step.op, self._metas.keys(), self._metas)
+        return {v: self._device.view(self._arena, start + at, self._metas[v]) for v, at in offsets.items()}
+
+    def _start(self, step: Step) -> int:
+        return self._parts.get(id(step), (0, 0))[0]

@@ -15,12 +15,13 @@ from tstatic.devices import HOST, Array, Device, read
 from tstatic.devices.base import Event, Memory, QueuedWorkError, Stream
 from tstatic.devices.cpu import blas
 from tstatic.devices.cpu import device as cpu
-from tstatic.devices.cpu.pool import Call, pool_of, usable_cpus
+from tstatic.devices.cpu.pool import pool_of, usable_cpus
 from tstatic.devices.cpu.tile_chain import chain_steps, find_failed_op
 from tstatic.errors import DeviceError, IndexRangeError
 from tstatic.fusion.codegen.kernel import RNG
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY
+from tstatic.ir.ref import Call
 from tstatic.ir.rng import RngKey, kernel_numbers
 from tstatic.ir.tensor_array import TensorArray
 from tstatic.ir.types import dtype_of
@@ -39,7 +40,7 @@ from tstatic.runtime.checks import (
 )
 from tstatic.runtime.feed import StagedFeeds, uninitialised
 from tstatic.runtime.flatten import flatten, move_values
-from tstatic.runtime.generated import bind_view, generated_work
+from tstatic.runtime.generated import add_shared, bind_view, generated_work
 from tstatic.runtime.interrupt import Writing, check_whole
 from tstatic.runtime.queues import Queued, accesses, in_order, is_hosted
 from tstatic.runtime.scope import Scope, dtype_check
@@ -156,11 +157,10 @@ class Session:
             else:
                 generated = self.plan.kernels.get(step.op.outputs) if step.how == "kernel" else None
                 if generated is not None:
-                    if generated.draws and RNG not in self.arrays:
-                        self.arrays[RNG] = device.empty((2,), np.dtype(np.int64))
+                    add_shared(generated, self.arrays, device, None if self.checks is None else self.checks.bad)
                     before = before_kernel(step, self.arrays, device, self.checks, stream)
-                    partials = self._scratch.partials(generated, step)
-                    work = generated_work(generated, self.arrays, device, stream, partials)
+                    partials, copies = self._scratch.partials(generated, step), self._scratch.copies(generated, step)
+                    work = generated_work(generated, self.arrays, device, stream, partials, copies)
                 else:
                     ins = [self._entry(e) for e in step.op.inputs]
                     if step.region == "main" and self.checks is not None:
@@ -316,7 +316,7 @@ class Session:
         work: cpu.BoundStep
         if step.region == "update" and self.undecided:
             assert self.checks is not None
-            work = self.device.bind_unless(self.checks.bad, op, ins, outs, stream)
+            work = self.device.bind_unless(self.checks.bad, op, ins, outs, stream, scratch)
         else:
             work = self.device.bind(op, ins, outs, self._reserved(op), stream, scratch)
         return work
@@ -447,7 +447,8 @@ class Session:
     def _to_host(self, value: Any) -> Any:
         """Returns a fetched value: a copy of an array, or a list of copies of a tensor array's elements."""
         if isinstance(value, TensorArray):
-            return [self.device.to_host(one, self.streams[0]) for one in value]
+            # Ops with objects run on the host's arrays, and are done: such plans wait before they fetch.
+            return [np.array(read(one)) for one in value]
         return self.device.to_host(value, self.streams[0])
 
     def _execute(self, region: str) -> None:

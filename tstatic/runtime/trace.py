@@ -11,8 +11,8 @@ from time import perf_counter_ns
 from typing import Any
 
 from tstatic.devices.base import Device
-from tstatic.devices.cpu.pool import Call
 from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.ref import Call
 from tstatic.ir.types import Meta, dtype_of
 
 recorder: Recorder | None = None

@@ -26,13 +26,12 @@ from tstatic.devices.base import (
 )
 from tstatic.devices.cpu import blas
 from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer
-from tstatic.devices.cpu.pool import Call
 from tstatic.errors import DeviceError
 from tstatic.ir.evaluate import metas_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits, index_checks
 from tstatic.ir.opdef import PARTIAL_SUM, OpDef
-from tstatic.ir.ref import Ref
+from tstatic.ir.ref import Call, Ref
 from tstatic.ir.split import POINTWISE, along, row_parts
 from tstatic.ir.types import Meta
 
@@ -199,6 +198,7 @@ def prepare(
     attrs: Mapping[str, Any],
     reserved: Mapping[str, Any],
     cut: bool = True,
+    partial: Callable[[Any], Any] = np.empty_like,
 ) -> BoundStep:
     """Binds an op definition to arrays.
 
@@ -208,6 +208,7 @@ def prepare(
         attrs: Complete attributes.
         reserved: Values for reserved keywords of ``ref`` (``rng``, ``run_block``).
         cut: Whether heavy work may be cut into tiles.
+        partial: Makes the memory of a tile's partial sum of a result.
     """
     work = BoundStep()
     ref = definition.ref
@@ -245,7 +246,7 @@ def prepare(
         for i, (a, p) in enumerate(zip(outs, tile[count:], strict=True)):
             if a is not None and p is PARTIAL_SUM:
                 # Tiles run at the same time, so each sums into an array of its own; `after` adds them up in tile order.
-                part = np.empty_like(a)
+                part = partial(a)
                 partials.setdefault(i, []).append(part)
                 inner_outs.append(part)
             else:

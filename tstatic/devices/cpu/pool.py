@@ -8,15 +8,14 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from tstatic.errors import DeviceError, ForkedProcessError
+from tstatic.ir.ref import Call
 from tstatic.locks import lock
 
-Call = tuple[Callable[..., Any], tuple[Any, ...]]
 Tile = Sequence[Call]
 
 

@@ -38,6 +38,10 @@ RNG = KernelLocal("rng")
 """What decides the random numbers of a step, two 64-bit integers that the device holds (``kernel_numbers``). Whoever launches
 kernels that draw writes them before each step, so that a new step compiles nothing."""
 
+STOPPED = KernelLocal("stopped")
+"""A truth value that the device holds: whether the step met a bad index or label, so that updates are to change nothing. Whoever
+launches updates gives it; it is false where the host stops the step itself."""
+
 DRAWS = KernelLocal("draws")
 """A table with two integers per op that draws: its number in the program, and its own seed (0: the program's)."""
 
@@ -192,6 +196,11 @@ class Launches:
     def draws(self) -> bool:
         """Whether a launch draws random numbers: it then reads what they depend on from :data:`RNG`."""
         return any(RNG in one.arguments for one in self.launches)
+
+    @property
+    def asks(self) -> bool:
+        """Whether it reads from ``STOPPED`` whether it is to change nothing."""
+        return any(STOPPED in one.arguments for one in self.launches)
 
     @property
     def programs(self) -> int:

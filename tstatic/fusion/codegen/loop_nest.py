@@ -10,7 +10,7 @@ from functools import lru_cache
 from tstatic.fusion.codegen.define import LoopBodies, LoopBody, define
 from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.ir import expr
-from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.frozen import FrozenOp, flat
 from tstatic.ir.types import DType, Meta, Shape, int32
 
 AxisMap = tuple[int, ...]
@@ -254,7 +254,12 @@ def build(
         CodegenUnsupported: With the reason, if they do not fit.
     """
     formulas = []
+    written: set[str] = set()
     for op in ops:
+        for label in (v for one in op.definition.indices for v in flat([op.input(one.slot)]) if v in written):
+            # A kernel can neither raise nor check what it makes itself: positions are checked in memory, before it.
+            raise CodegenUnsupported("POSITION", f"{op.type} reads '{label}' as positions", op)
+        written.update(op.writes())
         formula = define(op, metas) if known is None else known.of(op)
         if formula is None:
             raise CodegenUnsupported("NOT_POINTWISE", f"{op.type} states no expression", op)

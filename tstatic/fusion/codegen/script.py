@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tstatic.fusion.codegen.kernel import RNG, Kernel, KernelArgument, Launch, LibraryProduct, Table
+from tstatic.fusion.codegen.kernel import RNG, STOPPED, Kernel, KernelArgument, Launch, LibraryProduct, Table
 from tstatic.fusion.codegen.lines import nested
 from tstatic.fusion.codegen.reference import RUN, NoNameError, Reference, Rule
 from tstatic.ir.frozen import FrozenOp
@@ -301,6 +301,9 @@ def _launching(kernel: Kernel, parts: Parts, target: Target) -> str:
     if calls.draws:
         keys[RNG] = "rng"
         made.append('memory["rng"] = table(RNG)')
+    if calls.asks:
+        keys[STOPPED] = "stopped"
+        made.append('memory["stopped"] = table([0]).bool()')
     lines = [
         *nested("def share(memory):", ['"""Makes the buffers that the launches share."""', *made]),
         "",

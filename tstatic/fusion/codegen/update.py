@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tstatic.fusion.codegen.emit import as_kernel, function, stored
 from tstatic.fusion.codegen.kernel import (
+    STOPPED,
     Kernel,
     KernelArgument,
     KernelLocal,
@@ -140,7 +141,7 @@ class _Update:
             found.append(KernelParameter("factor", "pointer", TYPES[self.metas[self.factor].dtype.name], self.factor))
         if self.skip:
             found.append(KernelParameter("skip", "pointer", "i1", self.value(self.first, "SkipUpdate")))
-        return (*found, KernelParameter("BLOCK", "constant"))
+        return (*found, KernelParameter("stopped", "pointer", "i1", STOPPED), KernelParameter("BLOCK", "constant"))
 
     def kernel(self) -> str:
         """Returns the launch over all elements."""
@@ -151,8 +152,9 @@ class _Update:
             f"start = tl.multiple_of(tl.load(block + 1), {STEP})",
             "offsets = tl.arange(0, BLOCK)",
             "own = offsets < tl.load(block + 2).to(tl.int32)",
+            "touched = tl.where(tl.load(stopped) != 0, 0, tl.load(block + 3).to(tl.int32))",
             # The bound is a multiple of 16 and the compiler knows it: accesses stay 16 bytes wide at a tensor's end.
-            f"mask = offsets < tl.multiple_of(tl.load(block + 3).to(tl.int32), {STEP})",
+            f"mask = offsets < tl.multiple_of(touched, {STEP})",
         ]
         if self.prepared:
             body.append(f"numbers += tl.load(block) * {len(self.numbers)}")
@@ -214,6 +216,7 @@ class _Update:
         parameters = [KernelParameter("addresses", "pointer"), KernelParameter("learning_rate", "pointer")]
         parameters += [KernelParameter("skip", "pointer")] if self.skip else []
         parameters += [
+            KernelParameter("stopped", "pointer"),
             KernelParameter("numbers", "pointer"),
             KernelParameter("count", "integer"),
             KernelParameter("TENSORS", "constant"),
@@ -226,6 +229,8 @@ class _Update:
             "learningrate = tl.load(learning_rate).to(tl.float64)",
         ]
         names = {"learningrate": Typed("learningrate", float64)}
+        if self.moved:
+            body.append("moves = mask & (tl.load(stopped) == 0)")
         own: dict[str, Typed] = {}
         for s in self.powers:
             body.append(f"at = {self.pointers(s, s.slot)}")
@@ -242,14 +247,14 @@ class _Update:
         for s in self.moved:
             writer.add(f"new_{s.name}", self.formula.moved[s.slot], own, self.first.type)
             new = f"tl.where(tl.load(skip) != 0, old_{s.name}, new_{s.name})" if self.skip else f"new_{s.name}"
-            writer.lines += [f"at = {self.pointers(s, s.slot)}", f"tl.store(at, {new}, mask=mask)"]
+            writer.lines += [f"at = {self.pointers(s, s.slot)}", f"tl.store(at, {new}, mask=moves)"]
         self.used |= writer.used
         return function("prepare", tuple(parameters), [*body, *writer.lines])
 
     def prepare_types(self) -> tuple[str, ...]:
         """Returns Triton's types of the arguments of ``prepare``."""
         rate = TYPES[self.dtype("LearningRate").name]
-        return ("*i64", f"*{rate}", *(["*i1"] if self.skip else []), f"*{TYPES[self.compute.name]}", "i32")
+        return ("*i64", f"*{rate}", *(["*i1"] if self.skip else []), "*i1", f"*{TYPES[self.compute.name]}", "i32")
 
     # ------------------------------------------------------------------------------------------------------- run alone
     def addresses_text(self) -> str:
@@ -336,7 +341,7 @@ def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: S
             # On a GPU a tensor for each thread of four warps.
             tensors = power_of_two(len(sizes), 16, 1 << 12 if target.large_programs else 128)
             skip = (update.value(update.first, "SkipUpdate"),) if update.skip else ()
-            given = (ADDRESSES, update.value(update.first, "LearningRate"), *skip, NUMBERS, len(sizes))
+            given = (ADDRESSES, update.value(update.first, "LearningRate"), *skip, STOPPED, NUMBERS, len(sizes))
             grid = (-(-len(sizes) // tensors),)
             # Without contraction, in both launches: a fused multiply-add rounds once where the reference rounds twice.
             launches.append(Launch("prepare", grid, given, {"TENSORS": tensors}, 4, update.prepare_types(), False))

@@ -13,7 +13,7 @@ from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
-from tstatic.ir.types import DType, Meta, dtype_of
+from tstatic.ir.types import DType, Meta, bool_, dtype_of
 from tstatic.no_effect import no_effect
 from tstatic.ops._gradients import grad_is_op
 from tstatic.ops._low import torch_wide
@@ -28,6 +28,9 @@ def _infer(x: Meta, out_dtype: DType) -> Meta:
 
 
 def _lower(torch: Any, x: Any, out_dtype: DType, *, out: Any = None) -> Any:
+    # As numpy: a truth value says whether a part of a complex number is not 0, any other type holds the real part.
+    if x.is_complex() and not out_dtype.is_complex:
+        x = x != 0 if out_dtype is bool_ else x.real
     return x.to(getattr(torch, out_dtype.name)) if out is None else out.copy_(x)
 
 

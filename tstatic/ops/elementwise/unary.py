@@ -106,9 +106,15 @@ def _pow_infer(x: Meta, factor: float) -> Meta:
     return x
 
 
+def _pow_lower(torch: Any, x: Any, factor: float, *, out: Any = None) -> Any:
+    # The power of integers by a float is a float in torch.
+    factor = factor if x.is_floating_point() or x.is_complex() else int(factor)
+    return torch.pow(x, factor) if out is None else torch.pow(x, factor, out=out)
+
+
 # Any number to the power of 0 is 1, 0 too.
 unary_op(
-    "pow", "pow(x, factor)", "where(factor == 0, 0, dout * (factor * pow(x, factor - 1)))", "pow",
+    "pow", "pow(x, factor)", "where(factor == 0, 0, dout * (factor * pow(x, factor - 1)))", _pow_lower,
     attrs={"factor": Attr(1.0, "number")}, infer=_pow_infer, amp="black",
     samples=tuple({"factor": f} for f in (2.0, 3.0, 0.5, -1.5, 1.0, 0.0)), values=ValueRange(0.4, 2.0), ulps=8,
     complex="holomorphic",

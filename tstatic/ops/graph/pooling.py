@@ -84,6 +84,8 @@ def _torch_pool(torch: Any, rows: Any, at: Any, size: int, kind: str) -> Any:
     out = wide.new_zeros((size, *rows.shape[1:]))
     if rows.numel() == 0:
         return out.to(rows.dtype)
+    if kind == "MEAN" and not rows.is_floating_point():
+        wide, out = wide.double(), out.double()  # torch's mean of integers rounds down, and not towards 0
     index = at.long().reshape(-1, *[1] * (rows.dim() - 1)).expand(rows.shape)
     name = {"SUM": "sum", "MEAN": "mean", "MAX": "amax", "MIN": "amin"}[kind]
     return out.scatter_reduce(0, index, wide, name, include_self=False).to(rows.dtype)

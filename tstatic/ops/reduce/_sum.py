@@ -168,22 +168,28 @@ def dot_scratch(x: Meta) -> tuple[Meta, ...]:
     return (partial, *sum_scratch(partial, (x.rank - 1,)))
 
 
+def _dot_of_complex(x: Any, y: Any, out: Any) -> None:
+    """Writes ``sum(x * y, -1)``; ``vecdot`` multiplies by the conjugate of ``x``."""
+    np.matmul(x[..., None, :], y[..., None], out[..., None, None])
+
+
 def dot_calls(x: Any, y: Any, out: Any, scratch: Sequence[Any]) -> Calls:
     """Returns calls for ``out = sum(x * y, -1)``: BLAS dots of blocks, whose results are then added up."""
     size = x.shape[-1]
+    dot = _dot_of_complex if x.dtype.kind == "c" else np.vecdot
     if out.size == 0 or not scratch:
-        return [(np.vecdot, (x, y, out))]
+        return [(dot, (x, y, out))]
     whole, rest = divmod(size, DOT)
     shape = (*x.shape[:-1], whole, DOT)
     many = [view_of(a[..., : whole * DOT], shape) for a in (x, y)]
     if many[0] is None or many[1] is None:
-        return [(np.vecdot, (x, y, out))]
+        return [(dot, (x, y, out))]
     partial = scratch[0]
-    calls: Calls = [(np.vecdot, (many[0], many[1], partial[..., :whole]))]
+    calls: Calls = [(dot, (many[0], many[1], partial[..., :whole]))]
     if rest:
         calls.append(
             (
-                np.vecdot,
+                dot,
                 (x[..., whole * DOT :], y[..., whole * DOT :], partial[(*(slice(None),) * (x.ndim - 1), whole, ...)]),
             )
         )

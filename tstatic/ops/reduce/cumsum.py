@@ -197,9 +197,16 @@ def _lower_back(torch: Any, x: Any, dout: Any, *, dim: int) -> Any:
     return done.movedim(-1, dim).to(dout.dtype).contiguous()
 
 
+def _product_lower(torch: Any, x: Any, *, dim: int) -> Any:
+    if not x.dim():
+        return x.clone()
+    # torch multiplies no truth values.
+    return torch.cumprod(x, dim, dtype=torch.uint8 if x.dtype == torch.bool else x.dtype).to(x.dtype)
+
+
 register(OpDef(
     "cumprod", "X -> Out", attrs={"dim": Attr(-1, "int")}, infer=lambda x, *, dim: _infer(x, axis=dim, flatten=False),
-    ref=_product, lower=lambda torch, x, *, dim: torch.cumprod(x, dim, dtype=x.dtype) if x.dim() else x.clone(),
+    ref=_product, lower=_product_lower,
     split=Split(ELEMENTS, FREE, taken="dim"),
     grad=GradOp("X, Out@GRAD -> X@GRAD", ref=_product_back, lower=_lower_back), amp="black",
     domain=Domain(

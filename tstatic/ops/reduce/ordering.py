@@ -405,6 +405,7 @@ def _find(function: Any) -> Any:
 
 def _lower_extreme(name: str) -> Any:
     def lower(torch: Any, x: Any, *, axis: int, keepdims: bool, flatten: bool, dtype: DType) -> Any:
+        x = x.view(torch.uint8) if x.dtype == torch.bool else x  # torch orders no truth values
         if flatten or not x.dim():
             found = getattr(torch, name)(x)
             found = found.reshape((1,) * x.dim() if keepdims else ())

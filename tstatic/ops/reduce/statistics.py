@@ -445,12 +445,17 @@ def _infer_search(sorted_sequence: Meta, values: Meta, *, out_int32: bool) -> Me
     return values.with_dtype(int32 if out_int32 else int64)
 
 
+def _search_lower(torch: Any, s: Any, v: Any, *, out_int32: bool, right: bool) -> Any:
+    s, v = s.contiguous(), v.contiguous()
+    if s.dtype == torch.bool:  # torch orders no truth values
+        s, v = s.view(torch.uint8), v.view(torch.uint8)
+    return torch.searchsorted(s, v, out_int32=out_int32, right=right)
+
+
 register(OpDef(
     "searchsorted", "SortedSequence, Values -> Out", attrs={"out_int32": False, "right": False}, infer=_infer_search,
     ref=_ref_search,
-    lower=lambda torch, s, v, *, out_int32, right: torch.searchsorted(
-        s.contiguous(), v.contiguous(), out_int32=out_int32, right=right
-    ),
+    lower=_search_lower,
     domain=Domain(
         cases=(
             Case(((5,), (3, 4)), {}), Case(((5,), (2,)), {"right": True, "out_int32": True}),

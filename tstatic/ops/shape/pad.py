@@ -124,6 +124,7 @@ def torch_pad(torch: Any, x: Any, pads: Pads, mode: str, value: float) -> Any:
     """Pads with torch: by index along each axis, so that all axes and modes are alike."""
     if mode == "constant":
         flat = [p for pair in reversed(list(pads)) for p in pair]
+        value = int(value) % 256 if x.dtype == torch.uint8 else value  # torch takes no negative one
         return torch.nn.functional.pad(x, flat, value=value) if flat else x.clone()
     for axis, (low, high) in enumerate(pads):
         if low or high:
