@@ -89,9 +89,7 @@ def _follow(view: View, start: int, value: str, types: Sequence[str] = (), masks
         index = joining[0]
         unfit = _unfit(view, (last, index), value, followers)
         if unfit is None and not masks and view.ops[index].definition.redrawn is not None:
-            unfit = MatchRejected(
-                "RANDOM", f"{view.ops[index].type} reads a mask that is stored, as others read it, too"
-            )
+            unfit = MatchRejected("RANDOM", f"{view.ops[index].type} reads a mask that is stored", "do not fetch the mask")
         if unfit is not None:
             return _Tail(tuple(found), value, ((last, index), unfit))
         found.append(index)
