@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,8 @@ class _Draw:
         return made[0]
 
     def layer(self, x: str) -> str:
+        # The builder bounds the derivative along a path by the product of bounds, which are far too high for products.
+        self.builder.values[x] = replace(self.builder.values[x], gain=1.0)
         depth = self.shape(x)[-1]
         columns = NARROW if depth == DEEP else depth if self.often(0.4) else self.random.choice(SIZES)
         value = self.product(x, columns)

@@ -90,7 +90,7 @@ def _follow(view: View, start: int, value: str, types: Sequence[str] = (), masks
         unfit = _unfit(view, (last, index), value, followers)
         if unfit is None and not masks and view.ops[index].definition.redrawn is not None:
             unfit = MatchRejected(
-                "RANDOM", f"{view.ops[index].type} reads a mask that is stored, as others read it, too"
+                "RANDOM", f"{view.ops[index].type} reads a mask that is stored", "do not fetch the mask"
             )
         if unfit is not None:
             return _Tail(tuple(found), value, ((last, index), unfit))
@@ -151,7 +151,7 @@ def _misplaced(view: View, op: FrozenOp, value: str) -> MatchRejected | None:
     for position, target in formula.targets.items():
         name = op.outputs[position]
         if isinstance(name, str) and target != shape and (metas[name].rank != 1 or target != row):
-            return MatchRejected("SUM_SHAPE", f"'{name}' is no sum over the rows with one element per column")
+            return MatchRejected("SUM_SHAPE", f"'{name}' is not the sum over the rows, one element per column")
     return None
 
 

@@ -19,14 +19,14 @@ def draw_again(program: FrozenProgram, metas: Mapping[str, Meta], only: Collecti
     Args:
         program: The frozen program; its fused ops stay.
         metas: Metadata of all its values, with the sizes of this run.
-        only: Indices of the forward ops and gradients that may draw; ``None`` for all.
+        only: Indices of the gradients that may draw; ``None`` for all.
     """
     if not any(op.definition.redrawn is not None for op in program.ops):
         return program
     view = View(program, metas)
     changed: dict[int, FrozenOp] = {}
     for index, op in enumerate(view.ops):
-        if index in view.forbidden or not _is_drawable(op, metas) or (only is not None and index not in only):
+        if index in view.forbidden or not _is_drawable(op, metas):
             continue
         outputs = list(op.outputs)
         for at, value in enumerate(outputs):
