@@ -54,7 +54,9 @@ def formula(op: FrozenOp, metas: Mapping[str, Meta]) -> tuple[str, int] | None:
     if updates and updates[0].type in ("adam", "adamw", "momentum", "sgd"):
         streams = {"adam": 7, "adamw": 7, "momentum": 5, "sgd": 3}[updates[0].type]
         label = "AdamW" if updates[0].type == "adamw" else updates[0].type
-        return label, streams * sum(_size(metas, b.input("Param")) for b in updates)
+        # 16-bit parameters are written from float32 copies: 28 bytes in both cases with adam.
+        sizes = [metas[str(b.input("Param"))] for b in updates]
+        return label, streams * sum(m.numel * max(4, m.dtype.itemsize) for m in sizes)
     if op.fusion in ("gemm_epilogue", "feedforward"):
         least = matrix_bytes(op, metas)
         what = "linear+bias+act" if op.fusion == "gemm_epilogue" else "feed-forward"
