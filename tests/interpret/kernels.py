@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.devices import interpret
 from tstatic.fusion import cache
-from tstatic.fusion.codegen.kernel import RNG, Kernel
+from tstatic.fusion.codegen.kernel import RNG, Kernel, Launches, LibraryProduct
 from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, meta_of, metas_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.rng import RngKey, kernel_numbers
@@ -24,7 +24,7 @@ def run_ops(ops: Sequence[FrozenOp], arrays: Mapping[str, Any]) -> dict[str, Any
     known = dict(arrays)
     with np.errstate(all="ignore"):
         for op in ops:
-            ins = [known[e] if isinstance(e, str) else None for e in op.inputs]
+            ins = [known[e] if isinstance(e, str) else None if e is None else [known[v] for v in e] for e in op.inputs]
             metas = infer_outputs(op.definition, metas_of(ins), op.attrs)
             outs = allocate([m if e is not None else None for m, e in zip(metas, op.outputs, strict=True)])
             call_ref(op.definition, ins, outs, op.attrs)
@@ -50,6 +50,7 @@ def run_kernel(
     outputs: Mapping[str, Meta],
     over: Mapping[str, str] | None = None,
     rng: RngKey | None = None,
+    calls: Launches | None = None,
 ) -> dict[str, Any]:
     """Calls a kernel; outputs start as a pattern and lie between guard zones that must stay untouched.
 
@@ -59,8 +60,9 @@ def run_kernel(
         outputs: Its outputs' metadata.
         over: Output -> the input whose memory it is written to; the array that is given stays as it is.
         rng: What random numbers depend on, of a kernel that draws.
+        calls: One of its candidates, if not the first.
     """
-    calls = kernel.plan(TINY)
+    calls = kernel.plan(TINY) if calls is None else calls
     memory = {}
     given = {n: np.ascontiguousarray(a) for n, a in arrays.items()}
     for name, meta in outputs.items():
@@ -75,13 +77,26 @@ def run_kernel(
     if rng is not None:
         given[RNG] = kernel_numbers(rng.seed, rng.run, rng.place)
     module = cache.load(kernel.text, kernel.name)
-    launches = [one.call for one in calls.launches]
-    for function, args in interpret.bind(module, launches, given):
-        function(*args)
+    for one in calls.launches:
+        if isinstance(one, LibraryProduct):
+            _multiply(one, given)
+            continue
+        for function, args in interpret.bind(module, [one.call], given):
+            function(*args)
     for name, whole in memory.items():
         zones = np.concatenate([whole[: CANARY * 8], whole[len(whole) - CANARY * 8 :]])
         assert (zones == 0xA5).all(), f"{kernel.name} wrote outside of '{name}'"
     return {n: given[n] for n in outputs}
+
+
+def _multiply(product: LibraryProduct, arrays: Mapping[str, Any]) -> None:
+    """Makes what a device's library makes between the launches of a kernel."""
+    rows, columns, depth = product.sizes
+    a = arrays[product.a].reshape((depth, rows) if product.trans_a else (rows, depth))
+    b = arrays[product.b].reshape((columns, depth) if product.trans_b else (depth, columns))
+    wide = np.result_type(product.dtype.compute.np)
+    made = (a.T if product.trans_a else a).astype(wide) @ (b.T if product.trans_b else b).astype(wide)
+    arrays[product.out].reshape(rows, columns)[...] = made.astype(product.dtype.np)
 
 
 def ulps(got: Any, wanted: Any) -> float:

@@ -9,6 +9,7 @@
 * ``indices``  which inputs hold positions, and their limits
 * ``expr``, ``expr_numpy``, ``pointwise``, ``channels``, ``formula``, ``drawn``  expressions, and what follows from them; those
   on channels, of updates, and over random numbers
+* ``product``  which ops multiply two matrices
 * ``program``, ``operator``, ``variable``, ``methods``  the graph that users build
 * ``build``, ``composed``, ``checks``, ``shape_checks``, ``declare``, ``names``  how it is built
 * ``lod``  row offsets of sequences: which variables an op reads them from, and which its results share

@@ -25,6 +25,7 @@ from tstatic.ir.types import Meta
 
 if TYPE_CHECKING:
     from tstatic.ir.paddle_form import PaddleForm
+    from tstatic.ir.product import MatrixProduct
 
 __all__ = [
     "DERIVE",
@@ -286,6 +287,8 @@ class OpDef:
             from lists of what several such ops read; its ``shape_only`` slot is the table (``passes/row_gradients.py``).
         indices: The inputs that hold positions, and their limits: checked before the op runs, on every device.
         channels: ``(*input metas, **attrs) -> Channels`` for ops on channels, ``None`` where there are no elements.
+        product: ``(*input metas, **attrs) -> MatrixProduct`` of an op with slots ``X``, ``Y`` and ``Out`` that multiplies them as
+            matrices, ``None`` where they are batches of matrices or vectors.
         kernel: A user's own kernel (``fusion/user_kernel.py``); ``ref`` says what it computes.
         activation: An elementwise function of one input that fusions join with the op before or after it.
         pairwise: Of an op that folds a list: the op of two inputs of which a chain in the list's order gives the same bits.
@@ -335,6 +338,7 @@ class OpDef:
     of: str = ""
     rows: Callable[..., Rows | None] | None = None
     channels: Callable[..., Channels | None] | None = None
+    product: Callable[..., MatrixProduct | None] | None = None
     as_rows: str = ""
     indices: tuple[Index, ...] = ()
     activation: bool = False

@@ -96,17 +96,23 @@ def stored(value: Typed, dtype: DType, used: set[str]) -> str:
     return value.text if value.dtype is dtype else f"{value.text}.to({LANGUAGE[dtype.name]})"
 
 
-def loaded(group: LoopNest, index: Callable[[Operand], tuple[str, str]]) -> tuple[list[str], Lines]:
+def loaded(
+    group: LoopNest, index: Callable[[Operand], tuple[str, str]], given: Mapping[str, Typed] | None = None
+) -> tuple[list[str], Lines]:
     """Returns the lines that load a group's inputs, and its own, written.
 
     Args:
         group: The group.
         index: ``(operand) -> (offset, mask)``.
+        given: Inputs that lie in registers: value -> its name there.
     """
     used: set[str] = set()
     loads: list[str] = []
     names: dict[int, Typed] = {}
     for i, operand in enumerate(group.inputs):
+        if given is not None and operand.value in given:
+            names[i] = given[operand.value]
+            continue
         text, dtype = load(operand, *index(operand), used)
         loads.append(f"a{i} = {text}")
         names[i] = Typed(f"a{i}", dtype)
@@ -235,7 +241,7 @@ def pointers_of(group: LoopNest) -> tuple[KernelParameter, ...]:
     return (*memory, KernelParameter("rng", "pointer", "i64", RNG), KernelParameter("draws", "pointer", "i64", DRAWS))
 
 
-def _drawing_table(group: LoopNest) -> Table:
+def drawing_table(group: LoopNest) -> Table:
     """Returns which op draws each of the group's random numbers."""
     rows = [(d.position, (d.seed + (1 << 63)) % (1 << 64) - (1 << 63)) for d in group.drawings]
     return Table(numbers=np.array(rows, np.int64).reshape(-1))
@@ -277,6 +283,14 @@ def function(name: str, parameters: tuple[KernelParameter, ...], body: list[str]
     return "\n".join(["@triton.jit", *nested(f"def {name}({', '.join(texts)}):", body)])
 
 
+def rounds_apart(used: set[str]) -> bool:
+    """Returns whether no product and sum may be one operation: under strict numerics, and where uniform numbers are drawn.
+
+    Such a number is a product and a sum, each rounded: those of the reference.
+    """
+    return strict_numerics() or not used.isdisjoint({DRAW[UNIT_24][0], DRAW[UNIT_53][0]})
+
+
 def assemble(
     group: LoopNest,
     template: str,
@@ -296,12 +310,11 @@ def assemble(
     count = len(group.inputs)
     memory = tuple(buffers[:count]), tuple(buffers[count:])
     # The flag is read now: when the kernel is planned it may be another.
-    # A uniform number is a product and a sum, each rounded: those of the reference.
-    separate = strict_numerics() or not used.isdisjoint({DRAW[UNIT_24][0], DRAW[UNIT_53][0]})
+    separate = rounds_apart(used)
 
     def kept(target: Target) -> Launches:
         calls = uncontracted(plan(target)) if separate else plan(target)
-        return replace(calls, tables={**calls.tables, DRAWS: _drawing_table(group)}) if group.drawings else calls
+        return replace(calls, tables={**calls.tables, DRAWS: drawing_table(group)}) if group.drawings else calls
 
     main = standalone_main(body, group.metas)
     return as_kernel(template, body, functions, used, parameters, memory, kept, main, group.inplace)

@@ -269,6 +269,10 @@ class Kernel:
         named = {a for a in launch.arguments if isinstance(a, str)}
         # The elements that the launch's tiles cover.
         tiles = math.prod(launch.grid) * math.prod(launch.constants.values())
+        if isinstance(launch, LibraryProduct):
+            rows, columns, depth = launch.sizes
+            elements = rows * depth + depth * columns + rows * columns
+            return int(elements * launch.dtype.itemsize)
         # Tiles are padded to powers of two, by axis. The main function may walk over more than a tile.
         most = 4 * max((n for a, (n, _) in calls.partials.items() if a in named), default=-1)
         merges = launch.function != "kernel" and tiles <= most

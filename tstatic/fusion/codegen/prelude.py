@@ -216,3 +216,29 @@ def round_bf16(a):
 def round_fp16(a):
     """float32 rounded to what float16 can hold."""
     return a.to(tl.float16).to(tl.float32)
+
+
+@triton.jit
+def wide(a):
+    """16-bit floats as float32, other types as they are."""
+    if a.dtype == tl.bfloat16:
+        r = from_bf16(a)
+    elif a.dtype == tl.float16:
+        r = a.to(tl.float32)
+    else:
+        r = a
+    return r
+
+
+# The interpreter multiplies the bits of bfloat16 as integers, so operands are widened there. Compiled, an operand that was
+# widened would be multiplied as TF32: half the speed, and other products.
+@triton.jit
+def dot(a, b, total):
+    """Total + a @ b, added up in the type of total; float32 operands are multiplied in full precision."""
+    if INTERPRETED:
+        r = tl.dot(wide(a), wide(b), total, input_precision="ieee", out_dtype=total.dtype)
+    elif a.dtype == tl.float32:
+        r = tl.dot(a, b, total, input_precision="ieee")
+    else:
+        r = tl.dot(a, b, total, out_dtype=total.dtype)
+    return r

@@ -11,6 +11,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.checks import ANY_RANK, check_int, check_rank, same_shape
 from tstatic.ir.opdef import GRAD, WHOLE, Case, Cost, Domain, GradOp, OpDef, OpSpec, Tile, export, register
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
+from tstatic.ir.product import MatrixProduct
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.shape_checks import check_fit
@@ -119,12 +120,22 @@ _MATMUL_CASES = (
     Case(((7, 18), (18, 5))),
 )
 
+
+def _matmul_product(x: Meta, y: Meta, trans_x: bool = False, trans_y: bool = False) -> MatrixProduct | None:
+    # Only untransposed, the leading axes and the rows are one axis in memory.
+    if x.rank < 2 or y.rank != 2 or (trans_x and x.rank > 2):
+        return None
+    rows, depth = numel(x.shape[:-1]), x.shape[-1]
+    rows, depth = (depth, rows) if trans_x else (rows, depth)
+    return MatrixProduct(rows, y.shape[0 if trans_y else 1], depth, trans_x, trans_y)
+
+
 _MATMUL = CallRef(_matmul_calls)
 _MATMUL_GRAD = CallRef(gradient_calls, gradient_scratch_metas)
 
 register(OpDef(
     "matmul_v2", "X, Y -> Out", lod="X", attrs={"trans_x": False, "trans_y": False}, infer=_matmul_infer, ref=_MATMUL,
-    lower=_matmul_lower, split=split_product, cost=product_cost,
+    lower=_matmul_lower, split=split_product, cost=product_cost, product=_matmul_product,
     grad=GradOp(
         f"X, Y, Out{GRAD} -> X{GRAD}, Y{GRAD}", ref=_MATMUL_GRAD, lower=_matmul_grad_lower, split=split_gradient,
         cost=_matmul_grad_cost, linear_in=("X", "Y"), grad=bilinear_grad("matmul_v2"),
@@ -327,6 +338,11 @@ def _flat(shape: Shape, columns: int) -> tuple[int, int]:
     return numel(shape[:columns]), numel(shape[columns:])
 
 
+def _mul_product(x: Meta, y: Meta, x_num_col_dims: int = 1, y_num_col_dims: int = 1) -> MatrixProduct:
+    rows, depth = _flat(x.shape, x_num_col_dims)
+    return MatrixProduct(rows, _flat(y.shape, y_num_col_dims)[1], depth)
+
+
 def _mul_infer(x: Meta, y: Meta, x_num_col_dims: int = 1, y_num_col_dims: int = 1) -> Meta:
     same_dtype(x, y)
     for name, meta, columns in (("X", x, x_num_col_dims), ("Y", y, y_num_col_dims)):
@@ -459,7 +475,7 @@ _MUL_GRAD = CallRef(_mul_grad_calls)
 
 register(OpDef(
     "mul", "X, Y -> Out", lod="X", attrs={"x_num_col_dims": 1, "y_num_col_dims": 1}, infer=_mul_infer, ref=_MUL,
-    lower=_mul_lower, split=_mul_split, cost=_mul_cost,
+    lower=_mul_lower, split=_mul_split, cost=_mul_cost, product=_mul_product,
     grad=GradOp(
         f"X, Y, Out{GRAD} -> X{GRAD}, Y{GRAD}", ref=_MUL_GRAD, lower=_mul_grad_lower, split=_mul_grad_split,
         cost=_mul_grad_cost, linear_in=("X", "Y"), grad=bilinear_grad("mul"),

@@ -1,0 +1,581 @@
+"""Matrix products with ops per element after them: the epilogue reads the product from registers, tile by tile.
+
+A product that is cut along its depth, or that the device's library makes, lies in memory first; a second function reads it there
+and goes on with the same lines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tstatic.fusion.codegen import sums
+from tstatic.fusion.codegen.emit import (
+    as_kernel,
+    coordinates,
+    drawing_table,
+    function,
+    loaded,
+    pointers_of,
+    rounds_apart,
+    stored,
+)
+from tstatic.fusion.codegen.kernel import (
+    DRAWS,
+    Kernel,
+    KernelArgument,
+    KernelLocal,
+    KernelParameter,
+    Launch,
+    Launches,
+    LibraryProduct,
+    operands,
+    power_of_two,
+)
+from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, nested
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, Operand, build
+from tstatic.fusion.codegen.numerics import uncontracted
+from tstatic.fusion.codegen.products import Product, is_product, is_product_gradient, numpy_products, products_of
+from tstatic.fusion.codegen.script import standalone_main
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.types import DType, Meta
+from tstatic.target import Target
+
+SPLIT_DEPTH = 4096
+"""Depth from which a product with fewer tiles than multiprocessors is cut along its depth."""
+
+_LEAST_PART = 1024
+"""Depth of a part, at least: its partial sums are written and read once more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """How a product is cut: a program makes ``rows`` x ``columns`` elements, ``depth`` at a time."""
+
+    rows: int
+    columns: int
+    depth: int
+    num_warps: int
+    stages: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.rows}x{self.columns}x{self.depth}"
+
+
+TILES: Mapping[str, tuple[Tile, ...]] = {
+    "sm_80": (Tile(128, 128, 32, 8, 4), Tile(64, 128, 32, 4, 4), Tile(64, 64, 64, 4, 4)),
+    "sm_90": (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 4, 4), Tile(64, 64, 64, 4, 4)),
+    "sm_100": (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 4, 4), Tile(64, 64, 64, 4, 4)),
+}
+"""Tiles that compile without spills with the tails of the golden set, from the largest to the smallest."""
+
+_GROUP = 8
+"""Blocks of rows whose programs run side by side, so that they share columns in the L2 cache."""
+
+
+def gemm_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
+    """Returns the kernel of a matrix product, or of its gradients, and of ops per element that follow.
+
+    Args:
+        body: One op that multiplies two matrices, or the gradient of one, and ops with expressions per element that depend on
+            one of its results; sums over all rows, one per column, may be among their results.
+        metas: Metadata of all values; every size is known.
+        needed: Values that are written to memory.
+
+    Raises:
+        CodegenUnsupported: If the ops do not work element by element on the product's shape.
+    """
+    return _Module(body, metas, needed).kernel()
+
+
+class _Module:
+    """The functions of all products of one op."""
+
+    def __init__(self, body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> None:
+        self.body, self.metas = body, metas
+        self.used: set[str] = set()
+        (self.op,) = (op for op in body if is_product(op.definition) or is_product_gradient(op.definition))
+        products = products_of(self.op, metas)
+        tails = _tails(body, self.op, products)
+        self.parts: list[_Part] = [
+            _Part(index, product, tail, metas, needed, self.used)
+            for index, (product, tail) in enumerate(zip(products, tails, strict=True))
+        ]
+
+        if sum(part.group is not None and bool(part.group.drawings) for part in self.parts) > 1:
+            raise CodegenUnsupported("TWO_PRODUCTS", "random numbers are drawn behind both products", self.op)
+
+    def kernel(self) -> Kernel:
+        text = "\n\n\n".join(t for part in self.parts for t in part.functions())
+        summed = max((len(part.summed) for part in self.parts), default=0)
+        if summed:
+            self.used.add("to_bf16")
+            # A pair of sums shares a launch, so that the function for two is there as soon as one part has two.
+            text += f"\n\n\n{sums.text(summed)}"
+        read = dict.fromkeys(v for part in self.parts for v in part.reads)
+        written = dict.fromkeys(v for part in self.parts for v in part.writes)
+        memory = self._arguments(read), self._arguments(written)
+        main = standalone_main(self.body, self.metas, numpy_products)
+        kernel = as_kernel(
+            "gemm", self.body, text, self.used, self.parts[0].parameters, memory, self._planned, main, self._inplace()
+        )
+        return replace(kernel, alternatives=self._alternatives)
+
+    def _arguments(self, values: Mapping[str, None]) -> tuple[KernelArgument, ...]:
+        return tuple(KernelArgument(v, self.metas[v].dtype, self.metas[v].numel) for v in values)
+
+    def _inplace(self) -> tuple[tuple[str, str], ...]:
+        """Returns (input, output) that may share memory: what a product reads, other programs read, too."""
+        shared = {v for part in self.parts for v in (part.product.a, part.product.b)}
+        found = []
+        for part in self.parts:
+            others = {v for other in self.parts if other is not part for v in other.reads}
+            pairs = part.group.inplace if part.group is not None else ()
+            found += [(a, b) for a, b in pairs if a != part.product.out and a not in shared | others]
+        return tuple(found)
+
+    def _planned(self, target: Target) -> Launches:
+        return self._joined([next(part.ways(target)) for part in self.parts])
+
+    def _joined(self, ways: Sequence[Launches]) -> Launches:
+        """Returns the launches of all parts, one after the other."""
+        calls = Launches(
+            tuple(launch for way in ways for launch in way.launches),
+            {name: buffer for way in ways for name, buffer in way.partials.items()},
+            {name: table for way in ways for name, table in way.tables.items()},
+            " + ".join(way.name for way in ways),
+        )
+        return uncontracted(calls) if rounds_apart(self.used) else calls
+
+    def _alternatives(self, target: Target) -> tuple[Launches, ...]:
+        ways = [list(part.ways(target)) for part in self.parts]
+        first = [way[0] for way in ways]
+        # One part changes at a time: their times add up.
+        return tuple(
+            self._joined([*first[:index], other, *first[index + 1 :]])
+            for index, part in enumerate(ways)
+            for other in part[1:]
+        )
+
+
+def _tails(body: Sequence[FrozenOp], op: FrozenOp, products: Sequence[Product]) -> list[list[FrozenOp]]:
+    """Returns the ops behind each product.
+
+    Raises:
+        CodegenUnsupported: If an op needs two products.
+    """
+    made = {product.out: {index} for index, product in enumerate(products)}
+    others = [o for o in body if o is not op]
+    for other in others:
+        behind = set[int]().union(*(made.get(v, set()) for v in other.reads()))
+        made |= dict.fromkeys(other.writes(), behind)
+    # What depends on no product (a sum that is computed again) belongs to its reader.
+    for other in reversed(others):
+        if not made[next(iter(other.writes()))]:
+            readers = [made[next(iter(o.writes()))] for o in others if not set(other.writes()).isdisjoint(o.reads())]
+            made |= dict.fromkeys(other.writes(), set[int]().union(*readers))
+    tails: list[list[FrozenOp]] = [[] for _ in products]
+    for other in others:
+        behind = made[next(iter(other.writes()))]
+        if len(behind) != 1:
+            raise CodegenUnsupported("TWO_PRODUCTS", f"{other.type} does not belong to one matrix product", other)
+        tails[next(iter(behind))].append(other)
+    return tails
+
+
+class _Part:
+    """The functions of one product.
+
+    Attributes:
+        product: What is multiplied.
+        group: The ops behind it as a loop nest; ``None`` without any.
+        summed: Results that are sums over the rows.
+        reads, writes: Values in memory.
+        parameters: Of its main function.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        product: Product,
+        tail: Sequence[FrozenOp],
+        metas: Mapping[str, Meta],
+        needed: Sequence[str],
+        used: set[str],
+    ) -> None:
+        self.prefix = "second_" if index else ""
+        self.product = product
+        self.used = used
+        self.metas = metas
+        self.compute = product.dtype.compute
+        self.group: LoopNest | None = None
+        written = {v for op in tail for v in op.writes()}
+        if tail:
+            group = build(tail, metas, [v for v in needed if v in written])
+            if index:
+                # Both parts' names are in one module: partial sums are found by them.
+                group = replace(
+                    group,
+                    inputs=tuple(replace(o, name=f"second_{o.name}") for o in group.inputs),
+                    outputs=tuple(replace(o, name=f"second_{o.name}") for o in group.outputs),
+                )
+            self.group = group
+            self._check(tail[0])
+        self.summed = self.group.summed if self.group is not None else ()
+        self.stores_product = product.out in needed or self.group is None
+        inside = self.group.inputs if self.group is not None else ()
+        self.reads = tuple(dict.fromkeys((product.a, product.b, *(o.value for o in inside if o.value != product.out))))
+        results = self.group.outputs if self.group is not None else ()
+        self.writes = (*([product.out] if self.stores_product else []), *(o.value for o in results))
+        self.behind = self._pointers()
+        self.parameters = self._main_parameters()
+
+    def _check(self, op: FrozenOp) -> None:
+        """Checks that the ops behind the product work on its elements."""
+        assert self.group is not None
+        product, space = self.product, self.group.iteration_space
+        if self.group.inner is not None:
+            raise CodegenUnsupported("ROWS_KERNEL", "an operator along rows has a kernel of its own", op)
+        places = [o for o in self.group.inputs if o.value == product.out]
+        if len(places) != 1 or not places[0].full or math.prod(space) != product.rows * product.columns:
+            raise CodegenUnsupported(
+                "SHAPE_MISMATCH", f"the operators after the product work on {list(space)}, not on its elements", op
+            )
+        for operand in self.group.outputs:
+            if not operand.full and not self._per_column(operand):
+                raise CodegenUnsupported("SUM_SHAPE", f"'{operand.value}' is a sum over other axes than the rows", op)
+            if not operand.full and not operand.dtype.is_float:
+                raise CodegenUnsupported("SUM_TYPE", "a group sums floats only", op)
+
+    # ------------------------------------------------------------------------------------------------------------ the text
+    def _per_column(self, operand: Operand) -> bool:
+        """Returns whether an operand has one element per column of the product."""
+        cut = self._cut()
+        return cut is not None and not any(operand.dims[:cut]) and all(operand.dims[cut:])
+
+    def _cut(self) -> int | None:
+        """Returns where the columns begin among the dimensions of the group; ``None`` if a dimension has rows and columns."""
+        assert self.group is not None
+        space = self.group.iteration_space
+        for cut in range(len(space) + 1):
+            if math.prod(space[:cut]) == self.product.rows and math.prod(space[cut:]) == self.product.columns:
+                return cut
+        return None
+
+    def _index(self, operand: Operand) -> tuple[str, str]:
+        """Returns offset and mask of an operand's elements on a tile."""
+        assert self.group is not None
+        if operand.full:
+            return "offsets", "mask"
+        if self._per_column(operand):
+            return "columns", f"columns < {self.product.columns}"
+        cut = self._cut()
+        if cut is not None and all(operand.dims[:cut]) and not any(operand.dims[cut:]):
+            return "rows", f"rows < {self.product.rows}"
+        return f"({coordinates(self.group.iteration_space, operand, 'offsets')})", "mask"
+
+    def _pointers(self) -> tuple[KernelParameter, ...]:
+        """Returns the parameters of the tail's memory."""
+        found: list[KernelParameter] = []
+        if self.stores_product:
+            found.append(
+                KernelParameter(f"{self.prefix}out", "pointer", TYPES[self.product.dtype.name], self.product.out)
+            )
+        if self.group is not None:
+            found += [p for p in pointers_of(self.group) if p.operand != self.product.out]
+        return tuple(found)
+
+    def _main_parameters(self) -> tuple[KernelParameter, ...]:
+        kind = TYPES[self.product.dtype.name]
+        return (
+            KernelParameter("a", "pointer", kind, self.product.a),
+            KernelParameter("b", "pointer", kind, self.product.b),
+            *self.behind,
+            # A number that the compiler does not know: it would write out the loop over a depth that it knows.
+            KernelParameter("depth", "integer", "i32"),
+            *(KernelParameter(n, "constant") for n in ("ROWS", "COLUMNS", "STEP", "WHOLE", "GROUP")),
+        )
+
+    def functions(self) -> Iterator[str]:
+        """Yields the text of the functions."""
+        yield self._product()
+        yield self._tail()
+        yield self._main()
+        yield self._part()
+        yield self._combine()
+
+    def _product(self) -> str:
+        """One tile of the product, or of a part of its depth."""
+        p = self.product
+        self.used.add("dot")
+        wide = ".to(tl.int64)" if p.wide_offsets else ""
+        if p.trans_a:
+            left, step_a = f"a + (begin + inner)[None, :]{wide} * {p.rows} + rows[:, None]", f"STEP * {p.rows}"
+        else:
+            left, step_a = f"a + rows[:, None]{wide} * {p.depth} + (begin + inner)[None, :]", "STEP"
+        if p.trans_b:
+            right, step_b = f"b + columns[None, :]{wide} * {p.depth} + (begin + inner)[:, None]", "STEP"
+        else:
+            right, step_b = (
+                f"b + (begin + inner)[:, None]{wide} * {p.columns} + columns[None, :]",
+                f"STEP * {p.columns}",
+            )
+        head = (
+            f"def {self.prefix}product(a, b, block, begin, "
+            "depth, ROWS: tl.constexpr, COLUMNS: tl.constexpr, STEP: tl.constexpr, WHOLE: tl.constexpr):"
+        )
+        body = [
+            "# Beyond the last row and column the first ones are read again: loads need no mask, and nothing is stored there.",
+            f"rows = (block[0] * ROWS + tl.arange(0, ROWS)) % {p.rows}",
+            f"columns = (block[1] * COLUMNS + tl.arange(0, COLUMNS)) % {p.columns}",
+            "inner = tl.arange(0, STEP)",
+            f"left = {left}",
+            f"right = {right}",
+            f"total = tl.zeros((ROWS, COLUMNS), {LANGUAGE[self.compute.name]})",
+            "for start in range(0, depth, STEP):",
+            "    if WHOLE:",
+            "        total = dot(tl.load(left), tl.load(right), total)",
+            "    else:",
+            f"        inside = inner < {p.depth} - begin - start",
+            "        first = tl.load(left, mask=inside[None, :], other=0)",
+            "        second = tl.load(right, mask=inside[:, None], other=0)",
+            "        total = dot(first, second, total)",
+            f"    left += {step_a}",
+            f"    right += {step_b}",
+            "return total",
+        ]
+        return "\n".join(["@triton.jit", *nested(head, body)])
+
+    def _tail(self) -> str:
+        """What is made of a tile of the product."""
+        p = self.product
+        wide = ".to(tl.int64)" if p.wide_offsets else ""
+        body = [
+            f"rows = (block[0]{wide} * ROWS + tl.arange(0, ROWS))[:, None]",
+            "columns = (block[1] * COLUMNS + tl.arange(0, COLUMNS))[None, :]",
+            f"mask = (rows < {p.rows}) & (columns < {p.columns})",
+            f"offsets = rows * {p.columns} + columns",
+        ]
+        total = Typed("total", self.compute, p.dtype if p.dtype.is_low else None)
+        if self.stores_product:
+            text = stored(total, p.dtype, self.used)
+            body.append(f"tl.store({self.prefix}out + offsets, {text}, mask=mask)")
+            if p.dtype.is_low and self.group is not None:
+                # Others read the rounded product from memory: the tail goes on with the same numbers.
+                self.used.add(f"round_{TYPES[p.dtype.name]}")
+                body.append(f"total = round_{TYPES[p.dtype.name]}(total)")
+                total = Typed("total", self.compute)
+        if self.group is not None:
+            loads, lines = loaded(self.group, self._index, {p.out: total})
+            self.used |= lines.used
+            body += [*loads, *lines.lines]
+            for operand in self.group.outputs:
+                value = lines.done[operand.value]
+                if operand.full:
+                    text = stored(value, operand.dtype, self.used)
+                    body.append(f"tl.store({operand.name} + offsets, {text}, mask=mask)")
+                else:
+                    place = f"p_{operand.name} + block[0] * {p.columns} + columns"
+                    added = f"tl.sum(tl.where(mask, {value.text}, 0.0), 0)[None, :]"
+                    body.append(f"tl.store({place}, {added}, mask=columns < {p.columns})")
+        names = ", ".join(("total", "block", *(q.name for q in self.behind)))
+        head = f"def {self.prefix}tail({names}, ROWS: tl.constexpr, COLUMNS: tl.constexpr):"
+        return "\n".join(["@triton.jit", *nested(head, body)])
+
+    def _block(self) -> list[str]:
+        """Lines that say which tile a program has."""
+        p = self.product
+        return [
+            f"tall, wide = tl.cdiv({p.rows}, ROWS), tl.cdiv({p.columns}, COLUMNS)",
+            "program = tl.program_id(0)",
+            "block = tl.swizzle2d(program // wide, program % wide, tall, wide, GROUP)",
+        ]
+
+    def _passed(self) -> str:
+        return "".join(f"{q.name}, " for q in self.behind)
+
+    def _main(self) -> str:
+        name = f"{self.prefix}kernel" if self.prefix else "kernel"
+        body = [
+            *self._block(),
+            f"total = {self.prefix}product(a, b, block, 0, depth, ROWS, COLUMNS, STEP, WHOLE)",
+            f"{self.prefix}tail(total, block, {self._passed()}ROWS, COLUMNS)",
+        ]
+        return function(name, self.parameters, body)
+
+    def _part(self) -> str:
+        """A part of the depth, to memory."""
+        p = self.product
+        wide = ".to(tl.int64)" if p.wide_offsets else ""
+        parameters = (
+            *self.parameters[:2],
+            KernelParameter("parts", "pointer", TYPES[self.compute.name], self._parts),
+            *self.parameters[-6:],
+        )
+        body = [
+            *self._block(),
+            f"total = {self.prefix}product(a, b, block, tl.program_id(1) * depth, depth, ROWS, COLUMNS, STEP, WHOLE)",
+            f"rows = (block[0]{wide} * ROWS + tl.arange(0, ROWS))[:, None]",
+            "columns = (block[1] * COLUMNS + tl.arange(0, COLUMNS))[None, :]",
+            f"offsets = tl.program_id(1){wide} * {p.rows * p.columns} + rows * {p.columns} + columns",
+            f"tl.store(parts + offsets, total, mask=(rows < {p.rows}) & (columns < {p.columns}))",
+        ]
+        return function(f"{self.prefix}part", parameters, body)
+
+    @property
+    def _parts(self) -> KernelLocal:
+        return KernelLocal(f"partial:{self.prefix}parts")
+
+    def _combine_parameters(self, dtype: DType) -> tuple[KernelParameter, ...]:
+        return (
+            KernelParameter("parts", "pointer", TYPES[dtype.name], self._parts),
+            *self.behind,
+            *(KernelParameter(n, "constant") for n in ("PARTS", "ROWS", "COLUMNS")),
+        )
+
+    def _combine(self) -> str:
+        """The sum of all parts, in their order, or the library's product; and the tail."""
+        p = self.product
+        self.used.add("wide")
+        wide = ".to(tl.int64)" if p.wide_offsets else ""
+        body = [
+            f"block = tl.program_id(0) // tl.cdiv({p.columns}, COLUMNS), tl.program_id(0) % tl.cdiv({p.columns}, COLUMNS)",
+            f"rows = (block[0]{wide} * ROWS + tl.arange(0, ROWS))[:, None]",
+            "columns = (block[1] * COLUMNS + tl.arange(0, COLUMNS))[None, :]",
+            f"inside = (rows < {p.rows}) & (columns < {p.columns})",
+            f"places = rows * {p.columns} + columns",
+            "total = wide(tl.load(parts + places, mask=inside, other=0))",
+            "for part in range(1, PARTS):",
+            f"    total += wide(tl.load(parts + part{wide} * {p.rows * p.columns} + places, mask=inside, other=0))",
+            f"{self.prefix}tail(total, block, {self._passed()}ROWS, COLUMNS)",
+        ]
+        return function(f"{self.prefix}combine", self._combine_parameters(self.compute), body)
+
+    # ------------------------------------------------------------------------------------------------------------ launches
+    def ways(self, target: Target) -> Iterator[Launches]:
+        """Yields the ways to make this part on a chip, the first one to be taken where nothing is timed."""
+        generated = [self._generated(tile, target) for tile in self._tiles(target)]
+        if self.product.depth >= self._split_depth(target):
+            split = self._split(self._tiles(target)[0], target)
+            generated[:0] = [] if split is None else [split]
+        library = self._library(target)
+        # Kernels of chips multiply 16-bit elements as well as the library does, and only if loads are wide. The library's
+        # product of float32 is not rounded to TF32; a product with nothing behind it gains nothing by a kernel of ours.
+        ours = target.large_programs or (self.product.dtype.is_low and self.product.aligned and self.group is not None)
+        yield from (*generated, library) if ours else (library, *generated)
+
+    def _split_depth(self, target: Target) -> int:
+        return 48 if target.large_programs else SPLIT_DEPTH
+
+    def _tiles(self, target: Target) -> list[Tile]:
+        p = self.product
+        if target.large_programs:
+            # Two blocks along each axis, so that tests in the interpreter see borders; few programs.
+            return [
+                Tile(
+                    power_of_two(-(-p.rows // 2), 16, 256),
+                    power_of_two(-(-p.columns // 2), 16, 256),
+                    power_of_two(-(-p.depth // 3), 16, 256),
+                    4,
+                    0,
+                )
+            ]
+        tiles = TILES.get(target.architecture, TILES["sm_90"])
+        # The first one that gives every multiprocessor a program; the smallest if none does.
+        full = [
+            t for t in tiles if math.ceil(p.rows / t.rows) * math.ceil(p.columns / t.columns) >= target.multiprocessors
+        ]
+        first = full[0] if full else tiles[-1]
+        return [first, *(t for t in tiles if t is not first)]
+
+    def _blocks(self, tile: Tile) -> tuple[int, int]:
+        return math.ceil(self.product.rows / tile.rows), math.ceil(self.product.columns / tile.columns)
+
+    def _constants(self, tile: Tile, depth: int) -> dict[str, int]:
+        whole = self.product.depth % depth == 0
+        return {"ROWS": tile.rows, "COLUMNS": tile.columns, "STEP": tile.depth, "WHOLE": whole, "GROUP": _GROUP}
+
+    def _generated(self, tile: Tile, target: Target) -> Launches:
+        tall, wide = self._blocks(tile)
+        depth = math.ceil(self.product.depth / tile.depth) * tile.depth
+        main = Launch(
+            f"{self.prefix}kernel",
+            (tall * wide,),
+            (*operands(self.parameters), depth),
+            self._constants(tile, depth),
+            tile.num_warps,
+            _types(self.parameters),
+            stages=tile.stages,
+        )
+        return replace(self._finished(main, tall, target), name=f"generated {tile.name}")
+
+    def _finished(self, main: Launch, tall: int, target: Target) -> Launches:
+        """Returns the launch and those that complete sums over rows."""
+        calls = Launches((main,), {})
+        if self.summed:
+            calls = sums.finished(main, self.summed, tall, self.product.columns, target)
+        if self.group is not None and self.group.drawings:
+            calls = replace(calls, tables={DRAWS: drawing_table(self.group)})
+        return calls
+
+    def _split(self, tile: Tile, target: Target) -> Launches | None:
+        """Returns the launches of a product that is cut along its depth; ``None`` if there is work for everybody without."""
+        tall, wide = self._blocks(tile)
+        depth = self.product.depth
+        least = tile.depth if target.large_programs else _LEAST_PART
+        wanted = min(target.multiprocessors // (tall * wide), depth // least, 2 if target.large_programs else 16)
+        if wanted < 2:
+            return None
+        part = math.ceil(math.ceil(depth / wanted) / tile.depth) * tile.depth
+        count = math.ceil(depth / part)
+        p = self.product
+        first = Launch(
+            f"{self.prefix}part",
+            (tall * wide, count),
+            (p.a, p.b, self._parts, part),
+            self._constants(tile, part),
+            tile.num_warps,
+            (*_types(self.parameters[:2]), f"*{TYPES[self.compute.name]}", "i32"),
+            stages=tile.stages,
+        )
+        combined = self._combined(count, self.compute, target)
+        partials = {self._parts: (count * p.rows * p.columns, self.compute), **combined.partials}
+        return Launches((first, *combined.launches), partials, combined.tables, f"{count} parts {tile.name}")
+
+    def _combined(self, count: int, dtype: DType, target: Target) -> Launches:
+        p = self.product
+        if target.large_programs:
+            rows, columns = (power_of_two(-(-n // 2), 16, 256) for n in (p.rows, p.columns))
+        else:
+            # 16 values a thread: 8 rows of 128 columns for a warp of four.
+            rows, columns = power_of_two(p.rows, 1, 16), power_of_two(p.columns, 16, 128)
+            if self.summed:
+                # Each block of rows leaves a partial sum.
+                rows = power_of_two(p.rows, 1, 64)
+        tall, wide = math.ceil(p.rows / rows), math.ceil(p.columns / columns)
+        parameters = self._combine_parameters(dtype)
+        main = Launch(
+            f"{self.prefix}combine",
+            (tall * wide,),
+            operands(parameters),
+            {"PARTS": count, "ROWS": rows, "COLUMNS": columns},
+            types=_types(parameters),
+        )
+        return self._finished(main, tall, target)
+
+    def _library(self, target: Target) -> Launches:
+        p = self.product
+        sizes = p.rows, p.columns, p.depth
+        if self.group is None:
+            made = LibraryProduct(p.a, p.b, p.out, sizes, p.trans_a, p.trans_b, p.dtype)
+            return Launches((made,), {}, name="library")
+        made = LibraryProduct(p.a, p.b, self._parts, sizes, p.trans_a, p.trans_b, p.dtype)
+        rest = self._combined(1, p.dtype, target)
+        partials = {self._parts: (p.rows * p.columns, p.dtype), **rest.partials}
+        return Launches((made, *rest.launches), partials, rest.tables, "library")
+
+
+def _types(parameters: Sequence[KernelParameter]) -> tuple[str, ...]:
+    return tuple(f"*{p.type}" if p.kind == "pointer" else p.type for p in parameters if p.kind != "constant")
