@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -150,6 +152,42 @@ def test_devices_that_run_late_have_no_blocks() -> None:
     late = TorchDevice("late")
     late.deferred = True
     assert late.block_use(op) == ""
+
+
+_FAULTS = """
+import resource
+import numpy as np
+import tstatic as paddle
+from tstatic import static
+
+paddle.enable_static()
+x = static.data("x", [32, 3, 64, 64], "float32")
+h = static.nn.conv2d(x, 16, 3, padding=1, bias_attr=False)
+h = static.nn.conv2d(h, 16, 3, padding=1, bias_attr=False)
+loss = paddle.mean(h)
+exe = static.Executor(paddle.CPUPlace())
+exe.run(static.default_startup_program())
+feed = {"x": np.ones([32, 3, 64, 64], np.float32)}
+counts = []
+for _ in range(12):
+    exe.run(feed=feed, fetch_list=[loss])
+    counts.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+print((counts[-1] - counts[4]) / 7)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks glibc")
+def test_pages_of_blocks_are_not_mapped_again_in_every_step() -> None:
+    """Two blocks of 8 MiB are 4096 pages."""
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
+    found = subprocess.run(
+        [sys.executable, "-c", _FAULTS],
+        env={**plain, "TSTATIC_CPU_BACKEND": "torch"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert float(found.stdout) < 500, found.stdout
 
 
 def test_bench_nets_keep_their_largest_results_in_blocks() -> None:

@@ -34,7 +34,7 @@ from tstatic.devices.base import (
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
 from tstatic.devices.torch_forms import Blocks, ForeignBlock, Taking, torch_form
-from tstatic.devices.torch_settings import Settings
+from tstatic.devices.torch_settings import Settings, keep_freed_memory
 from tstatic.errors import needed_for
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits, index_checks
@@ -236,6 +236,7 @@ class TorchDevice(Device):
         return TorchArray(self, self.torch.empty(tuple(shape), dtype=self.torch_dtype(dtype), device=self.place))
 
     def block(self, meta: Meta) -> TorchArray:
+        keep_freed_memory()
         # The pages of this memory are never touched: the first result takes its place.
         made = self.empty(meta.shape, meta.dtype.np)
         made.block = ForeignBlock(self.torch, made.tensor)

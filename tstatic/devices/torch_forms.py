@@ -37,7 +37,7 @@ class ForeignBlock:
         self._views.append((tensor, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()))
 
     def take(self, made: Any, others: set[int]) -> None:
-        """Makes the memory of a result the value's, if nobody else has it and it is no larger; otherwise copies it.
+        """Makes the memory of a result the value's; copies a result whose memory is shared, or larger than the value.
 
         Args:
             made: The result.
