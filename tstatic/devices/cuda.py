@@ -33,7 +33,7 @@ from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
 from tstatic.devices.torch_device import TorchArray, TorchDevice, tensors, torch_form
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits
-from tstatic.ir.ref import Call
+from tstatic.ir.recording import Call
 
 _CPU = CpuDevice()
 

@@ -39,7 +39,7 @@ from tstatic.errors import needed_for
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits, index_checks
 from tstatic.ir.opdef import OpDef
-from tstatic.ir.ref import Call
+from tstatic.ir.recording import Call
 from tstatic.ir.types import DTYPES, Meta
 
 _CPU = CpuDevice()
