@@ -18,7 +18,8 @@ from tstatic.devices.cpu.device import BoundStep, Workspace
 from tstatic.errors import RankFailedError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OpDef
-from tstatic.ir.ref import Call, plain
+from tstatic.ir.recording import Call
+from tstatic.ir.ref import plain
 from tstatic.ir.types import Meta, dtype_of
 
 _UNDIVIDED = 1 << 15

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tstatic.devices.base import Event, QueuedWorkError, Stream
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.ref import Call
+from tstatic.ir.recording import Call
 from tstatic.target import Target
 
 

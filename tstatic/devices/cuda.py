@@ -34,7 +34,7 @@ from tstatic.devices.torch_device import TorchArray, TorchDevice, tensors
 from tstatic.devices.torch_forms import torch_form
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits
-from tstatic.ir.ref import Call
+from tstatic.ir.recording import Call
 
 _CPU = CpuDevice()
 

@@ -43,7 +43,7 @@ from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits
 from tstatic.ir.opdef import EMPTY
-from tstatic.ir.ref import Call
+from tstatic.ir.recording import Call
 from tstatic.ir.types import Meta
 from tstatic.target import TINY, Target
 

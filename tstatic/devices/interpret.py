@@ -15,7 +15,7 @@ from tstatic import target
 from tstatic.devices.base import HostArray, KernelLaunch, Stream
 from tstatic.devices.cpu.device import CpuDevice
 from tstatic.errors import DeviceError, needed_for
-from tstatic.ir.ref import Call
+from tstatic.ir.recording import Call
 from tstatic.locks import lock
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tstatic.devices.base import Stream
 from tstatic.devices.cpu.device import BoundStep, CpuDevice, of_calls
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.ref import Call
+from tstatic.ir.recording import Call
 
 
 def _nothing() -> None:

@@ -38,7 +38,7 @@ from tstatic.devices.torch_settings import Settings, keep_freed_memory
 from tstatic.errors import needed_for
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits, index_checks
-from tstatic.ir.ref import Call
+from tstatic.ir.recording import Call
 from tstatic.ir.types import DTYPES, Meta
 
 _CPU = CpuDevice()

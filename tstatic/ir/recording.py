@@ -12,15 +12,14 @@ without ``out``. A write that went past the recording cannot happen, because the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-if TYPE_CHECKING:
-    from tstatic.ir.ref import Call
-
 Array = np.ndarray[Any, Any]
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A function with its arguments."""
 
 MOST_CALLS = 4096
 """Calls from which a function is not recorded: their list would take megabytes, and they are long enough not to need it."""

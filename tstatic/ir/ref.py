@@ -10,11 +10,9 @@ from functools import lru_cache, partial
 from typing import Any
 
 from tstatic.ir.expr import Node
-from tstatic.ir.recording import Recording
+from tstatic.ir.recording import Call, Recording
 from tstatic.ir.types import Meta, Shape
 
-Call = tuple[Callable[..., Any], tuple[Any, ...]]
-"""A function with its arguments."""
 Calls = list[Call]
 """Functions with their arguments, to be called in order."""
 Metas = tuple[Meta, ...]

@@ -18,7 +18,7 @@ from tstatic.errors import IndexRangeError, NumericsError
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.indices import Limits, limited
-from tstatic.ir.ref import Call
+from tstatic.ir.recording import Call
 from tstatic.ir.types import Meta, bool_, dtype_of, int64
 from tstatic.plan.plan import Plan, Step
 from tstatic.runtime.sub_block import annotate, fetch_entry, store_entry

@@ -18,7 +18,7 @@ from tstatic.fusion.codegen.kernel import RNG, STOPPED, KernelLocal, Launch, Lib
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def
-from tstatic.ir.ref import Call
+from tstatic.ir.recording import Call
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.plan import Generated
 

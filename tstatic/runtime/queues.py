@@ -9,7 +9,7 @@ from typing import Any
 from tstatic.devices.base import Device, Stream
 from tstatic.fusion.codegen.kernel import RNG
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.ref import Call
+from tstatic.ir.recording import Call
 
 Spans = Sequence[tuple[int, int]]
 

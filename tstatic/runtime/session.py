@@ -21,7 +21,7 @@ from tstatic.errors import DeviceError, IndexRangeError
 from tstatic.fusion.codegen.kernel import RNG
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY
-from tstatic.ir.ref import Call
+from tstatic.ir.recording import Call
 from tstatic.ir.rng import RngKey, kernel_numbers
 from tstatic.ir.tensor_array import TensorArray
 from tstatic.ir.types import dtype_of

@@ -12,7 +12,7 @@ from typing import Any
 
 from tstatic.devices.base import Device
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.ref import Call
+from tstatic.ir.recording import Call
 from tstatic.ir.types import Meta, dtype_of
 
 recorder: Recorder | None = None

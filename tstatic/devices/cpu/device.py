@@ -31,7 +31,8 @@ from tstatic.ir.evaluate import metas_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits, index_checks
 from tstatic.ir.opdef import PARTIAL_SUM, OpDef
-from tstatic.ir.ref import Call, Ref
+from tstatic.ir.recording import Call
+from tstatic.ir.ref import Ref
 from tstatic.ir.split import POINTWISE, along, row_parts
 from tstatic.ir.types import Meta
 

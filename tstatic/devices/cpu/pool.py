@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tstatic.errors import DeviceError, ForkedProcessError
-from tstatic.ir.ref import Call
+from tstatic.ir.recording import Call
 from tstatic.locks import lock
 
 Tile = Sequence[Call]

@@ -14,7 +14,7 @@ import numpy as np
 
 from tstatic.devices.cpu.device import BoundStep, Span, Workspace
 from tstatic.devices.cpu.pool import Pool, TileFailed
-from tstatic.ir.ref import Call
+from tstatic.ir.recording import Call
 
 MOST = 256
 """Most tasks of a chain: all pairs of addresses are compared while binding."""

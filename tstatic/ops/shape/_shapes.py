@@ -10,7 +10,7 @@ import numpy as np
 from tstatic.errors import ShapeError
 from tstatic.ir.build import as_variable, emit
 from tstatic.ir.program import Variable
-from tstatic.ir.ref import Call
+from tstatic.ir.recording import Call
 from tstatic.ir.types import UNKNOWN, Meta
 
 Array = np.ndarray[Any, Any]

@@ -12,7 +12,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.checks import ANY_RANK, check_int, check_rank, check_sizes, check_two_axes
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
-from tstatic.ir.ref import Call
+from tstatic.ir.recording import Call
 from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, float32
 from tstatic.ops._call_ref import copies

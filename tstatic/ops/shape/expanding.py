@@ -25,7 +25,8 @@ from tstatic.ir.opdef import (
 )
 from tstatic.ir.paddle_form import ABSENT, from_the_front
 from tstatic.ir.program import Variable
-from tstatic.ir.ref import Call, Calls
+from tstatic.ir.recording import Call
+from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, Meta, Shape, broadcast_shapes, normalize_axis
 from tstatic.ops._call_ref import CallRef, copies
 from tstatic.ops._gradients import grad_is_forward_op

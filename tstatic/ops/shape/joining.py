@@ -21,7 +21,7 @@ from tstatic.ir.checks import (
 from tstatic.ir.opdef import LOD, Attr, Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
-from tstatic.ir.ref import Call
+from tstatic.ir.recording import Call
 from tstatic.ir.split import along
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
 from tstatic.ops._call_ref import copies

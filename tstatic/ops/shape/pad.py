@@ -12,7 +12,8 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_int, check_length, check_rank, check_sizes
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
-from tstatic.ir.ref import Call, Calls
+from tstatic.ir.recording import Call
+from tstatic.ir.ref import Calls
 from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import UNKNOWN, Meta, Shape
 from tstatic.ops._call_ref import CallRef, copies

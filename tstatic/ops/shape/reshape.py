@@ -13,7 +13,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_axes, check_axis, check_int, check_sizes
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
-from tstatic.ir.ref import Call
+from tstatic.ir.recording import Call
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis, numel
 from tstatic.no_effect import IN_PLACE, no_effect
 from tstatic.ops._call_ref import copies

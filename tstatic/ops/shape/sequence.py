@@ -25,7 +25,7 @@ from tstatic.ir.declare import default_dtype
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
-from tstatic.ir.ref import Call
+from tstatic.ir.recording import Call
 from tstatic.ir.types import DType, Meta, dtype_of, float32, int32, int64
 from tstatic.ops._call_ref import copies
 from tstatic.ops.shape._shapes import ANY, Array, copy, emit_list, emit_one

@@ -14,7 +14,8 @@ from tstatic.ir.checks import check_length
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, OpSpec, export, register
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
-from tstatic.ir.ref import Call, keywords
+from tstatic.ir.recording import Call
+from tstatic.ir.ref import keywords
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
 from tstatic.ops._call_ref import copies
 from tstatic.ops._gradients import grad_is_forward_op

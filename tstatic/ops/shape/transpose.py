@@ -13,7 +13,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_axes, check_axis, check_length, check_rank, check_two_axes
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
-from tstatic.ir.ref import Call
+from tstatic.ir.recording import Call
 from tstatic.ir.split import ELEMENTS, FREE, Split, free_axis, tiles
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._call_ref import copies

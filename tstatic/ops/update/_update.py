@@ -27,7 +27,8 @@ from tstatic.ir.opdef import (
     parse_slots,
     register,
 )
-from tstatic.ir.ref import Attrs, Call, Calls, Metas, Ref, Slots
+from tstatic.ir.recording import Call
+from tstatic.ir.ref import Attrs, Calls, Metas, Ref, Slots
 from tstatic.ir.split import POINTWISE, along, row_parts
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops._low import store
