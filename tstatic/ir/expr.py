@@ -536,7 +536,7 @@ def run_torch(t: Any, node: Node, tensors: Mapping[str, Any], values: Mapping[st
         if _selects(*chosen) and chosen[0].dtype == out.dtype:
             kind = _whole_numbers(t, out)
             bits, condition = out.view(kind), node.args[0]
-            if _compares(condition, tensors) and all(x.data_ptr() != out.data_ptr() for x in tensors.values()):
+            if _compares(condition, tensors, out) and all(x.data_ptr() != out.data_ptr() for x in tensors.values()):
                 # Written as numbers into the result, a comparison is faster than as truth values, and takes no memory.
                 ones = [value(a) for a in condition.args]
                 mask = getattr(t, FUNCTIONS[condition.op].direct)(*_as_tensors(t, condition.op, ones), out=bits)
@@ -550,15 +550,15 @@ def run_torch(t: Any, node: Node, tensors: Mapping[str, Any], values: Mapping[st
     return getattr(t, direct)(*_as_tensors(t, node.op, args), out=out)
 
 
-def _compares(node: Node, tensors: Mapping[str, Any]) -> bool:
-    """Whether a condition compares a tensor of at most 32 bits with a number."""
+def _compares(node: Node, tensors: Mapping[str, Any], out: Any) -> bool:
+    """Whether a condition compares a tensor of at most 32 bits, and of the result's shape, with a number."""
     if len(node.args) != 2 or FUNCTIONS[node.op].kind != "bool" or not FUNCTIONS[node.op].direct:
         return False
     left, right = node.args
     if left.op != "var" or right.op != "const" or left.value not in tensors:
         return False
     given = tensors[left.value]
-    return bool(given.is_floating_point() and given.itemsize <= 4)
+    return bool(given.is_floating_point() and given.itemsize <= 4 and given.shape == out.shape)
 
 
 def _unrounded(node: Node) -> bool:
