@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OpDef
-from tstatic.ir.ref import Call
+from tstatic.ir.recording import Call
 
 
 class ForeignBlock:
