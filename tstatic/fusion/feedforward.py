@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from tstatic.fusion.codegen.composite import compose
+from tstatic.fusion.codegen.composite import compose, parts_of
 from tstatic.fusion.codegen.define import is_elementwise, works_on_rows
 from tstatic.fusion.codegen.gemm import gemm_kernel
 from tstatic.fusion.codegen.kernel import Kernel
@@ -48,51 +48,6 @@ def feed_forward_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], nee
         make = gemm_kernel if any(multiplies(op) for op in ops) else loop_nest
         parts.append(make(ops, metas, kept))
     return compose(parts, body, metas, needed, numpy_products)
-
-
-def parts_of(body: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> list[list[FrozenOp]]:
-    """Returns the ops part by part: what comes before a product, the product and the ops per element behind it, what follows.
-
-    What a kernel along rows reads last, it computes itself: adding a residual there costs no pass of its own.
-    """
-    stage_of: dict[str, int] = {}
-    stages: list[int] = []
-    products = 0
-    for op in body:
-        stage = max((stage_of.get(v, 0) for v in op.reads()), default=0)
-        if multiplies(op):
-            products += 1
-            stage = 2 * products - 1
-        elif stage % 2 and works_on_rows(op.definition):
-            stage += 1
-        stages.append(stage)
-        stage_of |= dict.fromkeys(op.writes(), stage)
-    maker = {v: i for i, op in enumerate(body) for v in op.writes()}
-    for index, op in enumerate(body):
-        if stages[index] and works_on_rows(op.definition):
-            _move_to_rows(body, metas, stages, maker, index)
-    return [
-        found
-        for stage in range(2 * products + 1)
-        if (found := [o for o, s in zip(body, stages, strict=True) if s == stage])
-    ]
-
-
-def _move_to_rows(
-    body: Sequence[FrozenOp], metas: Mapping[str, Meta], stages: list[int], maker: Mapping[str, int], index: int
-) -> None:
-    """Moves a residual's add, and a dropout straight before it, to the op along rows that reads it."""
-    # The library multiplies wide types: all that follows would be one more pass over its product.
-    wide = not metas[next(iter(body[index].writes()))].dtype.is_low
-    movable = {"elementwise_add", "dropout"} if wide else {"dropout"}
-    pending = [maker[v] for v in body[index].contents() if v in maker]
-    while pending:
-        at = pending.pop()
-        op = body[at]
-        residual = op.type == "elementwise_add" and len({metas[v].shape for v in op.contents()}) == 1
-        if stages[at] == stages[index] - 1 and (residual or op.type in movable):
-            stages[at] = stages[index]
-            pending += [maker[v] for v in op.contents() if v in maker]
 
 
 # ------------------------------------------------------------------------------------------------------------- proposals
@@ -499,7 +454,7 @@ def _bias_gradient(view: View, value: str | None) -> int | None:
 
 
 def _passed_on(op: FrozenOp) -> str | None:
-    """Returns the gradient of an add that equals what arrives: that of the operand that is no bias."""
+    """Returns the gradient of an add that equals what arrives: that of the operand that is not a bias."""
     vector = one(op.input("Y"))
     own = one(op.input("X"))
     results = {own: _output(op, f"X{GRAD}"), vector: _output(op, f"Y{GRAD}")}

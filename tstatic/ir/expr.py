@@ -215,14 +215,12 @@ def _ordered(name: str) -> Callable[[Any, Any, Any], Any]:
     def compared(t: Any, a: Any, b: Any) -> Any:
         if not any(t.is_tensor(one) and one.is_complex() for one in (a, b)):
             return compare(a, b)
-        (x, p), (y, q) = ((one.real, getattr(one, "imag", 0)) if _is_complex(t, one) else (one, 0) for one in (a, b))
+        # Numbers of Python have both parts, whatever they are; tensors only if they are complex.
+        whole = [t.is_tensor(one) and not one.is_complex() for one in (a, b)]
+        (x, p), (y, q) = ((v, 0) if real else (v.real, v.imag) for v, real in zip((a, b), whole, strict=True))
         return strict(x, y) | ((x == y) & compare(p, q))
 
     return compared
-
-
-def _is_complex(t: Any, value: Any) -> bool:
-    return value.is_complex() if t.is_tensor(value) else isinstance(value, complex)
 
 
 define("lt", np.less, _ordered("lt"), kind="bool", triton="{a} < {b}", direct="lt", numbers="second")
@@ -557,8 +555,7 @@ def _compares(node: Node, tensors: Mapping[str, Any], out: Any) -> bool:
     left, right = node.args
     if left.op != "var" or right.op != "const" or left.value not in tensors:
         return False
-    given = tensors[left.value]
-    return bool(given.is_floating_point() and given.itemsize <= 4 and given.shape == out.shape)
+    return bool((given := tensors[left.value]).is_floating_point() and given.itemsize <= 4 and given.shape == out.shape)
 
 
 def _unrounded(node: Node) -> bool:
@@ -582,10 +579,8 @@ def _fits(t: Any, name: str, args: Sequence[Any], out: Any) -> bool:
         # torch gives the result its own dtype and does not convert it.
         kinds = [a.dtype for a in args[1:] if hasattr(a, "dtype")]
         return bool(kinds) and all(k == out.dtype for k in kinds)
-    if not kinds:
-        return False
-    if all(k.is_floating_point for k in kinds):
-        return bool(out.dtype.is_floating_point)
+    if not kinds or all(k.is_floating_point for k in kinds):
+        return bool(kinds and out.dtype.is_floating_point)
     numbers = all(isinstance(a, int) for a in args if not hasattr(a, "dtype"))
     return FUNCTIONS[name].whole and numbers and all(k == out.dtype for k in kinds) and out.dtype != t.bool
 

@@ -5,8 +5,9 @@
 * ``lines``, ``emit``, ``numerics``, ``prelude``  its text
 * ``rows``, ``row_blocks``, ``sums``  kernels along rows, and sums in a fixed order
 * ``batch_norm``, ``channel_sums``, ``per_channel``  batch norm
-* ``gemm``, ``products``  matrix products with what follows them
+* ``gemm``, ``gemm_tiles``, ``products``  matrix products with what follows them
 * ``composite``  kernels of several parts, one after the other
+* ``attention``, ``attention_parts``  attention without scores in memory
 * ``depthwise``  depthwise convolution of relu
 * ``segments``, ``update``, ``square_sum``  many tensors in one launch
 * ``script``, ``reference``  the part that runs alone, and the numpy that it compares with

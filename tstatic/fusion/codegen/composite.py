@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from tstatic.fusion.codegen.define import works_on_rows
 from tstatic.fusion.codegen.emit import header, helpers, module, named, prelude_functions
 from tstatic.fusion.codegen.kernel import (
     Kernel,
@@ -17,6 +18,7 @@ from tstatic.fusion.codegen.kernel import (
     LibraryProduct,
     Table,
 )
+from tstatic.fusion.codegen.products import multiplies
 from tstatic.fusion.codegen.reference import Rule
 from tstatic.fusion.codegen.script import standalone_main
 from tstatic.ir.frozen import FrozenOp
@@ -156,3 +158,48 @@ def _inplace(parts: Sequence[Kernel], read: Iterable[str], needed: Sequence[str]
         # A later part would find the result in the place of the input.
         if source in inputs and result in outputs and last[source] == number
     )
+
+
+def parts_of(body: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> list[list[FrozenOp]]:
+    """Returns the ops part by part: what comes before a product, the product and the ops per element behind it, what follows.
+
+    What a kernel along rows reads last, it computes itself: adding a residual there costs no pass of its own.
+    """
+    stage_of: dict[str, int] = {}
+    stages: list[int] = []
+    products = 0
+    for op in body:
+        stage = max((stage_of.get(v, 0) for v in op.reads()), default=0)
+        if multiplies(op):
+            products += 1
+            stage = 2 * products - 1
+        elif stage % 2 and works_on_rows(op.definition):
+            stage += 1
+        stages.append(stage)
+        stage_of |= dict.fromkeys(op.writes(), stage)
+    maker = {v: i for i, op in enumerate(body) for v in op.writes()}
+    for index, op in enumerate(body):
+        if stages[index] and works_on_rows(op.definition):
+            _move_to_rows(body, metas, stages, maker, index)
+    return [
+        found
+        for stage in range(2 * products + 1)
+        if (found := [o for o, s in zip(body, stages, strict=True) if s == stage])
+    ]
+
+
+def _move_to_rows(
+    body: Sequence[FrozenOp], metas: Mapping[str, Meta], stages: list[int], maker: Mapping[str, int], index: int
+) -> None:
+    """Moves a residual's add, and a dropout straight before it, to the op along rows that reads it."""
+    # The library multiplies wide types: all that follows would be one more pass over its product.
+    wide = not metas[next(iter(body[index].writes()))].dtype.is_low
+    movable = {"elementwise_add", "dropout"} if wide else {"dropout"}
+    pending = [maker[v] for v in body[index].contents() if v in maker]
+    while pending:
+        at = pending.pop()
+        op = body[at]
+        residual = op.type == "elementwise_add" and len({metas[v].shape for v in op.contents()}) == 1
+        if stages[at] == stages[index] - 1 and (residual or op.type in movable):
+            stages[at] = stages[index]
+            pending += [maker[v] for v in op.contents() if v in maker]

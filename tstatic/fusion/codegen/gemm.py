@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tstatic.fusion.codegen import sums
 from tstatic.fusion.codegen.emit import (
@@ -20,6 +20,16 @@ from tstatic.fusion.codegen.emit import (
     pointers_of,
     rounds_apart,
     stored,
+)
+from tstatic.fusion.codegen.gemm_tiles import (
+    BOX_TILES,
+    DESCRIPTOR_BYTES,
+    GROUP,
+    LEAST_PART,
+    SPLIT_DEPTH,
+    Tile,
+    fitting,
+    tiles_of,
 )
 from tstatic.fusion.codegen.kernel import (
     DRAWS,
@@ -36,55 +46,18 @@ from tstatic.fusion.codegen.kernel import (
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, nested
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, Operand, build
 from tstatic.fusion.codegen.numerics import uncontracted
-from tstatic.fusion.codegen.products import Product, is_product, is_product_gradient, numpy_products, products_of
+from tstatic.fusion.codegen.products import (
+    Product,
+    is_product,
+    is_product_gradient,
+    numpy_products,
+    products_of,
+    tails_of,
+)
 from tstatic.fusion.codegen.script import standalone_main
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
 from tstatic.target import Target
-
-SPLIT_DEPTH = 4096
-"""Depth from which a product with fewer tiles than multiprocessors is cut along its depth."""
-
-_LEAST_PART = 1024
-"""Depth of a part, at least: its partial sums are written and read once more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """How a product is cut: a program makes ``rows`` x ``columns`` elements, ``depth`` at a time."""
-
-    rows: int
-    columns: int
-    depth: int
-    num_warps: int
-    stages: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.rows}x{self.columns}x{self.depth}"
-
-
-TILES: Mapping[str, tuple[Tile, ...]] = {
-    "sm_80": (Tile(128, 128, 32, 8, 4), Tile(64, 128, 32, 8, 4), Tile(64, 64, 64, 4, 4)),
-    "sm_90": (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 8, 3), Tile(64, 64, 64, 4, 4)),
-    "sm_100": (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 8, 3), Tile(64, 64, 64, 8, 4)),
-}
-"""Tiles that compile without spills with the tails of the golden set, from the largest to the smallest."""
-
-BOX_TILES: Mapping[str, tuple[Tile, ...]] = {
-    "sm_90": (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 8, 3)),
-    "sm_100": (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 8, 3)),
-}
-"""Those of chips that copy boxes of a matrix (TMA)."""
-
-DESCRIPTOR_BYTES = 128
-"""A tensor descriptor that a program makes in global memory."""
-
-_DRAWN_A_THREAD = 32
-"""Elements of a tile per thread, at most, where random numbers are drawn."""
-
-_GROUP = 8
-"""Blocks of rows whose programs run side by side, so that they share columns in the L2 cache."""
 
 
 def gemm_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
@@ -110,7 +83,7 @@ class _Module:
         self.used: set[str] = set()
         (self.op,) = (op for op in body if is_product(op.definition) or is_product_gradient(op.definition))
         products = products_of(self.op, metas)
-        tails = _tails(body, self.op, products)
+        tails = tails_of(body, self.op, products)
         self.parts: list[_Part] = [
             _Part(index, product, tail, metas, needed, self.used)
             for index, (product, tail) in enumerate(zip(products, tails, strict=True))
@@ -170,31 +143,6 @@ class _Module:
             for index, part in enumerate(ways)
             for other in part[1:]
         )
-
-
-def _tails(body: Sequence[FrozenOp], op: FrozenOp, products: Sequence[Product]) -> list[list[FrozenOp]]:
-    """Returns the ops behind each product.
-
-    Raises:
-        CodegenUnsupported: If an op needs two products.
-    """
-    made = {product.out: {index} for index, product in enumerate(products)}
-    others = [o for o in body if o is not op]
-    for other in others:
-        behind = set[int]().union(*(made.get(v, set()) for v in other.reads()))
-        made |= dict.fromkeys(other.writes(), behind)
-    # What depends on no product (a sum that is computed again) belongs to its reader.
-    for other in reversed(others):
-        if not made[next(iter(other.writes()))]:
-            readers = [made[next(iter(o.writes()))] for o in others if not set(other.writes()).isdisjoint(o.reads())]
-            made |= dict.fromkeys(other.writes(), set[int]().union(*readers))
-    tails: list[list[FrozenOp]] = [[] for _ in products]
-    for other in others:
-        behind = made[next(iter(other.writes()))]
-        if len(behind) != 1:
-            raise CodegenUnsupported("TWO_PRODUCTS", f"{other.type} does not belong to one matrix product", other)
-        tails[next(iter(behind))].append(other)
-    return tails
 
 
 class _Part:
@@ -524,7 +472,7 @@ class _Part:
             yield self._boxed(self._tiles(target)[0], target, specialised=False)
         elif target.architecture in BOX_TILES:
             tiles = BOX_TILES[target.architecture]
-            tile = self._fitting(tiles)[0]
+            tile = fitting(tiles, drawn=self._drawn)[0]
             yield self._boxed(tile, target, specialised=False)
             if target.architecture == "sm_90" and tile is tiles[0] and not self.summed:
                 # Four warps copy, and two times four are added that multiply half of the rows each. Triton's pass for that
@@ -553,39 +501,18 @@ class _Part:
         return 48 if target.large_programs else SPLIT_DEPTH
 
     def _tiles(self, target: Target) -> list[Tile]:
-        p = self.product
-        if target.large_programs:
-            # Two blocks along each axis, so that tests in the interpreter see borders; few programs.
-            return [
-                Tile(
-                    power_of_two(-(-p.rows // 2), 16, 256),
-                    power_of_two(-(-p.columns // 2), 16, 256),
-                    power_of_two(-(-p.depth // 3), 16, 256),
-                    4,
-                    0,
-                )
-            ]
-        tiles = self._fitting(TILES.get(target.architecture, TILES["sm_90"]))
-        # The first one that gives every multiprocessor a program; the smallest if none does.
-        full = [
-            t for t in tiles if math.ceil(p.rows / t.rows) * math.ceil(p.columns / t.columns) >= target.multiprocessors
-        ]
-        first = full[0] if full else tiles[-1]
-        return [first, *(t for t in tiles if t is not first)]
+        return tiles_of(self.product, target, drawn=self._drawn)
 
-    def _fitting(self, tiles: tuple[Tile, ...]) -> tuple[Tile, ...]:
-        """Returns the tiles whose tail keeps within the registers."""
-        if self.group is None or not self.group.drawings:
-            return tiles
-        # Random numbers are made in registers: with more elements a thread they spill.
-        return tuple(t for t in tiles if t.rows * t.columns <= _DRAWN_A_THREAD * 32 * t.num_warps)
+    @property
+    def _drawn(self) -> bool:
+        return self.group is not None and bool(self.group.drawings)
 
     def _blocks(self, tile: Tile) -> tuple[int, int]:
         return math.ceil(self.product.rows / tile.rows), math.ceil(self.product.columns / tile.columns)
 
     def _constants(self, tile: Tile, depth: int) -> dict[str, int]:
         whole = self.product.depth % depth == 0
-        return {"ROWS": tile.rows, "COLUMNS": tile.columns, "STEP": tile.depth, "WHOLE": whole, "GROUP": _GROUP}
+        return {"ROWS": tile.rows, "COLUMNS": tile.columns, "STEP": tile.depth, "WHOLE": whole, "GROUP": GROUP}
 
     def _generated(self, tile: Tile, target: Target) -> Launches:
         tall, wide = self._blocks(tile)
@@ -614,7 +541,7 @@ class _Part:
         """Returns the launches of a product that is cut along its depth; ``None`` if there is work for everybody without."""
         tall, wide = self._blocks(tile)
         depth = self.product.depth
-        least = tile.depth if target.large_programs else _LEAST_PART
+        least = tile.depth if target.large_programs else LEAST_PART
         wanted = min(target.multiprocessors // (tall * wide), depth // least, 2 if target.large_programs else 16)
         if wanted < 2:
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
@@ -133,3 +133,28 @@ def numpy_products(reference: Reference, op: FrozenOp) -> None:
 def _matrix(reference: Reference, value: str, shape: Shape, turned: bool) -> str:
     text = reference.of(value).text
     return f"{text}.reshape({shape[::-1]!r}).T" if turned else f"{text}.reshape({shape!r})"
+
+
+def tails_of(body: Sequence[FrozenOp], op: FrozenOp, products: Sequence[Product]) -> list[list[FrozenOp]]:
+    """Returns the ops behind each product.
+
+    Raises:
+        CodegenUnsupported: If an op needs two products.
+    """
+    made = {product.out: {index} for index, product in enumerate(products)}
+    others = [o for o in body if o is not op]
+    for other in others:
+        behind = set[int]().union(*(made.get(v, set()) for v in other.reads()))
+        made |= dict.fromkeys(other.writes(), behind)
+    # What depends on no product (a sum that is computed again) belongs to its reader.
+    for other in reversed(others):
+        if not made[next(iter(other.writes()))]:
+            readers = [made[next(iter(o.writes()))] for o in others if not set(other.writes()).isdisjoint(o.reads())]
+            made |= dict.fromkeys(other.writes(), set[int]().union(*readers))
+    tails: list[list[FrozenOp]] = [[] for _ in products]
+    for other in others:
+        behind = made[next(iter(other.writes()))]
+        if len(behind) != 1:
+            raise CodegenUnsupported("TWO_PRODUCTS", f"{other.type} does not belong to one matrix product", other)
+        tails[next(iter(behind))].append(other)
+    return tails

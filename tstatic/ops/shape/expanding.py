@@ -25,7 +25,6 @@ from tstatic.ir.opdef import (
 )
 from tstatic.ir.paddle_form import ABSENT, from_the_front
 from tstatic.ir.program import Variable
-from tstatic.ir.recording import Call
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, Meta, Shape, broadcast_shapes, normalize_axis
 from tstatic.ops._call_ref import CallRef, copies
@@ -89,7 +88,7 @@ def _infer(x: Meta, given: Meta | None, each: list[Meta] | None, *, shape: Seque
     return x.with_shape(h if s < 0 and h > 1 else max(s, UNKNOWN) for s, h in zip(known, had, strict=True))
 
 
-def _calls(x: Array, given: Any, each: Any, out: Array) -> list[Call]:
+def _calls(x: Array, given: Any, each: Any, out: Array) -> Calls:
     return [copy(out, x)]
 
 
@@ -200,7 +199,7 @@ def _infer_as(x: Meta, y: Meta | None, *, target_shape: Sequence[int]) -> Meta:
     )
 
 
-def _as_calls(x: Array, y: Any, out: Array) -> list[Call]:
+def _as_calls(x: Array, y: Any, out: Array) -> Calls:
     return [copy(out, x)]
 
 
@@ -246,7 +245,7 @@ def _infer_all(xs: Sequence[Meta]) -> tuple[list[Meta]]:
     return ([x.with_shape(shape) for x in xs],)
 
 
-def _all_calls(xs: Sequence[Array], outs: Sequence[Array | None]) -> list[Call]:
+def _all_calls(xs: Sequence[Array], outs: Sequence[Array | None]) -> Calls:
     return [copy(out, x) for x, out in zip(xs, outs, strict=True) if out is not None]
 
 
@@ -328,7 +327,7 @@ def _infer_tile(x: Meta, given: Meta | None, each: list[Meta] | None, times: Seq
     return x.with_shape(UNKNOWN if UNKNOWN in (s, n) else s * n for s, n in sizes)
 
 
-def _calls_tile(x: Array, given: Any, each: Any, out: Array) -> list[Call]:
+def _calls_tile(x: Array, given: Any, each: Any, out: Array) -> Calls:
     if out.size == 0:
         return []
     pairs = _pairs(x.shape, out.shape)

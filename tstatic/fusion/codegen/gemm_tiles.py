@@ -1,0 +1,87 @@
+"""How matrix products are cut into tiles on each chip."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tstatic.fusion.codegen.kernel import power_of_two
+from tstatic.fusion.codegen.products import Product
+from tstatic.target import Target
+
+SPLIT_DEPTH = 4096
+"""Depth from which a product with fewer tiles than multiprocessors is cut along its depth."""
+
+LEAST_PART = 1024
+"""Depth of a part, at least: its partial sums are written and read once more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """How a product is cut: a program makes ``rows`` x ``columns`` elements, ``depth`` at a time."""
+
+    rows: int
+    columns: int
+    depth: int
+    num_warps: int
+    stages: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.rows}x{self.columns}x{self.depth}"
+
+
+TILES: Mapping[str, tuple[Tile, ...]] = {
+    "sm_80": (Tile(128, 128, 32, 8, 4), Tile(64, 128, 32, 8, 4), Tile(64, 64, 64, 4, 4)),
+    "sm_90": (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 8, 3), Tile(64, 64, 64, 4, 4)),
+    "sm_100": (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 8, 3), Tile(64, 64, 64, 8, 4)),
+}
+"""Tiles that compile without spills with the tails of the golden set, from the largest to the smallest."""
+
+BOX_TILES: Mapping[str, tuple[Tile, ...]] = {
+    "sm_90": (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 8, 3)),
+    "sm_100": (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 8, 3)),
+}
+"""Those of chips that copy boxes of a matrix (TMA)."""
+
+DESCRIPTOR_BYTES = 128
+"""A tensor descriptor that a program makes in global memory."""
+
+DRAWN_A_THREAD = 32
+"""Elements of a tile per thread, at most, where random numbers are drawn."""
+
+GROUP = 8
+"""Blocks of rows whose programs run side by side, so that they share columns in the L2 cache."""
+
+
+def tiles_of(product: Product, target: Target, *, drawn: bool) -> list[Tile]:
+    """Returns the tiles of a product on a chip, the one to be taken first.
+
+    Args:
+        product: What is multiplied.
+        target: The chip.
+        drawn: Whether random numbers are drawn behind it.
+    """
+    if target.large_programs:
+        # Two blocks along each axis, so that tests in the interpreter see borders; few programs.
+        sizes = (product.rows, 2), (product.columns, 2), (product.depth, 3)
+        rows, columns, depth = (power_of_two(-(-size // count), 16, 256) for size, count in sizes)
+        return [Tile(rows, columns, depth, 4, 0)]
+    tiles = fitting(TILES.get(target.architecture, TILES["sm_90"]), drawn=drawn)
+    # The first one that gives every multiprocessor a program; the smallest if none does.
+    full = [
+        t
+        for t in tiles
+        if math.ceil(product.rows / t.rows) * math.ceil(product.columns / t.columns) >= target.multiprocessors
+    ]
+    first = full[0] if full else tiles[-1]
+    return [first, *(t for t in tiles if t is not first)]
+
+
+def fitting(tiles: Sequence[Tile], *, drawn: bool) -> tuple[Tile, ...]:
+    """Returns the tiles whose tail keeps within the registers.
+
+    Random numbers are made in registers: with more elements a thread they spill.
+    """
+    return tuple(t for t in tiles if not drawn or t.rows * t.columns <= DRAWN_A_THREAD * 32 * t.num_warps)
