@@ -45,7 +45,7 @@ from tstatic.runtime.interrupt import Writing, check_whole
 from tstatic.runtime.queues import Queued, accesses, in_order, is_hosted
 from tstatic.runtime.scope import Scope, dtype_check
 from tstatic.runtime.scratch import Scratch
-from tstatic.runtime.storage import Blocks, place_values
+from tstatic.runtime.storage import NO_BLOCKS, Blocks, place_values
 from tstatic.runtime.sub_block import (
     BlockRunner,
     annotate,
@@ -349,7 +349,7 @@ class Session:
             device.discard(self.streams)
             device.record(self._began, self.streams[0])
         sent = False
-        with np.errstate(all="ignore"), self.blocks.during():
+        with np.errstate(all="ignore"), self.blocks.during() if self.blocks.all else NO_BLOCKS:
             for i in range(iterations):
                 if not sent and self._staged is not None:
                     self._staged.send(feeds, self.streams[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,9 @@ from tstatic.devices.base import Block, Memory
 from tstatic.devices.cpu.device import BoundStep
 from tstatic.ir.recording import Call
 from tstatic.plan.plan import Plan, Storage
+
+NO_BLOCKS = nullcontext()
+"""In the place of :meth:`Blocks.during`, where there are none."""
 
 
 class Blocks:
