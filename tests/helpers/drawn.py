@@ -145,6 +145,7 @@ def mixture(count: int, number: int) -> tuple[tuple[testing.Recipe, static.Build
         testing.programs(max_ops=12, backward=True),
         testing.programs(max_ops=8, backward=True, dtypes=("float32",), families=ROW_FAMILIES),
         testing.programs(max_ops=8, optimizer=True, runs=2),
+        testing.programs(max_ops=6, optimizer=("Adam", "Momentum"), runs=2),
         testing.programs(max_ops=8, nan=True).map(keeping),
         testing.programs(max_ops=8, special=True).map(keeping),
         st.one_of([recipes_of(f, backward=True) for f in FUSIONS if f.patterns]),

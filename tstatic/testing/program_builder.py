@@ -108,6 +108,11 @@ class ProgramBuilder:
             else (self.emit("cast", {"X": name}, {"in_dtype": "float32", "out_dtype": dtype}) or [name])[0]
         )
 
+    def untrained(self, shape: tuple[int, ...], dtype: str, values: ValueRange | None = None, seed: int = 0) -> str:
+        """Adds an input that no optimizer changes; returns its name."""
+        number = len(self.inputs)
+        return self._add(Input(f"x{number}", shape, dtype, values or ValueRange(), 1000 * number + seed))
+
     def index(self, shape: tuple[int, ...], high: int, seed: int) -> str:
         """Adds an input of integers from 0 to ``high - 1``; returns its name."""
         return self.fresh(shape, "int64", ValueRange(0, high, dtype="int64"), seed)

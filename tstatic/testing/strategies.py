@@ -120,7 +120,10 @@ class Work:
     def cast(self) -> None:
         x = self.pick()
         if self.below(6) == 5 and "float32" in self.dtypes:
-            self.builder.witness(self.fresh(self.shape(), "float32"), self.choose(("bfloat16", "float16")))
+            # A parameter moves, and may come to lie where its last bit decides.
+            given = self.builder.untrained if self.builder.parameters else self.builder.fresh
+            name = given(self.shape(), "float32", None, self.below(256))
+            self.builder.witness(name, self.choose(("bfloat16", "float16")))
         elif x is not None:
             attrs = {"in_dtype": self.builder.values[x].dtype, "out_dtype": self.choose((*self.dtypes, "float32"))}
             self.builder.emit("cast", {"X": x}, attrs)
