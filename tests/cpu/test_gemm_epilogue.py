@@ -328,6 +328,32 @@ def test_gradients_that_others_read_stay_unfused() -> None:
         assert codes(explained) == ["EXTRA_READER"]
 
 
+def forbidden_gradient(x: Any) -> Any:
+    hidden = F.gelu(linear(x, 8))
+    with static.no_fuse():
+        return paddle.matmul(hidden, weight(8, 5))
+
+
+def batched_gradient(x: Any) -> Any:
+    hidden = F.gelu(linear(x, 8))
+    return paddle.matmul(paddle.reshape(hidden, [2, 2, 8]), weight(2, 8, 5))
+
+
+@pytest.mark.parametrize(
+    ("compute", "code"), [(forbidden_gradient, "FORBIDDEN"), (batched_gradient, None)], ids=["forbidden", "batched"]
+)
+def test_gradients_that_almost_fit_stay_unfused(compute: Compute, code: str | None) -> None:
+    main, startup, loss = program(compute, 4, 6, train=True)
+    explained = told(main, [loss])
+    assert fused(explained, "fused_gemm_epilogue_grad") == []
+    assert code is None or code in codes(explained), codes(explained)
+    feed = {"x": np.random.default_rng(0).standard_normal((4, 6)).astype("float32")}
+    plain, state = run(main, startup, feed, [loss], 3)
+    again, trained = run(main, startup, feed, [loss], 3, **{GEMM: True})
+    assert plain[0].tobytes() == again[0].tobytes()
+    assert all(state[n].tobytes() == trained[n].tobytes() for n in state)
+
+
 def test_strict_numerics_keep_products_apart() -> None:
     main, _, loss = program(two_layers(F.gelu), 4, 6, train=True)
     paddle.set_flags({"FLAGS_numerics": "strict"})
