@@ -10,7 +10,6 @@ import numpy as np
 
 from tstatic import testing
 from tstatic.ir.opdef import ValueRange, op_def
-from tstatic.testing import Input
 from tstatic.testing.program_builder import ProgramBuilder
 
 BATCHES: tuple[tuple[int, ...], ...] = ((), (2,), (1, 2), (2, 1))
@@ -48,12 +47,9 @@ class _Draw:
         kept = self.random.choice((0, max(0, len(shape) - 2), len(shape) - 1))
         own = tuple(n if i >= kept else 1 for i, n in enumerate(shape))
         shape = own if self.often(0.5) else own[kept:]
-        one = Input(
-            f"x{len(self.builder.inputs)}", shape, self.dtype, ValueRange(-30.0, 2.0), self.random.randrange(256)
-        )
         # No parameter, and nobody asks for its gradient: that would be all scores' gradients in memory.
-        self.masks.append(self.builder._add(one))
-        return one.name
+        self.masks.append(self.builder.untrained(shape, self.dtype, ValueRange(-30.0, 2.0), self.random.randrange(256)))
+        return self.masks[-1]
 
     def attention(self) -> str:
         batch, head = self.random.choice(BATCHES), self.random.choice(HEADS)

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.drawn import only
+from tstatic import testing
 from tstatic.fusion import auto, cache, engine, view
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
@@ -254,3 +256,24 @@ ATTENTION_FAULTS = (
     ),
 )
 """Faults of attentions; seen by programs that have one (``attention_programs``)."""
+
+
+def caught(
+    fault: Fault, patch: pytest.MonkeyPatch, recipe: Callable[[int, str], testing.Recipe], switch: str, most: int
+) -> int | None:
+    """Returns the first of so many numbered programs with gradients that shows a planted fault; ``None`` if none does."""
+    hits: list[str] = []
+    fault.plant(patch, hits)
+    try:
+        for number in range(most):
+            seen = len(hits)
+            given = recipe(number, "gradients")
+            try:
+                testing.assert_equivalent(given, only(switch), shrink=False)
+            except testing.EquivalenceError:
+                assert len(hits) > seen
+                return number
+        return None
+    finally:
+        patch.undo()
+        assert hits, f"'{fault.name}' was planted and never took effect"

@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.attention_programs import attention_recipe
 from tests.helpers.drawn import BY_NAME, made, only
 from tests.helpers.soak import SOAK
-from tests.interpret.faults import ATTENTION_FAULTS, Fault
+from tests.interpret.faults import ATTENTION_FAULTS, Fault, caught
 from tests.interpret.kernels import metas_by_name, run_kernel, run_ops
 from tests.interpret.test_attention import made as attention_of
 from tests.interpret.test_gemm import numbers
@@ -85,24 +85,6 @@ def test_a_row_without_keys_is_what_the_shift_is_for(monkeypatch: pytest.MonkeyP
     assert not np.isnan(known["o"][:, 3]).any()
 
 
-def _caught(fault: Fault, patch: pytest.MonkeyPatch) -> int | None:
-    hits: list[str] = []
-    fault.plant(patch, hits)
-    try:
-        for number in range(MOST):
-            recipe = attention_recipe(number, "gradients")
-            seen = len(hits)
-            try:
-                testing.assert_equivalent(recipe, only(FUSION.switch), shrink=False)
-            except testing.EquivalenceError:
-                assert len(hits) > seen
-                return number
-        return None
-    finally:
-        patch.undo()
-        assert hits, f"'{fault.name}' was planted and never took effect"
-
-
 @pytest.mark.parametrize("fault", ATTENTION_FAULTS, ids=lambda f: f.name)
 def test_planted_faults_are_caught(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _caught(fault, monkeypatch) is not None
+    assert caught(fault, monkeypatch, attention_recipe, FUSION.switch, MOST) is not None

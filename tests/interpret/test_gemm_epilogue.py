@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.drawn import BY_NAME, made, only
 from tests.helpers.epilogue_programs import epilogue_recipe
 from tests.helpers.soak import SOAK
-from tests.interpret.faults import PRODUCT_FAULTS, Fault
+from tests.interpret.faults import PRODUCT_FAULTS, Fault, caught
 from tstatic import testing
 from tstatic.fusion.codegen.kernel import Launch
 from tstatic.fusion.codegen.products import is_product, is_product_gradient
@@ -94,26 +94,8 @@ def test_every_inner_value_can_be_fetched(number: int) -> None:
         assert alone.compare(only(FUSION.switch), feeds) is None, flat
 
 
-def _caught(fault: Fault, patch: pytest.MonkeyPatch) -> int | None:
-    hits: list[str] = []
-    fault.plant(patch, hits)
-    try:
-        for number in range(MOST):
-            seen = len(hits)
-            recipe = epilogue_recipe(number, "gradients")
-            try:
-                testing.assert_equivalent(recipe, only(FUSION.switch), shrink=False)
-            except testing.EquivalenceError:
-                assert len(hits) > seen
-                return number
-        return None
-    finally:
-        patch.undo()
-        assert hits, f"'{fault.name}' was planted and never took effect"
-
-
 @pytest.mark.parametrize("fault", PRODUCT_FAULTS, ids=lambda f: f.name)
 def test_planted_faults_are_caught(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = _caught(fault, monkeypatch)
+    place = caught(fault, monkeypatch, epilogue_recipe, FUSION.switch, MOST)
     print(f"{fault.name}: caught by program {place}")
     assert place is not None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from tstatic.chips.aot import Source
-from tstatic.fusion.codegen.kernel import Kernel, KernelLocal, Launch, Launches, LibraryProduct
+from tstatic.fusion.codegen.kernel import Kernel, KernelLocal, Launch, Launches, LibraryProduct, argument_types
 from tstatic.target import DEFAULT_TARGET
 
 
@@ -65,9 +65,7 @@ def source(kernel: Kernel, launch: Launch, small: Mapping[str, bool], calls: Lau
         calls: All launches and their tables.
     """
     names = parameters(kernel.code, launch.function)
-    types = launch.types or tuple(
-        f"*{p.type}" if p.kind == "pointer" else p.type for p in kernel.parameters if p.kind != "constant"
-    )
+    types = launch.types or argument_types(kernel.parameters)
     signature = dict(zip(names, types, strict=True))
     divisible = [
         name

@@ -22,6 +22,7 @@ from tstatic.fusion.codegen.kernel import (
     KernelParameter,
     Launch,
     Launches,
+    argument_types,
     operands,
     power_of_two,
 )
@@ -425,7 +426,7 @@ class _Module:
                     (math.ceil(count / tall),),
                     operands(delta_parameters),
                     {"ROWS": tall, "WIDTH": self._padded(s.width)},
-                    types=_types(delta_parameters),
+                    types=argument_types(delta_parameters),
                 )
             ]
             if keys is not None:
@@ -465,7 +466,7 @@ class _Module:
             "ROWS": blocks.rows, "COLUMNS": blocks.columns, "DEPTH": self._padded(s.depth), "WIDTH": self._padded(s.width)
         }  # fmt: skip
         grid = math.ceil(count / size), batches or s.batches
-        given, types = operands(parameters), _types(parameters)
+        given, types = operands(parameters), argument_types(parameters)
         return Launch(name, grid, given, constants, blocks.num_warps, types, stages=blocks.stages)
 
     def _finished(
@@ -493,7 +494,3 @@ class _Module:
         return as_kernel(
             template, body, "\n\n\n".join(texts), self.used, parameters, (memory[0], memory[1]), planned, main
         )
-
-
-def _types(parameters: Sequence[KernelParameter]) -> tuple[str, ...]:
-    return tuple(f"*{p.type}" for p in parameters if p.kind == "pointer")

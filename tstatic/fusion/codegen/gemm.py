@@ -40,6 +40,7 @@ from tstatic.fusion.codegen.kernel import (
     Launch,
     Launches,
     LibraryProduct,
+    argument_types,
     operands,
     power_of_two,
 )
@@ -490,7 +491,7 @@ class _Part:
             (*operands(self._box_parameters), self.product.depth),
             constants,
             tile.num_warps,
-            _types(self._box_parameters),
+            argument_types(self._box_parameters),
             stages=tile.stages,
             scratch=2 * DESCRIPTOR_BYTES,
         )
@@ -523,7 +524,7 @@ class _Part:
             (*operands(self.parameters), depth),
             self._constants(tile, depth),
             tile.num_warps,
-            _types(self.parameters),
+            argument_types(self.parameters),
             stages=tile.stages,
         )
         return replace(self._finished(main, tall, target), name=f"generated {tile.name}")
@@ -554,7 +555,7 @@ class _Part:
             (p.a, p.b, self._parts, part),
             self._constants(tile, part),
             tile.num_warps,
-            (*_types(self.parameters[:2]), f"*{TYPES[self.compute.name]}", "i32"),
+            (*argument_types(self.parameters[:2]), f"*{TYPES[self.compute.name]}", "i32"),
             stages=tile.stages,
         )
         combined = self._combined(count, self.compute, target)
@@ -578,7 +579,7 @@ class _Part:
             (tall * wide,),
             operands(parameters),
             {"PARTS": count, "ROWS": rows, "COLUMNS": columns},
-            types=_types(parameters),
+            types=argument_types(parameters),
         )
         return self._finished(main, tall, target)
 
@@ -592,7 +593,3 @@ class _Part:
         rest = self._combined(1, p.dtype, target)
         partials = {self._parts: (p.rows * p.columns, p.dtype), **rest.partials}
         return Launches((made, *rest.launches), partials, rest.tables, "library")
-
-
-def _types(parameters: Sequence[KernelParameter]) -> tuple[str, ...]:
-    return tuple(f"*{p.type}" if p.kind == "pointer" else p.type for p in parameters if p.kind != "constant")

@@ -313,6 +313,11 @@ def operands(parameters: Iterable[KernelParameter]) -> tuple[str, ...]:
     return tuple(p.operand for p in parameters if p.kind == "pointer")
 
 
+def argument_types(parameters: Iterable[KernelParameter]) -> tuple[str, ...]:
+    """Returns Triton's types of a function's arguments, those of constants left out."""
+    return tuple(f"*{p.type}" if p.kind == "pointer" else p.type for p in parameters if p.kind != "constant")
+
+
 def power_of_two(n: int, least: int, most: int) -> int:
     """Returns the power of two that holds ``n``, within bounds that are powers of two."""
     # ``n - 1``, so that a power of two is its own result.
