@@ -2,45 +2,28 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
-
+from tests.helpers.epilogue_programs import LayerDraw
 from tstatic import testing
-from tstatic.ir.opdef import ValueRange, op_def
-from tstatic.testing.program_builder import ProgramBuilder
+from tstatic.ir.opdef import ValueRange
 
 BATCHES: tuple[tuple[int, ...], ...] = ((), (2,), (1, 2), (2, 1))
 LENGTHS = (17, 20, 33, 40)
 HEADS = (5, 16, 17, 24)
-DROPOUT = {"dropout_prob": 0.25, "dropout_implementation": "upscale_in_train", "seed": 11}
-DTYPES = ("float32", "float32", "float32", "bfloat16", "float16")
 
 
-class _Draw:
-    """Appends an attention to a program as a random generator says."""
+class _Draw(LayerDraw):
+    """Appends an attention."""
 
     def __init__(self, number: int, kind: str) -> None:
-        self.random = random.Random(number)
-        trained = kind == "training"
-        self.builder = ProgramBuilder(kind != "forward", trained, 10_000)
-        self.dtype = "float32" if trained else self.random.choice(DTYPES)
+        super().__init__(number, kind)
         self.masks: list[str] = []
-
-    def often(self, chance: float) -> bool:
-        return self.random.random() < chance
 
     def fresh(self, shape: tuple[int, ...]) -> str:
         # Small where parameters are trained: their products must not grow from step to step.
         size = 0.2 if self.builder.parameters else 1.0
         return self.builder.fresh(shape, self.dtype, ValueRange(-size, size), self.random.randrange(256))
-
-    def emit(self, type: str, inputs: dict[str, Any], attrs: dict[str, Any], value: str) -> str:
-        """Returns the first result of a step, or the value if the step is refused."""
-        made = self.builder.emit(type, inputs, attrs)
-        return made[0] if made else value
 
     def mask(self, shape: tuple[int, ...]) -> str:
         """Returns a number per score, per pair of places, or per key."""
@@ -72,15 +55,6 @@ class _Draw:
         if self.often(0.3):
             mixed = self.emit("relu", {"X": mixed}, {}, mixed)
         return mixed
-
-    def dropout(self, value: str) -> str:
-        """Appends a dropout; what it draws is known when the program runs, so for the builder all elements are kept."""
-        kept = self.builder.values[value]
-        mask = np.ones(kept.shape, np.uint8)
-        outs = [kept.own, mask], [kept.wide, mask]
-        made = self.builder._append(op_def("dropout"), {"X": value}, DROPOUT, *outs, kept.gain)
-        self.builder.pool = [n for n in self.builder.pool if n == made[0] or n not in made]
-        return made[0]
 
 
 def attention_recipe(number: int, kind: str = "forward", runs: int = 5) -> testing.Recipe:

@@ -24,26 +24,42 @@ DROPOUT = {"dropout_prob": 0.25, "dropout_implementation": "upscale_in_train", "
 DTYPES = ("float32", "float32", "float32", "bfloat16", "float16")
 
 
-class _Draw:
-    """Appends layers to a program as a random generator says."""
+class LayerDraw:
+    """Appends ops to a program as a random generator says; drawn programs of layers share it."""
 
     def __init__(self, number: int, kind: str) -> None:
         self.random = random.Random(number)
         trained = kind == "training"
         self.builder = ProgramBuilder(kind != "forward", trained, 10_000)
         self.dtype = "float32" if trained else self.random.choice(DTYPES)
-        self.weights: dict[tuple[int, int], str] = {}
 
     def often(self, chance: float) -> bool:
         return self.random.random() < chance
-
-    def fresh(self, shape: tuple[int, ...], size: float = 1.0) -> str:
-        return self.builder.fresh(shape, self.dtype, ValueRange(-size, size), self.random.randrange(256))
 
     def emit(self, type: str, inputs: dict[str, Any], attrs: dict[str, Any], value: str) -> str:
         """Returns the first result of a step, or the value if the step is refused."""
         made = self.builder.emit(type, inputs, attrs)
         return made[0] if made else value
+
+    def dropout(self, value: str) -> str:
+        """Appends a dropout; what it draws is known when the program runs, so for the builder all elements are kept."""
+        kept = self.builder.values[value]
+        mask = np.ones(kept.shape, np.uint8)
+        outs = [kept.own, mask], [kept.wide, mask]
+        made = self.builder._append(op_def("dropout"), {"X": value}, DROPOUT, *outs, kept.gain)
+        self.builder.pool = [n for n in self.builder.pool if n == made[0] or n not in made]
+        return made[0]
+
+
+class _Draw(LayerDraw):
+    """Appends products with what follows them."""
+
+    def __init__(self, number: int, kind: str) -> None:
+        super().__init__(number, kind)
+        self.weights: dict[tuple[int, int], str] = {}
+
+    def fresh(self, shape: tuple[int, ...], size: float = 1.0) -> str:
+        return self.builder.fresh(shape, self.dtype, ValueRange(-size, size), self.random.randrange(256))
 
     def shape(self, value: str) -> tuple[int, ...]:
         return self.builder.values[value].shape
@@ -62,15 +78,6 @@ class _Draw:
         if trans_x:
             x = self.emit("transpose2", {"X": x}, {"axis": (1, 0)}, x)
         return self.emit("matmul_v2", {"X": x, "Y": weight}, {"trans_x": trans_x, "trans_y": trans_y}, x)
-
-    def dropout(self, value: str) -> str:
-        """Appends a dropout; what it draws is known when the program runs, so for the builder all elements are kept."""
-        kept = self.builder.values[value]
-        mask = np.ones(kept.shape, np.uint8)
-        outs = [kept.own, mask], [kept.wide, mask]
-        made = self.builder._append(op_def("dropout"), {"X": value}, DROPOUT, *outs, kept.gain)
-        self.builder.pool = [n for n in self.builder.pool if n == made[0] or n not in made]
-        return made[0]
 
     def layer(self, x: str) -> str:
         # The builder bounds the derivative along a path by the product of bounds, which are far too high for products.
