@@ -80,7 +80,7 @@ def jobs_of(cases: list[Json]) -> list[Json]:
 def _types(variant: Mapping[str, Any]) -> dict[str, str]:
     named = {name: entry["dtype"] for part in ("inputs", "outputs") for name, entry in variant[part].items()}
     named |= {name: dtype for name, (_, dtype) in variant["partials"].items()}
-    return named | dict.fromkeys(variant["tables"], "int64")
+    return named | {name: table["dtype"] for name, table in variant["tables"].items()}
 
 
 def _key(job: Json) -> str:

@@ -53,10 +53,16 @@ class Device:
         return whole[:count]
 
     def put(self, values: np.ndarray[Any, Any], dtype: str) -> Any:
-        """A flat tensor with an array's numbers; a bfloat16 array comes as its bits, or as the type of ``ml_dtypes``."""
+        """A flat tensor with an array's numbers; a bfloat16 array comes as its bits, or as the type of ``ml_dtypes``.
+
+        Raises:
+            TypeError: If the array has another type.
+        """
+        bits = dtype == "bfloat16" and values.dtype.itemsize == 2
+        if not bits and values.dtype.name != dtype:
+            raise TypeError(f"expected an array of {dtype}, received one of {values.dtype.name}")
         made = self.empty(values.size, dtype)
         flat = np.ascontiguousarray(values).reshape(-1)
-        bits = values.dtype.name != dtype or values.dtype.kind == "V"
         source = torch.from_numpy(flat.view(np.int16) if bits else flat.copy())
         made.copy_(source.view(made.dtype) if bits else source)
         return made

@@ -269,6 +269,10 @@ class Writer:
         self.arrays.append(np.ascontiguousarray(plain))
         return len(self.arrays) - 1
 
+    def table(self, numbers: np.ndarray[Any, Any]) -> Json:
+        """Keeps an array that a kernel reads besides values."""
+        return {"array": self.array(numbers), "dtype": numbers.dtype.name}
+
     def variant(self, op: FrozenOp, kernel: Kernel, metas: Mapping[str, Meta], exact: bool) -> Json:
         """A kernel's launches and buffers; with ``exact`` its inputs, and what it should make of them in 64 bits."""
         calls, *others = kernel.candidates(DEFAULT_TARGET)
@@ -288,10 +292,10 @@ class Writer:
             "launches": _launches(calls, ""),
             "partials": {n: [count, dtype.name] for n, (count, dtype) in calls.partials.items()},
             "tables": {
-                n: {"values": list(t.values)} if t.numbers is None else {"array": self.array(t.numbers)}
+                n: {"values": list(t.values), "dtype": "int64"} if t.numbers is None else self.table(t.numbers)
                 for n, t in calls.tables.items()
             }
-            | ({STOPPED: {"array": self.array(np.zeros(1, np.bool_))}} if calls.asks else {}),
+            | ({STOPPED: self.table(np.zeros(1, np.bool_))} if calls.asks else {}),
             "inputs": {
                 v: {"shape": list(metas[v].shape), "dtype": metas[v].dtype.name, "kind": KINDS.get(slots[v], "normal"),
                     **({"below": below[v]} if v in below else {})}

@@ -95,7 +95,7 @@ class Bench:
                 if "values" in table
                 else self.arrays[f"a{table['array']}"]
             )
-            made[name] = device.put(numbers, "int64")
+            made[name] = device.put(numbers, table["dtype"])
         return made
 
     def check(self, variant: Mapping[str, Any]) -> Json:

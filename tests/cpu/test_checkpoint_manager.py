@@ -13,7 +13,7 @@ import pytest
 
 import tstatic as paddle
 from tests.cpu.test_whole_saves import count_calls, ended, fork
-from tests.helpers.commit import commit
+from tests.helpers.seed import SEED
 from tstatic import static
 from tstatic.errors import CheckpointError, ProgramError
 
@@ -193,7 +193,7 @@ def test_a_save_killed_before_any_file_system_call_leaves_whole_checkpoints(tmp_
     third.save(3)
     every = 1 if os.environ.get("TSTATIC_KILLS") else 3
     seen, killed = [], 0
-    for last in range(1 + random.Random(commit()).randrange(every), 300, every):
+    for last in range(1 + random.Random(SEED).randrange(every), 300, every):
         folder = tmp_path / str(last)
         shutil.copytree(tmp_path / "old", folder)
         manager = static.CheckpointManager(folder, training.main, keep=1, scheduler=training.rate)

@@ -9,15 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import hostile, warm
-from tests.helpers.commit import commit
+from tests.helpers.seed import SEED
 
 COUNT = 100_000 if os.environ.get("TSTATIC_SOAK") else 5_000
 
 
 def test_mutated_files_are_refused_or_loaded_as_they_were(tmp_path: Path) -> None:
-    done = warm.run(
-        "tests.helpers.hostile", str(COUNT), commit(), str(tmp_path), cwd=tmp_path, module=True, timeout=1500.0
-    )
+    done = warm.run("tests.helpers.hostile", str(COUNT), SEED, str(tmp_path), cwd=tmp_path, module=True, timeout=1500.0)
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert sum(map(sum, found["kinds"].values())) == COUNT

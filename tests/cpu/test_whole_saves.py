@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
-from tests.helpers.commit import commit
 from tests.helpers.interrupts import interrupts
+from tests.helpers.seed import SEED
 from tstatic import fluid, static
 from tstatic.errors import CheckpointError
 from tstatic.runtime import checkpoint, files
@@ -28,7 +28,7 @@ from tstatic.runtime import checkpoint, files
 NAMES = ("a", "b", "c")
 KILLS = int(os.environ.get("TSTATIC_KILLS", "0"))
 EVERY = 1 if KILLS else 2
-"""Each such call ends the process; where it begins is drawn by the commit."""
+"""Each such call ends the process; where it begins is drawn."""
 
 
 class Net:
@@ -217,7 +217,7 @@ def test_a_save_killed_before_any_file_system_call_is_loaded_whole(
 ) -> None:
     net.save(how, tmp_path / "old", 1.0)
     seen = []
-    for count, last in enumerate(range(1 + random.Random(commit() + how).randrange(EVERY), 200, EVERY)):
+    for count, last in enumerate(range(1 + random.Random(SEED + how).randrange(EVERY), 200, EVERY)):
         folder = tmp_path / str(last)
         shutil.copytree(tmp_path / "old", folder)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from tests.helpers.seed import SEED
 from tests.kernels import environments, registry
 from tests.kernels.environments import ALL
 from tests.kernels.limits import violations
@@ -18,7 +19,7 @@ from tstatic.chips.report import Report
 from tstatic.fusion import FUSIONS
 
 CHIPS = (80, 90, 100)
-SEED = int(os.environ.get("TSTATIC_SEED", "1"))
+NUMBER = int(SEED)
 COUNT = int(os.environ.get("TSTATIC_SAMPLE", "2000" if ALL else "150"))
 
 KINDS: tuple[dict[str, Any], ...] = ({}, {"backward": True}, {}, {"backward": True}, {"optimizer": True})
@@ -70,16 +71,16 @@ def drawn(count: int, number: int) -> dict[str, Source]:
 @pytest.mark.parametrize("which", ["pinned", "3.6"] if ALL else ["pinned"])
 def test_kernels_of_random_programs_keep_within_the_limits(which: str) -> None:
     python = environments.python(which)
-    print(f"seed {SEED}: set TSTATIC_SEED for another")
-    kernels = drawn(COUNT, SEED)
-    rng = random.Random(SEED)
+    print(f"seed {NUMBER}: set TSTATIC_SEED for another")
+    kernels = drawn(COUNT, NUMBER)
+    rng = random.Random(NUMBER)
     able = {name: registry.chips(name, pinned=which == "pinned") for name in kernels}
     chips = {name: some if ALL else (rng.choice(some),) for name, some in able.items()}
     reports = compile_all(kernels, chips, python, sass=CHIPS if ALL else ())
     assert len(reports) == sum(map(len, chips.values())) >= COUNT
     kept = [r for r in reports if keeps_a_pair_on_the_stack(r)]
     bad = [text for r in reports if r not in kept for text in violations(r, kind=registry.kind_of(kernels[r.name]))]
-    assert bad == [], f"seed {SEED}"
+    assert bad == [], f"seed {NUMBER}"
     assert len(kept) <= COUNT // 100, [r.name for r in kept]
 
 
