@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.ops.gradcheck import gradient
-from tests.ops.oracles import SPECIALS, check_specials, differences, special_values
+from tests.ops.oracles import SPECIALS, check_specials, differences, special_values, stale
 from tests.ops.sampler import Sample, op_types, run
 from tstatic.ir.opdef import NO_ATTRS, OpDef, ValueRange, op_def
 from tstatic.ir.types import dtype_of
@@ -55,9 +55,8 @@ def test_specials(type: str) -> None:
     met: set[str] = set()
     for sample in tables(definition):
         check_specials(definition, sample, differences(), met)
-    always = {case for (op, case), why in differences().items() if op == type and "on some machines" not in why}
-    stale = always - met
-    assert not stale, f"docs/differences.md lists {stale} for {type}, but nothing differs there any more"
+    left = stale(type, met)
+    assert not left, f"docs/differences.md lists {left} for {type}, but nothing differs there any more"
 
 
 @pytest.mark.parametrize("type", GRADED)
@@ -89,8 +88,8 @@ def test_specials_of_gradients(type: str) -> None:
                     assert (name, case) in differences(), (
                         f"{name}, input {i}: {a[bad]}, torch {b[bad]} for {given} {sample}"
                     )
-    stale = {case for op, case in differences() if op == name} - met
-    assert not stale, f"docs/differences.md lists {stale} for {name}, but nothing differs there any more"
+    left = stale(name, met)
+    assert not left, f"docs/differences.md lists {left} for {name}, but nothing differs there any more"
 
 
 def test_table_names_what_exists() -> None:
