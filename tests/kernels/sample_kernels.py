@@ -162,6 +162,30 @@ def host_boxes(left_box, right_box, out, M, N, K, ROWS: tl.constexpr, COLUMNS: t
 """
 )
 
+WIDE = (
+    HEAD
+    + """
+@triton.jit
+def wide(a, b, out, N, K, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr):
+    r = tl.arange(0, ROWS)
+    c = tl.arange(0, COLUMNS)
+    d = tl.arange(0, DEPTH)
+    first = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+    second = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+    third = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+    for k in range(0, K, DEPTH):
+        x = tl.load(a + r[:, None] * K + (k + d)[None, :])
+        at = b + (k + d)[:, None] * N + c[None, :]
+        first = tl.dot(x, tl.load(at), first)
+        second = tl.dot(x, tl.load(at + COLUMNS), second)
+        third = tl.dot(x, tl.load(at + 2 * COLUMNS), third)
+    at = out + r[:, None] * N + c[None, :]
+    tl.store(at, first.to(out.dtype.element_ty))
+    tl.store(at + COLUMNS, second.to(out.dtype.element_ty))
+    tl.store(at + 2 * COLUMNS, third.to(out.dtype.element_ty))
+"""
+)
+
 TRAP = (
     HEAD
     + """
@@ -273,6 +297,13 @@ def host_boxes() -> Source:
     }
     constants = {"ROWS": 128, "COLUMNS": 128, "DEPTH": 64}
     return Source(GEMM, "host_boxes", signature, constants, ("out", "M", "N", "K"))
+
+
+def wide() -> Source:
+    """Three products of 256 columns at a time, for which a chip's tensor memory has no room: all that is left of it is a trap."""
+    signature = {**dict.fromkeys(("a", "b", "out"), "*bf16"), "N": "i32", "K": "i32"}
+    constants = {"ROWS": 128, "COLUMNS": 256, "DEPTH": 32}
+    return Source(WIDE, "wide", signature, constants, tuple(signature), 8, 2)
 
 
 def plain(text: str, function: str) -> Source:
