@@ -1,0 +1,73 @@
+"""Products of a device's library with generated kernels behind them: planned as for a chip, run by both kinds of devices."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cpu.test_cuda_device import Library
+from tests.helpers.drawn import BY_NAME, only
+from tests.helpers.epilogue_programs import epilogue_recipe
+from tests.helpers.feedforward_programs import Block, recipe
+from tstatic import devices, testing
+from tstatic.devices import interpret
+from tstatic.devices.cuda import CudaDevice
+from tstatic.fusion.codegen.kernel import LibraryProduct
+from tstatic.runtime import generated
+from tstatic.target import H200
+
+GEMM, BLOCK = BY_NAME["gemm_epilogue"].switch, BY_NAME["feedforward"].switch
+
+
+class Chip(CudaDevice):
+    """The class of GPUs on tensors of the CPU; what a GPU would compile, Triton interprets."""
+
+    def __init__(self) -> None:
+        super().__init__(place="cpu", cuda=Library())
+        self.generated = True
+
+    def begin(self) -> None:
+        interpret.begin()
+        super().begin()
+
+
+@contextlib.contextmanager
+def chip(kind: str, patch: pytest.MonkeyPatch) -> Iterator[None]:
+    """CPU places are a device that plans kernels as a chip does."""
+    if kind == "interpret":
+        patch.setattr(interpret.DEVICE, "target", H200)
+        yield
+        return
+    made = Chip()
+    patch.setitem(devices.DEVICES, made.name, made)
+    with devices.use(made.name):
+        yield
+
+
+@pytest.mark.parametrize("kind", ["interpret", "gpu"])
+def test_the_library_multiplies_and_kernels_go_on(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products of float32, and of sizes whose loads are narrow."""
+    count: Counter[str] = Counter()
+    product = generated._product
+
+    def counted(device: Any, one: LibraryProduct, *rest: Any) -> Any:
+        count[type(device).__name__] += 1
+        count[one.dtype.name] += 1
+        count["turned"] += one.trans_a or one.trans_b
+        return product(device, one, *rest)
+
+    monkeypatch.setattr(generated, "_product", counted)
+    with chip(kind, monkeypatch):
+        for number in range(4, 44, 10):
+            testing.assert_equivalent(epilogue_recipe(number, "gradients"), only(GEMM), shrink=False)
+        testing.assert_equivalent(epilogue_recipe(19, "training"), only(GEMM), shrink=False)
+        block = recipe(Block(norm="pre", dropout=(0.3, 0.25)), backward=True)
+        testing.assert_equivalent(block, only(BLOCK), shrink=False)
+    print(dict(count))
+    assert set(count) >= {"float32", "turned", "Chip" if kind == "gpu" else "InterpretDevice"}
+    assert len(count) >= 4, "a type of 16 bits, too"
+    assert count["float32"] >= 5
