@@ -218,6 +218,12 @@ def test_switches_agree_in_all_pairs(ranks: Callable[[int], Ranks], row: int) ->
     check(ranks(2), replace(PAIR, optimizer=optimizer, clip="global", choice=ROWS[row], seed=row))
 
 
+@pytest.mark.parametrize("switch", ["fuse_gemm_epilogue", "fused_feedforward"])
+def test_gradients_of_fused_products_are_added_up(ranks: Callable[[int], Ranks], switch: str) -> None:
+    """What a fused op makes of several gradients, each parameter's is found in."""
+    check(ranks(2), replace(PAIR, choice={**ORDER.choice, switch: True}, strict=False))
+
+
 @pytest.mark.parametrize(
     ("fault", "seen"),
     [

@@ -436,19 +436,20 @@ def test_every_pair_of_switches_shares_the_ops(pair: tuple[str, str]) -> None:
         assert f"applied {count[switch]} time" in explained[switch].reason
 
 
+@pytest.mark.parametrize("switch", [GEMM, "fused_feedforward"])
 @pytest.mark.parametrize("kind", [Kind.AllReduce, Kind.Reduce], ids=lambda k: k.name)
-def test_two_places_train_as_unfused(kind: Kind) -> None:
+def test_two_places_train_as_unfused(kind: Kind, switch: str) -> None:
     nets = Nets("momentum", "none")
     batch = batch_of(8, 2)
     found = []
     for on in (False, True):
         exe, scope, main, loss = nets.start(False)
         compiled = static.CompiledProgram(main).with_data_parallel(
-            loss.name, strategy(reduce_strategy=kind, **{GEMM: on}), places=[paddle.CPUPlace()] * 2
+            loss.name, strategy(reduce_strategy=kind, **{switch: on}), places=[paddle.CPUPlace()] * 2
         )
         losses = [exe.run(compiled, feed=batch, fetch_list=[loss], scope=scope)[0] for _ in range(3)]
         told_of = compiled.explain(fetch_list=[loss], feed_shapes={n: a.shape for n, a in batch.items()})
-        assert any(a.op == "fused_gemm_epilogue_grad" for a in told_of.applied) is on
+        assert any(a.switch == switch and a.op.endswith("_grad") for a in told_of.applied) is on
         found.append((np.array(losses), values(scope)))
     assert found[0][0].tobytes() == found[1][0].tobytes()
     assert all(found[0][1][n].tobytes() == found[1][1][n].tobytes() for n in found[0][1])
