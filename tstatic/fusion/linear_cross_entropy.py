@@ -20,7 +20,7 @@ from tstatic.fusion.engine import Applied, Fusion, Log, Rejection, member
 from tstatic.fusion.live_bytes import live_bytes
 from tstatic.fusion.reasons import MatchRejected
 from tstatic.fusion.row_chunks import Chunks
-from tstatic.fusion.row_groups import LOSSES, ROW, WIDE, Group, group_of, loss_of, needed
+from tstatic.fusion.row_groups import EMPTY, LOSSES, ROW, WIDE, Group, group_of, loss_of, needed
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
@@ -158,7 +158,7 @@ def _pass(view: View, group: Group, members: Sequence[int]) -> tuple[list[int], 
         return value in roots or any(i not in group.members or i not in members for i in view.readers.get(value, ()))
 
     visible = [
-        v for i in members for v in view.ops[i].writes() if group.kinds.get(v) not in (None, WIDE) and is_read(v)
+        v for i in members for v in view.ops[i].writes() if group.kinds.get(v) not in (None, WIDE, EMPTY) and is_read(v)
     ]
     maker = group.made(view)
     # A loss checks its labels even if nobody reads it.
@@ -167,7 +167,7 @@ def _pass(view: View, group: Group, members: Sequence[int]) -> tuple[list[int], 
     while pending:
         for value in view.ops[pending.pop()].reads():
             index = maker.get(value)
-            if index is not None and index not in wanted and (value in own or group.kinds.get(value) == WIDE):
+            if index is not None and index not in wanted and (value in own or group.kinds.get(value) in (WIDE, EMPTY)):
                 wanted.add(index)
                 pending.append(index)
     return sorted(wanted), visible

@@ -10,7 +10,7 @@ from tstatic.fusion.row_groups import RESHAPES, SUM, WHOLE, WIDE, Group, reshape
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import op_def
-from tstatic.ir.types import Meta, Shape
+from tstatic.ir.types import Meta
 
 
 class Chunks:
@@ -81,7 +81,7 @@ class Chunks:
                 outputs.append(None)
                 continue
             meta = self.metas[entry]
-            shape = meta.shape if kind == SUM else (self.sizes[number], self.group.width(kind))
+            shape = meta.shape if kind == SUM else self.group.shape(kind, self.sizes[number])
             local[entry] = self._new(f"{entry}@CHUNK{number}", meta.with_shape(shape))
             outputs.append(local[entry])
             if kind == WIDE:
@@ -119,7 +119,7 @@ class Chunks:
 
     def _join(self, op: FrozenOp, value: str, pieces: Sequence[str]) -> None:
         """Puts the rows of all chunks together."""
-        flat = (self.group.rows, self.group.width(self.group.kinds[value]))
+        flat = self.group.shape(self.group.kinds[value], self.group.rows)
         meta = self.metas[value]
         pairs = self._completed(op, value)
         if meta.shape == flat:
@@ -135,7 +135,8 @@ class Chunks:
         if known is not None:
             return known
         meta = self.metas[value]
-        shape: Shape = (self.group.rows, self.group.width(self.group.kinds[value]))
+        kind = self.group.kinds[value]
+        shape = self.group.shape(kind, self.group.rows)
         flat = value
         if meta.shape != shape:
             flat = self.flat.get(value, "")
@@ -144,7 +145,7 @@ class Chunks:
                 self._add(op, "reshape2", (value,), flat, {"shape": shape})
         start = sum(self.sizes[:number])
         end = start + self.sizes[number]
-        part = self._new(f"{value}@ROWS{number}", meta.with_shape((end - start, shape[1])))
+        part = self._new(f"{value}@ROWS{number}", meta.with_shape(self.group.shape(kind, self.sizes[number])))
         self._add(op, "slice", (flat,), part, {"axes": (0,), "starts": (start,), "ends": (end,)})
         self.slices[value, number] = part
         return part

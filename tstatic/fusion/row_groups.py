@@ -22,9 +22,9 @@ RESHAPES = ("reshape2", "reshape", "flatten_contiguous_range", "flatten2", "unsq
 MOST_OPS = 8
 """The most ops between a product and the loss."""
 
-MATRIX, WIDE, ROW, WHOLE, SUM = "matrix", "wide", "row", "whole", "sum"
+MATRIX, WIDE, ROW, WHOLE, SUM, EMPTY = "matrix", "wide", "row", "whole", "sum", "empty"
 """What a value is: the layer's input or its gradient, one row each; a row of classes each; a number per row; the same for all
-rows; a sum over the rows."""
+rows; a sum over the rows; the shape of rows of classes, without elements."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Group:
         loss: The first loss.
         rows, depth, classes: Sizes of the product.
         members: All ops, by index.
-        kinds: Value -> one of ``MATRIX``, ``WIDE``, ``ROW``, ``WHOLE``, ``SUM``.
+        kinds: Value -> one of ``MATRIX``, ``WIDE``, ``ROW``, ``WHOLE``, ``SUM``, ``EMPTY``.
         waiting: The members that wait until the losses of all rows are known.
     """
 
@@ -60,9 +60,9 @@ class Group:
                 "SHAPE_MISMATCH", f"'{value}' in {op.type} is both {kind} and {self.kinds[value]}", "give each its own"
             )
 
-    def width(self, kind: str) -> int:
-        """Returns the columns of a value that has rows."""
-        return {MATRIX: self.depth, WIDE: self.classes, ROW: 1}[kind]
+    def shape(self, kind: str, rows: int) -> Shape:
+        """Returns the shape of so many rows of a value that has rows."""
+        return rows, *{MATRIX: (self.depth,), WIDE: (self.classes,), ROW: (1,), EMPTY: (self.classes, 0)}[kind]
 
     def made(self, view: View) -> Mapping[str, int]:
         """Returns the results of the members, each with its maker."""
@@ -199,6 +199,8 @@ def _by_size(view: View, group: Group, value: str) -> str | None:
     meta = view.metas[value]
     if meta.numel == group.rows * group.classes and meta.shape[-1:] == (group.classes,):
         return WIDE
+    if meta.shape[-2:] == (group.classes, 0):
+        return EMPTY
     return ROW if meta.numel == group.rows else None
 
 
@@ -210,7 +212,7 @@ def _place_loss(view: View, group: Group, op: FrozenOp) -> None:
         kind = _by_size(view, group, value)
         if kind is not None:
             group.note(op, value, kind)
-        elif view.metas[value].numel or view.readers.get(value):
+        elif view.readers.get(value) or value in view.program.roots():
             raise MatchRejected("SHAPE_MISMATCH", f"'{value}' of {op.type} has neither rows of classes nor one per row")
 
 
