@@ -28,6 +28,8 @@ from tstatic.ir.types import Meta
 LEAST_ROWS = 4096
 """The fewest rows of a chunk: with fewer, products would no longer fill a chip."""
 
+_TAKEN = "turn that fusion off"
+
 ALIGNED_ROWS = 64
 """Chunks begin at multiples of so many rows where they are that long, so that slices are as aligned as whole values."""
 
@@ -63,13 +65,15 @@ def rewritten(
         return program
     view = View(program, metas)
     # By what they write, as indices change with each rewriting.
-    products = [op.outputs for op in view.ops if is_product(op.definition) and not op.body]
+    products = [op.outputs for op in view.ops if any(is_product(one.definition) for one in op.body or (op,))]
     for outputs in products:
         index = next(i for i, op in enumerate(view.ops) if op.outputs == outputs)
         loss = loss_of(view, index)
         if loss is None:
             continue
         try:
+            if view.ops[index].body:
+                raise MatchRejected("TWO_GROUPS", f"the matrix product is in {view.ops[index].type} already", _TAKEN)
             group = group_of(view, index, loss)
             if strict_numerics():
                 raise MatchRejected("NUM_STRICT")

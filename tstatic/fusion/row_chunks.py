@@ -108,7 +108,8 @@ class Chunks:
             last = number == len(self.sizes) - 1
             out = value if last else self._new(f"{value}@TOTAL{number}", self.metas[value])
             pairs = self._completed(op, value) if last else ()
-            self._add(op, "sum", ((before, local[value]),), out, {}, pairs)
+            # In the place of the sum so far: a new one would take the room that the next chunk needs.
+            self._add(op, "elementwise_add", (before, local[value]), out, {}, pairs)
             totals[value] = out
 
     def _completed(self, op: FrozenOp, value: str) -> tuple[str, ...]:

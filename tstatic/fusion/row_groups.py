@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tstatic.fusion.codegen.define import draws, is_pointwise, works_on_rows
+from tstatic.fusion.codegen.define import draws, is_elementwise, is_pointwise, works_on_rows
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.products import multiplies, products_of
 from tstatic.fusion.pattern import one
@@ -74,7 +74,8 @@ def loss_of(view: View, product: int) -> int | None:
     """Returns the first loss that is made of a product's result row by row; ``None`` where there is none."""
     found: list[int] = []
     seen: set[int] = set()
-    pending = [(one(view.ops[product].output("Out")), 0)]
+    slots = {s.name: e for s, e in zip(view.ops[product].definition.outputs, view.ops[product].outputs, strict=True)}
+    pending: list[tuple[str | None, int]] = [(one(slots.get("Out")), 0)]
     while pending:
         value, depth = pending.pop()
         for index in view.readers.get(value or "", ()):
@@ -83,7 +84,7 @@ def loss_of(view: View, product: int) -> int | None:
                 found.append(index)
             elif depth < MOST_OPS and index not in seen and not op.definition.of and not op.body:
                 seen.add(index)
-                if is_pointwise(op.definition) or op.type in RESHAPES or op.definition.softmax is not None:
+                if is_elementwise(op.definition) or op.type in RESHAPES or op.definition.softmax is not None:
                     pending += [(v, depth + 1) for v in op.writes()]
     return min(found, default=None)
 
@@ -220,7 +221,7 @@ def _place_formula(view: View, group: Group, op: FrozenOp, wide: str) -> None:
     """Records an op per element, or along the classes."""
     formula = view.formulas.of(op)
     if formula is None:
-        raise MatchRejected("NO_KERNEL_FORM", reader=op.type)
+        raise MatchRejected("EXTRA_READER", value=wide, reader=op.type)
     full = formula.full
     if numel(full) != group.rows * group.classes or full[-1:] != (group.classes,):
         raise MatchRejected("SHAPE_MISMATCH", f"{op.type} works on {list(full)}")
