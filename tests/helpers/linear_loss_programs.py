@@ -11,6 +11,7 @@ import pytest
 from tests.helpers.epilogue_programs import LayerDraw
 from tstatic import testing
 from tstatic.fusion import FUSIONS, linear_cross_entropy
+from tstatic.fusion.engine import Fusion
 from tstatic.ir.opdef import ValueRange
 from tstatic.static import pipeline
 
@@ -21,11 +22,15 @@ CLASSES = (5, 8, 17)
 DEPTHS = (3, 8)
 
 
-def with_short_chunks(patch: pytest.MonkeyPatch, least: int = LEAST) -> None:
-    """Lets chunks have as few rows as this: a program of thousands takes an interpreter minutes."""
+def of_short_chunks(least: int = LEAST) -> tuple[Fusion, ...]:
+    """All fusions, with chunks of as few rows as this: a program of thousands takes an interpreter minutes."""
     name = linear_cross_entropy.FUSION.name
-    changed = tuple(linear_cross_entropy.fusion_of(least) if f.name == name else f for f in FUSIONS)
-    patch.setattr(pipeline, "FUSIONS", changed)
+    return tuple(linear_cross_entropy.fusion_of(least) if f.name == name else f for f in FUSIONS)
+
+
+def with_short_chunks(patch: pytest.MonkeyPatch, least: int = LEAST) -> None:
+    """Lets programs be compiled with these."""
+    patch.setattr(pipeline, "FUSIONS", of_short_chunks(least))
 
 
 @contextmanager

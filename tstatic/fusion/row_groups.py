@@ -117,7 +117,7 @@ def group_of(view: View, product: int, loss: int) -> Group:
             if index not in group.members:
                 group.members.add(index)
                 _place(view, group, index)
-                pending += [v for v in view.ops[index].writes() if group.kinds.get(v) == WIDE]
+                pending += [v for v in view.ops[index].writes() if group.kinds.get(v) in (WIDE, EMPTY)]
     _check(view, group)
     _find_waiting(view, group)
     return group
@@ -128,7 +128,7 @@ def _check(view: View, group: Group) -> None:
     if group.members & view.forbidden:
         raise MatchRejected("FORBIDDEN")
     for value in group.made(view):
-        if group.kinds.get(value) == WIDE:
+        if group.kinds.get(value) in (WIDE, EMPTY):
             if value in view.fetched:
                 raise MatchRejected("FETCHED", value=value)
             if value in view.kept:
@@ -143,7 +143,7 @@ def _place(view: View, group: Group, index: int) -> None:
         MatchRejected: If it does not work row by row.
     """
     op = view.ops[index]
-    wide = next(v for v in op.reads() if group.kinds.get(v) == WIDE)
+    wide = next(v for v in op.reads() if group.kinds.get(v) in (WIDE, EMPTY))
     if op.body or op.sub_blocks:
         raise MatchRejected("EXTRA_READER", value=wide, reader=op.type)
     if any(UNKNOWN in view.metas[v].shape for v in (*op.reads(), *op.writes()) if v in view.metas):
@@ -155,7 +155,7 @@ def _place(view: View, group: Group, index: int) -> None:
     elif op.type in LOSSES or op.definition.of in LOSSES:
         if op.attrs.get("soft_label"):
             raise MatchRejected("ATTRIBUTE", "the labels are distributions over the classes", "use class numbers")
-        _place_loss(view, group, op)
+        _place_loss(view, group, op, view.metas[wide].rank)
     elif draws(op.definition) and not is_pointwise(op.definition):
         raise MatchRejected("RANDOM", reader=op.type)
     elif is_pointwise(op.definition) or works_on_rows(op.definition):
@@ -205,8 +205,7 @@ def _by_size(view: View, group: Group, value: str) -> str | None:
     return ROW if meta.numel == group.rows else None
 
 
-def _place_loss(view: View, group: Group, op: FrozenOp) -> None:
-    rank = view.metas[next(v for v in op.reads() if group.kinds.get(v) == WIDE)].rank
+def _place_loss(view: View, group: Group, op: FrozenOp, rank: int) -> None:
     if op.attrs.get("axis", -1) not in (-1, rank - 1):
         raise MatchRejected("ROWS")
     for value in (*op.reads(), *op.writes()):
