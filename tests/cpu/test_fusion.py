@@ -280,8 +280,8 @@ def test_every_fusion_names_a_property() -> None:
     names = {p.name for p in static.BuildStrategy.properties()}
     for fusion in FUSIONS:
         assert fusion.switch in names
-        found = (bool(fusion.patterns), fusion.groups is not None, fusion.proposes is not None)
-        assert sum(found) == 1
+        others = (fusion.groups, fusion.proposes, fusion.rewrites)
+        assert bool(fusion.patterns) + sum(way is not None for way in others) == 1
 
 
 # ------------------------------------------------------------------------------------------------ forbidden and demanded

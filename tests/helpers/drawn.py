@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.helpers import feedforward_programs
 from tests.helpers.attention_programs import attention_recipe
 from tests.helpers.epilogue_programs import epilogue_recipe
+from tests.helpers.linear_loss_programs import linear_loss_recipe
 from tstatic import static, testing
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.engine import Applied, Fusion
@@ -104,6 +105,7 @@ OWN: dict[str, Callable[..., st.SearchStrategy[testing.Recipe]]] = {
     "feedforward": feedforward_programs.recipes,
     "gemm_epilogue": _numbered(epilogue_recipe),
     "dot_product_attention": _numbered(attention_recipe),
+    "linear_cross_entropy": _numbered(linear_loss_recipe),
 }
 """Fusions whose ops follow each other too rarely in programs that are drawn op by op -> what draws programs that have them."""
 

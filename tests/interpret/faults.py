@@ -228,6 +228,12 @@ PRODUCT_FAULTS = (
 """Faults of products with what follows them; seen by programs that are made of such (``epilogue_programs``)."""
 
 
+CHUNK_FAULT = _replaced(
+    "sum over chunks lost", r"^(    # elementwise_add\b.*\n    v\d+ = )(?:a\d+ \+ total|total \+ a\d+)$", r"\1total"
+)
+"""A fault of losses in chunks of rows (``linear_loss_programs``): a product's kernel forgets the sum over the chunks before."""
+
+
 # ---------------------------------------------------------------------------------------------------------- attention's text
 def _scale_dropped(text: str) -> str:
     """The first op of the scores, a product with a number, is left out."""

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from tests.helpers.covering import choices, covering, pairs, strategies
 from tests.helpers.drawn import PLAIN, drawn, few, recipes_of
+from tests.helpers.linear_loss_programs import of_short_chunks
 from tests.helpers.soak import SOAK
 from tstatic import static, testing
-from tstatic.fusion import FUSIONS
 from tstatic.static import pipeline
 from tstatic.testing.runner import everything_on
 
+FUSIONS = of_short_chunks()
 KINDS: tuple[dict[str, Any], ...] = ({}, {"backward": True}, {"optimizer": True})
 
 

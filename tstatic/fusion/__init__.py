@@ -4,6 +4,7 @@
 * ``gemm_epilogue``  matrix products with what follows them
 * ``bn_act``, ``bn_add_act``, ``elewise_add_act``, ``relu_depthwise_conv``  fusions with patterns
 * ``feedforward``  whole blocks with matrix products
+* ``linear_cross_entropy``, ``row_groups``, ``row_chunks``, ``live_bytes``  a linear layer and its loss in chunks of rows
 * ``auto``, ``compiler``  groups of any ops that state expressions
 * ``multi_tensor``, ``gradient_norm``  the updates of many parameters
 * ``explicit_groups``, ``single_op``  groups that the user names, and single ops
@@ -27,6 +28,7 @@ from tstatic.fusion import (
     feedforward,
     gemm_epilogue,
     gradient_norm,
+    linear_cross_entropy,
     multi_tensor,
     relu_depthwise_conv,
 )
@@ -34,6 +36,7 @@ from tstatic.fusion import (
 FUSIONS = (
     feedforward.FUSION,
     dot_product_attention.FUSION,
+    linear_cross_entropy.FUSION,
     gemm_epilogue.FUSION,
     relu_depthwise_conv.FUSION,
     bn_act.FUSION,

@@ -119,6 +119,8 @@ class Fusion:
             expressions. Raises :class:`CodegenUnsupported`.
         exact: Whether its kernel computes the same bits as the ops alone; a loop nest does.
         prepare: Rewrites the program before the search, so that patterns fit; adds the metadata of new values.
+        rewrites: Instead of a search: ``(fusion, program, metas, log) -> program`` of ordinary ops, which later fusions take up;
+            adds the metadata of new values, and its records to the log.
     """
 
     name: str
@@ -130,6 +132,7 @@ class Fusion:
     kernel: Callable[[Sequence[FrozenOp], Mapping[str, Meta], Sequence[str]], Kernel] = loop_nest
     exact: bool = False
     prepare: Callable[[FrozenProgram, dict[str, Meta]], FrozenProgram] | None = None
+    rewrites: Callable[[Fusion, FrozenProgram, dict[str, Meta], Log], FrozenProgram] | None = None
 
 
 def refuse(rejected: MatchRejected) -> Fused:

@@ -55,6 +55,8 @@ _ALL = (
     Reason("NOT_A_MATRIX", "{reader} multiplies batches of matrices or vectors", "reshape the operands to one matrix each"),
     Reason("TWO_PRODUCTS", "{reader} needs the results of two matrix products", "nothing: it runs by itself"),
     Reason("ROWS_KERNEL", "a kernel along rows reads the result, and does this on the way", "nothing: no bytes would be saved"),
+    Reason("FEW_ROWS", "there are too few rows for two chunks", "nothing: the logits are small"),
+    Reason("NOT_THE_PEAK", "the step needs most memory elsewhere, so that chunks would save nothing", "nothing"),
     Reason("EMPTY", "there are no elements to compute", "nothing: an empty batch launches nothing"),
     Reason("DYNAMIC", "a size is known only when the program runs", "make the size a constant, or feed it"),
     Reason("NOT_POINTWISE", "{reader} states no expression per element", "nothing: this operator runs alone"),

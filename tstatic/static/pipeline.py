@@ -104,7 +104,10 @@ def make_one(
     before = frozen
     if fusion.prepare is not None:
         frozen = fusion.prepare(frozen, metas)
-    fused = apply(fusion, frozen, metas, log, frozenset(f.switch for f in later))
+    if fusion.rewrites is not None:
+        fused = fusion.rewrites(fusion, frozen, metas, log)
+    else:
+        fused = apply(fusion, frozen, metas, log, frozenset(f.switch for f in later))
     if fused is not before:
         verify(fused, fusion.name)
     return fused

@@ -225,6 +225,10 @@ class BuildStrategy(Strategy):
     fuse_dot_product_attention = fusion(
         "3.0", "Fuses the attention core (products, mask, softmax, dropout) into one op, forward and backward.",
     )
+    fuse_linear_cross_entropy = fusion(
+        "-", "Computes a linear layer and the cross entropy behind it in chunks of rows, forward and backward, so that its logits "
+        "are never whole in memory; of tstatic's own.",
+    )
     fuse_resunit = fusion("3.0", "Fuses the convolution, batch norm, add and relu chains of residual units.", FUSION_LATER)
     # fmt: on
 
