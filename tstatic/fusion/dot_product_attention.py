@@ -37,7 +37,7 @@ MOST_OPS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Forward:
+class Forward:
     """Indices of the ops of an attention: the product of queries and keys, ops per element, the softmax, ops, the last product."""
 
     product: int
@@ -52,7 +52,7 @@ class _Forward:
 
 
 @dataclass(frozen=True, slots=True)
-class _Backward:
+class Backward:
     """Indices of the ops of its gradient, from the last product's to the first one's."""
 
     mixed: int
@@ -94,7 +94,8 @@ def _before(view: View, value: str) -> tuple[int, tuple[int, ...]] | None:
     return None
 
 
-def _forward_of(view: View, softmax: int) -> _Forward | None:
+def forward_of(view: View, softmax: int) -> Forward | None:
+    """Returns the attention around a softmax."""
     op = view.ops[softmax]
     scores = op.input("X")
     if op.body or not isinstance(scores, str) or op.attrs["axis"] not in (-1, view.metas[scores].rank - 1):
@@ -108,7 +109,7 @@ def _forward_of(view: View, softmax: int) -> _Forward | None:
         following = [i for i in dict.fromkeys(view.readers.get(value, ())) if not view.ops[i].definition.of]
         last = [i for i in following if view.ops[i].type == "matmul_v2" and view.ops[i].input("X") == value]
         if last:
-            return _Forward(found[0], found[1], softmax, tuple(behind), last[0])
+            return Forward(found[0], found[1], softmax, tuple(behind), last[0])
         # Only what multiplies a weight by a number: the sum over all keys comes before the division.
         drawing = [i for i in following if draws(view.ops[i].definition) and _per_element(view, i, draw=True)]
         if not drawing:
@@ -118,7 +119,7 @@ def _forward_of(view: View, softmax: int) -> _Forward | None:
     return None
 
 
-def _backward_of(view: View, softmax: int) -> _Backward | None:
+def backward_of(view: View, softmax: int) -> Backward | None:
     """Returns the gradient around a gradient of softmax."""
     op = view.ops[softmax]
     value, weights = op.input("Out@GRAD"), list[int]()
@@ -140,7 +141,7 @@ def _backward_of(view: View, softmax: int) -> _Backward | None:
             return None
         reader = view.ops[following[0]]
         if reader.type == "matmul_v2_grad" and not reader.body and reader.input("Out@GRAD") == value:
-            return _Backward(index, tuple(weights), softmax, tuple(scores), following[0])
+            return Backward(index, tuple(weights), softmax, tuple(scores), following[0])
         if not _per_element(view, following[0]):
             return None
         scores.append(following[0])
@@ -148,12 +149,12 @@ def _backward_of(view: View, softmax: int) -> _Backward | None:
     return None
 
 
-def _whole(view: View, forward: _Forward) -> tuple[_Backward | None, MatchRejected | None]:
+def whole_of(view: View, forward: Forward) -> tuple[Backward | None, MatchRejected | None]:
     """Returns the gradient of an attention, if the program has it; and why the attention cannot be made."""
     op = view.ops[forward.softmax]
     weights = one(op.output("Out"))
     gradients = [i for i in dict.fromkeys(view.readers.get(weights, ())) if view.ops[i].type == "softmax_grad"]
-    backward = _backward_of(view, gradients[0]) if len(gradients) == 1 else None
+    backward = backward_of(view, gradients[0]) if len(gradients) == 1 else None
     inside = set(forward.indices) | (set(backward.indices) if backward is not None else set())
     result = one(view.ops[forward.mixed].output("Out"))
     wanted = {result}
@@ -184,13 +185,13 @@ def _whole(view: View, forward: _Forward) -> tuple[_Backward | None, MatchReject
 
 
 # ------------------------------------------------------------------------------------------------------------------- ends
-def _in_front(view: View, product: FrozenOp, mixed: FrozenOp, inside: Sequence[int]) -> Ends:
+def operands_of(view: View, product: FrozenOp, mixed: FrozenOp, inside: Sequence[int]) -> Ends:
     """Returns what moves queries, keys and values to where an attention's products read them."""
     values = dict.fromkeys((one(product.input("X")), one(product.input("Y")), one(mixed.input("Y"))))
     return in_front(view, values, inside, scaled=True)
 
 
-def _gradients(view: View, backward: _Backward) -> list[str]:
+def gradients_of(view: View, backward: Backward) -> list[str]:
     """Returns the gradients of queries, keys and values."""
     product, mixed = view.ops[backward.product], view.ops[backward.mixed]
     found = (product.output("X@GRAD"), product.output("Y@GRAD"), mixed.output("Y@GRAD"))
@@ -202,16 +203,22 @@ def prepared(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
     """Saves each row's sum of powers, and computes weights again where their gradient reads them."""
     if not any(op.type == "softmax" for op in program.ops):
         return program
-    program = eliminate_identity_gradients(draw_again(program, metas), metas)
+    return computed_again(eliminate_identity_gradients(draw_again(program, metas), metas), metas)
+
+
+def computed_again(
+    program: FrozenProgram, metas: dict[str, Meta], chosen: Callable[[View, Forward], bool] | None = None
+) -> FrozenProgram:
+    """Does it for all attentions, or for those that are ``chosen``."""
     view = View(program, metas)
     before: dict[int, list[FrozenOp]] = {}
     behind: dict[int, list[FrozenOp]] = {}
     changed: dict[int, FrozenOp] = {}
     names = dict(program.names)
     for index in view.of_type("softmax"):
-        forward = _forward_of(view, index)
-        backward, unfit = (None, None) if forward is None else _whole(view, forward)
-        if forward is None or backward is None or unfit is not None:
+        forward = forward_of(view, index)
+        backward, unfit = (None, None) if forward is None else whole_of(view, forward)
+        if forward is None or backward is None or unfit is not None or not (chosen is None or chosen(view, forward)):
             continue
         made = _Rewriting(view, metas, names, forward, backward)
         behind[index] = made.saving
@@ -235,7 +242,7 @@ class _Rewriting:
     """
 
     def __init__(
-        self, view: View, metas: dict[str, Meta], names: dict[str, str], forward: _Forward, backward: _Backward
+        self, view: View, metas: dict[str, Meta], names: dict[str, str], forward: Forward, backward: Backward
     ) -> None:
         self.view, self.metas, self.names = view, metas, names
         softmax = view.ops[forward.softmax]
@@ -253,8 +260,8 @@ class _Rewriting:
         renamed: dict[str, str] = {}
         product, mixed = view.ops[forward.product], view.ops[forward.mixed]
         result = one(mixed.output("Out"))
-        back = at_back(view, _gradients(view, backward), backward.indices, scaled=True)
-        moved = _in_front(view, product, mixed, (*forward.indices, *backward.indices, *back.indices))
+        back = at_back(view, gradients_of(view, backward), backward.indices, scaled=True)
+        moved = operands_of(view, product, mixed, (*forward.indices, *backward.indices, *back.indices))
         for index in (*sorted(moved.indices), forward.product, *forward.behind_scores):
             self._copy(view.ops[index], renamed, role)
         inner = renamed[scores]
@@ -307,7 +314,7 @@ class _Rewriting:
 
 
 # -------------------------------------------------------------------------------------------------------------- proposals
-def _saving(view: View, scores: str) -> tuple[int, ...]:
+def saving_of(view: View, scores: str) -> tuple[int, ...]:
     """Returns the ops that save the sums of powers of scores."""
     for index in dict.fromkeys(view.readers.get(scores, ())):
         op = view.ops[index]
@@ -323,29 +330,29 @@ def _propose(view: View) -> Iterator[Proposal]:
     for index in view.of_type("softmax"):
         if not all(v in view.metas for v in view.ops[index].reads()):
             continue
-        forward = _forward_of(view, index)
+        forward = forward_of(view, index)
         if forward is None:
             continue
-        saving = _saving(view, one(view.ops[index].input("X")))
-        unfit = None if saving else _whole(view, forward)[1]
+        saving = saving_of(view, one(view.ops[index].input("X")))
+        unfit = None if saving else whole_of(view, forward)[1]
         core = {*forward.indices, *saving}
         if unfit is not None:
             yield tuple(sorted(core)), partial(refuse, unfit)
             continue
         mixed = view.ops[forward.mixed]
-        front = _in_front(view, view.ops[forward.product], mixed, tuple(core))
+        front = operands_of(view, view.ops[forward.product], mixed, tuple(core))
         back = at_back(view, [one(mixed.output("Out"))], core)
         yield from _with_ends(core, front, back, partial(_fuse, view, forward, saving))
     for index in view.of_type("softmax_grad"):
         if SAVED not in view.ops[index].attrs:
             continue
-        backward = _backward_of(view, index)
+        backward = backward_of(view, index)
         assert backward is not None, "the gradient was found before"
-        again = _made_again(view, backward)
+        again = made_again(view, backward)
         core = {*again, *backward.indices}
         product, mixed = view.ops[backward.product], view.ops[backward.mixed]
-        back = at_back(view, _gradients(view, backward), core, scaled=True)
-        front = _in_front(view, product, mixed, (*core, *back.indices))
+        back = at_back(view, gradients_of(view, backward), core, scaled=True)
+        front = operands_of(view, product, mixed, (*core, *back.indices))
         given = in_front(view, [one(mixed.input("Out@GRAD"))], core)
         front = Ends(front.indices | given.indices, {**front.layouts, **given.layouts}, (*front.left, *given.left))
         yield from _with_ends(core, front, back, partial(_fuse_gradient, view, backward, again))
@@ -373,7 +380,7 @@ def _joined(given: Mapping[str, str | None], places: Mapping[str, Layout], suffi
     return {f"{name}{suffix}": value for value, name in found.items()}
 
 
-def _made_again(view: View, backward: _Backward) -> tuple[int, ...]:
+def made_again(view: View, backward: Backward) -> tuple[int, ...]:
     """Returns the ops that compute the weights, and what is used of them, again."""
     weights = one(view.ops[backward.softmax].input("Out"))
     found = _before(view, weights)
@@ -386,7 +393,7 @@ def _made_again(view: View, backward: _Backward) -> tuple[int, ...]:
     return (found[0], *found[1], *behind)
 
 
-def _mask(view: View, indices: Sequence[int], chain: str) -> str | None:
+def mask_of(view: View, indices: Sequence[int], chain: str) -> str | None:
     """Returns the operand beside the scores of the last add in front of the softmax."""
     adds = [view.ops[i] for i in indices if view.ops[i].type == "elementwise_add"]
     made = {v for i in indices for v in view.ops[i].writes()} | {chain}
@@ -394,11 +401,11 @@ def _mask(view: View, indices: Sequence[int], chain: str) -> str | None:
 
 
 def _fuse(
-    view: View, forward: _Forward, saving: tuple[int, ...], front: Mapping[str, Layout], back: Mapping[str, Layout]
+    view: View, forward: Forward, saving: tuple[int, ...], front: Mapping[str, Layout], back: Mapping[str, Layout]
 ) -> Fused:
     product, mixed = view.ops[forward.product], view.ops[forward.mixed]
     given = {"Q": one(product.input("X")), "K": one(product.input("Y")), "V": one(mixed.input("Y"))}
-    mask = _mask(view, forward.behind_scores, one(product.output("Out")))
+    mask = mask_of(view, forward.behind_scores, one(product.output("Out")))
     slots = {**_joined(given, front), "Mask": mask}
     result = one(mixed.output("Out"))
     outputs: dict[str, str | tuple[str, ...] | None] = {"Out": back[result].value if result in back else result}
@@ -413,7 +420,7 @@ def _attributes(view: View, weights: Sequence[int]) -> dict[str, object]:
 
 
 def _fuse_gradient(
-    view: View, backward: _Backward, again: tuple[int, ...], front: Mapping[str, Layout], back: Mapping[str, Layout]
+    view: View, backward: Backward, again: tuple[int, ...], front: Mapping[str, Layout], back: Mapping[str, Layout]
 ) -> Fused:
     softmax, mixed, product = (view.ops[i] for i in (backward.softmax, backward.mixed, backward.product))
     arriving = one(mixed.input("Out@GRAD"))
@@ -430,7 +437,7 @@ def _fuse_gradient(
 
 
 # ----------------------------------------------------------------------------------------------------------------- kernel
-def _kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
+def core_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
     """Returns the kernel of an attention or of its gradient, from the ops of a match in the program's order."""
     whole, moved = body, Moved(body, metas)
     if not any(SAVED in op.attrs for op in body):
@@ -470,5 +477,5 @@ def _kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequenc
 
 
 FUSION = Fusion(
-    "dot_product_attention", "fuse_dot_product_attention", proposes=_propose, prepare=prepared, kernel=_kernel
+    "dot_product_attention", "fuse_dot_product_attention", proposes=_propose, prepare=prepared, kernel=core_kernel
 )
