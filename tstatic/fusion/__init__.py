@@ -3,8 +3,9 @@
 * ``engine``, ``pattern``, ``view``, ``reasons``  find matches, check and replace them, and explain rejections
 * ``gemm_epilogue``  matrix products with what follows them
 * ``bn_act``, ``bn_add_act``, ``elewise_add_act``, ``relu_depthwise_conv``  fusions with patterns
-* ``feedforward``  whole blocks with matrix products
 * ``linear_cross_entropy``, ``row_groups``, ``row_chunks``, ``live_bytes``  a linear layer and its loss in chunks of rows
+* ``fused_attention``, ``feedforward``, ``product_blocks``  whole blocks with matrix products
+* ``dot_product_attention``, ``moves``  attentions, and what moves their operands
 * ``auto``, ``compiler``  groups of any ops that state expressions
 * ``multi_tensor``, ``gradient_norm``  the updates of many parameters
 * ``explicit_groups``, ``single_op``  groups that the user names, and single ops
@@ -26,6 +27,7 @@ from tstatic.fusion import (
     dot_product_attention,
     elewise_add_act,
     feedforward,
+    fused_attention,
     gemm_epilogue,
     gradient_norm,
     linear_cross_entropy,
@@ -34,6 +36,7 @@ from tstatic.fusion import (
 )
 
 FUSIONS = (
+    fused_attention.FUSION,
     feedforward.FUSION,
     dot_product_attention.FUSION,
     linear_cross_entropy.FUSION,

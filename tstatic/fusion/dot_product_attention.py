@@ -6,7 +6,7 @@ again from it, as ordinary ops, so that every device computes the same program.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,9 +15,11 @@ from tstatic.fusion.codegen.attention import attention_grad_kernel, attention_ke
 from tstatic.fusion.codegen.attention_parts import Attention, Gradient, one, sizes_of
 from tstatic.fusion.codegen.define import draws, is_elementwise, is_pointwise
 from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.codegen.layouts import Layout, Moved
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.engine import Fused, Fusion, Proposal, refuse
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients
+from tstatic.fusion.moves import Ends, at_back, in_front
 from tstatic.fusion.pattern import one as pattern_one
 from tstatic.fusion.reasons import MatchRejected
 from tstatic.fusion.redrawn import draw_again
@@ -26,15 +28,16 @@ from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import op_def
 from tstatic.ir.types import UNKNOWN, Meta, float32
 
-RESULT, SAVED = "result", "saved"
-"""Attributes of the gradient of an attention's softmax: the attention's result, and what was saved of each row."""
+RESULT, STRIDES, SAVED = "result", "result_strides", "saved"
+"""Attributes of the gradient of an attention's softmax: the value that holds the attention's result, the strides of the result's
+dimensions in it, and what was saved of each row."""
 
 MOST_OPS = 8
 """The most ops per element between two of the products."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Forward:
+class Forward:
     """Indices of the ops of an attention: the product of queries and keys, ops per element, the softmax, ops, the last product."""
 
     product: int
@@ -49,7 +52,7 @@ class _Forward:
 
 
 @dataclass(frozen=True, slots=True)
-class _Backward:
+class Backward:
     """Indices of the ops of its gradient, from the last product's to the first one's."""
 
     mixed: int
@@ -91,7 +94,8 @@ def _before(view: View, value: str) -> tuple[int, tuple[int, ...]] | None:
     return None
 
 
-def _forward_of(view: View, softmax: int) -> _Forward | None:
+def forward_of(view: View, softmax: int) -> Forward | None:
+    """Returns the attention around a softmax."""
     op = view.ops[softmax]
     scores = op.input("X")
     if op.body or not isinstance(scores, str) or op.attrs["axis"] not in (-1, view.metas[scores].rank - 1):
@@ -105,7 +109,7 @@ def _forward_of(view: View, softmax: int) -> _Forward | None:
         following = [i for i in dict.fromkeys(view.readers.get(value, ())) if not view.ops[i].definition.of]
         last = [i for i in following if view.ops[i].type == "matmul_v2" and view.ops[i].input("X") == value]
         if last:
-            return _Forward(found[0], found[1], softmax, tuple(behind), last[0])
+            return Forward(found[0], found[1], softmax, tuple(behind), last[0])
         # Only what multiplies a weight by a number: the sum over all keys comes before the division.
         drawing = [i for i in following if draws(view.ops[i].definition) and _per_element(view, i, draw=True)]
         if not drawing:
@@ -115,7 +119,7 @@ def _forward_of(view: View, softmax: int) -> _Forward | None:
     return None
 
 
-def _backward_of(view: View, softmax: int) -> _Backward | None:
+def backward_of(view: View, softmax: int) -> Backward | None:
     """Returns the gradient around a gradient of softmax."""
     op = view.ops[softmax]
     value, weights = op.input("Out@GRAD"), list[int]()
@@ -137,7 +141,7 @@ def _backward_of(view: View, softmax: int) -> _Backward | None:
             return None
         reader = view.ops[following[0]]
         if reader.type == "matmul_v2_grad" and not reader.body and reader.input("Out@GRAD") == value:
-            return _Backward(index, tuple(weights), softmax, tuple(scores), following[0])
+            return Backward(index, tuple(weights), softmax, tuple(scores), following[0])
         if not _per_element(view, following[0]):
             return None
         scores.append(following[0])
@@ -145,12 +149,12 @@ def _backward_of(view: View, softmax: int) -> _Backward | None:
     return None
 
 
-def _whole(view: View, forward: _Forward) -> tuple[_Backward | None, MatchRejected | None]:
+def whole_of(view: View, forward: Forward) -> tuple[Backward | None, MatchRejected | None]:
     """Returns the gradient of an attention, if the program has it; and why the attention cannot be made."""
     op = view.ops[forward.softmax]
     weights = one(op.output("Out"))
     gradients = [i for i in dict.fromkeys(view.readers.get(weights, ())) if view.ops[i].type == "softmax_grad"]
-    backward = _backward_of(view, gradients[0]) if len(gradients) == 1 else None
+    backward = backward_of(view, gradients[0]) if len(gradients) == 1 else None
     inside = set(forward.indices) | (set(backward.indices) if backward is not None else set())
     result = one(view.ops[forward.mixed].output("Out"))
     wanted = {result}
@@ -180,21 +184,41 @@ def _whole(view: View, forward: _Forward) -> tuple[_Backward | None, MatchReject
     return backward, None
 
 
+# ------------------------------------------------------------------------------------------------------------------- ends
+def operands_of(view: View, product: FrozenOp, mixed: FrozenOp, inside: Sequence[int]) -> Ends:
+    """Returns what moves queries, keys and values to where an attention's products read them."""
+    values = dict.fromkeys((one(product.input("X")), one(product.input("Y")), one(mixed.input("Y"))))
+    return in_front(view, values, inside, scaled=True)
+
+
+def gradients_of(view: View, backward: Backward) -> list[str]:
+    """Returns the gradients of queries, keys and values."""
+    product, mixed = view.ops[backward.product], view.ops[backward.mixed]
+    found = (product.output("X@GRAD"), product.output("Y@GRAD"), mixed.output("Y@GRAD"))
+    return [e for e in found if isinstance(e, str)]
+
+
 # -------------------------------------------------------------------------------------------------------------- rewriting
 def prepared(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
     """Saves each row's sum of powers, and computes weights again where their gradient reads them."""
     if not any(op.type == "softmax" for op in program.ops):
         return program
-    program = eliminate_identity_gradients(draw_again(program, metas), metas)
+    return computed_again(eliminate_identity_gradients(draw_again(program, metas), metas), metas)
+
+
+def computed_again(
+    program: FrozenProgram, metas: dict[str, Meta], chosen: Callable[[View, Forward], bool] | None = None
+) -> FrozenProgram:
+    """Does it for all attentions, or for those that are ``chosen``."""
     view = View(program, metas)
     before: dict[int, list[FrozenOp]] = {}
     behind: dict[int, list[FrozenOp]] = {}
     changed: dict[int, FrozenOp] = {}
     names = dict(program.names)
     for index in view.of_type("softmax"):
-        forward = _forward_of(view, index)
-        backward, unfit = (None, None) if forward is None else _whole(view, forward)
-        if forward is None or backward is None or unfit is not None:
+        forward = forward_of(view, index)
+        backward, unfit = (None, None) if forward is None else whole_of(view, forward)
+        if forward is None or backward is None or unfit is not None or not (chosen is None or chosen(view, forward)):
             continue
         made = _Rewriting(view, metas, names, forward, backward)
         behind[index] = made.saving
@@ -218,7 +242,7 @@ class _Rewriting:
     """
 
     def __init__(
-        self, view: View, metas: dict[str, Meta], names: dict[str, str], forward: _Forward, backward: _Backward
+        self, view: View, metas: dict[str, Meta], names: dict[str, str], forward: Forward, backward: Backward
     ) -> None:
         self.view, self.metas, self.names = view, metas, names
         softmax = view.ops[forward.softmax]
@@ -234,7 +258,11 @@ class _Rewriting:
         role = view.ops[backward.mixed].role
         self.again: list[FrozenOp] = []
         renamed: dict[str, str] = {}
-        for index in (forward.product, *forward.behind_scores):
+        product, mixed = view.ops[forward.product], view.ops[forward.mixed]
+        result = one(mixed.output("Out"))
+        back = at_back(view, gradients_of(view, backward), backward.indices, scaled=True)
+        moved = operands_of(view, product, mixed, (*forward.indices, *backward.indices, *back.indices))
+        for index in (*sorted(moved.indices), forward.product, *forward.behind_scores):
             self._copy(view.ops[index], renamed, role)
         inner = renamed[scores]
         at = replace(softmax, role=role, role_var=())
@@ -246,9 +274,10 @@ class _Rewriting:
         renamed[weights] = self._cast(self.again, at, power, meta.dtype) if low else power
         for index in forward.behind_weights:
             self._copy(view.ops[index], renamed, role)
-        self.changed = {i: view.ops[i].with_inputs(renamed) for i in backward.indices}
+        self.changed = {i: view.ops[i].with_inputs(renamed) for i in (*backward.indices, *back.indices)}
         gradient = self.changed[backward.softmax]
-        told = {RESULT: one(view.ops[forward.mixed].output("Out")), SAVED: saved}
+        place = at_back(view, [result], forward.indices).layouts[result]
+        told = {RESULT: place.value, STRIDES: place.strides, SAVED: saved}
         self.changed[backward.softmax] = replace(gradient, attrs={**gradient.attrs, **told})
 
     def _new(self, name: str, meta: Meta) -> str:
@@ -275,15 +304,17 @@ class _Rewriting:
 
     def _copy(self, op: FrozenOp, renamed: dict[str, str], role: int) -> None:
         """Computes an op again; its place in the program decides its random numbers and stays."""
-        (out,) = op.writes()
-        new = self._new(f"{out}@AGAIN", self.metas[out])
-        copy = replace(op.with_inputs(renamed), outputs=(new, *op.outputs[1:]), role=role, role_var=())
-        renamed[out] = new
-        self.again.append(copy)
+        like = op.with_inputs(renamed)
+        for out in op.writes():
+            renamed[out] = self._new(f"{out}@AGAIN", self.metas[out])
+        outputs = tuple(
+            renamed.get(e, e) if isinstance(e, str) else e and tuple(renamed.get(v, v) for v in e) for e in op.outputs
+        )
+        self.again.append(replace(like, outputs=outputs, role=role, role_var=()))
 
 
 # -------------------------------------------------------------------------------------------------------------- proposals
-def _saving(view: View, scores: str) -> tuple[int, ...]:
+def saving_of(view: View, scores: str) -> tuple[int, ...]:
     """Returns the ops that save the sums of powers of scores."""
     for index in dict.fromkeys(view.readers.get(scores, ())):
         op = view.ops[index]
@@ -299,23 +330,57 @@ def _propose(view: View) -> Iterator[Proposal]:
     for index in view.of_type("softmax"):
         if not all(v in view.metas for v in view.ops[index].reads()):
             continue
-        forward = _forward_of(view, index)
+        forward = forward_of(view, index)
         if forward is None:
             continue
-        saving = _saving(view, one(view.ops[index].input("X")))
-        unfit = None if saving else _whole(view, forward)[1]
-        indices = tuple(sorted({*forward.indices, *saving}))
-        yield indices, partial(refuse, unfit) if unfit is not None else partial(_fuse, view, forward, saving)
+        saving = saving_of(view, one(view.ops[index].input("X")))
+        unfit = None if saving else whole_of(view, forward)[1]
+        core = {*forward.indices, *saving}
+        if unfit is not None:
+            yield tuple(sorted(core)), partial(refuse, unfit)
+            continue
+        mixed = view.ops[forward.mixed]
+        front = operands_of(view, view.ops[forward.product], mixed, tuple(core))
+        back = at_back(view, [one(mixed.output("Out"))], core)
+        yield from _with_ends(core, front, back, partial(_fuse, view, forward, saving))
     for index in view.of_type("softmax_grad"):
         if SAVED not in view.ops[index].attrs:
             continue
-        backward = _backward_of(view, index)
+        backward = backward_of(view, index)
         assert backward is not None, "the gradient was found before"
-        again = _made_again(view, backward)
-        yield tuple(sorted({*again, *backward.indices})), partial(_fuse_gradient, view, backward, again)
+        again = made_again(view, backward)
+        core = {*again, *backward.indices}
+        product, mixed = view.ops[backward.product], view.ops[backward.mixed]
+        back = at_back(view, gradients_of(view, backward), core, scaled=True)
+        front = operands_of(view, product, mixed, (*core, *back.indices))
+        given = in_front(view, [one(mixed.input("Out@GRAD"))], core)
+        front = Ends(front.indices | given.indices, {**front.layouts, **given.layouts}, (*front.left, *given.left))
+        yield from _with_ends(core, front, back, partial(_fuse_gradient, view, backward, again))
 
 
-def _made_again(view: View, backward: _Backward) -> tuple[int, ...]:
+def _with_ends(
+    core: set[int], front: Ends, back: Ends, fuse: Callable[[Mapping[str, Layout], Mapping[str, Layout]], Fused]
+) -> Iterator[Proposal]:
+    """Yields a match with what moves its operands and results, and then without."""
+    whole = tuple(sorted({*core, *front.indices, *back.indices}))
+    for index, why in (*front.left, *back.left):
+        yield tuple(sorted({*whole, index})), partial(refuse, why)
+    if len(whole) > len(core):
+        yield whole, partial(fuse, front.layouts, back.layouts)
+    yield tuple(sorted(core)), partial(fuse, {}, {})
+
+
+def _joined(given: Mapping[str, str | None], places: Mapping[str, Layout], suffix: str = "") -> dict[str, str | None]:
+    """Returns slots with the values in memory: one slot, with the names of all, for a value that several lie in."""
+    found: dict[str, str] = {}
+    for name, value in given.items():
+        if value is not None:
+            at = places[value].value if value in places else value
+            found[at] = found.get(at, "") + name
+    return {f"{name}{suffix}": value for value, name in found.items()}
+
+
+def made_again(view: View, backward: Backward) -> tuple[int, ...]:
     """Returns the ops that compute the weights, and what is used of them, again."""
     weights = one(view.ops[backward.softmax].input("Out"))
     found = _before(view, weights)
@@ -328,20 +393,22 @@ def _made_again(view: View, backward: _Backward) -> tuple[int, ...]:
     return (found[0], *found[1], *behind)
 
 
-def _mask(view: View, indices: Sequence[int], chain: str) -> str | None:
+def mask_of(view: View, indices: Sequence[int], chain: str) -> str | None:
     """Returns the operand beside the scores of the last add in front of the softmax."""
     adds = [view.ops[i] for i in indices if view.ops[i].type == "elementwise_add"]
     made = {v for i in indices for v in view.ops[i].writes()} | {chain}
     return next((v for op in adds for v in op.contents() if v not in made), None)
 
 
-def _fuse(view: View, forward: _Forward, saving: tuple[int, ...]) -> Fused:
+def _fuse(
+    view: View, forward: Forward, saving: tuple[int, ...], front: Mapping[str, Layout], back: Mapping[str, Layout]
+) -> Fused:
     product, mixed = view.ops[forward.product], view.ops[forward.mixed]
-    slots = {
-        "Q": one(product.input("X")), "K": one(product.input("Y")), "V": one(mixed.input("Y")),
-        "Mask": _mask(view, forward.behind_scores, one(product.output("Out"))),
-    }  # fmt: skip
-    outputs: dict[str, str | tuple[str, ...] | None] = {"Out": one(mixed.output("Out"))}
+    given = {"Q": one(product.input("X")), "K": one(product.input("Y")), "V": one(mixed.input("Y"))}
+    mask = mask_of(view, forward.behind_scores, one(product.output("Out")))
+    slots = {**_joined(given, front), "Mask": mask}
+    result = one(mixed.output("Out"))
+    outputs: dict[str, str | tuple[str, ...] | None] = {"Out": back[result].value if result in back else result}
     if saving:
         outputs["SoftmaxAux"] = one(view.ops[saving[-1]].output("Out"))
     return Fused("fused_dot_product_attention", slots, outputs, _attributes(view, forward.behind_weights))
@@ -352,25 +419,32 @@ def _attributes(view: View, weights: Sequence[int]) -> dict[str, object]:
     return {"dropout_probability": drops[0]["dropout_prob"] if drops else 0.0}
 
 
-def _fuse_gradient(view: View, backward: _Backward, again: tuple[int, ...]) -> Fused:
+def _fuse_gradient(
+    view: View, backward: Backward, again: tuple[int, ...], front: Mapping[str, Layout], back: Mapping[str, Layout]
+) -> Fused:
     softmax, mixed, product = (view.ops[i] for i in (backward.softmax, backward.mixed, backward.product))
+    arriving = one(mixed.input("Out@GRAD"))
+    given = {"Q": one(product.input("X")), "K": one(product.input("Y")), "V": one(mixed.input("Y"))}
     slots = {
-        "Out@GRAD": one(mixed.input("Out@GRAD")), "Q": one(product.input("X")), "K": one(product.input("Y")),
-        "V": one(mixed.input("Y")), "Out": str(softmax.attrs[RESULT]), "SoftmaxAux": str(softmax.attrs[SAVED]),
+        "Out@GRAD": front[arriving].value if arriving in front else arriving, **_joined(given, front),
+        "Out": str(softmax.attrs[RESULT]), "SoftmaxAux": str(softmax.attrs[SAVED]),
     }  # fmt: skip
-    outputs = {
-        "Q@GRAD": pattern_one(product.output("X@GRAD")), "K@GRAD": pattern_one(product.output("Y@GRAD")),
-        "V@GRAD": pattern_one(mixed.output("Y@GRAD")),
+    made = {
+        "Q": pattern_one(product.output("X@GRAD")), "K": pattern_one(product.output("Y@GRAD")),
+        "V": pattern_one(mixed.output("Y@GRAD")),
     }  # fmt: skip
-    return Fused("fused_dot_product_attention_grad", slots, outputs, _attributes(view, again))
+    return Fused("fused_dot_product_attention_grad", slots, _joined(made, back, "@GRAD"), _attributes(view, again))
 
 
 # ----------------------------------------------------------------------------------------------------------------- kernel
-def _kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
+def core_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
     """Returns the kernel of an attention or of its gradient, from the ops of a match in the program's order."""
-    gradients = [i for i, op in enumerate(body) if SAVED in op.attrs]
-    if not gradients:
+    whole, moved = body, Moved(body, metas)
+    if not any(SAVED in op.attrs for op in body):
         product, mixed = (op for op in body if op.type == "matmul_v2")
+        layouts = {one(e): moved.read(one(e)) for e in (product.input("X"), product.input("Y"), mixed.input("Y"))}
+        layouts[one(mixed.output("Out"))] = moved.written(one(mixed.output("Out")))
+        body = moved.others
         at = next(i for i, op in enumerate(body) if op.type == "softmax")
         sums = [op for op in body if op.type == "logsumexp"]
         made = [op for op in body if op.type == "cast" and sums and op.output("Out") == sums[0].input("X")]
@@ -380,10 +454,18 @@ def _kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequenc
         scores = tuple(op for op in others if body.index(op) < at)
         found = Attention(product, scores, (body[at],), tuple(op for op in others if op not in scores))
         lse = one(sums[0].output("Out")) if sums else None
-        return attention_kernel(found, mixed, metas, lse, saving)
-    at = gradients[0]
+        return attention_kernel(found, mixed, metas, lse, saving, layouts, whole)
+    first_gradient, last_gradient = (op for op in body if op.type == "matmul_v2_grad")
+    read = (last_gradient.input("X"), last_gradient.input("Y"), *map(first_gradient.input, ("Y", "Out@GRAD")))
+    layouts = {one(e): moved.read(one(e)) for e in read}
+    made_here = (*map(last_gradient.output, ("X@GRAD", "Y@GRAD")), first_gradient.output("Y@GRAD"))
+    layouts |= {e: moved.written(e) for e in made_here if isinstance(e, str)}
+    body = moved.others
+    at = next(i for i, op in enumerate(body) if SAVED in op.attrs)
     softmax = body[at]
     saved = str(softmax.attrs[SAVED])
+    arriving = metas[one(first_gradient.input("Out@GRAD"))].shape
+    result = Layout(str(softmax.attrs[RESULT]), arriving, softmax.attrs[STRIDES])
     first = next(i for i, op in enumerate(body) if op.type == "matmul_v2_grad")
     less = next(i for i, op in enumerate(body) if saved in op.reads())
     last = next(i for i, op in enumerate(body) if one(softmax.input("Out")) in [*op.writes()])
@@ -391,9 +473,9 @@ def _kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequenc
     start = less - (metas[one(product.output("Out"))].dtype.is_low)
     again = Attention(product, tuple(body[1:start]), tuple(body[start : last + 1]), tuple(body[last + 1 : first]))
     gradient = Gradient(body[first], tuple(body[first + 1 : at]), softmax, tuple(body[at + 1 : -1]), body[-1])
-    return attention_grad_kernel(again, gradient, metas, needed, saved, str(softmax.attrs[RESULT]))
+    return attention_grad_kernel(again, gradient, metas, needed, saved, result, layouts, whole)
 
 
 FUSION = Fusion(
-    "dot_product_attention", "fuse_dot_product_attention", proposes=_propose, prepare=prepared, kernel=_kernel
+    "dot_product_attention", "fuse_dot_product_attention", proposes=_propose, prepare=prepared, kernel=core_kernel
 )

@@ -57,6 +57,8 @@ _ALL = (
     Reason("ROWS_KERNEL", "a kernel along rows reads the result, and does this on the way", "nothing: no bytes would be saved"),
     Reason("FEW_ROWS", "there are too few rows for two chunks", "nothing: the logits are small"),
     Reason("NOT_THE_PEAK", "the step needs most memory elsewhere, so that chunks would save nothing", "nothing"),
+    Reason("STRIDES", "a kernel would read or write elements of a row that do not lie side by side",
+           "transpose so that the last dimension stays the last one"),
     Reason("EMPTY", "there are no elements to compute", "nothing: an empty batch launches nothing"),
     Reason("DYNAMIC", "a size is known only when the program runs", "make the size a constant, or feed it"),
     Reason("NOT_POINTWISE", "{reader} states no expression per element", "nothing: this operator runs alone"),
