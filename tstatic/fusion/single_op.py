@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tstatic.fusion.codegen.define import is_elementwise, works_on_rows
+from tstatic.fusion.codegen.gemm import gemm_kernel
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
+from tstatic.fusion.codegen.products import multiplies
 from tstatic.fusion.engine import Fusion, loop_nest
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import OpDef
@@ -21,13 +23,18 @@ def kernel_per_op(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenPr
 
 
 def _with_kernel(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
-    if op.body or op.sub_blocks or not (is_elementwise(op.definition) or works_on_rows(op.definition)):
+    make = gemm_kernel if multiplies(op) else loop_nest
+    if (
+        op.body
+        or op.sub_blocks
+        or not (multiplies(op) or is_elementwise(op.definition) or works_on_rows(op.definition))
+    ):
         return op
     touched = [*op.reads(), *op.writes()]
     if any(v not in metas or UNKNOWN in metas[v].shape or 0 in metas[v].shape for v in touched):
         return op
     try:
-        kernel = loop_nest([op], metas, list(op.writes()))
+        kernel = make([op], metas, list(op.writes()))
     except CodegenUnsupported:
         return op
     read = tuple(dict.fromkeys(b.value for b in kernel.inputs))
@@ -35,7 +42,7 @@ def _with_kernel(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
     definition = OpDef(op.type, "Inputs*?, Shapes*? -> Outs*?", shape_only=("Shapes",))
     return FrozenOp(
         definition, (read, shapes), (tuple(op.writes()),), dict(op.attrs), op.role, op.role_var, op.where, op.position,
-        body=(op,), fusion=SINGLE_OP.name, kernel=kernel, make_kernel=SINGLE_OP.kernel,
+        body=(op,), fusion=SINGLE_OP.name, kernel=kernel, make_kernel=make,
     )  # fmt: skip
 
 
