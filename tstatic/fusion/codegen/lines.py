@@ -120,7 +120,7 @@ class Writer:
         self.lines: list[str] = []
         self.used: set[str] = set()
         self.reductions: dict[str, Reduction] = {}
-        self.rounds_once = rounds_once
+        self.rounds_once = rounds_once or strict_numerics()
         self._count = 0
 
     def add(self, name: str, node: Node, environment: Mapping[str, Typed], op: str) -> Typed:
