@@ -145,7 +145,8 @@ define("sqrt", np.sqrt, None, "0.5 / r", triton="tl.sqrt({a})", rounded="tl.sqrt
 define("rsqrt", None, None, "-0.5 * r / a", expand="1 / sqrt(a)", triton="1 / tl.sqrt({a})",
        rounded="tl.div_rn(1.0, tl.sqrt_rn({a}))")  # fmt: skip
 # In kernels one operation with one rounding, whatever the compiler does with other products and sums.
-define("fma", None, lambda t, a, b, c: a * b + c, "b", "a", "1", expand="a * b + c", triton="tl.fma({a}, {b}, {c})")
+define("fma", None, lambda t, a, b, c: a * b + c, "b", "a", "1", expand="a * b + c", triton="tl.fma({a}, {b}, {c})",
+       rounded="{a} * {b} + {c}")  # fmt: skip
 define("reciprocal", np.reciprocal, None, "-r * r", triton="1 / {a}", rounded="tl.div_rn(1.0, {a})")
 define("sin", np.sin, None, "cos(a)", triton="tl.sin({a})")
 define("cos", np.cos, None, "-sin(a)", triton="tl.cos({a})")
