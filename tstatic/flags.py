@@ -6,16 +6,31 @@ import contextlib
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from tstatic.errors import FlagTypeError, FlagValueError, NotFoundError, near
 from tstatic.locks import rlock
 from tstatic.logs import warn_once
 
-__all__ = ["REGISTRY", "Flag", "flag", "get_flags", "key", "set_flags", "version"]
+__all__ = [
+    "NUMERICS",
+    "REGISTRY",
+    "Flag",
+    "flag",
+    "get_flags",
+    "key",
+    "numerics",
+    "set_flags",
+    "using_numerics",
+    "version",
+]
 
 Value = bool | int | float | str
+
+NUMERICS = ("default", "strict")
+"""The values of ``FLAGS_numerics``, and of what a CompiledProgram says instead."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +101,7 @@ _FLAGS = (
         "more precision between operators than the unfused one. As long as nothing is fused, both are the same. Under 'strict' "
         "every chip gets the launches that an H200 gets: how a sum is cut does not depend on the chip.",
         compiled=True,
-        check=_one_of("default", "strict"),
+        check=_one_of(*NUMERICS),
     ),
     Flag(
         "FLAGS_step_timeout_s",
@@ -231,6 +246,28 @@ def flag(name: str) -> Any:
     if not _values:
         _load()
     return _values[name]
+
+
+_numerics: ContextVar[str | None] = ContextVar("numerics", default=None)
+
+
+def numerics() -> str:
+    """Returns the numerics in force: that of the CompiledProgram at work, or the flag's."""
+    chosen = _numerics.get()
+    return str(flag("FLAGS_numerics")) if chosen is None else chosen
+
+
+@contextlib.contextmanager
+def using_numerics(chosen: str | None) -> Iterator[None]:
+    """Compiles and runs what is inside under some numerics; ``None`` leaves it to the flag.
+
+    A context variable: replicas' threads, which run in copies of the caller's context, see it, and other programs' threads do not.
+    """
+    token = _numerics.set(chosen)
+    try:
+        yield
+    finally:
+        _numerics.reset(token)
 
 
 def key() -> tuple[Value, ...]:

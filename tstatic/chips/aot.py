@@ -273,6 +273,9 @@ def _report(job: _Job, triton: str, answer: Mapping[str, Any]) -> Report:
         specialised=bool(forms) and specialised(forms["ttir"]),
         copies=copies,
         matrix=read_matrix(answer["ptx"]) if forms else None,
+        fused=answer["rounding"]["fused"],
+        functions=tuple(answer["rounding"]["functions"]),
+        summed=tuple(answer["rounding"]["summed"]),
     )
 
 

@@ -11,11 +11,13 @@ import importlib.util
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -58,6 +60,24 @@ def disassemble(cubin: bytes) -> str:
     return done.stdout
 
 
+def read_rounding(ttir: str, ptx: str) -> dict[str, Any]:
+    """Returns what decides the last bits of results: read here, as a kernel's text is long.
+
+    Args:
+        ttir: The kernel in Triton's own form: functions of a library, and sums with the length of the axis that they add up.
+        ptx: The kernel, in which products and sums may have become one instruction.
+    """
+    functions = re.findall(r"= math\.(\w+) [^:\n]*: (?:tensor<[\dx]*x)?(\w+)", ttir)
+    reductions = re.findall(
+        r'"tt\.reduce"\([^)]*\) <\{axis = (\d+) : i32[^}]*\}> \(\{(.*?)\}\) : \(tensor<([\dx]+)x', ttir, re.S
+    )
+    return {
+        "fused": dict(Counter(re.findall(r"\bfma\.[.\w]+", ptx))),
+        "functions": sorted({f"{name} {dtype}" for name, dtype in functions}),
+        "summed": [int(shape.split("x")[int(axis)]) for axis, text, shape in reductions if "addf" in text],
+    }
+
+
 def build(job: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Compiles one kernel for one chip."""
     import triton
@@ -90,6 +110,7 @@ def build(job: dict[str, Any], folder: Path) -> dict[str, Any]:
         "seconds": seconds,
         "ptx": kernel.asm["ptx"],
         "log": log.getvalue(),
+        "rounding": read_rounding(kernel.asm["ttir"], kernel.asm["ptx"]),
         "shared": kernel.metadata.shared,
         "tensor_memory": getattr(kernel.metadata, "tmem_size", None) or 0,
         "scratch": getattr(kernel.metadata, "global_scratch_size", None) or 0,

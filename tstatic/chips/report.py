@@ -55,6 +55,9 @@ class Report:
         specialised: Whether the source asks for a loop whose warps do different work.
         copies: Copies of boxes of a tensor (TMA), in a kernel with matrix products or such copies.
         matrix: Matrix instructions of the PTX, there.
+        fused: Products and sums that are one instruction: which -> how many.
+        functions: Functions of a library that the source calls, each with the type that it computes in.
+        summed: Of each sum along an axis of a tile, the length of that axis.
     """
 
     name: str
@@ -83,6 +86,9 @@ class Report:
     specialised: bool = False
     copies: TensorCopies | None = None
     matrix: PtxMatrix | None = None
+    fused: Mapping[str, int] = field(default_factory=dict)
+    functions: tuple[str, ...] = ()
+    summed: tuple[int, ...] = ()
 
     def figures(self) -> dict[str, int]:
         """Returns the figures that golden files keep."""

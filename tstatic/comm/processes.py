@@ -93,7 +93,7 @@ class Processes:
     def all_reduce(self, arrays: Sequence[Array], block: int = 0) -> None:
         """Sums arrays over the processes, in place; every process gets the same bits.
 
-        16-bit floats are added in float32 and rounded once. Under ``FLAGS_numerics=strict`` sums are taken in the order
+        16-bit floats are added in float32 and rounded once. Under strict numerics sums are taken in the order
         of the ranks, so that they do not depend on how gloo splits them.
 
         Args:
@@ -107,7 +107,7 @@ class Processes:
         arrays = [a for a in arrays if a.size]
         if not arrays:
             return
-        strict = flags.flag("FLAGS_numerics") == "strict"
+        strict = flags.numerics() == "strict"
         count = sum(a.nbytes for a in arrays)
         with self._inside(f"all_reduce of {len(arrays)} arrays, {count} bytes", count):
             packed, back = pack(arrays, strict)

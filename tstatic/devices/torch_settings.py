@@ -18,7 +18,7 @@ class Settings:
     """The settings of one process; runs of several threads may overlap, and the last to end puts back what the first found.
 
     ``FLAGS_allow_tf32`` (off by default) decides for products and convolutions alike: torch allows TF32 in cuDNN's convolutions
-    unless it is told otherwise. ``FLAGS_cudnn_deterministic`` is cuDNN's.
+    unless it is told otherwise. ``FLAGS_cudnn_deterministic`` is cuDNN's, which strict numerics turn on, too.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Settings:
                 if not self._before:
                     self._before = _read(torch)
                 precision = "tf32" if flags.flag("FLAGS_allow_tf32") else "ieee"
-                deterministic = bool(flags.flag("FLAGS_cudnn_deterministic"))
+                deterministic = bool(flags.flag("FLAGS_cudnn_deterministic")) or flags.numerics() == "strict"
                 _write(torch, (threads, precision, precision, precision, deterministic))
             yield
         finally:

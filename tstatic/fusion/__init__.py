@@ -8,6 +8,7 @@
 * ``dot_product_attention``, ``moves``  attentions, and what moves their operands
 * ``auto``, ``compiler``  groups of any ops that state expressions
 * ``multi_tensor``, ``gradient_norm``  the updates of many parameters
+* ``in_turn``  kernels of several parts, one after the other
 * ``explicit_groups``, ``single_op``  groups that the user names, and single ops
 * ``user_kernel``, ``register``  the user's own kernels
 * ``identity_gradients``, ``shape_readers``, ``recompute``, ``redrawn``  rewrites that let more patterns match

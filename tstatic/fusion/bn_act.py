@@ -93,4 +93,5 @@ FUSION = Fusion(
     (act_of_norm, grad_of_act_of_norm),
     _fuse,
     kernel=batch_norm_kernel,
+    exact=True,
 )

@@ -87,4 +87,5 @@ FUSION = Fusion(
     (norm_plus, plus_norm, summed_grad_of_norm_plus, summed_grad_of_plus_norm, grad_of_norm_plus, grad_of_plus_norm),
     _fuse,
     kernel=batch_norm_kernel,
+    exact=True,
 )

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from tstatic.fusion.codegen.composite import compose, parts_of
+from tstatic.fusion.codegen.composite import parts_of
 from tstatic.fusion.codegen.define import works_on_rows
-from tstatic.fusion.codegen.gemm import gemm_kernel
 from tstatic.fusion.codegen.kernel import Kernel
-from tstatic.fusion.codegen.products import is_product, is_product_gradient, multiplies, numpy_products
-from tstatic.fusion.engine import Fused, Fusion, Proposal, loop_nest, refuse
+from tstatic.fusion.codegen.products import is_product, is_product_gradient
+from tstatic.fusion.engine import Fused, Fusion, Proposal, refuse
 from tstatic.fusion.identity_gradients import pass_on_to_products
+from tstatic.fusion.in_turn import kernel_in_turn
 from tstatic.fusion.pattern import one
 from tstatic.fusion.product_blocks import (
     CHAIN,
@@ -62,14 +62,7 @@ def feed_forward_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], nee
     Raises:
         CodegenUnsupported: If a part has no kernel.
     """
-    groups = parts_of(body, metas)
-    parts = []
-    for number, ops in enumerate(groups):
-        later = {v for group in groups[number + 1 :] for op in group for v in op.contents()}
-        kept = [v for op in ops for v in op.writes() if v in needed or v in later]
-        make = gemm_kernel if any(multiplies(op) for op in ops) else loop_nest
-        parts.append(make(ops, metas, kept))
-    return compose(parts, body, metas, needed, numpy_products)
+    return kernel_in_turn(parts_of(body, metas), body, metas, needed)
 
 
 # ------------------------------------------------------------------------------------------------------------- proposals
@@ -326,4 +319,6 @@ def _prepare(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
     return pass_on_to_products(program, metas, gradients)
 
 
-FUSION = Fusion("feedforward", "fused_feedforward", proposes=blocks, kernel=feed_forward_kernel, prepare=_prepare)
+FUSION = Fusion(
+    "feedforward", "fused_feedforward", proposes=blocks, kernel=feed_forward_kernel, exact=True, prepare=_prepare
+)

@@ -12,12 +12,11 @@ from functools import partial
 
 from tstatic.fusion import auto, compiler
 from tstatic.fusion.codegen.define import draws, is_elementwise, works_on_rows
-from tstatic.fusion.codegen.gemm import gemm_kernel
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
-from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.fusion.codegen.products import is_product, is_product_gradient, products_of
 from tstatic.fusion.engine import Fused, Fusion, Proposal, refuse
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients
+from tstatic.fusion.in_turn import product_kernel
 from tstatic.fusion.pattern import one
 from tstatic.fusion.reasons import MatchRejected
 from tstatic.fusion.redrawn import draw_again
@@ -239,8 +238,6 @@ def _proposals(view: View, index: int, tail: _Tail, total: tuple[int, ...]) -> I
     op = view.ops[index]
     joined = (*tail.ops, *total)
     known = all(UNKNOWN not in view.metas[v].shape for v in (*op.reads(), *op.writes()))
-    # Where every part would be rejected for the same reason, it is given once.
-    whole = not known or strict_numerics()
     unfit = _no_matrix(view, op) if known and (joined or tail.stopped is not None) else None
     if unfit is not None:
         behind = joined[0] if joined else tail.stopped[0][1] if tail.stopped is not None else index
@@ -258,7 +255,8 @@ def _proposals(view: View, index: int, tail: _Tail, total: tuple[int, ...]) -> I
             if length or also:
                 parts = tail.ops[:length], also
                 yield tuple(sorted({index, *parts[0], *parts[1]})), partial(_fuse, view, index, *parts)
-                if whole:
+                # Where every part would be rejected for the same reason, it is given once.
+                if not known:
                     return
 
 
@@ -339,6 +337,7 @@ FUSION = Fusion(
     "gemm_epilogue",
     "fuse_gemm_epilogue",
     proposes=_propose,
-    kernel=gemm_kernel,
+    kernel=product_kernel,
+    exact=True,
     prepare=prepared,
 )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+from tstatic.fusion.codegen.batch_norm import batch_norm_kernel
 from tstatic.fusion.codegen.define import is_elementwise, works_on_rows
+from tstatic.fusion.codegen.gemm import gemm_kernel
+from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
+from tstatic.fusion.codegen.products import multiplies
 from tstatic.fusion.engine import Fusion, loop_nest
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import OpDef
@@ -21,13 +25,14 @@ def kernel_per_op(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenPr
 
 
 def _with_kernel(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
-    if op.body or op.sub_blocks or not (is_elementwise(op.definition) or works_on_rows(op.definition)):
+    make = _template(op)
+    if make is None or op.body or op.sub_blocks:
         return op
     touched = [*op.reads(), *op.writes()]
     if any(v not in metas or UNKNOWN in metas[v].shape or 0 in metas[v].shape for v in touched):
         return op
     try:
-        kernel = loop_nest([op], metas, list(op.writes()))
+        kernel = make([op], metas, list(op.writes()))
     except CodegenUnsupported:
         return op
     read = tuple(dict.fromkeys(b.value for b in kernel.inputs))
@@ -35,8 +40,17 @@ def _with_kernel(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
     definition = OpDef(op.type, "Inputs*?, Shapes*? -> Outs*?", shape_only=("Shapes",))
     return FrozenOp(
         definition, (read, shapes), (tuple(op.writes()),), dict(op.attrs), op.role, op.role_var, op.where, op.position,
-        body=(op,), fusion=SINGLE_OP.name, kernel=kernel, make_kernel=SINGLE_OP.kernel,
+        body=(op,), fusion=SINGLE_OP.name, kernel=kernel, make_kernel=make,
     )  # fmt: skip
+
+
+def _template(op: FrozenOp) -> Callable[[Sequence[FrozenOp], Mapping[str, Meta], Sequence[str]], Kernel] | None:
+    """Returns what makes the kernel of an op, the same as in a group; ``None`` for an op that has none."""
+    if multiplies(op):
+        return gemm_kernel
+    if op.definition.channels is not None:
+        return batch_norm_kernel
+    return loop_nest if is_elementwise(op.definition) or works_on_rows(op.definition) else None
 
 
 __all__ = ["SINGLE_OP", "kernel_per_op"]

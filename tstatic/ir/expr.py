@@ -142,10 +142,12 @@ define("log2", np.log2, None, "1 / (a * 0.6931471805599453)", triton="tl.log2({a
 define("log10", np.log10, None, "1 / (a * 2.302585092994046)")
 define("log1p", np.log1p, None, "1 / (1 + a)", triton="_log1p({a})")
 define("sqrt", np.sqrt, None, "0.5 / r", triton="tl.sqrt({a})", rounded="tl.sqrt_rn({a})")
-define("rsqrt", None, None, "-0.5 * r / a", expand="1 / sqrt(a)", triton="1 / tl.sqrt({a})")
+define("rsqrt", None, None, "-0.5 * r / a", expand="1 / sqrt(a)", triton="1 / tl.sqrt({a})",
+       rounded="tl.div_rn(1.0, tl.sqrt_rn({a}))")  # fmt: skip
 # In kernels one operation with one rounding, whatever the compiler does with other products and sums.
-define("fma", None, lambda t, a, b, c: a * b + c, "b", "a", "1", expand="a * b + c", triton="tl.fma({a}, {b}, {c})")
-define("reciprocal", np.reciprocal, None, "-r * r", triton="1 / {a}")
+define("fma", None, lambda t, a, b, c: a * b + c, "b", "a", "1", expand="a * b + c", triton="tl.fma({a}, {b}, {c})",
+       rounded="{a} * {b} + {c}")  # fmt: skip
+define("reciprocal", np.reciprocal, None, "-r * r", triton="1 / {a}", rounded="tl.div_rn(1.0, {a})")
 define("sin", np.sin, None, "cos(a)", triton="tl.sin({a})")
 define("cos", np.cos, None, "-sin(a)", triton="tl.cos({a})")
 define("tan", np.tan, None, "1 + r * r")

@@ -58,6 +58,8 @@ class Key(NamedTuple):
     scope: int
     flags: Hashable
     prune: Hashable
+    numerics: str | None
+    """What the CompiledProgram says; ``None`` leaves it to the flag."""
 
 
 # ---------------------------------------------------------------------------------------------------------- distribution
@@ -119,6 +121,7 @@ class LoweredProgram:
         build: The strategy.
         device: The device of the places, which decides whether fused ops run as generated kernels.
         target: The chip that kernels are planned for.
+        numerics: What it was compiled for, ``default`` or ``strict``.
     """
 
     before: FrozenProgram
@@ -129,11 +132,13 @@ class LoweredProgram:
     build: BuildStrategy
     device: Device
     target: Target
+    numerics: str
 
     @cached_property
     def plan(self) -> Plan:
         """The plan, made on first use: an explanation does not need it."""
-        return pipeline.lower(self.after, self.metas, self.build, self.device, self.target)
+        with flags.using_numerics(self.numerics):
+            return pipeline.lower(self.after, self.metas, self.build, self.device, self.target)
 
 
 @dataclass(frozen=True)
@@ -254,6 +259,7 @@ def compile_program(
     kept: Sequence[str] | None = None,
     device: Device | None = None,
     key: Key | None = None,
+    numerics: str | None = None,
 ) -> Compilation:
     """Rewrites, distributes and fuses a program for given feeds and fetches.
 
@@ -268,6 +274,7 @@ def compile_program(
             prune.
         device: The device of the places; that of CPU places if ``None``.
         key: The key under which a cache will keep the compilation.
+        numerics: ``default`` or ``strict``; ``None``: what ``FLAGS_numerics`` says.
 
     Raises:
         TstaticError: If a feed or fetch does not fit, or an op rejects its inputs' shapes.
@@ -290,8 +297,11 @@ def compile_program(
             # Sizes of the state come from the scope, where they may differ from the declared ones.
             inferred = infer_program(mine, {**metas, **{mine.reads[var]: meta for var, meta in state.items()}})
             log = Log()
-            fused, after = pipeline.fuse(mine, inferred, build, log)
-            known[alike] = LoweredProgram(mine, inferred, fused, after, log, build, device, device.target)
+            with flags.using_numerics(numerics):
+                fused, after = pipeline.fuse(mine, inferred, build, log)
+                known[alike] = LoweredProgram(
+                    mine, inferred, fused, after, log, build, device, device.target, flags.numerics()
+                )
         replicas.append(known[alike])
         states.append(state)
     return Compilation(key, program, source, tuple(replicas), tuple(states), report)

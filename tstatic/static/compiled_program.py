@@ -8,12 +8,12 @@ from types import NoneType
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-from tstatic import places
+from tstatic import flags, places
 from tstatic.comm import launch
 from tstatic.comm.data_parallel import starts_loss_gradient
 from tstatic.comm.distribution import Distribution
 from tstatic.errors import ProgramError, ProgramTypeError, near, shown
-from tstatic.ir.checks import check_type
+from tstatic.ir.checks import check_choice, check_type
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Program
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
@@ -79,6 +79,7 @@ class Settings:
         share: The history of the data-parallel program whose variables this one uses.
         bucket_megabytes: Most of gradients in one collective; ``None``: what the flags say.
         statuses: What the strategy of fleet that made them did, for explanations.
+        numerics: ``default`` or ``strict``; ``None``: what ``FLAGS_numerics`` says.
         threads, dry_run, iterations, drop_every: Properties of the execution strategy, read once.
     """
 
@@ -90,6 +91,7 @@ class Settings:
     share: History | None = None
     bucket_megabytes: float | None = None
     statuses: tuple[PropertyStatus, ...] = ()
+    numerics: str | None = None
     threads: int = field(init=False)
     dry_run: bool = field(init=False)
     iterations: int = field(init=False)
@@ -120,9 +122,12 @@ class CompiledProgram:
         program_or_graph: The Program.
         build_strategy: Copied; later changes to it have no effect.
         exec_strategy: Copied likewise. Paddle takes it in ``with_data_parallel`` only.
+        numerics: ``"strict"``: what is fused gives bit for bit what the unfused program gives. ``"default"``: it may keep more
+            precision. ``None``: what ``FLAGS_numerics`` says; any other value beats the flag.
 
     Raises:
         ProgramTypeError: If the first argument is not a Program, or a strategy is not of its class.
+        ProgramError: If ``numerics`` is none of its values.
 
     Example:
         >>> y = static.data("x", [2]) * 3
@@ -138,7 +143,9 @@ class CompiledProgram:
         program_or_graph: Program | CompiledProgram,
         build_strategy: BuildStrategy | None = None,
         exec_strategy: ExecutionStrategy | None = None,
+        numerics: str | None = None,
     ) -> None:
+        check_choice(numerics, (*flags.NUMERICS, None), "numerics", "CompiledProgram")
         if isinstance(program_or_graph, CompiledProgram):
             program_or_graph = program_or_graph._program
         if not isinstance(program_or_graph, Program):
@@ -155,6 +162,7 @@ class CompiledProgram:
             _copied(build_strategy, BuildStrategy, "build_strategy"),
             _copied(exec_strategy, ExecutionStrategy, "exec_strategy"),
             self._history,
+            numerics=numerics,
         )
 
     @property
@@ -329,7 +337,8 @@ class CompiledProgram:
         names, _ = fetch_names(fetch_list)
         how = self._distribution()
         feeds = [known] if how is None else shard_metas(self._program, known, how.replicas)
-        made = compile_program(self._program, self._settings.build, feeds, names, where, how=how)
+        chosen = self._settings.numerics
+        made = compile_program(self._program, self._settings.build, feeds, names, where, how=how, numerics=chosen)
         plans = [one.plan for one in made.replicas]
         self._history.compilation = made
         held = sum(s.held_bytes for s in self._history.sessions) + where.held_bytes()
@@ -382,7 +391,8 @@ class CompiledProgram:
             # Sizes are those of the whole batch; the plan is for the first replica's part.
             extra = set(outermost.values())
             known = {name: _part(meta, how.replicas, int(name in extra)) for name, meta in known.items()}
-        made = compile_program(self._program, build, [known], names, self._history.scope or global_scope(), how=how)
+        where = self._history.scope or global_scope()
+        made = compile_program(self._program, build, [known], names, where, how=how, numerics=self._settings.numerics)
         fleet = self._program.distributed
         statuses = fleet.statuses if isinstance(fleet, Settings) else ()
         return build_explanation(made, build, self.exec_strategy, note, statuses)

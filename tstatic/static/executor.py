@@ -60,6 +60,13 @@ MOST_READERS = 128
 """The most program versions for which an Executor keeps a FeedReader."""
 
 
+def _results(entry: Bound, feeds: list[Arrays], scope: Scope, iterations: int, replicas: Replicas | None) -> list[Any]:
+    """Runs a compilation, and returns the fetches of each replica."""
+    if replicas is None:
+        return [entry.sessions[0].run(feeds[0], iterations)]
+    return replicas.run(entry, feeds, scope, iterations)
+
+
 class Executor:
     """Runs programs on one place.
 
@@ -181,7 +188,7 @@ class Executor:
                 key = Key(
                     base.uid, base.version, _PLAIN_KEY if settings is PLAIN else settings.build.key(), threads, signatures,
                     (tuple(names), feed_var_name, fetch_var_name), place, device, device.target, id(where), flags.key(),
-                    (use_prune, tuple(kept)),
+                    (use_prune, tuple(kept)), settings.numerics,
                 )  # fmt: skip
                 entry = self._cache.find(key, where)
                 if entry is None:
@@ -196,10 +203,12 @@ class Executor:
                 return [None] * count
             start = time.perf_counter()
             with scheduled(base, where):
-                if replicas is None:
-                    results = [entry.sessions[0].run(feeds[0], settings.iterations)]
+                if settings.numerics is None:
+                    results = _results(entry, feeds, where, settings.iterations, replicas)
                 else:
-                    results = replicas.run(entry, feeds, where, settings.iterations)
+                    # Libraries' settings, and the order in which processes sum gradients, depend on it, too.
+                    with flags.using_numerics(settings.numerics):
+                        results = _results(entry, feeds, where, settings.iterations, replicas)
             if settings.history is not None:
                 settings.history.ran(entry, settings.drop_every)
             if trace.recorder is not None:
@@ -318,7 +327,18 @@ class Executor:
             processes = None if replicas.outer is None else replicas.outer.launch
             how = distribution(build, len(feeds), processes, settings.bucket_megabytes)
         metas = [metas_of(signature) for signature in key.feed_signature]
-        made = compile_program(program, build, metas, names, scope, how=how, kept=kept, device=key.device, key=key)
+        made = compile_program(
+            program,
+            build,
+            metas,
+            names,
+            scope,
+            how=how,
+            kept=kept,
+            device=key.device,
+            key=key,
+            numerics=settings.numerics,
+        )
         if not rank:
             write_graphs(made.source, build, list(feeds[0]), names, made.first.after, made.first.metas)
         entry = Bound(made, made.bind(scope, key.device, threads, group, rank), group)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from tstatic import flags
 from tstatic.devices import cpu_device
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.codegen.kernel import Kernel
@@ -150,10 +151,12 @@ def build_explanation(
     names = {frozen.names.get(v, v): v for op in frozen.ops for v in op.writes()}
 
     def why(a: str, b: str) -> FusionAnswer:
-        return _why(frozen, metas, build, log, names[a], names[b])
+        with flags.using_numerics(made.first.numerics):
+            return _why(frozen, metas, build, log, names[a], names[b])
 
     def draw() -> Drawing:
-        notes = _Notes(log, _would(frozen, metas, build))
+        with flags.using_numerics(made.first.numerics):
+            notes = _Notes(log, _would(frozen, metas, build))
         after = {i: notes.of(op) for i, op in enumerate(fused.ops)}
         return Drawing(copy, as_program(copy, fused), _notes_before(copy, frozen, notes, _left(frozen, metas)), after)
 

@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from tstatic.fusion.codegen.channel_sums import MERGE, TILE, Moments, PlainSums, partial
 from tstatic.fusion.codegen.define import channels_of
-from tstatic.fusion.codegen.emit import header, helpers, module, named
+from tstatic.fusion.codegen.emit import TREE_SUM, header, helpers, in_fixed_order, module, named
 from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, KernelLocal, Launch, Launches
 from tstatic.fusion.codegen.lines import LANGUAGE, Expression, Lines, Typed, Writer
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, build
+from tstatic.fusion.codegen.numerics import strict_numerics, uncontracted
 from tstatic.fusion.codegen.per_channel import Function, channel_extent, merging, tiling
 from tstatic.fusion.codegen.script import standalone_main
 from tstatic.ir.channels import ChannelTerms
@@ -42,7 +43,7 @@ def batch_norm_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
     """Returns the kernel of a batch norm and of ops per element that follow it, or of such ops and a batch norm's gradient.
 
     Args:
-        body: ``batch_norm`` first, or ``batch_norm_grad`` last.
+        body: ``batch_norm`` first, or ``batch_norm_grad`` last; either may be alone.
         metas: Metadata of all values; every size is known.
         needed: Values that are written to memory.
 
@@ -81,6 +82,8 @@ class _Module:
 
     def __init__(self, body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> None:
         self.body, self.told = body, list(body)
+        # Read now: when the kernel is planned the flag may be another.
+        self.strict = strict_numerics()
         self.head = body[0].definition.channels is None
         self.norm = norm = body[-1 if self.head else 0]
         self.needed = set(needed)
@@ -93,8 +96,9 @@ class _Module:
             raise CodegenUnsupported("EMPTY", "there are no elements", norm)
         self.channels, self.terms = found
         self.recomputed: dict[str, str] = {}
-        # Without sums x is not read at all, and reading the result is as cheap.
-        if others[0].attrs.get(RECOMPUTES) and self.terms.sums:
+        # Without sums x is not read at all, and reading the result is as cheap. Under strict numerics the result in memory, which
+        # the operators alone would read, is read.
+        if others and others[0].attrs.get(RECOMPUTES) and self.terms.sums and not self.strict:
             metas = self._recompute(others, metas)
         self.metas = metas
         slots = norm.definition.input_slots
@@ -105,8 +109,8 @@ class _Module:
         self.extent = channel_extent(self.channels.shape, self.channels.axis)
         self.made = [v for op in others for v in op.writes()]
         self.arriving = {n: value for n, value in self.inputs.items() if value in self.made}
-        self.group: LoopNest = build(others, metas, self.made)
-        for operand in (*self.group.inputs, *self.group.outputs):
+        self.group: LoopNest | None = build(others, metas, self.made) if others else None
+        for operand in () if self.group is None else (*self.group.inputs, *self.group.outputs):
             if metas[operand.value].shape != self.channels.shape:
                 raise CodegenUnsupported(
                     "SHAPE_MISMATCH", f"'{operand.value}' has another shape than the input of {norm.type}", norm
@@ -151,7 +155,7 @@ class _Module:
         main = self.apply(second=bool(sums)) if late or not sums else None
         functions = [*launched, *([] if main is None else [main])]
         # Only a gradient reads enough streams to spill at the usual size of a tile.
-        tile = self.tile_size() if self.head else 0
+        tile = self.tile_size() if self.norm.definition.of else 0
         channels, compute = self.extent.channels, self.compute
 
         def plan(target: Target) -> Launches:
@@ -172,13 +176,17 @@ class _Module:
             if main is not None:
                 mapped = tiling(self.extent, target, sums=False)
                 launches.append(main.launch(mapped.grid, (mapped.strip,), mapped.constants))
-            return Launches(tuple(launches), partials)
+            calls = Launches(tuple(launches), partials)
+            return uncontracted(calls) if self.strict else calls
 
         return self.finish(functions, plan)
 
     def tile_size(self) -> int:
         """Returns elements per tile of the sums: what a thread holds without spilling, under both compilers and on all chips."""
-        read = {o.value for o in self.group.inputs} - {_INNER}
+        if self.strict:
+            # Whatever stands before the gradient, it is summed by the tiles that hold most.
+            return 1024 if self.extent.inner == 1 else 512
+        read = ({o.value for o in self.group.inputs} if self.group is not None else set()) - {_INNER}
         streams = len(read | {self.x}) + sum(v in self.needed for v in self.made)
         if self.extent.inner == 1:
             return 2048 if streams <= 4 else 1024
@@ -271,7 +279,9 @@ class _Module:
         return f"merged_{name}", partial(f"merged_{name}"), self.compute
 
     def finish(self, functions: Sequence[_Function], plan: Callable[[Target], Launches]) -> Kernel:
-        texts = "\n\n\n".join(f.finished(f.integers, f.constants) for f in functions)
+        texts = in_fixed_order("\n\n\n".join(f.finished(f.integers, f.constants) for f in functions))
+        if f"{TREE_SUM}(" in texts:
+            self.used.add(TREE_SUM)
         # The header is left out: it has the user's lines, and equal kernels must have equal names.
         name = named(module("", helpers(self.used), texts), self.norm.type)
         text = module(header(self.body, name), helpers(self.used), texts)
@@ -388,7 +398,7 @@ class _Function(Function):
         """
         m = self.module
         stored = m.stored() if again else None
-        others = stored is None and (m.head or not m.results.keys().isdisjoint(wanted))
+        others = stored is None and m.group is not None and (m.head or not m.results.keys().isdisjoint(wanted))
         wanted = {*wanted, *(m.recomputed if others else ())}
         self.values(wanted, known, mask)
         loaded = {n: v for n, v in m.inputs.items() if n not in m.arriving}
@@ -418,24 +428,34 @@ class _Function(Function):
         known |= {v: self.result(n, v) for n, v in {**m.results, **m.recomputed}.items() if n in self.names}
         written = self.elements(known)
         self.in_tile += written.lines
-        self.names |= {n: written.done[value] for n, value in m.arriving.items()}
+        for name, value in m.arriving.items():
+            # The norm alone would read it from memory.
+            self.names[name] = self.rounded(f"{name}_here", written.done[value]) if m.strict else written.done[value]
         if first:
             self.stores += [self.element(f"y{i}", v, written.done[v]) for i, v in enumerate(m.made) if v in m.needed]
 
     def result(self, name: str, value: str) -> Typed:
         """Returns a result for the ops that follow; where memory holds it, they go on with what is stored, as gradients will."""
-        typed, writer = self.module.rounds(name, value), Writer()
+        typed = self.module.rounds(name, value)
         # Memory holds the rounded value, and later ops of the unfused program read that one.
-        if value in self.module.needed and typed.low is not None:
-            self.in_tile.append(f"{name}_here = {writer.rounded(typed).text}")
-            self.used |= writer.used
-            self.here(name)
+        if typed.low is not None and (value in self.module.needed or self.module.strict):
+            self.names[name] = self.rounded(f"{name}_here", typed)
             return self.names[name]
         return typed
+
+    def rounded(self, name: str, value: Typed) -> Typed:
+        """Returns a name of a value as memory holds it, after a line for each tile if that is another one."""
+        if value.low is None:
+            return value
+        writer = Writer()
+        self.in_tile.append(f"{name} = {writer.rounded(value).text}")
+        self.used |= writer.used
+        return Typed(name, value.dtype)
 
     def elements(self, known: Mapping[str, Typed]) -> Lines:
         """Returns the other ops, over values that are there already and others, which are loaded."""
         group = self.module.group
+        assert group is not None, "there are other ops"
         loaded: dict[int, Typed] = {}
         loads: list[str] = []
         for i, operand in enumerate(group.inputs):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tstatic.fusion.codegen.define import works_on_rows
+from tstatic.fusion.codegen.define import define, works_on_rows
 from tstatic.fusion.codegen.emit import header, helpers, module, named, prelude_functions
 from tstatic.fusion.codegen.kernel import (
     Kernel,
@@ -18,6 +18,7 @@ from tstatic.fusion.codegen.kernel import (
     LibraryProduct,
     Table,
 )
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.products import multiplies
 from tstatic.fusion.codegen.reference import Rule
 from tstatic.fusion.codegen.script import standalone_main
@@ -186,6 +187,35 @@ def parts_of(body: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> list[list[F
         for stage in range(2 * products + 1)
         if (found := [o for o, s in zip(body, stages, strict=True) if s == stage])
     ]
+
+
+def sums_apart(ops: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> list[list[FrozenOp]]:
+    """Returns the ops of a part, and behind them each op by itself that sums over rows on its way: it adds as it does alone.
+
+    What strict numerics ask for: a kernel along rows, and the tail of a product, would add in the order of their own tiles.
+
+    Args:
+        ops: A part with an operator along rows or a product.
+        metas: Metadata of all values.
+
+    Raises:
+        CodegenUnsupported: If an op of the part needs what such an op makes, which comes after the part here.
+    """
+    summing = [op for op in ops if not multiplies(op) and _sums(op, metas)]
+    made = {v for op in summing for v in op.writes()}
+    rest = [op for op in ops if op not in summing]
+    for op in (*rest, *summing):
+        if not made.isdisjoint(op.reads()):
+            raise CodegenUnsupported("NUM_STRICT", f"{op.type} reads what is made together with a sum", op)
+    return [found for found in (rest, *([op] for op in summing)) if found]
+
+
+def _sums(op: FrozenOp, metas: Mapping[str, Meta]) -> bool:
+    """Returns whether an op per element adds up some of its results."""
+    formula = define(op, metas)
+    if formula is None or formula.inner is not None:
+        return False
+    return any(shape != formula.full for shape in formula.targets.values())
 
 
 def _move_to_rows(

@@ -39,6 +39,9 @@ _SPLIT = 4
 
 _PRELUDE = Path(__file__).with_name("prelude.py")
 
+TREE_SUM = "_tree_sum"
+"""The prelude's function that adds in an order of its own."""
+
 
 @cache
 def _prelude() -> Mapping[str, tuple[str, frozenset[str]]]:
@@ -73,8 +76,16 @@ def helpers(used: set[str]) -> str:
         if name not in wanted:
             wanted.add(name)
             pending.extend(known[name][1])
+            if name != TREE_SUM and TREE_SUM in in_fixed_order(known[name][0]):
+                pending.append(TREE_SUM)
     # In the prelude's order, whatever the order of use: equal kernels have equal text.
-    return "\n\n\n".join(text for name, (text, _) in known.items() if name in wanted)
+    texts = (text if name == TREE_SUM else in_fixed_order(text) for name, (text, _) in known.items() if name in wanted)
+    return "\n\n\n".join(texts)
+
+
+def in_fixed_order(text: str) -> str:
+    """Returns the text of functions, in which strict numerics add up the elements of a tile in an order that nothing changes."""
+    return text.replace("tl.sum(", f"{TREE_SUM}(") if strict_numerics() else text
 
 
 def load(operand: Operand, index: str, mask: str, used: set[str]) -> tuple[str, DType]:
@@ -220,7 +231,8 @@ def as_kernel(
         main: Writes the part that makes the module run as a script.
         inplace: (input, output) that may lie in the same memory.
     """
-    own = helpers(used)
+    functions = in_fixed_order(functions)
+    own = helpers(used | {TREE_SUM} if f"{TREE_SUM}(" in functions else used)
     name = named(module("", own, functions), template)
     text = module(header(body, name), own, functions)
     return Kernel(name, text, template, parameters, *memory, plan, main, inplace)

@@ -29,6 +29,7 @@ from tstatic.fusion.codegen.gemm_tiles import (
     SPLIT_DEPTH,
     Tile,
     fitting,
+    fixed_tile,
     tiles_of,
 )
 from tstatic.fusion.codegen.kernel import (
@@ -46,7 +47,7 @@ from tstatic.fusion.codegen.kernel import (
 )
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, nested
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, Operand, build
-from tstatic.fusion.codegen.numerics import uncontracted
+from tstatic.fusion.codegen.numerics import strict_numerics, uncontracted
 from tstatic.fusion.codegen.products import (
     Product,
     is_product,
@@ -89,7 +90,6 @@ class _Module:
             _Part(index, product, tail, metas, needed, self.used)
             for index, (product, tail) in enumerate(zip(products, tails, strict=True))
         ]
-
         if sum(part.group is not None and bool(part.group.drawings) for part in self.parts) > 1:
             raise CodegenUnsupported("TWO_PRODUCTS", "random numbers are drawn behind both products", self.op)
 
@@ -103,10 +103,12 @@ class _Module:
         read = dict.fromkeys(v for part in self.parts for v in part.reads)
         written = dict.fromkeys(v for part in self.parts for v in part.writes)
         memory = self._arguments(read), self._arguments(written)
-        main = standalone_main(self.body, self.metas, numpy_products)
+        # Now: when the kernel is planned the flag may be another.
+        self.separate = rounds_apart(self.used)
         kernel = as_kernel(
-            "gemm", self.body, text, self.used, self.parts[0].parameters, memory, self._planned, main, self._inplace()
-        )
+            "gemm", self.body, text, self.used, self.parts[0].parameters, memory, self._planned,
+            standalone_main(self.body, self.metas, numpy_products), self._inplace(),
+        )  # fmt: skip
         return replace(kernel, alternatives=self._alternatives)
 
     def _arguments(self, values: Mapping[str, None]) -> tuple[KernelArgument, ...]:
@@ -133,7 +135,7 @@ class _Module:
             {name: table for way in ways for name, table in way.tables.items()},
             " + ".join(way.name for way in ways),
         )
-        return uncontracted(calls) if rounds_apart(self.used) else calls
+        return uncontracted(calls) if self.separate else calls
 
     def _alternatives(self, target: Target) -> tuple[Launches, ...]:
         ways = [list(part.ways(target)) for part in self.parts]
@@ -168,6 +170,7 @@ class _Part:
     ) -> None:
         self.prefix = "second_" if index else ""
         self.product = product
+        self.strict = strict_numerics()
         self.used = used
         self.metas = metas
         self.compute = product.dtype.compute
@@ -325,11 +328,11 @@ class _Part:
         if self.stores_product:
             text = stored(total, p.dtype, self.used)
             body.append(f"tl.store({self.prefix}out + offsets, {text}, mask=mask)")
-            if p.dtype.is_low and self.group is not None:
-                # Others read the rounded product from memory: the tail goes on with the same numbers.
-                self.used.add(f"round_{TYPES[p.dtype.name]}")
-                body.append(f"total = round_{TYPES[p.dtype.name]}(total)")
-                total = Typed("total", self.compute)
+        if p.dtype.is_low and self.group is not None and (self.stores_product or self.strict):
+            # Others read the rounded product from memory: the tail goes on with the same numbers.
+            self.used.add(f"round_{TYPES[p.dtype.name]}")
+            body.append(f"total = round_{TYPES[p.dtype.name]}(total)")
+            total = Typed("total", self.compute)
         if self.group is not None:
             loads, lines = loaded(self.group, self._index, {p.out: total})
             self.used |= lines.used
@@ -451,6 +454,10 @@ class _Part:
     # ------------------------------------------------------------------------------------------------------------ launches
     def ways(self, target: Target) -> Iterator[Launches]:
         """Yields the ways to make this part on a chip, the first one to be taken where nothing is timed."""
+        if self.strict:
+            tile = fixed_tile(self.product, target)
+            yield self._library(target) if tile is None else self._generated(tile, target)
+            return
         generated = [self._generated(tile, target) for tile in self._tiles(target)]
         if self.product.depth >= self._split_depth(target):
             # Parts give every multiprocessor work, so that the tile may be large: it loads less for each product.
@@ -585,11 +592,10 @@ class _Part:
 
     def _library(self, target: Target) -> Launches:
         p = self.product
-        sizes = p.rows, p.columns, p.depth
+        out = p.out if self.group is None else self._parts
+        made = LibraryProduct(p.a, p.b, out, (p.rows, p.columns, p.depth), p.trans_a, p.trans_b, p.dtype)
         if self.group is None:
-            made = LibraryProduct(p.a, p.b, p.out, sizes, p.trans_a, p.trans_b, p.dtype)
             return Launches((made,), {}, name="library")
-        made = LibraryProduct(p.a, p.b, self._parts, sizes, p.trans_a, p.trans_b, p.dtype)
         rest = self._combined(1, p.dtype, target)
         partials = {self._parts: (p.rows * p.columns, p.dtype), **rest.partials}
         return Launches((made, *rest.launches), partials, rest.tables, "library")

@@ -79,6 +79,17 @@ def tiles_of(product: Product, target: Target, *, drawn: bool) -> list[Tile]:
     return [first, *(t for t in tiles if t is not first)]
 
 
+def fixed_tile(product: Product, target: Target) -> Tile | None:
+    """Returns the tile of a product under strict numerics, whatever stands behind it; ``None``: one call of the library makes it.
+
+    Products of 16 bits get a tile that holds every tail, and their whole depth in one go. Those of wider types have no matrix
+    instructions, and those whose rows are not aligned no wide loads: with or without a tail the library makes them.
+    """
+    if not product.dtype.is_low or not (product.aligned or target.large_programs):
+        return None
+    return tiles_of(product, target, drawn=True)[0]
+
+
 def fitting(tiles: Sequence[Tile], *, drawn: bool) -> tuple[Tile, ...]:
     """Returns the tiles whose tail keeps within the registers.
 

@@ -113,14 +113,15 @@ class Writer:
         lines: Comments, and ``name = text``.
         used: Functions of the prelude that the lines call.
         reductions: Names that lines make from whole rows.
-        rounds_once: Divisions and roots are rounded as numpy rounds them, instead of being approximate in 32 bits.
+        rounds_once: Divisions and roots are rounded as numpy rounds them, instead of being approximate in 32 bits; a product and
+            a sum are two roundings.
     """
 
     def __init__(self, rounds_once: bool = False) -> None:
         self.lines: list[str] = []
         self.used: set[str] = set()
         self.reductions: dict[str, Reduction] = {}
-        self.rounds_once = rounds_once
+        self.rounds_once = rounds_once or strict_numerics()
         self._count = 0
 
     def add(self, name: str, node: Node, environment: Mapping[str, Typed], op: str) -> Typed:
@@ -367,7 +368,8 @@ class Expression:
     def _call(self, name: str, operands: tuple[Typed, ...], dtype: DType) -> Typed:
         function = FUNCTIONS[name]
         # In 64 bits Triton's own division and root round once already.
-        text = function.rounded if self.lines.rounds_once and dtype is float32 and function.rounded else function.triton
+        apart = dtype is float32 or not function.rounded.startswith("tl.")
+        text = function.rounded if self.lines.rounds_once and apart and function.rounded else function.triton
         self.lines.used.update(word for word in _words(text) if word.startswith("_"))
         texts = dict(zip("abc", (o.text for o in operands), strict=False))
         filled = text.format(**texts)

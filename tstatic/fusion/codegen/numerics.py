@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tstatic.flags import flag
+from tstatic.flags import numerics
 from tstatic.fusion.codegen.kernel import Launch, Launches
 
 
 def strict_numerics() -> bool:
     """Returns whether fused programs have to give the bits of unfused ones; part of the key of everything that is compiled."""
-    return bool(flag("FLAGS_numerics") == "strict")
+    return numerics() == "strict"
 
 
 def uncontracted(calls: Launches) -> Launches:

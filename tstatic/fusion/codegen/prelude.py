@@ -36,6 +36,22 @@ def _row_max(a):
     return tl.where(has_nan, largest * float("nan"), largest)[:, None]
 
 
+# Which elements a thread holds, and so the order in which ``tl.sum`` adds them, depends on everything else in a kernel. An axis of
+# two elements has one order. Twenty levels are more than a tile's axis ever has.
+@triton.jit
+def _tree_sum(a, axis: tl.constexpr):
+    """The sum along an axis: neighbours first, then their sums, in an order that the rest of the kernel does not change."""
+    for _ in tl.static_range(20):
+        if a.shape[axis] > 1:
+            if axis == 0 and len(a.shape) == 1:
+                a = tl.sum(tl.reshape(a, (a.shape[0] // 2, 2)), 1)
+            elif axis == 0:
+                a = tl.sum(tl.reshape(a, (a.shape[0] // 2, 2, a.shape[1])), 1)
+            else:
+                a = tl.sum(tl.reshape(a, (a.shape[0], a.shape[1] // 2, 2)), 2)
+    return tl.sum(a, axis)
+
+
 @triton.jit
 def _online(peak, total, a, mask):
     """Per place of a block: the largest value met there and the sum of exp(a - largest), with one more block taken in.
