@@ -86,7 +86,7 @@ kernels: $(VENV)/.dev $(TRITON36)/.made  ## Compile the kernels for chips that n
 proof-kernels: $(VENV)/.dev $(TRITON36)/.made  ## The same with 2,000 random kernels, every chip and every disassembly (most of an hour).
 	@TSTATIC_KERNELS=all $(BIN)/python -m pytest -n 0 -s tests/kernels $(ARGS)
 
-proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,000 random programs, every planted fault, all kernels, 450 trainings and 200 failures of several processes, 20 killed saves, 100,000 mutated files, 500 steps that signals and forks hit, and the whole suite on torch's operators and on the late-running device (hours).
+proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,000 random programs, every planted fault, all kernels, 450 trainings and 200 failures of several processes, 20 killed saves, 100,000 mutated files, 500 steps that signals and forks hit, and the whole suite on torch's operators, on the late-running device and on both; the kernels' tests on torch's operators (hours).
 	@TSTATIC_CPU_BACKEND=interpret TSTATIC_PROGRAMS=20000 TSTATIC_GRADIENTS=1 TSTATIC_FAULTS=all TSTATIC_SOAK=1 \
 		$(BIN)/python -m pytest -n $(JOBS) --timeout 1800 tests/interpret/test_random_programs.py tests/interpret/test_faults.py \
 		tests/interpret/test_fusion_properties.py tests/interpret/test_passes_and_switches.py \
@@ -99,8 +99,8 @@ proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,
 		tests/cpu/test_hostile_files.py $(ARGS)
 	@TSTATIC_KILLS=20 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/cpu/test_whole_saves.py $(ARGS)
 	@$(BIN)/python -m tests.cpu.soak_signals --trials 500
-	@for backend in torch fake; do TSTATIC_CPU_BACKEND=$$backend $(BIN)/python -m pytest -n $(JOBS) --timeout 1800 \
-		--ignore tests/kernels --ignore tests/bench $(ARGS); done
+	@for backend in torch fake fake+torch torch+interpret; do TSTATIC_CPU_BACKEND=$$backend $(BIN)/python -m pytest -n $(JOBS) \
+		--timeout 1800 --ignore tests/kernels --ignore tests/bench $(ARGS); done
 
 mutants: $(VENV)/.dev  ## Plant faults over all layers one at a time, and see each caught by a test (ARGS=WORD: those with it; a quarter of an hour).
 	@$(BIN)/python -m tests.mutants $(ARGS)
@@ -150,10 +150,10 @@ pack: $(VENV)/.dev  ## Write the kernels that first contact with a GPU checks an
 	@CPU_NUM=1 $(BIN)/python bench/gpu/pack.py $(ARGS)
 
 BUDGET ?= 540
-gpu:  ## On a machine with a GPU: PART=auto (contact, tests, rows within BUDGET=540 seconds), contact (90 s), tests or rows, ARGS=folder of results; its own python3 runs it (GPU_PYTHON).
+gpu:  ## On a machine with a GPU: PART=auto (contact, programs, tests, rows within BUDGET=540 seconds), contact (90 s), programs (on CUDAPlace(0)), tests (of kernels) or rows, ARGS=folder of results; its own python3 runs it (GPU_PYTHON).
 	@case "$(PART)" in auto) $(GPU_PYTHON) bench/gpu/auto.py $(ARGS) --budget $(BUDGET);; contact) $(GPU_PYTHON) bench/gpu/contact.py $(ARGS);; \
-		tests) $(GPU_PYTHON) bench/gpu/ring.py $(ARGS);; rows) $(GPU_PYTHON) bench/gpu/rows.py $(ARGS);; \
-		*) echo "make gpu PART=auto, PART=contact, PART=tests or PART=rows"; exit 2;; esac
+		programs) $(GPU_PYTHON) bench/gpu/ring.py $(ARGS) --programs;; tests) $(GPU_PYTHON) bench/gpu/ring.py $(ARGS);; rows) $(GPU_PYTHON) bench/gpu/rows.py $(ARGS);; \
+		*) echo "make gpu PART=auto, PART=contact, PART=programs, PART=tests or PART=rows"; exit 2;; esac
 
 docs: $(VENV)/.dev  ## Write the generated pages of docs/ anew.
 	@$(BIN)/python docs/regenerate.py

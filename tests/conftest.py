@@ -13,7 +13,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
         os.environ.setdefault(_name, "1")
 
 # One process either interprets kernels or compiles them: two runs of pytest, each with its own folders.
-if os.environ.get("TSTATIC_CPU_BACKEND") == "interpret":
+if os.environ.get("TSTATIC_CPU_BACKEND") in ("interpret", "torch+interpret"):
     os.environ["TRITON_INTERPRET"] = "1"
     # By name, so that a new folder is not run twice unasked: these files bind generated kernels, no others do.
     _tests = Path(__file__).parent

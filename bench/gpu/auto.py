@@ -1,8 +1,8 @@
 """All that a GPU is asked for, within a budget of seconds: first contact, then tests, then the rows furthest from their goals.
 
 ``python bench/gpu/auto.py RESULTS --budget 540`` runs each part in processes of its own, which keep their own files in
-``RESULTS`` (``contact.jsonl``, ``tests.jsonl``, ``rows.jsonl``), and watches: a part that hangs is ended, the next one runs all
-the same, and ``RESULTS/auto.jsonl`` has a line for each. Needs the standard library alone.
+``RESULTS`` (``contact.jsonl``, ``programs.jsonl``, ``tests.jsonl``, ``rows.jsonl``), and watches: a part that hangs is ended, the
+next one runs all the same, and ``RESULTS/auto.jsonl`` has a line for each. Needs the standard library alone.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ CONTACT_S = 80.0
 """After these seconds first contact begins no kernel."""
 GRACE_S = 20.0
 """What a part may take beyond its limit before it is ended."""
-TESTS_SHARE = 0.5
-"""Of the time that first contact leaves; the rows get the rest."""
+TESTS_SHARES = {"programs": 0.35, "tests": 0.4}
+"""What programs on the GPU, then tests of kernels get of the time that is left; the rows get the rest."""
 TRIES = 6
 """How often the rows are begun anew after one of them ended their process."""
 PATIENCE_S = 60.0
@@ -68,7 +68,8 @@ class Auto:
         with tempfile.TemporaryDirectory(prefix="gpu-", ignore_cleanup_errors=True) as folder:
             caches = Path(folder)
             codes = [self._contact(caches)]
-            codes.append(self._tests())
+            codes.append(self._tests("programs", "--programs"))
+            codes.append(self._tests("tests"))
             codes.append(self._rows(caches))
         self.lines.add("end", codes=codes, seconds=time.time() - self.begun)
         reached = [code for code in codes if code is not None]
@@ -79,9 +80,9 @@ class Auto:
         return self._part("contact", limit, "contact.py", "--pack", str(self.pack), "--limit", f"{limit:.0f}",
                           "--caches", str(caches))  # fmt: skip
 
-    def _tests(self) -> int | None:
-        limit = max(0.0, TESTS_SHARE * self.left)
-        return self._part("tests", limit, "ring.py", "--limit", f"{limit:.0f}", last=self.tests)
+    def _tests(self, name: str, *which: str) -> int | None:
+        limit = max(0.0, TESTS_SHARES[name] * self.left)
+        return self._part(name, limit, "ring.py", "--limit", f"{limit:.0f}", *which, last=self.tests)
 
     def _rows(self, caches: Path) -> int | None:
         code: int | None = None

@@ -173,6 +173,11 @@ class Device:
         raise NotImplementedError
 
 
+def _scratch(size: int, alignment: int, stream: int | None) -> Any:
+    """Memory for a launch. The next one of its stream may have it again, when this one is done."""
+    return torch.empty(size, dtype=torch.uint8, device=Cuda.where)
+
+
 def libtriton() -> str:
     """The hash of Triton's compiled part: what makes two installations of one version differ."""
     digest = hashlib.sha256()
@@ -194,6 +199,16 @@ class Cuda(Device):
             raise DeviceLostError("torch finds no CUDA device")
         self.properties: Any = torch.cuda.get_device_properties(0)
         self.cache_bytes = int(getattr(self.properties, "L2_cache_size", 0)) or 50 * 2**20
+
+    def _bound(self, module: ModuleType, launch: Mapping[str, Any], tensors: Mapping[str, Any]) -> Call:
+        call = super()._bound(module, launch, tensors)
+
+        def run() -> None:
+            # Descriptors that a kernel makes lie in memory that the launch asks for; each thread has a setting of its own.
+            triton.set_allocator(_scratch)
+            call()
+
+        return run
 
     def wait(self) -> None:
         try:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
+import shutil
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -439,6 +441,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     writer = Writer()
     cases, skipped = make(writer, args.only, args.tiny, print)
     writer.write(args.file, cases, skipped)
+    if documents := os.environ.get("TSTATIC_SEEDS"):
+        # Their samples run on the GPU, too.
+        shutil.copytree(documents, args.file.parent / "seeds", dirs_exist_ok=True)
     size = args.file.stat().st_size
     print(f"{len(cases)} kernels of commit {report.commit()} in {args.file}, {size / 2**20:.1f} MiB")
     for label, why in skipped.items():

@@ -1,8 +1,10 @@
-"""The interpreter's tests with every kernel launched on a GPU instead: ``python bench/gpu/ring.py [RESULTS] [pytest arguments]``.
+"""Tests on a GPU: ``python bench/gpu/ring.py [RESULTS] [--programs] [pytest arguments]``.
 
-Programs, tolerances and references are those of ``tests/interpret``; only the launches go elsewhere, with the tiles and
-grids that a GPU gets. Needs torch, triton, pytest, hypothesis and those of tstatic's libraries that kernels need. A line of
-``RESULTS/tests.jsonl`` follows each test; what goes wrong, a missing library too, ends as a line there.
+The interpreter's tests with every kernel launched on a GPU instead: programs, tolerances and references are those of
+``tests/interpret``; only the launches go elsewhere, with the tiles and grids that a GPU gets. With ``--programs``, in a process of
+its own: the tests of ``tests/gpu``, whose programs run on ``CUDAPlace(0)`` as a user's do. Needs torch, triton, pytest, hypothesis
+and those of tstatic's libraries that kernels need. A line of ``RESULTS/tests.jsonl`` (``programs.jsonl``) follows each test; what
+goes wrong, a missing library too, ends as a line there.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from contact import LIBRARIES, put_aside, version  # noqa: E402
 from packfile import Lines, described  # noqa: E402
 
 LIMIT_S = 540.0
+SEEDS = HERE.parent / "out" / "seeds"
+"""Where ``pack.py`` puts the documents whose samples run, so that they travel with the kernels."""
 ADDRESSES = "table:addresses"
 
 Array = Any
@@ -123,7 +127,15 @@ def _as(whole: Any, array: Array) -> Any:
 
 
 class Plugin:
-    """Lets pytest's tests launch on a device, counts, and adds a line for each."""
+    """Lets pytest's tests launch on a device, counts, and adds a line for each.
+
+    Attributes:
+        default: The folder of its tests.
+        nothing_launched: Whether a failed assertion of a test that launched nothing says nothing about the device.
+    """
+
+    default = "tests/interpret"
+    nothing_launched = True
 
     def __init__(self, dry_run: bool, limit_s: float, lines: Lines) -> None:
         self.dry_run = dry_run
@@ -163,7 +175,8 @@ class Plugin:
         """Counts; a failed assertion of a test that launched nothing is about launches for the interpreter."""
         assert self.launches is not None
         launched = self.launches.count - self._before
-        if report.when == "call" and report.failed and not launched and "AssertionError" in report.longreprtext:
+        about_launches = self.nothing_launched and not launched
+        if report.when == "call" and report.failed and about_launches and "AssertionError" in report.longreprtext:
             report.outcome = "skipped"
             report.longrepr = (report.nodeid, 0, "Skipped: it launches nothing")
         if report.when != "call" and report.passed:
@@ -196,6 +209,20 @@ class Plugin:
         return True
 
 
+class Programs(Plugin):
+    """Counts tests whose programs run on the GPU by themselves, and adds a line for each."""
+
+    default = "tests/gpu"
+    nothing_launched = False
+
+    def pytest_configure(self, config: Any) -> None:
+        """Before anything is collected: without a GPU, the tests would run on what stands in for one."""
+        from device import Cuda, DryRun
+
+        self.lines.add("facts", **(DryRun() if self.dry_run else Cuda()).facts())
+        self.launches = Launches(None)
+
+
 def _with_gpu_tiles(kernel: Any) -> None:
     """Has every kernel planned as for a GPU, also where tests ask for the interpreter's few large programs."""
     from tstatic.target import DEFAULT_TARGET
@@ -220,17 +247,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--dry-run", action="store_true", help="stay in the interpreter, with a GPU's tiles: no GPU needed"
     )
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds after which no test is begun")
+    parser.add_argument("--programs", action="store_true", help="the tests of tests/gpu, on CUDAPlace(0)")
     # Only as the first: behind an option of pytest a word is that option's.
     results = Path(given.pop(0)) if given and not given[0].startswith("-") else default
     args, rest = parser.parse_known_args(given)
     results = results.resolve()
-    put_aside(results / "tests.jsonl")
-    lines = Lines(results, "tests", time.time())
+    name = "programs" if args.programs else "tests"
+    put_aside(results / f"{name}.jsonl")
+    lines = Lines(results, name, time.time())
     lines.add(
         "start", date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), commit=report.commit(),
         python=sys.version.split()[0], libraries={name: version(name) for name in (*LIBRARIES, "pytest-timeout")},
     )  # fmt: skip
-    plugin = Plugin(args.dry_run, args.limit, lines)
+    plugin = (Programs if args.programs else Plugin)(args.dry_run, args.limit, lines)
     try:
         code = _tests(plugin, rest)
     except (Exception, SystemExit, KeyboardInterrupt) as error:
@@ -248,11 +277,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _tests(plugin: Plugin, rest: Sequence[str]) -> int:
     """Runs pytest with settings of its own; what a plugin or a library is missing for is told by the tests that need it."""
-    os.environ["TSTATIC_CPU_BACKEND"] = "interpret"
+    os.environ.pop("TSTATIC_CPU_BACKEND", None)
+    if plugin.nothing_launched:
+        os.environ["TSTATIC_CPU_BACKEND"] = "interpret"
+    else:
+        os.environ.pop("TRITON_INTERPRET", None)
+        if SEEDS.is_dir():
+            os.environ.setdefault("TSTATIC_SEEDS", str(SEEDS))
     os.chdir(ROOT)
     import pytest  # may be absent
 
-    paths = [] if any(not a.startswith("-") and Path(a.split("::")[0]).exists() for a in rest) else ["tests/interpret"]
+    paths = [] if any(not a.startswith("-") and Path(a.split("::")[0]).exists() for a in rest) else [plugin.default]
     settings = ["-c", str(HERE / "ring.ini"), "--rootdir", str(ROOT), "--continue-on-collection-errors"]
     # What ends pytest before its first test, such as a library that conftest.py lacks, is said on the standard error alone.
     said = io.StringIO()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.bench.scripts import hidden, run, script
+from tstatic import places
 
 packfile = script("packfile")
 
@@ -112,3 +113,30 @@ def test_a_library_without_which_nothing_runs_is_a_line(name: str, tmp_path: Pat
     errors = lines_of(tmp_path, "error")
     assert any(f"No module named '{name}" in error["error"] for error in errors)
     assert lines_of(tmp_path, "end")[0]["passed"] == 0
+
+
+def test_programs_run_on_their_place_with_few_libraries(tmp_path: Path) -> None:
+    hide = hidden(tmp_path / "hide", "msgspec", "platformdirs", "pytest_timeout")
+    run(
+        "gpu/ring.py",
+        str(tmp_path),
+        "--dry-run",
+        "--programs",
+        "-k",
+        "a_net_trains or bad_label or samples_run",
+        **hide,
+    )
+    lines = packfile.Lines(tmp_path, "programs", 0.0).read()
+    [end] = [line for line in lines if line["what"] == "end"]
+    assert (end["failed"], end["skipped"], end["stopped"]) == (0, 0, "")
+    assert end["passed"] >= 4
+    assert not [line for line in lines if line["what"] == "error"]
+
+
+def test_programs_do_not_run_on_what_stands_in_for_a_gpu_unasked(tmp_path: Path) -> None:
+    if places.device_count():
+        pytest.skip("there is a GPU")
+    run("gpu/ring.py", str(tmp_path), "--programs", code=2)
+    lines = packfile.Lines(tmp_path, "programs", 0.0).read()
+    assert any("no CUDA device" in line["error"] for line in lines if line["what"] == "error")
+    assert lines[-1]["passed"] == 0

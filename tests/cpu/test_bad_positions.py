@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
-from tests.cpu.test_cuda_device import Library
+from tests.helpers.gpu import Library
 from tests.ops.sampler import Sample, op_types, samples
 from tstatic import devices, static
 from tstatic.devices.cuda import CudaDevice

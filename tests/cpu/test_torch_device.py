@@ -28,7 +28,7 @@ from tests.parallel.test_golden import CASES
 from tests.parity import compare, nets, record, runner
 from tstatic import devices, nn, static, testing
 from tstatic.devices.cpu.device import Workspace
-from tstatic.devices.torch_device import DEVICE, TorchArray
+from tstatic.devices.torch_device import DEVICE, TorchArray, TorchDevice
 from tstatic.devices.torch_forms import torch_form
 from tstatic.errors import DeviceError
 from tstatic.ir import declare
@@ -62,7 +62,7 @@ def test_random_programs_give_the_references_numbers(shard: int) -> None:
         assert trial.compare(plain, feeds) is None
         with devices.use("torch"):
             failure = trial.compare(plain, feeds)
-        assert failure is None, f"{failure.name}: {failure.difference or failure.error!r}"
+        assert failure is None, f"{failure.variable}: {failure.difference or failure.error!r}"
 
     run()
 
@@ -81,23 +81,25 @@ def test_golden_numbers(name: str) -> None:
 
 
 # -------------------------------------------------------------------------------------------------------------- the ops
-def run_on_device(definition: OpDef, sample: Sample, in_blocks: bool = False) -> list[Any]:
+def run_on_device(
+    definition: OpDef, sample: Sample, in_blocks: bool = False, device: TorchDevice = DEVICE
+) -> list[Any]:
     """Binds an op to tensors and runs it; one entry per output slot, as numpy arrays.
 
     With ``in_blocks`` the op brings the memory of its results along, and that of its inputs is overwritten behind it.
     """
     attrs = definition.complete(sample.attrs)
-    ins = [map_arrays(lambda a: DEVICE.wrap(np.array(a)), v) for v in sample.ins]
+    ins = [map_arrays(lambda a: device.upload(np.array(a)), v) for v in sample.ins]
     metas = infer_outputs(definition, metas_of(sample.ins), attrs)
 
     def empty(meta: Meta) -> TorchArray:
-        made = DEVICE.empty(meta.shape, meta.dtype.np)
+        made = device.empty(meta.shape, meta.dtype.np)
         made.tensor.untyped_storage().fill_(0x5A)
         return made
 
-    outs = [map_arrays(DEVICE.block if in_blocks else empty, meta) for meta in metas]
+    outs = [map_arrays(device.block if in_blocks else empty, meta) for meta in metas]
     op = FrozenOp(definition, ("",) * len(ins), ("",) * len(outs), attrs)
-    step = DEVICE.bind(op, ins, outs, {}, DEVICE.stream())
+    step = device.bind(op, ins, outs, {}, device.stream())
     workspace = Workspace()
     workspace.reserve(step.scratch_bytes)
     workspace.allocate()
@@ -108,7 +110,7 @@ def run_on_device(definition: OpDef, sample: Sample, in_blocks: bool = False) ->
         function(*args)
     for value in ins if in_blocks else []:
         map_arrays(lambda a: a.tensor.untyped_storage().fill_(0x5A), value)
-    return [map_arrays(lambda a: DEVICE.to_host(a), out) for out in outs]
+    return [map_arrays(lambda a: device.to_host(a), out) for out in outs]
 
 
 @pytest.mark.parametrize("type", [t for t in op_types() if torch_form(op_def(t)) is not None])

@@ -4,6 +4,7 @@
 * ``cpu``   runs every op definition's ``ref`` on numpy arrays (a package: threads, tiles, memory, BLAS)
 * ``interpret`` the CPU, with fused ops as generated kernels in Triton's interpreter
 * ``fake``  memory that the host cannot access, and work that runs late and out of order (for tests)
+* ``fake_torch`` the same with torch's operators
 * ``clock`` what work takes on the virtual clock of ``fake``
 * ``null``  runs nothing, to measure overhead
 * ``cuda``  NVIDIA GPUs: torch's device with streams, events, pinned memory, and generated kernels
@@ -17,7 +18,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from tstatic.devices import cuda, fake, interpret, null, torch_device
+from tstatic.devices import cuda, fake, fake_torch, interpret, null, torch_device
 from tstatic.devices.base import Array, Device, DeviceArray, HostArray
 from tstatic.devices.cpu import device as cpu
 from tstatic.errors import DeviceError, UnsupportedError
@@ -28,6 +29,7 @@ DEVICES: dict[str, Device] = {
     "interpret": interpret.DEVICE,
     "null": null.DEVICE,
     "fake": fake.DEVICE,
+    "fake+torch": fake_torch.DEVICE,
     "torch": torch_device.DEVICE,
     "torch+interpret": torch_device.WITH_KERNELS,
 }

@@ -7,6 +7,7 @@ after what the caller queued in torch's current stream, and what the caller queu
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
@@ -289,8 +290,24 @@ class CudaDevice(TorchDevice):
                     flat[a] = arrays[a].tensor.view(-1)
                 values.append(flat[a] if isinstance(a, str) else a)
             kernel = getattr(module, function)[tuple(grid)]
-            calls.append((self._put, (stream, functools.partial(kernel, *values, **constants, **options))))
+            ready = functools.partial(kernel, *values, **constants, **options)
+            calls.append((self._put, (stream, functools.partial(self._launch, ready))))
         return calls
+
+    def _launch(self, kernel: Callable[[], Any]) -> None:
+        """Launches a kernel, which may ask for memory: for descriptors that it makes."""
+        # Triton's setting is one of the context, so the user's own, and that of other threads, stays as it is.
+        contextvars.copy_context().run(self._launch_with_scratch, kernel)
+
+    def _launch_with_scratch(self, kernel: Callable[[], Any]) -> None:
+        import triton  # heavy, and optional
+
+        triton.set_allocator(self._scratch)
+        kernel()
+
+    def _scratch(self, nbytes: int, alignment: int, stream: int | None) -> Any:
+        # torch gives it to later work of the same stream only, so it lasts as long as the kernel runs.
+        return self.torch.empty(nbytes, dtype=self.torch.uint8, device=self.place)
 
     def capture(self, calls: Sequence[Call], streams: Sequence[Stream]) -> Graph:
         return Graph(calls)

@@ -370,6 +370,21 @@ class FakeDevice(Device):
         stream: Stream,
         scratch: Array | None = None,
     ) -> BoundStep:
+        assert isinstance(stream, FakeStream)
+        work = self._work(op, ins, outs, reserved, stream, scratch)
+        cost = self.costs["collective" if stream.collective else "host" if op.definition.effects else "kernel"]
+        return of_calls([(self._put, (stream, work, op, cost.seconds(_nbytes(ins) + _nbytes(outs))))])
+
+    def _work(
+        self,
+        op: FrozenOp,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        reserved: Mapping[str, Any],
+        stream: FakeStream,
+        scratch: Array | None,
+    ) -> Callable[[], None]:
+        """Returns what an op does when its turn comes."""
         given = None if scratch is None else _inside(scratch)
         sums = _Parts(given)
         inside = [_inside(a) for a in ins], [_inside(a) for a in outs]
@@ -380,20 +395,16 @@ class FakeDevice(Device):
             workspace.reserve(inner.scratch_bytes)
             workspace.allocate()
         tiles = inner.bind(workspace)
-        assert isinstance(stream, FakeStream)
-        draw = stream.random
-        cost = self.costs["collective" if stream.collective else "host" if op.definition.effects else "kernel"]
-        seconds = cost.seconds(_nbytes(ins) + _nbytes(outs))
 
         def run() -> None:
             # Tiles may run in any order, too.
-            for tile in draw.sample(tiles, len(tiles)):
+            for tile in stream.random.sample(tiles, len(tiles)):
                 for function, args in tile:
                     function(*args)
             for function, args in inner.after:
                 function(*args)
 
-        return of_calls([(self._put, (stream, run, op, seconds))])
+        return run
 
     def any_nonzero(self, words: FakeArray, found: FakeArray, stream: Stream) -> list[Call]:
         return [(self._put, (stream, lambda: np.copyto(found._inside, words._inside.any())))]

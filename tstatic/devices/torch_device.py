@@ -340,7 +340,7 @@ class TorchDevice(Device):
     ) -> BoundStep:
         form = torch_form(op.definition)
         given = {slot.name: value for slot, value in zip(op.definition.inputs, ins, strict=True)}
-        if form is None or not self._runs_in_torch(op, lambda name: given[name] is not None):
+        if form is None or not self.runs_in_torch(op, lambda name: given[name] is not None):
             return self.bind_reference(op, ins, outs, reserved, stream)
         # Work that runs late is checked on the device, before it (`limit`).
         checks = [] if self.deferred else self._index_checks(op, ins)
@@ -392,8 +392,8 @@ class TorchDevice(Device):
 
         return [(check, ())]
 
-    def _runs_in_torch(self, op: FrozenOp, given: Callable[[str], bool]) -> bool:
-        """Whether an op, of which ``given`` says which slots hold values, runs as its torch form."""
+    def runs_in_torch(self, op: FrozenOp, given: Callable[[str], bool]) -> bool:
+        """Returns whether an op, of which ``given`` says which slots hold values, runs as its torch form."""
         definition = op.definition
         if op.body or op.sub_blocks or torch_form(definition) is None:
             return False
@@ -404,7 +404,7 @@ class TorchDevice(Device):
 
     def block_use(self, op: FrozenOp) -> Literal["", "finds", "makes"]:
         # Work that runs late may still read a block when its last reader has been queued.
-        if self.deferred or not self._runs_in_torch(op, lambda name: bool(op.input(name))):
+        if self.deferred or not self.runs_in_torch(op, lambda name: bool(op.input(name))):
             return ""
         return "makes" if op.definition.torch_run == "alloc" else "finds"
 

@@ -225,6 +225,13 @@ def _squared_copy(x: Any, out: Any, scratch: Sequence[Any]) -> None:
         function(*args)
 
 
+def _squared_lower(torch: Any, x: Any) -> Any:
+    if x.itemsize > 2:
+        return x.square().sum().reshape(1)
+    # Added up in float32 without a copy in it.
+    return torch.linalg.vector_norm(x, dtype=torch.float32).square().reshape(1).to(x.dtype)
+
+
 def _squared_grad_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any]) -> Calls:
     x, dout = ins
     dx = outs[0]
@@ -234,7 +241,7 @@ def _squared_grad_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequen
 register(OpDef(
     "squared_l2_norm", "X -> Out", infer=lambda x: infer_float(x).with_shape((1,)),
     ref=CallRef(_squared_calls, _squared_scratch_metas),
-    lower=lambda torch, x: torch_wide(x).square().sum().reshape(1).to(x.dtype),
+    lower=_squared_lower,
     grad=GradOp(
         "X, Out@GRAD -> X@GRAD", ref=CallRef(_squared_grad_calls, lambda ins, outs: (float_scratch(ins[0], ()),)),
         lower=lambda torch, x, dout: 2 * dout.reshape(()) * x,

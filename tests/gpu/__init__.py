@@ -1,0 +1,1 @@
+"""Programs on `CUDAPlace(0)`; without a GPU a few of each, on what stands in for one."""

@@ -1,0 +1,110 @@
+"""The GPU of this machine; without one, the class of GPUs on tensors of the CPU, with streams that only take notes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tstatic as paddle
+from tstatic import devices, nn, places, static
+from tstatic.devices import cuda
+from tstatic.devices.cuda import CudaDevice
+
+REAL = places.device_count() > 0
+"""Whether there is a GPU."""
+
+
+class Queue:
+    """A stream: it remembers what it was told to wait for."""
+
+    def __init__(self, index: int = 0) -> None:
+        self.waits: list[Any] = []
+
+    def wait_stream(self, other: Any) -> None:
+        self.waits.append(other)
+
+    wait_event = wait_stream
+
+    def synchronize(self) -> None:
+        pass
+
+
+class Mark:
+    """An event."""
+
+    def __init__(self, enable_timing: bool) -> None:
+        self.queue: Any = None
+
+    def record(self, queue: Queue) -> None:
+        self.queue = queue
+
+    def elapsed_time(self, other: Mark) -> float:
+        return 1.5
+
+
+class Library:
+    """In the place of ``torch.cuda``."""
+
+    Stream, Event = Queue, Mark
+
+    def __init__(self) -> None:
+        self.current = Queue()
+        self.inside: list[Queue] = []
+
+    def init(self) -> None:
+        pass
+
+    def get_device_properties(self, index: int) -> Any:
+        return SimpleNamespace(name="NVIDIA H200", major=9, minor=0, multi_processor_count=66)
+
+    def current_stream(self, index: int) -> Queue:
+        return self.current
+
+    @contextlib.contextmanager
+    def stream(self, queue: Queue) -> Iterator[None]:
+        self.inside.append(queue)
+        yield
+
+    def synchronize(self, index: int) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def first_gpu() -> Iterator[CudaDevice]:
+    """Puts the first GPU, or what stands in for it, where ``CUDAPlace(0)`` and ``devices.use("gpu")`` find it."""
+    with pytest.MonkeyPatch.context() as patch:
+        if REAL:
+            made = cuda.device(0)
+        else:
+            made = CudaDevice(place="cpu", cuda=Library())
+            patch.setattr(cuda, "device", lambda index: made)
+            patch.setattr(places, "_count_gpus", lambda visible: 1)
+        patch.setitem(devices.DEVICES, made.name, made)
+        yield made
+
+
+def trained(place: places.Place, steps: int = 3) -> list[Any]:
+    """Losses, and the parameters at the end, of a net with ops that torch runs and ops that only the host runs."""
+    with static.program_guard(static.Program(), static.Program()), paddle.utils.unique_name.guard():
+        paddle.seed(4)
+        scope = static.Scope()
+        x, y = static.data("x", [None, 1, 10, 10]), static.data("y", [None, 1], "int64")
+        h = nn.functional.relu(static.nn.batch_norm(static.nn.conv2d(x, 3, 3, bias_attr=False)))
+        h = nn.functional.dropout(paddle.flip(static.nn.fc(h, 8, activation="tanh"), [1]), 0.2)
+        loss = paddle.mean(nn.functional.cross_entropy(static.nn.fc(h, 4), y))
+        kept = paddle.nonzero(h > 0.0)
+        paddle.optimizer.AdamW(0.01, grad_clip=nn.ClipGradByGlobalNorm(1.0)).minimize(loss)
+        draw = np.random.RandomState(0)
+        feed = {"x": draw.rand(5, 1, 10, 10).astype("float32"), "y": draw.randint(0, 4, (5, 1))}
+        with static.scope_guard(scope):
+            exe = static.Executor(place)
+            exe.run(static.default_startup_program())
+            found = [exe.run(feed=feed, fetch_list=[loss, paddle.shape(kept)]) for _ in range(steps)]
+            names = [p.name for p in static.default_main_program().all_parameters()]
+            found.append([np.array(scope.find_var(name).get_tensor()) for name in names])
+    return [np.asarray(value) for row in found for value in row]
