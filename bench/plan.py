@@ -22,6 +22,7 @@ from plan_count import (
     Row,
     Scope,
     against_formulas,
+    arena,
     built,
     compile_program,
     dtype_of,
@@ -84,6 +85,10 @@ def model(name: str, say: Callable[[str], None]) -> dict[str, Any]:
             "ops": len(planned(main, chosen, one.feeds, [loss.name])),
         },
         "bytes": {"unfused": unfused_bytes, "fused": fused_bytes},
+        "arena": {
+            name: arena(main, each, one.feeds, [loss.name])
+            for name, each in (("unfused", strategy("-")), ("fused", chosen))
+        },
         "applied": dict(Counter(a.switch for a in explained.applied)),
         "refused": {s: dict(Counter(r.code for r in explained.refused if r.switch == s)) for s in alone},
         "alone": alone,

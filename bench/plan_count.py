@@ -18,13 +18,16 @@ from tstatic.fusion.codegen.products import multiplies, products_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops.norm._norm import uses_running_statistics
+from tstatic.plan.plan import Generated, make_plan
 from tstatic.runtime.scope import Scope
 from tstatic.static import inquiry, pipeline
 from tstatic.static.compile import LoweredProgram, compile_program
+from tstatic.target import DEFAULT_TARGET
 
 __all__ = [
-    "FUSIONS", "Meta", "Row", "Scope", "against_formulas", "built", "compile_program", "dtype_of", "formula", "fused_kernels",
-    "kernel_of", "moved", "paddle", "pipeline", "planned", "rewritten", "second_launches", "second_passes", "static", "strategy",
+    "FUSIONS", "Meta", "Row", "Scope", "against_formulas", "arena", "built", "compile_program", "dtype_of", "formula",
+    "fused_kernels", "kernel_of", "moved", "paddle", "pipeline", "planned", "rewritten", "second_launches", "second_passes",
+    "static", "strategy",
 ]  # fmt: skip
 
 Row = dict[str, Any]
@@ -120,6 +123,16 @@ def planned(main: Any, chosen: Any, feeds: Mapping[str, Sequence[int]], fetches:
     """The ops that do work in a plan for a GPU: those whose result is no view of what they read."""
     made = lowered(main, chosen, feeds, fetches)
     return tuple(inquiry.planned(made.after, made.metas, engine.kernels_of(made.after, made.metas), chosen))
+
+
+def arena(main: Any, chosen: Any, feeds: Mapping[str, Sequence[int]], fetches: Sequence[str]) -> int:
+    """Bytes of the memory that a plan for a GPU lays all values in, but for the parameters and what a library allocates itself."""
+    made = lowered(main, chosen, feeds, fetches)
+    kernels = {
+        outputs: Generated(kernel, kernel.plan(DEFAULT_TARGET))
+        for outputs, kernel in engine.kernels_of(made.after, made.metas).items()
+    }
+    return make_plan(made.after, made.metas, pipeline.plan_options(chosen), kernels).arena_bytes
 
 
 def fused_kernels(

@@ -30,6 +30,10 @@ def _model_lines(one: Mapping[str, Any]) -> list[str]:
     lines.append(
         f"| GB moved a step | {_gb(size['unfused'])} | {_gb(size['fused'])} | {_percent(size['unfused'], size['fused'])} |"
     )
+    # Results of before it was counted have none.
+    if arena := one.get("arena"):
+        saved = _percent(arena["unfused"], arena["fused"])
+        lines.append(f"| GB of the arena | {_gb(arena['unfused'])} | {_gb(arena['fused'])} | {saved} |")
     lines += [
         "",
         f"{count['ops']} ops remain; some kernels are several launches. Compiled in {one['explain_s']:.1f} s.",
@@ -90,6 +94,7 @@ def markdown(result: Mapping[str, Any]) -> str:
         "- an unfused op is one launch that reads each input once; unfused batch norms are three launches and read twice, as fused",
         "  ones do and are; what the plan makes a view of its input is free, and so are gradients of adds that only hand on what\n"
         "  arrives",
+        "- the arena holds all values of a step but parameters and optimizer states, and what kernels need while they run",
         "- columns of one switch alone count every op, fused ones too, as one launch that reads each input once",
         f"- wanted: kernels with a formula move at most {WANTED} times its bytes, and fusion saves at least 40 % of launches",
         "",

@@ -124,6 +124,7 @@ def test_models_learn_as_many_numbers_as_published_and_fusion_saves(name: str) -
     found = plan.model(name, lambda text: None)
     assert found["launches"]["fused"] < found["launches"]["unfused"]
     assert found["bytes"]["fused"] < found["bytes"]["unfused"]
+    assert found["arena"]["fused"] < found["arena"]["unfused"]
     assert sum(found["applied"].values()) > 0
     assert set(found["alone"]) == {f.switch for f in count.FUSIONS}
     update = {r["what"]: r for r in found["kernels"]}["momentum" if name == "resnet" else "AdamW"]

@@ -17,7 +17,7 @@ from tstatic import static, testing
 from tstatic.testing.runner import everything_on
 
 F = paddle.nn.functional
-PROGRAMS = int(os.environ.get("TSTATIC_LINEAR_LOSSES", "1000" if SOAK else "16"))
+PROGRAMS = int(os.environ.get("TSTATIC_LINEAR_LOSSES", "1000" if SOAK else "8"))
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_drawn_programs_agree_with_every_switch_on(shard: int) -> None:
     count: Counter[str] = Counter()
     for place in range(shard * PROGRAMS // 2, (shard + 1) * PROGRAMS // 2):
-        kind = "training" if place % 8 == 7 else "forward" if place % 4 == 0 else "gradients"
+        kind = "training" if place % 4 == 3 else "forward" if place % 4 == 0 else "gradients"
         recipe = linear_loss_recipe(10_000 + place, kind, 2)
         built = recipe.build()
         applied = static.CompiledProgram(built.main, everything_on()).explain(fetch_list=built.fetches).applied

@@ -20,7 +20,7 @@ from tstatic.fusion.engine import Applied, Fusion, Log, Rejection, member
 from tstatic.fusion.live_bytes import live_bytes
 from tstatic.fusion.reasons import MatchRejected
 from tstatic.fusion.row_chunks import Chunks
-from tstatic.fusion.row_groups import EMPTY, LOSSES, ROW, WIDE, Group, group_of, loss_of, needed
+from tstatic.fusion.row_groups import EMPTY, LOSSES, ROW, WIDE, RowGroup, group_of, loss_of, needed
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
@@ -92,7 +92,7 @@ def rewritten(
 
 
 # ------------------------------------------------------------------------------------------------------ number of chunks
-def _count(view: View, metas: dict[str, Meta], group: Group, least: int) -> int:
+def _count(view: View, metas: dict[str, Meta], group: RowGroup, least: int) -> int:
     """Returns the least number of chunks with which they no longer decide the most bytes that are alive, else the largest.
 
     Raises:
@@ -129,7 +129,7 @@ class _Made:
     wide: set[str]
 
 
-def _in_chunks(view: View, metas: dict[str, Meta], group: Group, count: int) -> _Made:
+def _in_chunks(view: View, metas: dict[str, Meta], group: RowGroup, count: int) -> _Made:
     names = dict(view.program.names)
     chunks = Chunks(view, metas, names, group, sizes_of(group.rows, count))
     now = [i for i in sorted(group.members) if i not in group.waiting]
@@ -153,7 +153,7 @@ def _in_chunks(view: View, metas: dict[str, Meta], group: Group, count: int) -> 
     )
 
 
-def _pass(view: View, group: Group, members: Sequence[int]) -> tuple[list[int], list[str]]:
+def _pass(view: View, group: RowGroup, members: Sequence[int]) -> tuple[list[int], list[str]]:
     """Returns the members that a pass computes, those that make the rows of classes again among them, and what others read."""
     own = {v for i in members for v in view.ops[i].writes()}
     roots = view.program.roots()
@@ -179,7 +179,7 @@ def _pass(view: View, group: Group, members: Sequence[int]) -> tuple[list[int], 
 
 def _without_results(
     view: View,
-    group: Group,
+    group: RowGroup,
     op: FrozenOp,
     metas: dict[str, Meta],
     names: dict[str, str],

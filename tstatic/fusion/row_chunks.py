@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tstatic.fusion.row_groups import RESHAPES, SUM, WHOLE, WIDE, Group, reshaped
+from tstatic.fusion.row_groups import RESHAPES, SUM, WHOLE, WIDE, RowGroup, reshaped
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import op_def
@@ -29,7 +29,7 @@ class Chunks:
     """
 
     def __init__(
-        self, view: View, metas: dict[str, Meta], names: dict[str, str], group: Group, sizes: Sequence[int]
+        self, view: View, metas: dict[str, Meta], names: dict[str, str], group: RowGroup, sizes: Sequence[int]
     ) -> None:
         self.view, self.metas, self.names, self.group = view, metas, names, group
         self.sizes = sizes

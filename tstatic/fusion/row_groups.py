@@ -28,7 +28,7 @@ rows; a sum over the rows; the shape of rows of classes, without elements."""
 
 
 @dataclass
-class Group:
+class RowGroup:
     """A linear layer, the loss behind it, and their gradients.
 
     Attributes:
@@ -89,7 +89,7 @@ def loss_of(view: View, product: int) -> int | None:
     return min(found, default=None)
 
 
-def group_of(view: View, product: int, loss: int) -> Group:
+def group_of(view: View, product: int, loss: int) -> RowGroup:
     """Returns the group of a linear layer and its loss.
 
     Raises:
@@ -105,7 +105,7 @@ def group_of(view: View, product: int, loss: int) -> Group:
         raise MatchRejected(unfit.code, unfit.reason, reader=op.type) from None
     if view.metas[found.b].rank != 2 or found.trans_a:
         raise MatchRejected("NOT_A_MATRIX", f"{op.type} does not multiply rows with one matrix")
-    group = Group(product, loss, found.rows, found.depth, found.columns)
+    group = RowGroup(product, loss, found.rows, found.depth, found.columns)
     if group.rows < 2 or group.classes < 2:
         raise MatchRejected("FEW_ROWS", f"the logits are {group.rows} rows of {group.classes} classes")
     group.members.add(product)
@@ -123,7 +123,7 @@ def group_of(view: View, product: int, loss: int) -> Group:
     return group
 
 
-def _check(view: View, group: Group) -> None:
+def _check(view: View, group: RowGroup) -> None:
     """Checks that nobody else needs the logits or what has their size."""
     if group.members & view.forbidden:
         raise MatchRejected("FORBIDDEN")
@@ -136,7 +136,7 @@ def _check(view: View, group: Group) -> None:
 
 
 # -------------------------------------------------------------------------------------------------- what the ops work on
-def _place(view: View, group: Group, index: int) -> None:
+def _place(view: View, group: RowGroup, index: int) -> None:
     """Records what an op that reads the logits' rows reads and writes.
 
     Raises:
@@ -164,7 +164,7 @@ def _place(view: View, group: Group, index: int) -> None:
         raise MatchRejected("EXTRA_READER", value=wide, reader=op.type)
 
 
-def _place_gradient(view: View, group: Group, op: FrozenOp, wide: str) -> None:
+def _place_gradient(view: View, group: RowGroup, op: FrozenOp, wide: str) -> None:
     """Records the gradient of the product itself."""
     product = view.ops[group.product]
     same = op.definition.of == product.type and op.attrs == product.attrs
@@ -176,7 +176,7 @@ def _place_gradient(view: View, group: Group, op: FrozenOp, wide: str) -> None:
             group.note(op, value, kind)
 
 
-def _place_reshape(view: View, group: Group, op: FrozenOp, wide: str) -> None:
+def _place_reshape(view: View, group: RowGroup, op: FrozenOp, wide: str) -> None:
     out = one(op.outputs[0])
     if (
         group.kinds.get(reshaped(op)) != WIDE
@@ -195,7 +195,7 @@ def reshaped(op: FrozenOp) -> str:
     return str(op.input(f"Out{GRAD}") if op.type == "reshape2_grad" else op.inputs[0])
 
 
-def _by_size(view: View, group: Group, value: str) -> str | None:
+def _by_size(view: View, group: RowGroup, value: str) -> str | None:
     """Returns what a value is by its size alone."""
     meta = view.metas[value]
     if meta.numel == group.rows * group.classes and meta.shape[-1:] == (group.classes,):
@@ -205,7 +205,7 @@ def _by_size(view: View, group: Group, value: str) -> str | None:
     return ROW if meta.numel == group.rows else None
 
 
-def _place_loss(view: View, group: Group, op: FrozenOp, rank: int) -> None:
+def _place_loss(view: View, group: RowGroup, op: FrozenOp, rank: int) -> None:
     if op.attrs.get("axis", -1) not in (-1, rank - 1):
         raise MatchRejected("ROWS")
     for value in (*op.reads(), *op.writes()):
@@ -216,7 +216,7 @@ def _place_loss(view: View, group: Group, op: FrozenOp, rank: int) -> None:
             raise MatchRejected("SHAPE_MISMATCH", f"'{value}' of {op.type} has neither rows of classes nor one per row")
 
 
-def _place_formula(view: View, group: Group, op: FrozenOp, wide: str) -> None:
+def _place_formula(view: View, group: RowGroup, op: FrozenOp, wide: str) -> None:
     """Records an op per element, or along the classes."""
     formula = view.formulas.of(op)
     if formula is None:
@@ -274,7 +274,7 @@ def _stays_in_order(op: FrozenOp) -> bool:
     return bool((definition.effects and not definition.indices) or op.sub_blocks or definition.collective)
 
 
-def _find_waiting(view: View, group: Group) -> None:
+def _find_waiting(view: View, group: RowGroup) -> None:
     """Finds the members that read what is made of the members' results.
 
     Raises:
