@@ -8,6 +8,7 @@ order.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -553,7 +554,13 @@ class _Module:
         }  # fmt: skip
         grid = math.ceil(count / size), batches or s.batches
         given, types = operands(parameters), argument_types(parameters)
-        return Launch(name, grid, given, constants, blocks.num_warps, types, stages=blocks.stages)
+        # Of a value that several matrices lie in, a launch may read or write some.
+        elements: Counter[str] = Counter()
+        for p in parameters:
+            if p.name in self.places:
+                elements[p.operand] += math.prod(self.places[p.name].shape)
+        parts = {v: n for v, n in elements.items() if n < self.metas[v].numel}
+        return Launch(name, grid, given, constants, blocks.num_warps, types, stages=blocks.stages, elements=parts)
 
     def _finished(
         self,
