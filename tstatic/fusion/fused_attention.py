@@ -10,18 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from tstatic.fusion.codegen.attention_parts import numpy_matmul
+from tstatic.fusion.codegen.attention_parts import fitting_result, numpy_matmul
 from tstatic.fusion.codegen.composite import compose, parts_of
 from tstatic.fusion.codegen.define import works_on_rows
 from tstatic.fusion.codegen.gemm import gemm_kernel
 from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.codegen.layouts import Layout
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.products import is_product, is_product_gradient, multiplies, numpy_products, products_of
 from tstatic.fusion.codegen.reference import Reference
+from tstatic.fusion.codegen.script import Fitting
 from tstatic.fusion.dot_product_attention import (
     OTHER_AXIS,
     RESULT,
     SAVED,
+    STRIDES,
     Forward,
     backward_of,
     computed_again,
@@ -108,7 +111,17 @@ def attention_block_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], 
         kept = [v for op in ops for v in op.writes() if v in needed or v in later]
         make = core_kernel if ops is middle else gemm_kernel if any(multiplies(op) for op in ops) else loop_nest
         parts.append(make(ops, metas, kept))
-    return compose(parts, body, metas, needed, _numpy)
+    return compose(parts, body, metas, needed, _numpy, _fitting(body, metas))
+
+
+def _fitting(body: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> Fitting | None:
+    """Returns what the gradient's check is given as the attention's result."""
+    softmax = next((op for op in body if SAVED in op.attrs), None)
+    if softmax is None:
+        return None
+    mixed = next(op for op in body if op.type == "matmul_v2_grad" and len(metas[one(op.input("Y")) or ""].shape) > 2)
+    shape = metas[one(mixed.input(f"Out{GRAD}")) or ""].shape
+    return fitting_result(body, mixed, Layout(str(softmax.attrs[RESULT]), shape, softmax.attrs[STRIDES]), metas)
 
 
 def _by_shape(ops: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> list[list[FrozenOp]]:

@@ -13,7 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from tstatic.fusion.codegen.attention_parts import Attention, Gradient, Inlined, numpy_matmul, one, sizes_of
+from tstatic.fusion.codegen.attention_parts import (
+    Attention,
+    Gradient,
+    Inlined,
+    fitting_result,
+    numpy_matmul,
+    one,
+    sizes_of,
+)
 from tstatic.fusion.codegen.emit import as_kernel, coordinates, drawing_table, function, rounds_apart, stored
 from tstatic.fusion.codegen.kernel import (
     DRAWS,
@@ -583,7 +591,9 @@ class _Module:
             calls = replace(plan(target), tables=tables)
             return uncontracted(calls) if rounds_apart(self.used) else calls
 
-        main = standalone_main(body, self.metas, numpy_matmul)
+        g = self.gradient
+        fitting = fitting_result(body, g.mixed, self.out, self.metas) if g is not None else None
+        main = standalone_main(body, self.metas, numpy_matmul, fitting)
         return as_kernel(
             template, body, "\n\n\n".join(texts), self.used, parameters, (memory[0], memory[1]), planned, main
         )
