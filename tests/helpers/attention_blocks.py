@@ -223,3 +223,9 @@ def drawn_block(number: int, **fixed: Any) -> Block:
 def layout_recipe(number: int, kind: str = "forward", runs: int = 2) -> testing.Recipe:
     """Returns a program with an attention whose operands are packed; the same one for a number."""
     return recipe(drawn_block(number, **({"dtype": "float32"} if kind == "training" else {})), kind, runs)
+
+
+def block_recipe(number: int, kind: str = "forward", runs: int = 2) -> testing.Recipe:
+    """Returns a program of a whole block; the same one for a number."""
+    more = {"dtype": "float32"} if kind == "training" else {}
+    return recipe(drawn_block(number, projected=True, **more), kind, runs)

@@ -94,11 +94,18 @@ def _before(view: View, value: str) -> tuple[int, tuple[int, ...]] | None:
     return None
 
 
-def forward_of(view: View, softmax: int) -> Forward | None:
-    """Returns the attention around a softmax."""
+OTHER_AXIS = MatchRejected(
+    "ATTRIBUTE", "softmax works along another axis than that of the keys", "let softmax work along the last axis"
+)
+
+
+def forward_of(view: View, softmax: int, any_axis: bool = False) -> Forward | None:
+    """Returns the attention around a softmax over the keys; with ``any_axis`` also what would be one."""
     op = view.ops[softmax]
     scores = op.input("X")
-    if op.body or not isinstance(scores, str) or op.attrs["axis"] not in (-1, view.metas[scores].rank - 1):
+    if op.body or not isinstance(scores, str):
+        return None
+    if op.attrs["axis"] not in (-1, view.metas[scores].rank - 1) and not any_axis:
         return None
     found = _before(view, scores)
     if found is None:
@@ -332,6 +339,8 @@ def _propose(view: View) -> Iterator[Proposal]:
             continue
         forward = forward_of(view, index)
         if forward is None:
+            if (almost := forward_of(view, index, any_axis=True)) is not None:
+                yield almost.indices, partial(refuse, OTHER_AXIS)
             continue
         saving = saving_of(view, one(view.ops[index].input("X")))
         unfit = None if saving else whole_of(view, forward)[1]

@@ -10,17 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from tstatic.fusion.codegen.attention_parts import numpy_matmul
+from tstatic.fusion.codegen.attention_parts import fitting_result, numpy_matmul
 from tstatic.fusion.codegen.composite import compose, parts_of
 from tstatic.fusion.codegen.define import works_on_rows
 from tstatic.fusion.codegen.gemm import gemm_kernel
 from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.codegen.layouts import Layout
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.products import is_product, is_product_gradient, multiplies, numpy_products, products_of
 from tstatic.fusion.codegen.reference import Reference
+from tstatic.fusion.codegen.script import Fitting
 from tstatic.fusion.dot_product_attention import (
+    OTHER_AXIS,
     RESULT,
     SAVED,
+    STRIDES,
     Forward,
     backward_of,
     computed_again,
@@ -98,7 +102,8 @@ def attention_block_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], 
             after.append(op)
             behind.update(op.writes())
     middle = [body[i] for i in sorted(core)]
-    groups = [*parts_of(before, metas), middle, *parts_of(after, metas)]
+    outer = [[part for ops in parts_of(some, metas) for part in _by_shape(ops, metas)] for some in (before, after)]
+    groups = [*outer[0], middle, *outer[1]]
     parts = []
     for number, ops in enumerate(groups):
         later = {v for group in groups[number + 1 :] for op in group for v in op.contents()}
@@ -106,7 +111,31 @@ def attention_block_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], 
         kept = [v for op in ops for v in op.writes() if v in needed or v in later]
         make = core_kernel if ops is middle else gemm_kernel if any(multiplies(op) for op in ops) else loop_nest
         parts.append(make(ops, metas, kept))
-    return compose(parts, body, metas, needed, _numpy)
+    return compose(parts, body, metas, needed, _numpy, _fitting(body, metas))
+
+
+def _fitting(body: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> Fitting | None:
+    """Returns what the gradient's check is given as the attention's result."""
+    softmax = next((op for op in body if SAVED in op.attrs), None)
+    if softmax is None:
+        return None
+    mixed = next(op for op in body if op.type == "matmul_v2_grad" and len(metas[one(op.input("Y")) or ""].shape) > 2)
+    shape = metas[one(mixed.input(f"Out{GRAD}")) or ""].shape
+    return fitting_result(body, mixed, Layout(str(softmax.attrs[RESULT]), shape, softmax.attrs[STRIDES]), metas)
+
+
+def _by_shape(ops: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> list[list[FrozenOp]]:
+    """Returns ops of which none is a product apart, where they work on several shapes: sums of gradients of different sizes."""
+    if any(multiplies(op) for op in ops):
+        return [[*ops]]
+    groups: dict[tuple[int, ...], list[FrozenOp]] = {}
+    place: dict[str, tuple[int, ...]] = {}
+    for op in ops:
+        own = max((metas[v].shape for v in (*op.contents(), *op.writes())), key=lambda shape: (len(shape), shape))
+        shape = next((place[v] for v in op.reads() if v in place), own)
+        place |= dict.fromkeys(op.writes(), shape)
+        groups.setdefault(shape, []).append(op)
+    return list(groups.values())
 
 
 def _core_of(view: View) -> frozenset[int]:
@@ -160,8 +189,13 @@ def _numpy(reference: Reference, op: FrozenOp) -> None:
 def _proposals(view: View) -> Iterator[Proposal]:
     """Yields blocks and their gradients, each from its longest form to its shortest one."""
     for index in view.of_type("softmax"):
-        if all(v in view.metas for v in view.ops[index].reads()) and (forward := forward_of(view, index)) is not None:
+        if not all(v in view.metas for v in view.ops[index].reads()):
+            continue
+        forward = forward_of(view, index)
+        if forward is not None:
             yield from _forward(view, forward)
+        elif (almost := forward_of(view, index, any_axis=True)) is not None:
+            yield almost.indices, partial(refuse, OTHER_AXIS)
     for index in view.of_type("softmax_grad"):
         if SAVED in view.ops[index].attrs:
             yield from _backward(view, index)
@@ -199,7 +233,7 @@ def _block(
     found = _named({*core, *front.indices, *back.indices})
     made = [_projection(view, v) for v in sources]
     if all(pair is None for pair in made):
-        return None
+        return (found, front.left[0][1]) if front.left else None
     for name, pair in zip(FIRST, made, strict=False):
         if pair is None:
             reason = "queries, keys and values are not all made by a product, or are not moved as heads"

@@ -8,11 +8,20 @@ order.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from tstatic.fusion.codegen.attention_parts import Attention, Gradient, Inlined, numpy_matmul, one, sizes_of
+from tstatic.fusion.codegen.attention_parts import (
+    Attention,
+    Gradient,
+    Inlined,
+    fitting_result,
+    numpy_matmul,
+    one,
+    sizes_of,
+)
 from tstatic.fusion.codegen.emit import as_kernel, coordinates, drawing_table, function, rounds_apart, stored
 from tstatic.fusion.codegen.kernel import (
     DRAWS,
@@ -553,7 +562,13 @@ class _Module:
         }  # fmt: skip
         grid = math.ceil(count / size), batches or s.batches
         given, types = operands(parameters), argument_types(parameters)
-        return Launch(name, grid, given, constants, blocks.num_warps, types, stages=blocks.stages)
+        # Of a value that several matrices lie in, a launch may read or write some.
+        elements: Counter[str] = Counter()
+        for p in parameters:
+            if p.name in self.places:
+                elements[p.operand] += math.prod(self.places[p.name].shape)
+        parts = {v: n for v, n in elements.items() if n < self.metas[v].numel}
+        return Launch(name, grid, given, constants, blocks.num_warps, types, stages=blocks.stages, elements=parts)
 
     def _finished(
         self,
@@ -576,7 +591,9 @@ class _Module:
             calls = replace(plan(target), tables=tables)
             return uncontracted(calls) if rounds_apart(self.used) else calls
 
-        main = standalone_main(body, self.metas, numpy_matmul)
+        g = self.gradient
+        fitting = fitting_result(body, g.mixed, self.out, self.metas) if g is not None else None
+        main = standalone_main(body, self.metas, numpy_matmul, fitting)
         return as_kernel(
             template, body, "\n\n\n".join(texts), self.used, parameters, (memory[0], memory[1]), planned, main
         )

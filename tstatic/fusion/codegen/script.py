@@ -96,6 +96,8 @@ def moves(values, results):
 
 rng = np.random.default_rng(0)
 given = {name: made(rng, *entry) for name, entry in INPUTS.items()}
+for name, value in fitting(**{name: plain(tensor) for name, tensor in given.items()}).items():
+    given[name] = torch.from_numpy(value).to(given[name].dtype)
 memory = {name: blank(tensor.shape, tensor.dtype).copy_(tensor) for name, tensor in given.items()}
 memory.update({name: blank(*entry) for name, entry in OUTPUTS.items()})
 share(memory)
@@ -153,6 +155,7 @@ class Parts:
         helpers: Functions that it calls.
         sizes: Numbers of elements that texts of tables are made of.
         jumps: Whether a value that is rounded otherwise can give another result.
+        fitting: Lines of a function that makes inputs which others decide.
     """
 
     inputs: Sequence[str]
@@ -163,10 +166,30 @@ class Parts:
     helpers: Sequence[str] = ()
     sizes: Sequence[int] = ()
     jumps: bool = False
+    fitting: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """An input that is no free choice: it holds what other ops make of the others.
+
+    Attributes:
+        value: The input.
+        ops: What makes ``result``; in the place of all of the body.
+        result: The value that it holds,
+        strides: at these distances in its memory.
+        metas: Metadata of all values, ``result`` included.
+    """
+
+    value: str
+    ops: Sequence[FrozenOp]
+    result: str
+    strides: Sequence[int]
+    metas: Mapping[str, Meta]
 
 
 def standalone_main(
-    body: Sequence[FrozenOp], metas: Mapping[str, Meta], rule: Rule | None = None
+    body: Sequence[FrozenOp], metas: Mapping[str, Meta], rule: Rule | None = None, fitting: Fitting | None = None
 ) -> Callable[[Kernel], str]:
     """Returns the last part of a module whose values have names and references one by one.
 
@@ -174,6 +197,7 @@ def standalone_main(
         body: The ops that the kernel computes.
         metas: Metadata of all their values.
         rule: Writes ops in numpy that state no expressions.
+        fitting: An input that is made of the others.
     """
 
     def text(kernel: Kernel) -> str:
@@ -197,10 +221,26 @@ def standalone_main(
                 [*reference.lines, f"return {{{results}}}"],
                 list(reference.helpers.values()),
                 jumps=reference.jumps,
+                fitting=_fitted(fitting, keys, rule) if fitting is not None and fitting.value in keys else (),
             ),
         )
 
     return text
+
+
+def _fitted(fitting: Fitting, keys: Mapping[str, str], rule: Rule | None) -> list[str]:
+    """Returns the lines that make an input of the others."""
+    reference = Reference(fitting.metas, {v: k for v, k in keys.items() if v != fitting.value}, rule, ())
+    reference.write(fitting.ops)
+    shape = fitting.metas[fitting.value].shape
+    strides = tuple(8 * step for step in fitting.strides)
+    return [
+        *reference.lines,
+        f"held = np.zeros({shape!r})",
+        f"made = {reference.of(fitting.result).text}",
+        f"np.lib.stride_tricks.as_strided(held, made.shape, {strides!r})[...] = made",
+        f'return {{"{keys[fitting.value]}": held}}',
+    ]
 
 
 def _once(buffers: Sequence[KernelArgument]) -> list[KernelArgument]:
@@ -260,6 +300,11 @@ def script(kernel: Kernel, parts: Parts) -> str:
         *(["# Seed, and run count and place, of the random numbers.", f"RNG = {RUN!r}"] if draws else []),
         *(line for helper in parts.helpers for line in (*helper.splitlines(), "")),
         *nested(f"def reference({parts.signature}):", ['"""The same in float64."""', *parts.reference]),
+        "",
+        *nested(
+            f"def fitting({parts.signature}):",
+            ['"""Inputs that hold what follows from the others."""', *(parts.fitting or ["return {}"])],
+        ),
         "",
         'if target == "interpreter":',
         "    # As few programs as possible: each costs a millisecond in the interpreter.",
@@ -340,4 +385,4 @@ def _call(launch: Launch | LibraryProduct, keys: Mapping[str, str], target: Targ
     return f"{launch.function}[{launch.grid!r}]({', '.join([*given, *(f'{n}={v!r}' for n, v in named.items())])})"
 
 
-__all__ = ["Parts", "bounds", "entry", "script", "standalone_main"]
+__all__ = ["Fitting", "Parts", "bounds", "entry", "script", "standalone_main"]
