@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from tstatic.fusion.causal import CAUSAL, FINITE, Masks, for_kernel, gradient_mark
 from tstatic.fusion.codegen.attention import attention_grad_kernel, attention_kernel
 from tstatic.fusion.codegen.attention_parts import Attention, Gradient, one, sizes_of
 from tstatic.fusion.codegen.define import draws, is_elementwise, is_pointwise
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
+from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.fusion.engine import Fused, Fusion, Proposal, refuse
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients
 from tstatic.fusion.pattern import one as pattern_one
@@ -25,6 +27,7 @@ from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import op_def
 from tstatic.ir.types import UNKNOWN, Meta, float32
+from tstatic.passes.dce import without_unused
 
 RESULT, SAVED = "result", "saved"
 """Attributes of the gradient of an attention's softmax: the attention's result, and what was saved of each row."""
@@ -181,11 +184,29 @@ def _whole(view: View, forward: _Forward) -> tuple[_Backward | None, MatchReject
 
 
 # -------------------------------------------------------------------------------------------------------------- rewriting
+def _with_marks(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
+    """Marks causal masks; they become constants of the program, and what makes them is removed."""
+    view, masks = View(program, metas), Masks(program, metas)
+    marked: dict[int, FrozenOp] = {}
+    for index in view.of_type("softmax"):
+        forward = _forward_of(view, index)
+        if forward is not None and all(view.metas[v].known for v in view.ops[index].reads()):
+            chain = [view.ops[i] for i in forward.behind_scores]
+            found = masks.marks(chain, one(view.ops[forward.product].output("Out")))
+            marked |= {forward.behind_scores[place]: op for place, op in found.items()}
+    if not marked:
+        return program
+    made = {v for v in masks.kept if v in view.maker}
+    ops = [marked.get(i, op) for i, op in enumerate(view.ops) if not made.issuperset(op.writes()) or not op.writes()]
+    return without_unused(program.edit(ops=tuple(ops), constants={**program.constants, **masks.kept}))
+
+
 def prepared(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
     """Saves each row's sum of powers, and computes weights again where their gradient reads them."""
-    if not any(op.type == "softmax" for op in program.ops):
+    # Kernels that add up block by block have bits of their own; nothing is to be changed for them then.
+    if strict_numerics() or not any(op.type == "softmax" for op in program.ops):
         return program
-    program = eliminate_identity_gradients(draw_again(program, metas), metas)
+    program = eliminate_identity_gradients(draw_again(_with_marks(program, metas), metas), metas)
     view = View(program, metas)
     before: dict[int, list[FrozenOp]] = {}
     behind: dict[int, list[FrozenOp]] = {}
@@ -247,6 +268,9 @@ class _Rewriting:
         for index in forward.behind_weights:
             self._copy(view.ops[index], renamed, role)
         self.changed = {i: view.ops[i].with_inputs(renamed) for i in backward.indices}
+        for index in forward.behind_scores:
+            if CAUSAL in view.ops[index].attrs:
+                self.changed |= {i: gradient_mark(self.changed[i], view.ops[index]) for i in backward.scores}
         gradient = self.changed[backward.softmax]
         told = {RESULT: one(view.ops[forward.mixed].output("Out")), SAVED: saved}
         self.changed[backward.softmax] = replace(gradient, attrs={**gradient.attrs, **told})
@@ -344,12 +368,20 @@ def _fuse(view: View, forward: _Forward, saving: tuple[int, ...]) -> Fused:
     outputs: dict[str, str | tuple[str, ...] | None] = {"Out": one(mixed.output("Out"))}
     if saving:
         outputs["SoftmaxAux"] = one(view.ops[saving[-1]].output("Out"))
-    return Fused("fused_dot_product_attention", slots, outputs, _attributes(view, forward.behind_weights))
+    # What a mask lacks concerns the op that adds it, and the softmax.
+    notes = tuple(
+        ((i, forward.softmax), MatchRejected("MASK_FINITE", value=f"{view.ops[i].attrs[FINITE]:g}"))
+        for i in forward.behind_scores
+        if FINITE in view.ops[i].attrs
+    )
+    attrs = _attributes(view, forward.behind_scores, forward.behind_weights)
+    return Fused("fused_dot_product_attention", slots, outputs, attrs, notes=notes)
 
 
-def _attributes(view: View, weights: Sequence[int]) -> dict[str, object]:
+def _attributes(view: View, scores: Sequence[int], weights: Sequence[int]) -> dict[str, object]:
     drops = [view.ops[i].attrs for i in weights if view.ops[i].type == "dropout"]
-    return {"dropout_probability": drops[0]["dropout_prob"] if drops else 0.0}
+    causal = any(CAUSAL in view.ops[i].attrs for i in scores)
+    return {"dropout_probability": drops[0]["dropout_prob"] if drops else 0.0, "is_causal_masking": causal}
 
 
 def _fuse_gradient(view: View, backward: _Backward, again: tuple[int, ...]) -> Fused:
@@ -362,12 +394,13 @@ def _fuse_gradient(view: View, backward: _Backward, again: tuple[int, ...]) -> F
         "Q@GRAD": pattern_one(product.output("X@GRAD")), "K@GRAD": pattern_one(product.output("Y@GRAD")),
         "V@GRAD": pattern_one(mixed.output("Y@GRAD")),
     }  # fmt: skip
-    return Fused("fused_dot_product_attention_grad", slots, outputs, _attributes(view, again))
+    return Fused("fused_dot_product_attention_grad", slots, outputs, _attributes(view, again, again))
 
 
 # ----------------------------------------------------------------------------------------------------------------- kernel
 def _kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
     """Returns the kernel of an attention or of its gradient, from the ops of a match in the program's order."""
+    body = for_kernel(body)
     gradients = [i for i, op in enumerate(body) if SAVED in op.attrs]
     if not gradients:
         product, mixed = (op for op in body if op.type == "matmul_v2")

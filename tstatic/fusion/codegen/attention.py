@@ -104,6 +104,7 @@ class _Module:
         out: str,
     ) -> None:
         self.found, self.gradient, self.metas, self.lse, self.out = found, gradient, metas, lse, out
+        self.diagonal = found.diagonal
         self.q, self.k = one(found.product.input("X")), one(found.product.input("Y"))
         self.v = one(mixed.input("Y"))
         if one(mixed.input("X")) != found.used:
@@ -119,7 +120,8 @@ class _Module:
         self.all_parameters: list[KernelParameter] = []
 
     def _inline(self) -> list[Inlined]:
-        a, g, kind = self.found, self.gradient, self.compute
+        # The diagonal of a causal mask is a matter of loops.
+        a, g, kind = self.found.unmasked, self.gradient, self.compute
 
         def function_of(name: str, ops: Sequence[FrozenOp], given: Mapping[str, str], result: str) -> Inlined:
             return Inlined(name, ops, given, result, self.sizes, self.metas, kind)
@@ -198,13 +200,70 @@ class _Module:
         return ["dims, wide = tl.arange(0, DEPTH), tl.arange(0, WIDTH)"]
 
     def _scored(self) -> list[str]:
-        """Lines that make a block of scores, -inf beyond the last key."""
-        s = self.sizes
+        """Lines that make a block of scores."""
         return [
             f"raw = dot(query, tl.trans(key), tl.zeros((ROWS, COLUMNS), {LANGUAGE[self.compute.name]}))",
             f"s = {self._call('scores', 'raw')}",
-            f's = tl.where((columns < {s.columns})[None, :], s, float("-inf"))',
         ]
+
+    def _seen(self, edge: str) -> str:
+        """Returns the text of whether a score counts: it lies before the edge of the matrix, and not above the diagonal."""
+        return edge if self.diagonal is None else f"{edge} & (columns[None, :] <= rows[:, None] + {self.diagonal})"
+
+    def _over_keys(self, body: Callable[[str], list[str]]) -> list[str]:
+        """Returns loops over the blocks of keys that a block of queries sees: those that it sees whole, then the others.
+
+        Args:
+            body: Makes the lines of a loop, from the text of the mask of its blocks; empty where all scores count.
+        """
+        count = self.sizes.columns
+        edge = self._seen(f"(columns < {count})[None, :]")
+        if self.diagonal is None:
+            return [
+                *nested(f"for start in range(0, {count} // COLUMNS * COLUMNS, COLUMNS):", body("")),
+                *nested(
+                    f"if {count} % COLUMNS != 0:",
+                    nested(f"for start in range({count} // COLUMNS * COLUMNS, {count}, COLUMNS):", body(edge)),
+                ),
+            ]
+        return [
+            f"whole = tl.minimum(top_row + {self.diagonal + 1}, {count}) // COLUMNS * COLUMNS",
+            f"last = tl.minimum(top_row + ROWS + {self.diagonal}, {count})",
+            *nested("for start in range(0, whole, COLUMNS):", body("")),
+            "# The blocks on the diagonal, or at the edge.",
+            *nested("for start in range(whole, last, COLUMNS):", body(edge)),
+        ]
+
+    def _over_queries(self, body: Callable[[str], list[str]]) -> list[str]:
+        """Returns loops over the blocks of queries that see a block of keys."""
+        count = self.sizes.rows
+        edge = self._seen(f"(rows < {count})[:, None]")
+        rest = nested(
+            f"if {count} % ROWS != 0:",
+            nested(f"for start in range(tl.maximum(whole, {count} // ROWS * ROWS), {count}, ROWS):", body(edge)),
+        )
+        if self.diagonal is None:
+            return [
+                f"whole = {count} // ROWS * ROWS",
+                *nested("for start in range(0, whole, ROWS):", body("")),
+                *rest,
+            ]
+        # Of a block of rows on the diagonal, the last row sees a key of the block, and the first one not all of them.
+        return [
+            f"begin = tl.maximum(first_column - {self.diagonal}, 0) // ROWS * ROWS",
+            f"whole = tl.maximum(first_column + COLUMNS - 1 - {self.diagonal} + ROWS - 1, 0) // ROWS * ROWS",
+            "# The blocks on the diagonal.",
+            *nested(f"for start in range(begin, tl.minimum(whole, {count}), ROWS):", body(edge)),
+            *nested(f"for start in range(whole, {count} // ROWS * ROWS, ROWS):", body("")),
+            *rest,
+        ]
+
+    def _rows(self) -> list[str]:
+        """Lines that say which queries a program has."""
+        if self.diagonal is None:
+            return ["rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)"]
+        # Later queries see more keys: what takes longest begins first.
+        return ["top_row = (tl.num_programs(0) - 1 - tl.program_id(0)) * ROWS", "rows = top_row + tl.arange(0, ROWS)"]
 
     def _constants(self) -> tuple[KernelParameter, ...]:
         return tuple(KernelParameter(n, "constant") for n in ("ROWS", "COLUMNS", "DEPTH", "WIDTH"))
@@ -216,31 +275,35 @@ class _Module:
             given.append(self._pointer("lse", self.lse))
         parameters = (*given, *self.tail, *self._constants())
         keys = self._key_batch()
-        loop = [
-            "columns = start + tl.arange(0, COLUMNS)",
-            f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth)}",
-            *self._scored(),
-            "peak = tl.maximum(top, tl.max(s, 1))",
-            "# A row without any score above -inf so far has no largest one to be subtracted.",
-            'shift = tl.where(peak == float("-inf"), 0.0, peak)',
-            "p = tl.exp(s - shift[:, None])",
-            "shrink = tl.exp(top - shift)",
-            "total = total * shrink + tl.sum(p, 1)",
-            f"p = {self._call('weights', 'p')}",
-            f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
-            f"mixed = dot({self._low('p')}, value, mixed * shrink[:, None])",
-            "top = peak",
-        ]
+
+        def loop(seen: str) -> list[str]:
+            return [
+                "columns = start + tl.arange(0, COLUMNS)",
+                f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth)}",
+                *self._scored(),
+                *([f's = tl.where({seen}, s, float("-inf"))'] if seen else []),
+                "peak = tl.maximum(top, tl.max(s, 1))",
+                "# A row without any score above -inf so far has no largest one to be subtracted.",
+                'shift = tl.where(peak == float("-inf"), 0.0, peak)',
+                "p = tl.exp(s - shift[:, None])",
+                "shrink = tl.exp(top - shift)",
+                "total = total * shrink + tl.sum(p, 1)",
+                f"p = {self._call('weights', 'p')}",
+                f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
+                f"mixed = dot({self._low('p')}, value, mixed * shrink[:, None])",
+                "top = peak",
+            ]
+
         body = [
             f"batch = tl.program_id(1){self._wide}",
             f"keys = {keys}",
-            "rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)",
+            *self._rows(),
             *self._head(),
             f"query = {self._load('q', 'batch', 'rows', s.rows, 'dims', s.depth)}",
             f'top = tl.full((ROWS,), float("-inf"), {kind})',
             f"total = tl.zeros((ROWS,), {kind})",
             f"mixed = tl.zeros((ROWS, WIDTH), {kind})",
-            *nested(f"for start in range(0, {s.columns}, COLUMNS):", loop),
+            *self._over_keys(loop),
             self._store("out", "batch", "rows", s.rows, "wide", s.width, "(mixed / total[:, None])", self.dtype),
         ]
         if self.lse is not None:
@@ -270,19 +333,23 @@ class _Module:
         ]
         return self._function("row_sums", parameters, body)
 
-    def _again(self) -> list[str]:
-        """Lines that make a block of weights again, and the gradient of the scores ``ds`` in front of the softmax's ops."""
-        s = self.sizes
+    def _again(self, seen: str) -> list[str]:
+        """Lines that make a block of weights again, and the gradient of the scores ``ds`` in front of the softmax's ops.
+
+        Args:
+            seen: The mask of the block; empty where all scores count.
+        """
+        # Beyond the edges are zeros in the place of what would be loaded. Results there are not stored, so that only sums
+        # over them need masks: those over queries, or those over keys.
         return [
             *self._scored(),
-            # What lies beyond the last row is masked: its saved number was not loaded.
             "p = tl.exp(s - saved[:, None])",
-            f"p = tl.where((rows < {s.rows})[:, None] & (columns < {s.columns})[None, :], p, 0.0)",
+            *([f"p = tl.where({seen}, p, 0.0)"] if seen else []),
             f"d = dot(given_here, tl.trans(value), tl.zeros((ROWS, COLUMNS), {LANGUAGE[self.compute.name]}))",
             f"d = {self._call('weights_grad', 'd')}",
             "ds = p * (d - sums[:, None])",
             f"ds = {self._call('scores_grad', 'raw', 'ds')}",
-            f"ds = tl.where((rows < {s.rows})[:, None] & (columns < {s.columns})[None, :], ds, 0.0)",
+            *([f"ds = tl.where({seen}, ds, 0.0)"] if seen else []),
         ]
 
     def _row_loads(self) -> list[str]:
@@ -308,25 +375,26 @@ class _Module:
         pointers = self._backward_pointers()
         pointers += [self._pointer(n, v) for n, v in (("dk", dk), ("dv", dv)) if v is not None]
         parameters = (*pointers, *self.tail, *self._constants())
-        loop = [
-            "rows = start + tl.arange(0, ROWS)",
-            *self._row_loads(),
-            *self._again(),
-        ]
-        if dv is not None:
-            loop += [
-                f"u = {self._call('weights', 'p')}",
-                f"for_values = dot(tl.trans({self._low('u')}), given_here, for_values)",
-            ]
-        if dk is not None:
-            loop.append(f"for_keys = dot(tl.trans({self._low('ds')}), query, for_keys)")
+
+        def loop(seen: str) -> list[str]:
+            lines = ["rows = start + tl.arange(0, ROWS)", *self._row_loads(), *self._again(seen)]
+            if dv is not None:
+                lines += [
+                    f"u = {self._call('weights', 'p')}",
+                    f"for_values = dot(tl.trans({self._low('u')}), given_here, for_values)",
+                ]
+            if dk is not None:
+                lines.append(f"for_keys = dot(tl.trans({self._low('ds')}), query, for_keys)")
+            return lines
+
         shared = s.batches // s.key_batches
-        inside = nested(f"for start in range(0, {s.rows}, ROWS):", loop)
+        inside = self._over_queries(loop)
         if shared > 1:
             inside = nested(f"for head in range(0, {shared}):", [f"batch = {self._batch_of()}", *inside])
         body = [
             f"keys = tl.program_id(1){self._wide}",
-            "columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)",
+            "first_column = tl.program_id(0) * COLUMNS",
+            "columns = first_column + tl.arange(0, COLUMNS)",
             *self._head(),
             f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth)}",
             f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
@@ -362,21 +430,24 @@ class _Module:
         """The gradient of queries: a program has a block of them, and goes over all keys."""
         s, kind = self.sizes, LANGUAGE[self.compute.name]
         parameters = (*self._backward_pointers(), self._pointer("dq", dq), *self.tail, *self._constants())
-        loop = [
-            "columns = start + tl.arange(0, COLUMNS)",
-            f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth)}",
-            f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
-            *self._again(),
-            f"for_queries = dot({self._low('ds')}, key, for_queries)",
-        ]
+
+        def loop(seen: str) -> list[str]:
+            return [
+                "columns = start + tl.arange(0, COLUMNS)",
+                f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth)}",
+                f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
+                *self._again(seen),
+                f"for_queries = dot({self._low('ds')}, key, for_queries)",
+            ]
+
         body = [
             f"batch = tl.program_id(1){self._wide}",
             f"keys = {self._key_batch()}",
-            "rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)",
+            *self._rows(),
             *self._head(),
             *self._row_loads(),
             f"for_queries = tl.zeros((ROWS, DEPTH), {kind})",
-            *nested(f"for start in range(0, {s.columns}, COLUMNS):", loop),
+            *self._over_keys(loop),
             self._store("dq", "batch", "rows", s.rows, "dims", s.depth, "for_queries", self.metas[dq].dtype),
         ]
         return self._function("queries", parameters, body)

@@ -11,7 +11,11 @@ from tstatic.fusion.codegen.lines import Typed, nested
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, Operand, build
 from tstatic.fusion.codegen.reference import Reference
 from tstatic.ir.frozen import Entry, FrozenOp
+from tstatic.ir.opdef import OpDef
 from tstatic.ir.types import DType, Meta, Shape
+
+CAUSAL_MASK = OpDef("causal_mask", "X -> Out", attrs={"diagonal": 0})
+"""Among the ops of an attention: minus infinity above a diagonal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,24 @@ class Attention:
     @property
     def ops(self) -> tuple[FrozenOp, ...]:
         return (self.product, *self.behind_scores, *self.softmax, *self.behind_weights)
+
+    @property
+    def diagonal(self) -> int | None:
+        """The last key that the first query sees, where each query sees one more; ``None`` where masks are in memory."""
+        return next((op.attrs["diagonal"] for op in self.behind_scores if op.definition is CAUSAL_MASK), None)
+
+    @property
+    def unmasked(self) -> Attention:
+        """The same without the causal mask."""
+        kept: list[FrozenOp] = []
+        renamed: dict[str, str] = {}
+        for op in self.behind_scores:
+            op = op.with_inputs(renamed)
+            if op.definition is CAUSAL_MASK:
+                renamed[one(op.output("Out"))] = one(op.input("X"))
+            else:
+                kept.append(op)
+        return replace(self, behind_scores=tuple(kept))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +230,14 @@ class Inlined:
 
 
 def numpy_matmul(reference: Reference, op: FrozenOp) -> None:
-    """Writes products of batches of matrices, their gradients, and the logarithm of a row's sum of powers, in numpy."""
+    """Writes products of batches of matrices, their gradients, a causal mask, and the logarithm of a row's sum of powers."""
     if op.type == "logsumexp":
         scores = reference.of(one(op.input("X"))).text
         reference.put(op.output("Out"), f"np.logaddexp.reduce({scores}, axis=-1, keepdims=True)")
+        return
+    if op.definition is CAUSAL_MASK:
+        seen = f"np.tri({', '.join(map(str, reference.metas[one(op.input('X'))].shape[-2:]))}, {op.attrs['diagonal']}, dtype=bool)"
+        reference.put(op.output("Out"), f"np.where({seen}, {reference.of(one(op.input('X'))).text}, -np.inf)")
         return
     x, y = (reference.of(one(op.input(slot))) for slot in ("X", "Y"))
     turned = {name: ".swapaxes(-1, -2)" if op.attrs[name] else "" for name in ("trans_x", "trans_y")}
