@@ -1,7 +1,7 @@
 """Fuses ``softmax(q k' ...) ... v`` into one kernel that keeps neither scores nor weights, forward and backward.
 
-The forward part gets an op that saves the logarithm of each row's sum of powers; the backward part computes scores and weights
-again from it, as ordinary ops, so that every device computes the same program.
+The forward part gets an op that saves the logarithm of each row's sum of powers, from which kernels compute the weights again. The
+backward part gets the ops that make them, so that where no kernel runs, gradients have the bits of the unfused program.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tstatic.fusion.redrawn import draw_again
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import op_def
-from tstatic.ir.types import UNKNOWN, Meta, float32
+from tstatic.ir.types import UNKNOWN, Meta, float32, float64
 from tstatic.passes.dce import without_unused
 
 RESULT, SAVED = "result", "saved"
@@ -81,8 +81,7 @@ def _before(view: View, value: str) -> tuple[int, tuple[int, ...]] | None:
     stack: list[tuple[int | None, tuple[int, ...]]] = [(maker, ())]
     while stack:
         index, behind = stack.pop()
-        # Weights that are made again have four ops more.
-        if index is None or len(behind) > MOST_OPS + 4:
+        if index is None or len(behind) > MOST_OPS:
             continue
         op = view.ops[index]
         if op.type == "matmul_v2" and not op.body:
@@ -206,7 +205,7 @@ def prepared(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
     # Kernels that add up block by block have bits of their own; nothing is to be changed for them then.
     if strict_numerics() or not any(op.type == "softmax" for op in program.ops):
         return program
-    program = eliminate_identity_gradients(draw_again(_with_marks(program, metas), metas), metas)
+    program = _with_marks(eliminate_identity_gradients(draw_again(program, metas), metas), metas)
     view = View(program, metas)
     before: dict[int, list[FrozenOp]] = {}
     behind: dict[int, list[FrozenOp]] = {}
@@ -243,29 +242,28 @@ class _Rewriting:
     ) -> None:
         self.view, self.metas, self.names = view, metas, names
         softmax = view.ops[forward.softmax]
-        scores, weights = one(softmax.input("X")), one(softmax.output("Out"))
+        scores = one(softmax.input("X"))
         meta = metas[scores]
         low = meta.dtype.is_low
         self.saving: list[FrozenOp] = []
         wide = self._cast(self.saving, softmax, scores, float32) if low else scores
-        saved = self._new(f"{scores}@SAVED", Meta((*meta.shape[:-1], 1), float32 if low else meta.dtype))
+        total = self._new(f"{scores}@TOTAL", Meta((*meta.shape[:-1], 1), metas[wide].dtype))
         attrs = {"axis": (-1,), "keepdim": True, "reduce_all": False}
-        self._add(self.saving, softmax, "logsumexp", {"X": wide}, saved, attrs)
+        self._add(self.saving, softmax, "logsumexp", {"X": wide}, total, attrs)
+        # Beside scores that a mask made -1e9, float32 has no place for the logarithm of how many they are.
+        saved = self._new(f"{scores}@SAVED", Meta(metas[total].shape, float64))
+        kinds = {"in_dtype": metas[total].dtype, "out_dtype": float64}
+        self._add(self.saving, softmax, "cast", {"X": total}, saved, kinds)
         # The copies belong to the phase of the gradient, and complete no parameter's gradient.
         role = view.ops[backward.mixed].role
         self.again: list[FrozenOp] = []
         renamed: dict[str, str] = {}
         for index in (forward.product, *forward.behind_scores):
             self._copy(view.ops[index], renamed, role)
-        inner = renamed[scores]
+        # Only kernels read what was saved: this says that it is needed.
         at = replace(softmax, role=role, role_var=())
-        inner = self._cast(self.again, at, inner, float32) if low else inner
-        less = self._new(f"{scores}@LESS", metas[inner])
-        self._add(self.again, at, "elementwise_sub", {"X": inner, "Y": saved}, less, {})
-        power = self._new(f"{weights}@AGAIN", metas[inner])
-        self._add(self.again, at, "exp", {"X": less}, power, {})
-        renamed[weights] = self._cast(self.again, at, power, meta.dtype) if low else power
-        for index in forward.behind_weights:
+        self._add(self.again, at, "assign", {"X": saved}, self._new(f"{scores}@READ", metas[saved]), {})
+        for index in (forward.softmax, *forward.behind_weights):
             self._copy(view.ops[index], renamed, role)
         self.changed = {i: view.ops[i].with_inputs(renamed) for i in backward.indices}
         for index in forward.behind_scores:
@@ -310,12 +308,15 @@ class _Rewriting:
 def _saving(view: View, scores: str) -> tuple[int, ...]:
     """Returns the ops that save the sums of powers of scores."""
     for index in dict.fromkeys(view.readers.get(scores, ())):
-        op = view.ops[index]
-        if op.type == "logsumexp":
-            return (index,)
-        further = view.readers.get(one(op.output("Out")), ()) if op.type == "cast" else ()
-        if len(further) == 1 and view.ops[further[0]].type == "logsumexp":
-            return index, further[0]
+        found = [index]
+        while view.ops[found[-1]].type in ("cast", "logsumexp"):
+            value = one(view.ops[found[-1]].output("Out"))
+            if value.startswith(f"{scores}@SAVED"):
+                return tuple(found)
+            further = view.readers.get(value, ())
+            if len(further) != 1:
+                break
+            found.append(further[0])
     return ()
 
 
@@ -341,15 +342,17 @@ def _propose(view: View) -> Iterator[Proposal]:
 
 def _made_again(view: View, backward: _Backward) -> tuple[int, ...]:
     """Returns the ops that compute the weights, and what is used of them, again."""
-    weights = one(view.ops[backward.softmax].input("Out"))
-    found = _before(view, weights)
+    gradient = view.ops[backward.softmax]
+    weights = one(gradient.input("Out"))
+    softmax = view.maker[weights]
+    found = _before(view, one(view.ops[softmax].input("X")))
     assert found is not None, "the weights were made again"
-    behind: list[int] = []
+    behind = [i for i in view.readers[str(gradient.attrs[SAVED])] if view.ops[i].type == "assign"]
     value = one(view.ops[backward.mixed].input("X"))
     while value != weights:
         behind.append(view.maker[value])
         value = one(view.ops[behind[-1]].input("X"))
-    return (found[0], *found[1], *behind)
+    return (found[0], *found[1], softmax, *behind)
 
 
 def _mask(view: View, indices: Sequence[int], chain: str) -> str | None:
@@ -398,6 +401,16 @@ def _fuse_gradient(view: View, backward: _Backward, again: tuple[int, ...]) -> F
 
 
 # ----------------------------------------------------------------------------------------------------------------- kernel
+def _saved_by(ops: Sequence[FrozenOp], scores: str) -> list[FrozenOp]:
+    """Returns the ops that save the sums of powers of scores, among those behind a softmax."""
+    made, found = {scores}, list[FrozenOp]()
+    for op in ops:
+        if made & {*op.reads()}:
+            made.update(op.writes())
+            found.append(op)
+    return found
+
+
 def _kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
     """Returns the kernel of an attention or of its gradient, from the ops of a match in the program's order."""
     body = for_kernel(body)
@@ -405,24 +418,22 @@ def _kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequenc
     if not gradients:
         product, mixed = (op for op in body if op.type == "matmul_v2")
         at = next(i for i, op in enumerate(body) if op.type == "softmax")
-        sums = [op for op in body if op.type == "logsumexp"]
-        made = [op for op in body if op.type == "cast" and sums and op.output("Out") == sums[0].input("X")]
-        # A cast that the user wrote in front of the softmax is one of the ops per element.
-        saving = [op for op in (*made, *sums) if body.index(op) > at]
+        # Weights have the softmax's result, what is saved of each row has not.
+        saving = _saved_by(body[at + 1 :], one(body[at].input("X")))
         others = [op for op in body if op not in (product, mixed, body[at]) and op not in saving]
         scores = tuple(op for op in others if body.index(op) < at)
-        found = Attention(product, scores, (body[at],), tuple(op for op in others if op not in scores))
-        lse = one(sums[0].output("Out")) if sums else None
+        found = Attention(product, scores, body[at], tuple(op for op in others if op not in scores))
+        lse = one(saving[-1].output("Out")) if saving else None
         return attention_kernel(found, mixed, metas, lse, saving)
     at = gradients[0]
     softmax = body[at]
     saved = str(softmax.attrs[SAVED])
+    # It says that this number is read, no more.
+    body = [op for op in body if op.type != "assign" or op.input("X") != saved]
+    at = body.index(softmax)
     first = next(i for i, op in enumerate(body) if op.type == "matmul_v2_grad")
-    less = next(i for i, op in enumerate(body) if saved in op.reads())
-    last = next(i for i, op in enumerate(body) if one(softmax.input("Out")) in [*op.writes()])
-    product = body[0]
-    start = less - (metas[one(product.output("Out"))].dtype.is_low)
-    again = Attention(product, tuple(body[1:start]), tuple(body[start : last + 1]), tuple(body[last + 1 : first]))
+    last = next(i for i, op in enumerate(body) if op.type == "softmax")
+    again = Attention(body[0], tuple(body[1:last]), body[last], tuple(body[last + 1 : first]))
     gradient = Gradient(body[first], tuple(body[first + 1 : at]), softmax, tuple(body[at + 1 : -1]), body[-1])
     return attention_grad_kernel(again, gradient, metas, needed, saved, str(softmax.attrs[RESULT]))
 

@@ -8,10 +8,20 @@ order.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from tstatic.fusion.codegen.attention_parts import Attention, Gradient, Inlined, numpy_matmul, one, sizes_of
+from tstatic.fusion.codegen.attention_tiles import (
+    APART,
+    FORWARD,
+    KEYS_AND_VALUES,
+    QUERIES,
+    Blocks,
+    Table,
+    blocks_of,
+    padded,
+)
 from tstatic.fusion.codegen.emit import as_kernel, coordinates, drawing_table, function, rounds_apart, stored
 from tstatic.fusion.codegen.kernel import (
     DRAWS,
@@ -36,21 +46,6 @@ from tstatic.target import Target
 
 DELTA = KernelLocal("partial:delta")
 """Per row: the sum of the output times its gradient, which the gradient of softmax subtracts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """A program holds ``rows`` queries and ``columns`` keys at a time."""
-
-    rows: int
-    columns: int
-    num_warps: int
-    stages: int
-
-
-FORWARD = {64: Blocks(128, 64, 4, 3), 128: Blocks(128, 64, 8, 3), 256: Blocks(64, 64, 8, 2)}
-BACKWARD = {64: Blocks(64, 128, 8, 2), 128: Blocks(64, 64, 8, 2), 256: Blocks(32, 32, 8, 2)}
-"""Head size -> blocks of queries and keys."""
 
 
 def attention_kernel(
@@ -154,9 +149,10 @@ class _Module:
         dtype = self.compute if isinstance(value, KernelLocal) else self.metas[value].dtype
         return KernelParameter(name, "pointer", TYPES[dtype.name], value)
 
-    def _call(self, name: str, *given: str) -> str:
+    def _call(self, name: str, *given: str, turned: bool = False) -> str:
         more = "".join(f", {p.name}" for p in self.tail)
-        return f"{name}({', '.join(given)}, batch, rows[:, None], columns[None, :]{more})"
+        rows, columns = ("[None, :]", "[:, None]") if turned else ("[:, None]", "[None, :]")
+        return f"{name}({', '.join(given)}, batch, rows{rows}, columns{columns}{more})"
 
     # ---------------------------------------------------------------------------------------------------------- the texts
     def _load(self, name: str, batch: str, at: str, count: int, inner: str, length: int) -> str:
@@ -199,16 +195,24 @@ class _Module:
     def _head(self) -> list[str]:
         return ["dims, wide = tl.arange(0, DEPTH), tl.arange(0, WIDTH)"]
 
-    def _scored(self) -> list[str]:
+    def _product(self, rows: str, columns: str, turned: bool) -> str:
+        """Returns the text of a block of a product, with an element for each score; turned, a row of it for each key."""
+        a, b, shape = (columns, rows, "COLUMNS, ROWS") if turned else (rows, columns, "ROWS, COLUMNS")
+        return f"dot({a}, tl.trans({b}), tl.zeros(({shape}), {LANGUAGE[self.compute.name]}))"
+
+    def _scored(self, turned: bool = False) -> list[str]:
         """Lines that make a block of scores."""
         return [
-            f"raw = dot(query, tl.trans(key), tl.zeros((ROWS, COLUMNS), {LANGUAGE[self.compute.name]}))",
-            f"s = {self._call('scores', 'raw')}",
+            f"raw = {self._product('query', 'key', turned)}",
+            f"s = {self._call('scores', 'raw', turned=turned)}",
         ]
 
-    def _seen(self, edge: str) -> str:
+    def _seen(self, edge: str, turned: bool = False) -> str:
         """Returns the text of whether a score counts: it lies before the edge of the matrix, and not above the diagonal."""
-        return edge if self.diagonal is None else f"{edge} & (columns[None, :] <= rows[:, None] + {self.diagonal})"
+        if self.diagonal is None:
+            return edge
+        below = "columns[:, None] <= rows[None, :]" if turned else "columns[None, :] <= rows[:, None]"
+        return f"{edge} & ({below} + {self.diagonal})"
 
     def _over_keys(self, body: Callable[[str], list[str]]) -> list[str]:
         """Returns loops over the blocks of keys that a block of queries sees: those that it sees whole, then the others.
@@ -237,7 +241,7 @@ class _Module:
     def _over_queries(self, body: Callable[[str], list[str]]) -> list[str]:
         """Returns loops over the blocks of queries that see a block of keys."""
         count = self.sizes.rows
-        edge = self._seen(f"(rows < {count})[:, None]")
+        edge = self._seen(f"(rows < {count})[None, :]", turned=True)
         rest = nested(
             f"if {count} % ROWS != 0:",
             nested(f"for start in range(tl.maximum(whole, {count} // ROWS * ROWS), {count}, ROWS):", body(edge)),
@@ -307,7 +311,8 @@ class _Module:
             self._store("out", "batch", "rows", s.rows, "wide", s.width, "(mixed / total[:, None])", self.dtype),
         ]
         if self.lse is not None:
-            body.append(f"tl.store(lse + batch * {s.rows} + rows, top + tl.log(total), mask=rows < {s.rows})")
+            text = "top.to(tl.float64) + tl.log(total).to(tl.float64)"
+            body.append(f"tl.store(lse + batch * {s.rows} + rows, {text}, mask=rows < {s.rows})")
         return self._function("kernel", parameters, body)
 
     def _delta(self) -> tuple[str, tuple[KernelParameter, ...]]:
@@ -333,31 +338,32 @@ class _Module:
         ]
         return self._function("row_sums", parameters, body)
 
-    def _again(self, seen: str) -> list[str]:
-        """Lines that make a block of weights again, and the gradient of the scores ``ds`` in front of the softmax's ops.
-
-        Args:
-            seen: The mask of the block; empty where all scores count.
-        """
+    def _weights_again(self, seen: str, turned: bool = False) -> list[str]:
+        """Lines that make a block of weights again; ``seen`` is its mask, and empty where all scores count."""
         # Beyond the edges are zeros in the place of what would be loaded. Results there are not stored, so that only sums
         # over them need masks: those over queries, or those over keys.
+        masked = [f"p = tl.where({seen}, p, 0.0)"] if seen else []
+        each = "[None, :]" if turned else "[:, None]"
+        return [*self._scored(turned), f"p = tl.exp(s - saved{each} - rest{each})", *masked]
+
+    def _scores_gradient(self, seen: str, turned: bool = False) -> list[str]:
+        """Lines that make the gradient of a block of raw scores, ``ds``."""
         return [
-            *self._scored(),
-            "p = tl.exp(s - saved[:, None])",
-            *([f"p = tl.where({seen}, p, 0.0)"] if seen else []),
-            f"d = dot(given_here, tl.trans(value), tl.zeros((ROWS, COLUMNS), {LANGUAGE[self.compute.name]}))",
-            f"d = {self._call('weights_grad', 'd')}",
-            "ds = p * (d - sums[:, None])",
-            f"ds = {self._call('scores_grad', 'raw', 'ds')}",
+            f"d = {self._product('given_here', 'value', turned)}",
+            f"d = {self._call('weights_grad', 'd', turned=turned)}",
+            f"ds = p * (d - sums{'[None, :]' if turned else '[:, None]'})",
+            f"ds = {self._call('scores_grad', 'raw', 'ds', turned=turned)}",
             *([f"ds = tl.where({seen}, ds, 0.0)"] if seen else []),
         ]
 
     def _row_loads(self) -> list[str]:
-        s = self.sizes
+        s, kind = self.sizes, LANGUAGE[self.compute.name]
         return [
             f"query = {self._load('q', 'batch', 'rows', s.rows, 'dims', s.depth)}",
             f"given_here = {self._load('given', 'batch', 'rows', s.rows, 'wide', s.width)}",
-            f"saved = tl.load(lse + batch * {s.rows} + rows, mask=rows < {s.rows}, other=0)",
+            f"exact = tl.load(lse + batch * {s.rows} + rows, mask=rows < {s.rows}, other=0)",
+            f"saved = exact.to({kind})",
+            f"rest = (exact - saved.to(tl.float64)).to({kind})",
             f"sums = tl.load(delta + batch * {s.rows} + rows, mask=rows < {s.rows}, other=0)",
         ]
 
@@ -369,7 +375,7 @@ class _Module:
         pairs = (("q", self.q), ("k", self.k), ("v", self.v), ("given", given), ("lse", self.lse), ("delta", DELTA))
         return [self._pointer(n, v) for n, v in pairs]
 
-    def _grad_keys(self, dk: str | None, dv: str | None) -> tuple[str, tuple[KernelParameter, ...]]:
+    def _grad_keys(self, name: str, dk: str | None, dv: str | None) -> tuple[str, tuple[KernelParameter, ...]]:
         """The gradients of keys and values: a program has a block of keys, and goes over all queries that read them."""
         s, kind = self.sizes, LANGUAGE[self.compute.name]
         pointers = self._backward_pointers()
@@ -377,14 +383,17 @@ class _Module:
         parameters = (*pointers, *self.tail, *self._constants())
 
         def loop(seen: str) -> list[str]:
-            lines = ["rows = start + tl.arange(0, ROWS)", *self._row_loads(), *self._again(seen)]
+            lines = ["rows = start + tl.arange(0, ROWS)", *self._row_loads()]
+            # A row of a block for each key: weights go from registers into the products that add up over queries.
+            lines += self._weights_again(seen, turned=True)
             if dv is not None:
                 lines += [
-                    f"u = {self._call('weights', 'p')}",
-                    f"for_values = dot(tl.trans({self._low('u')}), given_here, for_values)",
+                    f"u = {self._call('weights', 'p', turned=True)}",
+                    f"for_values = dot({self._low('u')}, given_here, for_values)",
                 ]
             if dk is not None:
-                lines.append(f"for_keys = dot(tl.trans({self._low('ds')}), query, for_keys)")
+                lines += self._scores_gradient(seen, turned=True)
+                lines.append(f"for_keys = dot({self._low('ds')}, query, for_keys)")
             return lines
 
         shared = s.batches // s.key_batches
@@ -411,7 +420,7 @@ class _Module:
             body.append(
                 self._store("dv", "keys", "columns", s.columns, "wide", s.width, "for_values", self.metas[dv].dtype)
             )
-        return self._function("keys_and_values", parameters, body)
+        return self._function(name, parameters, body)
 
     def _batch_of(self) -> str:
         """Returns the batch of queries of a batch of keys and the number of a head that shares them."""
@@ -436,7 +445,8 @@ class _Module:
                 "columns = start + tl.arange(0, COLUMNS)",
                 f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth)}",
                 f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
-                *self._again(seen),
+                *self._weights_again(seen),
+                *self._scores_gradient(seen),
                 f"for_queries = dot({self._low('ds')}, key, for_queries)",
             ]
 
@@ -460,11 +470,13 @@ class _Module:
     def forward(self, body: Sequence[FrozenOp]) -> Kernel:
         text, parameters = self._forward()
 
-        def plan(target: Target) -> Launches:
-            blocks = self._blocks(FORWARD, target)
-            return Launches((self._launch("kernel", parameters, blocks, self.sizes.rows, blocks.rows),), {})
+        def ways(target: Target) -> list[Launches]:
+            return [
+                Launches((self._launch("kernel", parameters, one, self.sizes.rows, one.rows),), {}, name=one.name)
+                for one in self._blocks(FORWARD, target)
+            ]
 
-        return self._finished("attention", [*self._texts(), text], parameters, body, plan)
+        return self._finished("attention", [*self._texts(), text], parameters, body, ways)
 
     def backward(self, needed: Sequence[str]) -> Kernel:
         g = self.gradient
@@ -475,53 +487,64 @@ class _Module:
         )
         s = self.sizes
         delta, delta_parameters = self._delta()
-        texts, keys, queries = [delta], None, None
-        if dk is not None or dv is not None:
-            text, keys = self._grad_keys(dk, dv)
-            texts.append(text)
+        texts, parts = [delta], dict[str, tuple[KernelParameter, ...]]()
+        both = dk is not None and dv is not None
+        for name, a, b in (("keys_and_values", dk, dv), ("keys", dk, None), ("values", None, dv)):
+            if (a, b) != (None, None) and both >= (name == "keys_and_values"):
+                text, parts[name] = self._grad_keys(name, a, b)
+                texts.append(text)
         if dq is not None:
-            text, queries = self._grad_queries(dq)
+            text, parts["queries"] = self._grad_queries(dq)
             texts.append(text)
 
-        def plan(target: Target) -> Launches:
-            blocks = self._blocks(BACKWARD, target)
+        def keys(name: str, blocks: Blocks) -> Launch:
+            return self._launch(name, parts[name], blocks, s.columns, blocks.columns, s.key_batches)
+
+        def key_ways(target: Target) -> Iterator[tuple[str, tuple[Launch, ...]]]:
+            """Yields the ways to make the gradients of keys and values; by one kernel where that has blocks."""
+            if both:
+                for one in self._blocks(KEYS_AND_VALUES, target):
+                    yield f"keys and values {one.name}", (keys("keys_and_values", one),)
+            for one in self._blocks(APART, target):
+                yield f"apart {one.name}", tuple(keys(name, one) for name in ("keys", "values") if name in parts)
+
+        def ways(target: Target) -> list[Launches]:
             count = s.batches * s.rows
-            tall = (
-                power_of_two(-(-count // 2), 1, 1024)
-                if target.large_programs
-                else max(1, 4096 // self._padded(s.width))
+            tall = power_of_two(-(-count // 2), 1, 1024) if target.large_programs else max(1, 4096 // padded(s.width))
+            sums = Launch(
+                "row_sums",
+                (math.ceil(count / tall),),
+                operands(delta_parameters),
+                {"ROWS": tall, "WIDTH": padded(s.width)},
+                types=argument_types(delta_parameters),
             )
-            launches = [
-                Launch(
-                    "row_sums",
-                    (math.ceil(count / tall),),
-                    operands(delta_parameters),
-                    {"ROWS": tall, "WIDTH": self._padded(s.width)},
-                    types=argument_types(delta_parameters),
+            groups = [list(key_ways(target))] if {"keys", "values"} & parts.keys() else []
+            if dq is not None:
+                found = self._blocks(QUERIES, target)
+                groups.append(
+                    [
+                        (f"queries {one.name}", (self._launch("queries", parts["queries"], one, s.rows, one.rows),))
+                        for one in found
+                    ]
                 )
+            # One group changes at a time: their times add up.
+            first = [group[0] for group in groups]
+            chosen = [first, *([*first[:i], o, *first[i + 1 :]] for i, g in enumerate(groups) for o in g[1:])]
+            return [
+                Launches(
+                    (sums, *(launch for _, launches in one for launch in launches)),
+                    {DELTA: (count, self.compute)},
+                    name=" + ".join(name for name, _ in one),
+                )
+                for one in chosen
             ]
-            if keys is not None:
-                launches.append(self._launch("keys_and_values", keys, blocks, s.columns, blocks.columns, s.key_batches))
-            if queries is not None:
-                launches.append(self._launch("queries", queries, blocks, s.rows, blocks.rows))
-            return Launches(tuple(launches), {DELTA: (count, self.compute)})
 
-        parameters = queries or keys
-        assert parameters is not None, "a gradient is asked for"
         body = [*self.found.ops, *g.ops]
-        return self._finished("attention_grad", [*self._texts(), *texts], parameters, body, plan)
+        return self._finished("attention_grad", [*self._texts(), *texts], next(iter(parts.values())), body, ways)
 
-    def _padded(self, length: int) -> int:
-        """Returns the size of a block that holds so many elements; matrix instructions take 16 at least."""
-        return power_of_two(length, 16, 1 << 16)
-
-    def _blocks(self, table: Mapping[int, Blocks], target: Target) -> Blocks:
+    def _blocks(self, table: Table, target: Target) -> tuple[Blocks, ...]:
         s = self.sizes
-        if target.large_programs:
-            # Two blocks along each axis, so that tests in the interpreter see borders.
-            return Blocks(power_of_two(-(-s.rows // 2), 16, 128), power_of_two(-(-s.columns // 2), 16, 128), 4, 0)
-        head = self._padded(max(s.depth, s.width))
-        return next((blocks for size, blocks in table.items() if head <= size), table[max(table)])
+        return blocks_of(table, target, max(s.depth, s.width), s.rows, s.columns, self.dtype)
 
     def _launch(
         self,
@@ -534,7 +557,7 @@ class _Module:
     ) -> Launch:
         s = self.sizes
         constants = {
-            "ROWS": blocks.rows, "COLUMNS": blocks.columns, "DEPTH": self._padded(s.depth), "WIDTH": self._padded(s.width)
+            "ROWS": blocks.rows, "COLUMNS": blocks.columns, "DEPTH": padded(s.depth), "WIDTH": padded(s.width)
         }  # fmt: skip
         grid = math.ceil(count / size), batches or s.batches
         given, types = operands(parameters), argument_types(parameters)
@@ -546,7 +569,7 @@ class _Module:
         texts: Sequence[str],
         parameters: tuple[KernelParameter, ...],
         body: Sequence[FrozenOp],
-        plan: Callable[[Target], Launches],
+        ways: Callable[[Target], list[Launches]],
     ) -> Kernel:
         made = {v for op in body for v in op.writes()}
         named = dict.fromkeys(p.operand for p in self.all_parameters if p.operand not in (DELTA, RNG, DRAWS))
@@ -557,11 +580,13 @@ class _Module:
         drawn = [inlined.group for inlined in self.inlined if inlined.group is not None and inlined.draws]
         tables = {DRAWS: drawing_table(drawn[0])} if drawn else {}
 
-        def planned(target: Target) -> Launches:
-            calls = replace(plan(target), tables=tables)
-            return uncontracted(calls) if rounds_apart(self.used) else calls
+        def candidates(target: Target) -> list[Launches]:
+            found = [replace(one, tables=tables) for one in ways(target)]
+            return [uncontracted(one) for one in found] if rounds_apart(self.used) else found
 
         main = standalone_main(body, self.metas, numpy_matmul)
-        return as_kernel(
-            template, body, "\n\n\n".join(texts), self.used, parameters, (memory[0], memory[1]), planned, main
-        )
+        kernel = as_kernel(
+            template, body, "\n\n\n".join(texts), self.used, parameters, (memory[0], memory[1]),
+            lambda target: candidates(target)[0], main,
+        )  # fmt: skip
+        return replace(kernel, alternatives=lambda target: tuple(candidates(target)[1:]))

@@ -25,14 +25,13 @@ class Attention:
     Attributes:
         product: Makes raw scores of queries and keys.
         behind_scores: Ops per element that make scores of them.
-        softmax: What makes weights of the scores: the softmax; or, where weights are made again, ops that do it from each
-            row's logarithm of the sum of powers.
+        softmax: Makes weights of the scores.
         behind_weights: Ops per element behind the softmax.
     """
 
     product: FrozenOp
     behind_scores: tuple[FrozenOp, ...]
-    softmax: tuple[FrozenOp, ...]
+    softmax: FrozenOp
     behind_weights: tuple[FrozenOp, ...]
 
     @property
@@ -45,7 +44,7 @@ class Attention:
 
     @property
     def weights(self) -> str:
-        return one(self.softmax[-1].output("Out"))
+        return one(self.softmax.output("Out"))
 
     @property
     def used(self) -> str:
@@ -54,7 +53,7 @@ class Attention:
 
     @property
     def ops(self) -> tuple[FrozenOp, ...]:
-        return (self.product, *self.behind_scores, *self.softmax, *self.behind_weights)
+        return (self.product, *self.behind_scores, self.softmax, *self.behind_weights)
 
     @property
     def diagonal(self) -> int | None:
