@@ -54,7 +54,7 @@ def test_drawn_programs_agree(shard: int) -> None:
     assert count["fused_dot_product_attention"] == programs
     assert count["fused_dot_product_attention_grad"] >= programs // 5
     assert count["of several blocks"] >= programs // 2
-    assert count["causal"] >= programs // 5
+    assert count["causal"] >= programs // 10
     assert count["dropout"] >= programs // 5
 
 

@@ -117,6 +117,34 @@ def _forward_of(view: View, softmax: int) -> _Forward | None:
     return None
 
 
+def _almost(view: View, softmax: int) -> tuple[tuple[int, ...], MatchRejected] | None:
+    """Returns the ops of what would be an attention but for its softmax or what changes its weights, and what is wrong."""
+    op = view.ops[softmax]
+    scores = op.input("X")
+    found = _before(view, scores) if isinstance(scores, str) and not op.body else None
+    if found is None:
+        return None
+    value, behind = one(op.output("Out")), list[int]()
+    while len(behind) <= MOST_OPS:
+        following = [i for i in dict.fromkeys(view.readers.get(value, ())) if not view.ops[i].definition.of]
+        last = [i for i in following if view.ops[i].type == "matmul_v2" and view.ops[i].input("X") == value]
+        if last:
+            indices = (found[0], *found[1], softmax, *behind, last[0])
+            if op.attrs["axis"] not in (-1, view.metas[one(scores)].rank - 1):
+                axis = op.attrs["axis"]
+                return indices, MatchRejected(
+                    "ATTRIBUTE", f"the softmax is over axis {axis}, that of an attention over the last"
+                )
+            changing = next((view.ops[i].type for i in behind if not draws(view.ops[i].definition)), "")
+            why = f"{changing} reads weights, which are known only when all keys are seen"
+            return indices, MatchRejected("SUM_INSIDE", why, reader=changing)
+        behind += [i for i in following if _per_element(view, i, draw=True)][:1]
+        if not behind or behind[-1] not in following:
+            return None
+        (value,) = view.ops[behind[-1]].writes()
+    return None
+
+
 def _backward_of(view: View, softmax: int) -> _Backward | None:
     """Returns the gradient around a gradient of softmax."""
     op = view.ops[softmax]
@@ -326,6 +354,9 @@ def _propose(view: View) -> Iterator[Proposal]:
             continue
         forward = _forward_of(view, index)
         if forward is None:
+            almost = _almost(view, index)
+            if almost is not None:
+                yield almost[0], partial(refuse, almost[1])
             continue
         saving = _saving(view, one(view.ops[index].input("X")))
         unfit = None if saving else _whole(view, forward)[1]

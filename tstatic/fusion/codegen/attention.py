@@ -8,9 +8,10 @@ order.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from tstatic.fusion.codegen.attention_loops import over_keys, over_queries, own_rows
 from tstatic.fusion.codegen.attention_parts import Attention, Gradient, Inlined, numpy_matmul, one, sizes_of
 from tstatic.fusion.codegen.attention_tiles import (
     APART,
@@ -19,6 +20,7 @@ from tstatic.fusion.codegen.attention_tiles import (
     QUERIES,
     Blocks,
     Table,
+    apart_first,
     blocks_of,
     padded,
 )
@@ -141,7 +143,7 @@ class _Module:
     def tail(self) -> tuple[KernelParameter, ...]:
         """Parameters of what the functions on scores read."""
         found = [KernelParameter(self.names[v], "pointer", TYPES[o.dtype.name], v) for v, o in self.memory.items()]
-        if any(one.draws for one in self.inlined):
+        if self._drawn:
             found += [KernelParameter("rng", "pointer", "i64", RNG), KernelParameter("draws", "pointer", "i64", DRAWS)]
         return tuple(found)
 
@@ -207,68 +209,6 @@ class _Module:
             f"s = {self._call('scores', 'raw', turned=turned)}",
         ]
 
-    def _seen(self, edge: str, turned: bool = False) -> str:
-        """Returns the text of whether a score counts: it lies before the edge of the matrix, and not above the diagonal."""
-        if self.diagonal is None:
-            return edge
-        below = "columns[:, None] <= rows[None, :]" if turned else "columns[None, :] <= rows[:, None]"
-        return f"{edge} & ({below} + {self.diagonal})"
-
-    def _over_keys(self, body: Callable[[str], list[str]]) -> list[str]:
-        """Returns loops over the blocks of keys that a block of queries sees: those that it sees whole, then the others.
-
-        Args:
-            body: Makes the lines of a loop, from the text of the mask of its blocks; empty where all scores count.
-        """
-        count = self.sizes.columns
-        edge = self._seen(f"(columns < {count})[None, :]")
-        if self.diagonal is None:
-            return [
-                *nested(f"for start in range(0, {count} // COLUMNS * COLUMNS, COLUMNS):", body("")),
-                *nested(
-                    f"if {count} % COLUMNS != 0:",
-                    nested(f"for start in range({count} // COLUMNS * COLUMNS, {count}, COLUMNS):", body(edge)),
-                ),
-            ]
-        return [
-            f"whole = tl.minimum(top_row + {self.diagonal + 1}, {count}) // COLUMNS * COLUMNS",
-            f"last = tl.minimum(top_row + ROWS + {self.diagonal}, {count})",
-            *nested("for start in range(0, whole, COLUMNS):", body("")),
-            "# The blocks on the diagonal, or at the edge.",
-            *nested("for start in range(whole, last, COLUMNS):", body(edge)),
-        ]
-
-    def _over_queries(self, body: Callable[[str], list[str]]) -> list[str]:
-        """Returns loops over the blocks of queries that see a block of keys."""
-        count = self.sizes.rows
-        edge = self._seen(f"(rows < {count})[None, :]", turned=True)
-        rest = nested(
-            f"if {count} % ROWS != 0:",
-            nested(f"for start in range(tl.maximum(whole, {count} // ROWS * ROWS), {count}, ROWS):", body(edge)),
-        )
-        if self.diagonal is None:
-            return [
-                f"whole = {count} // ROWS * ROWS",
-                *nested("for start in range(0, whole, ROWS):", body("")),
-                *rest,
-            ]
-        # Of a block of rows on the diagonal, the last row sees a key of the block, and the first one not all of them.
-        return [
-            f"begin = tl.maximum(first_column - {self.diagonal}, 0) // ROWS * ROWS",
-            f"whole = tl.maximum(first_column + COLUMNS - 1 - {self.diagonal} + ROWS - 1, 0) // ROWS * ROWS",
-            "# The blocks on the diagonal.",
-            *nested(f"for start in range(begin, tl.minimum(whole, {count}), ROWS):", body(edge)),
-            *nested(f"for start in range(whole, {count} // ROWS * ROWS, ROWS):", body("")),
-            *rest,
-        ]
-
-    def _rows(self) -> list[str]:
-        """Lines that say which queries a program has."""
-        if self.diagonal is None:
-            return ["rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)"]
-        # Later queries see more keys: what takes longest begins first.
-        return ["top_row = (tl.num_programs(0) - 1 - tl.program_id(0)) * ROWS", "rows = top_row + tl.arange(0, ROWS)"]
-
     def _constants(self) -> tuple[KernelParameter, ...]:
         return tuple(KernelParameter(n, "constant") for n in ("ROWS", "COLUMNS", "DEPTH", "WIDTH"))
 
@@ -301,13 +241,13 @@ class _Module:
         body = [
             f"batch = tl.program_id(1){self._wide}",
             f"keys = {keys}",
-            *self._rows(),
+            *own_rows(self.diagonal),
             *self._head(),
             f"query = {self._load('q', 'batch', 'rows', s.rows, 'dims', s.depth)}",
             f'top = tl.full((ROWS,), float("-inf"), {kind})',
             f"total = tl.zeros((ROWS,), {kind})",
             f"mixed = tl.zeros((ROWS, WIDTH), {kind})",
-            *self._over_keys(loop),
+            *over_keys(s.columns, self.diagonal, loop),
             self._store("out", "batch", "rows", s.rows, "wide", s.width, "(mixed / total[:, None])", self.dtype),
         ]
         if self.lse is not None:
@@ -397,7 +337,7 @@ class _Module:
             return lines
 
         shared = s.batches // s.key_batches
-        inside = self._over_queries(loop)
+        inside = over_queries(s.rows, self.diagonal, loop)
         if shared > 1:
             inside = nested(f"for head in range(0, {shared}):", [f"batch = {self._batch_of()}", *inside])
         body = [
@@ -453,11 +393,11 @@ class _Module:
         body = [
             f"batch = tl.program_id(1){self._wide}",
             f"keys = {self._key_batch()}",
-            *self._rows(),
+            *own_rows(self.diagonal),
             *self._head(),
             *self._row_loads(),
             f"for_queries = tl.zeros((ROWS, DEPTH), {kind})",
-            *self._over_keys(loop),
+            *over_keys(s.columns, self.diagonal, loop),
             self._store("dq", "batch", "rows", s.rows, "dims", s.depth, "for_queries", self.metas[dq].dtype),
         ]
         return self._function("queries", parameters, body)
@@ -500,13 +440,17 @@ class _Module:
         def keys(name: str, blocks: Blocks) -> Launch:
             return self._launch(name, parts[name], blocks, s.columns, blocks.columns, s.key_batches)
 
-        def key_ways(target: Target) -> Iterator[tuple[str, tuple[Launch, ...]]]:
-            """Yields the ways to make the gradients of keys and values; by one kernel where that has blocks."""
-            if both:
-                for one in self._blocks(KEYS_AND_VALUES, target):
-                    yield f"keys and values {one.name}", (keys("keys_and_values", one),)
-            for one in self._blocks(APART, target):
-                yield f"apart {one.name}", tuple(keys(name, one) for name in ("keys", "values") if name in parts)
+        def key_ways(target: Target) -> list[tuple[str, tuple[Launch, ...]]]:
+            """Returns the ways to make the gradients of keys and values."""
+            single = [n for n in ("keys", "values") if n in parts]
+            apart = [(f"apart {one.name}", tuple(keys(n, one) for n in single)) for one in self._blocks(APART, target)]
+            together: list[tuple[str, tuple[Launch, ...]]] = [
+                (f"keys and values {one.name}", (keys("keys_and_values", one),))
+                for one in self._blocks(KEYS_AND_VALUES, target)
+                if both
+            ]
+            head = max(s.depth, s.width)
+            return apart + together if apart_first(target, head, self.dtype, drawn=self._drawn) else together + apart
 
         def ways(target: Target) -> list[Launches]:
             count = s.batches * s.rows
@@ -518,7 +462,7 @@ class _Module:
                 {"ROWS": tall, "WIDTH": padded(s.width)},
                 types=argument_types(delta_parameters),
             )
-            groups = [list(key_ways(target))] if {"keys", "values"} & parts.keys() else []
+            groups = [key_ways(target)] if {"keys", "values"} & parts.keys() else []
             if dq is not None:
                 found = self._blocks(QUERIES, target)
                 groups.append(
@@ -544,7 +488,12 @@ class _Module:
 
     def _blocks(self, table: Table, target: Target) -> tuple[Blocks, ...]:
         s = self.sizes
-        return blocks_of(table, target, max(s.depth, s.width), s.rows, s.columns, self.dtype)
+        head = max(s.depth, s.width)
+        return blocks_of(table, target, head, s.rows, s.columns, self.dtype, drawn=self._drawn)
+
+    @property
+    def _drawn(self) -> bool:
+        return any(inlined.draws for inlined in self.inlined)
 
     def _launch(
         self,

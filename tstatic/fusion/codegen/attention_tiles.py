@@ -72,9 +72,9 @@ KEYS_AND_VALUES: Table = {
         256: (Blocks(32, 64, 8, 1),),
     },
     "sm_90": {
-        64: (Blocks(128, 64, 8, 2), Blocks(64, 64, 4, 2), Blocks(64, 128, 8, 2)),
-        128: (Blocks(64, 64, 8, 2), Blocks(64, 64, 4, 2)),
-        256: (Blocks(64, 64, 16, 2), Blocks(64, 64, 8, 2)),
+        64: (Blocks(64, 128, 8, 2), Blocks(64, 64, 8, 2), Blocks(64, 64, 4, 2)),
+        128: (Blocks(64, 64, 8, 2), Blocks(32, 64, 4, 2), Blocks(64, 128, 8, 2)),
+        256: (Blocks(32, 64, 8, 2), Blocks(64, 64, 8, 2)),
     },
     "sm_100": {
         64: (Blocks(128, 64, 8, 2), Blocks(64, 64, 4, 2)),
@@ -91,9 +91,9 @@ APART: Table = {
         256: (Blocks(32, 64, 8, 1), Blocks(32, 32, 4, 1)),
     },
     "sm_90": {
-        64: (Blocks(128, 64, 8, 2),),
-        128: (Blocks(64, 64, 8, 2),),
-        256: (Blocks(64, 64, 16, 2), Blocks(64, 64, 8, 2)),
+        64: (Blocks(64, 128, 8, 2),),
+        128: (Blocks(64, 64, 8, 2), Blocks(32, 64, 8, 2)),
+        256: (Blocks(32, 64, 8, 2),),
     },
     "sm_100": {
         64: (Blocks(128, 64, 8, 2),),
@@ -102,6 +102,12 @@ APART: Table = {
     },
 }
 """Of each of the two by a kernel of its own: the weights are made twice, but half as much is added up in registers."""
+
+APART_FROM: Mapping[str, tuple[int, int]] = {"sm_80": (128, 64), "sm_90": (256, 128), "sm_100": (256, 128)}
+"""Head sizes from which no blocks of one kernel keep within the registers: without random numbers, and with them."""
+
+DRAWN_A_THREAD = 32
+"""Scores of a block per thread, at most, where random numbers are drawn: they are made in registers."""
 
 WIDE: Mapping[int, tuple[Blocks, ...]] = {
     64: (Blocks(64, 32, 8, 1),),
@@ -116,7 +122,9 @@ def padded(length: int) -> int:
     return power_of_two(length, 16, 1 << 16)
 
 
-def blocks_of(table: Table, target: Target, head: int, rows: int, columns: int, dtype: DType) -> tuple[Blocks, ...]:
+def blocks_of(
+    table: Table, target: Target, head: int, rows: int, columns: int, dtype: DType, *, drawn: bool
+) -> tuple[Blocks, ...]:
     """Returns the blocks of an attention on a chip, the ones to be taken first; none if the table has none for its heads.
 
     Args:
@@ -125,6 +133,7 @@ def blocks_of(table: Table, target: Target, head: int, rows: int, columns: int, 
         head: The larger one of the lengths of a key and of a value.
         rows, columns: How many queries and keys there are.
         dtype: The type of the matrices.
+        drawn: Whether random numbers are drawn for each score.
     """
     if target.large_programs:
         # Two blocks along each axis, so that tests in the interpreter see borders.
@@ -132,4 +141,13 @@ def blocks_of(table: Table, target: Target, head: int, rows: int, columns: int, 
     sizes = table.get(target.architecture, table["sm_90"]) if dtype.is_low else WIDE
     # Heads that are larger than the largest size get its blocks: they are slow, and right.
     fits = next((size for size in sorted(sizes) if padded(head) <= size), max(sizes))
-    return sizes[fits]
+    found = sizes[fits]
+    if drawn:
+        found = tuple(b for b in found if b.rows * b.columns <= DRAWN_A_THREAD * 32 * b.num_warps) or found[-1:]
+    return found
+
+
+def apart_first(target: Target, head: int, dtype: DType, *, drawn: bool) -> bool:
+    """Returns whether the gradients of keys and values are made by a kernel each, where nothing was timed."""
+    sizes = APART_FROM.get(target.architecture, APART_FROM["sm_90"])
+    return not target.large_programs and dtype.is_low and padded(head) >= sizes[drawn]
