@@ -96,7 +96,7 @@ def test_every_property_is_explained_and_none_silently_ignored() -> None:
             assert name in str(explained)
     assert explained["fuse_elewise_add_act_ops"].value is True
     assert explained["fuse_elewise_add_act_ops"].status == "active"
-    assert explained["fused_attention"].status == "not yet active"
+    assert explained["fuse_resunit"].status == "not yet active"
     assert explained["enable_inplace"].status == "active"
     assert "fuse_elewise_add_act_ops = True (set)" in str(explained)
     with pytest.raises(KeyError):

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from tests.helpers import feedforward_programs
+from tests.helpers.attention_blocks import block_recipe
 from tests.helpers.attention_programs import attention_recipe
 from tests.helpers.epilogue_programs import epilogue_recipe
 from tstatic import static, testing
@@ -103,6 +104,7 @@ def _numbered(recipe: Callable[[int, str, int], testing.Recipe]) -> Callable[...
 OWN: dict[str, Callable[..., st.SearchStrategy[testing.Recipe]]] = {
     "feedforward": feedforward_programs.recipes,
     "gemm_epilogue": _numbered(epilogue_recipe),
+    "attention": _numbered(block_recipe),
     "dot_product_attention": _numbered(attention_recipe),
 }
 """Fusions whose ops follow each other too rarely in programs that are drawn op by op -> what draws programs that have them."""
@@ -110,7 +112,7 @@ OWN: dict[str, Callable[..., st.SearchStrategy[testing.Recipe]]] = {
 
 def few(fusion: Fusion, count: int) -> int:
     """How many programs to draw: those with an attention take seconds, and have tests of their own."""
-    return max(2, count // 4) if fusion.name in ("feedforward", "dot_product_attention") else count
+    return max(2, count // 4) if fusion.name in ("attention", "feedforward", "dot_product_attention") else count
 
 
 def recipes_of(fusion: Fusion, **kinds: Any) -> st.SearchStrategy[testing.Recipe]:

@@ -3,7 +3,8 @@
 * ``engine``, ``pattern``, ``view``, ``reasons``  find matches, check and replace them, and explain rejections
 * ``gemm_epilogue``  matrix products with what follows them
 * ``bn_act``, ``bn_add_act``, ``elewise_add_act``, ``relu_depthwise_conv``  fusions with patterns
-* ``feedforward``  whole blocks with matrix products
+* ``fused_attention``, ``feedforward``, ``product_blocks``  whole blocks with matrix products
+* ``dot_product_attention``, ``moves``  attentions, and what moves their operands
 * ``auto``, ``compiler``  groups of any ops that state expressions
 * ``multi_tensor``, ``gradient_norm``  the updates of many parameters
 * ``explicit_groups``, ``single_op``  groups that the user names, and single ops
@@ -25,6 +26,7 @@ from tstatic.fusion import (
     dot_product_attention,
     elewise_add_act,
     feedforward,
+    fused_attention,
     gemm_epilogue,
     gradient_norm,
     multi_tensor,
@@ -32,6 +34,7 @@ from tstatic.fusion import (
 )
 
 FUSIONS = (
+    fused_attention.FUSION,
     feedforward.FUSION,
     dot_product_attention.FUSION,
     gemm_epilogue.FUSION,

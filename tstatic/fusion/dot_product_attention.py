@@ -6,7 +6,7 @@ backward part gets the ops that make them, so that where no kernel runs, gradien
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,10 +16,12 @@ from tstatic.fusion.codegen.attention import attention_grad_kernel, attention_ke
 from tstatic.fusion.codegen.attention_parts import Attention, Gradient, one, sizes_of
 from tstatic.fusion.codegen.define import draws, is_elementwise, is_pointwise
 from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.codegen.layouts import Layout, Moved
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.fusion.engine import Fused, Fusion, Proposal, refuse
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients
+from tstatic.fusion.moves import Ends, at_back, in_front
 from tstatic.fusion.pattern import one as pattern_one
 from tstatic.fusion.reasons import MatchRejected
 from tstatic.fusion.redrawn import draw_again
@@ -29,15 +31,16 @@ from tstatic.ir.opdef import op_def
 from tstatic.ir.types import UNKNOWN, Meta, float32, float64
 from tstatic.passes.dce import without_unused
 
-RESULT, SAVED = "result", "saved"
-"""Attributes of the gradient of an attention's softmax: the attention's result, and what was saved of each row."""
+RESULT, STRIDES, SAVED = "result", "result_strides", "saved"
+"""Attributes of the gradient of an attention's softmax: the value that holds the attention's result, the strides of the result's
+dimensions in it, and what was saved of each row."""
 
 MOST_OPS = 8
 """The most ops per element between two of the products."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Forward:
+class Forward:
     """Indices of the ops of an attention: the product of queries and keys, ops per element, the softmax, ops, the last product."""
 
     product: int
@@ -52,7 +55,7 @@ class _Forward:
 
 
 @dataclass(frozen=True, slots=True)
-class _Backward:
+class Backward:
     """Indices of the ops of its gradient, from the last product's to the first one's."""
 
     mixed: int
@@ -93,10 +96,18 @@ def _before(view: View, value: str) -> tuple[int, tuple[int, ...]] | None:
     return None
 
 
-def _forward_of(view: View, softmax: int) -> _Forward | None:
+OTHER_AXIS = MatchRejected(
+    "ATTRIBUTE", "softmax works along another axis than that of the keys", "let softmax work along the last axis"
+)
+
+
+def forward_of(view: View, softmax: int, any_axis: bool = False) -> Forward | None:
+    """Returns the attention around a softmax over the keys; with ``any_axis`` also what would be one."""
     op = view.ops[softmax]
     scores = op.input("X")
-    if op.body or not isinstance(scores, str) or op.attrs["axis"] not in (-1, view.metas[scores].rank - 1):
+    if op.body or not isinstance(scores, str):
+        return None
+    if op.attrs["axis"] not in (-1, view.metas[scores].rank - 1) and not any_axis:
         return None
     found = _before(view, scores)
     if found is None:
@@ -107,7 +118,7 @@ def _forward_of(view: View, softmax: int) -> _Forward | None:
         following = [i for i in dict.fromkeys(view.readers.get(value, ())) if not view.ops[i].definition.of]
         last = [i for i in following if view.ops[i].type == "matmul_v2" and view.ops[i].input("X") == value]
         if last:
-            return _Forward(found[0], found[1], softmax, tuple(behind), last[0])
+            return Forward(found[0], found[1], softmax, tuple(behind), last[0])
         # Only what multiplies a weight by a number: the sum over all keys comes before the division.
         drawing = [i for i in following if draws(view.ops[i].definition) and _per_element(view, i, draw=True)]
         if not drawing:
@@ -118,7 +129,7 @@ def _forward_of(view: View, softmax: int) -> _Forward | None:
 
 
 def _almost(view: View, softmax: int) -> tuple[tuple[int, ...], MatchRejected] | None:
-    """Returns the ops of what would be an attention but for its softmax or what changes its weights, and what is wrong."""
+    """Returns the ops of what would be an attention but for what changes its weights, and what is wrong with that."""
     op = view.ops[softmax]
     scores = op.input("X")
     found = _before(view, scores) if isinstance(scores, str) and not op.body else None
@@ -130,11 +141,6 @@ def _almost(view: View, softmax: int) -> tuple[tuple[int, ...], MatchRejected] |
         last = [i for i in following if view.ops[i].type == "matmul_v2" and view.ops[i].input("X") == value]
         if last:
             indices = (found[0], *found[1], softmax, *behind, last[0])
-            if op.attrs["axis"] not in (-1, view.metas[one(scores)].rank - 1):
-                axis = op.attrs["axis"]
-                return indices, MatchRejected(
-                    "ATTRIBUTE", f"the softmax is over axis {axis}, that of an attention over the last"
-                )
             changing = next((view.ops[i].type for i in behind if not draws(view.ops[i].definition)), "")
             why = f"{changing} reads weights, which are known only when all keys are seen"
             return indices, MatchRejected("SUM_INSIDE", why, reader=changing)
@@ -145,7 +151,7 @@ def _almost(view: View, softmax: int) -> tuple[tuple[int, ...], MatchRejected] |
     return None
 
 
-def _backward_of(view: View, softmax: int) -> _Backward | None:
+def backward_of(view: View, softmax: int) -> Backward | None:
     """Returns the gradient around a gradient of softmax."""
     op = view.ops[softmax]
     value, weights = op.input("Out@GRAD"), list[int]()
@@ -167,7 +173,7 @@ def _backward_of(view: View, softmax: int) -> _Backward | None:
             return None
         reader = view.ops[following[0]]
         if reader.type == "matmul_v2_grad" and not reader.body and reader.input("Out@GRAD") == value:
-            return _Backward(index, tuple(weights), softmax, tuple(scores), following[0])
+            return Backward(index, tuple(weights), softmax, tuple(scores), following[0])
         if not _per_element(view, following[0]):
             return None
         scores.append(following[0])
@@ -175,12 +181,12 @@ def _backward_of(view: View, softmax: int) -> _Backward | None:
     return None
 
 
-def _whole(view: View, forward: _Forward) -> tuple[_Backward | None, MatchRejected | None]:
+def whole_of(view: View, forward: Forward) -> tuple[Backward | None, MatchRejected | None]:
     """Returns the gradient of an attention, if the program has it; and why the attention cannot be made."""
     op = view.ops[forward.softmax]
     weights = one(op.output("Out"))
     gradients = [i for i in dict.fromkeys(view.readers.get(weights, ())) if view.ops[i].type == "softmax_grad"]
-    backward = _backward_of(view, gradients[0]) if len(gradients) == 1 else None
+    backward = backward_of(view, gradients[0]) if len(gradients) == 1 else None
     inside = set(forward.indices) | (set(backward.indices) if backward is not None else set())
     result = one(view.ops[forward.mixed].output("Out"))
     wanted = {result}
@@ -210,13 +216,29 @@ def _whole(view: View, forward: _Forward) -> tuple[_Backward | None, MatchReject
     return backward, None
 
 
+# ------------------------------------------------------------------------------------------------------------------- ends
+def operands_of(view: View, product: FrozenOp, mixed: FrozenOp, inside: Sequence[int]) -> Ends:
+    """Returns what moves queries, keys and values to where an attention's products read them."""
+    values = dict.fromkeys((one(product.input("X")), one(product.input("Y")), one(mixed.input("Y"))))
+    return in_front(view, values, inside, scaled=True)
+
+
+def gradients_of(view: View, backward: Backward) -> list[str]:
+    """Returns the gradients of queries, keys and values."""
+    product, mixed = view.ops[backward.product], view.ops[backward.mixed]
+    found = (product.output("X@GRAD"), product.output("Y@GRAD"), mixed.output("Y@GRAD"))
+    return [e for e in found if isinstance(e, str)]
+
+
 # -------------------------------------------------------------------------------------------------------------- rewriting
-def _with_marks(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
+def with_marks(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
     """Marks causal masks; they become constants of the program, and what makes them is removed."""
+    if strict_numerics():
+        return program
     view, masks = View(program, metas), Masks(program, metas)
     marked: dict[int, FrozenOp] = {}
     for index in view.of_type("softmax"):
-        forward = _forward_of(view, index)
+        forward = forward_of(view, index)
         if forward is not None and all(view.metas[v].known for v in view.ops[index].reads()):
             chain = [view.ops[i] for i in forward.behind_scores]
             found = masks.marks(chain, one(view.ops[forward.product].output("Out")))
@@ -230,19 +252,28 @@ def _with_marks(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProg
 
 def prepared(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
     """Saves each row's sum of powers, and computes weights again where their gradient reads them."""
-    # Kernels that add up block by block have bits of their own; nothing is to be changed for them then.
-    if strict_numerics() or not any(op.type == "softmax" for op in program.ops):
+    if not any(op.type == "softmax" for op in program.ops):
         return program
-    program = _with_marks(eliminate_identity_gradients(draw_again(program, metas), metas), metas)
+    return computed_again(eliminate_identity_gradients(draw_again(program, metas), metas), metas)
+
+
+def computed_again(
+    program: FrozenProgram, metas: dict[str, Meta], chosen: Callable[[View, Forward], bool] | None = None
+) -> FrozenProgram:
+    """Does it for all attentions, or for those that are ``chosen``."""
+    if strict_numerics():
+        # Kernels that add up block by block have bits of their own: nothing is to be changed for them.
+        return program
+    program = with_marks(program, metas)
     view = View(program, metas)
     before: dict[int, list[FrozenOp]] = {}
     behind: dict[int, list[FrozenOp]] = {}
     changed: dict[int, FrozenOp] = {}
     names = dict(program.names)
     for index in view.of_type("softmax"):
-        forward = _forward_of(view, index)
-        backward, unfit = (None, None) if forward is None else _whole(view, forward)
-        if forward is None or backward is None or unfit is not None:
+        forward = forward_of(view, index)
+        backward, unfit = (None, None) if forward is None else whole_of(view, forward)
+        if forward is None or backward is None or unfit is not None or not (chosen is None or chosen(view, forward)):
             continue
         made = _Rewriting(view, metas, names, forward, backward)
         behind[index] = made.saving
@@ -266,7 +297,7 @@ class _Rewriting:
     """
 
     def __init__(
-        self, view: View, metas: dict[str, Meta], names: dict[str, str], forward: _Forward, backward: _Backward
+        self, view: View, metas: dict[str, Meta], names: dict[str, str], forward: Forward, backward: Backward
     ) -> None:
         self.view, self.metas, self.names = view, metas, names
         softmax = view.ops[forward.softmax]
@@ -286,19 +317,24 @@ class _Rewriting:
         role = view.ops[backward.mixed].role
         self.again: list[FrozenOp] = []
         renamed: dict[str, str] = {}
-        for index in (forward.product, *forward.behind_scores):
+        product, mixed = view.ops[forward.product], view.ops[forward.mixed]
+        result = one(mixed.output("Out"))
+        back = at_back(view, gradients_of(view, backward), backward.indices, scaled=True)
+        moved = operands_of(view, product, mixed, (*forward.indices, *backward.indices, *back.indices))
+        for index in (*sorted(moved.indices), forward.product, *forward.behind_scores):
             self._copy(view.ops[index], renamed, role)
         # Only kernels read what was saved: this says that it is needed.
         at = replace(softmax, role=role, role_var=())
         self._add(self.again, at, "assign", {"X": saved}, self._new(f"{scores}@READ", metas[saved]), {})
         for index in (forward.softmax, *forward.behind_weights):
             self._copy(view.ops[index], renamed, role)
-        self.changed = {i: view.ops[i].with_inputs(renamed) for i in backward.indices}
+        self.changed = {i: view.ops[i].with_inputs(renamed) for i in (*backward.indices, *back.indices)}
         for index in forward.behind_scores:
             if CAUSAL in view.ops[index].attrs:
                 self.changed |= {i: gradient_mark(self.changed[i], view.ops[index]) for i in backward.scores}
         gradient = self.changed[backward.softmax]
-        told = {RESULT: one(view.ops[forward.mixed].output("Out")), SAVED: saved}
+        place = at_back(view, [result], forward.indices).layouts[result]
+        told = {RESULT: place.value, STRIDES: place.strides, SAVED: saved}
         self.changed[backward.softmax] = replace(gradient, attrs={**gradient.attrs, **told})
 
     def _new(self, name: str, meta: Meta) -> str:
@@ -325,15 +361,17 @@ class _Rewriting:
 
     def _copy(self, op: FrozenOp, renamed: dict[str, str], role: int) -> None:
         """Computes an op again; its place in the program decides its random numbers and stays."""
-        (out,) = op.writes()
-        new = self._new(f"{out}@AGAIN", self.metas[out])
-        copy = replace(op.with_inputs(renamed), outputs=(new, *op.outputs[1:]), role=role, role_var=())
-        renamed[out] = new
-        self.again.append(copy)
+        like = op.with_inputs(renamed)
+        for out in op.writes():
+            renamed[out] = self._new(f"{out}@AGAIN", self.metas[out])
+        outputs = tuple(
+            renamed.get(e, e) if isinstance(e, str) else e and tuple(renamed.get(v, v) for v in e) for e in op.outputs
+        )
+        self.again.append(replace(like, outputs=outputs, role=role, role_var=()))
 
 
 # -------------------------------------------------------------------------------------------------------------- proposals
-def _saving(view: View, scores: str) -> tuple[int, ...]:
+def saving_of(view: View, scores: str) -> tuple[int, ...]:
     """Returns the ops that save the sums of powers of scores."""
     for index in dict.fromkeys(view.readers.get(scores, ())):
         found = [index]
@@ -352,26 +390,61 @@ def _propose(view: View) -> Iterator[Proposal]:
     for index in view.of_type("softmax"):
         if not all(v in view.metas for v in view.ops[index].reads()):
             continue
-        forward = _forward_of(view, index)
+        forward = forward_of(view, index)
         if forward is None:
-            almost = _almost(view, index)
-            if almost is not None:
+            if (other := forward_of(view, index, any_axis=True)) is not None:
+                yield other.indices, partial(refuse, OTHER_AXIS)
+            elif (almost := _almost(view, index)) is not None:
                 yield almost[0], partial(refuse, almost[1])
             continue
-        saving = _saving(view, one(view.ops[index].input("X")))
-        unfit = None if saving else _whole(view, forward)[1]
-        indices = tuple(sorted({*forward.indices, *saving}))
-        yield indices, partial(refuse, unfit) if unfit is not None else partial(_fuse, view, forward, saving)
+        saving = saving_of(view, one(view.ops[index].input("X")))
+        unfit = None if saving else whole_of(view, forward)[1]
+        core = {*forward.indices, *saving}
+        if unfit is not None:
+            yield tuple(sorted(core)), partial(refuse, unfit)
+            continue
+        mixed = view.ops[forward.mixed]
+        front = operands_of(view, view.ops[forward.product], mixed, tuple(core))
+        back = at_back(view, [one(mixed.output("Out"))], core)
+        yield from _with_ends(core, front, back, partial(_fuse, view, forward, saving))
     for index in view.of_type("softmax_grad"):
         if SAVED not in view.ops[index].attrs:
             continue
-        backward = _backward_of(view, index)
+        backward = backward_of(view, index)
         assert backward is not None, "the gradient was found before"
-        again = _made_again(view, backward)
-        yield tuple(sorted({*again, *backward.indices})), partial(_fuse_gradient, view, backward, again)
+        again = made_again(view, backward)
+        core = {*again, *backward.indices}
+        product, mixed = view.ops[backward.product], view.ops[backward.mixed]
+        back = at_back(view, gradients_of(view, backward), core, scaled=True)
+        front = operands_of(view, product, mixed, (*core, *back.indices))
+        given = in_front(view, [one(mixed.input("Out@GRAD"))], core)
+        front = Ends(front.indices | given.indices, {**front.layouts, **given.layouts}, (*front.left, *given.left))
+        yield from _with_ends(core, front, back, partial(_fuse_gradient, view, backward, again))
 
 
-def _made_again(view: View, backward: _Backward) -> tuple[int, ...]:
+def _with_ends(
+    core: set[int], front: Ends, back: Ends, fuse: Callable[[Mapping[str, Layout], Mapping[str, Layout]], Fused]
+) -> Iterator[Proposal]:
+    """Yields a match with what moves its operands and results, and then without."""
+    whole = tuple(sorted({*core, *front.indices, *back.indices}))
+    for index, why in (*front.left, *back.left):
+        yield tuple(sorted({*whole, index})), partial(refuse, why)
+    if len(whole) > len(core):
+        yield whole, partial(fuse, front.layouts, back.layouts)
+    yield tuple(sorted(core)), partial(fuse, {}, {})
+
+
+def _joined(given: Mapping[str, str | None], places: Mapping[str, Layout], suffix: str = "") -> dict[str, str | None]:
+    """Returns slots with the values in memory: one slot, with the names of all, for a value that several lie in."""
+    found: dict[str, str] = {}
+    for name, value in given.items():
+        if value is not None:
+            at = places[value].value if value in places else value
+            found[at] = found.get(at, "") + name
+    return {f"{name}{suffix}": value for value, name in found.items()}
+
+
+def made_again(view: View, backward: Backward) -> tuple[int, ...]:
     """Returns the ops that compute the weights, and what is used of them, again."""
     gradient = view.ops[backward.softmax]
     weights = one(gradient.input("Out"))
@@ -386,30 +459,35 @@ def _made_again(view: View, backward: _Backward) -> tuple[int, ...]:
     return (found[0], *found[1], softmax, *behind)
 
 
-def _mask(view: View, indices: Sequence[int], chain: str) -> str | None:
+def mask_of(view: View, indices: Sequence[int], chain: str) -> str | None:
     """Returns the operand beside the scores of the last add in front of the softmax."""
     adds = [view.ops[i] for i in indices if view.ops[i].type == "elementwise_add"]
     made = {v for i in indices for v in view.ops[i].writes()} | {chain}
     return next((v for op in adds for v in op.contents() if v not in made), None)
 
 
-def _fuse(view: View, forward: _Forward, saving: tuple[int, ...]) -> Fused:
+def _fuse(
+    view: View, forward: Forward, saving: tuple[int, ...], front: Mapping[str, Layout], back: Mapping[str, Layout]
+) -> Fused:
     product, mixed = view.ops[forward.product], view.ops[forward.mixed]
-    slots = {
-        "Q": one(product.input("X")), "K": one(product.input("Y")), "V": one(mixed.input("Y")),
-        "Mask": _mask(view, forward.behind_scores, one(product.output("Out"))),
-    }  # fmt: skip
-    outputs: dict[str, str | tuple[str, ...] | None] = {"Out": one(mixed.output("Out"))}
+    given = {"Q": one(product.input("X")), "K": one(product.input("Y")), "V": one(mixed.input("Y"))}
+    mask = mask_of(view, forward.behind_scores, one(product.output("Out")))
+    slots = {**_joined(given, front), "Mask": mask}
+    result = one(mixed.output("Out"))
+    outputs: dict[str, str | tuple[str, ...] | None] = {"Out": back[result].value if result in back else result}
     if saving:
         outputs["SoftmaxAux"] = one(view.ops[saving[-1]].output("Out"))
-    # What a mask lacks concerns the op that adds it, and the softmax.
-    notes = tuple(
+    attrs = _attributes(view, forward.behind_scores, forward.behind_weights)
+    return Fused("fused_dot_product_attention", slots, outputs, attrs, notes=mask_notes(view, forward))
+
+
+def mask_notes(view: View, forward: Forward) -> tuple[tuple[tuple[int, int], MatchRejected], ...]:
+    """Returns what a mask lacks to be causal; it concerns the op that adds it, and the softmax."""
+    return tuple(
         ((i, forward.softmax), MatchRejected("MASK_FINITE", value=f"{view.ops[i].attrs[FINITE]:g}"))
         for i in forward.behind_scores
         if FINITE in view.ops[i].attrs
     )
-    attrs = _attributes(view, forward.behind_scores, forward.behind_weights)
-    return Fused("fused_dot_product_attention", slots, outputs, attrs, notes=notes)
 
 
 def _attributes(view: View, scores: Sequence[int], weights: Sequence[int]) -> dict[str, object]:
@@ -418,17 +496,23 @@ def _attributes(view: View, scores: Sequence[int], weights: Sequence[int]) -> di
     return {"dropout_probability": drops[0]["dropout_prob"] if drops else 0.0, "is_causal_masking": causal}
 
 
-def _fuse_gradient(view: View, backward: _Backward, again: tuple[int, ...]) -> Fused:
+def _fuse_gradient(
+    view: View, backward: Backward, again: tuple[int, ...], front: Mapping[str, Layout], back: Mapping[str, Layout]
+) -> Fused:
     softmax, mixed, product = (view.ops[i] for i in (backward.softmax, backward.mixed, backward.product))
+    arriving = one(mixed.input("Out@GRAD"))
+    given = {"Q": one(product.input("X")), "K": one(product.input("Y")), "V": one(mixed.input("Y"))}
     slots = {
-        "Out@GRAD": one(mixed.input("Out@GRAD")), "Q": one(product.input("X")), "K": one(product.input("Y")),
-        "V": one(mixed.input("Y")), "Out": str(softmax.attrs[RESULT]), "SoftmaxAux": str(softmax.attrs[SAVED]),
+        "Out@GRAD": front[arriving].value if arriving in front else arriving, **_joined(given, front),
+        "Out": str(softmax.attrs[RESULT]), "SoftmaxAux": str(softmax.attrs[SAVED]),
     }  # fmt: skip
-    outputs = {
-        "Q@GRAD": pattern_one(product.output("X@GRAD")), "K@GRAD": pattern_one(product.output("Y@GRAD")),
-        "V@GRAD": pattern_one(mixed.output("Y@GRAD")),
+    made = {
+        "Q": pattern_one(product.output("X@GRAD")), "K": pattern_one(product.output("Y@GRAD")),
+        "V": pattern_one(mixed.output("Y@GRAD")),
     }  # fmt: skip
-    return Fused("fused_dot_product_attention_grad", slots, outputs, _attributes(view, again, again))
+    return Fused(
+        "fused_dot_product_attention_grad", slots, _joined(made, back, "@GRAD"), _attributes(view, again, again)
+    )
 
 
 # ----------------------------------------------------------------------------------------------------------------- kernel
@@ -442,12 +526,15 @@ def _saved_by(ops: Sequence[FrozenOp], scores: str) -> list[FrozenOp]:
     return found
 
 
-def _kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
+def core_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
     """Returns the kernel of an attention or of its gradient, from the ops of a match in the program's order."""
     body = for_kernel(body)
-    gradients = [i for i, op in enumerate(body) if SAVED in op.attrs]
-    if not gradients:
+    whole, moved = body, Moved(body, metas)
+    if not any(SAVED in op.attrs for op in body):
         product, mixed = (op for op in body if op.type == "matmul_v2")
+        layouts = {one(e): moved.read(one(e)) for e in (product.input("X"), product.input("Y"), mixed.input("Y"))}
+        layouts[one(mixed.output("Out"))] = moved.written(one(mixed.output("Out")))
+        body = moved.others
         at = next(i for i, op in enumerate(body) if op.type == "softmax")
         # Weights have the softmax's result, what is saved of each row has not.
         saving = _saved_by(body[at + 1 :], one(body[at].input("X")))
@@ -455,20 +542,27 @@ def _kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequenc
         scores = tuple(op for op in others if body.index(op) < at)
         found = Attention(product, scores, body[at], tuple(op for op in others if op not in scores))
         lse = one(saving[-1].output("Out")) if saving else None
-        return attention_kernel(found, mixed, metas, lse, saving)
-    at = gradients[0]
-    softmax = body[at]
+        return attention_kernel(found, mixed, metas, lse, saving, layouts, whole)
+    first_gradient, last_gradient = (op for op in body if op.type == "matmul_v2_grad")
+    read = (last_gradient.input("X"), last_gradient.input("Y"), *map(first_gradient.input, ("Y", "Out@GRAD")))
+    layouts = {one(e): moved.read(one(e)) for e in read}
+    made_here = (*map(last_gradient.output, ("X@GRAD", "Y@GRAD")), first_gradient.output("Y@GRAD"))
+    layouts |= {e: moved.written(e) for e in made_here if isinstance(e, str)}
+    body = moved.others
+    softmax = next(op for op in body if SAVED in op.attrs)
     saved = str(softmax.attrs[SAVED])
-    # It says that this number is read, no more.
+    # An assignment says that this number is read, no more.
     body = [op for op in body if op.type != "assign" or op.input("X") != saved]
     at = body.index(softmax)
+    arriving = metas[one(first_gradient.input("Out@GRAD"))].shape
+    result = Layout(str(softmax.attrs[RESULT]), arriving, softmax.attrs[STRIDES])
     first = next(i for i, op in enumerate(body) if op.type == "matmul_v2_grad")
     last = next(i for i, op in enumerate(body) if op.type == "softmax")
     again = Attention(body[0], tuple(body[1:last]), body[last], tuple(body[last + 1 : first]))
     gradient = Gradient(body[first], tuple(body[first + 1 : at]), softmax, tuple(body[at + 1 : -1]), body[-1])
-    return attention_grad_kernel(again, gradient, metas, needed, saved, str(softmax.attrs[RESULT]))
+    return attention_grad_kernel(again, gradient, metas, needed, saved, result, layouts, whole)
 
 
 FUSION = Fusion(
-    "dot_product_attention", "fuse_dot_product_attention", proposes=_propose, prepare=prepared, kernel=_kernel
+    "dot_product_attention", "fuse_dot_product_attention", proposes=_propose, prepare=prepared, kernel=core_kernel
 )

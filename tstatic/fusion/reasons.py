@@ -55,6 +55,8 @@ _ALL = (
     Reason("NOT_A_MATRIX", "{reader} multiplies batches of matrices or vectors", "reshape the operands to one matrix each"),
     Reason("TWO_PRODUCTS", "{reader} needs the results of two matrix products", "nothing: it runs by itself"),
     Reason("ROWS_KERNEL", "a kernel along rows reads the result, and does this on the way", "nothing: no bytes would be saved"),
+    Reason("STRIDES", "a kernel would read or write elements of a row that do not lie side by side",
+           "transpose so that the last dimension stays the last one"),
     Reason("EMPTY", "there are no elements to compute", "nothing: an empty batch launches nothing"),
     Reason("DYNAMIC", "a size is known only when the program runs", "make the size a constant, or feed it"),
     Reason("NOT_POINTWISE", "{reader} states no expression per element", "nothing: this operator runs alone"),

@@ -214,7 +214,7 @@ class BuildStrategy(Strategy):
         "2.5", "Lowers groups of elementwise and reduction ops with the kernel compiler.", effect="compiler",
     )
     fused_attention = fusion(
-        "2.5", "Fuses a whole multi-head attention block into one op, forward and backward.", FUSION_LATER,
+        "2.5", "Fuses a whole multi-head attention block into one op, forward and backward.",
     )
     fused_feedforward = fusion("2.5", "Fuses a whole feed-forward block into one op, forward and backward.")
     fuse_adamw = fusion("2.5", "Updates all parameters that AdamW trains with one op.", effect="optimizer fusion")

@@ -8,8 +8,10 @@ order.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from tstatic.fusion.codegen.attention_loops import over_keys, over_queries, own_rows
 from tstatic.fusion.codegen.attention_parts import Attention, Gradient, Inlined, numpy_matmul, one, sizes_of
@@ -38,7 +40,8 @@ from tstatic.fusion.codegen.kernel import (
     operands,
     power_of_two,
 )
-from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, nested
+from tstatic.fusion.codegen.layouts import Layout, contiguous
+from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, nested, number
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, Operand
 from tstatic.fusion.codegen.numerics import uncontracted
 from tstatic.fusion.codegen.script import standalone_main
@@ -51,7 +54,13 @@ DELTA = KernelLocal("partial:delta")
 
 
 def attention_kernel(
-    found: Attention, mixed: FrozenOp, metas: Mapping[str, Meta], lse: str | None, saving: Sequence[FrozenOp] = ()
+    found: Attention,
+    mixed: FrozenOp,
+    metas: Mapping[str, Meta],
+    lse: str | None,
+    saving: Sequence[FrozenOp] = (),
+    layouts: Mapping[str, Layout] | None = None,
+    body: Sequence[FrozenOp] = (),
 ) -> Kernel:
     """Returns the kernel of an attention; it writes the result of the last product, and ``lse``.
 
@@ -61,16 +70,28 @@ def attention_kernel(
         metas: Metadata of all values; every size is known.
         lse: The value of each row's logarithm of the sum of powers, if it is wanted,
         saving: and the ops that make it.
+        layouts: Where operands and result lie, if not in memory of their own.
+        body: All ops that it computes, with those that move operands and result; without it those above.
 
     Raises:
         CodegenUnsupported: If an op between the products is not one per element.
     """
-    module = _Module(found, mixed, None, metas, lse, one(mixed.output("Out")))
-    return module.forward([*found.ops, *saving, mixed])
+    result = one(mixed.output("Out"))
+    module = _Module(
+        found, mixed, None, metas, lse, (layouts or {}).get(result, contiguous(result, metas[result].shape)), layouts
+    )
+    return module.forward(body or [*found.ops, *saving, mixed])
 
 
 def attention_grad_kernel(
-    found: Attention, gradient: Gradient, metas: Mapping[str, Meta], needed: Sequence[str], lse: str, out: str
+    found: Attention,
+    gradient: Gradient,
+    metas: Mapping[str, Meta],
+    needed: Sequence[str],
+    lse: str,
+    out: str | Layout,
+    layouts: Mapping[str, Layout] | None = None,
+    body: Sequence[FrozenOp] = (),
 ) -> Kernel:
     """Returns the kernel of an attention's gradient.
 
@@ -80,12 +101,15 @@ def attention_grad_kernel(
         metas: Metadata of all values.
         needed: Gradients that are written.
         lse: What the forward kernel saved of each row.
-        out: The attention's result.
+        out: The attention's result, or where it lies.
+        layouts: Where operands and gradients lie, if not in memory of their own.
+        body: All ops that it computes, with those that move operands and gradients; without it those above.
 
     Raises:
         CodegenUnsupported: If an op between the products is not one per element.
     """
-    return _Module(found, gradient.mixed, gradient, metas, lse, out).backward(needed)
+    place = out if isinstance(out, Layout) else contiguous(out, metas[out].shape)
+    return _Module(found, gradient.mixed, gradient, metas, lse, place, layouts).backward(needed, body)
 
 
 class _Module:
@@ -98,10 +122,15 @@ class _Module:
         gradient: Gradient | None,
         metas: Mapping[str, Meta],
         lse: str | None,
-        out: str,
+        out: Layout,
+        layouts: Mapping[str, Layout] | None = None,
     ) -> None:
         self.found, self.gradient, self.metas, self.lse, self.out = found, gradient, metas, lse, out
         self.diagonal = found.diagonal
+        self.layouts = layouts or {}
+        # Name of a pointer -> where its matrices lie.
+        self.places: dict[str, Layout] = {}
+        self.multiplies = False
         self.q, self.k = one(found.product.input("X")), one(found.product.input("Y"))
         self.v = one(mixed.input("Y"))
         if one(mixed.input("X")) != found.used:
@@ -151,6 +180,13 @@ class _Module:
         dtype = self.compute if isinstance(value, KernelLocal) else self.metas[value].dtype
         return KernelParameter(name, "pointer", TYPES[dtype.name], value)
 
+    def _placed(self, name: str, value: str | Layout) -> KernelParameter:
+        """Returns the pointer to matrices, which may lie in another value's memory."""
+        if not isinstance(value, Layout):
+            value = self.layouts.get(value) or contiguous(value, self.metas[value].shape)
+        self.places[name] = value
+        return self._pointer(name, value.value)
+
     def _call(self, name: str, *given: str, turned: bool = False) -> str:
         more = "".join(f", {p.name}" for p in self.tail)
         rows, columns = ("[None, :]", "[:, None]") if turned else ("[:, None]", "[None, :]")
@@ -159,15 +195,53 @@ class _Module:
     # ---------------------------------------------------------------------------------------------------------- the texts
     def _load(self, name: str, batch: str, at: str, count: int, inner: str, length: int) -> str:
         """Returns the text that loads a block of rows of a matrix."""
-        place = f"{name} + {batch} * {count * length} + {at}[:, None] * {length} + {inner}[None, :]"
-        return f"tl.load({place}, mask=({at} < {count})[:, None] & ({inner} < {length})[None, :], other=0)"
+        place = self._place(name, batch, at, inner)
+        text = f"tl.load({place}, mask=({at} < {count})[:, None] & ({inner} < {length})[None, :], other=0)"
+        factor = self.places[name].factor
+        if factor is None:
+            return text
+        return self._low(self._times(text, factor))
 
     def _store(
         self, name: str, batch: str, at: str, count: int, inner: str, length: int, text: str, dtype: DType
     ) -> str:
-        place = f"{name} + {batch} * {count * length} + {at}[:, None] * {length} + {inner}[None, :]"
+        place = self._place(name, batch, at, inner)
         value = stored(Typed(text, self.compute), dtype, self.used)
+        factor = self.places[name].factor
+        if factor is not None:
+            # The op that multiplies reads what the gradient before it has stored.
+            value = stored(Typed(self._times(value, factor), self.compute), dtype, self.used)
         return f"tl.store({place}, {value}, mask=({at} < {count})[:, None] & ({inner} < {length})[None, :])"
+
+    def _times(self, text: str, factor: float) -> str:
+        # A function of its own: a variable here is called as the prelude's function.
+        self.used.add("wide")
+        self.multiplies = True
+        return f"times({text}, {number(factor, self.compute)})"
+
+    def _place(self, name: str, batch: str, at: str, inner: str) -> str:
+        """Returns the text of the pointers to a block of rows of a matrix."""
+        layout = self.places[name]
+        step = layout.strides[-2]
+        row = f"{at}[:, None]" if layout.shape[-2] * step < 1 << 30 else f"{at}[:, None].to(tl.int64)"
+        return f"{name} + {self._first(name, batch)} + {row} * {step} + {inner}[None, :]"
+
+    def _first(self, name: str, batch: str) -> str:
+        """Returns the offset of a batch's first element."""
+        layout = self.places[name]
+        sizes, strides = layout.shape[:-2], layout.strides[:-2]
+        outer = [(n, s) for n, s in zip(sizes, strides, strict=True) if n > 1]
+        start = f"{layout.offset} + " if layout.offset else ""
+        # One stride where all lie at one distance.
+        if all(s == n * t for (_, s), (n, t) in pairwise(outer)):
+            return f"{start}{batch} * {outer[-1][1] if outer else layout.shape[-2] * layout.strides[-2]}"
+        terms: list[str] = []
+        own = 1
+        for place, (n, s) in enumerate(reversed(outer)):
+            index = f"{batch} // {own}" if own > 1 else batch
+            terms.insert(0, f"{index} * {s}" if place == len(outer) - 1 else f"{index} % {n} * {s}")
+            own *= n
+        return f"{start}{' + '.join(terms)}"
 
     def _low(self, text: str) -> str:
         """Returns a block as the matrices' type holds it: an operand of the next product."""
@@ -185,6 +259,7 @@ class _Module:
     def _wide(self) -> str:
         s = self.sizes
         most = s.batches * max(s.rows * s.columns, s.rows * s.depth, s.rows * s.width, s.columns * s.depth)
+        most = max(most, *(self.metas[at.value].numel for at in (self.out, *self.layouts.values())))
         return ".to(tl.int64)" if most >= 1 << 30 else ""
 
     def _function(
@@ -214,7 +289,7 @@ class _Module:
 
     def _forward(self) -> tuple[str, tuple[KernelParameter, ...]]:
         s, kind = self.sizes, LANGUAGE[self.compute.name]
-        given = [self._pointer(n, v) for n, v in (("q", self.q), ("k", self.k), ("v", self.v), ("out", self.out))]
+        given = [self._placed(n, v) for n, v in (("q", self.q), ("k", self.k), ("v", self.v), ("out", self.out))]
         if self.lse is not None:
             given.append(self._pointer("lse", self.lse))
         parameters = (*given, *self.tail, *self._constants())
@@ -259,21 +334,28 @@ class _Module:
         s, g = self.sizes, self.gradient
         assert g is not None
         parameters = (
-            self._pointer("out", self.out),
-            self._pointer("given", one(g.mixed.input("Out@GRAD"))),
+            self._placed("out", self.out),
+            self._placed("given", one(g.mixed.input("Out@GRAD"))),
             self._pointer("delta", DELTA),
             KernelParameter("ROWS", "constant"),
             KernelParameter("WIDTH", "constant"),
         )
         count = s.batches * s.rows
         self.used.add("wide")
-        place = f"rows[:, None]{self._wide} * {s.width} + inner[None, :]"
+
+        def place(name: str) -> str:
+            layout = self.places[name]
+            if layout.is_plain:
+                return f"{name} + rows[:, None]{self._wide} * {s.width} + inner[None, :]"
+            first = self._first(name, f"(rows{self._wide} // {s.rows})")
+            return f"{name} + ({first} + rows{self._wide} % {s.rows} * {layout.strides[-2]})[:, None] + inner[None, :]"
+
         mask = f"(rows < {count})[:, None] & (inner < {s.width})[None, :]"
         body = [
             "rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)",
             "inner = tl.arange(0, WIDTH)",
-            f"a = wide(tl.load(out + {place}, mask={mask}, other=0))",
-            f"b = wide(tl.load(given + {place}, mask={mask}, other=0))",
+            f"a = wide(tl.load({place('out')}, mask={mask}, other=0))",
+            f"b = wide(tl.load({place('given')}, mask={mask}, other=0))",
             f"tl.store(delta + rows, tl.sum(a * b, 1), mask=rows < {count})",
         ]
         return self._function("row_sums", parameters, body)
@@ -312,14 +394,16 @@ class _Module:
         assert g is not None
         assert self.lse is not None
         given = one(g.mixed.input("Out@GRAD"))
-        pairs = (("q", self.q), ("k", self.k), ("v", self.v), ("given", given), ("lse", self.lse), ("delta", DELTA))
-        return [self._pointer(n, v) for n, v in pairs]
+        pairs = (("q", self.q), ("k", self.k), ("v", self.v), ("given", given))
+        return [
+            *(self._placed(n, v) for n, v in pairs), self._pointer("lse", self.lse), self._pointer("delta", DELTA),
+        ]  # fmt: skip
 
     def _grad_keys(self, name: str, dk: str | None, dv: str | None) -> tuple[str, tuple[KernelParameter, ...]]:
         """The gradients of keys and values: a program has a block of keys, and goes over all queries that read them."""
         s, kind = self.sizes, LANGUAGE[self.compute.name]
         pointers = self._backward_pointers()
-        pointers += [self._pointer(n, v) for n, v in (("dk", dk), ("dv", dv)) if v is not None]
+        pointers += [self._placed(n, v) for n, v in (("dk", dk), ("dv", dv)) if v is not None]
         parameters = (*pointers, *self.tail, *self._constants())
 
         def loop(seen: str) -> list[str]:
@@ -378,7 +462,7 @@ class _Module:
     def _grad_queries(self, dq: str) -> tuple[str, tuple[KernelParameter, ...]]:
         """The gradient of queries: a program has a block of them, and goes over all keys."""
         s, kind = self.sizes, LANGUAGE[self.compute.name]
-        parameters = (*self._backward_pointers(), self._pointer("dq", dq), *self.tail, *self._constants())
+        parameters = (*self._backward_pointers(), self._placed("dq", dq), *self.tail, *self._constants())
 
         def loop(seen: str) -> list[str]:
             return [
@@ -405,7 +489,10 @@ class _Module:
     # ----------------------------------------------------------------------------------------------------------- the kernel
     def _texts(self) -> list[str]:
         tail = [p.name for p in self.tail]
-        return [inlined.text(self.names, tail, self.used) for inlined in self.inlined]
+        texts = [inlined.text(self.names, tail, self.used) for inlined in self.inlined]
+        if self.multiplies:
+            texts.insert(0, "@triton.jit\ndef times(a, b):\n    return wide(a) * b")
+        return texts
 
     def forward(self, body: Sequence[FrozenOp]) -> Kernel:
         text, parameters = self._forward()
@@ -418,11 +505,11 @@ class _Module:
 
         return self._finished("attention", [*self._texts(), text], parameters, body, ways)
 
-    def backward(self, needed: Sequence[str]) -> Kernel:
+    def backward(self, needed: Sequence[str], body: Sequence[FrozenOp] = ()) -> Kernel:
         g = self.gradient
         assert g is not None
         dq, dk, dv = (
-            e if isinstance(e, str) and e in needed else None
+            e if isinstance(e, str) and (self.layouts[e].value if e in self.layouts else e) in needed else None
             for e in (g.product.output("X@GRAD"), g.product.output("Y@GRAD"), g.mixed.output("Y@GRAD"))
         )
         s = self.sizes
@@ -483,7 +570,7 @@ class _Module:
                 for one in chosen
             ]
 
-        body = [*self.found.ops, *g.ops]
+        body = body or [*self.found.ops, *g.ops]
         return self._finished("attention_grad", [*self._texts(), *texts], next(iter(parts.values())), body, ways)
 
     def _blocks(self, table: Table, target: Target) -> tuple[Blocks, ...]:
@@ -510,7 +597,13 @@ class _Module:
         }  # fmt: skip
         grid = math.ceil(count / size), batches or s.batches
         given, types = operands(parameters), argument_types(parameters)
-        return Launch(name, grid, given, constants, blocks.num_warps, types, stages=blocks.stages)
+        # Of a value that several matrices lie in, a launch may read or write some.
+        elements: Counter[str] = Counter()
+        for p in parameters:
+            if p.name in self.places:
+                elements[p.operand] += math.prod(self.places[p.name].shape)
+        parts = {v: n for v, n in elements.items() if n < self.metas[v].numel}
+        return Launch(name, grid, given, constants, blocks.num_warps, types, stages=blocks.stages, elements=parts)
 
     def _finished(
         self,

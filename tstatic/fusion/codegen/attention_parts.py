@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tstatic.fusion.codegen.emit import coordinates, loaded
+from tstatic.fusion.codegen.layouts import numpy_moves
 from tstatic.fusion.codegen.lines import Typed, nested
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, Operand, build
 from tstatic.fusion.codegen.reference import Reference
@@ -230,6 +231,8 @@ class Inlined:
 
 def numpy_matmul(reference: Reference, op: FrozenOp) -> None:
     """Writes products of batches of matrices, their gradients, a causal mask, and the logarithm of a row's sum of powers."""
+    if numpy_moves(reference, op):
+        return
     if op.type == "logsumexp":
         scores = reference.of(one(op.input("X"))).text
         reference.put(op.output("Out"), f"np.logaddexp.reduce({scores}, axis=-1, keepdims=True)")

@@ -29,9 +29,19 @@ Table = Mapping[str, Mapping[int, tuple[Blocks, ...]]]
 
 FORWARD: Table = {
     "sm_80": {
-        64: (Blocks(128, 64, 4, 3), Blocks(128, 64, 8, 3)),
-        128: (Blocks(128, 64, 8, 2), Blocks(64, 64, 4, 2)),
-        256: (Blocks(64, 64, 8, 1), Blocks(64, 32, 4, 2)),
+        64: (
+            Blocks(128, 64, 4, 3),
+            Blocks(128, 64, 8, 3),
+        ),
+        128: (
+            Blocks(128, 64, 8, 2),
+            Blocks(64, 64, 4, 2),
+        ),
+        256: (
+            Blocks(64, 32, 8, 2),
+            Blocks(64, 64, 8, 2),
+            Blocks(64, 32, 4, 2),
+        ),
     },
     "sm_90": {
         64: (Blocks(128, 64, 4, 3), Blocks(128, 64, 8, 3)),
@@ -48,9 +58,18 @@ FORWARD: Table = {
 
 QUERIES: Table = {
     "sm_80": {
-        64: (Blocks(64, 64, 4, 2), Blocks(128, 64, 8, 2)),
-        128: (Blocks(64, 64, 8, 2), Blocks(64, 32, 4, 2)),
-        256: (Blocks(64, 32, 8, 1), Blocks(32, 32, 4, 1)),
+        64: (
+            Blocks(64, 64, 4, 2),
+            Blocks(128, 64, 8, 2),
+        ),
+        128: (
+            Blocks(64, 64, 8, 2),
+            Blocks(64, 32, 4, 2),
+        ),
+        256: (
+            Blocks(64, 32, 8, 2),
+            Blocks(32, 32, 4, 2),
+        ),
     },
     "sm_90": {
         64: (Blocks(128, 64, 8, 2), Blocks(64, 64, 4, 2), Blocks(64, 128, 8, 2)),
@@ -67,9 +86,16 @@ QUERIES: Table = {
 
 KEYS_AND_VALUES: Table = {
     "sm_80": {
-        64: (Blocks(64, 64, 4, 2), Blocks(64, 64, 8, 2)),
-        128: (Blocks(64, 64, 8, 2), Blocks(32, 64, 8, 2)),
-        256: (Blocks(32, 64, 8, 1),),
+        64: (
+            Blocks(64, 128, 8, 2),
+            Blocks(64, 64, 4, 2),
+            Blocks(64, 64, 8, 2),
+        ),
+        128: (
+            Blocks(64, 64, 8, 2),
+            Blocks(32, 64, 8, 2),
+        ),
+        256: (Blocks(32, 64, 8, 2),),
     },
     "sm_90": {
         64: (Blocks(64, 128, 8, 2), Blocks(64, 64, 8, 2), Blocks(64, 64, 4, 2)),
@@ -87,12 +113,18 @@ KEYS_AND_VALUES: Table = {
 APART: Table = {
     "sm_80": {
         64: (Blocks(64, 64, 4, 2),),
-        128: (Blocks(64, 64, 8, 2), Blocks(32, 64, 8, 2)),
-        256: (Blocks(32, 64, 8, 1), Blocks(32, 32, 4, 1)),
+        128: (
+            Blocks(32, 64, 8, 2),
+            Blocks(64, 64, 8, 2),
+        ),
+        256: (Blocks(32, 64, 8, 2),),
     },
     "sm_90": {
         64: (Blocks(64, 128, 8, 2),),
-        128: (Blocks(64, 64, 8, 2), Blocks(32, 64, 8, 2)),
+        128: (
+            Blocks(32, 64, 8, 2),
+            Blocks(64, 64, 8, 2),
+        ),
         256: (Blocks(32, 64, 8, 2),),
     },
     "sm_100": {
@@ -103,7 +135,7 @@ APART: Table = {
 }
 """Of each of the two by a kernel of its own: the weights are made twice, but half as much is added up in registers."""
 
-APART_FROM: Mapping[str, tuple[int, int]] = {"sm_80": (128, 64), "sm_90": (256, 128), "sm_100": (256, 128)}
+APART_FROM: Mapping[str, tuple[int, int]] = {"sm_80": (256, 128), "sm_90": (256, 128), "sm_100": (256, 128)}
 """Head sizes from which no blocks of one kernel keep within the registers: without random numbers, and with them."""
 
 DRAWN_A_THREAD = 32

@@ -83,6 +83,7 @@ class Launch:
             must be those of the two.
         stages: Depth of the software pipeline of the main loop; 0 leaves it to the compiler.
         scratch: Bytes of global memory that the compiled code keeps for each program (tensor descriptors made in the kernel).
+        elements: Argument -> how many of its elements it reads or writes, where that is not all of them.
     """
 
     function: str
@@ -94,6 +95,7 @@ class Launch:
     contract: bool = True
     stages: int = 0
     scratch: int = 0
+    elements: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def options(self) -> dict[str, int | bool]:
@@ -294,6 +296,8 @@ class Kernel:
             rows, columns, depth = launch.sizes
             elements = rows * depth + depth * columns + rows * columns
             return int(elements * launch.dtype.itemsize)
+        for value, count in launch.elements.items():
+            sizes[value] = min(sizes[value], count * widths[value])
         # Tiles are padded to powers of two, by axis. The main function may walk over more than a tile.
         most = 4 * max((n for a, (n, _) in calls.partials.items() if a in named), default=-1)
         merges = launch.function != "kernel" and tiles <= most
