@@ -11,7 +11,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from tstatic.fusion.codegen.attention_loops import over_keys, over_queries, own_rows
 from tstatic.fusion.codegen.attention_parts import Attention, Gradient, Inlined, numpy_matmul, one, sizes_of
@@ -26,7 +25,7 @@ from tstatic.fusion.codegen.attention_tiles import (
     blocks_of,
     padded,
 )
-from tstatic.fusion.codegen.emit import as_kernel, coordinates, drawing_table, function, rounds_apart, stored
+from tstatic.fusion.codegen.emit import as_kernel, drawing_table, function, rounds_apart, stored
 from tstatic.fusion.codegen.kernel import (
     DRAWS,
     RNG,
@@ -40,9 +39,9 @@ from tstatic.fusion.codegen.kernel import (
     operands,
     power_of_two,
 )
-from tstatic.fusion.codegen.layouts import Layout, contiguous
+from tstatic.fusion.codegen.layouts import Layout, batch_offset, contiguous
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, nested, number
-from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, Operand
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.numerics import uncontracted
 from tstatic.fusion.codegen.script import standalone_main
 from tstatic.ir.frozen import FrozenOp
@@ -224,36 +223,11 @@ class _Module:
         layout = self.places[name]
         step = layout.strides[-2]
         row = f"{at}[:, None]" if layout.shape[-2] * step < 1 << 30 else f"{at}[:, None].to(tl.int64)"
-        return f"{name} + {self._first(name, batch)} + {row} * {step} + {inner}[None, :]"
-
-    def _first(self, name: str, batch: str) -> str:
-        """Returns the offset of a batch's first element."""
-        layout = self.places[name]
-        sizes, strides = layout.shape[:-2], layout.strides[:-2]
-        outer = [(n, s) for n, s in zip(sizes, strides, strict=True) if n > 1]
-        start = f"{layout.offset} + " if layout.offset else ""
-        # One stride where all lie at one distance.
-        if all(s == n * t for (_, s), (n, t) in pairwise(outer)):
-            return f"{start}{batch} * {outer[-1][1] if outer else layout.shape[-2] * layout.strides[-2]}"
-        terms: list[str] = []
-        own = 1
-        for place, (n, s) in enumerate(reversed(outer)):
-            index = f"{batch} // {own}" if own > 1 else batch
-            terms.insert(0, f"{index} * {s}" if place == len(outer) - 1 else f"{index} % {n} * {s}")
-            own *= n
-        return f"{start}{' + '.join(terms)}"
+        return f"{name} + {batch_offset(layout, batch)} + {row} * {step} + {inner}[None, :]"
 
     def _low(self, text: str) -> str:
         """Returns a block as the matrices' type holds it: an operand of the next product."""
         return stored(Typed(text, self.compute), self.dtype, self.used)
-
-    def _key_batch(self) -> str:
-        """Returns the batch of keys of a batch of queries."""
-        s = self.sizes
-        if s.keys == s.batch:
-            return "batch"
-        dims = tuple(n == m for n, m in zip(s.keys, s.batch, strict=True))
-        return f"({coordinates(s.batch, Operand('', '', self.dtype, dims), 'batch')})" if any(dims) else "0 * batch"
 
     @property
     def _wide(self) -> str:
@@ -293,7 +267,7 @@ class _Module:
         if self.lse is not None:
             given.append(self._pointer("lse", self.lse))
         parameters = (*given, *self.tail, *self._constants())
-        keys = self._key_batch()
+        keys = s.key_batch
 
         def loop(seen: str) -> list[str]:
             return [
@@ -347,7 +321,7 @@ class _Module:
             layout = self.places[name]
             if layout.is_plain:
                 return f"{name} + rows[:, None]{self._wide} * {s.width} + inner[None, :]"
-            first = self._first(name, f"(rows{self._wide} // {s.rows})")
+            first = batch_offset(self.places[name], f"(rows{self._wide} // {s.rows})")
             return f"{name} + ({first} + rows{self._wide} % {s.rows} * {layout.strides[-2]})[:, None] + inner[None, :]"
 
         mask = f"(rows < {count})[:, None] & (inner < {s.width})[None, :]"
@@ -423,7 +397,7 @@ class _Module:
         shared = s.batches // s.key_batches
         inside = over_queries(s.rows, self.diagonal, loop)
         if shared > 1:
-            inside = nested(f"for head in range(0, {shared}):", [f"batch = {self._batch_of()}", *inside])
+            inside = nested(f"for head in range(0, {shared}):", [f"batch = {s.batch_of_head}", *inside])
         body = [
             f"keys = tl.program_id(1){self._wide}",
             "first_column = tl.program_id(0) * COLUMNS",
@@ -446,19 +420,6 @@ class _Module:
             )
         return self._function(name, parameters, body)
 
-    def _batch_of(self) -> str:
-        """Returns the batch of queries of a batch of keys and the number of a head that shares them."""
-        s = self.sizes
-        terms: list[str] = []
-        stride, own, other = 1, 1, 1
-        for size, kept in zip(reversed(s.batch), reversed(s.keys), strict=True):
-            if size > 1:
-                text = f"keys // {own} % {size}" if kept == size else f"head // {other} % {size}"
-                terms.append(f"{text} * {stride}")
-                own, other = (own * size, other) if kept == size else (own, other * size)
-            stride *= size
-        return " + ".join(reversed(terms))
-
     def _grad_queries(self, dq: str) -> tuple[str, tuple[KernelParameter, ...]]:
         """The gradient of queries: a program has a block of them, and goes over all keys."""
         s, kind = self.sizes, LANGUAGE[self.compute.name]
@@ -476,7 +437,7 @@ class _Module:
 
         body = [
             f"batch = tl.program_id(1){self._wide}",
-            f"keys = {self._key_batch()}",
+            f"keys = {s.key_batch}",
             *own_rows(self.diagonal),
             *self._head(),
             *self._row_loads(),

@@ -13,7 +13,7 @@ from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, Opera
 from tstatic.fusion.codegen.reference import Reference
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import OpDef
-from tstatic.ir.types import DType, Meta, Shape
+from tstatic.ir.types import DType, Meta, Shape, float32
 
 CAUSAL_MASK = OpDef("causal_mask", "X -> Out", attrs={"diagonal": 0})
 """Among the ops of an attention: minus infinity above a diagonal."""
@@ -117,6 +117,27 @@ class Sizes:
     @property
     def key_batches(self) -> int:
         return math.prod(self.keys)
+
+    @property
+    def key_batch(self) -> str:
+        """The text of the batch of keys of a batch of queries."""
+        if self.keys == self.batch:
+            return "batch"
+        dims = tuple(n == m for n, m in zip(self.keys, self.batch, strict=True))
+        return f"({coordinates(self.batch, Operand('', '', float32, dims), 'batch')})" if any(dims) else "0 * batch"
+
+    @property
+    def batch_of_head(self) -> str:
+        """The text of the batch of queries of a batch of keys and the number of a head that shares them."""
+        terms: list[str] = []
+        stride, own, other = 1, 1, 1
+        for size, kept in zip(reversed(self.batch), reversed(self.keys), strict=True):
+            if size > 1:
+                text = f"keys // {own} % {size}" if kept == size else f"head // {other} % {size}"
+                terms.append(f"{text} * {stride}")
+                own, other = (own * size, other) if kept == size else (own, other * size)
+            stride *= size
+        return " + ".join(reversed(terms))
 
 
 def sizes_of(product: FrozenOp, mixed: FrozenOp, metas: Mapping[str, Meta]) -> Sizes:
