@@ -23,7 +23,7 @@ from tstatic.target import TINY
 
 FUSION = BY_NAME["dot_product_attention"]
 PROGRAMS = int(os.environ.get("TSTATIC_ATTENTIONS", "20000" if SOAK else "500"))
-SHARDS = 10
+SHARDS = 20
 MOST = 40
 """Programs within which a fault must be caught."""
 
