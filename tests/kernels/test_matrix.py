@@ -163,7 +163,7 @@ module {
 
 def test_products_are_traced_to_what_is_loaded() -> None:
     (dot,) = read_dots(TTIR, ["left", "right", "n"])
-    assert dot == Dot("f32", "tf32", (64, 128, 32), ("bf16",), ("left", "right"))
+    assert dot == Dot("f32", "tf32", (64, 128, 32), ("bf16",), ("left", "right"), (("left",), ("right",)))
     assert dot.upcast
     assert not dot.exact
     (other,) = read_dots(TTIR.replace("%w, %v", "%x, %y").replace("<64x32xf32> *", "<64x32xbf16> *"), ["a", "b", "n"])
