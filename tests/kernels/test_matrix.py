@@ -371,7 +371,11 @@ def test_good_samples_violate_nothing(which: str) -> None:
         ("deep", 90, ["262144 bytes of shared memory; wanted at most 232448"]),
         ("scaled", 90, ["64 FFMA in a loop"]),
         ("short", 90, ["0 wgmma of bf16 for 1 products; wanted one each (a tile of 32 rows; it takes at least 64)"]),
-        ("wide", 100, ["768 columns of tensor memory; wanted at most 512", "1 function bodies that trap and write nothing"]),
+        (
+            "wide",
+            100,
+            ["768 columns of tensor memory; wanted at most 512", "1 function bodies that trap and write nothing"],
+        ),
         ("ignored", 90, ["no registers move", "256 threads"]),
         ("unasked", 90, ["256 bytes of scratch per program; the launch gives 0"]),
     ],
