@@ -30,6 +30,10 @@ AGAIN = "again"
 """The kernel a second time, as a competitor of itself: what its ratio differs from 1 by is noise."""
 
 
+SAME = 0.98
+"""A peer's time over that of a row which the peer's own kernel serves, at least: nothing is won there, nor lost."""
+
+
 @dataclass(frozen=True)
 class Goal:
     """What a row should reach.
@@ -51,7 +55,7 @@ class Goal:
         for peer, wanted in self.ratios.items():
             seconds = timed["peers"].get(peer, {}).get("median_s")
             if seconds is not None:
-                behind.append(wanted * timed["median_s"] / seconds)
+                behind.append((SAME if runner.served_by_peer(row) else wanted) * timed["median_s"] / seconds)
         return max(behind)
 
 

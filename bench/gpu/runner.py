@@ -300,6 +300,11 @@ def good(row: Mapping[str, Any]) -> bool:
     return "median_s" in timed and not timed["unwritten"] and bool(timed["compared"].get("right", True))
 
 
+def served_by_peer(row: Mapping[str, Any]) -> bool:
+    """Whether the library that torch multiplies with makes a row's product; what comes after it weighs little."""
+    return str(row.get("way", "")).startswith("library")
+
+
 def table_row(row: Mapping[str, Any]) -> str:
     """A row of the table: predicted and measured, then torch as multiples of the kernel."""
     start = f"{row['name']:58} {row['predicted_s'] * 1e6:9.1f}"
@@ -314,8 +319,7 @@ def table_row(row: Mapping[str, Any]) -> str:
         return f"{start} WRONG at the timed size: {_worst(t['compared'])}"
     text = f"{start} {t['median_s'] * 1e6:9.1f} us  x{t['median_s'] / row['predicted_s']:.2f}"
     text += f"  {row['bytes'] / t['median_s'] / 1e12:.2f} TB/s"
-    # What the library multiplies is as fast as torch, whatever comes after it.
-    text += "  = peer" if row.get("way", "").startswith("library") else ""
+    text += "  = peer" if served_by_peer(row) else ""
     for name, peer in t["peers"].items():
         text += f"  {name} " + (f"x{peer['median_s'] / t['median_s']:.2f}" if "median_s" in peer else "-")
     return text + ("" if "right" in t["compared"] else "  NOT COMPARED")

@@ -36,6 +36,17 @@ def test_the_distance_is_that_of_the_goal_that_is_furthest() -> None:
     assert goal.distance(wrong, 4e12) == math.inf
 
 
+def test_a_row_that_the_peers_own_kernel_serves_is_its_equal_within_two_hundredths() -> None:
+    goal = rows.Goal(0.0, {"eager": 1.10})
+    served = timed(1e-6, eager=1e-6) | {"way": "library"}
+    assert goal.distance(timed(1e-6, eager=1e-6) | {"way": "generated 64x64x64"}, 4e12) == pytest.approx(1.10)
+    assert goal.distance(served, 4e12) == pytest.approx(0.98)
+    assert goal.distance(timed(1.03e-6, eager=1e-6) | {"way": "library"}, 4e12) > 1
+    text = rows.table_row({"name": "gemm/x/0.mul", "predicted_s": 1e-6, **served}, 0.98)
+    assert "  = peer  eager x1.00" in text
+    assert text.endswith("goal reached")
+
+
 def test_every_kind_of_row_has_a_goal() -> None:
     from tests.bench.scripts import BENCH
 

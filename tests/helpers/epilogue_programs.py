@@ -18,8 +18,8 @@ ACTIVATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
 )  # fmt: skip
 ROWS: tuple[tuple[int, ...], ...] = ((17,), (32,), (2, 9), (29,), (3, 7), (2, 3, 5), (50,))
 SIZES = (17, 20, 31, 32)
-DEEP, NARROW = 70, 7
-"""A depth and a number of columns with which a product is cut along its depth."""
+DEEP = 70
+"""A depth at which a product is cut along it."""
 DROPOUT = {"dropout_prob": 0.25, "dropout_implementation": "upscale_in_train", "seed": 11}
 DTYPES = ("float32", "float32", "float32", "bfloat16", "float16")
 
@@ -83,7 +83,7 @@ class _Draw(LayerDraw):
         # The builder bounds the derivative along a path by the product of bounds, which are far too high for products.
         self.builder.values[x] = replace(self.builder.values[x], gain=1.0)
         depth = self.shape(x)[-1]
-        columns = NARROW if depth == DEEP else depth if self.often(0.4) else self.random.choice(SIZES)
+        columns = depth if self.often(0.4) and depth != DEEP else self.random.choice(SIZES)
         value = self.product(x, columns)
         shape = self.shape(value)
         if self.often(0.8):

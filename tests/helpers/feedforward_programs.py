@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,18 +129,16 @@ def recipe(block: Block, backward: bool = False, optimizer: str = "", runs: int 
     return testing.Recipe(tuple(w.inputs), tuple(w.steps), (h,), floats if backward else (), optimizer, runs)
 
 
-@st.composite
-def blocks(draw: st.DrawFn, dtypes: Sequence[str] = ("float32", "float32", "bfloat16", "float16")) -> Block:
-    """Any form, with odd sizes and two tiles along each axis."""
+DTYPES = ("float32", "float32", "bfloat16", "float16")
 
-    def either(*values: Any) -> Any:
-        return draw(st.sampled_from(values))
 
+def _any_form(either: Callable[..., Any], between: Callable[[int, int], int], dtypes: Sequence[str]) -> Block:
+    """Any form, with odd sizes and two tiles along each axis; the arguments choose one of several values, and a number."""
     test = either(False, False, False, True)
     return Block(
-        leading=either((3, 7), (21,), (2, 3, 5), (33,)),
-        width=draw(st.integers(17, 33)),
-        inner=draw(st.integers(17, 47)),
+        leading=either((3, 7), (21,), (2, 3, 5), (33,), (50,)),
+        width=between(17, 33),
+        inner=between(17, 52),
         product=either("mul", "matmul_v2"),
         turned=(either(False, True), either(False, True)),
         act=either(*ACTIVATIONS),
@@ -153,6 +152,20 @@ def blocks(draw: st.DrawFn, dtypes: Sequence[str] = ("float32", "float32", "bflo
     )
 
 
+def numbered(number: int) -> Block:
+    """Returns a block; the same one for a number."""
+    rng = random.Random(number)
+    return _any_form(lambda *values: rng.choice(values), rng.randint, DTYPES)
+
+
+@st.composite
+def blocks(draw: st.DrawFn, dtypes: Sequence[str] = DTYPES) -> Block:
+    """Any form."""
+    return _any_form(
+        lambda *values: draw(st.sampled_from(values)), lambda low, high: draw(st.integers(low, high)), dtypes
+    )
+
+
 def recipes(
     backward: bool = False, optimizer: Any = False, runs: int = 1, **kinds: Any
 ) -> st.SearchStrategy[testing.Recipe]:
@@ -163,4 +176,4 @@ def recipes(
     )
 
 
-__all__ = ["ACTIVATIONS", "DOWNGRADE", "UPSCALE", "Block", "blocks", "recipe", "recipes"]
+__all__ = ["ACTIVATIONS", "DOWNGRADE", "UPSCALE", "Block", "blocks", "numbered", "recipe", "recipes"]

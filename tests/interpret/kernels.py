@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +12,7 @@ import numpy as np
 
 from tstatic.devices import interpret
 from tstatic.fusion import cache
-from tstatic.fusion.codegen.kernel import RNG, Kernel, Launches, LibraryProduct
+from tstatic.fusion.codegen.kernel import RNG, Kernel, Launch, Launches, LibraryProduct
 from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, meta_of, metas_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.rng import RngKey, kernel_numbers
@@ -87,6 +90,36 @@ def run_kernel(
         zones = np.concatenate([whole[: CANARY * 8], whole[len(whole) - CANARY * 8 :]])
         assert (zones == 0xA5).all(), f"{kernel.name} wrote outside of '{name}'"
     return {n: given[n] for n in outputs}
+
+
+MOST_PROGRAMS = 8
+
+
+def check_grids(kernel: Kernel, count: Counter[str]) -> None:
+    """Counts the products of a kernel and how they are cut: two blocks along each axis, and few, as each costs milliseconds."""
+    for launch in kernel.plan(TINY).launches:
+        assert isinstance(launch, Launch), "the interpreter has no library"
+        assert math.prod(launch.grid) <= MOST_PROGRAMS, f"{launch.function}: grid {launch.grid}"
+        if "STEP" not in launch.constants:
+            continue
+        tile = launch.constants["ROWS"], launch.constants["COLUMNS"]
+        assert set(tile) <= {16, 32}, tile
+        # The sizes stand in the text.
+        sizes = re.search(
+            rf"^def {launch.function}\(.*?tl\.cdiv\((\d+), ROWS\), tl\.cdiv\((\d+), COLUMNS\)", kernel.code, re.M | re.S
+        )
+        assert sizes is not None, launch.function
+        blocks = [-(-int(size) // side) for size, side in zip(sizes.groups(), tile, strict=True)]
+        assert min(blocks) >= 2, f"{launch.function}: {blocks} blocks"
+        assert math.prod(blocks) == launch.grid[0]
+        count["products"] += 1
+        count["split"] += len(launch.grid) > 1
+        count["with a rest of the depth"] += not launch.constants["WHOLE"]
+
+
+def kind_of(number: int) -> str:
+    """The kind of a drawn program: every fifth has all gradients, every twentieth is trained."""
+    return "training" if number % 20 == 19 else "gradients" if number % 5 == 4 else "forward"
 
 
 def _multiply(product: LibraryProduct, arrays: Mapping[str, Any]) -> None:

@@ -549,8 +549,8 @@ class _Part:
         """Returns the launches of a product that is cut along its depth; ``None`` if there is work for everybody without."""
         tall, wide = self._blocks(tile)
         depth = self.product.depth
-        least = tile.depth if target.large_programs else LEAST_PART
-        wanted = min(target.multiprocessors // (tall * wide), depth // least, 2 if target.large_programs else 16)
+        # In the interpreter two parts show what many would.
+        wanted = 2 if target.large_programs else min(target.multiprocessors // (tall * wide), depth // LEAST_PART, 16)
         if wanted < 2:
             return None
         part = math.ceil(math.ceil(depth / wanted) / tile.depth) * tile.depth
