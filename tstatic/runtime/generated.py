@@ -98,7 +98,12 @@ def _product(device: Device, product: LibraryProduct, arrays: Mapping[str, Any],
     attrs = {"trans_x": product.trans_a, "trans_y": product.trans_b}
     op = FrozenOp(op_def("matmul_v2"), (product.a, product.b), (product.out,), attrs)
     step: cpu.BoundStep = device.bind(op, views[:2], views[2:], {}, stream)
-    return [call for tile in step.bind(cpu.Workspace()) for call in tile] + step.after
+    workspace = cpu.Workspace()
+    if step.scratch_bytes:
+        # The host's own product of 16 bits works in wider copies.
+        workspace.reserve(step.scratch_bytes)
+        workspace.allocate()
+    return [call for tile in step.bind(workspace) for call in tile] + step.after
 
 
 def bind_view(device: Device, op: FrozenOp, arrays: MutableMapping[str, Any]) -> bool:
