@@ -115,8 +115,8 @@ def test_fusions_that_compute_otherwise_are_refused_and_their_cost_is_told() -> 
 
 
 # ------------------------------------------------------------------------------------------------- products, blocks, norms
-def runs_of(recipe: testing.Recipe, on: static.BuildStrategy, times: int = 3) -> tuple[list[Any], Any]:
-    """Checks that fused runs give the unfused run's bits, each time; returns the fusions made, and the results."""
+def runs_of(recipe: testing.Recipe, on: static.BuildStrategy, times: int = 3) -> tuple[list[str], Any]:
+    """Checks that fused runs give the unfused run's bits, each time; returns the types of the operators that ran, and the results."""
     trial, feeds = trial_of_recipe(recipe)
     plain = trial.run(trial.compiled(baseline_of(on)), feeds, trial.state)
     for _ in range(times):
@@ -124,7 +124,7 @@ def runs_of(recipe: testing.Recipe, on: static.BuildStrategy, times: int = 3) ->
         for row, other in zip(fused, plain, strict=True):
             for a, b in zip(row, other, strict=True):
                 assert_same_bits(a, b, recipe)
-    return list(trial.compiled(on).explain(fetch_list=trial.fetches).applied), plain
+    return [op.type for op in trial.compiled(on).program.global_block().ops], plain
 
 
 def product_recipes(count: int) -> list[testing.Recipe]:
@@ -150,7 +150,7 @@ def types_of(recipes: Iterable[testing.Recipe]) -> set[str]:
 
 
 def test_products_with_what_follows_them_give_the_same_bits() -> None:
-    recipes = product_recipes(400 if SOAK else 8)
+    recipes = product_recipes(400 if SOAK else 6)
     made = Counter(
         a.op
         for i, r in enumerate(recipes)
@@ -167,7 +167,7 @@ def test_feed_forward_blocks_give_the_same_bits() -> None:
     made = Counter[str]()
     for number, recipe in enumerate(recipes):
         on = everything_on() if number % 4 == 3 else only("fused_feedforward")
-        made.update(a.op for a in runs_of(recipe, on, 3 if SOAK else 1)[0])
+        made.update(runs_of(recipe, on, 3 if SOAK else 1)[0])
     print(dict(made))
     assert made["fused_feedforward"] == len(recipes)
     assert made["fused_feedforward_grad"] >= len(recipes) * 0.5
@@ -214,8 +214,8 @@ def test_batch_norm_of_16_bits_gives_the_same_bits(dtype: str) -> None:
 # -------------------------------------------------------------------------------------------------------- three processes
 def digests() -> list[str]:
     """What fused and unfused runs of some programs give, in this process."""
-    recipes = [*product_recipes(4), *block_recipes(2)[1:]]
-    recipes += drawn(testing.programs(max_ops=6, backward=True, families=ROW_FAMILIES), 2, 5)
+    recipes = [*product_recipes(2), *block_recipes(2)[1:]]
+    recipes += drawn(testing.programs(max_ops=6, backward=True, families=ROW_FAMILIES), 1, 5)
     done = []
     for recipe in recipes:
         _, results = runs_of(recipe, everything_on(), 1)

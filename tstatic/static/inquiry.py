@@ -125,6 +125,12 @@ def _sum(costs: Iterable[tuple[FrozenOp, int, int]]) -> tuple[int, int]:
     return sum(launches for _, launches, _ in known), sum(nbytes for *_, nbytes in known)
 
 
+def _more(here: list[tuple[FrozenOp, int, int]], there: list[tuple[FrozenOp, int, int]]) -> tuple[int, int]:
+    """Returns how many launches and bytes more one plan has than another."""
+    (launches, nbytes), (fewer, less) = _sum(here), _sum(there)
+    return launches - fewer, nbytes - less
+
+
 def _writes(op: FrozenOp) -> set[str]:
     """Returns what an op makes, and what the ops in it make."""
     return {*op.writes(), *(v for one in op.body for v in one.writes())}
@@ -145,10 +151,8 @@ def _strict_cost(lowered: LoweredProgram, build: BuildStrategy) -> StrictCost:
         # The same work in both plans: all that the larger fusions do.
         made.update(*(_writes(op) for op, _, _ in fused))
         apart = [one for one in here if not made.isdisjoint(_writes(one[0]))]
-        saved = (a - b for a, b in zip(_sum(apart), _sum(fused), strict=True))
-        refused.append(StrictRefusal(no, *saved))
-    more = (a - b for a, b in zip(_sum(here), _sum(there), strict=True))
-    return StrictCost(*more, tuple(refused))
+        refused.append(StrictRefusal(no, *_more(apart, fused)))
+    return StrictCost(*_more(here, there), tuple(refused))
 
 
 def planned(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, build: BuildStrategy) -> list[FrozenOp]:
