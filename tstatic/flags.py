@@ -98,8 +98,9 @@ _FLAGS = (
         str,
         "default",
         "'strict': a fused program gives bit for bit what the unfused one gives. 'default': a fused program may keep "
-        "more precision between operators than the unfused one. As long as nothing is fused, both are the same. Under 'strict' "
-        "every chip gets the launches that an H200 gets: how a sum is cut does not depend on the chip.",
+        "more precision between operators than the unfused one. Where no kernels are generated, both are the same. Under 'strict' "
+        "every chip gets the launches that an H200 gets: how a sum is cut does not depend on the chip. What a CompiledProgram is "
+        "given as numerics= beats the flag.",
         compiled=True,
         check=_one_of(*NUMERICS),
     ),

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,9 +17,23 @@ import pytest
 from hypothesis import given, seed, settings
 
 import tstatic as paddle
-from tests.helpers.drawn import PLAIN, ROW_FAMILIES
+from tests.cpu.bn_nets import gradients_of, residual, strategy, trained
+from tests.helpers import feedforward_programs
+from tests.helpers.drawn import PLAIN, ROW_FAMILIES, drawn, only
+from tests.helpers.epilogue_programs import epilogue_recipe
+from tests.helpers.quick_interpreter import interpret_quickly
 from tests.helpers.soak import SOAK
 from tstatic import static, testing
+from tstatic.flags import using_numerics
+from tstatic.fusion import in_turn
+from tstatic.fusion.codegen import gemm
+from tstatic.fusion.codegen.gemm_tiles import tiles_of
+from tstatic.fusion.codegen.kernel import Launch, Launches
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.opdef import op_def
+from tstatic.ir.types import Meta, bfloat16
+from tstatic.static import pipeline
+from tstatic.target import CHIPS, H200, TINY
 from tstatic.testing.runner import baseline_of, everything_on, trial_of_recipe
 
 F = paddle.nn.functional
@@ -73,9 +95,221 @@ def test_functions_of_sums_give_the_same_bits() -> None:
         assert_same_bits(a, b)
 
 
-def test_a_fusion_that_computes_otherwise_is_refused() -> None:
+def test_fusions_that_compute_otherwise_are_refused_and_their_cost_is_told() -> None:
     main, startup = static.Program(), static.Program()
     with static.program_guard(main, startup):
-        y = static.nn.batch_norm(static.data("x", [4, 3, 5, 5]), act="relu")
+        q, k, v = (static.data(n, [2, 2, 128, 64]) for n in "qkv")
+        y = paddle.matmul(F.softmax(paddle.matmul(q, k, transpose_y=True) * 0.125), v)
     told = static.CompiledProgram(main, everything_on()).explain(fetch_list=[y])
-    assert "NUM_STRICT" in {r.code for r in told.refused}
+    assert told.strict is not None
+    (cost,) = told.strict.refused
+    assert (cost.rejection.switch, cost.rejection.code) == ("fuse_dot_product_attention", "NUM_STRICT")
+    # The scores and the weights, two of 128 x 128 numbers a head, are written and read again.
+    assert cost.launches == told.strict.launches == 2
+    assert cost.bytes == told.strict.bytes == 4 * 4 * 128 * 128 * 4
+    assert "Strict numerics: 2 launches and 1,048,576 bytes a step more than default numerics" in str(told)
+    assert told.to_dict()["strict"]["refused"][0]["launches"] == 2
+    default = static.CompiledProgram(main, everything_on(), numerics="default").explain(fetch_list=[y])
+    assert default.strict is None
+    assert [a.op for a in default.applied] == ["fused_dot_product_attention"]
+
+
+# ------------------------------------------------------------------------------------------------- products, blocks, norms
+def runs_of(recipe: testing.Recipe, on: static.BuildStrategy, times: int = 3) -> tuple[list[str], Any]:
+    """Checks that fused runs give the unfused run's bits, each time; returns the types of the operators that ran, and the results."""
+    trial, feeds = trial_of_recipe(recipe)
+    plain = trial.run(trial.compiled(baseline_of(on)), feeds, trial.state)
+    for _ in range(times):
+        fused = trial.run(trial.compiled(on), feeds, trial.state)
+        for row, other in zip(fused, plain, strict=True):
+            for a, b in zip(row, other, strict=True):
+                assert_same_bits(a, b, recipe)
+    return [op.type for op in trial.compiled(on).program.global_block().ops], plain
+
+
+def product_recipes(count: int) -> list[testing.Recipe]:
+    """Drawn products with what follows them: forward, with gradients, and trained; of all float types."""
+    kinds = ("forward", "gradients", "gradients", "training")
+    return [epilogue_recipe(i, kinds[i % len(kinds)], runs=2) for i in range(count)]
+
+
+def block_recipes(count: int) -> list[testing.Recipe]:
+    """Drawn feed-forward blocks, likewise."""
+    kinds: tuple[dict[str, Any], ...] = ({}, {"backward": True}, {"optimizer": "SGD", "runs": 2})
+    drawn_blocks = drawn(feedforward_programs.blocks(), count, 11)  # type: ignore[arg-type]
+    return [feedforward_programs.recipe(b, **kinds[i % 3]) for i, b in enumerate(drawn_blocks)]  # type: ignore[arg-type]
+
+
+def types_of(recipes: Iterable[testing.Recipe]) -> set[str]:
+    """The types of the products' operands."""
+    found = set()
+    for recipe in recipes:
+        block = recipe.build().main.global_block()
+        found |= {block.var(op.input("Y")[0]).dtype.name for op in block.ops if op.type in ("mul", "matmul_v2")}
+    return found
+
+
+def test_products_with_what_follows_them_give_the_same_bits() -> None:
+    recipes = product_recipes(400 if SOAK else 6)
+    made = Counter(
+        a.op
+        for i, r in enumerate(recipes)
+        for a in runs_of(r, only("fuse_gemm_epilogue"), 3 if SOAK or i < 2 else 1)[0]
+    )
+    print(dict(made))
+    assert made["fused_gemm_epilogue"] >= len(recipes) * 0.9
+    assert made["fused_gemm_epilogue_grad"] >= len(recipes) * 0.3
+    assert types_of(recipes) == {"float32", "float16", "bfloat16"}
+
+
+def test_feed_forward_blocks_give_the_same_bits() -> None:
+    recipes = block_recipes(200 if SOAK else 4)
+    made = Counter[str]()
+    for number, recipe in enumerate(recipes):
+        on = everything_on() if number % 4 == 3 else only("fused_feedforward")
+        made.update(runs_of(recipe, on, 3 if SOAK else 1)[0])
+    print(dict(made))
+    assert made["fused_feedforward"] == len(recipes)
+    assert made["fused_feedforward_grad"] >= len(recipes) * 0.5
+    assert types_of(recipes) >= {"float32", "bfloat16"}
+
+
+@pytest.mark.parametrize(("act", "layout"), [("relu", "NCHW"), ("gelu", "NHWC")])
+def test_batch_norm_with_what_stands_around_it_gives_the_same_bits(act: str, layout: str) -> None:
+    program = residual(act, layout)
+    fetches = gradients_of(program[0])
+    unfused, before, _ = trained(program, False, fetches, 2, layout)
+    fused, after, told = trained(program, True, fetches, 2, layout)
+    assert len(told.applied) == 4
+    assert not told.refused
+    for a, b in zip(fused, unfused, strict=True):
+        for name, x, y in zip(["loss", *fetches], a, b, strict=True):
+            assert_same_bits(x, y, name)
+    for name, value in before.items():
+        assert_same_bits(after[name], value, name)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_batch_norm_of_16_bits_gives_the_same_bits(dtype: str) -> None:
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup):
+        x = static.data("x", [4, 3, 5, 6])
+        x.stop_gradient = False
+        low = paddle.cast(x, dtype)
+        h = static.nn.batch_norm(low, act="relu")
+        y = F.relu(static.nn.batch_norm(low) + low)
+        loss = paddle.mean(paddle.square(paddle.cast(y * h, "float32")))
+        wanted = [loss, y, *static.gradients([loss], [x])]
+    exe = static.Executor()
+    exe.run(startup)
+    feed = {"x": np.random.default_rng(0).standard_normal((4, 3, 5, 6)).astype(np.float32)}
+    fused, unfused = (
+        exe.run(static.CompiledProgram(main, strategy(on)), feed=feed, fetch_list=wanted) for on in (True, False)
+    )
+    assert len(static.CompiledProgram(main, strategy(True)).explain(fetch_list=wanted).applied) == 4
+    for a, b in zip(fused, unfused, strict=True):
+        assert_same_bits(a, b)
+
+
+# -------------------------------------------------------------------------------------------------------- three processes
+def digests() -> list[str]:
+    """What fused and unfused runs of some programs give, in this process."""
+    recipes = [*product_recipes(2), *block_recipes(2)[1:]]
+    recipes += drawn(testing.programs(max_ops=6, backward=True, families=ROW_FAMILIES), 1, 5)
+    done = []
+    for recipe in recipes:
+        _, results = runs_of(recipe, everything_on(), 1)
+        done.append(hashlib.sha256(b"".join(a.tobytes() for row in results for a in row)).hexdigest())
+    return done
+
+
+def test_other_processes_give_the_same_bits() -> None:
+    command = [sys.executable, "-m", "tests.interpret.test_strict"]
+    seeds = ("1", "2")
+    running = [
+        subprocess.Popen(
+            command,
+            env={**os.environ, "PYTHONHASHSEED": s, "FLAGS_numerics": "strict"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for s in seeds
+    ]
+    here = digests()
+    for process in running:
+        printed, _ = process.communicate(timeout=600)
+        assert process.returncode == 0
+        assert json.loads(printed.splitlines()[-1]) == here
+
+
+# ----------------------------------------------------------------------------------------------------------------- faults
+def _other_tile(part: Any, target: Any) -> Iterator[Launches]:
+    """A product with something behind it is added up in other steps."""
+    tile = tiles_of(part.product, target, drawn=True)[0]
+    yield part._generated(replace(tile, depth=max(16, tile.depth // 2)) if part.group is not None else tile, target)
+
+
+def _own_product(part: Any, target: Any) -> Iterator[Launches]:
+    """A product with something behind it is not the library's."""
+    own = part.group is not None
+    yield part._generated(tiles_of(part.product, target, drawn=True)[0], target) if own else part._library(target)
+
+
+def _tail_of_default(part: Any) -> str:
+    """What stands behind a product goes on with what its type does not hold."""
+    part.strict = False
+    text = _TAIL(part)
+    part.strict = True
+    return text
+
+
+_TAIL = gemm._Part._tail
+
+
+FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "other tile": lambda patch: patch.setattr(gemm._Part, "ways", _other_tile),
+    "own product": lambda patch: patch.setattr(gemm._Part, "ways", _own_product),
+    "sums in the tail": lambda patch: patch.setattr(in_turn, "sums_apart", lambda ops, metas: [ops]),
+    "product not rounded": lambda patch: patch.setattr(gemm._Part, "_tail", _tail_of_default),
+    "no kernel of its own": lambda patch: patch.setattr(pipeline, "kernel_per_op", lambda frozen, metas: frozen),
+}
+
+
+def run_until_caught(number: int) -> None:
+    for recipe in product_recipes(number):
+        runs_of(recipe, only("fuse_gemm_epilogue"), 1)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_faults_are_caught(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    FAULTS[fault](monkeypatch)
+    with pytest.raises(AssertionError, match="Recipe"):
+        run_until_caught(24)
+
+
+def test_a_deep_product_is_not_cut_along_its_depth() -> None:
+    """Nor does what stands behind a product choose its tile, and nothing else is there to be timed."""
+    shapes = {"x": (256, 16384), "w": (16384, 128), "y": (256, 128), "b": (128,), "z": (256, 128)}
+    metas = {name: Meta(shape, bfloat16) for name, shape in shapes.items()}
+    product = FrozenOp(op_def("matmul_v2"), ("x", "w"), ("y",), {"trans_x": False, "trans_y": False})
+    add = FrozenOp(op_def("elementwise_add"), ("y", "b"), ("z",), {"axis": -1})
+    alone, fused = gemm.gemm_kernel([product], metas, ["y"]), gemm.gemm_kernel([product, add], metas, ["z"])
+    for target in (TINY, *CHIPS):
+        (first,), (second,) = alone.candidates(target), fused.candidates(target)
+        assert [one.constants for one in first.launches] == [one.constants for one in second.launches], target
+        assert [one.function for one in second.launches] == ["kernel"], target
+        assert not any(one.contract for one in second.launches if isinstance(one, Launch))
+    with using_numerics("default"):
+        loose = gemm.gemm_kernel([product, add], metas, ["z"])
+    assert [one.function for one in loose.plan(H200).launches] == ["part", "combine"]
+    assert len(loose.candidates(H200)) > 2
+
+
+def main() -> None:
+    """Prints what this process computes."""
+    interpret_quickly()
+    print(json.dumps(digests()))
+
+
+if __name__ == "__main__":
+    main()

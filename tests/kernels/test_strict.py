@@ -89,6 +89,8 @@ def contracted(report: Report) -> dict[str, int]:
     allowed = {IN_LIBRARY} if "f32" in inside else set()
     # In 64 bits those of the library look like any other.
     allowed |= {"fma.rn.f64"} if "f64" in inside else set()
+    # This chip has no product of bfloat16: it is one with -0 added.
+    allowed |= {"fma.rn.bf16", "fma.rn.bf16x2"} if report.chip == 80 else set()
     return {name: count for name, count in report.fused.items() if name not in allowed}
 
 

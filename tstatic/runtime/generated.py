@@ -98,10 +98,11 @@ def _product(device: Device, product: LibraryProduct, arrays: Mapping[str, Any],
     attrs = {"trans_x": product.trans_a, "trans_y": product.trans_b}
     op = FrozenOp(op_def("matmul_v2"), (product.a, product.b), (product.out,), attrs)
     step: cpu.BoundStep = device.bind(op, views[:2], views[2:], {}, stream)
-    # Numpy multiplies 16-bit floats as wider ones, which take memory of their own; a chip's library asks for none.
     workspace = cpu.Workspace()
-    workspace.reserve(step.scratch_bytes)
-    workspace.allocate()
+    if step.scratch_bytes:
+        # The host's own product of 16 bits works in wider copies; a chip's library asks for none.
+        workspace.reserve(step.scratch_bytes)
+        workspace.allocate()
     return [call for tile in step.bind(workspace) for call in tile] + step.after
 
 

@@ -68,6 +68,57 @@ class MemoryTraffic:
 
 
 @dataclass(frozen=True, slots=True)
+class StrictRefusal:
+    """A fusion that strict numerics refuse, and what it would save: of its operators, and of those that it would be fused with.
+
+    Attributes:
+        rejection: The operators, and the reason.
+        launches, bytes: Launches and bytes of a step, fewer under default numerics; 0 where another fusion takes the operators.
+    """
+
+    rejection: Rejection
+    launches: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StrictCost:
+    """What strict numerics cost a step, compared with default ones under the same strategy.
+
+    Attributes:
+        launches, bytes: Launches and bytes more, by the plans for the default target.
+        refused: The fusions that are refused.
+    """
+
+    launches: int
+    bytes: int
+    refused: tuple[StrictRefusal, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain data."""
+        return {
+            "launches": self.launches,
+            "bytes": self.bytes,
+            "refused": [
+                {"switch": r.rejection.switch, "ops": _members(r.rejection.members), "reason": r.rejection.reason,
+                 "launches": r.launches, "bytes": r.bytes}
+                for r in self.refused
+            ],
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        lines = [
+            f"Strict numerics: {self.launches:,} launches and {self.bytes:,} bytes a step more than default numerics"
+        ]
+        for one in self.refused:
+            ops = " + ".join(m.type for m in one.rejection.members)
+            lines.append(
+                f"  {one.rejection.switch}: {ops} would save {one.launches:,} launches and {one.bytes:,} bytes"
+            )
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """A note on what the fusions did with one op.
 
@@ -123,6 +174,7 @@ class Explanation:
         collectives: What the replicas of a data-parallel program exchange.
         precision: The ops that mixed precision decided about, with the type that each runs in and why.
         on_host: The ops that run on the host, if the program's other ops run on a device of torch.
+        strict: What strict numerics refuse and cost; ``None`` under default numerics.
     """
 
     verdicts: tuple[PropertyStatus, ...]
@@ -134,6 +186,7 @@ class Explanation:
     collectives: Report | None = None
     precision: tuple[Converted, ...] = ()
     on_host: tuple[OnHost, ...] = ()
+    strict: StrictCost | None = None
     _why: Callable[[str, str], FusionAnswer] | None = field(default=None, repr=False, compare=False)
     _names: tuple[str, ...] = field(default=(), repr=False, compare=False)
     _draw: Callable[[], Drawing] | None = field(default=None, repr=False, compare=False)
@@ -200,6 +253,8 @@ class Explanation:
             done["collectives"] = self.collectives.to_dict()
         if self.precision:
             done["precision"] = [one.to_dict() for one in self.precision]
+        if self.strict is not None:
+            done["strict"] = self.strict.to_dict()
         if self.on_host:
             done["on_host"] = [{**_members([one.op])[0], "reason": one.reason} for one in self.on_host]
         return done
@@ -281,6 +336,8 @@ class Explanation:
             lines.append(
                 f"Launches a step: {t.launches_before} -> {t.launches_after}; bytes a step: {t.bytes_before:,} -> {t.bytes_after:,}"
             )
+        if self.strict is not None:
+            lines.append(str(self.strict))
         return "\n".join(lines)
 
 

@@ -13,13 +13,14 @@ from tstatic.fusion.engine import Applied, Fusion, Log, OpInfo, Rejection, kerne
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients
 from tstatic.fusion.reasons import explain_code
 from tstatic.fusion.shape_readers import shapes_from_contents
+from tstatic.fusion.single_op import kernel_per_op
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, flat
 from tstatic.ir.opdef import EMPTY, OpDef
 from tstatic.ir.program import Block, Operator, Program
 from tstatic.ir.types import Meta
 from tstatic.plan.plan import Generated, make_plan
 from tstatic.static import pipeline
-from tstatic.static.compile import Compilation
+from tstatic.static.compile import Compilation, LoweredProgram
 from tstatic.static.explain import (
     Drawing,
     Explanation,
@@ -28,6 +29,8 @@ from tstatic.static.explain import (
     Note,
     OnHost,
     PropertyStatus,
+    StrictCost,
+    StrictRefusal,
     properties,
 )
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
@@ -101,13 +104,55 @@ def _cost(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, bu
 
     An op whose result is a view has none, a fused op has those of its kernel, any other op counts as one launch.
     """
-    launches = total = 0
+    return _sum(_costs(frozen, metas, kernels, build))
+
+
+def _costs(
+    frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, build: BuildStrategy
+) -> list[tuple[FrozenOp, int, int]]:
+    """Returns the ops of a plan, each with its launches and bytes."""
+    found = []
     for op in planned(frozen, metas, kernels, build):
         kernel = kernels.get(op.outputs)
         # A kernel may recompute values that the ops it replaces only read.
-        launches += 1 if kernel is None else len(kernel.plan(DEFAULT_TARGET).launches)
-        total += _bytes(op, metas) if kernel is None else kernel.nbytes
-    return launches, total
+        launches = 1 if kernel is None else len(kernel.plan(DEFAULT_TARGET).launches)
+        found.append((op, launches, _bytes(op, metas) if kernel is None else kernel.nbytes))
+    return found
+
+
+def _sum(costs: Iterable[tuple[FrozenOp, int, int]]) -> tuple[int, int]:
+    known = list(costs)
+    return sum(launches for _, launches, _ in known), sum(nbytes for *_, nbytes in known)
+
+
+def _more(here: list[tuple[FrozenOp, int, int]], there: list[tuple[FrozenOp, int, int]]) -> tuple[int, int]:
+    """Returns how many launches and bytes more one plan has than another."""
+    (launches, nbytes), (fewer, less) = _sum(here), _sum(there)
+    return launches - fewer, nbytes - less
+
+
+def _writes(op: FrozenOp) -> set[str]:
+    """Returns what an op makes, and what the ops in it make."""
+    return {*op.writes(), *(v for one in op.body for v in one.writes())}
+
+
+def _strict_cost(lowered: LoweredProgram, build: BuildStrategy) -> StrictCost:
+    """Returns what strict numerics cost a program: its plan compared with the one that it has under default numerics."""
+    with flags.using_numerics("strict"):
+        strict = kernel_per_op(lowered.after, lowered.metas)
+        here = _costs(strict, lowered.metas, kernels_of(strict, lowered.metas), build)
+    with flags.using_numerics("default"):
+        other, metas = pipeline.fuse(lowered.before, lowered.metas_before, build, Log())
+        there = _costs(other, metas, kernels_of(other, metas), build)
+    refused = []
+    for no in (r for r in lowered.log.refused if r.code == "NUM_STRICT"):
+        made = {v for m in no.members for v in m.outputs}
+        fused = [one for one in there if not made.isdisjoint(_writes(one[0]))]
+        # The same work in both plans: all that the larger fusions do.
+        made.update(*(_writes(op) for op, _, _ in fused))
+        apart = [one for one in here if not made.isdisjoint(_writes(one[0]))]
+        refused.append(StrictRefusal(no, *_more(apart, fused)))
+    return StrictCost(*_more(here, there), tuple(refused))
 
 
 def planned(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, build: BuildStrategy) -> list[FrozenOp]:
@@ -177,6 +222,7 @@ def build_explanation(
         made.report,
         made.program.mixed_precision,
         _on_host(fused),
+        _strict_cost(made.first, build) if made.first.numerics == "strict" else None,
         why,
         tuple(names),
         draw,
