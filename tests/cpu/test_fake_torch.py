@@ -48,7 +48,7 @@ def late(number: int = 0) -> Iterator[FakeTorchDevice]:
 def close(found: Any, expected: Any) -> None:
     for a, b in zip(found, expected, strict=True):
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
-        np.testing.assert_allclose(np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=2e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize("shard", range(4))

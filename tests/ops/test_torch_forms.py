@@ -256,8 +256,6 @@ VIEWS = {
 
 BESIDE = {
     "pool2d": "torch also returns where the maxima are",
-    "softmax_with_cross_entropy": "the loss is picked from logarithms of all classes",
-    "softmax_with_cross_entropy_grad": "several calls",
     "squared_l2_norm": "a sum of squares needs the squares",
 }
 """Ops that models and nets leave unfused and that make more memory of the size of a result, and why."""
