@@ -92,14 +92,6 @@ def test_a_run_waits_for_the_callers_stream_and_the_caller_for_the_run(gpu: Cuda
         assert float(there.to(gpu.place).sum()) == 2.0 * 512 * 512
 
 
-@pytest.mark.parametrize("type", [t for t in op_types() if torch_form(op_def(t)) is not None][::EVERY])
-def test_an_op_writes_what_its_reference_writes(type: str, gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    definition = op_def(type)
-    for sample in samples(definition, 2):
-        monkeypatch.setattr(oracles, "run_torch", partial(run_on_device, device=gpu))
-        oracles.check_lower(definition, sample)
-
-
 # ------------------------------------------------------------------------------------------------------ whole programs
 @pytest.mark.parametrize("name", [*GOLDEN][:: 1 if REAL else 3])
 def test_golden_numbers(name: str, gpu: CudaDevice) -> None:
@@ -129,22 +121,19 @@ def test_samples_run_on_their_place(
     monkeypatch.setenv("CPU_NUM", "2" if "CUDAPlace(1)" in code else "1")
     code = _changed_imports(code)
     there = values_after(code.replace("CUDAPlace(1)", "CUDAPlace(0)"), name)
+    assert bool(there) == (".run(" in code), "a sample that runs a program keeps something"
     close(there, values_after(_with_cpu(code), name))
 
 
-@pytest.mark.parametrize("case", CASES[:: 1 if REAL else 6], ids=lambda c: c.name)
-def test_fused_programs(case: Case, gpu: CudaDevice) -> None:
-    switches = {"fuse_elewise_add_act_ops": True, "enable_auto_fusion": True, "fuse_all_optimizer_ops": True}
-    plain, _ = run(build(case), **switches)
-    with devices.use("gpu"):
-        found, compiled = run(build(case), **switches)
-    assert bool(compiled.plan.kernels) == (gpu.generated and bool(compiled.plan.fused)), "what is fused is a kernel"
-    close(found, plain)
+KINDS = ("plain", "backward", "optimizer", "special")
 
 
-@pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize("kind", ["plain", "backward", "optimizer", "special"])
-def test_drawn_programs(kind: str, fused: bool, gpu: CudaDevice) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_drawn_programs(kind: str, gpu: CudaDevice) -> None:
+    compare_drawn(kind, fused=False)
+
+
+def compare_drawn(kind: str, fused: bool) -> None:
     kinds: dict[str, Any] = {} if kind == "plain" else {kind: True}
     plain = baseline_of(static.BuildStrategy())
 
@@ -182,3 +171,28 @@ def test_the_same_seed_gives_the_same_bits(fused: bool, gpu: CudaDevice) -> None
                 return [exe.run(program, feed=feed, fetch_list=[loss])[0].tobytes() for _ in range(4)]
 
     assert found() == found()
+
+
+# ------------------------------------------------------------------------------- generated kernels, each compiled for it
+@pytest.mark.parametrize("case", CASES[:: 1 if REAL else 6], ids=lambda c: c.name)
+def test_fused_programs(case: Case, gpu: CudaDevice) -> None:
+    switches = {"fuse_elewise_add_act_ops": True, "enable_auto_fusion": True, "fuse_all_optimizer_ops": True}
+    plain, _ = run(build(case), **switches)
+    with devices.use("gpu"):
+        found, compiled = run(build(case), **switches)
+    assert bool(compiled.plan.kernels) == (gpu.generated and bool(compiled.plan.fused)), "what is fused is a kernel"
+    close(found, plain)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_drawn_programs_with_every_fusion(kind: str, gpu: CudaDevice) -> None:
+    compare_drawn(kind, fused=True)
+
+
+# -------------------------------------------------------------------------------------------------------------- the ops
+@pytest.mark.parametrize("type", [t for t in op_types() if torch_form(op_def(t)) is not None][::EVERY])
+def test_an_op_writes_what_its_reference_writes(type: str, gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    definition = op_def(type)
+    for sample in samples(definition, 2):
+        monkeypatch.setattr(oracles, "run_torch", partial(run_on_device, device=gpu))
+        oracles.check_lower(definition, sample)

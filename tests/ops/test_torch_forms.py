@@ -249,6 +249,39 @@ def test_a_form_with_out_writes_there_and_makes_nothing_of_that_size(type: str) 
             assert torch.equal(a, b) or torch.allclose(a, b, equal_nan=True), f"{slot.name}: {a} and {b}"
 
 
+VIEWS = {
+    "conv2d_transpose", "conv3d_transpose", "depthwise_conv2d_transpose", "diag_v2_grad", "fold", "im2sequence_grad", "unbind",
+    "unfold_grad", "unstack",
+}  # fmt: skip
+"""Ops whose results may be parts of a larger one (cut off, or one of several) or of an input: they are copied."""
+
+BESIDE = {
+    "pool2d": "torch also returns where the maxima are",
+    "squared_l2_norm": "a sum of squares needs the squares",
+}
+"""Ops that models and nets leave unfused and that make more memory of the size of a result, and why."""
+
+
+def test_results_that_torch_allocates_have_memory_of_their_own() -> None:
+    """It becomes the value's without a copy; where a model runs the op, nothing else of that size is made."""
+    views, beside = set(), set()
+    for type in (t for t in ON_DEVICE if op_def(t).torch_run == "alloc"):
+        definition = op_def(type)
+        sample = drawn(definition)
+        ins = tensors(sample, "cpu")
+        with torch.no_grad(), Watch() as watch:
+            results = [t for t in tree_leaves(call(definition, sample, ins, "cpu")) if t is not None]
+        given = {t.untyped_storage().data_ptr() for t in tree_leaves(ins) if t is not None}
+        own = {t.untyped_storage().data_ptr() for t in results}
+        if given & own or any(t.untyped_storage().nbytes() != t.nbytes for t in results):
+            views.add(type)
+        largest = max((t.untyped_storage().nbytes() for t in results), default=0)
+        if any(n >= largest > 0 and at not in given | own for _, at, n in watch.made):
+            beside.add(type)
+    assert views == VIEWS
+    assert beside & set(left_unfused()) == set(BESIDE)
+
+
 def test_one_call_on_elements_writes_where_it_is_told() -> None:
     """Work that mostly walks over memory needs no copy behind it."""
     returned = [t for t in ON_DEVICE if op_def(t).pointwise is not None and op_def(t).torch_run == "alloc"]

@@ -138,7 +138,7 @@ class FakeDevice(Device):
     def holds(self, array: Array) -> bool:
         return isinstance(array, FakeArray) and array.owner is self
 
-    def derive(self, array: FakeArray, view: Callable[..., HostArray | None]) -> FakeArray:
+    def derive(self, array: FakeArray, view: Callable[..., HostArray | None]) -> FakeArray | None:
         return FakeArray(self, _CPU.derive(array._inside, view))
 
     def contiguous(self, array: FakeArray) -> bool:

@@ -35,7 +35,7 @@ class FakeTorchDevice(FakeDevice):
     def derive(self, array: FakeArray, view: Callable[..., HostArray | None]) -> FakeArray | None:
         found = super().derive(array, view)
         # torch has no strides that go back.
-        return None if min(found._inside.strides, default=0) < 0 else found
+        return None if found is None or min(found._inside.strides, default=0) < 0 else found
 
     def host_reason(self, op: FrozenOp) -> str:
         return _TORCH.host_reason(op)

@@ -214,11 +214,13 @@ def _write_adam(
     rate, first, second = lr.reshape(()), pow1.reshape(()), pow2.reshape(())
     torch.lerp(m, grad, 1 - beta1, out=to_m)
     torch.mul(v, beta2, out=to_v).addcmul_(grad, grad, value=1 - beta2)
-    spread = torch.div(to_v, 1 - second).sqrt_().add_(epsilon)
-    step = torch.div(to_m, spread, out=spread)
+    # As ADAM says: corrections in the step size walk over the moments once less.
+    correct = (1 - second).sqrt_()
+    root = torch.sqrt(to_v).add_(correct, alpha=epsilon)
+    step = torch.div(to_m, root, out=root)
     if with_decay:
         param = torch.mul(param, 1 - rate * (lr_ratio * coeff), out=to_param)
-    torch.addcmul(param, step, rate / (1 - first), value=-lr_ratio, out=to_param)
+    torch.addcmul(param, step, rate * correct / (1 - first), value=-lr_ratio, out=to_param)
     for old, new, beta in ((pow1, to_pow1, beta1), (pow2, to_pow2, beta2)):
         if new is not None:
             torch.mul(old, 1 if use_global_beta_pow else beta, out=new)
