@@ -18,6 +18,7 @@ from tstatic.fusion.codegen.products import multiplies, products_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops.norm._norm import uses_running_statistics
+from tstatic.plan.plan import Generated
 from tstatic.runtime.scope import Scope
 from tstatic.static import inquiry, pipeline
 from tstatic.static.compile import LoweredProgram, compile_program
@@ -116,10 +117,12 @@ def rewritten(
     return made.before.ops, made.after.ops, made.metas
 
 
-def planned(main: Any, chosen: Any, feeds: Mapping[str, Sequence[int]], fetches: Sequence[str]) -> tuple[FrozenOp, ...]:
-    """The ops that do work in a plan for a GPU: those whose result is no view of what they read."""
+def planned(
+    main: Any, chosen: Any, feeds: Mapping[str, Sequence[int]], fetches: Sequence[str]
+) -> list[tuple[FrozenOp, Generated | None]]:
+    """The ops that do work in a plan for a GPU, with their kernels: those whose result is no view of what they read."""
     made = lowered(main, chosen, feeds, fetches)
-    return tuple(inquiry.planned(made.after, made.metas, engine.kernels_of(made.after, made.metas), chosen))
+    return inquiry.planned(made.after, made.metas, engine.kernels_of(made.after, made.metas), chosen)
 
 
 def fused_kernels(

@@ -100,23 +100,24 @@ def _cost(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, bu
 
     An op whose result is a view has none, a fused op has those of its kernel, any other op counts as one launch.
     """
-    launches = total = 0
-    for op in planned(frozen, metas, kernels, build):
-        kernel = kernels.get(op.outputs)
+    launches, total = 0, sum(kernel.nbytes for kernel in kernels.values())
+    for op, made in planned(frozen, metas, kernels, build):
+        launches += 1 if made is None else len(made.calls.launches)
         # A kernel may recompute values that the ops it replaces only read.
-        launches += 1 if kernel is None else len(kernel.plan(DEFAULT_TARGET).launches)
-        total += _bytes(op, metas) if kernel is None else kernel.nbytes
+        total += _bytes(op, metas) if made is None else 0
     return launches, total
 
 
-def planned(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, build: BuildStrategy) -> list[FrozenOp]:
-    """Returns the ops that do work in the plan; if sizes are unknown, and so is the plan, those that cannot be views."""
+def planned(
+    frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, build: BuildStrategy
+) -> list[tuple[FrozenOp, Generated | None]]:
+    """Returns the ops that do work in the plan, with their kernels; if sizes are unknown, and so is the plan, all but views."""
+    frozen, metas, made = pipeline.planned_kernels(frozen, metas, kernels, DEFAULT_TARGET)
     given = [metas.get(v) for v in (*frozen.feeds, *frozen.reads.values())]
     if not all(meta is not None and meta.known for meta in given):
-        return [op for op in frozen.ops if op.definition.view is None]
-    made = {outputs: Generated(kernel, kernel.plan(DEFAULT_TARGET)) for outputs, kernel in kernels.items()}
+        return [(op, made.get(op.outputs)) for op in frozen.ops if op.definition.view is None]
     plan = make_plan(frozen, metas, pipeline.plan_options(build), made)
-    return [step.op for step in plan.steps if step.how != "view"]
+    return [(step.op, made.get(step.op.outputs)) for step in plan.steps if step.how != "view"]
 
 
 def _with_kernels(applied: Sequence[Applied], kernels: Kernels) -> tuple[Applied, ...]:

@@ -95,11 +95,10 @@ class _Module:
 
     def kernel(self) -> Kernel:
         text = "\n\n\n".join(t for part in self.parts for t in part.functions())
-        summed = max((len(part.summed) for part in self.parts), default=0)
+        summed = [len(part.summed) for part in self.parts if part.summed]
         if summed:
             self.used.add("to_bf16")
-            # A pair of sums shares a launch, so that the function for two is there as soon as one part has two.
-            text += f"\n\n\n{sums.text(summed)}"
+            text += f"\n\n\n{sums.text(*summed)}"
         read = dict.fromkeys(v for part in self.parts for v in part.reads)
         written = dict.fromkeys(v for part in self.parts for v in part.writes)
         memory = self._arguments(read), self._arguments(written)

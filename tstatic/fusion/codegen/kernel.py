@@ -83,6 +83,8 @@ class Launch:
             must be those of the two.
         stages: Depth of the software pipeline of the main loop; 0 leaves it to the compiler.
         scratch: Bytes of global memory that the compiled code keeps for each program (tensor descriptors made in the kernel).
+        finishes: Whether it only adds partial sums: its arguments are then a buffer of these and a result, for each result, and
+            how many strips and columns they have.
     """
 
     function: str
@@ -94,6 +96,7 @@ class Launch:
     contract: bool = True
     stages: int = 0
     scratch: int = 0
+    finishes: bool = False
 
     @property
     def options(self) -> dict[str, int | bool]:

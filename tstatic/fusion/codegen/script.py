@@ -256,7 +256,7 @@ def script(kernel: Kernel, parts: Parts) -> str:
     low = any(b.dtype.is_float and b.dtype.name != "float64" for b in (*kernel.inputs, *kernel.outputs))
     draws = kernel.plan(TINY).draws
     lines = [
-        *([f"SIZES = {_wrapped(parts.sizes)}"] if parts.sizes else []),
+        *([f"SIZES = {wrapped(parts.sizes)}"] if parts.sizes else []),
         *(["# Seed, and run count and place, of the random numbers.", f"RNG = {RUN!r}"] if draws else []),
         *(line for helper in parts.helpers for line in (*helper.splitlines(), "")),
         *nested(f"def reference({parts.signature}):", ['"""The same in float64."""', *parts.reference]),
@@ -279,7 +279,8 @@ def script(kernel: Kernel, parts: Parts) -> str:
     return 'if __name__ == "__main__":' + textwrap.indent(inside, "    ")
 
 
-def _wrapped(numbers: Sequence[int]) -> str:
+def wrapped(numbers: Sequence[int]) -> str:
+    """Returns a list of numbers as text, on as many lines as it takes."""
     text = textwrap.fill(", ".join(map(str, numbers)), 100, initial_indent="    ", subsequent_indent="    ")
     return f"[\n{text}\n]" if len(text) > 100 else f"[{text.strip()}]"
 
@@ -340,4 +341,4 @@ def _call(launch: Launch | LibraryProduct, keys: Mapping[str, str], target: Targ
     return f"{launch.function}[{launch.grid!r}]({', '.join([*given, *(f'{n}={v!r}' for n, v in named.items())])})"
 
 
-__all__ = ["Parts", "bounds", "entry", "script", "standalone_main"]
+__all__ = ["Parts", "bounds", "entry", "script", "standalone_main", "wrapped"]
