@@ -46,7 +46,7 @@ from tstatic.fusion.codegen.kernel import (
 )
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, nested
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, Operand, build
-from tstatic.fusion.codegen.numerics import uncontracted
+from tstatic.fusion.codegen.numerics import strict_numerics, uncontracted
 from tstatic.fusion.codegen.products import (
     Product,
     is_product,
@@ -582,12 +582,30 @@ class _Part:
         )
         return self._finished(main, tall, target)
 
+    def _bias(self) -> str | None:
+        """Returns the vector that the library adds on the way to memory, where that is all that follows the product."""
+        assert self.group is not None
+        # In 16 bits the product would be rounded before the sum or not, as the library pleases.
+        if self.stores_product or self.product.dtype.is_low or strict_numerics() or len(self.group.ops) != 1:
+            return None
+        others = [o for o in self.group.inputs if o.value != self.product.out]
+        (op, _), *_ = self.group.ops
+        if op.type != "elementwise_add" or len(others) != 1 or not self._per_column(others[0]):
+            return None
+        alike = {o.dtype for o in (*others, *self.group.outputs)} == {self.product.dtype}
+        # A vector of one element would be broadcast over rows, too.
+        return others[0].value if alike and self.product.columns > 1 and self.product.rows > 1 else None
+
     def _library(self, target: Target) -> Launches:
         p = self.product
         sizes = p.rows, p.columns, p.depth
         if self.group is None:
             made = LibraryProduct(p.a, p.b, p.out, sizes, p.trans_a, p.trans_b, p.dtype)
             return Launches((made,), {}, name="library")
+        bias = self._bias()
+        if bias is not None:
+            whole = LibraryProduct(p.a, p.b, self.writes[0], sizes, p.trans_a, p.trans_b, p.dtype, bias)
+            return Launches((whole,), {}, name="library")
         made = LibraryProduct(p.a, p.b, self._parts, sizes, p.trans_a, p.trans_b, p.dtype)
         rest = self._combined(1, p.dtype, target)
         partials = {self._parts: (p.rows * p.columns, p.dtype), **rest.partials}

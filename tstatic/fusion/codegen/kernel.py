@@ -115,13 +115,14 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class LibraryProduct:
-    """A matrix product that the device's library makes, between the launches of a kernel: ``out = op(a) @ op(b)``.
+    """A matrix product that the device's library makes, between the launches of a kernel: ``out = op(a) @ op(b) + bias``.
 
     Attributes:
         a, b, out: Values of the program, or names of partial buffers; contiguous.
         sizes: Rows, columns and depth of the product.
         trans_a, trans_b: Whether the memory of ``a`` is ``[depth, rows]``, that of ``b`` ``[columns, depth]``.
-        dtype: The type of ``a``, ``b`` and ``out``.
+        dtype: The type of ``a``, ``b``, ``bias`` and ``out``.
+        bias: One number per column; empty for none.
     """
 
     a: str
@@ -131,6 +132,7 @@ class LibraryProduct:
     trans_a: bool
     trans_b: bool
     dtype: DType
+    bias: str = ""
 
     function = "library product"
     """As reports call it."""
@@ -141,7 +143,15 @@ class LibraryProduct:
     @property
     def arguments(self) -> tuple[str, ...]:
         """What it reads and writes."""
-        return self.a, self.b, self.out
+        return (self.a, self.b, self.bias, self.out) if self.bias else (self.a, self.b, self.out)
+
+    @property
+    def matrices(self) -> tuple[tuple[str, tuple[int, int]], ...]:
+        """``a``, ``b`` and ``out``, each with its shape in memory."""
+        rows, columns, depth = self.sizes
+        a = (depth, rows) if self.trans_a else (rows, depth)
+        b = (columns, depth) if self.trans_b else (depth, columns)
+        return (self.a, a), (self.b, b), (self.out, (rows, columns))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -295,7 +305,7 @@ class Kernel:
         tiles = math.prod(launch.grid) * math.prod(launch.constants.values())
         if isinstance(launch, LibraryProduct):
             rows, columns, depth = launch.sizes
-            elements = rows * depth + depth * columns + rows * columns
+            elements = rows * depth + depth * columns + rows * columns + bool(launch.bias) * columns
             return int(elements * launch.dtype.itemsize)
         # Tiles are padded to powers of two, by axis. The main function may walk over more than a tile.
         most = 4 * max((n for a, (n, _) in calls.partials.items() if a in named), default=-1)

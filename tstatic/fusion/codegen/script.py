@@ -327,13 +327,10 @@ def _content(one: Table, keys: Mapping[str, str]) -> str:
 
 def _call(launch: Launch | LibraryProduct, keys: Mapping[str, str], target: Target) -> str:
     if isinstance(launch, LibraryProduct):
-        rows, columns, depth = launch.sizes
-        shapes = (rows, depth), (depth, columns), (rows, columns)
-        turned = launch.trans_a, launch.trans_b, False
-        a, b, out = (
-            f'memory["{keys[v]}"].view({shape[::-1] if turn else shape}){".T" if turn else ""}'
-            for v, shape, turn in zip(launch.arguments, shapes, turned, strict=True)
-        )
+        a, b, out = (f'memory["{keys[v]}"].view({shape})' for v, shape in launch.matrices)
+        a, b = f"{a}{'.T' if launch.trans_a else ''}", f"{b}{'.T' if launch.trans_b else ''}"
+        if launch.bias:
+            return f'torch.addmm(memory["{keys[launch.bias]}"].view(-1), {a}, {b}, out={out})'
         return f"torch.mm({a}, {b}, out={out})"
     given = [f'memory["{keys[a]}"]' if isinstance(a, str) else repr(a) for a in launch.arguments]
     # The interpreter has neither warps nor a compiler.
