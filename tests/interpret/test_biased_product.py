@@ -42,7 +42,9 @@ def test_the_library_adds_a_bias_that_stands_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [{"act": "relu"}, {"dtype": "bfloat16"}, {"columns": 1}], ids=["act", "16 bits", "one column"]
+    "case",
+    [{"act": "relu"}, {"dtype": "bfloat16", "columns": 16}, {"columns": 1}],
+    ids=["act", "16 bits", "one column"],
 )
 def test_other_tails_are_kernels(case: dict[str, Any]) -> None:
     for launch in kernel(**case).plan(DEFAULT_TARGET).launches:

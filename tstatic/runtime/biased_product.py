@@ -10,8 +10,14 @@ from tstatic.ir.opdef import OpDef
 
 
 def _ref(x: Any, y: Any, bias: Any, out: Any, trans_x: bool = False, trans_y: bool = False) -> None:
-    np.matmul(x.T if trans_x else x, y.T if trans_y else y, out=out)
-    np.add(out, bias, out=out)
+    a, b = x.T if trans_x else x, y.T if trans_y else y
+    if out.dtype.itemsize > 2:
+        np.matmul(a, b, out=out)
+        np.add(out, bias, out=out)
+        return
+    # 16-bit floats are added up in 32 bits, and rounded once.
+    a, b, bias = (v.astype(np.float32) for v in (a, b, bias))
+    out[...] = (np.matmul(a, b) + bias).astype(out.dtype)
 
 
 def _lower(

@@ -16,7 +16,7 @@ from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, flat
 from tstatic.ir.opdef import EMPTY, OpDef
 from tstatic.ir.program import Block, Operator, Program
 from tstatic.ir.types import Meta
-from tstatic.plan.plan import Generated, make_plan
+from tstatic.plan.plan import Generated, Plan, make_plan
 from tstatic.static import pipeline
 from tstatic.static.compile import Compilation
 from tstatic.static.explain import (
@@ -112,12 +112,22 @@ def planned(
     frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, build: BuildStrategy
 ) -> list[tuple[FrozenOp, Generated | None]]:
     """Returns the ops that do work in the plan, with their kernels; if sizes are unknown, and so is the plan, all but views."""
-    frozen, metas, made = pipeline.planned_kernels(frozen, metas, kernels, DEFAULT_TARGET)
     given = [metas.get(v) for v in (*frozen.feeds, *frozen.reads.values())]
     if not all(meta is not None and meta.known for meta in given):
+        frozen, metas, made = pipeline.planned_kernels(frozen, metas, kernels, DEFAULT_TARGET)
         return [(op, made.get(op.outputs)) for op in frozen.ops if op.definition.view is None]
-    plan = make_plan(frozen, metas, pipeline.plan_options(build), made)
-    return [(step.op, made.get(step.op.outputs)) for step in plan.steps if step.how != "view"]
+    return working(plan_of(frozen, metas, kernels, build))
+
+
+def plan_of(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, build: BuildStrategy) -> Plan:
+    """Returns the plan for a GPU of a program whose sizes are known."""
+    frozen, metas, made = pipeline.planned_kernels(frozen, metas, kernels, DEFAULT_TARGET)
+    return make_plan(frozen, metas, pipeline.plan_options(build), made)
+
+
+def working(plan: Plan) -> list[tuple[FrozenOp, Generated | None]]:
+    """Returns the ops of a plan that do work, with their kernels."""
+    return [(step.op, plan.kernels.get(step.op.outputs)) for step in plan.steps if step.how != "view"]
 
 
 def _with_kernels(applied: Sequence[Applied], kernels: Kernels) -> tuple[Applied, ...]:

@@ -585,8 +585,8 @@ class _Part:
     def _bias(self) -> str | None:
         """Returns the vector that the library adds on the way to memory, where that is all that follows the product."""
         assert self.group is not None
-        # In 16 bits the product would be rounded before the sum or not, as the library pleases.
-        if self.stores_product or self.product.dtype.is_low or strict_numerics() or len(self.group.ops) != 1:
+        # Added to the wide sums of the product, as kernels do: the result is rounded once.
+        if self.stores_product or strict_numerics() or len(self.group.ops) != 1:
             return None
         others = [o for o in self.group.inputs if o.value != self.product.out]
         (op, _), *_ = self.group.ops
