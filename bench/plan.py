@@ -22,11 +22,11 @@ from plan_count import (
     Row,
     Scope,
     against_formulas,
-    arena,
     built,
     compile_program,
     dtype_of,
     fused_kernels,
+    launches_by_kind,
     moved,
     paddle,
     pipeline,
@@ -70,7 +70,9 @@ def model(name: str, say: Callable[[str], None]) -> dict[str, Any]:
     kernels = fused_kernels(main, chosen, one.feeds, [loss.name])
     extra_bytes = sum(max(0, moved(k) - k.nbytes) for _, k, _ in kernels)
     t = explained.traffic
+    plan = planned(main, chosen, one.feeds, [loss.name])
     before, after, metas = rewritten(main, chosen, one.feeds, [loss.name])
+    kinds = launches_by_kind(plan)
     unfused_bytes = t.bytes_before + second_passes(before, metas)
     fused_bytes = t.bytes_after + extra_bytes + second_passes(after, metas)
     return {
@@ -82,13 +84,14 @@ def model(name: str, say: Callable[[str], None]) -> dict[str, Any]:
         "launches": {
             "unfused": t.launches_before + second_launches(before),
             "fused": t.launches_after + second_launches(after),
-            "ops": len(planned(main, chosen, one.feeds, [loss.name])),
+            "ops": sum(row["ops"] for row in kinds),
         },
         "bytes": {"unfused": unfused_bytes, "fused": fused_bytes},
         "arena": {
-            name: arena(main, each, one.feeds, [loss.name])
-            for name, each in (("unfused", strategy("-")), ("fused", chosen))
+            "unfused": planned(main, strategy("-"), one.feeds, [loss.name]).arena_bytes,
+            "fused": plan.arena_bytes,
         },
+        "kinds": kinds,
         "applied": dict(Counter(a.switch for a in explained.applied)),
         "refused": {s: dict(Counter(r.code for r in explained.refused if r.switch == s)) for s in alone},
         "alone": alone,

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from plan_formulas import formula, matrix_bytes, once
+
 import tstatic as paddle
 from tstatic import static
-from tstatic.fusion import FUSIONS, engine, feedforward
+from tstatic.fusion import FUSIONS, engine
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
-from tstatic.fusion.codegen.products import multiplies, products_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops.norm._norm import uses_running_statistics
-from tstatic.plan.plan import Generated, make_plan
+from tstatic.plan.plan import Plan
 from tstatic.runtime.scope import Scope
 from tstatic.static import inquiry, pipeline
 from tstatic.static.compile import LoweredProgram, compile_program
-from tstatic.target import DEFAULT_TARGET
 
 __all__ = [
-    "FUSIONS", "Meta", "Row", "Scope", "against_formulas", "arena", "built", "compile_program", "dtype_of", "formula",
-    "fused_kernels", "kernel_of", "moved", "paddle", "pipeline", "planned", "rewritten", "second_launches", "second_passes",
-    "static", "strategy",
+    "FUSIONS", "Meta", "Row", "Scope", "against_formulas", "built", "compile_program", "dtype_of", "formula",
+    "fused_kernels", "kernel_of", "launches_by_kind", "matrix_bytes", "moved", "paddle", "pipeline", "planned",
+    "rewritten", "second_launches", "second_passes", "static", "strategy",
 ]  # fmt: skip
 
 Row = dict[str, Any]
@@ -36,57 +37,6 @@ Row = dict[str, Any]
 def moved(kernel: Kernel) -> int:
     """Bytes of all launches."""
     return sum(kernel.moved)
-
-
-def _size(metas: Mapping[str, Meta], value: Any) -> int:
-    return metas[value].nbytes if isinstance(value, str) else 0
-
-
-def formula(op: FrozenOp, metas: Mapping[str, Meta]) -> tuple[str, int] | None:
-    """The row of the table of floors that a fused op has, and its bytes; ``None`` where there is none."""
-    first = op.body[0]
-    backward = op.type.endswith("_grad")
-    if op.fusion in ("bn_act", "bn_add_act"):
-        norm = next(b for b in op.body if b.type.startswith("batch_norm"))
-        times = {"bn_act": (3, 5), "bn_add_act": (4, 7)}[op.fusion][backward]
-        name = "BN+act" if op.fusion == "bn_act" else "BN+add+act"
-        # Gradients that are added up on the way in are a stream each.
-        times += sum(len(list(b.reads())) - 1 for b in op.body if b.type == "sum")
-        return f"{name} {'bwd' if backward else 'fwd'}", times * _size(metas, norm.input("X"))
-    updates = [b for b in op.body if b.definition.update]
-    if updates and updates[0].type in ("adam", "adamw", "momentum", "sgd"):
-        streams = {"adam": 7, "adamw": 7, "momentum": 5, "sgd": 3}[updates[0].type]
-        label = "AdamW" if updates[0].type == "adamw" else updates[0].type
-        # 16-bit parameters are written from float32 copies: 28 bytes in both cases with adam.
-        sizes = [metas[str(b.input("Param"))] for b in updates]
-        return label, streams * sum(m.numel * max(4, m.dtype.itemsize) for m in sizes)
-    if op.fusion in ("gemm_epilogue", "feedforward"):
-        least = matrix_bytes(op, metas)
-        what = "linear+bias+act" if op.fusion == "gemm_epilogue" else "feed-forward"
-        return None if least is None else (f"{what} {'bwd' if backward else 'fwd'}", least)
-    if first.type in ("squared_l2_norm", "sum_of_squares"):
-        return "grad norm", sum(_size(metas, b.input("X")) for b in op.body if b.type == first.type)
-    return None
-
-
-def matrix_bytes(op: FrozenOp, metas: Mapping[str, Meta]) -> int | None:
-    """Bytes of matrix products and what is around them; ``None`` where the library makes a product, which is a pass of its own.
-
-    Each product reads its two matrices, and each part between products what it needs beside: e(MK+KN+2MN) for a product with a
-    bias and an activation whose argument is kept.
-    """
-    products = {id(one): products_of(one, metas) for one in op.body if multiplies(one)}
-    if any(not p.dtype.is_low or not p.aligned for found in products.values() for p in found):
-        return None
-    total = 0
-    parts = feedforward.parts_of(op.body, metas)
-    for number, part in enumerate(parts):
-        made = {v for one in part for v in one.writes()}
-        later = {v for other in parts[number + 1 :] for one in other for v in one.contents()}
-        read = {v for one in part if id(one) not in products for v in one.contents()} - made
-        total += sum(metas[v].nbytes for v in (*read, *(made & {*op.writes(), *later})))
-        total += sum(metas[v].nbytes for one in part for p in products.get(id(one), ()) for v in (p.a, p.b))
-    return total
 
 
 def strategy(only: str = "") -> Any:
@@ -119,20 +69,22 @@ def rewritten(
     return made.before.ops, made.after.ops, made.metas
 
 
-def planned(main: Any, chosen: Any, feeds: Mapping[str, Sequence[int]], fetches: Sequence[str]) -> tuple[FrozenOp, ...]:
-    """The ops that do work in a plan for a GPU: those whose result is no view of what they read."""
+def planned(main: Any, chosen: Any, feeds: Mapping[str, Sequence[int]], fetches: Sequence[str]) -> Plan:
+    """The plan for a GPU."""
     made = lowered(main, chosen, feeds, fetches)
-    return tuple(inquiry.planned(made.after, made.metas, engine.kernels_of(made.after, made.metas), chosen))
+    return inquiry.plan_of(made.after, made.metas, engine.kernels_of(made.after, made.metas), chosen)
 
 
-def arena(main: Any, chosen: Any, feeds: Mapping[str, Sequence[int]], fetches: Sequence[str]) -> int:
-    """Bytes of the memory that a plan for a GPU lays all values in, but for the parameters and what a library allocates itself."""
-    made = lowered(main, chosen, feeds, fetches)
-    kernels = {
-        outputs: Generated(kernel, kernel.plan(DEFAULT_TARGET))
-        for outputs, kernel in engine.kernels_of(made.after, made.metas).items()
-    }
-    return make_plan(made.after, made.metas, pipeline.plan_options(chosen), kernels).arena_bytes
+def launches_by_kind(plan: Plan) -> list[Row]:
+    """What the launches of a step are: op or kernel -> how many there are, and their launches; most launches first."""
+    rows: dict[str, Row] = {}
+    for op, made in inquiry.working(plan):
+        members = ", ".join(f"{n} {t}" if n > 1 else t for t, n in Counter(b.type for b in op.body).items())
+        what = f"{op.type}: {members}" if op.fusion and op.fusion != "strip_sums" else op.type
+        row = rows.setdefault(what, {"what": what, "ops": 0, "launches": 0})
+        row["ops"] += 1
+        row["launches"] += 1 if made is None else len(made.calls.launches)
+    return sorted(rows.values(), key=lambda r: -r["launches"])
 
 
 def fused_kernels(
@@ -166,7 +118,7 @@ def second_passes(ops: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> int:
     """Bytes that unfused batch norms read twice, as fused ones do: their sums must be known before the result is."""
     twice = {"batch_norm": ("X",), "batch_norm_grad": ("X", "Y@GRAD")}
     norms = [op for op in ops if not op.body and op.type in twice and not uses_running_statistics(op.attrs)]
-    return sum(_size(metas, op.input(slot)) for op in norms for slot in twice[op.type])
+    return sum(metas[str(op.input(slot))].nbytes for op in norms for slot in twice[op.type])
 
 
 def against_formulas(kernels: Sequence[tuple[FrozenOp, Kernel, Mapping[str, Meta]]]) -> list[Row]:
@@ -177,7 +129,7 @@ def against_formulas(kernels: Sequence[tuple[FrozenOp, Kernel, Mapping[str, Meta
     rows: dict[str, Row] = {}
     for op, kernel, metas in kernels:
         found = formula(op, metas)
-        label, least = found or (f"{op.fusion} ({kernel.template})", kernel.nbytes)
+        label, least = found or (f"{op.fusion} ({kernel.template})", once(op, metas))
         row = rows.setdefault(label, {"what": label, "table": found is not None, "kernels": 0, "moved": 0, "least": 0,
                                       "worst": 0.0})  # fmt: skip
         row["kernels"] += 1

@@ -33,7 +33,7 @@ def _model_lines(one: Mapping[str, Any]) -> list[str]:
     # Results of before it was counted have none.
     if arena := one.get("arena"):
         saved = _percent(arena["unfused"], arena["fused"])
-        lines.append(f"| GB of the arena | {_gb(arena['unfused'])} | {_gb(arena['fused'])} | {saved} |")
+        lines.append(f"| GB in the arena | {_gb(arena['unfused'])} | {_gb(arena['fused'])} | {saved} |")
     lines += [
         "",
         f"{count['ops']} ops remain; some kernels are several launches. Compiled in {one['explain_s']:.1f} s.",
@@ -54,13 +54,15 @@ def _model_lines(one: Mapping[str, Any]) -> list[str]:
         "| kernels of | count | GB moved | GB by formula | ratio | worst kernel |",
         "|---|---|---|---|---|---|",
     ]
+    kinds = ["", "| what is launched | ops | launches |", "|---|---|---|"]
+    kinds += [f"| {row['what']} | {row['ops']} | {row['launches']} |" for row in one["kinds"]]
     for row in one["kernels"]:
         mark = row["what"] if row["table"] else f"{row['what']}, against inputs + outputs"
         ratio = row["moved"] / row["least"] if row["least"] else 0.0
         lines.append(
             f"| {mark} | {row['kernels']} | {_gb(row['moved'])} | {_gb(row['least'])} | {ratio:.3f} | {row['worst']:.3f} |"
         )
-    return [*lines, ""]
+    return [*lines, *kinds, ""]
 
 
 def _large_lines(row: Mapping[str, Any]) -> list[str]:
@@ -94,8 +96,10 @@ def markdown(result: Mapping[str, Any]) -> str:
         "- an unfused op is one launch that reads each input once; unfused batch norms are three launches and read twice, as fused",
         "  ones do and are; what the plan makes a view of its input is free, and so are gradients of adds that only hand on what\n"
         "  arrives",
-        "- the arena holds all values of a step but parameters and optimizer states, and what kernels need while they run",
+        "- the arena holds all that a step computes, parameters and their state apart; so much has to be free on a GPU",
         "- columns of one switch alone count every op, fused ones too, as one launch that reads each input once",
+        "- formulas are those of `bench/plan_formulas.py`: streams of the table of floors, partial sums of sums over rows, and for",
+        "  products that the device's library makes (32 bits, or rows off multiples of 16 bytes) one more pass for what follows",
         f"- wanted: kernels with a formula move at most {WANTED} times its bytes, and fusion saves at least 40 % of launches",
         "",
     ]

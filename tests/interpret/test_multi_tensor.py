@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -247,21 +248,27 @@ def test_a_factor_of_the_gradients_is_folded_in(kind: str, dtype: str, master: b
 
 
 @pytest.mark.parametrize("target", [TINY, DEFAULT_TARGET], ids=["interpreter", "gpu"])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
-def test_sum_of_squares(dtype: str, target: Target) -> None:
+@pytest.mark.parametrize(
+    "kind", ["float32", "float64", "bfloat16", "float16", "bfloat16 float32", "float32 float16 bfloat16"]
+)
+def test_sum_of_squares(kind: str, target: Target) -> None:
     rng = np.random.default_rng(3)
     sizes = (5, 1, 4096, 0, 9001, 17)
-    arrays: dict[str, Any] = {f"x{i}": rng.normal(size=n).astype(dtype_of(dtype).np) for i, n in enumerate(sizes)}
+    dtypes = [dtype for dtype, _ in zip(cycle(kind.split()), sizes, strict=False)]
+    arrays: dict[str, Any] = {
+        f"x{i}": rng.normal(size=n).astype(dtype_of(dtype).np)
+        for i, (n, dtype) in enumerate(zip(sizes, dtypes, strict=True))
+    }
     norm, cast, add = OPS["squared_l2_norm"], OPS["cast"], OPS["sum"]
     body, sums = [], []
-    for i in range(len(sizes)):
+    for i, dtype in enumerate(dtypes):
         x = f"x{i}"
         if dtype in ("bfloat16", "float16"):
             body.append(FrozenOp(cast, (x,), (f"w{i}",), cast.complete({"in_dtype": dtype, "out_dtype": "float32"})))
             x = f"w{i}"
         body.append(FrozenOp(norm, (x,), (f"s{i}",), norm.complete({})))
         sums.append(f"s{i}")
-    wide = "float64" if dtype == "float64" else "float32"
+    wide = "float64" if kind == "float64" else "float32"
     metas = {n: meta_of(a) for n, a in arrays.items()}
     metas["y"] = meta_of(np.zeros(1, wide))
     body.append(FrozenOp(add, (tuple(sums),), ("y",), add.complete({})))

@@ -116,7 +116,7 @@ def test_fusions_that_compute_otherwise_are_refused_and_their_cost_is_told() -> 
 
 # ------------------------------------------------------------------------------------------------- products, blocks, norms
 def runs_of(recipe: testing.Recipe, on: static.BuildStrategy, times: int = 3) -> tuple[list[str], Any]:
-    """Checks that fused runs give the unfused run's bits, each time; returns the types of the operators that ran, and the results."""
+    """Checks that fused runs give the unfused run's bits, each time; returns the types of the ops that ran, and the results."""
     trial, feeds = trial_of_recipe(recipe)
     plain = trial.run(trial.compiled(baseline_of(on)), feeds, trial.state)
     for _ in range(times):

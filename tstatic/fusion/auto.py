@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tstatic.fusion.codegen.define import draws, is_elementwise, is_pointwise, works_on_rows, worth_a_kernel
-from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, build
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, arrays_of_uniform, build
 from tstatic.fusion.codegen.rows import check_sums
 from tstatic.fusion.elewise_add_act import prepared
 from tstatic.fusion.engine import Fusion, loop_nest
@@ -201,18 +201,22 @@ class _Groups:
         # All checks come before the first change, so that a refused op leaves no trace.
         inside = {*members, index}
         ops = [one for i in sorted(inside) for one in _parts(self.view.ops[i])]
-        built = build(ops, self.view.metas, self.view.needed(inside), self.view.formulas)
-        operands = (*built.inputs, *built.outputs)
-        streams = sum(o.full for o in operands)
-        if len(operands) > MOST_ARRAYS:
+        needed = self.view.needed(inside)
+        arrays = streams = arrays_of_uniform(ops, needed, self.view.formulas)
+        if arrays is None:
+            built = build(ops, self.view.metas, needed, self.view.formulas)
+            operands = (*built.inputs, *built.outputs)
+            arrays, streams = len(operands), sum(o.full for o in operands)
+            check_sums(built)
+        assert streams is not None
+        if arrays > MOST_ARRAYS:
             raise CodegenUnsupported(
-                "MANY_ARRAYS", f"the kernel would read and write {len(operands)} arrays, at most {MOST_ARRAYS}"
+                "MANY_ARRAYS", f"the kernel would read and write {arrays} arrays, at most {MOST_ARRAYS}"
             )
         if streams > MAX_FULL_ARRAYS:
             raise CodegenUnsupported(
                 "MANY_ARRAYS", f"the kernel would read and write {streams} arrays, at most {MAX_FULL_ARRAYS} are fast"
             )
-        check_sums(built)
         members.append(index)
         self.of[index] = group
         self.after[group] |= between

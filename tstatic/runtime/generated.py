@@ -21,6 +21,7 @@ from tstatic.ir.opdef import op_def
 from tstatic.ir.recording import Call
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.plan import Generated
+from tstatic.runtime.biased_product import BIASED_PRODUCT
 
 
 def add_shared(found: Generated, known: MutableMapping[str, Any], device: Device, stopped: Any | None) -> None:
@@ -84,20 +85,14 @@ def generated_work(
 
 
 def _product(device: Device, product: LibraryProduct, arrays: Mapping[str, Any], stream: Stream) -> list[Call]:
-    """Returns the calls of a product that the device's library makes, as those of the operator ``matmul_v2``."""
-    rows, columns, depth = product.sizes
-    shapes = (
-        (depth, rows) if product.trans_a else (rows, depth),
-        (columns, depth) if product.trans_b else (depth, columns),
-        (rows, columns),
-    )
-    views = [
-        device.derive(arrays[value], partial(np.reshape, shape=shape))
-        for value, shape in zip(product.arguments, shapes, strict=True)
-    ]
+    """Returns the calls of a product that the device's library makes, as those of an operator."""
+    a, b, out = (device.derive(arrays[v], partial(np.reshape, shape=shape)) for v, shape in product.matrices)
     attrs = {"trans_x": product.trans_a, "trans_y": product.trans_b}
-    op = FrozenOp(op_def("matmul_v2"), (product.a, product.b), (product.out,), attrs)
-    step: cpu.BoundStep = device.bind(op, views[:2], views[2:], {}, stream)
+    read, definition = [a, b], op_def("matmul_v2")
+    if product.bias:
+        read, definition = [a, b, device.derive(arrays[product.bias], np.ravel)], BIASED_PRODUCT
+    op = FrozenOp(definition, product.arguments[:-1], (product.out,), attrs)
+    step: cpu.BoundStep = device.bind(op, read, [out], {}, stream)
     workspace = cpu.Workspace()
     if step.scratch_bytes:
         # The host's own product of 16 bits works in wider copies; a chip's library asks for none.

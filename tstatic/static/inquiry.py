@@ -18,7 +18,7 @@ from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, flat
 from tstatic.ir.opdef import EMPTY, OpDef
 from tstatic.ir.program import Block, Operator, Program
 from tstatic.ir.types import Meta
-from tstatic.plan.plan import Generated, make_plan
+from tstatic.plan.plan import Generated, Plan, make_plan
 from tstatic.static import pipeline
 from tstatic.static.compile import Compilation, LoweredProgram
 from tstatic.static.explain import (
@@ -112,11 +112,12 @@ def _costs(
 ) -> list[tuple[FrozenOp, int, int]]:
     """Returns the ops of a plan, each with its launches and bytes."""
     found = []
-    for op in planned(frozen, metas, kernels, build):
-        kernel = kernels.get(op.outputs)
-        # A kernel may recompute values that the ops it replaces only read.
-        launches = 1 if kernel is None else len(kernel.plan(DEFAULT_TARGET).launches)
-        found.append((op, launches, _bytes(op, metas) if kernel is None else kernel.nbytes))
+    for op, made in planned(frozen, metas, kernels, build):
+        # A kernel may recompute values that the ops it replaces only read. Its bytes are those of the sums that it leaves to
+        # others, too, whose ops no kernel here is of.
+        own = kernels.get(op.outputs)
+        nbytes = _bytes(op, metas) if made is None else 0 if own is None else own.nbytes
+        found.append((op, 1 if made is None else len(made.calls.launches), nbytes))
     return found
 
 
@@ -155,14 +156,26 @@ def _strict_cost(lowered: LoweredProgram, build: BuildStrategy) -> StrictCost:
     return StrictCost(*_more(here, there), tuple(refused))
 
 
-def planned(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, build: BuildStrategy) -> list[FrozenOp]:
-    """Returns the ops that do work in the plan; if sizes are unknown, and so is the plan, those that cannot be views."""
+def planned(
+    frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, build: BuildStrategy
+) -> list[tuple[FrozenOp, Generated | None]]:
+    """Returns the ops that do work in the plan, with their kernels; if sizes are unknown, and so is the plan, all but views."""
     given = [metas.get(v) for v in (*frozen.feeds, *frozen.reads.values())]
     if not all(meta is not None and meta.known for meta in given):
-        return [op for op in frozen.ops if op.definition.view is None]
-    made = {outputs: Generated(kernel, kernel.plan(DEFAULT_TARGET)) for outputs, kernel in kernels.items()}
-    plan = make_plan(frozen, metas, pipeline.plan_options(build), made)
-    return [step.op for step in plan.steps if step.how != "view"]
+        frozen, metas, made = pipeline.planned_kernels(frozen, metas, kernels, DEFAULT_TARGET)
+        return [(op, made.get(op.outputs)) for op in frozen.ops if op.definition.view is None]
+    return working(plan_of(frozen, metas, kernels, build))
+
+
+def plan_of(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, build: BuildStrategy) -> Plan:
+    """Returns the plan for a GPU of a program whose sizes are known."""
+    frozen, metas, made = pipeline.planned_kernels(frozen, metas, kernels, DEFAULT_TARGET)
+    return make_plan(frozen, metas, pipeline.plan_options(build), made)
+
+
+def working(plan: Plan) -> list[tuple[FrozenOp, Generated | None]]:
+    """Returns the ops of a plan that do work, with their kernels."""
+    return [(step.op, plan.kernels.get(step.op.outputs)) for step in plan.steps if step.how != "view"]
 
 
 def _with_kernels(applied: Sequence[Applied], kernels: Kernels) -> tuple[Applied, ...]:

@@ -9,14 +9,16 @@ from tstatic.comm.data_parallel import scaled, starts_loss_gradient
 from tstatic.devices import Device
 from tstatic.errors import FeedError
 from tstatic.fusion import FUSIONS
+from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.fusion.engine import Fusion, Log, OpInfo, apply, kernels_of
 from tstatic.fusion.explicit_groups import apply_explicit_groups, has_explicit_groups
+from tstatic.fusion.finish_together import finish_together
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients
 from tstatic.fusion.shape_readers import shapes_from_contents
 from tstatic.fusion.single_op import kernel_per_op
 from tstatic.fusion.user_kernel import present, with_user_kernels
-from tstatic.ir.frozen import FrozenProgram, freeze, unfused, verify
+from tstatic.ir.frozen import Entry, FrozenProgram, freeze, unfused, verify
 from tstatic.ir.program import Program
 from tstatic.ir.types import Meta
 from tstatic.logs import get_logger
@@ -157,6 +159,15 @@ def _shown(members: Sequence[OpInfo]) -> str:
     return ", ".join(f"{m.type} ({show(m.where)})" if m.where else m.type for m in members)
 
 
+def planned_kernels(
+    frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Mapping[tuple[Entry, ...], Kernel], target: Target
+) -> tuple[FrozenProgram, Mapping[str, Meta], Mapping[tuple[Entry, ...], Generated]]:
+    """Returns a program as it runs where kernels run: with its metadata, and its kernels with their launches on a chip."""
+    planned = {outputs: (kernel, kernel.plan(target)) for outputs, kernel in kernels.items()}
+    frozen, metas, found = finish_together(frozen, metas, planned)
+    return frozen, metas, {outputs: Generated(*one) for outputs, one in found.items()}
+
+
 def lower(
     frozen: FrozenProgram,
     metas: Mapping[str, Meta],
@@ -180,5 +191,5 @@ def lower(
         )
     if strict_numerics():
         frozen, target = kernel_per_op(frozen, metas), target.strict
-    kernels = {outputs: Generated(k, k.plan(target)) for outputs, k in kernels_of(frozen, metas).items()}
+    frozen, metas, kernels = planned_kernels(frozen, metas, kernels_of(frozen, metas), target)
     return make_plan(frozen, metas, plan_options(strategy), kernels, device.scratch_bytes, streams, device.block_use)

@@ -66,6 +66,15 @@ class LoopBody:
         assert self.inner is not None or self.channel is not None, "a function of a row in an op that has none"
         return tuple(i for i in range(self.inner or 0, len(self.full)) if i != self.channel)
 
+    @property
+    def uniform(self) -> bool:
+        """Whether all that is read and written has the whole shape, so that nothing is broadcast, summed or drawn."""
+        if self.inner is not None or self.draw is not None or self.per_row or 0 in self.full:
+            return False
+        return all(s is None or s == self.full for s in self.aligned) and all(
+            s == self.full for s in self.targets.values()
+        )
+
 
 def is_pointwise(definition: OpDef) -> bool:
     """Returns whether an op may be inlined into kernels: it states expressions, draws nothing and has no effects."""
@@ -311,6 +320,7 @@ class LoopBodies:
         self.metas = metas
         # The op is kept beside its formula: an id is reused once its object is gone.
         self._known: dict[int, tuple[FrozenOp, LoopBody | None]] = {}
+        self._uniform: dict[int, tuple[FrozenOp, tuple[Shape, frozenset[str]] | None]] = {}
 
     def of(self, op: FrozenOp) -> LoopBody | None:
         """Returns an op's formula, as :func:`define` does."""
@@ -318,6 +328,22 @@ class LoopBodies:
         if found is None:
             found = self._known[id(op)] = op, define(op, self.metas)
         return found[1]
+
+    def uniform(self, op: FrozenOp) -> tuple[Shape, frozenset[str]] | None:
+        """Returns the shape and the values read of an op that fits any group of such ops of its shape; ``None`` for others."""
+        known = self._uniform.get(id(op))
+        if known is None:
+            known = self._uniform[id(op)] = op, self._of_uniform(op)
+        return known[1]
+
+    def _of_uniform(self, op: FrozenOp) -> tuple[Shape, frozenset[str]] | None:
+        formula = self.of(op)
+        if formula is None or op.definition.indices or not formula.uniform:
+            return None
+        if any(self.metas[v].dtype.is_complex for v in (*op.reads(), *op.writes())):
+            return None
+        read = (formula.entries[position] for position in formula.inputs.values())
+        return formula.full, frozenset(v for v in read if v is not None)
 
 
 def _metas(entry: Entry, metas: Mapping[str, Meta]) -> Any:

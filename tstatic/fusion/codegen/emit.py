@@ -37,6 +37,12 @@ from tstatic.target import Target
 _SPLIT = 4
 """Programs for each multiprocessor that share what is summed over more than rows."""
 
+_FEW = 8
+"""So many terms of each sum are one program's tile."""
+
+_MANY_SUMS = 1 << 15
+"""So many sums are work for two programs of 128 columns on each of 128 multiprocessors."""
+
 _PRELUDE = Path(__file__).with_name("prelude.py")
 
 TREE_SUM = "_tree_sum"
@@ -244,9 +250,9 @@ def offset_type(group: LoopNest) -> str:
     return "tl.int64" if group.numel >= 1 << 30 else "tl.int32"
 
 
-def pointers_of(group: LoopNest) -> tuple[KernelParameter, ...]:
-    """Returns parameters for a group's memory; a summed output is written to partial sums first."""
-    summed = set(group.summed)
+def pointers_of(group: LoopNest, direct: bool = False) -> tuple[KernelParameter, ...]:
+    """Returns parameters for a group's memory; unless ``direct``, a summed output is written to partial sums first."""
+    summed = set() if direct else set(group.summed)
     memory = tuple(
         KernelParameter(f"p_{o.name}", "pointer", TYPES[o.dtype.compute.name], sums.partial(o))
         if o in summed
@@ -341,7 +347,8 @@ def _sum_kernel(group: LoopNest) -> Kernel:
     """Writes full outputs as in a pointwise kernel, and sums over all but one run of dimensions, in a fixed order.
 
     A program owns ``COLUMNS`` kept positions and a strip of the summed ones; partial sums of the strips are added by a
-    second kernel, so that the result does not depend on who finishes first.
+    second kernel, so that the result does not depend on who finishes first. Where all programs have work without strips, each
+    sums all that belongs to its positions, and there is no second kernel.
     """
     # In memory the data is ``[outer, kept, inner]``, in which ``kept`` stays and one of the others may be 1.
     dims = group.summed[0].dims
@@ -353,6 +360,8 @@ def _sum_kernel(group: LoopNest) -> Kernel:
         elif not runs or d > runs[-1]:
             inner *= size
     outer = group.numel // (kept * inner)
+    rows = outer * inner
+    direct = inner == 1 and (rows <= _FEW or kept >= _MANY_SUMS)
     loads, lines = loaded(group, lambda operand: (coordinates(group.iteration_space, operand, "offsets"), "mask"))
     totals, stores, writes = [], [], []
     for operand in group.outputs:
@@ -363,11 +372,14 @@ def _sum_kernel(group: LoopNest) -> Kernel:
         total, cleared = sums.running(operand, value, "(ROWS, COLUMNS)")
         totals.append(cleared)
         stores.append(f"{total} += tl.where(mask, {value.text}, 0.0)")
+        if direct:
+            whole = stored(Typed(f"tl.sum({total}, 0)", operand.dtype.compute), operand.dtype, lines.used)
+            writes.append(f"tl.store({operand.name} + columns, {whole}, mask=columns < {kept})")
+            continue
         writes.append(
             f"tl.store(p_{operand.name} + tl.program_id(1) * {kept} + columns, tl.sum({total}, 0), mask=columns < {kept})"
         )
-    parameters = (*pointers_of(group), *sums.STRIP)
-    rows = outer * inner
+    parameters = (*pointers_of(group, direct), *sums.STRIP)
     position = (
         f"(rows // {inner} * {kept} + columns) * {inner} + rows % {inner}" if inner > 1 else f"rows * {kept} + columns"
     )
@@ -382,8 +394,9 @@ def _sum_kernel(group: LoopNest) -> Kernel:
         *writes,
     ]
     text = function("kernel", parameters, body)
-    # The text of `finish` names it for every type; the compiler drops the branch that is not taken.
-    lines.used.add("to_bf16")
+    if not direct:
+        # The text of `finish` names it for every type; the compiler drops the branch that is not taken.
+        lines.used.add("to_bf16")
     pointers = operands(parameters)
 
     def plan(target: Target) -> Launches:
@@ -400,11 +413,13 @@ def _sum_kernel(group: LoopNest) -> Kernel:
             # Rows are contiguous: a warp reads 32 neighbouring columns at once.
             wide, tall = power_of_two(kept, 32, 128), 8
             strips = max(1, min(-(-rows // tall), _SPLIT * target.multiprocessors // max(1, -(-kept // wide))))
+        if direct:
+            strips = 1
         # Whole tiles, of which the last strip may have fewer.
         strip = math.ceil(math.ceil(rows / strips) / tall) * tall
         strips = -(-rows // strip)
         main = Launch("kernel", (-(-kept // wide), strips), (*pointers, strip), {"ROWS": tall, "COLUMNS": wide})
-        return sums.finished(main, group.summed, strips, kept, target)
+        return Launches((main,), {}) if direct else sums.finished(main, group.summed, strips, kept, target)
 
-    code = f"{text}\n\n\n{sums.text(len(group.summed))}"
+    code = text if direct else f"{text}\n\n\n{sums.text(len(group.summed))}"
     return assemble(group, "sum", parameters, lines.used, code, plan)

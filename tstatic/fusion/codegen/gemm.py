@@ -95,11 +95,10 @@ class _Module:
 
     def kernel(self) -> Kernel:
         text = "\n\n\n".join(t for part in self.parts for t in part.functions())
-        summed = max((len(part.summed) for part in self.parts), default=0)
+        summed = [len(part.summed) for part in self.parts if part.summed]
         if summed:
             self.used.add("to_bf16")
-            # A pair of sums shares a launch, so that the function for two is there as soon as one part has two.
-            text += f"\n\n\n{sums.text(summed)}"
+            text += f"\n\n\n{sums.text(*summed)}"
         read = dict.fromkeys(v for part in self.parts for v in part.reads)
         written = dict.fromkeys(v for part in self.parts for v in part.writes)
         memory = self._arguments(read), self._arguments(written)
@@ -590,12 +589,30 @@ class _Part:
         )
         return self._finished(main, tall, target)
 
+    def _bias(self) -> str | None:
+        """Returns the vector that the library adds on the way to memory, where that is all that follows the product."""
+        assert self.group is not None
+        # Added to the wide sums of the product, as kernels do: the result is rounded once.
+        if self.stores_product or strict_numerics() or len(self.group.ops) != 1:
+            return None
+        others = [o for o in self.group.inputs if o.value != self.product.out]
+        (op, _), *_ = self.group.ops
+        if op.type != "elementwise_add" or len(others) != 1 or not self._per_column(others[0]):
+            return None
+        alike = {o.dtype for o in (*others, *self.group.outputs)} == {self.product.dtype}
+        # A vector of one element would be broadcast over rows, too.
+        return others[0].value if alike and self.product.columns > 1 and self.product.rows > 1 else None
+
     def _library(self, target: Target) -> Launches:
         p = self.product
         out = p.out if self.group is None else self._parts
         made = LibraryProduct(p.a, p.b, out, (p.rows, p.columns, p.depth), p.trans_a, p.trans_b, p.dtype)
         if self.group is None:
             return Launches((made,), {}, name="library")
+        bias = self._bias()
+        if bias is not None:
+            whole = replace(made, out=self.writes[0], bias=bias)
+            return Launches((whole,), {}, name="library")
         rest = self._combined(1, p.dtype, target)
         partials = {self._parts: (p.rows * p.columns, p.dtype), **rest.partials}
         return Launches((made, *rest.launches), partials, rest.tables, "library")

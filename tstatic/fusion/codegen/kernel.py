@@ -84,6 +84,8 @@ class Launch:
         stages: Depth of the software pipeline of the main loop; 0 leaves it to the compiler.
         scratch: Bytes of global memory that the compiled code keeps for each program (tensor descriptors made in the kernel).
         elements: Argument -> how many of its elements it reads or writes, where that is not all of them.
+        finishes: Whether it only adds partial sums: its arguments are then a buffer of these and a result, for each result, and
+            how many strips and columns they have.
     """
 
     function: str
@@ -96,6 +98,7 @@ class Launch:
     stages: int = 0
     scratch: int = 0
     elements: Mapping[str, int] = field(default_factory=dict)
+    finishes: bool = False
 
     @property
     def options(self) -> dict[str, int | bool]:
@@ -114,13 +117,14 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class LibraryProduct:
-    """A matrix product that the device's library makes, between the launches of a kernel: ``out = op(a) @ op(b)``.
+    """A matrix product that the device's library makes, between the launches of a kernel: ``out = op(a) @ op(b) + bias``.
 
     Attributes:
         a, b, out: Values of the program, or names of partial buffers; contiguous.
         sizes: Rows, columns and depth of the product.
         trans_a, trans_b: Whether the memory of ``a`` is ``[depth, rows]``, that of ``b`` ``[columns, depth]``.
-        dtype: The type of ``a``, ``b`` and ``out``.
+        dtype: The type of ``a``, ``b``, ``bias`` and ``out``.
+        bias: One number per column; empty for none.
     """
 
     a: str
@@ -130,6 +134,7 @@ class LibraryProduct:
     trans_a: bool
     trans_b: bool
     dtype: DType
+    bias: str = ""
 
     function = "library product"
     """As reports call it."""
@@ -140,7 +145,15 @@ class LibraryProduct:
     @property
     def arguments(self) -> tuple[str, ...]:
         """What it reads and writes."""
-        return self.a, self.b, self.out
+        return (self.a, self.b, self.bias, self.out) if self.bias else (self.a, self.b, self.out)
+
+    @property
+    def matrices(self) -> tuple[tuple[str, tuple[int, int]], ...]:
+        """``a``, ``b`` and ``out``, each with its shape in memory."""
+        rows, columns, depth = self.sizes
+        a = (depth, rows) if self.trans_a else (rows, depth)
+        b = (columns, depth) if self.trans_b else (depth, columns)
+        return (self.a, a), (self.b, b), (self.out, (rows, columns))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -294,7 +307,7 @@ class Kernel:
         tiles = math.prod(launch.grid) * math.prod(launch.constants.values())
         if isinstance(launch, LibraryProduct):
             rows, columns, depth = launch.sizes
-            elements = rows * depth + depth * columns + rows * columns
+            elements = rows * depth + depth * columns + rows * columns + bool(launch.bias) * columns
             return int(elements * launch.dtype.itemsize)
         for value, count in launch.elements.items():
             sizes[value] = min(sizes[value], count * widths[value])

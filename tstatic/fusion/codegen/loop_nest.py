@@ -362,6 +362,30 @@ def build(
     return group
 
 
+def arrays_of_uniform(ops: Sequence[FrozenOp], kept: Sequence[str], known: LoopBodies) -> int | None:
+    """Returns how many arrays a loop nest of ops reads and writes if all have one shape, for which :func:`build` never fails.
+
+    A search that tries each op with the group before it would otherwise build the whole group again with each op.
+
+    Args:
+        ops: In program order.
+        kept: Values that are written to memory.
+        known: What is already defined.
+
+    Returns:
+        ``None`` if a shape differs, or an op sums, draws, works along rows or reads positions: then ``build`` says.
+    """
+    shape: Shape | None = None
+    read: set[str] = set()
+    for op in ops:
+        found = known.uniform(op)
+        if found is None or (shape is not None and found[0] != shape):
+            return None
+        shape = found[0]
+        read |= found[1]
+    return len(read - _made(ops)) + len(kept)
+
+
 def _summed_by_row(formula: LoopBody, place: AxisMap, each_row: AxisMap, rank: int) -> LoopBody:
     """Makes a sum over just the dimensions of a row one along rows: no second kernel, and others may read it."""
     axis_of = dict(zip(_large(formula.full), place, strict=True))

@@ -296,7 +296,7 @@ def script(kernel: Kernel, parts: Parts) -> str:
     low = any(b.dtype.is_float and b.dtype.name != "float64" for b in (*kernel.inputs, *kernel.outputs))
     draws = kernel.plan(TINY).draws
     lines = [
-        *([f"SIZES = {_wrapped(parts.sizes)}"] if parts.sizes else []),
+        *([f"SIZES = {wrapped(parts.sizes)}"] if parts.sizes else []),
         *(["# Seed, and run count and place, of the random numbers.", f"RNG = {RUN!r}"] if draws else []),
         *(line for helper in parts.helpers for line in (*helper.splitlines(), "")),
         *nested(f"def reference({parts.signature}):", ['"""The same in float64."""', *parts.reference]),
@@ -324,7 +324,8 @@ def script(kernel: Kernel, parts: Parts) -> str:
     return 'if __name__ == "__main__":' + textwrap.indent(inside, "    ")
 
 
-def _wrapped(numbers: Sequence[int]) -> str:
+def wrapped(numbers: Sequence[int]) -> str:
+    """Returns a list of numbers as text, on as many lines as it takes."""
     text = textwrap.fill(", ".join(map(str, numbers)), 100, initial_indent="    ", subsequent_indent="    ")
     return f"[\n{text}\n]" if len(text) > 100 else f"[{text.strip()}]"
 
@@ -371,13 +372,10 @@ def _content(one: Table, keys: Mapping[str, str]) -> str:
 
 def _call(launch: Launch | LibraryProduct, keys: Mapping[str, str], target: Target) -> str:
     if isinstance(launch, LibraryProduct):
-        rows, columns, depth = launch.sizes
-        shapes = (rows, depth), (depth, columns), (rows, columns)
-        turned = launch.trans_a, launch.trans_b, False
-        a, b, out = (
-            f'memory["{keys[v]}"].view({shape[::-1] if turn else shape}){".T" if turn else ""}'
-            for v, shape, turn in zip(launch.arguments, shapes, turned, strict=True)
-        )
+        a, b, out = (f'memory["{keys[v]}"].view({shape})' for v, shape in launch.matrices)
+        a, b = f"{a}{'.T' if launch.trans_a else ''}", f"{b}{'.T' if launch.trans_b else ''}"
+        if launch.bias:
+            return f'torch.addmm(memory["{keys[launch.bias]}"].view(-1), {a}, {b}, out={out})'
         return f"torch.mm({a}, {b}, out={out})"
     given = [f'memory["{keys[a]}"]' if isinstance(a, str) else repr(a) for a in launch.arguments]
     # The interpreter has neither warps nor a compiler.
@@ -385,4 +383,4 @@ def _call(launch: Launch | LibraryProduct, keys: Mapping[str, str], target: Targ
     return f"{launch.function}[{launch.grid!r}]({', '.join([*given, *(f'{n}={v!r}' for n, v in named.items())])})"
 
 
-__all__ = ["Fitting", "Parts", "bounds", "entry", "script", "standalone_main"]
+__all__ = ["Fitting", "Parts", "bounds", "entry", "script", "standalone_main", "wrapped"]

@@ -15,11 +15,12 @@ from tstatic.fusion.codegen.kernel import (
     Launch,
     Launches,
     Table,
+    operands,
     power_of_two,
 )
-from tstatic.fusion.codegen.lines import LANGUAGE, TYPES
+from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, nested
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
-from tstatic.fusion.codegen.script import Parts, entry, script
+from tstatic.fusion.codegen.script import Parts, entry, script, wrapped
 from tstatic.fusion.codegen.segments import ADDRESSES, BLOCKS, FIND, HELPER, STEP, TABLES, segments, table
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
@@ -30,25 +31,54 @@ BLOCK = 4096
 
 FIRSTS, PARTIALS, SUMS = KernelLocal("table:firsts"), KernelLocal("partial:blocks"), KernelLocal("partial:tensors")
 
+KINDS = KernelLocal("table:kinds")
+"""The type of each tensor, by its number among the types, where there are several."""
 
-def _parameters(compute: DType) -> tuple[KernelParameter, ...]:
+
+def _parameters(compute: DType, several: bool) -> tuple[KernelParameter, ...]:
     partials = KernelParameter("partials", "pointer", TYPES[compute.name], PARTIALS)
-    return (*TABLES, partials, KernelParameter("BLOCK", "constant"))
+    kinds = (KernelParameter("kinds", "pointer", "i64", KINDS),) if several else ()
+    return (*TABLES, *kinds, partials, KernelParameter("BLOCK", "constant"))
 
 
-def _functions(dtype: DType, compute: DType) -> str:
-    kind, memory = LANGUAGE[compute.name], LANGUAGE[dtype.name]
-    cast = "" if dtype is compute else f".to({kind})"
+def _address(dtype: DType, name: str) -> list[str]:
+    """Returns the lines that say where a block of a tensor of a type begins."""
+    pointer = f"tl.pointer_type({LANGUAGE[dtype.name]})"
+    return [
+        f"{name} = tl.multiple_of(tl.load(addresses + tl.load(block)).to({pointer}), 16)",
+        f"{name} += tl.multiple_of(tl.load(block + 1), {STEP})",
+    ]
+
+
+def _load(dtype: DType, compute: DType, name: str) -> str:
+    cast = "" if dtype is compute else f".to({LANGUAGE[compute.name]})"
+    return f"x = tl.load({name} + offsets, mask=mask, other=0){cast}"
+
+
+def _reads(dtypes: Sequence[DType], compute: DType) -> list[str]:
+    """Returns the lines that read a block of a tensor of one of these types."""
+    tile = [
+        "offsets = tl.arange(0, BLOCK)",
+        f"mask = offsets < tl.multiple_of(tl.load(block + 3).to(tl.int32), {STEP})",
+    ]
+    if len(dtypes) == 1:
+        return [*_address(dtypes[0], "at"), *tile, _load(dtypes[0], compute, "at")]
+    lines = [*tile, "kind = tl.load(kinds + tl.load(block))", f"x = tl.zeros((BLOCK,), {LANGUAGE[compute.name]})"]
+    for number, dtype in enumerate(dtypes):
+        # The addresses have another name in each branch: what has one name has one type.
+        name = f"at{number}"
+        lines += nested(f"if kind == {number}:", [*_address(dtype, name), _load(dtype, compute, name)])
+    return lines
+
+
+def _functions(dtypes: Sequence[DType], compute: DType) -> str:
+    kind = LANGUAGE[compute.name]
     block = function(
         "kernel",
-        _parameters(compute),
+        _parameters(compute, len(dtypes) > 1),
         [
             *FIND,
-            f"at = tl.multiple_of(tl.load(addresses + tl.load(block)).to(tl.pointer_type({memory})), 16)",
-            f"at += tl.multiple_of(tl.load(block + 1), {STEP})",
-            "offsets = tl.arange(0, BLOCK)",
-            f"mask = offsets < tl.multiple_of(tl.load(block + 3).to(tl.int32), {STEP})",
-            f"x = tl.load(at + offsets, mask=mask, other=0){cast}",
+            *_reads(dtypes, compute),
             # Loads reach into the padding, for full width; what lies there need not be zero.
             "x = tl.where(offsets < tl.load(block + 2).to(tl.int32), x, 0.0)",
             "tl.store(partials + tl.program_id(0), tl.sum(x * x, 0))",
@@ -97,7 +127,7 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
         needed: The sum.
 
     Raises:
-        CodegenUnsupported: If the tensors or the sums have several types.
+        CodegenUnsupported: If the sums have several types.
     """
     last = body[-1]
     # A cast is taken in: the tensor is read in its own type, and widened in registers.
@@ -108,13 +138,16 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
     tensors = tuple(source.get(norms[v], norms[v]) for v in entries)
     (result,) = needed
     compute = metas[result].dtype
-    dtypes = {metas[t].dtype for t in tensors}
-    # One function reads all tensors, through one type of pointer.
-    if len(dtypes) > 1 or compute.is_low or next(iter(dtypes)).compute is not compute:
-        raise CodegenUnsupported("NO_KERNEL_FORM", "the gradients have several types", last)
-    dtype = dtypes.pop()
+    types = [metas[t].dtype for t in tensors]
+    if compute.is_low or any(t.compute is not compute for t in types):
+        raise CodegenUnsupported("NO_KERNEL_FORM", "the gradients are summed in several types", last)
+    # In the order of the tensors, so that equal programs have equal texts.
+    dtypes = list(dict.fromkeys(types))
+    kinds = np.array([dtypes.index(t) for t in types], np.int64)
+    several = len(dtypes) > 1
     sizes = [metas[t].numel for t in tensors]
     number = TYPES[compute.name]
+    parameters = _parameters(compute, several)
 
     def plan(target: Target) -> Launches:
         block = power_of_two(max(sizes), 16, 1 << 16) if target.large_programs else BLOCK
@@ -127,21 +160,27 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
         launches = []
         # A launch of no programs is an error on a GPU; without blocks the sums per tensor are zero.
         if len(rows):
-            launches.append(Launch("kernel", (len(rows),), (ADDRESSES, BLOCKS, PARTIALS), {"BLOCK": block}))
-        types = f"*{number}", "*i64", f"*{number}"
-        launches.append(Launch("tensors", (len(sizes),), (PARTIALS, FIRSTS, SUMS), {"BLOCK": wide}, types=types))
-        types = f"*{number}", "i32", f"*{number}"
-        launches.append(Launch("total", (1,), (SUMS, len(sizes), result), {}, 1, types))
+            launches.append(Launch("kernel", (len(rows),), operands(parameters), {"BLOCK": block}))
+        taken = f"*{number}", "*i64", f"*{number}"
+        launches.append(Launch("tensors", (len(sizes),), (PARTIALS, FIRSTS, SUMS), {"BLOCK": wide}, types=taken))
+        taken = f"*{number}", "i32", f"*{number}"
+        launches.append(Launch("total", (1,), (SUMS, len(sizes), result), {}, 1, taken))
         partials = {PARTIALS: (max(1, len(rows)), compute), SUMS: (len(sizes), compute)}
         tables = {
             ADDRESSES: Table(tensors, text='[memory[f"X{i}"] for i in range(len(SIZES))]'),
             BLOCKS: table(rows, block, step),
             FIRSTS: Table(numbers=firsts, text=f"np.cumsum([0, *(-(-n // {block}) for n in SIZES)]).tolist()"),
         }
+        if several:
+            tables[KINDS] = Table(numbers=kinds, text="KINDS")
         return Launches(tuple(launches), partials, tables)
 
+    names = ", ".join(f"torch.{t.name}" for t in dtypes)
+    inputs = f'**{{f"X{{i}}": ((n,), torch.{dtypes[0].name}) for i, n in enumerate(SIZES)}},'
+    if several:
+        inputs = f'**{{f"X{{i}}": ((n,), ({names})[kind]) for i, (n, kind) in enumerate(zip(SIZES, KINDS))}},'
     parts = Parts(
-        [f'**{{f"X{{i}}": ((n,), torch.{dtype.name}) for i, n in enumerate(SIZES)}},'],
+        [inputs],
         [entry("Out", metas[result].shape, compute)],
         {result: "Out"},
         "**given",
@@ -149,16 +188,19 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
             "total = sum(np.sum(np.square(x)) for x in given.values())",
             f'return {{"Out": np.full({metas[result].shape!r}, total)}}',
         ],
-        [HELPER],
+        [HELPER, *([f"KINDS = {wrapped(kinds.tolist())}"] if several else [])],
         sizes,
     )
-    memory = tuple(KernelArgument(t, dtype, metas[t].numel) for t in tensors), (KernelArgument(result, compute, 1),)
+    memory = (
+        tuple(KernelArgument(t, metas[t].dtype, metas[t].numel) for t in tensors),
+        (KernelArgument(result, compute, 1),),
+    )
     return as_kernel(
         "square_sum",
         body,
-        _functions(dtype, compute),
+        _functions(dtypes, compute),
         set(),
-        _parameters(compute),
+        parameters,
         memory,
         plan,
         lambda made: script(made, parts),

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TypeVar
 
 from tstatic.fusion.codegen.kernel import KernelLocal, KernelParameter, Launch, Launches, power_of_two
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, nested
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, Operand
 from tstatic.target import Target
 
-_ONE = """@triton.jit
-def finish(p, y, strips, kept, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    # A tile of strips at once: their loads do not wait for each other.
-    sums = tl.zeros((ROWS, COLUMNS), p.dtype.element_ty)
-    for start in range(0, strips, ROWS):
-        rows = start + tl.arange(0, ROWS)[:, None]
-        sums += tl.load(p + rows * kept + columns, mask=(rows < strips) & (columns < kept), other=0)
-    total = tl.sum(sums, 0)
-    if y.dtype.element_ty == tl.bfloat16:
-        tl.store(y + columns, to_bf16(total), mask=columns < kept)
-    else:
-        tl.store(y + columns, total.to(y.dtype.element_ty), mask=columns < kept)"""
+_T = TypeVar("_T")
 
-_TWO = """@triton.jit
-def finish_two(p, y, q, z, strips, kept, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    finish(p, y, strips, kept, ROWS, COLUMNS)
-    finish(q, z, strips, kept, ROWS, COLUMNS)"""
+ADD = (
+    "# A tile of strips at once: their loads do not wait for each other.",
+    "sums = tl.zeros((ROWS, COLUMNS), p.dtype.element_ty)",
+    "for start in range(0, strips, ROWS):",
+    "    rows = start + tl.arange(0, ROWS)[:, None]",
+    "    sums += tl.load(p + rows * kept + columns, mask=(rows < strips) & (columns < kept), other=0)",
+    "total = tl.sum(sums, 0)",
+    "if y.dtype.element_ty == tl.bfloat16:",
+    "    tl.store(y + columns, to_bf16(total), mask=columns < kept)",
+    "else:",
+    "    tl.store(y + columns, total.to(y.dtype.element_ty), mask=columns < kept)",
+)
+"""Lines that add the partial sums at ``p`` of some columns and write them to ``y``; they need ``to_bf16`` of the prelude."""
+
+_NAMES = ("finish", "finish_two", "finish_three", "finish_four")
+"""Functions that finish so many outputs at once."""
+
+_LETTERS = (("p", "y"), ("q", "z"), ("r", "u"), ("s", "v"))
+"""Their parameters: partial sums and output, for each."""
 
 STRIP = (
     KernelParameter("strip", "integer", "i32"),
@@ -72,13 +76,33 @@ def running(operand: Operand, value: Typed, tile: str) -> tuple[str, str]:
     return name, f"{name} = tl.zeros({tile}, {LANGUAGE[value.dtype.name]})"
 
 
-def text(outputs: int) -> str:
-    """Returns the functions that finish so many outputs; they need ``to_bf16`` of the prelude."""
-    return _ONE if outputs == 1 else f"{_ONE}\n\n\n{_TWO}"
+def _function(outputs: int) -> str:
+    """Returns the function that finishes so many outputs by calls of the one for a single output."""
+    if outputs == 1:
+        head = "def finish(p, y, strips, kept, ROWS: tl.constexpr, COLUMNS: tl.constexpr):"
+        columns = "columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)"
+        return "\n".join(["@triton.jit", *nested(head, [columns, *ADD])])
+    letters = _LETTERS[:outputs]
+    names = ", ".join(name for pair in letters for name in pair)
+    head = f"def {_NAMES[outputs - 1]}({names}, strips, kept, ROWS: tl.constexpr, COLUMNS: tl.constexpr):"
+    calls = [f"finish({p}, {y}, strips, kept, ROWS, COLUMNS)" for p, y in letters]
+    return "\n".join(["@triton.jit", *nested(head, calls)])
+
+
+def text(*outputs: int) -> str:
+    """Returns the functions that finish so many outputs, one number per kernel; they need ``to_bf16`` of the prelude."""
+    counts = {len(part) for n in outputs for part in _together(range(n))}
+    return "\n\n\n".join(_function(n) for n in sorted({1, *counts}))
+
+
+def _together(outputs: Sequence[_T]) -> list[Sequence[_T]]:
+    """Returns the outputs that share a launch."""
+    most = len(_NAMES)
+    return [outputs[first : first + most] for first in range(0, len(outputs), most)]
 
 
 def finished(main: Launch, summed: Sequence[Operand], strips: int, kept: int, target: Target) -> Launches:
-    """Returns a launch that makes partial sums, and those that add them, two outputs at a time.
+    """Returns a launch that makes partial sums, and those that add them, up to four outputs at a time.
 
     Args:
         main: Writes ``[strips, kept]`` partial sums of each output.
@@ -89,20 +113,16 @@ def finished(main: Launch, summed: Sequence[Operand], strips: int, kept: int, ta
     # 32 numbers beside each other are as much as a warp fetches at once.
     columns = power_of_two(-(-kept // 2), 1, _WIDEST) if target.large_programs else power_of_two(kept, 1, 32)
     constants = {"ROWS": power_of_two(strips, 1, max(1, _TILE // columns)), "COLUMNS": columns}
-    # Two outputs share a launch, as most layers have a scale and a bias: a launch costs more than the sums in it.
+    # Outputs share a launch, as most layers have a scale and a bias, and the layer before has a bias whose gradient is a sum
+    # of the same rows: a launch costs more than the sums in it.
     launches = [main]
-    for first in range(0, len(summed), 2):
-        pair = summed[first : first + 2]
-        values = tuple(name for o in pair for name in (partial(o), o.value))
-        types = tuple(f"*{TYPES[t.name]}" for o in pair for t in (o.dtype.compute, o.dtype))
+    for some in _together(summed):
+        values = tuple(name for o in some for name in (partial(o), o.value))
+        types = tuple(f"*{TYPES[t.name]}" for o in some for t in (o.dtype.compute, o.dtype))
+        grid = (math.ceil(kept / columns),)
+        arguments = (*values, strips, kept)
         launches.append(
-            Launch(
-                ("finish", "finish_two")[len(pair) - 1],
-                (math.ceil(kept / columns),),
-                (*values, strips, kept),
-                constants,
-                types=(*types, "i32", "i32"),
-            )
+            Launch(_NAMES[len(some) - 1], grid, arguments, constants, types=(*types, "i32", "i32"), finishes=True)
         )
     return Launches(tuple(launches), {partial(o): (strips * kept, o.dtype.compute) for o in summed})
 

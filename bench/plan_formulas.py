@@ -1,0 +1,156 @@
+"""What the table of floors says that a fused op should move, counted from its ops and never from its kernel."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tstatic.fusion import feedforward
+from tstatic.fusion.codegen.define import works_on_rows
+from tstatic.fusion.codegen.products import Product, multiplies, products_of, tails_of
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.types import Meta
+from tstatic.target import DEFAULT_TARGET
+
+PROGRAMS = 2 * DEFAULT_TARGET.multiprocessors
+"""Programs that share the rows of sums over rows: each leaves a partial sum per column, which is written and read once."""
+
+Metas = Mapping[str, Meta]
+
+
+def formula(op: FrozenOp, metas: Metas) -> tuple[str, int] | None:
+    """The row of the table of floors that a fused op has, and its bytes; ``None`` where there is none."""
+    way = "bwd" if op.type.endswith("_grad") else "fwd"
+    if op.fusion in ("bn_act", "bn_add_act"):
+        norm = next(b for b in op.body if b.type.startswith("batch_norm"))
+        times = {"bn_act": (3, 5), "bn_add_act": (4, 7)}[op.fusion][way == "bwd"]
+        name = "BN+act" if op.fusion == "bn_act" else "BN+add+act"
+        # Gradients that are added up on the way in are a stream each.
+        times += sum(len(list(b.reads())) - 1 for b in op.body if b.type == "sum")
+        return f"{name} {way}", times * _size(metas, norm.input("X"))
+    updates = [b for b in op.body if b.definition.update]
+    if updates and updates[0].type in ("adam", "adamw", "momentum", "sgd"):
+        streams = {"adam": 7, "adamw": 7, "momentum": 5, "sgd": 3}[updates[0].type]
+        label = "AdamW" if updates[0].type == "adamw" else updates[0].type
+        # 16-bit parameters are written from float32 copies: 28 bytes in both cases with adam.
+        sizes = [metas[str(b.input("Param"))] for b in updates]
+        return label, streams * sum(m.numel * max(4, m.dtype.itemsize) for m in sizes)
+    if op.fusion in ("gemm_epilogue", "feedforward"):
+        what = "linear+bias+act" if op.fusion == "gemm_epilogue" else "feed-forward"
+        return f"{what} {way}", matrix_bytes(op, metas)
+    if op.fusion == "dot_product_attention":
+        return f"attention {way}", attention_bytes(op, metas)
+    if op.fusion in ("compiler", "auto"):
+        return group_bytes(op, metas)
+    if any(b.type in ("squared_l2_norm", "sum_of_squares") for b in op.body):
+        return "grad norm", once(op, metas)
+    return None
+
+
+def _size(metas: Metas, value: Any) -> int:
+    return metas[value].nbytes if isinstance(value, str) else 0
+
+
+def once(op: FrozenOp, metas: Metas) -> int:
+    """Bytes of all that an op reads and writes, once each: each stream of the table is one of these."""
+    return sum(metas[v].nbytes for v in dict.fromkeys((*op.contents(), *op.writes())) if v in metas)
+
+
+def partial_bytes(ops: Sequence[FrozenOp], written: set[str], metas: Metas, least: int) -> int:
+    """Bytes of the partial sums of results that are sums over rows: 8*G*N for each in float32, 16*G*N for a norm's two.
+
+    Args:
+        ops: What makes them.
+        written: The results that are wanted.
+        metas: Metadata of all values.
+        least: The fewest terms of which a program leaves a partial sum. What one program can add up has none.
+    """
+    total = 0
+    for op in ops:
+        largest = max(metas[v].numel for v in (*op.reads(), *op.writes()))
+        for slot, value in zip(op.definition.outputs, op.outputs, strict=True):
+            if not isinstance(value, str) or value not in written or metas[value].numel == largest:
+                continue
+            if slot.name in ("Scale@GRAD", "Bias@GRAD") or op.type == "elementwise_add_grad":
+                kept = metas[value]
+                programs = min(PROGRAMS, largest // max(1, kept.numel) // least)
+                total += 2 * programs * kept.numel * kept.dtype.compute.itemsize if programs > 1 else 0
+    return total
+
+
+_ROW, _TERMS = 6, 128
+"""The fewest rows of a program that goes along them, and the fewest terms of a program that only sums."""
+
+
+def group_bytes(op: FrozenOp, metas: Metas) -> tuple[str, int] | None:
+    """Groups of any ops: each array once; a group with sums over rows also their partial sums."""
+    kinds = {b.type.removesuffix("_grad") for b in op.body if works_on_rows(b.definition)}
+    backward = any(b.type.endswith("_grad") for b in op.body)
+    sums = partial_bytes(op.body, set(op.writes()), metas, _ROW if kinds else _TERMS)
+    if "softmax_with_cross_entropy" in kinds:
+        return "CE fwd+bwd" if backward else "CE fwd", once(op, metas) + sums
+    if "layer_norm" in kinds:
+        return f"(residual+) LN {'bwd' if backward else 'fwd'}", once(op, metas) + sums
+    return None if kinds else ("pointwise and sums", once(op, metas) + sums)
+
+
+def attention_bytes(op: FrozenOp, metas: Metas) -> int:
+    """Attention: e*4BHSD forward, e*8BHSD backward and what its passes read again; the mask and what is saved per row.
+
+    Gradients are added up by one program each, in a fixed order, so that one pass makes dQ and another dK and dV. Both compute
+    the scores again: the second reads Q, K, V, dO, the mask and the numbers per row once more; the sum of each row of dO * O,
+    which both need, is made before them, of one more reading of dO, and is written once and read twice.
+    """
+    least = once(op, metas)
+    if not op.type.endswith("_grad"):
+        return least
+    given, result, saved = (op.input(slot) for slot in ("Out@GRAD", "Out", "SoftmaxAux"))
+    rows = _size(metas, saved)
+    arrays = {v for v in op.contents() if metas[v].nbytes}
+    again = sum(metas[v].nbytes for v in arrays - {str(given), str(result), str(saved)})
+    return least + again + 2 * _size(metas, given) + rows + 3 * rows
+
+
+def matrix_bytes(op: FrozenOp, metas: Metas) -> int:
+    """Bytes of matrix products and what is around them.
+
+    Each product reads its two matrices, and each part between products what it needs beside: e(MK+KN+2MN) for a product with a
+    bias and an activation whose argument is kept. A product that the device's library makes, of 32 bits or more, or whose rows
+    do not begin at multiples of 16 bytes, is a pass of its own: e(MK+KN+MN) with or without a bias, and what follows reads
+    it once more.
+    """
+    total = 0
+    parts = feedforward.parts_of(op.body, metas)
+    for number, part in enumerate(parts):
+        made = {v for one in part for v in one.writes()}
+        later = {v for other in parts[number + 1 :] for one in other for v in one.contents()}
+        stored = made & {*op.writes(), *later}
+        total += sum(metas[v].nbytes for v in stored)
+        products = next((products_of(one, metas) for one in part if multiplies(one)), ())
+        if not products:
+            # Partial sums of a part along rows; those behind products are few, as each has a tile of rows.
+            total += sum(metas[v].nbytes for v in {v for one in part for v in one.contents()} - made)
+            total += partial_bytes(part, stored, metas, _ROW)
+            continue
+        (main,) = (one for one in part if multiplies(one))
+        for product, tail in zip(products, tails_of(part, main, products), strict=True):
+            total += sum(metas[v].nbytes for v in (product.a, product.b))
+            total += sum(metas[v].nbytes for v in {v for one in tail for v in one.contents()} - made)
+            if tail and _by_library(product) and not _biased(product, tail, stored, metas):
+                total += metas[product.out].nbytes * (1 if product.out in stored else 2)
+    return total
+
+
+def _by_library(product: Product) -> bool:
+    return not product.dtype.is_low or not product.aligned
+
+
+def _biased(product: Product, tail: Sequence[FrozenOp], stored: set[str], metas: Metas) -> bool:
+    """Returns whether all that follows a product is the add of a vector, which the library makes on the way."""
+    if len(tail) != 1 or tail[0].type != "elementwise_add" or product.out in stored:
+        return False
+    return any(metas[v].numel == product.columns for v in tail[0].contents() if v != product.out)

@@ -1,0 +1,91 @@
+"""A product with nothing but a bias behind it, which a chip's library makes in one call where it makes the product."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tstatic as paddle
+from tests.helpers.drawn import only
+from tests.interpret.kernels import run_kernel
+from tstatic import static
+from tstatic.devices.torch_forms import TorchForm
+from tstatic.fusion.codegen.kernel import Kernel, Launches, LibraryProduct
+from tstatic.ir.types import Meta, float32
+from tstatic.runtime.biased_product import BIASED_PRODUCT
+from tstatic.target import DEFAULT_TARGET, TINY
+
+
+def kernel(dtype: str = "float32", act: str | None = None, columns: int = 9) -> Kernel:
+    main = static.Program()
+    with static.program_guard(main, static.Program()), paddle.utils.unique_name.guard():
+        x = static.data("x", [2, 3, 16], dtype)
+        w = static.data("w", [16, columns], dtype)
+        y = paddle.matmul(x, w) + static.data("b", [columns], dtype)
+        if act:
+            y = getattr(paddle.nn.functional, act)(y)
+    told = static.CompiledProgram(main, only("fuse_gemm_epilogue")).explain([y])
+    (found,) = told.kernels
+    assert isinstance(found, Kernel)
+    return found
+
+
+def test_the_library_adds_a_bias_that_stands_alone() -> None:
+    made = kernel()
+    (launch,) = made.plan(DEFAULT_TARGET).launches
+    assert isinstance(launch, LibraryProduct)
+    assert launch.bias == "b"
+    assert made.moved == (4 * (6 * 16 + 16 * 9 + 6 * 9 + 9),), "each operand and the result once"
+    assert made.moved == (made.nbytes,)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [{"act": "relu"}, {"dtype": "bfloat16", "columns": 16}, {"columns": 1}],
+    ids=["act", "16 bits", "one column"],
+)
+def test_other_tails_are_kernels(case: dict[str, Any]) -> None:
+    for launch in kernel(**case).plan(DEFAULT_TARGET).launches:
+        assert not getattr(launch, "bias", "")
+
+
+def test_strict_numerics_keep_the_bits_of_the_add() -> None:
+    made = kernel()
+    paddle.set_flags({"FLAGS_numerics": "strict"})
+    try:
+        assert not any(getattr(one, "bias", "") for one in made.plan(DEFAULT_TARGET).launches)
+    finally:
+        paddle.set_flags({"FLAGS_numerics": "default"})
+
+
+def test_the_bits_are_those_of_the_product_and_the_add() -> None:
+    made = kernel()
+    rng = np.random.default_rng(1)
+    arrays = {v: rng.normal(size=s).astype("float32") for v, s in (("x", (2, 3, 16)), ("w", (16, 9)), ("b", (9,)))}
+    (out,) = (b.value for b in made.outputs)
+    wanted = arrays["x"] @ arrays["w"] + arrays["b"]
+    calls: Launches = made.plan(DEFAULT_TARGET)
+    found = run_kernel(made, arrays, {out: Meta((2, 3, 9), float32)}, calls=calls)
+    assert np.allclose(found[out], wanted, 1e-6, 1e-6)
+    assert made.plan(TINY).launches[0].function != "library product", "the interpreter runs the generated product"
+
+
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
+def test_its_two_forms_agree(turned: tuple[bool, bool]) -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(4)
+    x, y, bias = (rng.normal(size=s) for s in ((5, 7) if turned[0] else (7, 5), (6, 5) if turned[1] else (5, 6), (6,)))
+    attrs = {"trans_x": turned[0], "trans_y": turned[1]}
+    wanted = (x.T if turned[0] else x) @ (y.T if turned[1] else y) + bias
+    out = np.empty((7, 6))
+    for function, arguments in BIASED_PRODUCT.ref.bind((x, y, bias), (out,), attrs, (), {}):
+        function(*arguments)
+    assert np.allclose(out, wanted)
+    assert TorchForm(BIASED_PRODUCT).writes, "it writes where it is told"
+    assert BIASED_PRODUCT.lower is not None
+    given = [torch.from_numpy(a) for a in (x, y, bias)]
+    place = torch.empty(7, 6, dtype=torch.float64)
+    BIASED_PRODUCT.lower(torch, *given, **attrs, out=place)
+    assert np.allclose(place.numpy(), wanted)
