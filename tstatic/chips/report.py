@@ -55,6 +55,7 @@ class Report:
         specialised: Whether the source asks for a loop whose warps do different work.
         copies: Copies of boxes of a tensor (TMA), in a kernel with matrix products or such copies.
         matrix: Matrix instructions of the PTX, there.
+        ptx: The PTX, where it was asked for.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Report:
     specialised: bool = False
     copies: TensorCopies | None = None
     matrix: PtxMatrix | None = None
+    ptx: str = field(default="", repr=False)
 
     def figures(self) -> dict[str, int]:
         """Returns the figures that golden files keep."""
