@@ -209,12 +209,19 @@ def convert(
     rename: Annotated[
         list[str] | None, typer.Option(help="OLD=NEW, a regular expression and its text.", show_default=False)
     ] = None,
+    bfloat16: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Arrays of Paddle with such names are bfloat16, whose bits its files have.", show_default=False
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Converts weights (.pdparams, .safetensors, .pt, .npz) and inference models between Paddle, torch and tstatic."""
     _do(
         "weights:convert", as_json, source=source, destination=destination, to=to, transpose=transpose or [],
         rename=rename or [],
+        bfloat16=bfloat16 or [],
     )  # fmt: skip
 
 

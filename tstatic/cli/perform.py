@@ -7,11 +7,9 @@ import json
 from typing import Any
 
 from tstatic.cli.outcome import ENVIRONMENT, FINDING, INTERRUPTED, CommandError, Outcome
-from tstatic.cli.show import complain, show
+from tstatic.cli.show import complain, said, show
 from tstatic.cli.targets import check_target
 from tstatic.errors import DeviceError, MissingPackageError, TstaticError, UnsupportedError
-
-_PARSER = "site-packages"
 
 
 def perform(command: str, as_json: bool, **options: Any) -> int:
@@ -32,19 +30,13 @@ def perform(command: str, as_json: bool, **options: Any) -> int:
         return _failed(str(error), error.code, as_json)
     except TstaticError as error:
         missing = isinstance(error, MissingPackageError | UnsupportedError | DeviceError)
-        return _failed(_said(error), ENVIRONMENT if missing else FINDING, as_json)
+        return _failed(said(error), ENVIRONMENT if missing else FINDING, as_json)
     except OSError as error:
         return _failed(f"{type(error).__name__}: {error}", ENVIRONMENT, as_json)
     except KeyboardInterrupt:
         return _failed("interrupted", INTERRUPTED, as_json)
     show(outcome, as_json)
     return outcome.code
-
-
-def _said(error: TstaticError) -> str:
-    """Returns an error's text without a line that lies in the code that parsed the command line, not in the user's."""
-    lines = str(error).splitlines()
-    return "\n".join(line for line in lines if not (line.startswith("  at:") and _PARSER in line))
 
 
 def _failed(text: str, code: int, as_json: bool) -> int:

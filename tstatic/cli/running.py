@@ -7,7 +7,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from tstatic import static
 from tstatic.cli.outcome import FINDING, OK, CommandError, Outcome, Table
 from tstatic.cli.scripts import execute
 from tstatic.cli.subjects import SIZE, Subject, subject_of
+from tstatic.cli.targets import check_target
 from tstatic.errors import TstaticError
 from tstatic.profiler import tables
 from tstatic.profiler.profiler import Profiler
@@ -38,7 +38,7 @@ def profile(
 ) -> Outcome:
     """Says how long operators take: in a whole script, or in some runs of a saved program on drawn numbers."""
     profiler = Profiler(on_trace_ready=lambda profiler: None)
-    if Path(target).suffix == ".py":
+    if check_target(target) is None:
         with contextlib.redirect_stdout(sys.stderr), profiler:
             execute(target, arguments)
     else:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tstatic.cli.outcome import Outcome, Table
+from tstatic.errors import TstaticError
 
 WIDTH = 160
 """Columns where the output is not a terminal; in one, it is as wide as that is."""
@@ -33,6 +34,12 @@ def show(outcome: Outcome, as_json: bool) -> None:
 def complain(text: str) -> None:
     """Prints what went wrong to standard error."""
     print(clean(text), file=sys.stderr)
+
+
+def said(error: TstaticError) -> str:
+    """Returns an error's text without a line of the package that parsed the command line, which is not the user's."""
+    lines = str(error).splitlines()
+    return "\n".join(line for line in lines if not (line.startswith("  at:") and "site-packages" in line))
 
 
 def _plain(part: str | Table) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from tstatic import errors, fluid, static
 from tstatic.cli.outcome import CommandError
 from tstatic.cli.scripts import execute
+from tstatic.cli.show import said
 from tstatic.cli.targets import FLUID_MODEL, MODEL, STATE, VALUES, check_target
 from tstatic.ir.program import Program
 from tstatic.runtime.scope import Scope
@@ -63,7 +64,10 @@ class Subject:
         """Returns the program with every fusion on, or with further properties of the BuildStrategy set to ``True``."""
         build = everything_on() if every else self.build.copy()
         for name in switches:
-            setattr(build, name, True)
+            try:
+                setattr(build, name, True)
+            except (errors.UnknownPropertyError, errors.StrategyTypeError) as error:
+                raise CommandError(said(error)) from None
         return replace(self, build=build)
 
     def sizes(self, batch: int, feeds: Sequence[str]) -> tuple[dict[str, Sequence[int]], str]:
@@ -188,7 +192,7 @@ def _load(target: str, file: Path) -> Subject:
                 if Path(prefix + STATE).is_file():
                     static.load(program, prefix)
     except errors.CheckpointError as error:
-        raise CommandError(f"'{target}' cannot be read as a saved program:\n{error}") from error
+        raise CommandError(f"'{target}' cannot be read as a saved program:\n{said(error)}") from error
     if not isinstance(program, Program):
         raise CommandError(f"'{file}' does not hold a program")
     fetches = [v.name for v in results] or ([program.loss_name] if program.loss_name else [])

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from tstatic import static
@@ -27,8 +28,9 @@ FORMATS = ("tstatic", "paddle", "torch", "safetensors", "npz")
 
 
 def convert(
-    source: str, destination: str, to: str = "", transpose: Sequence[str] = (), rename: Sequence[str] = ()
-) -> Outcome:
+    source: str, destination: str, to: str = "", transpose: Sequence[str] = (), rename: Sequence[str] = (),
+    bfloat16: Sequence[str] = (),
+) -> Outcome:  # fmt: skip
     """Reads weights, or an inference model, and writes them in another format."""
     if to and to not in FORMATS:
         raise CommandError(f"--to takes one of {', '.join(FORMATS)}, and not {to!r}")
@@ -40,7 +42,10 @@ def convert(
                 "--transpose and --rename are for weights; a model's program knows its variables by name"
             )
         return _convert_model(model, destination, chosen)
-    arrays = read(Path(source))
+    arrays = {name: _as_bfloat16(name, a, bfloat16) for name, a in read(Path(source)).items()}
+    if chosen == "npz":
+        # numpy alone cannot read bfloat16.
+        arrays = {name: a.astype(np.float32) if a.dtype.name == "bfloat16" else a for name, a in arrays.items()}
     arrays = _renamed(_transposed(arrays, transpose), rename)
     path = write(arrays, Path(destination), chosen)
     total = sum(a.nbytes for a in arrays.values())
@@ -118,7 +123,6 @@ def _read_torch(path: Path) -> dict[str, Array]:
 
 
 def _as_array(tensor: Any) -> Array:
-    import ml_dtypes  # with torch at hand; numpy has no bfloat16
     import torch
 
     if tensor.dtype is torch.bfloat16:
@@ -140,8 +144,7 @@ def write(arrays: Mapping[str, Array], path: Path, to: str) -> Path:
         }
         torch.save(tensors, path)
     elif to == "npz":
-        wide = {n: a.astype(np.float32) if a.dtype.name == "bfloat16" else a for n, a in arrays.items()}
-        np.savez(path, **wide)  # type: ignore[arg-type]
+        np.savez(path, **arrays)  # type: ignore[arg-type]
     elif to == "paddle":
         # numpy has no bfloat16: as their bits, as Paddle writes them.
         bits = {n: a.view(np.uint16) if a.dtype.name == "bfloat16" else a for n, a in arrays.items()}
@@ -155,6 +158,13 @@ def _format_of(path: Path) -> str:
     if path.suffix in TORCH:
         return "torch"
     return {".npz": "npz", ".safetensors": "safetensors"}.get(path.suffix, "tstatic")
+
+
+def _as_bfloat16(name: str, array: Array, patterns: Sequence[str]) -> Array:
+    """Takes 16-bit integers whose name fits for the bits of bfloat16, as which Paddle's files have it."""
+    if array.dtype == np.uint16 and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
+        return np.asarray(array.view(ml_dtypes.bfloat16))
+    return array
 
 
 def _transposed(arrays: Mapping[str, Array], patterns: Sequence[str]) -> dict[str, Array]:

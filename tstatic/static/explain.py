@@ -160,7 +160,7 @@ class Explanation:
         >>> build.enable_auto_fusion = True
         >>> explained = static.CompiledProgram(static.default_main_program(), build).explain([y])
         >>> print(str(explained).splitlines()[0])
-        launches: 2 -> 1 a step
+        launches: 3 -> 1 a step
     """
 
     verdicts: tuple[PropertyStatus, ...]
@@ -309,8 +309,8 @@ class Explanation:
     def __repr__(self) -> str:
         t = self.traffic
         return (
-            f"<Explanation: {len(self.applied)} fusions, {len(self.refused)} rejected, "
-            f"launches {t.launches_before} -> {t.launches_after}, bytes {size(t.bytes_before)} -> {size(t.bytes_after)}>"
+            f"<Explanation: fusions {len(self.applied)}, rejected {len(self.refused)}, "
+            f"launches {t.launches_before} -> {t.launches_after}, moved {size(t.bytes_before)} -> {size(t.bytes_after)}>"
         )
 
     def _repr_html_(self) -> str:
