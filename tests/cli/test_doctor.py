@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.cases import answer
+from tstatic.chips.report import Report
 from tstatic.cli import doctor
 from tstatic.cli.doctor import Check
 
@@ -71,18 +72,20 @@ def test_a_torch_that_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.Mon
     assert "libcudart.so.99" in check.detail
 
 
-def test_a_compiler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRITON_PTXAS_PATH", "/bin/false")
+def test_a_compiler_that_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        doctor, "compile_all", lambda *_, **__: [Report("kernel", 90, "3.7.1", error="ptxas died\nmore")]
+    )
     (check,) = doctor._triton_compiles()
-    assert check.status == "broken"
+    assert (check.status, check.detail) == ("broken", "ptxas died")
     assert "TRITON_PTXAS_PATH" in check.remedy
 
 
 def test_a_check_that_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "status 3" in doctor.probe("raise SystemExit(3)")["error"]
     monkeypatch.setattr(doctor, "SECONDS", 0.2)
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     assert "no answer" in doctor.probe("import time; time.sleep(60)")["error"]
-    assert "status 3" in doctor.probe("raise SystemExit(3)")["error"]
 
 
 def test_a_check_that_fails_in_itself_is_a_finding() -> None:

@@ -20,7 +20,7 @@ from tstatic import static
 from tstatic.chips.aot import compile_all
 from tstatic.chips.sources import sources
 from tstatic.cli.outcome import ENVIRONMENT, OK, Outcome, Table
-from tstatic.devices import check_backend
+from tstatic.devices import cpu_device
 from tstatic.display import size
 from tstatic.errors import TstaticError
 from tstatic.fusion import cache
@@ -115,7 +115,7 @@ def _backend() -> list[Check]:
     if not name:
         return []
     try:
-        check_backend()
+        cpu_device()
     except TstaticError as error:
         return [Check("TSTATIC_CPU_BACKEND", "broken", str(error).splitlines()[0], "unset it, or see docs/devices.md")]
     return [Check("TSTATIC_CPU_BACKEND", "ok", f"CPU places run on '{name}'")]
@@ -154,7 +154,7 @@ def probe(script: str, environment: Mapping[str, str] | None = None) -> dict[str
             stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
-        return {"error": f"no answer within {limit:.0f} s"}
+        return {"error": f"no answer within {limit:.3g} s"}
     lines = done.stdout.splitlines()
     if done.returncode or not lines:
         said = done.stderr.strip().splitlines()

@@ -67,7 +67,7 @@ def kernels(show_one: str = "", write: str = "", **given: Any) -> Outcome:
         kernel = _chosen([k for _, k in made], show_one)
         return Outcome({"name": kernel.name, "text": kernel.text}, (kernel.text,))
     rows = [
-        (i, k.name, a.op, found._name(a.members), len(k.plan(DEFAULT_TARGET).launches), size(k.nbytes))
+        (i, k.name, a.op, found.operators_of(a), len(k.plan(DEFAULT_TARGET).launches), size(k.nbytes))
         for i, (a, k) in enumerate(made, 1)
     ]
     data: dict[str, Any] = {

@@ -291,6 +291,10 @@ class Explanation:
                 return v
         raise KeyError(name)
 
+    def operators_of(self, record: Applied | Rejection) -> str:
+        """Returns the user's operators that a fusion replaced or a rejected match has; those of one fused before in brackets."""
+        return self._name(record.members)
+
     def off(self) -> tuple[OffSwitch, ...]:
         """Returns the switches of fusions that are off and would act, the one that would save most bytes first."""
         return tuple(sorted(self._off(), key=lambda one: -one.saving.nbytes))
@@ -388,7 +392,7 @@ def _made(e: Explanation) -> list[str]:
         first = e.applied[max(row, key=lambda i: e.saved[i].nbytes if e.saved else 0)]
         lines.append(
             f"  {size(saved[kind]):>9}  {len(row)} x {kind[1]} ({kind[0]}), for example{_at(first.members[0].where)}: "
-            f"{e._name(first.members)}"
+            f"{e.operators_of(first)}"
         )
     if ranked[MOST_FUSIONS:]:
         lines.append(
@@ -411,7 +415,7 @@ def _not_made(e: Explanation) -> list[str]:
         row = codes[code]
         first = e.refused[max(row, key=gain.__getitem__)]
         lines += [
-            f"  {size(total[code]):>9}  {len(row)} x {code}, for example{_at(first.members[-1].where)}: {e._name(first.members)}",
+            f"  {size(total[code]):>9}  {len(row)} x {code}, for example{_at(first.members[-1].where)}: {e.operators_of(first)}",
             f"             {first.reason}",
             f"             to allow it: {first.change}",
         ]
@@ -465,7 +469,7 @@ def _everything(e: Explanation) -> list[str]:
         if a.kept:
             lines.append(f"    also writes {', '.join(a.kept)}, which its gradient reads")
     for i, r in enumerate(e.refused):
-        lines.append(f"  {r.switch}: not {e._name(r.members)}: {r.code}, {r.reason}")
+        lines.append(f"  {r.switch}: not {e.operators_of(r)}: {r.code}, {r.reason}")
         lines.extend(f"    {m.type} -> {', '.join(m.outputs)}{_at(m.where, 2)}" for m in r.members)
         saves = f" (saves at most {e.possible[i].nbytes:,} bytes)" if e.possible else ""
         lines.append(f"    to allow it: {r.change}{saves}")
