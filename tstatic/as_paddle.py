@@ -6,6 +6,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import os
 import runpy
 import sys
 from collections.abc import Sequence
@@ -64,6 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0 if given else 2
     install()
     sys.argv = list(given)
+    sys.path.insert(0, os.path.dirname(os.path.abspath(given[0])))  # as Python does for a script
     runpy.run_path(given[0], run_name="__main__")
     return 0
 

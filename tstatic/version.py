@@ -87,14 +87,10 @@ def show() -> None:
         print(f"{name}: {value}")
 
 
-def show_versions() -> dict[str, str]:
-    """Prints what a bug report needs, one ``name : value`` a line, and returns it.
-
-    Package versions come from the installed metadata, so neither torch nor triton is imported. ``place`` is what
-    ``set_device`` chose; ``unset`` means that it is chosen at first use.
-    """
+def versions() -> dict[str, str]:
+    """Returns what :func:`show_versions` prints."""
     chosen = places.chosen_place()
-    report = {
+    return {
         "tstatic": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -104,6 +100,15 @@ def show_versions() -> dict[str, str]:
         "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "unset"),
         "CPU_NUM": os.environ.get("CPU_NUM", "unset"),
     }
+
+
+def show_versions() -> dict[str, str]:
+    """Prints what a bug report needs, one ``name : value`` a line, and returns it.
+
+    Package versions come from the installed metadata, so neither torch nor triton is imported. ``place`` is what
+    ``set_device`` chose; ``unset`` means that it is chosen at first use.
+    """
+    report = versions()
     width = max(map(len, report))
     for name, value in report.items():
         print(f"{name:<{width}} : {value}")

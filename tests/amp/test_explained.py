@@ -14,7 +14,7 @@ from tstatic import static
 def test_explain_says_what_was_cast_and_why() -> None:
     net = build(mlp, paddle.optimizer.SGD(0.1), dtype="bfloat16")
     explained = static.CompiledProgram(net.main).explain([net.loss], {"x": [4, 6], "y": [4, 1]})
-    lines = str(explained).splitlines()
+    lines = explained.to_text(verbose=True).splitlines()
     at = lines.index("Mixed precision")
     wanted = [
         "mul -> fc_0.tmp_0 in bfloat16: it is on the white list; casts x from float32, fc_0.w_0 from float32",
@@ -53,7 +53,7 @@ def test_reasons_name_lists_variables_guards_and_levels() -> None:
 def test_a_program_in_float32_says_nothing() -> None:
     net = build(mlp, paddle.optimizer.SGD(0.1))
     explained = static.CompiledProgram(net.main).explain([net.loss])
-    assert "Mixed precision" not in str(explained)
+    assert "Mixed precision" not in explained.to_text(verbose=True)
     assert "Mixed precision" not in explained.to_html()
     assert "precision" not in explained.to_dict()
     assert np.array(explained.precision).size == 0

@@ -226,7 +226,7 @@ def test_switches_say_how_often_they_acted() -> None:
     built = build(CASES[0])
     strategy = static.BuildStrategy()
     strategy.fuse_elewise_add_act_ops = True
-    text = str(static.CompiledProgram(built.main, strategy).explain(fetch_list=built.fetches[:1]))
+    text = static.CompiledProgram(built.main, strategy).explain(fetch_list=built.fetches[:1]).to_text(verbose=True)
     assert "fuse_elewise_add_act_ops = True (set): active. applied " in text
     assert "enable_auto_fusion = False: active. off: build_strategy.enable_auto_fusion = True" in text
 

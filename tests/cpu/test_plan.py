@@ -12,7 +12,7 @@ import pytest
 import tstatic as paddle
 from tests.cpu.nets import dense, regression, rows, state
 from tests.helpers.soak import SOAK
-from tstatic import devices, static
+from tstatic import devices, display, static
 from tstatic.errors import FeedError, ProgramError
 from tstatic.fusion.codegen.kernel import KernelLocal
 from tstatic.ir.frozen import VerifyError, freeze, verify
@@ -166,7 +166,7 @@ def test_the_report_of_several_places_has_what_each_of_them_allocates(reduce: bo
     assert report.peak_bytes < one_place.peak_bytes
     assert one_place.replicas == ()
     assert [one["peak_bytes"] for one in report.to_dict()["replicas"]] == [one.peak_bytes for one in report.replicas]
-    assert f"arenas of the 3 places: {report.replicas[0].peak_bytes:,}, " in str(report)
+    assert f"arenas of the 3 places: {display.size(report.replicas[0].peak_bytes)}, " in str(report)
     with pytest.raises(FeedError, match="fewer rows than there are devices"):
         both.memory_report({"x": (2, 16)}, [loss])
 

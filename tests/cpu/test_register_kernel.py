@@ -137,7 +137,7 @@ def test_explain_says_what_runs() -> None:
     (made,) = explained.applied
     assert (made.switch, made.op) == ("register_kernel()", "my_copy_triton")
     assert "def plain(x, out, n, BLOCK: tl.constexpr):" in explained.kernels[0].text
-    assert "bytes in plain" in str(explained)
+    assert "bytes in plain" in explained.to_text(verbose=True)
 
 
 # ------------------------------------------------------------------------------------------------------------- it is told

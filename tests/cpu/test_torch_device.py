@@ -256,7 +256,9 @@ def test_an_explanation_names_the_ops_that_leave_the_device() -> None:
         ("where_index", "the size of its result depends on values")
     ]
     assert all(one.op.type not in ("relu", "slice") for one in explained.on_host)
-    assert "runs on the host on this device: the size of its result depends on values" in str(explained)
+    assert "runs on the host on this device: the size of its result depends on values" in explained.to_text(
+        verbose=True
+    )
     assert explained.to_dict()["on_host"][0]["reason"]
 
 

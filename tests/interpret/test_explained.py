@@ -94,7 +94,7 @@ def test_a_fusion_that_is_taken_into_another_shows_no_kernel_of_its_own() -> Non
     ]
     assert len(told.kernels) == 1
     assert ["source" in row for row in told.to_dict()["fusions"]["applied"]] == [False, True]
-    assert "computed by the kernel of fusion_group, by enable_auto_fusion" in str(told)
+    assert "computed by the kernel of fusion_group, by enable_auto_fusion" in told.to_text(verbose=True)
     assert "computed by the kernel of" in told.to_html()
 
 

@@ -299,6 +299,7 @@ def compile_all(
     *,
     cache: Path | None = None,
     timeout: float = 60.0,
+    ptx: bool = False,
 ) -> list[Report]:
     """Compiles every kernel for every chip, in other processes; triton is not imported into this one.
 
@@ -313,6 +314,7 @@ def compile_all(
         cache: Folder for Triton's own cache (where a compiled kernel can be found again); a temporary one by default.
         timeout: Seconds of processor time for one kernel on one chip (five times as many by the clock); then its process is
             killed, and the report says so.
+        ptx: Keep the PTX in the reports.
 
     Returns:
         A report per kernel and chip, in the order of ``sources``, then of ``targets``. A kernel that does not compile, crashes
@@ -345,7 +347,9 @@ def compile_all(
                     if worker is not None:
                         worker.close()
                     worker = _Worker(python, folder, environment, timeout)
-                reports[line] = _report(first[line], worker.triton, worker.ask(line))
+                answer = worker.ask(line)
+                report = _report(first[line], worker.triton, answer)
+                reports[line] = replace(report, ptx=answer.get("ptx", "")) if ptx else report
         except queue.Empty:
             pass
         finally:

@@ -58,6 +58,7 @@ class Report:
         fused: Products and sums that are one instruction: which -> how many.
         functions: Functions of a library that the source calls, each with the type that it computes in.
         summed: Of each sum along an axis of a tile, the length of that axis.
+        ptx: The PTX, where it was asked for.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Report:
     fused: Mapping[str, int] = field(default_factory=dict)
     functions: tuple[str, ...] = ()
     summed: tuple[int, ...] = ()
+    ptx: str = field(default="", repr=False)
 
     def figures(self) -> dict[str, int]:
         """Returns the figures that golden files keep."""

@@ -28,7 +28,7 @@ from tstatic.errors import TstaticError
 from tstatic.logs import get_logger, warn_once
 from tstatic.version import __version__
 
-__all__ = ["folder", "load", "store", "trim"]
+__all__ = ["clear", "entries", "folder", "load", "objection", "store", "trim"]
 
 _log = get_logger("kernels")
 
@@ -77,10 +77,7 @@ def folder() -> Path:
     Raises:
         OSError: If the folder was refused and no temporary folder can be created either.
     """
-    base = _base()
-    version = re.sub(r"[^0-9A-Za-z.+]", "_", __version__)
-    own = base / f"kernels-{version}-py{sys.version_info.major}.{sys.version_info.minor}"
-    reason = _given_up.get(own) or _objection(base, own)
+    own, reason = objection()
     if reason is None:
         return own
     private = _private_folder()
@@ -177,7 +174,33 @@ def trim(limit_bytes: int = LIMIT_BYTES) -> int:
     return removed
 
 
+def entries() -> list[tuple[Path, os.stat_result]]:
+    """Returns the kernel modules of all versions in the cache, each with its size and the time of its last use."""
+    return [(path, info) for path, info in _files(_base()) if _ENTRY.fullmatch(path.name)]
+
+
+def clear() -> int:
+    """Removes all kernel modules of all versions, and what killed writers left; returns the bytes removed.
+
+    A running process that uses one goes on: it holds the text in memory, and writes the file again when it needs it.
+    """
+    return sum(_remove(str(path), info.st_mtime) * info.st_size for path, info in _files(_base()))
+
+
+def objection() -> tuple[Path, str | None]:
+    """Returns the folder for kernels of this version, and why it is not used; ``None`` if it is. Creates it if it is missing."""
+    base = _base()
+    own = _own(base)
+    return own, _given_up.get(own) or _objection(base, own)
+
+
 # ------------------------------------------------------------------------------------------------------------ the folder
+def _own(base: Path) -> Path:
+    """Returns the folder of this version of tstatic and Python."""
+    version = re.sub(r"[^0-9A-Za-z.+]", "_", __version__)
+    return base / f"kernels-{version}-py{sys.version_info.major}.{sys.version_info.minor}"
+
+
 def _base() -> Path:
     """Returns the parent of all versions' folders, as an absolute path, so that a later chdir does not change it."""
     chosen = os.environ.get("TSTATIC_CACHE_DIR")

@@ -82,11 +82,14 @@ _ALL = (
 
 REASONS = {r.code: r for r in _ALL}
 
+UNNAMED = "the operator between them"
+"""Stands in a sentence for an operator that the search could not name."""
+
 
 def explain_code(code: str, **parts: str) -> tuple[str, str]:
-    """Returns the meaning and the change of a code, filled in; unknown parts become a dash."""
+    """Returns the meaning and the change of a code, filled in; unknown parts are named in general words."""
     reason = REASONS[code]
-    known = {"value": "-", "reader": "-", **{k: v for k, v in parts.items() if v}}
+    known = {"value": "it", "reader": UNNAMED, **{k: v for k, v in parts.items() if v}}
     return reason.meaning.format(**known), reason.change.format(**known)
 
 

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from tstatic.display import preformatted
 from tstatic.errors import IndexRangeError, NotFoundError, ProgramError, ProgramTypeError, near, shown
 from tstatic.ir import names
 from tstatic.ir.methods import ProgramMethods
@@ -102,6 +103,9 @@ class Variable(VariableBase):
         tail = f" ({', '.join(marks)})" if marks and not isinstance(self, Parameter) else ""
         place = f" @ {show(self.made_at)}" if self.made_at else ""
         return f"{kind} {self.name}: {self.dtype.name}{list(self.shape)}{tail}{place}"
+
+    def _repr_html_(self) -> str:
+        return preformatted(repr(self))
 
     @no_effect(throw_on_error=PRINTS)
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from tstatic.display import preformatted, size
 from tstatic.fusion.codegen.kernel import Kernel, KernelLocal, Launches
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
@@ -108,6 +109,12 @@ class Plan:
 
     def __str__(self) -> str:
         return plan_text(self)
+
+    def __repr__(self) -> str:
+        return f"<Plan: {len(self.steps)} steps, {len(self.kernels)} kernels, arena {size(self.arena_bytes)}>"
+
+    def _repr_html_(self) -> str:
+        return preformatted(plan_text(self))
 
 
 def _is_known(meta: Meta | None) -> bool:
@@ -487,6 +494,10 @@ def _where(slot: Storage) -> str:
     return f"{slot.kind}({slot.of})" if slot.of else slot.kind
 
 
+MOST_RESULTS = 3
+"""So many results of a step are written out: an update of all parameters has hundreds."""
+
+
 def plan_text(plan: Plan) -> str:
     """Returns a table of the steps in order, the steps that each waits for, and the storage of its results."""
     lines = [
@@ -500,7 +511,8 @@ def plan_text(plan: Plan) -> str:
         slot = plan.storage[name]
         lines.append(f"{'-':>5} {'feed':<7} {'copy':<8} {'':<28} {'-':<14} {name}: {slot.meta!r} {_where(slot)}")
     for i, step in enumerate(plan.steps):
-        results = ", ".join(f"{v}: {plan.storage[v].meta!r} {_where(plan.storage[v])}" for v in step.op.writes())
+        made = [f"{v}: {plan.storage[v].meta!r} {_where(plan.storage[v])}" for v in step.op.writes()]
+        results = ", ".join(made[:MOST_RESULTS]) + f", and {len(made) - MOST_RESULTS} more" * (len(made) > MOST_RESULTS)
         events = ",".join(map(str, waits[i])) or "-"
         # The event recorded after a step has the step's number.
         if i in plan.scratch:

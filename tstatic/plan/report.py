@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tstatic.display import html_table, size
 from tstatic.fusion.codegen.kernel import KernelLocal
 from tstatic.ir.operator import OpRole
 from tstatic.ir.types import Meta
@@ -68,18 +69,26 @@ class MemoryReport:
             "unknown": list(self.unknown),
         }
 
+    def __repr__(self) -> str:
+        at = f" at {self.peak.op} @ {self.peak.where}" if self.peak is not None else ""
+        return f"<MemoryReport: peak {size(self.peak_bytes)}{at}; parameters {size(self.by_category['parameters'])}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(name, size(nbytes)) for name, nbytes in self.by_category.items()]
+        return html_table(str(self).splitlines()[0], ("category", "size"), rows)
+
     def __str__(self) -> str:
-        outside = f", blocks of the device's library {self.foreign_bytes:,} bytes" if self.foreign_bytes else ""
+        outside = f", blocks of the device's library {size(self.foreign_bytes)}" if self.foreign_bytes else ""
         arena = self.peak_bytes - self.foreign_bytes
-        lines = [f"arena {arena:,} bytes{outside}; held now {self.held_bytes:,} bytes"]
-        lines += [f"  {name:<12} {size:>14,} bytes" for name, size in self.by_category.items()]
+        lines = [f"arena {size(arena)}{outside}; held now {size(self.held_bytes)}"]
+        lines += [f"  {name:<12} {size(nbytes):>10}" for name, nbytes in self.by_category.items()]
         if self.peak is not None:
             lines.append(
-                f"  peak at step {self.peak.step}: {self.peak.op} @ {self.peak.where} ({self.peak.live_bytes:,} bytes live)"
+                f"  peak at step {self.peak.step}: {self.peak.op} @ {self.peak.where} ({size(self.peak.live_bytes)} live)"
             )
         if self.replicas:
-            arenas = ", ".join(f"{one.peak_bytes:,}" for one in self.replicas)
-            lines.append(f"  arenas of the {len(self.replicas)} places: {arenas} bytes")
+            arenas = ", ".join(size(one.peak_bytes) for one in self.replicas)
+            lines.append(f"  arenas of the {len(self.replicas)} places: {arenas}")
         if self.unknown:
             lines.append(f"  sizes known only at run time: {', '.join(self.unknown[:8])}")
         return "\n".join(lines)

@@ -188,6 +188,12 @@ class CompiledProgram:
         return as_program(self._program, self._history.compilation.first.after)
 
     @property
+    def fused_ops(self) -> tuple[str, ...]:
+        """The types of the fused ops of the last compilation; none before the first run or memory report."""
+        made = self._history.compilation
+        return () if made is None else tuple(op.type for op in made.first.after.ops if op.body)
+
+    @property
     def plan(self) -> Plan:
         """The plan of the last compilation; ``print`` it to see steps, order, events and slots.
 
@@ -361,12 +367,18 @@ class CompiledProgram:
         count = len(places_of(places.CPUPlace(), settings.places))
         return distribution(build, count, launch.agree(launch.current(), build), settings.bucket_megabytes)
 
-    def explain(self, fetch_list: Any = None, feed_shapes: Mapping[str, Sequence[int]] | None = None) -> Explanation:
+    def explain(
+        self,
+        fetch_list: Any = None,
+        feed_shapes: Mapping[str, Sequence[int]] | None = None,
+        verbose: bool = False,
+    ) -> Explanation:
         """Explains for every property of both strategies whether it acts, and which ops were fused or not, and why.
 
         Args:
             fetch_list: Variables that will be fetched: a fetched value must be stored, which may prevent a fusion.
             feed_shapes: Input name -> shape; sizes left open are assumed, and the explanation's note says so.
+            verbose: Whether printing it lists everything, not only what matters most.
 
         Raises:
             ProgramError: If ``feed_shapes`` has a name that the program does not have.
@@ -395,7 +407,8 @@ class CompiledProgram:
         made = compile_program(self._program, build, [known], names, where, how=how, numerics=self._settings.numerics)
         fleet = self._program.distributed
         statuses = fleet.statuses if isinstance(fleet, Settings) else ()
-        return build_explanation(made, build, self.exec_strategy, note, statuses)
+        chosen = () if self._settings.execution.num_threads else ("num_threads",)
+        return build_explanation(made, build, self.exec_strategy, note, statuses, verbose, chosen)
 
     def _has_backward(self) -> bool:
         return any(op.role & OpRole.Backward for op in self._program.global_block().ops)

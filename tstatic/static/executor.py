@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from logging import DEBUG
 from typing import Any
 
@@ -33,7 +33,7 @@ from tstatic.runtime.learning_rate import scheduled
 from tstatic.runtime.lod import FetchedLods, check_numpy, with_lod
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.runtime.shards import merged, shards
-from tstatic.static.compile import Bound, CompileCache, Key, compile_program, distribution
+from tstatic.static.compile import Bound, Compilation, CompileCache, Key, compile_program, distribution
 from tstatic.static.compiled_program import PLAIN, CompiledProgram, Settings, over_processes, settings_of
 from tstatic.static.data_parallel import OWN_PLACE, Replicas, places_of
 from tstatic.static.dot import write_graphs
@@ -58,6 +58,9 @@ _DEBUG = "TSTATIC_LOGS=steps logs the time of each run"
 
 MOST_READERS = 128
 """The most program versions for which an Executor keeps a FeedReader."""
+
+observers: list[Callable[[Compilation, Settings, Scope], None]] = []
+"""Called after each compilation for a run; the command line looks at the programs of users' scripts by it."""
 
 
 def _results(entry: Bound, feeds: list[Arrays], scope: Scope, iterations: int, replicas: Replicas | None) -> list[Any]:
@@ -347,6 +350,8 @@ class Executor:
         self._cache.add(key, entry, (time.perf_counter() - start) * 1e3)
         if recorder is not None:
             recorder.add("compile", "compile", start_ns)
+        for observe in observers:
+            observe(made, settings, scope)
         return entry, replicas
 
     def close(self) -> None:

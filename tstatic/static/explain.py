@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tstatic.comm.distribution import Report
+from tstatic.display import preformatted, size
 from tstatic.errors import TstaticError
 from tstatic.fusion.codegen.kernel import Kernel, Launch
 from tstatic.fusion.engine import Applied, OpInfo, Rejection
@@ -17,6 +20,7 @@ from tstatic.fusion.reasons import explain_code
 from tstatic.ir.checks import check_known
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.static.amp.rewrite import Converted
+from tstatic.static.savings import Saving
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.target import DEFAULT_TARGET
 from tstatic.where import Where, show
@@ -25,9 +29,17 @@ BANDWIDTH = 0.9 * DEFAULT_TARGET.bandwidth
 """Bytes per second that a copy reaches on the default target; lower bounds of times are computed from it."""
 
 
+def joined(members: Sequence[OpInfo]) -> str:
+    """Returns the types of ops as a sum."""
+    return " + ".join(m.type for m in members)
+
+
 @dataclass(frozen=True, slots=True)
 class PropertyStatus:
-    """One property: its value, and ``active``, ``not yet active`` or ``no effect``, with the reason."""
+    """One property: its value, and ``active``, ``not yet active`` or ``no effect``, with the reason.
+
+    ``given`` is whether the user set it: some values are chosen where nothing is set.
+    """
 
     strategy: str
     name: str
@@ -35,6 +47,7 @@ class PropertyStatus:
     default: Any
     status: str
     reason: str
+    given: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +72,17 @@ class FusionAnswer:
 
 @dataclass(frozen=True, slots=True)
 class MemoryTraffic:
-    """Kernel launches of a step, and the bytes it reads and writes, before and after the fusions; views cost nothing."""
+    """Kernel launches of a step, the bytes it reads and writes, and those of its arena, before and after the fusions.
+
+    Views cost nothing. The arena holds all temporaries; 0 if the program leaves sizes open.
+    """
 
     launches_before: int
     launches_after: int
     bytes_before: int
     bytes_after: int
+    memory_before: int = 0
+    memory_after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +179,16 @@ class OnHost:
         return f"op {self.op.type} -> {', '.join(self.op.outputs)} runs on the host on this device: {self.reason}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class OffSwitch:
+    """A switch that is off: the fusions that it would make by itself, and what they would save."""
+
+    switch: str
+    count: int
+    saving: Saving
+
+
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """The status of all properties of both strategies, and what the fusions did.
 
@@ -175,6 +202,17 @@ class Explanation:
         precision: The ops that mixed precision decided about, with the type that each runs in and why.
         on_host: The ops that run on the host, if the program's other ops run on a device of torch.
         strict: What strict numerics refuse and cost; ``None`` under default numerics.
+        saved: For each of ``applied``, what it saves; nothing for a fusion whose kernel a later one has.
+        possible: For each of ``refused``, what it would save at most.
+        verbose: Whether ``str`` lists everything.
+
+    Example:
+        >>> y = paddle.exp(static.data("x", [8]) * 2.0 + 1.0)
+        >>> build = static.BuildStrategy()
+        >>> build.enable_auto_fusion = True
+        >>> explained = static.CompiledProgram(static.default_main_program(), build).explain([y])
+        >>> print(str(explained).splitlines()[0])
+        launches: 3 -> 1 a step
     """
 
     verdicts: tuple[PropertyStatus, ...]
@@ -187,6 +225,11 @@ class Explanation:
     precision: tuple[Converted, ...] = ()
     on_host: tuple[OnHost, ...] = ()
     strict: StrictCost | None = None
+    saved: tuple[Saving, ...] = ()
+    possible: tuple[Saving, ...] = ()
+    verbose: bool = False
+    _name: Callable[[Sequence[OpInfo]], str] = field(default=joined, repr=False, compare=False)
+    _off: Callable[[], tuple[OffSwitch, ...]] = field(default=tuple, repr=False, compare=False)
     _why: Callable[[str, str], FusionAnswer] | None = field(default=None, repr=False, compare=False)
     _names: tuple[str, ...] = field(default=(), repr=False, compare=False)
     _draw: Callable[[], Drawing] | None = field(default=None, repr=False, compare=False)
@@ -239,14 +282,18 @@ class Explanation:
                 "reason": v.reason,
             }
         done["fusions"] = {
-            "applied": [_applied(a, self.kernel_kind) for a in self.applied],
+            "applied": [
+                {**_applied(a, self.kernel_kind), "bytes_saved": one.nbytes, "launches_saved": one.launches}
+                for a, one in zip(self.applied, self.saved or (Saving(),) * len(self.applied), strict=True)
+            ],
             "refused": [
                 {"fusion": r.fusion, "switch": r.switch, "code": r.code, "ops": _members(r.members), "reason": r.reason,
-                 "change": r.change}
-                for r in self.refused
+                 "change": r.change, "bytes_possible": one.nbytes}
+                for r, one in zip(self.refused, self.possible or (Saving(),) * len(self.refused), strict=True)
             ],
             "launches": {"before": self.traffic.launches_before, "after": self.traffic.launches_after},
             "bytes": {"before": self.traffic.bytes_before, "after": self.traffic.bytes_after},
+            "memory": {"before": self.traffic.memory_before, "after": self.traffic.memory_after},
             "note": self.note,
         }  # fmt: skip
         if self.collectives is not None:
@@ -299,51 +346,204 @@ class Explanation:
                 return v
         raise KeyError(name)
 
+    def operators_of(self, record: Applied | Rejection) -> str:
+        """Returns the user's operators that a fusion replaced or a rejected match has; those of one fused before in brackets."""
+        return self._name(record.members)
+
+    def off(self) -> tuple[OffSwitch, ...]:
+        """Returns the switches of fusions that are off and would act, the one that would save most bytes first."""
+        return tuple(sorted(self._off(), key=lambda one: -one.saving.nbytes))
+
+    def to_text(self, verbose: bool = False) -> str:
+        """Returns the explanation as text: at most 40 lines, or everything.
+
+        Args:
+            verbose: List every property, fusion and rejected match, instead of what matters most.
+        """
+        return "\n".join(_everything(self) if verbose else _summary(self))
+
     def __str__(self) -> str:
-        lines = []
-        for strategy in dict.fromkeys(v.strategy for v in self.verdicts):
-            lines.append(strategy)
-            for v in self.verdicts:
-                if v.strategy == strategy:
-                    mark = "" if v.value == v.default else " (set)"
-                    lines.append(f"  {v.name} = {_plain(v.value)!r}{mark}: {v.status}. {v.reason}")
-        if self.note:
-            lines.append(self.note)
-        if self.collectives is not None:
-            lines += ["Replicas", *(f"  {line}" for line in str(self.collectives).splitlines())]
-        if self.precision:
-            lines += ["Mixed precision", *(f"  {one}{_at(one.where)}" for one in self.precision)]
-        if self.on_host:
-            lines += ["On the host", *(f"  {one}{_at(one.op.where)}" for one in self.on_host)]
-        if self.applied or self.refused:
-            lines.append("Fusions")
-        for a in self.applied:
-            lines.append(f"  {a.switch}: {' + '.join(m.type for m in a.members)} -> {a.op} [{self.kernel_kind}]")
-            lines.extend(f"    {m.type} -> {', '.join(m.outputs)}{_at(m.where)}" for m in a.members)
-            if a.kernel is not None:
-                launches = zip(a.kernel.plan(DEFAULT_TARGET).launches, a.kernel.moved, strict=True)
-                lines.append(f"    moves {', '.join(f'{moved:,} bytes in {c.function}' for c, moved in launches)}")
-            elif (into := self.taken_into(a)) is not None:
-                lines.append(f"    computed by the kernel of {into.op}, by {into.switch}")
-            if a.kept:
-                lines.append(f"    also writes {', '.join(a.kept)}, which its gradient reads")
-        for r in self.refused:
-            lines.append(f"  {r.switch}: not {' + '.join(m.type for m in r.members)}: {r.code}, {r.reason}")
-            lines.extend(f"    {m.type} -> {', '.join(m.outputs)}{_at(m.where)}" for m in r.members)
-            lines.append(f"    to allow it: {r.change}")
+        return self.to_text(self.verbose)
+
+    def __repr__(self) -> str:
         t = self.traffic
-        if t.launches_before:
-            lines.append(
-                f"Launches a step: {t.launches_before} -> {t.launches_after}; bytes a step: {t.bytes_before:,} -> {t.bytes_after:,}"
-            )
-        if self.strict is not None:
-            lines.append(str(self.strict))
-        return "\n".join(lines)
+        return (
+            f"<Explanation: fusions {len(self.applied)}, rejected {len(self.refused)}, "
+            f"launches {t.launches_before} -> {t.launches_after}, moved {size(t.bytes_before)} -> {size(t.bytes_after)}>"
+        )
+
+    def _repr_html_(self) -> str:
+        return preformatted(self.to_text(self.verbose))
 
 
-def _at(where: Where | None) -> str:
+# --------------------------------------------------------------------------------------------------------------- summary
+MOST_FUSIONS, MOST_CODES, MOST_OFF, MOST_SET, WIDTH = 6, 4, 3, 3, 150
+"""So much of each kind a summary shows, so that it has at most 40 lines, and so many characters a line."""
+
+
+def _summary(e: Explanation) -> list[str]:
+    """Returns the lines that answer first: what the fusions changed, which of them save most, what stopped the others."""
+    t = e.traffic
+    lines = [
+        f"launches: {t.launches_before} -> {t.launches_after} a step",
+        f"bytes:    {size(t.bytes_before)} -> {size(t.bytes_after)} read and written a step",
+        f"memory:   {size(t.memory_before)} -> {size(t.memory_after)} of temporaries at the peak"
+        if t.memory_before
+        else "memory:   not known: the program leaves sizes open, which feed_shapes says",
+        *([e.note] if e.note else []),
+        *_set_properties(e),
+        *_made(e),
+        *_not_made(e),
+        *_off_switches(e),
+    ]
+    if e.collectives is not None:
+        lines.append(f"replicas: {str(e.collectives).splitlines()[0]}")
+    if e.precision:
+        counts = Counter(one.dtype for one in e.precision)
+        lines.append("mixed precision: " + ", ".join(f"{n} operators in {dtype}" for dtype, n in counts.most_common()))
+    if e.on_host:
+        lines.append(f"on the host: {len(e.on_host)} operators ({_types(one.op.type for one in e.on_host)})")
+    if e.strict is not None:
+        lines.append(str(e.strict).splitlines()[0])
+    if e.applied and e.kernel_kind == "reference":
+        lines.append(
+            "On this device fused operators run as the operators that they replace; generated kernels run on a GPU, and with "
+            "TSTATIC_CPU_BACKEND=interpret."
+        )
+    lines.append("explain(verbose=True) lists everything; explain().why(a, b) asks about two operators.")
+    return [line if len(line) <= WIDTH else line[: WIDTH - 3] + "..." for line in lines]
+
+
+def _set_properties(e: Explanation) -> list[str]:
+    """Returns lines of the switches that are on with how often each acted, and of the other properties that were set."""
+    given = [v for v in e.verdicts if v.given and v.value != v.default]
+    times = Counter(a.switch for a in e.applied)
+    switches = sorted((v for v in given if v.value is True), key=lambda v: -times[v.name])
+    others = [f"{v.name} = {_plain(v.value)!r} ({v.status})" for v in given if v.value is not True]
+    acted = [f"{v.name} ({times[v.name]})" for v in switches if times[v.name]]
+    idle = [v.name if v.status == "active" else f"{v.name} ({v.status})" for v in switches if not times[v.name]]
+    return [
+        *_wrapped("switches on, and fusions made: ", acted),
+        *_wrapped("on, and made no fusion: ", idle),
+        *_wrapped("also set: ", others),
+    ]
+
+
+def _wrapped(head: str, parts: Sequence[str]) -> list[str]:
+    """Returns a head and a list as lines; none without a list."""
+    wrap = textwrap.TextWrapper(WIDTH, subsequent_indent="  ", max_lines=MOST_SET - 1, placeholder=" ...")
+    return wrap.wrap(head + ", ".join(parts)) if parts else []
+
+
+def _made(e: Explanation) -> list[str]:
+    """Returns the fusions, those of one kind together, by the bytes that they save."""
+    kinds: dict[tuple[str, str], list[int]] = {}
+    for i, a in enumerate(e.applied):
+        if a.kernel is not None:
+            kinds.setdefault((a.switch, a.op), []).append(i)
+    saved = {kind: sum(e.saved[i].nbytes for i in row) if e.saved else 0 for kind, row in kinds.items()}
+    ranked = sorted(kinds, key=lambda kind: -saved[kind])
+    lines = ["fusions, by bytes saved:"] if kinds else []
+    for kind in ranked[:MOST_FUSIONS]:
+        row = kinds[kind]
+        first = e.applied[max(row, key=lambda i: e.saved[i].nbytes if e.saved else 0)]
+        lines.append(
+            f"  {size(saved[kind]):>9}  {len(row)} x {kind[1]} ({kind[0]}), for example{_at(first.members[0].where)}: "
+            f"{e.operators_of(first)}"
+        )
+    if ranked[MOST_FUSIONS:]:
+        lines.append(
+            f"  {size(sum(saved[k] for k in ranked[MOST_FUSIONS:])):>9}  by {len(ranked) - MOST_FUSIONS} other kinds"
+        )
+    return lines
+
+
+def _not_made(e: Explanation) -> list[str]:
+    """Returns the rejected matches, those of one code together, by the bytes that they would save at most."""
+    codes: dict[str, list[int]] = {}
+    for i, r in enumerate(e.refused):
+        codes.setdefault(r.code, []).append(i)
+    gain = [one.nbytes for one in e.possible] or [0] * len(e.refused)
+    total = {code: sum(gain[i] for i in row) for code, row in codes.items()}
+    ranked = sorted(codes, key=lambda code: (-total[code], code))
+    shown = [code for code in ranked if total[code]][:MOST_CODES]
+    lines = ["not fused, by what it would save at most:"] if codes else []
+    for code in shown:
+        row = codes[code]
+        first = e.refused[max(row, key=gain.__getitem__)]
+        lines += [
+            f"  {size(total[code]):>9}  {len(row)} x {code}, for example{_at(first.members[-1].where)}: {e.operators_of(first)}",
+            f"             {first.reason}",
+            f"             to allow it: {first.change}",
+        ]
+    rest = [code for code in ranked if code not in shown]
+    return lines + [f"             and {', '.join(f'{len(codes[c])} x {c}' for c in rest)}"] * bool(rest)
+
+
+def _off_switches(e: Explanation) -> list[str]:
+    found = e.off()
+    lines = ["switches that are off, by what each would save by itself:"] if found else []
+    for one in found[:MOST_OFF]:
+        many = f"{one.count} fusion{'s' * (one.count != 1)}"
+        lines.append(f"  {size(one.saving.nbytes):>9}  build_strategy.{one.switch} = True: {many}")
+    if found[MOST_OFF:]:
+        lines.append(f"             and {', '.join(one.switch for one in found[MOST_OFF:])}")
+    return lines
+
+
+def _types(types: Iterable[str], most: int = 4) -> str:
+    found = list(dict.fromkeys(types))
+    return ", ".join(found[:most] + ["..."] * (len(found) > most))
+
+
+# ------------------------------------------------------------------------------------------------------------ everything
+def _everything(e: Explanation) -> list[str]:
+    t = e.traffic
+    lines = [
+        f"launches a step: {t.launches_before} -> {t.launches_after}; bytes a step: {t.bytes_before:,} -> {t.bytes_after:,}; "
+        f"bytes of temporaries at the peak: {t.memory_before:,} -> {t.memory_after:,}"
+    ]
+    if e.note:
+        lines.append(e.note)
+    if e.collectives is not None:
+        lines += ["Replicas", *(f"  {line}" for line in str(e.collectives).splitlines())]
+    if e.precision:
+        lines += ["Mixed precision", *(f"  {one}{_at(one.where, 2)}" for one in e.precision)]
+    if e.on_host:
+        lines += ["On the host", *(f"  {one}{_at(one.op.where, 2)}" for one in e.on_host)]
+    if e.applied or e.refused:
+        lines.append("Fusions")
+    for i, a in enumerate(e.applied):
+        lines.append(f"  {a.switch}: {joined(a.members)} -> {a.op} [{e.kernel_kind}]")
+        lines.extend(f"    {m.type} -> {', '.join(m.outputs)}{_at(m.where, 2)}" for m in a.members)
+        if a.kernel is not None:
+            launches = zip(a.kernel.plan(DEFAULT_TARGET).launches, a.kernel.moved, strict=True)
+            lines.append(f"    moves {', '.join(f'{moved:,} bytes in {c.function}' for c, moved in launches)}")
+            if e.saved:
+                lines.append(f"    saves {e.saved[i].nbytes:,} bytes and {e.saved[i].launches} launches")
+        elif (into := e.taken_into(a)) is not None:
+            lines.append(f"    computed by the kernel of {into.op}, by {into.switch}")
+        if a.kept:
+            lines.append(f"    also writes {', '.join(a.kept)}, which its gradient reads")
+    for i, r in enumerate(e.refused):
+        lines.append(f"  {r.switch}: not {e.operators_of(r)}: {r.code}, {r.reason}")
+        lines.extend(f"    {m.type} -> {', '.join(m.outputs)}{_at(m.where, 2)}" for m in r.members)
+        saves = f" (saves at most {e.possible[i].nbytes:,} bytes)" if e.possible else ""
+        lines.append(f"    to allow it: {r.change}{saves}")
+    for strategy in dict.fromkeys(v.strategy for v in e.verdicts):
+        lines.append(strategy)
+        for v in e.verdicts:
+            if v.strategy == strategy:
+                mark = "" if v.value == v.default else " (set)"
+                lines.append(f"  {v.name} = {_plain(v.value)!r}{mark}: {v.status}. {v.reason}")
+    if e.strict is not None:
+        lines.append(str(e.strict))
+    return lines
+
+
+def _at(where: Where | None, gap: int = 1) -> str:
     text = show(where)
-    return f"  at {text}" if text else ""
+    return f"{' ' * gap}at {text}" if text else ""
 
 
 def _members(members: Sequence[OpInfo]) -> list[dict[str, Any]]:
@@ -383,6 +583,7 @@ def properties(
     refused: Sequence[Rejection] = (),
     fusing: Mapping[str, str] | None = None,
     said: Mapping[str, str] | None = None,
+    chosen: Iterable[str] = (),
 ) -> tuple[PropertyStatus, ...]:
     """Returns one status per property; that of a fusion's switch tells how often it acted, or why it did not.
 
@@ -391,6 +592,7 @@ def properties(
         applied, refused: What the fusions did.
         fusing: Switch -> name of its fusion, for the switches of fusions.
         said: Property of the BuildStrategy -> what it did for this program.
+        chosen: Properties whose values the user did not set.
     """
     verdicts = []
     for strategy in (build, execution):
@@ -400,7 +602,8 @@ def properties(
                 reason = _acted(p.name, bool(value), applied, refused)
             elif said is not None and strategy is build:
                 reason = said.get(p.name, reason)
-            verdicts.append(PropertyStatus(type(strategy).__name__, p.name, value, p.default, p.status, reason))
+            given = value != p.default and p.name not in chosen
+            verdicts.append(PropertyStatus(type(strategy).__name__, p.name, value, p.default, p.status, reason, given))
     return tuple(verdicts)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
+from typing import NamedTuple
 
 from tstatic import flags
 from tstatic.devices import cpu_device
@@ -27,12 +29,14 @@ from tstatic.static.explain import (
     FusionAnswer,
     MemoryTraffic,
     Note,
+    OffSwitch,
     OnHost,
     PropertyStatus,
     StrictCost,
     StrictRefusal,
     properties,
 )
+from tstatic.static.savings import Operators, Saving, bytes_of, named_members, savings_of
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.target import DEFAULT_TARGET
 from tstatic.where import show
@@ -95,28 +99,27 @@ Kernels = Mapping[tuple[Entry, ...], Kernel]
 """The kernels of fused ops, by the ops' outputs."""
 
 
-def _bytes(op: FrozenOp, metas: Mapping[str, Meta]) -> int:
-    return sum(metas[v].nbytes for v in (*op.contents(), *op.writes()) if v in metas)
-
-
-def _cost(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, build: BuildStrategy) -> tuple[int, int]:
-    """Returns the launches and bytes of a step on a GPU, by its plan.
+def _cost(
+    frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, build: BuildStrategy
+) -> tuple[int, int, int]:
+    """Returns the launches and bytes of a step on a GPU, by its plan, and the bytes of its arena (0 if sizes are unknown).
 
     An op whose result is a view has none, a fused op has those of its kernel, any other op counts as one launch.
     """
-    return _sum(_costs(frozen, metas, kernels, build))
+    ops, arena = planned(frozen, metas, kernels, build)
+    return (*_sum(_costs(ops, metas, kernels)), arena)
 
 
 def _costs(
-    frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, build: BuildStrategy
+    ops: Iterable[tuple[FrozenOp, Generated | None]], metas: Mapping[str, Meta], kernels: Kernels
 ) -> list[tuple[FrozenOp, int, int]]:
     """Returns the ops of a plan, each with its launches and bytes."""
     found = []
-    for op, made in planned(frozen, metas, kernels, build):
+    for op, made in ops:
         # A kernel may recompute values that the ops it replaces only read. Its bytes are those of the sums that it leaves to
         # others, too, whose ops no kernel here is of.
         own = kernels.get(op.outputs)
-        nbytes = _bytes(op, metas) if made is None else 0 if own is None else own.nbytes
+        nbytes = bytes_of(op, metas) if made is None else 0 if own is None else own.nbytes
         found.append((op, 1 if made is None else len(made.calls.launches), nbytes))
     return found
 
@@ -141,10 +144,12 @@ def _strict_cost(lowered: LoweredProgram, build: BuildStrategy) -> StrictCost:
     """Returns what strict numerics cost a program: its plan compared with the one that it has under default numerics."""
     with flags.using_numerics("strict"):
         strict = kernel_per_op(lowered.after, lowered.metas)
-        here = _costs(strict, lowered.metas, kernels_of(strict, lowered.metas), build)
+        kernels = kernels_of(strict, lowered.metas)
+        here = _costs(planned(strict, lowered.metas, kernels, build)[0], lowered.metas, kernels)
     with flags.using_numerics("default"):
         other, metas = pipeline.fuse(lowered.before, lowered.metas_before, build, Log())
-        there = _costs(other, metas, kernels_of(other, metas), build)
+        kernels = kernels_of(other, metas)
+        there = _costs(planned(other, metas, kernels, build)[0], metas, kernels)
     refused = []
     for no in (r for r in lowered.log.refused if r.code == "NUM_STRICT"):
         made = {v for m in no.members for v in m.outputs}
@@ -158,13 +163,17 @@ def _strict_cost(lowered: LoweredProgram, build: BuildStrategy) -> StrictCost:
 
 def planned(
     frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, build: BuildStrategy
-) -> list[tuple[FrozenOp, Generated | None]]:
-    """Returns the ops that do work in the plan, with their kernels; if sizes are unknown, and so is the plan, all but views."""
+) -> tuple[list[tuple[FrozenOp, Generated | None]], int]:
+    """Returns the ops that do work in the plan, with their kernels, and the bytes of its arena.
+
+    If sizes are unknown, and so is the plan, the ops are those that cannot be views, and the arena is 0.
+    """
     given = [metas.get(v) for v in (*frozen.feeds, *frozen.reads.values())]
     if not all(meta is not None and meta.known for meta in given):
         frozen, metas, made = pipeline.planned_kernels(frozen, metas, kernels, DEFAULT_TARGET)
-        return [(op, made.get(op.outputs)) for op in frozen.ops if op.definition.view is None]
-    return working(plan_of(frozen, metas, kernels, build))
+        return [(op, made.get(op.outputs)) for op in frozen.ops if op.definition.view is None], 0
+    plan = plan_of(frozen, metas, kernels, build)
+    return working(plan), plan.arena_bytes
 
 
 def plan_of(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, build: BuildStrategy) -> Plan:
@@ -187,7 +196,7 @@ def _with_kernels(applied: Sequence[Applied], kernels: Kernels) -> tuple[Applied
 
 def build_explanation(
     made: Compilation, build: BuildStrategy, execution: ExecutionStrategy, note: str = "",
-    statuses: Sequence[PropertyStatus] = (),
+    statuses: Sequence[PropertyStatus] = (), verbose: bool = False, chosen: Sequence[str] = (),
 ) -> Explanation:  # fmt: skip
     """Builds the explanation of what the fusions did to a program.
 
@@ -196,6 +205,8 @@ def build_explanation(
         build, execution: The strategies.
         note: The sizes that were assumed.
         statuses: Those of further strategies.
+        verbose: Whether its text lists everything.
+        chosen: Properties whose values the user did not set.
     """
     frozen, metas, log = made.first.before, made.first.metas_before, made.first.log
     fused, after_metas = made.first.after, made.first.metas
@@ -205,16 +216,29 @@ def build_explanation(
         _cost(eliminate_identity_gradients(frozen, metas), metas, {}, build),
         _cost(fused, after_metas, kernels, build),
     )
+    operators = Operators(frozen, metas, log)
+    log = Log(log.applied, [operators.with_culprit(r) for r in log.refused])
+    applied = _with_kernels(log.applied, kernels)
+    saved = _savings(fused, after_metas, kernels)
     copy = made.program.clone()
     names = {frozen.names.get(v, v): v for op in frozen.ops for v in op.writes()}
 
+    @cache
+    def alone() -> dict[str, Only]:
+        return {f.switch: _only(f, frozen, metas) for f in FUSIONS if not getattr(build, f.switch)}
+
     def why(a: str, b: str) -> FusionAnswer:
         with flags.using_numerics(made.first.numerics):
-            return _why(frozen, metas, build, log, names[a], names[b])
+            return _why(frozen, metas, log, operators, alone, names[a], names[b])
+
+    def off() -> tuple[OffSwitch, ...]:
+        with flags.using_numerics(made.first.numerics):
+            found = ((switch, one, _savings(*one.made)) for switch, one in alone().items() if one.log.applied)
+            return tuple(OffSwitch(s, len(one.log.applied), _total(kept.values())) for s, one, kept in found)
 
     def draw() -> Drawing:
         with flags.using_numerics(made.first.numerics):
-            notes = _Notes(log, _would(frozen, metas, build))
+            notes = _Notes(log, [a for one in alone().values() for a in one.log.applied])
         after = {i: notes.of(op) for i, op in enumerate(fused.ops)}
         return Drawing(copy, as_program(copy, fused), _notes_before(copy, frozen, notes, _left(frozen, metas)), after)
 
@@ -226,16 +250,21 @@ def build_explanation(
     switches = {f.switch: f.name for f in FUSIONS}
     said = made.report.said() if made.report is not None else None
     return Explanation(
-        (*properties(build, execution, log.applied, log.refused, switches, said), *statuses),
-        _with_kernels(log.applied, kernels),
+        (*properties(build, execution, log.applied, log.refused, switches, said, chosen), *statuses),
+        applied,
         tuple(log.refused),
-        MemoryTraffic(before[0], after[0], before[1], after[1]),
+        MemoryTraffic(before[0], after[0], before[1], after[1], before[2], after[2]),
         note,
         "generated" if made.first.device.generated else "reference",
         made.report,
         made.program.mixed_precision,
         _on_host(fused),
         _strict_cost(made.first, build) if made.first.numerics == "strict" else None,
+        tuple(Saving() if a.kernel is None else saved[next(iter(a.written))] for a in applied),
+        tuple(operators.possible(r) for r in log.refused),
+        verbose,
+        partial(named_members, operators),
+        off,
         why,
         tuple(names),
         draw,
@@ -269,44 +298,75 @@ def _left(frozen: FrozenProgram, metas: Mapping[str, Meta]) -> set[str]:
     return {v for op in eliminate_identity_gradients(frozen, metas).ops for v in op.writes()}
 
 
-def _log_of_only(fusion: Fusion, frozen: FrozenProgram, metas: Mapping[str, Meta]) -> Log:
-    """Returns what one fusion would do if its switch were the only one that is on."""
-    log = Log()
-    pipeline.make_one(fusion, shapes_from_contents(frozen, metas), dict(metas), log)
-    return log
+class Only(NamedTuple):
+    """What one fusion would do if its switch were the only one that is on.
+
+    Attributes:
+        log: The fusions that it would make, and the matches that it would reject.
+        made: The program with its fused ops, the metadata of all values, and the kernels.
+    """
+
+    log: Log
+    made: tuple[FrozenProgram, Mapping[str, Meta], Kernels]
+
+
+def _only(fusion: Fusion, frozen: FrozenProgram, metas: Mapping[str, Meta]) -> Only:
+    log, own = Log(), dict(metas)
+    fused = pipeline.make_one(fusion, shapes_from_contents(frozen, metas), own, log)
+    return Only(log, (fused, own, kernels_of(fused, own)))
+
+
+def _savings(fused: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels) -> dict[str, Saving]:
+    """Returns value that a fused op writes -> what the op saves."""
+    launches = {kernel.name: len(kernel.plan(DEFAULT_TARGET).launches) for kernel in kernels.values()}
+    return savings_of(fused, metas, kernels, launches)
+
+
+def _total(savings: Iterable[Saving]) -> Saving:
+    # An op that writes several values has one saving.
+    own = {id(one): one for one in savings}.values()
+    return Saving(sum(one.nbytes for one in own), sum(one.launches for one in own))
 
 
 def _why(
-    frozen: FrozenProgram, metas: Mapping[str, Meta], build: BuildStrategy, log: Log, a: str, b: str
+    frozen: FrozenProgram,
+    metas: Mapping[str, Meta],
+    log: Log,
+    operators: Operators,
+    alone_of: Callable[[], Mapping[str, Only]],
+    a: str,
+    b: str,
 ) -> FusionAnswer:
     pair = f"{_label(frozen, a)} and {_label(frozen, b)}"
+    both = {operators.view.maker[v] for v in (a, b)}
     for made in log.applied:
-        if _holds(made, (a, b)):
+        if both <= operators.indices(made.members):
             return FusionAnswer(True, "APPLIED", f"{pair} are one {made.op} by {made.switch}.", "")
 
     def apart(code: str, why: str, change: str, *, advice: bool = True) -> FusionAnswer:
         return FusionAnswer(False, code, f"{pair} stay apart{why}.{f' To allow it: {change}.' * advice}", change)
 
+    alone = alone_of()
+    switches = _switches_for(alone, (a, b))
+    turned_on = f"build_strategy.{switches[0]} = True" if switches else ""
     for no in log.refused:
         if _holds(no, (a, b)):
-            return apart(no.code, f" under {no.switch}: {no.code}, {no.reason}", no.change)
-    refused: Rejection | None = None
-    # Patterns first: to turn on one pattern is a smaller change than to turn on a general compiler.
-    for fusion in sorted(FUSIONS, key=lambda f: f.groups is not None):
-        if getattr(build, fusion.switch):
-            continue
-        other = _log_of_only(fusion, frozen, metas)
-        if any(_holds(x, (a, b)) for x in other.applied):
-            meaning, change = explain_code("OFF", value=fusion.switch)
-            return apart("OFF", f": {meaning} ({fusion.switch})", change)
-        refused = refused or next((x for x in other.refused if _holds(x, (a, b))), None)
+            own = "" if turned_on and no.change.startswith("nothing") else no.change
+            change = ", or ".join(filter(None, (own, turned_on)))
+            return apart(no.code, f" under {no.switch}: {no.code}, {no.reason}", change)
+    if switches:
+        meaning, change = explain_code("OFF", value=switches[0])
+        others = f"; {' or '.join(switches[1:])} would do it, too" if switches[1:] else ""
+        return apart("OFF", f": {meaning} ({switches[0]}{others})", change)
     makers = {v: op for op in frozen.ops for v in op.writes()}
     left = _left(frozen, metas)
     for value in (a, b):
         if value not in left:
             meaning, change = explain_code("IDENTITY", reader=makers[value].type)
             return apart("IDENTITY", f": {meaning}", change, advice=False)
+    refused = next((x for one in alone.values() for x in one.log.refused if _holds(x, (a, b))), None)
     if refused is not None:
+        refused = Operators(frozen, metas, alone[refused.switch].log).with_culprit(refused)
         why = f", and {refused.switch} would not join them: {refused.code}, {refused.reason}"
         return apart(refused.code, why, refused.change)
     linked = a in makers[b].reads() or b in makers[a].reads()
@@ -315,12 +375,17 @@ def _why(
     return apart("NO_PATTERN", f": {reason}", change, advice=False)
 
 
+def _switches_for(alone: Mapping[str, Only], values: tuple[str, str]) -> list[str]:
+    """Returns the switches each of which would join two values' ops, that of the smallest change first.
+
+    A pattern is a smaller change than a general compiler, and of two patterns the one that takes fewer operators.
+    """
+    general = {f.switch for f in FUSIONS if f.groups is not None}
+    sizes = {s: next((len(x.members) for x in one.log.applied if _holds(x, values)), 0) for s, one in alone.items()}
+    return sorted((s for s, size in sizes.items() if size), key=lambda s: (s in general, sizes[s]))
+
+
 # ----------------------------------------------------------------------------------------------------- notes for drawings
-def _would(frozen: FrozenProgram, metas: Mapping[str, Meta], build: BuildStrategy) -> list[Applied]:
-    """Returns the fusions that the switches that are off would make, each by itself."""
-    return [a for f in FUSIONS if not getattr(build, f.switch) for a in _log_of_only(f, frozen, metas).applied]
-
-
 def _together(record: Applied | Rejection) -> str:
     return " + ".join(m.type for m in record.members)
 

@@ -11,7 +11,7 @@
 from typing import TYPE_CHECKING, Any
 
 from tstatic.errors import needed_for
-from tstatic.testing.equivalence import EquivalenceError, assert_equivalent
+from tstatic.testing.equivalence import Equivalence, EquivalenceError, assert_equivalent
 from tstatic.testing.feeds import sample_feeds
 from tstatic.testing.gradients import GradientError, check_grads
 from tstatic.testing.parts import Input, Step, sample
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tstatic.testing.strategies import feeds_for, programs
 
 __all__ = [
+    "Equivalence",
     "EquivalenceError",
     "GradientError",
     "Input",

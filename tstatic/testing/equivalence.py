@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from tstatic.errors import ProgramTypeError, shown
 from tstatic.ir.checks import check_type
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Program
+from tstatic.logs import warn_once
 from tstatic.static.request import fetch_names
 from tstatic.static.strategy import BuildStrategy
 from tstatic.testing.feeds import Range, sample_feeds
@@ -52,6 +54,22 @@ class EquivalenceError(AssertionError):
         self.script = script
 
 
+@dataclass(frozen=True, slots=True)
+class Equivalence:
+    """How much :func:`assert_equivalent` compared.
+
+    Attributes:
+        feeds, strategies: Number of feeds, and of strategies for each.
+        fusions: Most fused ops in the program under one of the strategies.
+        kernels: Most generated kernels that a run of it launched; 0 where fused ops run as those that they replace.
+    """
+
+    feeds: int
+    strategies: int
+    fusions: int
+    kernels: int
+
+
 # --------------------------------------------------------------------------------------------------------------- assert
 def assert_equivalent(
     program: Program | Recipe,
@@ -66,7 +84,7 @@ def assert_equivalent(
     ranges: Mapping[str, Range] | None = None,
     k: float | None = None,
     shrink: bool = True,
-) -> None:
+) -> Equivalence:
     """Checks that a program gives the same results with all rewriting off and under each strategy.
 
     Every run starts from the same parameters, in a scope of its own; the user's scope and program stay as they are. The
@@ -87,6 +105,10 @@ def assert_equivalent(
         k: Units in the last place to allow everywhere; ``None`` follows the table.
         shrink: Look for the smallest program that shows the difference.
 
+    Returns:
+        How much was compared. If no generated kernel ran, because this device runs fused ops as those that they replace, one
+        warning says so: ``TSTATIC_CPU_BACKEND=interpret`` runs the kernels.
+
     Raises:
         EquivalenceError: A result differs; the message names variable, element and strategies, and holds a script.
         ProgramTypeError: For arguments of the wrong type.
@@ -106,6 +128,7 @@ def assert_equivalent(
             received=shown(program),
             fix="pass the program itself; a CompiledProgram's strategy goes into 'strategies'",
         )
+    fusions = kernels = 0
     for number, batch in enumerate(batches):
         for strategy in chosen:
             failure = trial.compare(strategy, batch, seed + number)
@@ -113,6 +136,15 @@ def assert_equivalent(
                 raise _error(
                     failure, trial, batch, program if isinstance(program, Recipe) else None, shrink
                 ) from failure.error
+            made, ran = trial.counts(strategy)
+            fusions, kernels = max(fusions, made), max(kernels, ran)
+    if fusions and not kernels:
+        warn_once(
+            "no generated kernel ran",
+            "assert_equivalent compared fused programs, but no generated kernel ran: on this device fused operators run as those "
+            "that they replace. TSTATIC_CPU_BACKEND=interpret runs the kernels in Triton's interpreter",
+        )
+    return Equivalence(len(batches), len(chosen), fusions, kernels)
 
 
 def _strategies(given: Any) -> list[BuildStrategy]:
@@ -179,4 +211,4 @@ def _error(failure: Failure, trial: Trial, feeds: Feeds, recipe: Recipe | None, 
     )
 
 
-__all__ = ["EquivalenceError", "assert_equivalent", "results_of"]
+__all__ = ["Equivalence", "EquivalenceError", "assert_equivalent", "results_of"]

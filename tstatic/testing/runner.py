@@ -120,6 +120,11 @@ class Trial:
             self._compiled[key] = CompiledProgram(program, build_strategy=strategy)
         return self._compiled[key]
 
+    def counts(self, strategy: BuildStrategy) -> tuple[int, int]:
+        """Returns how many fused ops a program that ran under a strategy has, and how many of them run as generated kernels."""
+        compiled = self.compiled(strategy)
+        return len(compiled.fused_ops), len(compiled.plan.kernels)
+
     def reference(
         self, feeds: Feeds, seed: int, patterns: int = PATTERNS, strategy: BuildStrategy | None = None
     ) -> tuple[list[list[Array]], list[list[Array]]]:

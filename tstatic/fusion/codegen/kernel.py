@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tstatic.display import preformatted, size
 from tstatic.ir.types import DType
 from tstatic.target import DEFAULT_TARGET, Target
 
@@ -267,6 +268,13 @@ class Kernel:
     alternatives: Callable[[Target], tuple[Launches, ...]] = field(default=lambda target: (), repr=False, compare=False)
     parts: tuple[Kernel, ...] = ()
     between: tuple[KernelArgument, ...] = ()
+
+    def __repr__(self) -> str:
+        arrays = f"{len(self.inputs)} inputs, {len(self.outputs)} outputs"
+        return f"<Kernel {self.name} ({self.template}): {arrays}, {size(self.nbytes)}>"
+
+    def _repr_html_(self) -> str:
+        return preformatted(f"{self!r}\n\n{self.text}")
 
     def candidates(self, target: Target) -> tuple[Launches, ...]:
         """Returns all ways to make the results on a chip; the first is the one that runs where nothing was timed."""

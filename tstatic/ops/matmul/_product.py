@@ -48,8 +48,8 @@ def product_shape(x: Meta, y: Meta, trans_x: bool = False, trans_y: bool = False
     check_fit(
         inner_x == inner_y or UNKNOWN in (inner_x, inner_y), (x, y),
         ("X" + " (to be transposed)" * trans_x, "Y" + " (to be transposed)" * trans_y),
-        "Input(X) has another width than Input(Y) has height",
-        f"equal sizes of the axes that are summed: {inner_x} in X", "transpose or reshape one operand",
+        f"X{' transposed' * trans_x} has {inner_x} columns, Y{' transposed' * trans_y} has {inner_y} rows",
+        "as many columns as rows: they are summed over", "transpose or reshape one operand",
     )  # fmt: skip
     batch = broadcast_shapes(x.shape[:-2], y.shape[:-2])
     return (*batch, *([rows] if x.rank > 1 else []), *([columns] if y.rank > 1 else []))

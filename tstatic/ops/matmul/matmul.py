@@ -351,8 +351,8 @@ def _mul_infer(x: Meta, y: Meta, x_num_col_dims: int = 1, y_num_col_dims: int = 
     width, height = _flat(x.shape, x_num_col_dims)[1], _flat(y.shape, y_num_col_dims)[0]
     check_fit(
         width == height or UNKNOWN in (width, height), (x, y), ("X", "Y"),
-        f"X, flattened at axis {x_num_col_dims}, has another width than Y, flattened at axis {y_num_col_dims}, has height",
-        f"a height of {width} in Y", "check the sizes and num_col_dims of both",
+        f"X, flattened at axis {x_num_col_dims}, has {width} columns, Y, flattened at axis {y_num_col_dims}, has {height} rows",
+        "as many columns as rows", "check the sizes and num_col_dims of both",
     )  # fmt: skip
     return x.with_shape((*x.shape[:x_num_col_dims], *y.shape[y_num_col_dims:]))
 

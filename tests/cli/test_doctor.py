@@ -1,0 +1,124 @@
+"""The doctor finds what is wrong with a machine, and says what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.cases import answer
+from tstatic.chips.report import Report
+from tstatic.cli import doctor
+from tstatic.cli.doctor import Check
+
+
+def found(outcome: dict[str, Any]) -> dict[str, dict[str, str]]:
+    return {one["name"]: one for one in outcome["checks"]}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> dict[str, str]:
+    return {"TSTATIC_CACHE_DIR": str(tmp_path / "kernels")}
+
+
+def test_a_machine_that_works(tmp_path: Path, place: dict[str, str]) -> None:
+    outcome = answer(tmp_path, "doctor", **place)
+    checks = found(outcome)
+    assert outcome["ok"]
+    for name in ("programs on the CPU", "kernel cache", "torch", "Triton compiles", "Triton's interpreter", "gloo"):
+        assert checks[name]["status"] == "ok", checks[name]
+    assert checks["GPU"]["status"] in ("absent", "note") or "GPU 0" in checks
+    assert outcome["versions"]["numpy"]
+
+
+def test_a_cache_that_others_can_write(tmp_path: Path, place: dict[str, str]) -> None:
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels").chmod(0o777)
+    checks = found(answer(tmp_path, "doctor", "--quick", code=3, **place))
+    assert checks["kernel cache"]["status"] == "broken"
+    assert "others can write" in checks["kernel cache"]["detail"]
+    assert "TSTATIC_CACHE_DIR" in checks["kernel cache"]["remedy"]
+    assert stat.S_IMODE(os.stat(tmp_path / "kernels").st_mode) == 0o777, "it looks and changes nothing"
+
+
+def test_a_cache_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    checks = found(answer(tmp_path, "doctor", "--quick", code=3, TSTATIC_CACHE_DIR=str(tmp_path / "file")))
+    assert checks["kernel cache"]["status"] == "broken"
+
+
+def test_a_disk_that_is_full(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TSTATIC_CACHE_DIR", str(tmp_path / "kernels"))
+    monkeypatch.setattr(doctor, "LEAST_FREE", 1e30)
+    (check,) = doctor._cache()
+    assert check.status == "broken"
+    assert "free some space" in check.remedy
+
+
+def test_a_backend_that_is_none(tmp_path: Path, place: dict[str, str]) -> None:
+    checks = found(answer(tmp_path, "doctor", "--quick", code=3, TSTATIC_CPU_BACKEND="abacus", **place))
+    assert checks["TSTATIC_CPU_BACKEND"]["status"] == "broken"
+
+
+def test_a_torch_that_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.99: cannot open shared object file')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (check,) = doctor._torch()
+    assert (check.name, check.status) == ("torch", "broken")
+    assert "libcudart.so.99" in check.detail
+
+
+def test_a_compiler_that_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        doctor, "compile_all", lambda *_, **__: [Report("kernel", 90, "3.7.1", error="ptxas died\nmore")]
+    )
+    (check,) = doctor._triton_compiles()
+    assert (check.status, check.detail) == ("broken", "ptxas died")
+    assert "TRITON_PTXAS_PATH" in check.remedy
+
+
+def test_a_check_that_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "status 3" in doctor.probe("raise SystemExit(3)")["error"]
+    monkeypatch.setattr(doctor, "SECONDS", 0.2)
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    assert "no answer" in doctor.probe("import time; time.sleep(60)")["error"]
+
+
+def test_a_check_that_fails_in_itself_is_a_finding() -> None:
+    def _odd_disk() -> list[Check]:
+        raise RuntimeError("no such device")
+
+    assert doctor._guarded(_odd_disk) == [Check("odd disk", "broken", "RuntimeError: no such device")]
+
+
+GPU = {"name": "H200", "bytes": 140e9, "free": 130e9, "chip": "sm_90", "right": True}
+
+
+@pytest.mark.parametrize(
+    ("driver", "facts", "expected"),
+    [
+        (False, {"gpus": [], "cuda": None}, ("GPU", "absent")),
+        (True, {"gpus": [], "cuda": None}, ("GPU", "broken")),
+        (True, {"gpus": [], "cuda": "12.8"}, ("GPU", "broken")),
+        (True, {"gpus": [GPU], "cuda": "12.8"}, ("GPU 0", "ok")),
+        (True, {"gpus": [GPU | {"right": False}], "cuda": "12.8"}, ("GPU 0", "broken")),
+    ],
+)
+def test_gpus(monkeypatch: pytest.MonkeyPatch, driver: bool, facts: dict[str, Any], expected: tuple[str, str]) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(os.path, "exists", lambda path: driver)
+    monkeypatch.setattr(doctor, "probe", lambda script: json.loads('{"kernels": 1}'))
+    first = doctor._gpus(facts)[0]
+    assert (first.name, first.status) == expected
+
+
+def test_collectives() -> None:
+    assert doctor._collectives("gloo", "works", "absent").status == "ok"
+    assert doctor._collectives("gloo", "", "absent").status == "absent"
+    broken = doctor._collectives("NCCL", "DistBackendError: no socket interface found", "broken")
+    assert (broken.status, "NCCL_SOCKET_IFNAME" in broken.remedy) == ("broken", True)
+    assert doctor._nccl({"gpus": []})[0].status == "absent"

@@ -1,0 +1,157 @@
+"""Files that are not there or not programs, scripts that raise, signals: a short answer and the right exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.cases import SCRIPT, tstatic, write_script
+
+ROOT = Path(__file__).parents[2]
+RAISES = """import paddle
+
+
+def build():
+    raise ValueError('a [red]bad[/red] \\x1b[2J day')
+
+
+build()
+"""
+LOOKING = ("explain", "kernels", "memory", "summary", "profile", "verify", "compile")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    where = tmp_path_factory.mktemp("hostile")
+    write_script(where)
+    write_script(where, RAISES, "raises.py")
+    write_script(where, "print(1\n", "cut.py")
+    write_script(where, "import sys\nsys.exit(7)\n", "exits.py")
+    write_script(where, "raise SystemExit('no data')\n", "says.py")
+    write_script(where, "print('nothing to run')\n", "empty.py")
+    (where / "text.txt").write_text("hello\n")
+    (where / "folder").mkdir()
+    (where / "damaged.pdmodel").write_bytes(b"tstatic-program" + bytes(40))
+    (where / "foreign.pdmodel").write_bytes(os.urandom(64))
+    return where
+
+
+@pytest.mark.parametrize("command", LOOKING)
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("nett.py", "did you mean 'net.py'"),
+        ("text.txt", "neither a script nor a saved program"),
+        ("folder", "neither a script nor a saved program"),
+        ("damaged.pdmodel", "cannot be read as a saved program"),
+        ("foreign.pdmodel", "'foreign.pdmodel'"),
+        ("", "there is no script"),
+    ],
+)
+def test_wrong_targets_are_wrong_calls(folder: Path, command: str, target: str, said: str) -> None:
+    done = tstatic(folder, command, target)
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "site-packages" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "explain", "profile"])
+def test_a_script_that_raises_shows_its_own_traceback(folder: Path, command: str) -> None:
+    done = tstatic(folder, command, "raises.py")
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[1] == '  File "raises.py", line 8, in <module>'
+    assert "runpy" not in done.stderr
+    assert lines[-1] == "ValueError: a [red]bad[/red] \\x1b[2J day", "no control bytes reach the terminal"
+    cut = tstatic(folder, command, "cut.py")
+    assert cut.returncode == 1
+    assert "SyntaxError" in cut.stderr
+    assert 'File "cut.py", line 1' in cut.stderr.splitlines()[0]
+
+
+def test_exit_codes_of_scripts(folder: Path) -> None:
+    assert tstatic(folder, "run", "exits.py").returncode == 7
+    assert tstatic(folder, "explain", "exits.py").returncode == 7
+    done = tstatic(folder, "run", "says.py")
+    assert (done.returncode, done.stderr) == (1, "no data\n")
+    assert tstatic(folder, "run", "nowhere.py").returncode == 2
+    empty = tstatic(folder, "explain", "empty.py")
+    assert empty.returncode == 2
+    assert "ran no program" in empty.stderr
+    assert tstatic(folder, "explain", "net.py", "--program", "9").returncode == 2
+
+
+@pytest.mark.parametrize("target", ["raises.py", "nowhere.py"])
+def test_errors_are_json_too(folder: Path, target: str) -> None:
+    done = tstatic(folder, "explain", target, "--json")
+    found = json.loads(done.stdout)
+    assert found["exit_code"] == done.returncode
+    assert found["error"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("explain", "net.py", "--switch", "fuse_nothing"),
+        ("explain", "net.py", "--switch", "reduce_strategy"),
+        ("memory", "net.py", "--feed", "x=a,b"),
+        ("kernels", "net.py", "--all", "--show", "77"),
+        ("compile", "net.py", "--all", "--chip", "sm_70"),
+        ("cache", "burn"),
+        ("nothing",),
+        ("explain",),
+        ("explain", "net.py", "--batch", "-3"),
+    ],
+)
+def test_wrong_options(folder: Path, arguments: tuple[str, ...]) -> None:
+    done = tstatic(folder, *arguments)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_names_of_variables_are_text(folder: Path) -> None:
+    text = SCRIPT.replace('static.data("x", [None, 6])', 'static.data("x\\x1b[2J[bold]", [None, 6])').replace(
+        '"x": np.ones', '"x\\x1b[2J[bold]": np.ones'
+    )
+    write_script(folder, text, "names.py")
+    done = tstatic(folder, "summary", "names.py")
+    assert done.returncode == 0, done.stderr
+    assert "x\\x1b[2J[bold] float32[-1, 6]" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_a_file_that_cannot_be_written_is_said(folder: Path) -> None:
+    done = tstatic(folder, "explain", "net.py", "--html", "nowhere/page.html")
+    assert done.returncode == 1
+    assert "could not be written" in done.stderr
+    done = tstatic(folder, "kernels", "net.py", "--all", "--write", "text.txt")
+    assert done.returncode == 3
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "explain"])
+def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path, command: str) -> None:
+    write_script(tmp_path, "import paddle, time\nprint('ready', flush=True)\ntime.sleep(600)\n", "waits.py")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tstatic", command, "waits.py"], cwd=tmp_path, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    stream = process.stdout if command == "run" else process.stderr
+    assert stream is not None
+    assert stream.readline() == "ready\n"
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted" in said
+    assert "Traceback" not in said

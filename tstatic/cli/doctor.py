@@ -1,0 +1,281 @@
+"""The command ``doctor``: whether this machine can run what tstatic does, and what to do where it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+import tstatic as paddle
+from tstatic import static
+from tstatic.chips.aot import compile_all
+from tstatic.chips.sources import sources
+from tstatic.cli.outcome import ENVIRONMENT, OK, Outcome, Table
+from tstatic.devices import cpu_device
+from tstatic.display import size
+from tstatic.errors import TstaticError
+from tstatic.fusion import cache
+from tstatic.version import versions
+
+SECONDS = 15.0
+"""A check in another process that takes longer on an idle machine waits for something that does not come."""
+LEAST_FREE = 100e6
+"""With fewer free bytes than this where kernels are kept, writing them will soon fail."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding.
+
+    Attributes:
+        name: What was looked at.
+        status: ``ok``, ``absent`` (optional and not there), ``note`` (worth knowing) or ``broken``.
+        detail: What was found.
+        remedy: What to do.
+    """
+
+    name: str
+    status: str
+    detail: str
+    remedy: str = ""
+
+
+def doctor(quick: bool = False) -> Outcome:
+    """Checks this machine.
+
+    Args:
+        quick: Leave out the checks that start other processes: torch, GPUs, Triton, gloo and NCCL.
+    """
+    checks: list[Callable[[], list[Check]]] = [_cpu, _backend, _cache]
+    if not quick:
+        checks += [_torch, _triton_compiles, _triton_runs]
+    with ThreadPoolExecutor(len(checks)) as pool:
+        found = [one for made in pool.map(_guarded, checks) for one in made]
+    broken = any(one.status == "broken" for one in found)
+    installed = versions()
+    parts = (
+        Table("", ("", ""), list(installed.items())),
+        Table("", ("check", "", "found", "what to do"), [(c.name, c.status, c.detail, c.remedy) for c in found]),
+        "Something is broken." if broken else "Nothing is broken.",
+    )
+    data = {"ok": not broken, "versions": installed, "checks": [asdict(one) for one in found]}
+    return Outcome(data, parts, ENVIRONMENT if broken else OK)
+
+
+def _guarded(check: Callable[[], list[Check]]) -> list[Check]:
+    try:
+        return check()
+    except Exception as error:  # whatever it is, it is a finding
+        return [Check(check.__name__.strip("_").replace("_", " "), "broken", f"{type(error).__name__}: {error}")]
+
+
+# ------------------------------------------------------------------------------------------------------ in this process
+def _program() -> tuple[static.Program, Any, static.BuildStrategy]:
+    """Returns a small program, its result, and the strategy that makes one kernel of it."""
+    main = static.Program()
+    with static.program_guard(main, static.Program()), paddle.utils.unique_name.guard():
+        y = paddle.exp(static.data("x", [4]) * 2.0 + 1.0)
+    strategy = static.BuildStrategy()
+    strategy.enable_auto_fusion = True
+    return main, y, strategy
+
+
+def runs_right(place: str) -> int:
+    """Runs a small fused program on a place, compares the result with numpy, and returns how many kernels ran."""
+    main, y, strategy = _program()
+    compiled = static.CompiledProgram(main, strategy)
+    x = np.arange(4, dtype="float32") / 4
+    (found,) = static.Executor(place).run(compiled, feed={"x": x}, fetch_list=[y], scope=static.Scope())
+    expected = np.exp(2 * x + 1)
+    if not np.allclose(found, expected, rtol=1e-5):
+        raise AssertionError(f"exp(2 x + 1) is {found}, and should be {expected}")
+    return len(compiled.plan.kernels)
+
+
+def _cpu() -> list[Check]:
+    if os.environ.get("TSTATIC_CPU_BACKEND"):
+        return [Check("programs on the CPU", "note", "not run: TSTATIC_CPU_BACKEND chooses another device", "unset it")]
+    runs_right("cpu")
+    return [
+        Check("programs on the CPU", "ok", f"a small program gives what numpy gives; {versions()['cpus']} processors")
+    ]
+
+
+def _backend() -> list[Check]:
+    name = os.environ.get("TSTATIC_CPU_BACKEND")
+    if not name:
+        return []
+    try:
+        cpu_device()
+    except TstaticError as error:
+        return [Check("TSTATIC_CPU_BACKEND", "broken", str(error).splitlines()[0], "unset it, or see docs/devices.md")]
+    return [Check("TSTATIC_CPU_BACKEND", "ok", f"CPU places run on '{name}'")]
+
+
+def _cache() -> list[Check]:
+    own, reason = cache.objection()
+    if reason is not None:
+        remedy = "set TSTATIC_CACHE_DIR to a folder that only you can write, or mend its owner and mode"
+        return [Check("kernel cache", "broken", f"{own} is not used: {reason}", remedy)]
+    found = cache.entries()
+    free = shutil.disk_usage(own).free
+    detail = f"{own}: {len(found)} kernels, {size(sum(info.st_size for _, info in found))}; {size(free)} free"
+    if free < LEAST_FREE:
+        return [Check("kernel cache", "broken", detail, "free some space, or set TSTATIC_CACHE_DIR to another disk")]
+    text = "def value():\n    return 3\n"
+    if cache.load(text, "doctor").value() != 3:
+        return [Check("kernel cache", "broken", f"{own} gives back other bytes than were written", "look at the disk")]
+    return [Check("kernel cache", "ok", detail)]
+
+
+# ---------------------------------------------------------------------------------------------------- in other processes
+def probe(script: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Runs a script in another process and returns what it printed last, as JSON; ``error`` says why there is nothing."""
+    given = dict(os.environ) | dict(environment or {})
+    given["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    # Beside other work it takes longer, and is not broken.
+    limit = SECONDS * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            env=given,
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"no answer within {limit:.3g} s"}
+    lines = done.stdout.splitlines()
+    if done.returncode or not lines:
+        said = done.stderr.strip().splitlines()
+        return {"error": said[-1] if said else f"the process ended with status {done.returncode}"}
+    answer: dict[str, Any] = json.loads(lines[-1])
+    return answer
+
+
+TORCH = """
+import json, torch
+import torch.distributed as dist
+found = {"version": torch.__version__, "cuda": torch.version.cuda, "gpus": [], "gloo": "", "nccl": ""}
+for i in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+    p = torch.cuda.get_device_properties(i)
+    gpu = {"name": p.name, "bytes": p.total_memory, "free": torch.cuda.mem_get_info(i)[0], "chip": f"sm_{p.major}{p.minor}"}
+    gpu["right"] = float((torch.ones(8, device=f"cuda:{i}") * 2).sum()) == 16.0
+    found["gpus"].append(gpu)
+def ring(kind, device):
+    try:
+        dist.init_process_group(kind, store=dist.HashStore(), rank=0, world_size=1)
+        one = torch.ones(2, device=device)
+        dist.all_reduce(one)
+        dist.destroy_process_group()
+        return "works" if one.tolist() == [1.0, 1.0] else f"gives {one.tolist()}"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+if dist.is_available() and dist.is_gloo_available():
+    found["gloo"] = ring("gloo", "cpu")
+if found["gpus"] and dist.is_nccl_available():
+    found["nccl"] = ring("nccl", "cuda:0")
+print(json.dumps(found))
+"""
+
+
+def _torch() -> list[Check]:
+    if find_spec("torch") is None:
+        remedy = "pip install 'tstatic[torch]', where GPUs or several processes are wanted"
+        return [Check("torch", "absent", "not installed", remedy)]
+    found = probe(TORCH)
+    if "error" in found:
+        return [
+            Check(
+                "torch", "broken", str(found["error"]), "install torch again; python -c 'import torch' shows the error"
+            )
+        ]
+    checks = [Check("torch", "ok", f"{found['version']}, built for {found['cuda'] or 'the CPU'}")]
+    return [*checks, *_gpus(found), _collectives("gloo", found["gloo"], "absent"), *_nccl(found)]
+
+
+def _gpus(found: Mapping[str, Any]) -> list[Check]:
+    driver = os.path.exists("/proc/driver/nvidia/version")
+    if not found["gpus"]:
+        if driver and not found["cuda"]:
+            return [
+                Check(
+                    "GPU",
+                    "broken",
+                    "a driver is loaded, and this torch is built for the CPU",
+                    "install a torch for CUDA",
+                )
+            ]
+        if driver:
+            return [Check("GPU", "broken", "a driver is loaded, and torch finds no GPU",
+                          "compare nvidia-smi, CUDA_VISIBLE_DEVICES and the CUDA version of torch")]  # fmt: skip
+        if os.environ.get("CUDA_VISIBLE_DEVICES"):
+            return [Check("GPU", "note", "CUDA_VISIBLE_DEVICES is set, and there is no GPU", "unset it")]
+        return [Check("GPU", "absent", "none; programs run on the CPU")]
+    checks = []
+    for i, gpu in enumerate(found["gpus"]):
+        detail = f"{gpu['name']}, {gpu['chip']}, {size(gpu['free'])} of {size(gpu['bytes'])} free"
+        checks.append(
+            Check(f"GPU {i}", "ok" if gpu["right"] else "broken", detail, "" if gpu["right"] else "it computes wrongly")
+        )
+    answer = probe(
+        "import json\nfrom tstatic.cli.doctor import runs_right\nprint(json.dumps({'kernels': runs_right('gpu:0')}))"
+    )
+    if answer.get("kernels"):
+        return [*checks, Check("kernels on the GPU", "ok", "a generated kernel gives what numpy gives")]
+    return [
+        *checks,
+        Check("kernels on the GPU", "broken", str(answer.get("error", "no kernel ran")), "compare torch and triton"),
+    ]
+
+
+def _collectives(name: str, said: str, without: str) -> Check:
+    if not said:
+        return Check(
+            name, without, "this torch was built without it", "install a torch that has it, for several processes"
+        )
+    if said == "works":
+        return Check(name, "ok", "an all-reduce works")
+    names = "GLOO_SOCKET_IFNAME" if name == "gloo" else "NCCL_SOCKET_IFNAME"
+    return Check(name, "broken", said.splitlines()[0], f"check that the host's name resolves, and {names}")
+
+
+def _nccl(found: Mapping[str, Any]) -> list[Check]:
+    return (
+        [_collectives("NCCL", found["nccl"], "broken")]
+        if found["gpus"]
+        else [Check("NCCL", "absent", "there is no GPU")]
+    )
+
+
+def _triton_compiles() -> list[Check]:
+    if find_spec("triton") is None:
+        return [Check("Triton", "absent", "not installed", "pip install 'tstatic[gpu]', for generated kernels")]
+    main, y, strategy = _program()
+    (kernel,) = static.CompiledProgram(main, strategy).explain([y]).kernels
+    (report,) = compile_all(dict(sources(kernel)), (90,), workers=1, sass=(), timeout=SECONDS)
+    if report.error:
+        detail = report.error.splitlines()[0]
+        return [Check("Triton compiles", "broken", detail, "unset TRITON_PTXAS_PATH, or install triton again")]
+    return [Check("Triton compiles", "ok", f"triton {report.triton}: a kernel for sm_90 in {report.seconds:.1f} s")]
+
+
+def _triton_runs() -> list[Check]:
+    if find_spec("triton") is None or find_spec("torch") is None:
+        return []
+    script = "import json\nfrom tstatic.cli.doctor import runs_right\nprint(json.dumps({'kernels': runs_right('cpu')}))"
+    answer = probe(script, {"TSTATIC_CPU_BACKEND": "interpret"})
+    if answer.get("kernels"):
+        return [Check("Triton's interpreter", "ok", "a generated kernel gives what numpy gives")]
+    remedy = "compare the versions of torch and triton with those of the README"
+    return [Check("Triton's interpreter", "broken", str(answer.get("error", "no kernel ran")), remedy)]

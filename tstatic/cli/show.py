@@ -1,0 +1,77 @@
+"""Prints the outcomes of commands: as tables in colours, as plain text, or as JSON."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tstatic.cli.outcome import Outcome, Table
+from tstatic.errors import TstaticError
+
+WIDTH = 160
+"""Columns where the output is not a terminal; in one, it is as wide as that is."""
+
+
+def clean(text: str) -> str:
+    """Returns text in which control characters, which could move a terminal's cursor, are written as escapes."""
+    return "".join(c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def show(outcome: Outcome, as_json: bool) -> None:
+    """Prints an outcome to standard output."""
+    if as_json:
+        print(json.dumps(outcome.data, indent=1, default=str))
+        return
+    if importlib.util.find_spec("rich") is None:
+        print("\n\n".join(_plain(part) for part in outcome.parts))
+        return
+    _show_in_colours(outcome.parts)
+
+
+def complain(text: str) -> None:
+    """Prints what went wrong to standard error."""
+    print(clean(text), file=sys.stderr)
+
+
+def said(error: TstaticError) -> str:
+    """Returns an error's text without a line of the package that parsed the command line, which is not the user's."""
+    lines = str(error).splitlines()
+    return "\n".join(line for line in lines if not (line.startswith("  at:") and "site-packages" in line))
+
+
+def _plain(part: str | Table) -> str:
+    if isinstance(part, str):
+        return clean(part)
+    rows = [[*map(str, part.columns)], *([clean(str(cell)) for cell in row] for row in part.rows)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join([*filter(None, (clean(part.title),)), *(_line(row, widths) for row in rows)])
+
+
+def _line(cells: Iterable[str], widths: Iterable[int]) -> str:
+    return "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _show_in_colours(parts: Sequence[str | Table]) -> None:
+    import rich.box  # optional, and takes 50 ms
+    import rich.console
+    import rich.table
+    import rich.text
+
+    console = rich.console.Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+    for i, part in enumerate(parts):
+        if i:
+            console.print()
+        if isinstance(part, str):
+            console.print(rich.text.Text(clean(part)), soft_wrap=True)
+            continue
+        if part.title:
+            console.print(rich.text.Text(clean(part.title), style="bold"), soft_wrap=True)
+        table: Any = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, show_header=any(part.columns))
+        for column in part.columns:
+            table.add_column(rich.text.Text(column), overflow="fold")
+        for row in part.rows:
+            table.add_row(*(rich.text.Text(clean(str(cell))) for cell in row))
+        console.print(table)

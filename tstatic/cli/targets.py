@@ -1,0 +1,57 @@
+"""What a command is pointed at: a script or a saved program; told from the file alone, before anything large is imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tstatic.cli.outcome import CommandError
+from tstatic.errors import near
+
+MODEL, VALUES, STATE = ".pdmodel", ".pdiparams", ".pdparams"
+"""Suffixes of a program, and of the values of an inference model and of a training beside it."""
+FLUID_MODEL = "__model__"
+
+
+def saved_program(target: str) -> Path | None:
+    """Returns the file of the program that a target names (a prefix, the file or its folder); ``None`` if it names none."""
+    path = Path(target)
+    if path.is_dir():
+        models = sorted(path.glob(f"*{MODEL}"))
+        return path / FLUID_MODEL if (path / FLUID_MODEL).is_file() else models[0] if len(models) == 1 else None
+    if path.name == FLUID_MODEL or path.suffix == MODEL:
+        return path if path.is_file() else None
+    for suffix in (VALUES, STATE):
+        path = path.with_name(path.name.removesuffix(suffix) or path.name)
+    model = path.with_name(path.name + MODEL)
+    return model if path.suffix != ".py" and model.is_file() else None
+
+
+def check_target(target: str) -> Path | None:
+    """Returns the file of a saved program, or ``None`` for a script.
+
+    Raises:
+        CommandError: If there is no such file, or it is neither.
+    """
+    saved = saved_program(target) if target else None
+    if saved is not None:
+        return saved
+    path = Path(target)
+    if not target or not path.exists():
+        beside = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise CommandError(f"there is no script and no saved program '{target}'. {near(path.name, beside)}".strip())
+    if not _is_python(path):
+        raise CommandError(
+            f"'{target}' is neither a script nor a saved program: give a Python file, or what static.save or "
+            "static.save_inference_model wrote (model, model.pdmodel, or a folder with __model__)"
+        )
+    return None
+
+
+def _is_python(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    if path.suffix == ".py":
+        return True
+    with path.open("rb") as file:
+        first = file.readline(200)
+    return first.startswith(b"#!") and b"python" in first

@@ -1,0 +1,198 @@
+"""The command ``convert``: weights and models of Paddle, torch and tstatic, each into the others' files."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tstatic import static
+from tstatic.cli.outcome import CommandError, Outcome, Table
+from tstatic.cli.targets import MODEL, STATE, VALUES
+from tstatic.display import size
+from tstatic.errors import needed_for
+from tstatic.runtime import checkpoint, files
+from tstatic.runtime.checkpoint import Checkpoint
+from tstatic.runtime.objects import dump_object
+from tstatic.runtime.scope import Scope
+from tstatic.static import variable_files
+
+Array = np.ndarray[Any, Any]
+TORCH = (".pt", ".pth", ".bin")
+FORMATS = ("tstatic", "paddle", "torch", "safetensors", "npz")
+
+
+def convert(
+    source: str, destination: str, to: str = "", transpose: Sequence[str] = (), rename: Sequence[str] = (),
+    bfloat16: Sequence[str] = (),
+) -> Outcome:  # fmt: skip
+    """Reads weights, or an inference model, and writes them in another format."""
+    if to and to not in FORMATS:
+        raise CommandError(f"--to takes one of {', '.join(FORMATS)}, and not {to!r}")
+    chosen = to or _format_of(Path(destination))
+    model = _model(Path(source))
+    if model is not None and chosen in ("tstatic", "paddle"):
+        if transpose or rename:
+            raise CommandError(
+                "--transpose and --rename are for weights; a model's program knows its variables by name"
+            )
+        return _convert_model(model, destination, chosen)
+    arrays = {name: _as_bfloat16(name, a, bfloat16) for name, a in read(Path(source)).items()}
+    if chosen == "npz":
+        # numpy alone cannot read bfloat16.
+        arrays = {name: a.astype(np.float32) if a.dtype.name == "bfloat16" else a for name, a in arrays.items()}
+    arrays = _renamed(_transposed(arrays, transpose), rename)
+    path = write(arrays, Path(destination), chosen)
+    total = sum(a.nbytes for a in arrays.values())
+    data = {
+        "source": source,
+        "destination": str(path),
+        "format": chosen,
+        "bytes": total,
+        "arrays": {name: {"shape": list(a.shape), "dtype": a.dtype.name} for name, a in arrays.items()},
+    }
+    rows = [(name, list(a.shape), a.dtype.name) for name, a in arrays.items()]
+    head = f"{path}: {len(arrays)} arrays, {size(total)}, in the format of {chosen}"
+    return Outcome(data, (head, Table("", ("name", "shape", "type"), rows)))
+
+
+# ----------------------------------------------------------------------------------------------------------------- models
+def _model(path: Path) -> tuple[str, bool] | None:
+    """Returns the prefix or folder of an inference model, and whether it is a folder of 1.x; ``None`` for weights."""
+    if path.is_dir():
+        return (str(path), True) if (path / "__model__").is_file() else None
+    prefix = str(path)
+    for suffix in (MODEL, VALUES):
+        prefix = prefix.removesuffix(suffix)
+    both = all(Path(prefix + suffix).is_file() for suffix in (MODEL, VALUES))
+    return (prefix, False) if both else None
+
+
+def _convert_model(model: tuple[str, bool], destination: str, to: str) -> Outcome:
+    name, folder = model
+    prefix = destination.removesuffix(MODEL)
+    exe = static.Executor("cpu")
+    with static.scope_guard(Scope()):
+        load = variable_files.load_inference_model if folder else static.load_inference_model
+        program, feeds, fetches = load(name, exe)
+        inputs = [program.global_block().var(feed) for feed in feeds]
+        options = {"format": "paddle"} if to == "paddle" else {}
+        static.save_inference_model(prefix, inputs, fetches, exe, program=program, **options)
+    data = {"source": name, "destination": prefix, "format": to, "inputs": feeds, "results": [v.name for v in fetches]}
+    written = f"{prefix}{MODEL} and {prefix}{VALUES}, in the format of {to}: {program!r}"
+    return Outcome(data, (written,))
+
+
+# ---------------------------------------------------------------------------------------------------------------- weights
+def read(path: Path) -> dict[str, Array]:
+    """Returns the arrays of a file by their names.
+
+    Raises:
+        CommandError: If there is no such file, or it holds anything else.
+        CheckpointError: If it is damaged.
+    """
+    if not path.exists() and not Path(f"{path}{STATE}").exists():
+        raise CommandError(f"there is no file '{path}'")
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as found:
+            return {name: found[name] for name in found.files}
+    if path.suffix in TORCH:
+        return _read_torch(path)
+    return dict(static.load_program_state(str(path)))
+
+
+def _read_torch(path: Path) -> dict[str, Array]:
+    with needed_for("reading weights of torch"):
+        import torch
+    try:
+        # Plain data only: no code of the file runs.
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise CommandError(f"torch cannot read '{path}' as weights: {error}") from error
+    if isinstance(found, Mapping) and isinstance(found.get("state_dict"), Mapping):
+        found = found["state_dict"]
+    tensors = {n: t for n, t in found.items() if isinstance(t, torch.Tensor)} if isinstance(found, Mapping) else {}
+    if not tensors:
+        raise CommandError(f"'{path}' holds no dict of tensors, which torch.save(module.state_dict(), path) writes")
+    return {name: _as_array(tensor.detach().contiguous()) for name, tensor in tensors.items()}
+
+
+def _as_array(tensor: Any) -> Array:
+    import torch
+
+    if tensor.dtype is torch.bfloat16:
+        return np.asarray(tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16))
+    return np.asarray(tensor.numpy())
+
+
+def write(arrays: Mapping[str, Array], path: Path, to: str) -> Path:
+    """Writes arrays in one of ``FORMATS``; returns the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if to == "torch":
+        with needed_for("writing weights of torch"):
+            import torch
+        tensors = {
+            name: torch.from_numpy(np.ascontiguousarray(a).view(np.int16)).view(torch.bfloat16)
+            if a.dtype.name == "bfloat16"
+            else torch.from_numpy(np.array(a))
+            for name, a in arrays.items()
+        }
+        torch.save(tensors, path)
+    elif to == "npz":
+        np.savez(path, **arrays)  # type: ignore[arg-type]
+    elif to == "paddle":
+        # numpy has no bfloat16: as their bits, as Paddle writes them.
+        bits = {n: a.view(np.uint16) if a.dtype.name == "bfloat16" else a for n, a in arrays.items()}
+        files.write({path: dump_object(dict(bits), 4, checksum=False)})
+    else:
+        files.write({path: checkpoint.encode(Checkpoint(dict(arrays)))})
+    return path
+
+
+def _format_of(path: Path) -> str:
+    if path.suffix in TORCH:
+        return "torch"
+    return {".npz": "npz", ".safetensors": "safetensors"}.get(path.suffix, "tstatic")
+
+
+def _as_bfloat16(name: str, array: Array, patterns: Sequence[str]) -> Array:
+    """Takes 16-bit integers whose name fits for the bits of bfloat16, as which Paddle's files have it."""
+    if array.dtype == np.uint16 and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
+        return np.asarray(array.view(ml_dtypes.bfloat16))
+    return array
+
+
+def _transposed(arrays: Mapping[str, Array], patterns: Sequence[str]) -> dict[str, Array]:
+    """Transposes matrices whose names fit: torch's linear layers have their weights as [out, in], Paddle's as [in, out]."""
+    for pattern in patterns:
+        if not any(fnmatch.fnmatchcase(name, pattern) and a.ndim == 2 for name, a in arrays.items()):
+            raise CommandError(f"--transpose {pattern!r} fits no matrix; the names are {', '.join(list(arrays)[:8])}")
+    return {
+        name: np.ascontiguousarray(a.T)
+        if a.ndim == 2 and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+        else a
+        for name, a in arrays.items()
+    }
+
+
+def _renamed(arrays: Mapping[str, Array], rules: Sequence[str]) -> dict[str, Array]:
+    """Renames by rules ``pattern=text`` of regular expressions, each applied to all names in turn."""
+    names = {name: name for name in arrays}
+    for rule in rules:
+        pattern, equals, text = rule.partition("=")
+        try:
+            expression = re.compile(pattern)
+            names = {old: expression.sub(text, new) for old, new in names.items()}
+        except re.error as error:
+            raise CommandError(f"--rename {rule!r} is no regular expression: {error}") from None
+        if not equals or not pattern:
+            raise CommandError(f"--rename takes OLD=NEW, and not {rule!r}")
+    if len(set(names.values())) < len(names):
+        twice = next(n for n in names.values() if list(names.values()).count(n) > 1)
+        raise CommandError(f"--rename gives two arrays the name {twice!r}")
+    return {names[name]: a for name, a in arrays.items()}

@@ -1,0 +1,146 @@
+"""Computes what fusions save and what rejected matches would save, and names the operators behind fused ones."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.engine import Log, OpInfo, Rejection
+from tstatic.fusion.reasons import UNNAMED
+from tstatic.fusion.view import View
+from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
+from tstatic.ir.types import Meta
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """Bytes and launches of a step that a fusion saves, or that a rejected one would save at most."""
+
+    nbytes: int = 0
+    launches: int = 0
+
+
+def bytes_of(op: FrozenOp, metas: Mapping[str, Meta]) -> int:
+    """Returns the bytes that an op by itself reads and writes."""
+    return sum(metas[v].nbytes for v in (*op.contents(), *op.writes()) if v in metas and metas[v].known)
+
+
+def savings_of(
+    fused: FrozenProgram,
+    metas: Mapping[str, Meta],
+    kernels: Mapping[tuple[Entry, ...], Kernel],
+    launches: Mapping[str, int],
+) -> dict[str, Saving]:
+    """Returns value that a fused op writes -> what the op saves against the ops that it replaced.
+
+    Args:
+        fused: The program with its fused ops.
+        metas: Metadata of all values.
+        kernels: The kernels of its fused ops, by the ops' outputs.
+        launches: Name of a kernel -> its launches.
+    """
+    found: dict[str, Saving] = {}
+    for op in fused.ops:
+        kernel = kernels.get(op.outputs)
+        if kernel is None:
+            continue
+        apart = [one for one in op.body if one.definition.view is None]
+        before = sum(bytes_of(one, metas) for one in apart)
+        found |= dict.fromkeys(op.writes(), Saving(before - kernel.nbytes, len(apart) - launches[kernel.name]))
+    return found
+
+
+class Operators:
+    """The operators of a program before its fusions, which the records of a log are about.
+
+    Args:
+        frozen: The program before the fusions.
+        metas: Metadata of all its values.
+        log: What the fusions did.
+    """
+
+    def __init__(self, frozen: FrozenProgram, metas: Mapping[str, Meta], log: Log) -> None:
+        self.view = View(frozen, metas)
+        # A fused op may have the type of the ops that it replaced, so only all that it writes tells them apart.
+        self._made = {(a.op, a.written): (number, a) for number, a in enumerate(log.applied)}
+        # Later fusions absorb earlier ones, so the last one that has an op is the one whose kernel computes it.
+        self._kernel = {i: n for n, a in enumerate(log.applied) for i in self.indices(a.members)}
+
+    def plain(self, member: OpInfo, before: int | None = None) -> tuple[OpInfo, ...]:
+        """Returns the user's operators behind one of a record; a fused one has several.
+
+        Args:
+            member: An op of a record.
+            before: Number of that record among the fusions made: only earlier ones can have made the op.
+        """
+        number, record = self._made.get((member.type, frozenset(member.outputs)), (-1, None))
+        if record is None or (before is not None and number >= before):
+            return (member,)
+        return tuple(one for m in record.members for one in self.plain(m, number))
+
+    def indices(self, members: Iterable[OpInfo]) -> set[int]:
+        """Returns where the operators behind a record's members stand in the program."""
+        outputs = (v for m in members for one in self.plain(m) for v in one.outputs)
+        return {self.view.maker[v] for v in outputs if v in self.view.maker}
+
+    def possible(self, rejected: Rejection) -> Saving:
+        """Returns what a rejected match would save at most: reads and writes of what its members pass on or share.
+
+        Nothing where no change would allow it, or where another fusion made one kernel of its members.
+        """
+        sets = [self.indices([m]) for m in rejected.members]
+        inside = set[int]().union(*sets)
+        kernels = {self._kernel.get(i) for i in inside}
+        if rejected.change.startswith("nothing") or (len(kernels) == 1 and None not in kernels):
+            return Saving()
+        total = 0
+        for value in {v for i in inside for v in (*self.view.ops[i].contents(), *self.view.ops[i].writes())}:
+            meta = self.view.metas.get(value)
+            if meta is None or not meta.known:
+                continue
+            readers = [i for i in self.view.readers.get(value, ()) if value in self.view.ops[i].contents()]
+            reading = sum(bool(one.intersection(readers)) for one in sets)
+            maker = next((one for one in sets if self.view.maker.get(value) in one), None)
+            if maker is None:
+                total += max(0, reading - 1) * meta.nbytes
+                continue
+            reading -= bool(maker.intersection(readers))
+            total += reading * meta.nbytes
+            stored = value in self.view.fetched or value in self.view.kept or not inside.issuperset(readers)
+            if reading and not stored:
+                total += meta.nbytes
+        return Saving(total, max(0, len(sets) - 1))
+
+    def with_culprit(self, rejected: Rejection) -> Rejection:
+        """Returns a rejection whose cure names the operator that prevents it, where the search did not."""
+        if UNNAMED not in rejected.change + rejected.reason:
+            return rejected
+        index = self.view.between(self.indices(rejected.members))
+        named = "what other fusions joined in between" if index is None else self._label(self.view.ops[index])
+        return replace(
+            rejected,
+            reason=rejected.reason.replace(UNNAMED, named),
+            change=rejected.change.replace(UNNAMED, named),
+        )
+
+    def _label(self, op: FrozenOp) -> str:
+        names = self.view.program.names
+        return f"{op.type} -> {', '.join(names.get(v, v) for v in list(op.writes())[:1])}"
+
+
+def named_members(operators: Operators, members: Sequence[OpInfo], most: int = 4) -> str:
+    """Returns the operators of a record as text; those behind a fused one stand in brackets."""
+    parts = []
+    for member in members[:most]:
+        types = _counted([one.type for one in operators.plain(member)], most)
+        parts.append(f"[{types}]" if " " in types else types)
+    return _counted(parts + ["..."] * (len(members) > most), most + 1)
+
+
+def _counted(types: Sequence[str], most: int) -> str:
+    """Returns ``3 x relu + exp``: neighbours of one type together, and at most so many of them."""
+    runs = [(kind, len(list(row))) for kind, row in itertools.groupby(types)]
+    shown = [kind if n == 1 else f"{n} x {kind}" for kind, n in runs[:most]]
+    return " + ".join(shown + ["..."] * (len(runs) > most))
