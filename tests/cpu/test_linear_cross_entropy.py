@@ -279,12 +279,14 @@ def test_drawn_programs_agree(shard: int) -> None:
 
 
 # ----------------------------------------------------------------------------------------------------------------- memory
-def test_the_logits_are_never_whole() -> None:
+@pytest.mark.parametrize("waits", [False, True])
+def test_the_logits_are_never_whole(waits: bool) -> None:
     main = static.Program()
     with static.program_guard(main, static.Program()), paddle.utils.unique_name.guard():
         x = static.data("x", [None, 16], "float32")
         x.stop_gradient = False
-        loss = paddle.mean(entropy_of(static.nn.fc(x, 512)))
+        losses = entropy_of(static.nn.fc(x, 512))
+        loss = paddle.mean(losses * losses if waits else losses)
         grads = static.gradients([loss], [x, *main.all_parameters()])
     rows = 4 * linear_cross_entropy.LEAST_ROWS
     shapes, peak = {"x": (rows, 16), "label": (rows, 1)}, {}

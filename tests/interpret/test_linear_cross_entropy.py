@@ -38,7 +38,7 @@ def test_drawn_programs_agree_with_every_switch_on(shard: int) -> None:
             testing.assert_equivalent(recipe, everything_on(), shrink=False)
         except testing.EquivalenceError as error:
             raise AssertionError(f"program {place} ({kind}): {error}") from None
-    assert count[SWITCH] >= 0.8 * PROGRAMS / 2
+    assert count[SWITCH] >= 0.6 * PROGRAMS / 2
     assert count["build_cinn_pass"] >= PROGRAMS // 2, "the chunks' losses are kernels along rows"
     assert count["fuse_gemm_epilogue"], "and their products take in the sums"
 

@@ -340,6 +340,24 @@ PASSES = (
         (C + "test_cross_entropy_fusion.py",),
         "neighbours",
     ),
+    Mutant(
+        "fusion/row_chunks.py",
+        "Chunks._slice",
+        "call",
+        "sum(self.sizes[:number])",
+        "number",
+        (C + "test_linear_cross_entropy.py",),
+        "chunks_give",
+    ),
+    Mutant(
+        "fusion/row_groups.py",
+        "_find_waiting",
+        "operation",
+        "level.get(v, 0) + (v in made)",
+        "level.get(v, 0)",
+        (C + "test_linear_cross_entropy.py",),
+        "never_whole",
+    ),
 )
 
 CACHE_KEYS = (

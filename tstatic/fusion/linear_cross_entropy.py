@@ -20,7 +20,7 @@ from tstatic.fusion.engine import Applied, Fusion, Log, Rejection, member
 from tstatic.fusion.live_bytes import live_bytes
 from tstatic.fusion.reasons import MatchRejected
 from tstatic.fusion.row_chunks import Chunks
-from tstatic.fusion.row_groups import EMPTY, LOSSES, ROW, WIDE, RowGroup, group_of, loss_of, needed
+from tstatic.fusion.row_groups import EMPTY, ROW, WIDE, RowGroup, group_of, is_loss, loss_of, needed
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
@@ -61,7 +61,7 @@ def rewritten(
         log: Gets the records.
         least: The fewest rows of a chunk.
     """
-    if not any(op.type in LOSSES for op in program.ops):
+    if not any(is_loss(op.definition) for op in program.ops):
         return program
     view = View(program, metas)
     # By what they write, as indices change with each rewriting.

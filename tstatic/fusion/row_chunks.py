@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tstatic.fusion.row_groups import RESHAPES, SUM, WHOLE, WIDE, RowGroup, reshaped
+from tstatic.fusion.row_groups import SUM, WHOLE, WIDE, RowGroup, reshaped
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import op_def
@@ -69,9 +69,10 @@ class Chunks:
                 return local[value]
             return value if kind in (WHOLE, SUM) else self._slice(op, value, number)
 
-        if op.type in RESHAPES:
+        source = reshaped(self.view, op)
+        if source is not None:
             # A chunk has two axes whatever shape the whole is given.
-            local.update(dict.fromkeys(op.writes(), local[reshaped(op)]))
+            local.update(dict.fromkeys(op.writes(), local[source]))
             return
         inputs = tuple(_each(entry, placed) for entry in op.inputs)
         outputs: list[Entry] = []

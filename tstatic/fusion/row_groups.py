@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from tstatic.fusion.codegen.define import draws, is_elementwise, is_pointwise, works_on_rows
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.products import multiplies, products_of
@@ -12,12 +14,8 @@ from tstatic.fusion.pattern import one
 from tstatic.fusion.reasons import MatchRejected
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.opdef import GRAD
+from tstatic.ir.opdef import GRAD, OpDef, op_def
 from tstatic.ir.types import UNKNOWN, Shape, numel
-
-LOSSES = ("softmax_with_cross_entropy", "cross_entropy", "cross_entropy2")
-RESHAPES = ("reshape2", "reshape", "flatten_contiguous_range", "flatten2", "unsqueeze2", "squeeze2", "reshape2_grad")
-"""Ops that keep the order of the elements."""
 
 MOST_OPS = 8
 """The most ops between a product and the loss."""
@@ -80,11 +78,12 @@ def loss_of(view: View, product: int) -> int | None:
         value, depth = pending.pop()
         for index in view.readers.get(value or "", ()):
             op = view.ops[index]
-            if op.type in LOSSES and op.inputs[0] == value:
+            if is_loss(op.definition) and op.inputs[0] == value:
                 found.append(index)
             elif depth < MOST_OPS and index not in seen and not op.definition.of and not op.body:
                 seen.add(index)
-                if is_elementwise(op.definition) or op.type in RESHAPES or op.definition.softmax is not None:
+                definition = op.definition
+                if is_elementwise(definition) or definition.softmax is not None or reshaped(view, op) is not None:
                     pending += [(v, depth + 1) for v in op.writes()]
     return min(found, default=None)
 
@@ -150,9 +149,9 @@ def _place(view: View, group: RowGroup, index: int) -> None:
         raise MatchRejected("DYNAMIC")
     if multiplies(op):
         _place_gradient(view, group, op, wide)
-    elif op.type in RESHAPES:
-        _place_reshape(view, group, op, wide)
-    elif op.type in LOSSES or op.definition.of in LOSSES:
+    elif (source := reshaped(view, op)) is not None:
+        _place_reshape(view, group, op, source)
+    elif is_loss(op_def(op.definition.of) if op.definition.of else op.definition):
         if op.attrs.get("soft_label"):
             raise MatchRejected("ATTRIBUTE", "the labels are distributions over the classes", "use class numbers")
         _place_loss(view, group, op, view.metas[wide].rank)
@@ -176,23 +175,34 @@ def _place_gradient(view: View, group: RowGroup, op: FrozenOp, wide: str) -> Non
             group.note(op, value, kind)
 
 
-def _place_reshape(view: View, group: RowGroup, op: FrozenOp, wide: str) -> None:
+def _place_reshape(view: View, group: RowGroup, op: FrozenOp, source: str) -> None:
     out = one(op.outputs[0])
-    if (
-        group.kinds.get(reshaped(op)) != WIDE
-        or out is None
-        or _by_size(view, group, out) != WIDE
-        or any(op.inputs[1:-1])
-    ):
-        raise MatchRejected("EXTRA_READER", value=wide, reader=op.type)
-    group.note(op, out, WIDE)
-    if {*op.writes()} != {out} and any(view.readers.get(v) for v in op.writes() if v != out):
-        raise MatchRejected("EXTRA_READER", value=wide, reader=op.type)
+    kept = group.kinds.get(source) == WIDE and out is not None and _by_size(view, group, out) == WIDE
+    if not kept or any(view.readers.get(v) for v in op.writes() if v != out):
+        raise MatchRejected("EXTRA_READER", value=source, reader=op.type)
+    group.note(op, str(out), WIDE)
 
 
-def reshaped(op: FrozenOp) -> str:
-    """Returns what an op of ``RESHAPES`` gives another shape."""
-    return str(op.input(f"Out{GRAD}") if op.type == "reshape2_grad" else op.inputs[0])
+def is_loss(definition: OpDef) -> bool:
+    """Returns whether an op is a cross entropy: a loss that knows what its probabilities are the softmax of."""
+    return any(slot.name == "SoftmaxX" for slot in definition.inputs)
+
+
+def reshaped(view: View, op: FrozenOp) -> str | None:
+    """Returns what an op gives another shape, keeping the order of the elements; ``None`` for other ops."""
+    definition = op.definition
+    if definition.of:
+        # The gradient of such an op has the elements of what arrives; where that op is none of these, nothing is cut.
+        arriving = any(slot.name == f"Out{GRAD}" for slot in definition.inputs)
+        back = arriving and len(op.outputs) == 1 and op_def(definition.of).view is not None
+        return one(op.input(f"Out{GRAD}")) if back else None
+    source = one(op.inputs[0]) if op.inputs else None
+    if definition.view is None or source is None or any(op.inputs[1:]) or UNKNOWN in view.metas[source].shape:
+        return None
+    sample = np.empty(view.metas[source].shape, np.bool_)
+    shown = definition.view(sample, **definition.pick(definition.view, op.attrs))
+    whole = shown is not None and shown.size == sample.size and shown.flags.c_contiguous
+    return source if whole and np.may_share_memory(shown, sample) else None
 
 
 def _by_size(view: View, group: RowGroup, value: str) -> str | None:
