@@ -206,8 +206,8 @@ class Executor:
                 return [None] * count
             start = time.perf_counter()
             with scheduled(base, where):
-                if settings.numerics is None:
-                    results = _results(entry, feeds, where, settings.iterations, replicas)
+                if replicas is None and settings.numerics is None:
+                    results = [entry.sessions[0].run(feeds[0], settings.iterations)]
                 else:
                     # Libraries' settings, and the order in which processes sum gradients, depend on it, too.
                     with flags.using_numerics(settings.numerics):
