@@ -18,11 +18,12 @@ The API:
 * ``distribution``  probability distributions; ``fft``, ``signal``, ``geometric`` and ``linalg`` have functions
 * ``vision``     networks for images, transforms, and data sets
 * ``as_paddle``  runs a script in which ``paddle`` is this package
+* ``cli``, ``__main__``  the command line
 
 What it is made of, from the bottom:
 
 * ``errors``, ``flags``, ``logs``, ``places``, ``target``, ``version``  facts that any layer may need
-* ``guards``, ``locks``, ``where``, ``no_effect``, ``unsupported``  what all public functions share
+* ``guards``, ``locks``, ``where``, ``display``, ``no_effect``, ``unsupported``  what all public functions share
 * ``ir``         programs and op definitions
 * ``tuned``, ``ops``, ``devices``  numpy functions for speed, the ops, and what runs them
 * ``autodiff``, ``passes``, ``fusion``, ``comm``  from program to program

@@ -117,7 +117,7 @@ def test_hostile_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         ({"to": "onnx"}, "--to takes one of"),
         ({"transpose": ["nothing*"]}, "fits no matrix"),
         ({"rename": ["w"]}, "OLD=NEW"),
-        ({"rename": ["(=x"]}, "no regular expression"),
+        ({"rename": ["(=x"]}, "as a regular expression"),
         ({"rename": [".*=same"]}, "two arrays the name"),
     ],
 )

@@ -155,3 +155,14 @@ def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path, command: st
     assert process.returncode == 130
     assert "interrupted" in said
     assert "Traceback" not in said
+
+
+def test_a_package_that_is_not_installed_is_the_machines_fault(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tstatic.cli.perform import perform
+
+    monkeypatch.setitem(sys.modules, "torch", None)
+    (folder / "w.pth").write_bytes(b"")
+    assert perform("weights:convert", False, source=str(folder / "w.pth"), destination=str(folder / "w.npz")) == 3
+    assert "pip install torch" in capsys.readouterr().err

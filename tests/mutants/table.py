@@ -924,6 +924,36 @@ FLEET = (
     ),
 )
 
+COMMANDS = (
+    Mutant(
+        "static/savings.py",
+        "savings_of",
+        "operation",
+        "before - kernel.nbytes",
+        "before",
+        ("tests/cpu/test_explain_text.py",),
+        "ranked_and_grouped",
+    ),
+    Mutant(
+        "cli/weights.py",
+        "_as_bfloat16",
+        "comparison",
+        "array.dtype == np.uint16",
+        "False",
+        ("tests/cli/test_convert.py",),
+        "any_format",
+    ),
+    Mutant(
+        "cli/perform.py",
+        "perform",
+        "value",
+        "ENVIRONMENT if missing else FINDING",
+        "FINDING",
+        ("tests/cli/test_hostile.py",),
+        "installed or written",
+    ),
+)
+
 MUTANTS = (
     *KERNELS,
     *GRADIENTS,
@@ -940,4 +970,5 @@ MUTANTS = (
     *PRECISION,
     *DATA,
     *FLEET,
+    *COMMANDS,
 )

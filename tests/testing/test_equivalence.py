@@ -237,3 +237,17 @@ def test_the_package_is_not_imported_with_tstatic() -> None:
 def test_comparing_needs_no_hypothesis() -> None:
     code = "import sys; sys.modules['hypothesis'] = None; from tstatic import testing; testing.check_grads"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_it_says_how_much_it_compared(caplog: pytest.LogCaptureFixture) -> None:
+    y = paddle.exp(static.data("x", [None, 4]) * 2.0 + 1.0)
+    main = static.default_main_program()
+    made = testing.assert_equivalent(main, [static.BuildStrategy(), everything_on()], fetch_list=[y], examples=3)
+    assert (made.feeds, made.strategies, made.fusions, made.kernels) == (3, 2, 1, 0)
+    said = [r.message for r in caplog.records if "no generated kernel ran" in r.message]
+    assert len(said) == 1
+    assert "TSTATIC_CPU_BACKEND=interpret" in said[0]
+    testing.assert_equivalent(main, fetch_list=[y], examples=1)
+    assert len([r for r in caplog.records if "no generated kernel ran" in r.message]) == 1, "once"
+    nothing = testing.assert_equivalent(main, static.BuildStrategy(), fetch_list=[y], examples=1)
+    assert (nothing.fusions, nothing.kernels) == (0, 0)

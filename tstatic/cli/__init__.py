@@ -2,12 +2,15 @@
 
 It wraps functions of the library and owns none of them.
 
-* ``app``  declares the commands (typer); ``plain``  doctor and selftest where typer is not installed
+* ``app``, ``plain``  declare the commands: with typer, and doctor and selftest where it is not installed
 * ``perform``, ``outcome``, ``show``  runs a command, what it hands back, and how that is printed
 * ``targets``, ``scripts``, ``subjects``  what a command is pointed at; runs users' scripts; the programs to look at
 * ``looking``  explain, kernels, memory, summary
 * ``running``  run, profile, verify, selftest
-* ``chips``  compile; ``weights``  convert; ``kernel_cache``  cache; ``doctor``  doctor
+* ``chips``  compile
+* ``weights``  convert
+* ``kernel_cache``  cache
+* ``doctor``  doctor
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ def _renamed(arrays: Mapping[str, Array], rules: Sequence[str]) -> dict[str, Arr
             expression = re.compile(pattern)
             names = {old: expression.sub(text, new) for old, new in names.items()}
         except re.error as error:
-            raise CommandError(f"--rename {rule!r} is no regular expression: {error}") from None
+            raise CommandError(f"--rename {rule!r} cannot be read as a regular expression: {error}") from None
         if not equals or not pattern:
             raise CommandError(f"--rename takes OLD=NEW, and not {rule!r}")
     if len(set(names.values())) < len(names):

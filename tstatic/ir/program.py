@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from tstatic.display import preformatted
 from tstatic.errors import IndexRangeError, NotFoundError, ProgramError, ProgramTypeError, near, shown
 from tstatic.ir import names
 from tstatic.ir.methods import ProgramMethods
@@ -105,7 +105,7 @@ class Variable(VariableBase):
         return f"{kind} {self.name}: {self.dtype.name}{list(self.shape)}{tail}{place}"
 
     def _repr_html_(self) -> str:
-        return preformatted(repr(self))
+        return f"<code>{html.escape(repr(self))}</code>"
 
     @no_effect(throw_on_error=PRINTS)
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:

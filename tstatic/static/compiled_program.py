@@ -13,6 +13,7 @@ from tstatic.comm import launch
 from tstatic.comm.data_parallel import starts_loss_gradient
 from tstatic.comm.distribution import Distribution
 from tstatic.errors import ProgramError, ProgramTypeError, near, shown
+from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.ir.checks import check_choice, check_type
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Program
@@ -192,6 +193,12 @@ class CompiledProgram:
         """The types of the fused ops of the last compilation; none before the first run or memory report."""
         made = self._history.compilation
         return () if made is None else tuple(op.type for op in made.first.after.ops if op.body)
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The generated kernels that runs of the last compilation launch; none where fused ops run as those that they replace."""
+        made = self._history.compilation
+        return () if made is None else tuple(one.kernel for one in made.first.plan.kernels.values())
 
     @property
     def plan(self) -> Plan:

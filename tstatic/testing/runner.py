@@ -123,7 +123,7 @@ class Trial:
     def counts(self, strategy: BuildStrategy) -> tuple[int, int]:
         """Returns how many fused ops a program that ran under a strategy has, and how many of them run as generated kernels."""
         compiled = self.compiled(strategy)
-        return len(compiled.fused_ops), len(compiled.plan.kernels)
+        return len(compiled.fused_ops), len(compiled.kernels)
 
     def reference(
         self, feeds: Feeds, seed: int, patterns: int = PATTERNS, strategy: BuildStrategy | None = None
