@@ -259,9 +259,22 @@ def _block(
     return {**found, "linear2": last}, None
 
 
+def _with_gradient(view: View, forward: Forward) -> tuple[tuple[Found, MatchRejected | None] | None, bool]:
+    """Returns the block as it is when its gradient makes the weights again, and whether it has a gradient that does."""
+    backward, unfit = whole_of(view, forward)
+    inside = {*forward.indices}
+    if backward is not None:
+        inside |= {*backward.indices}
+        inside |= at_back(view, gradients_of(view, backward), inside, scaled=True).indices
+    product, mixed = view.ops[forward.product], view.ops[forward.mixed]
+    back = at_back(view, [one(mixed.output("Out")) or ""], forward.indices)
+    made = _block(view, forward, {*forward.indices}, operands_of(view, product, mixed, (*inside,)), back)
+    return made, backward is not None and unfit is None
+
+
 def _forward(view: View, forward: Forward) -> Iterator[Proposal]:
     saving = saving_of(view, one(view.ops[forward.softmax].input("X")) or "")
-    made = _block(view, forward, *_forward_core(view, forward, saving))
+    made = _block(view, forward, *_forward_core(view, forward, saving)) if saving else _with_gradient(view, forward)[0]
     if made is None:
         return
     found, unfit = made
@@ -500,15 +513,8 @@ def _prepare(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
     blocks: set[int] = set()
     for index in view.of_type("softmax"):
         forward = forward_of(view, index) if all(v in metas for v in view.ops[index].reads()) else None
-        backward, unfit = whole_of(view, forward) if forward is not None else (None, None)
-        if forward is None or backward is None or unfit is not None:
-            continue
-        product, mixed = view.ops[forward.product], view.ops[forward.mixed]
-        inside = {*forward.indices, *backward.indices}
-        inside |= at_back(view, gradients_of(view, backward), inside, scaled=True).indices
-        back = at_back(view, [one(mixed.output("Out")) or ""], forward.indices)
-        made = _block(view, forward, {*forward.indices}, operands_of(view, product, mixed, (*inside,)), back)
-        if made is None or "linear2" not in made[0]:
+        made, trained = _with_gradient(view, forward) if forward is not None else (None, False)
+        if forward is None or made is None or not trained or "linear2" not in made[0]:
             continue
         found = {**made[0], **behind_last(view, made[0])}
         # A gradient has the position of its forward op.

@@ -323,13 +323,13 @@ def _numpy_parts(reference: Reference, op: FrozenOp, text: str) -> None:
     if op.type == "split":
         axis, sizes = _sections(op, shape, reference.metas)
     else:
-        axis, sizes = op.attrs["axis"] % len(shape), [1] * len(parts)
-    first = 0
-    for value, size in zip(parts, sizes, strict=True):
+        axis, sizes = op.attrs["axis"] % len(shape), [1 for _ in parts]
+    begin = 0
+    for value, length in zip(parts, sizes, strict=True):
         if value != EMPTY:
-            assert size is not None
-            _put_run(reference, value, text, axis, first, size)
-        first += size or 0
+            assert length is not None
+            _put_run(reference, value, text, axis, begin, length)
+        begin += length or 0
 
 
 def _put_run(reference: Reference, out: str, text: str, axis: int, first: int, size: int) -> None:
