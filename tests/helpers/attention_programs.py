@@ -1,12 +1,15 @@
-"""Drawn programs of attentions: products, ops per element on the scores, softmax, dropout; two blocks along each axis."""
+"""Drawn programs of attentions: products, masks that are fed or made, softmax, dropout; two blocks along each axis."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from tests.helpers.epilogue_programs import LayerDraw
 from tstatic import testing
-from tstatic.ir.opdef import ValueRange
+from tstatic.ir.opdef import ValueRange, op_def
+from tstatic.ir.types import dtype_of
+from tstatic.testing.program_builder import _widened
 
 BATCHES: tuple[tuple[int, ...], ...] = ((), (2,), (1, 2), (2, 1))
 LENGTHS = (17, 20, 33, 40)
@@ -34,6 +37,29 @@ class _Draw(LayerDraw):
         self.masks.append(self.builder.untrained(shape, self.dtype, ValueRange(-30.0, 2.0), self.random.randrange(256)))
         return self.masks[-1]
 
+    def plain(self, type: str, inputs: dict[str, str], attrs: dict[str, Any]) -> str:
+        """Returns the first result of a step that is not asked whether its values are moderate: masks hold -inf."""
+        definition = op_def(type)
+        rows = [inputs.get(s.name) for s in definition.inputs]
+        own = self.builder._run(definition, rows, attrs, lambda v: v.own)
+        wide = self.builder._run(definition, rows, _widened(definition, attrs), lambda v: v.wide)
+        assert own is not None
+        assert wide is not None
+        gain = max((self.builder.values[n].gain for n in inputs.values()), default=1.0)
+        return self.builder._append(definition, inputs, attrs, own, wide, gain)[0]
+
+    def triangle(self, rows: int, columns: int) -> str:
+        """Returns a mask that the program makes: causal, almost so, or one whose later rows see nothing of the first keys."""
+        later = rows <= columns and self.often(0.25)
+        value = float("-inf") if later else self.random.choice((float("-inf"), -1e9, -1e9, -1e4))
+        diagonal = -1 if later else self.random.choice((1, max(1, columns - rows + 1)))
+        # Off by one: a first row that sees a key more, or none but for a finite mask.
+        if not later and self.often(0.15):
+            diagonal += 1
+        attrs = {"shape": (rows, columns), "dtype": dtype_of(self.dtype), "value": value}
+        filled = self.plain("fill_constant", {}, attrs)
+        return self.plain("tril_triu", {"X": filled}, {"diagonal": diagonal, "lower": later})
+
     def attention(self) -> str:
         batch, head = self.random.choice(BATCHES), self.random.choice(HEADS)
         rows, columns = self.random.choice(LENGTHS), self.random.choice(LENGTHS)
@@ -45,10 +71,13 @@ class _Draw(LayerDraw):
         scores = self.emit("matmul_v2", {"X": q, "Y": k}, {"trans_x": False, "trans_y": True}, q)
         if self.often(0.8):
             scores = self.emit("scale", {"X": scores}, {"scale": head**-0.5}, scores)
-        if self.often(0.6):
+        if self.often(0.4):
             mask = self.mask((*batch, rows, columns))
             scores = self.emit("elementwise_add", {"X": scores, "Y": mask}, {"axis": -1}, scores)
-        weights = self.emit("softmax", {"X": scores}, {"axis": -1}, scores)
+        if self.often(0.5):
+            mask = self.triangle(rows, columns)
+            scores = self.plain("elementwise_add", {"X": scores, "Y": mask}, {"axis": -1})
+        weights = self.plain("softmax", {"X": scores}, {"axis": -1})
         if self.often(0.4):
             weights = self.dropout(weights)
         mixed = self.emit("matmul_v2", {"X": weights, "Y": v}, {"trans_x": False, "trans_y": False}, weights)

@@ -247,6 +247,11 @@ def _shifted_numbers(text: str) -> str:
 
 ATTENTION_FAULTS = (
     _replaced("last key masked", r"s = tl\.where\(\(columns < (\d+)\)", r"s = tl.where((columns < \1 - 1)"),
+    _replaced("diagonal off by one", r"columns\[None, :\] <= rows\[:, None\]", "columns[None, :] < rows[:, None]"),
+    _replaced(
+        "block on the diagonal skipped", r"last = tl\.minimum\(top_row \+ ROWS \+ ", "last = tl.minimum(top_row + "
+    ),
+    _replaced("row without keys", r'tl\.where\(peak == float\("-inf"\), 0\.0, peak\)', "peak"),
     _text("scale dropped", _scale_dropped),
     _text("dropout of another position", _shifted_numbers),
     _replaced("gradient of queries added twice", r"key, for_queries\)", "key, for_queries + for_queries)"),

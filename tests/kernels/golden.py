@@ -94,12 +94,13 @@ def without_tile(kinds: Mapping[str, Kind], refused: Refused) -> list[str]:
     planned: dict[str, bool] = {}
     tiles: dict[str, list[str]] = {}
     for name, kind in kinds.items():
-        if name.startswith("gemm/"):
+        if name.startswith(("gemm/", "attention/", "attention_grad/")):
             row = re.split("[~.]", name)[0]
+            ours = kind in ("gemm", "attention")
             if registered.is_alternative(name):
-                tiles.setdefault(row, []).extend([name] if kind == "gemm" else [])
+                tiles.setdefault(row, []).extend([name] if ours else [])
             else:
-                planned[row] = planned.get(row, False) or kind == "gemm"
+                planned[row] = planned.get(row, False) or ours
     return [
         f"{row}: planned as the library's product, though {name} is not refused"
         for row, ours in planned.items()

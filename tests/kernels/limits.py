@@ -10,7 +10,7 @@ from tstatic.chips.sass import Access
 
 __all__ = ["TENSOR_MEMORY_COLUMNS", "Kind", "violations"]
 
-Kind = Literal["pointwise", "reduction", "gemm"]
+Kind = Literal["pointwise", "reduction", "gemm", "attention"]
 
 TENSOR_MEMORY_COLUMNS = 512
 
@@ -20,6 +20,8 @@ SASS_FIGURE = {"mma": "hmma", "wgmma": "hgmma", "tcgen05.mma": "utcmma"}
 PLURAL = {"load": "loads", "copy": "copies", "store": "stores", "atomic": "atomics"}
 SPECIALISED_THREADS = 384
 """Four warps that load, eight that multiply."""
+FFMA_A_SCORE = 6
+"""Fused multiply-adds per element of the scores: a scale, the power, and what its polynomial may take."""
 
 
 def violations(report: Report, *, kind: Kind) -> list[str]:
@@ -36,6 +38,9 @@ def violations(report: Report, *, kind: Kind) -> list[str]:
     no fused multiply-add in the loops around them, operands copied asynchronously 128 bits or a box at a time, and where warps
     are to do different work, they do. Kernels whose products no matrix unit can make (fp64, fp32 as IEEE has it) need none of
     that, and may spill. Where boxes are copied or warps do different work, the SASS is not asked.
+
+    "attention": as "gemm", but the loop computes powers of scores, at most so many fused multiply-adds for each that a thread has;
+    and of the two operands of a product that come from memory as they are, one may be loaded before the loop, 128 bits at a time.
     """
     who = f"{report.name} on sm_{report.chip} (triton {report.triton})"
     if report.error:
@@ -43,7 +48,7 @@ def violations(report: Report, *, kind: Kind) -> list[str]:
     found = []
     sass = report.sass
     limit = SHARED_LIMIT[report.chip]
-    exact = kind == "gemm" and bool(report.dots) and all(dot.exact for dot in report.dots)
+    exact = kind in ("gemm", "attention") and bool(report.dots) and all(dot.exact for dot in report.dots)
     if (report.spill_stores or report.spill_loads) and not exact:
         counts = f" ({sass.count('STL')} STL, {sass.count('LDL')} LDL)" if sass else ""
         found.append(
@@ -60,8 +65,8 @@ def violations(report: Report, *, kind: Kind) -> list[str]:
     found += _copies(report)
     if kind == "pointwise":
         found += _pointwise(report)
-    elif kind == "gemm":
-        found += [] if exact else _gemm(report)
+    elif kind in ("gemm", "attention"):
+        found += [] if exact else _gemm(report) if kind == "gemm" else _attention(report)
     else:
         assert kind == "reduction", f"unknown kind of kernel: {kind}"
     return [f"{who}: {text}" for text in found]
@@ -129,15 +134,10 @@ def _gemm(report: Report) -> list[str]:
     matrix = report.matrix
     if not report.dots or matrix is None:
         return ["no matrix product; wanted at least one"]
-    found = []
+    found: list[str] = []
     # What Triton makes of boxes and of warps with work of their own is read from its own forms and the PTX alone.
     sass = None if matrix.bulk_loads or report.specialised else report.sass
-    if any(dot.upcast for dot in report.dots):
-        found.append("operands of 16 bits are cast to 32 before a product; wanted a product of 16 bits")
-    tf32 = max(matrix.of_type("tf32"), sass.tf32 if sass else 0)
-    if tf32 and any({"bf16", "f16"} & set(dot.loaded) for dot in report.dots):
-        found.append(f"{tf32} matrix instructions of TF32 for operands of 16 bits; wanted 0")
-    found += _units(report)
+    found += _types(report) + _units(report)
     fma = max((loop.fma for loop in (*matrix.loops, *(sass.loops if sass else ()))), default=0)
     if fma:
         found.append(f"{fma} FFMA in a loop around matrix instructions; wanted 0")
@@ -147,6 +147,48 @@ def _gemm(report: Report) -> list[str]:
             found.append("warps are to do different work, but no registers move between them (setmaxnreg); wanted some")
         if report.threads != SPECIALISED_THREADS:
             found.append(f"{report.threads} threads where warps are to do different work; wanted {SPECIALISED_THREADS}")
+    return found
+
+
+def _attention(report: Report) -> list[str]:
+    """What a kernel with products on both sides of a softmax must not do."""
+    matrix = report.matrix
+    if not report.dots or matrix is None:
+        return ["no matrix product; wanted at least one"]
+    found = _types(report) + _units(report)
+    # The first product makes scores.
+    rows, columns, _ = report.dots[0].sizes
+    most = FFMA_A_SCORE * rows * columns // report.threads
+    fma = max((loop.fma for loop in (*matrix.loops, *(report.sass.loops if report.sass else ()))), default=0)
+    if fma > most:
+        found.append(
+            f"{fma} FFMA a loop turn, for {rows * columns // report.threads} scores a thread; wanted at most {most}"
+        )
+    if matrix.bulk_loads:
+        return found
+    wide = {a.origin: a.action for a in report.accesses if a.action in ("copy", "load") and a.bits >= 128}
+    wide |= {a.origin: "copy" for a in report.accesses if a.action == "copy" and a.bits >= 128}
+    for dot in dict.fromkeys(report.dots):
+        direct = [side[0] for side in dot.sides if len(side) == 1]
+        found += [f"{name}: {_seen(report, name)}; wanted 128 bits" for name in direct if name not in wide]
+        if direct and not any(wide.get(name) == "copy" for name in direct):
+            found.append(
+                f"{' and '.join(direct)}: {_seen(report, direct[-1])}; wanted asynchronous copies of 128 bits, or of boxes"
+            )
+    return list(dict.fromkeys(found))
+
+
+def _types(report: Report) -> list[str]:
+    """Operands of 16 bits that are multiplied as TF32."""
+    matrix = report.matrix
+    assert matrix is not None
+    found = []
+    sass = None if matrix.bulk_loads or report.specialised else report.sass
+    if any(dot.upcast for dot in report.dots):
+        found.append("operands of 16 bits are cast to 32 before a product; wanted a product of 16 bits")
+    tf32 = max(matrix.of_type("tf32"), sass.tf32 if sass else 0)
+    if tf32 and any({"bf16", "f16"} & set(dot.loaded) for dot in report.dots):
+        found.append(f"{tf32} matrix instructions of TF32 for operands of 16 bits; wanted 0")
     return found
 
 
@@ -190,7 +232,11 @@ def _operand_loads(report: Report) -> list[str]:
     found = []
     for name in operands:
         if name not in wide:
-            seen = [a for a in report.accesses if a.origin == name and a.action in ("load", "copy")]
-            measured = " and ".join(f"{a.count} {PLURAL[a.action]} of {a.bits} bits" for a in seen) or "no access"
-            found.append(f"{name}: {measured}; wanted asynchronous copies of 128 bits, or of boxes")
+            found.append(f"{name}: {_seen(report, name)}; wanted asynchronous copies of 128 bits, or of boxes")
     return found
+
+
+def _seen(report: Report, name: str) -> str:
+    """How a pointer is read."""
+    seen = [a for a in report.accesses if a.origin == name and a.action in ("load", "copy")]
+    return " and ".join(f"{a.count} {PLURAL[a.action]} of {a.bits} bits" for a in seen) or "no access"

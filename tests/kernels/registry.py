@@ -10,6 +10,7 @@ from typing import Any
 
 import tstatic as paddle
 from tests.bench.scripts import script
+from tests.kernels.attentions import attentions, launch_kind
 from tests.kernels.limits import Kind
 from tstatic import static
 from tstatic.chips.aot import Source
@@ -327,8 +328,10 @@ def launched(kernel: Kernel) -> Iterator[tuple[str, str, Source]]:
         yield from ((f"@sm_{chip}", f, source) for f, source in sources(kernel, kernel.plan(target)))
 
 
-def kind_of(source: Source) -> Kind:
+def kind_of(source: Source, template: str = "") -> Kind:
     """The kind of a kernel that is no stream."""
+    if template.startswith("attention"):
+        return launch_kind(source)
     return "gemm" if "tl.dot(" in source.text else "reduction"
 
 
@@ -376,7 +379,11 @@ def _named(label: str, made: Sequence[Kernel]) -> Iterator[tuple[str, Kind, Sour
         for chip, function, source in launched(kernel):
             # A number alone (the factor of clipped gradients) is no stream.
             streams = function == "kernel" and kernel.template in STREAMING and kernel.outputs[0].count > 1
-            yield f"{label}/{number}{chip}.{function}", "pointwise" if streams else kind_of(source), source
+            yield (
+                f"{label}/{number}{chip}.{function}",
+                "pointwise" if streams else kind_of(source, kernel.template),
+                source,
+            )
 
 
 def models() -> Iterator[tuple[str, tuple[Kernel, ...]]]:
@@ -394,6 +401,8 @@ def models() -> Iterator[tuple[str, tuple[Kernel, ...]]]:
 
 def slow(name: str) -> bool:
     """Whether a kernel is left out of most runs."""
+    if name.startswith("attention"):
+        return is_alternative(name) or "/causal-64-bfloat16@sm_90" not in name
     if name.startswith("gemm/"):
         # For the chips of other generations one kernel is enough.
         quick = "-768-bfloat16@" in name and ("@sm_90" in name or name.startswith("gemm/linear-"))
@@ -416,6 +425,6 @@ def kernels(slow: bool = True) -> Iterator[tuple[str, Kind, Source]]:
         with paddle.utils.unique_name.guard(), static.program_guard(main, static.Program()):
             total = training(make, GPT2_BLOCK, dtype)
         yield from _named(label, explained(main, switch, [total.name], {}))
-    yield from (row for row in products(slow) if slow or not _slow(row[0]))
+    yield from (row for row in (*products(slow), *attentions(slow)) if slow or not _slow(row[0]))
     for name, found in models() if slow else ():
         yield from _named(f"models/{name}", found)

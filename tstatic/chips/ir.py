@@ -21,6 +21,7 @@ class Dot:
         sizes: Rows, columns and depth of the tile.
         loaded: Element types in memory of what its operands are made of.
         origins: Pointer parameters through which they are loaded.
+        sides: Those of the left operand, and those of the right one.
     """
 
     type: str
@@ -28,6 +29,7 @@ class Dot:
     sizes: tuple[int, int, int]
     loaded: tuple[str, ...]
     origins: tuple[str, ...]
+    sides: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     @property
     def upcast(self) -> bool:
@@ -105,16 +107,18 @@ def read_dots(ttir: str, parameters: Sequence[str]) -> tuple[Dot, ...]:
             if not operands or not types:
                 raise ValueError(f"a matrix product that cannot be read: {line.strip()[:200]}")
             left, right = types[1].split("x"), types[3].split("x")
-            loads = {i for one in operands.groups() for i in _loads(one, lines, carried)}
-            origins = {p for i in loads for p in _pointers(i, lines, carried)}
+            loads = [_loads(one, lines, carried) for one in operands.groups()]
+            sides = [{p for i in own for p in _pointers(i, lines, carried)} for own in loads]
+            first, second = (tuple(sorted(names.get(p, p[1:]) for p in side)) for side in sides)
             precision = _PRECISION.search(line)
             found.append(
                 Dot(
                     types[2],
                     precision[1] if precision else "ieee",
                     (int(left[-2]), int(right[-1]), int(left[-1])),
-                    tuple(sorted({_loaded(i) for i in loads})),
-                    tuple(sorted(names.get(p, p[1:]) for p in origins)),
+                    tuple(sorted({_loaded(i) for own in loads for i in own})),
+                    tuple(sorted({*first, *second})),
+                    (first, second),
                 )
             )
     return tuple(found)

@@ -1,7 +1,7 @@
 """Fuses ``softmax(q k' ...) ... v`` into one kernel that keeps neither scores nor weights, forward and backward.
 
-The forward part gets an op that saves the logarithm of each row's sum of powers; the backward part computes scores and weights
-again from it, as ordinary ops, so that every device computes the same program.
+The forward part gets an op that saves the logarithm of each row's sum of powers, from which kernels compute the weights again. The
+backward part gets the ops that make them, so that where no kernel runs, gradients have the bits of the unfused program.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from tstatic.fusion.causal import CAUSAL, FINITE, Masks, for_kernel, gradient_mark
 from tstatic.fusion.codegen.attention import attention_grad_kernel, attention_kernel
 from tstatic.fusion.codegen.attention_parts import Attention, Gradient, one, sizes_of
 from tstatic.fusion.codegen.define import draws, is_elementwise, is_pointwise
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.layouts import Layout, Moved
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
+from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.fusion.engine import Fused, Fusion, Proposal, refuse
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients
 from tstatic.fusion.moves import Ends, at_back, in_front
@@ -26,7 +28,8 @@ from tstatic.fusion.redrawn import draw_again
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import op_def
-from tstatic.ir.types import UNKNOWN, Meta, float32
+from tstatic.ir.types import UNKNOWN, Meta, float32, float64
+from tstatic.passes.dce import without_unused
 
 RESULT, STRIDES, SAVED = "result", "result_strides", "saved"
 """Attributes of the gradient of an attention's softmax: the value that holds the attention's result, the strides of the result's
@@ -81,8 +84,7 @@ def _before(view: View, value: str) -> tuple[int, tuple[int, ...]] | None:
     stack: list[tuple[int | None, tuple[int, ...]]] = [(maker, ())]
     while stack:
         index, behind = stack.pop()
-        # Weights that are made again have four ops more.
-        if index is None or len(behind) > MOST_OPS + 4:
+        if index is None or len(behind) > MOST_OPS:
             continue
         op = view.ops[index]
         if op.type == "matmul_v2" and not op.body:
@@ -123,6 +125,29 @@ def forward_of(view: View, softmax: int, any_axis: bool = False) -> Forward | No
             return None
         behind.append(drawing[0])
         (value,) = view.ops[drawing[0]].writes()
+    return None
+
+
+def _almost(view: View, softmax: int) -> tuple[tuple[int, ...], MatchRejected] | None:
+    """Returns the ops of what would be an attention but for what changes its weights, and what is wrong with that."""
+    op = view.ops[softmax]
+    scores = op.input("X")
+    found = _before(view, scores) if isinstance(scores, str) and not op.body else None
+    if found is None:
+        return None
+    value, behind = one(op.output("Out")), list[int]()
+    while len(behind) <= MOST_OPS:
+        following = [i for i in dict.fromkeys(view.readers.get(value, ())) if not view.ops[i].definition.of]
+        last = [i for i in following if view.ops[i].type == "matmul_v2" and view.ops[i].input("X") == value]
+        if last:
+            indices = (found[0], *found[1], softmax, *behind, last[0])
+            changing = next((view.ops[i].type for i in behind if not draws(view.ops[i].definition)), "")
+            why = f"{changing} reads weights, which are known only when all keys are seen"
+            return indices, MatchRejected("SUM_INSIDE", why, reader=changing)
+        behind += [i for i in following if _per_element(view, i, draw=True)][:1]
+        if not behind or behind[-1] not in following:
+            return None
+        (value,) = view.ops[behind[-1]].writes()
     return None
 
 
@@ -206,6 +231,25 @@ def gradients_of(view: View, backward: Backward) -> list[str]:
 
 
 # -------------------------------------------------------------------------------------------------------------- rewriting
+def with_marks(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
+    """Marks causal masks; they become constants of the program, and what makes them is removed."""
+    if strict_numerics():
+        return program
+    view, masks = View(program, metas), Masks(program, metas)
+    marked: dict[int, FrozenOp] = {}
+    for index in view.of_type("softmax"):
+        forward = forward_of(view, index)
+        if forward is not None and all(view.metas[v].known for v in view.ops[index].reads()):
+            chain = [view.ops[i] for i in forward.behind_scores]
+            found = masks.marks(chain, one(view.ops[forward.product].output("Out")))
+            marked |= {forward.behind_scores[place]: op for place, op in found.items()}
+    if not marked:
+        return program
+    made = {v for v in masks.kept if v in view.maker}
+    ops = [marked.get(i, op) for i, op in enumerate(view.ops) if not made.issuperset(op.writes()) or not op.writes()]
+    return without_unused(program.edit(ops=tuple(ops), constants={**program.constants, **masks.kept}))
+
+
 def prepared(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
     """Saves each row's sum of powers, and computes weights again where their gradient reads them."""
     if not any(op.type == "softmax" for op in program.ops):
@@ -217,6 +261,10 @@ def computed_again(
     program: FrozenProgram, metas: dict[str, Meta], chosen: Callable[[View, Forward], bool] | None = None
 ) -> FrozenProgram:
     """Does it for all attentions, or for those that are ``chosen``."""
+    if strict_numerics():
+        # Kernels that add up block by block have bits of their own: nothing is to be changed for them.
+        return program
+    program = with_marks(program, metas)
     view = View(program, metas)
     before: dict[int, list[FrozenOp]] = {}
     behind: dict[int, list[FrozenOp]] = {}
@@ -253,14 +301,18 @@ class _Rewriting:
     ) -> None:
         self.view, self.metas, self.names = view, metas, names
         softmax = view.ops[forward.softmax]
-        scores, weights = one(softmax.input("X")), one(softmax.output("Out"))
+        scores = one(softmax.input("X"))
         meta = metas[scores]
         low = meta.dtype.is_low
         self.saving: list[FrozenOp] = []
         wide = self._cast(self.saving, softmax, scores, float32) if low else scores
-        saved = self._new(f"{scores}@SAVED", Meta((*meta.shape[:-1], 1), float32 if low else meta.dtype))
+        total = self._new(f"{scores}@TOTAL", Meta((*meta.shape[:-1], 1), metas[wide].dtype))
         attrs = {"axis": (-1,), "keepdim": True, "reduce_all": False}
-        self._add(self.saving, softmax, "logsumexp", {"X": wide}, saved, attrs)
+        self._add(self.saving, softmax, "logsumexp", {"X": wide}, total, attrs)
+        # Beside scores that a mask made -1e9, float32 has no place for the logarithm of how many they are.
+        saved = self._new(f"{scores}@SAVED", Meta(metas[total].shape, float64))
+        kinds = {"in_dtype": metas[total].dtype, "out_dtype": float64}
+        self._add(self.saving, softmax, "cast", {"X": total}, saved, kinds)
         # The copies belong to the phase of the gradient, and complete no parameter's gradient.
         role = view.ops[backward.mixed].role
         self.again: list[FrozenOp] = []
@@ -271,17 +323,15 @@ class _Rewriting:
         moved = operands_of(view, product, mixed, (*forward.indices, *backward.indices, *back.indices))
         for index in (*sorted(moved.indices), forward.product, *forward.behind_scores):
             self._copy(view.ops[index], renamed, role)
-        inner = renamed[scores]
+        # Only kernels read what was saved: this says that it is needed.
         at = replace(softmax, role=role, role_var=())
-        inner = self._cast(self.again, at, inner, float32) if low else inner
-        less = self._new(f"{scores}@LESS", metas[inner])
-        self._add(self.again, at, "elementwise_sub", {"X": inner, "Y": saved}, less, {})
-        power = self._new(f"{weights}@AGAIN", metas[inner])
-        self._add(self.again, at, "exp", {"X": less}, power, {})
-        renamed[weights] = self._cast(self.again, at, power, meta.dtype) if low else power
-        for index in forward.behind_weights:
+        self._add(self.again, at, "assign", {"X": saved}, self._new(f"{scores}@READ", metas[saved]), {})
+        for index in (forward.softmax, *forward.behind_weights):
             self._copy(view.ops[index], renamed, role)
         self.changed = {i: view.ops[i].with_inputs(renamed) for i in (*backward.indices, *back.indices)}
+        for index in forward.behind_scores:
+            if CAUSAL in view.ops[index].attrs:
+                self.changed |= {i: gradient_mark(self.changed[i], view.ops[index]) for i in backward.scores}
         gradient = self.changed[backward.softmax]
         place = at_back(view, [result], forward.indices).layouts[result]
         told = {RESULT: place.value, STRIDES: place.strides, SAVED: saved}
@@ -324,12 +374,15 @@ class _Rewriting:
 def saving_of(view: View, scores: str) -> tuple[int, ...]:
     """Returns the ops that save the sums of powers of scores."""
     for index in dict.fromkeys(view.readers.get(scores, ())):
-        op = view.ops[index]
-        if op.type == "logsumexp":
-            return (index,)
-        further = view.readers.get(one(op.output("Out")), ()) if op.type == "cast" else ()
-        if len(further) == 1 and view.ops[further[0]].type == "logsumexp":
-            return index, further[0]
+        found = [index]
+        while view.ops[found[-1]].type in ("cast", "logsumexp"):
+            value = one(view.ops[found[-1]].output("Out"))
+            if value.startswith(f"{scores}@SAVED"):
+                return tuple(found)
+            further = view.readers.get(value, ())
+            if len(further) != 1:
+                break
+            found.append(further[0])
     return ()
 
 
@@ -339,8 +392,10 @@ def _propose(view: View) -> Iterator[Proposal]:
             continue
         forward = forward_of(view, index)
         if forward is None:
-            if (almost := forward_of(view, index, any_axis=True)) is not None:
-                yield almost.indices, partial(refuse, OTHER_AXIS)
+            if (other := forward_of(view, index, any_axis=True)) is not None:
+                yield other.indices, partial(refuse, OTHER_AXIS)
+            elif (almost := _almost(view, index)) is not None:
+                yield almost[0], partial(refuse, almost[1])
             continue
         saving = saving_of(view, one(view.ops[index].input("X")))
         unfit = None if saving else whole_of(view, forward)[1]
@@ -391,15 +446,17 @@ def _joined(given: Mapping[str, str | None], places: Mapping[str, Layout], suffi
 
 def made_again(view: View, backward: Backward) -> tuple[int, ...]:
     """Returns the ops that compute the weights, and what is used of them, again."""
-    weights = one(view.ops[backward.softmax].input("Out"))
-    found = _before(view, weights)
+    gradient = view.ops[backward.softmax]
+    weights = one(gradient.input("Out"))
+    softmax = view.maker[weights]
+    found = _before(view, one(view.ops[softmax].input("X")))
     assert found is not None, "the weights were made again"
-    behind: list[int] = []
+    behind = [i for i in view.readers[str(gradient.attrs[SAVED])] if view.ops[i].type == "assign"]
     value = one(view.ops[backward.mixed].input("X"))
     while value != weights:
         behind.append(view.maker[value])
         value = one(view.ops[behind[-1]].input("X"))
-    return (found[0], *found[1], *behind)
+    return (found[0], *found[1], softmax, *behind)
 
 
 def mask_of(view: View, indices: Sequence[int], chain: str) -> str | None:
@@ -420,12 +477,23 @@ def _fuse(
     outputs: dict[str, str | tuple[str, ...] | None] = {"Out": back[result].value if result in back else result}
     if saving:
         outputs["SoftmaxAux"] = one(view.ops[saving[-1]].output("Out"))
-    return Fused("fused_dot_product_attention", slots, outputs, _attributes(view, forward.behind_weights))
+    attrs = _attributes(view, forward.behind_scores, forward.behind_weights)
+    return Fused("fused_dot_product_attention", slots, outputs, attrs, notes=mask_notes(view, forward))
 
 
-def _attributes(view: View, weights: Sequence[int]) -> dict[str, object]:
+def mask_notes(view: View, forward: Forward) -> tuple[tuple[tuple[int, int], MatchRejected], ...]:
+    """Returns what a mask lacks to be causal; it concerns the op that adds it, and the softmax."""
+    return tuple(
+        ((i, forward.softmax), MatchRejected("MASK_FINITE", value=f"{view.ops[i].attrs[FINITE]:g}"))
+        for i in forward.behind_scores
+        if FINITE in view.ops[i].attrs
+    )
+
+
+def _attributes(view: View, scores: Sequence[int], weights: Sequence[int]) -> dict[str, object]:
     drops = [view.ops[i].attrs for i in weights if view.ops[i].type == "dropout"]
-    return {"dropout_probability": drops[0]["dropout_prob"] if drops else 0.0}
+    causal = any(CAUSAL in view.ops[i].attrs for i in scores)
+    return {"dropout_probability": drops[0]["dropout_prob"] if drops else 0.0, "is_causal_masking": causal}
 
 
 def _fuse_gradient(
@@ -442,12 +510,25 @@ def _fuse_gradient(
         "Q": pattern_one(product.output("X@GRAD")), "K": pattern_one(product.output("Y@GRAD")),
         "V": pattern_one(mixed.output("Y@GRAD")),
     }  # fmt: skip
-    return Fused("fused_dot_product_attention_grad", slots, _joined(made, back, "@GRAD"), _attributes(view, again))
+    return Fused(
+        "fused_dot_product_attention_grad", slots, _joined(made, back, "@GRAD"), _attributes(view, again, again)
+    )
 
 
 # ----------------------------------------------------------------------------------------------------------------- kernel
+def _saved_by(ops: Sequence[FrozenOp], scores: str) -> list[FrozenOp]:
+    """Returns the ops that save the sums of powers of scores, among those behind a softmax."""
+    made, found = {scores}, list[FrozenOp]()
+    for op in ops:
+        if made & {*op.reads()}:
+            made.update(op.writes())
+            found.append(op)
+    return found
+
+
 def core_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
     """Returns the kernel of an attention or of its gradient, from the ops of a match in the program's order."""
+    body = for_kernel(body)
     whole, moved = body, Moved(body, metas)
     if not any(SAVED in op.attrs for op in body):
         product, mixed = (op for op in body if op.type == "matmul_v2")
@@ -455,14 +536,12 @@ def core_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Seq
         layouts[one(mixed.output("Out"))] = moved.written(one(mixed.output("Out")))
         body = moved.others
         at = next(i for i, op in enumerate(body) if op.type == "softmax")
-        sums = [op for op in body if op.type == "logsumexp"]
-        made = [op for op in body if op.type == "cast" and sums and op.output("Out") == sums[0].input("X")]
-        # A cast that the user wrote in front of the softmax is one of the ops per element.
-        saving = [op for op in (*made, *sums) if body.index(op) > at]
+        # Weights have the softmax's result, what is saved of each row has not.
+        saving = _saved_by(body[at + 1 :], one(body[at].input("X")))
         others = [op for op in body if op not in (product, mixed, body[at]) and op not in saving]
         scores = tuple(op for op in others if body.index(op) < at)
-        found = Attention(product, scores, (body[at],), tuple(op for op in others if op not in scores))
-        lse = one(sums[0].output("Out")) if sums else None
+        found = Attention(product, scores, body[at], tuple(op for op in others if op not in scores))
+        lse = one(saving[-1].output("Out")) if saving else None
         return attention_kernel(found, mixed, metas, lse, saving, layouts, whole)
     first_gradient, last_gradient = (op for op in body if op.type == "matmul_v2_grad")
     read = (last_gradient.input("X"), last_gradient.input("Y"), *map(first_gradient.input, ("Y", "Out@GRAD")))
@@ -470,17 +549,16 @@ def core_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Seq
     made_here = (*map(last_gradient.output, ("X@GRAD", "Y@GRAD")), first_gradient.output("Y@GRAD"))
     layouts |= {e: moved.written(e) for e in made_here if isinstance(e, str)}
     body = moved.others
-    at = next(i for i, op in enumerate(body) if SAVED in op.attrs)
-    softmax = body[at]
+    softmax = next(op for op in body if SAVED in op.attrs)
     saved = str(softmax.attrs[SAVED])
+    # An assignment says that this number is read, no more.
+    body = [op for op in body if op.type != "assign" or op.input("X") != saved]
+    at = body.index(softmax)
     arriving = metas[one(first_gradient.input("Out@GRAD"))].shape
     result = Layout(str(softmax.attrs[RESULT]), arriving, softmax.attrs[STRIDES])
     first = next(i for i, op in enumerate(body) if op.type == "matmul_v2_grad")
-    less = next(i for i, op in enumerate(body) if saved in op.reads())
-    last = next(i for i, op in enumerate(body) if one(softmax.input("Out")) in [*op.writes()])
-    product = body[0]
-    start = less - (metas[one(product.output("Out"))].dtype.is_low)
-    again = Attention(product, tuple(body[1:start]), tuple(body[start : last + 1]), tuple(body[last + 1 : first]))
+    last = next(i for i, op in enumerate(body) if op.type == "softmax")
+    again = Attention(body[0], tuple(body[1:last]), body[last], tuple(body[last + 1 : first]))
     gradient = Gradient(body[first], tuple(body[first + 1 : at]), softmax, tuple(body[at + 1 : -1]), body[-1])
     return attention_grad_kernel(again, gradient, metas, needed, saved, result, layouts, whole)
 

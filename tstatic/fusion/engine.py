@@ -33,6 +33,18 @@ class OpInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Rejection:
+    """Ops that a fusion's pattern fits but that are not fused: the code, the reason, and the change that would allow it."""
+
+    fusion: str
+    switch: str
+    code: str
+    members: tuple[OpInfo, ...]
+    reason: str
+    change: str
+
+
+@dataclass(frozen=True, slots=True)
 class Applied:
     """A fusion that was made.
 
@@ -43,6 +55,7 @@ class Applied:
         gone: Values that are no longer in memory.
         kept: Inner values that are still written, because others read them.
         kernel: The generated kernel; ``None`` if a later fusion absorbed the fused op and so has the kernel.
+        notes: What the kernel does not do with some of the ops though it computes them; also among the rejections.
     """
 
     fusion: str
@@ -52,23 +65,12 @@ class Applied:
     gone: tuple[str, ...]
     kept: tuple[str, ...]
     kernel: Kernel | None
+    notes: tuple[Rejection, ...] = ()
 
     @property
     def written(self) -> frozenset[str]:
         """The values that the fused op writes."""
         return frozenset(v for m in self.members for v in m.outputs) - set(self.gone)
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """Ops that a fusion's pattern fits but that are not fused: the code, the reason, and the change that would allow it."""
-
-    fusion: str
-    switch: str
-    code: str
-    members: tuple[OpInfo, ...]
-    reason: str
-    change: str
 
 
 Proposal = tuple[tuple[int, ...], Callable[[], "Fused"]]
@@ -86,6 +88,8 @@ class Fused:
         attrs: Attributes, for reports.
         body: The ops that it computes, if they are not the matched ops; their results must be equal in every bit.
         inner: Slots of ``outputs`` that no op but gradients of the matched ops may read, beside those named ``Intermediate*``.
+        notes: What the kernel does not do with two of the matched ops, by their indices, though it computes them; reported as a
+            rejection is.
     """
 
     type: str
@@ -94,6 +98,7 @@ class Fused:
     attrs: Mapping[str, object] = field(default_factory=dict)
     body: tuple[FrozenOp, ...] = ()
     inner: tuple[str, ...] = ()
+    notes: tuple[tuple[tuple[int, int], MatchRejected], ...] = ()
 
 
 def loop_nest(
@@ -214,6 +219,7 @@ def apply(
             log.refused.append(_rejection(fusion, MatchRejected("CYCLE"), record.members))
         else:
             log.applied.append(record)
+            log.refused.extend(record.notes)
     return done
 
 
@@ -307,7 +313,8 @@ def _make(
     fused = _fused_op(fusion, result, ops, body, (read, shapes), written, kernel)
     gone = tuple(v for op in ops for v in op.writes() if v not in needed)
     kept = tuple(v for v in needed if v not in final)
-    return fused, Applied(fusion.name, fusion.switch, fused.type, members, gone, kept, kernel)
+    notes = tuple(_rejection(fusion, why, tuple(member(view.ops[i]) for i in pair)) for pair, why in result.notes)
+    return fused, Applied(fusion.name, fusion.switch, fused.type, members, gone, kept, kernel, notes)
 
 
 def _final(result: Fused, needed: Sequence[str]) -> set[str]:

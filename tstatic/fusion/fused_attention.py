@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
+from tstatic.fusion.causal import for_kernel
 from tstatic.fusion.codegen.attention_parts import fitting_result, numpy_matmul
 from tstatic.fusion.codegen.composite import compose, parts_of
 from tstatic.fusion.codegen.define import works_on_rows
@@ -32,10 +33,12 @@ from tstatic.fusion.dot_product_attention import (
     forward_of,
     gradients_of,
     made_again,
+    mask_notes,
     mask_of,
     operands_of,
     saving_of,
     whole_of,
+    with_marks,
 )
 from tstatic.fusion.engine import Fused, Fusion, Proposal, loop_nest, refuse
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients, pass_on_to_products
@@ -111,7 +114,8 @@ def attention_block_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], 
         kept = [v for op in ops for v in op.writes() if v in needed or v in later]
         make = core_kernel if ops is middle else gemm_kernel if any(multiplies(op) for op in ops) else loop_nest
         parts.append(make(ops, metas, kept))
-    return compose(parts, body, metas, needed, _numpy, _fitting(body, metas))
+    whole = for_kernel(body)
+    return compose(parts, whole, metas, needed, _numpy, _fitting(whole, metas))
 
 
 def _fitting(body: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> Fitting | None:
@@ -119,9 +123,13 @@ def _fitting(body: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> Fitting | N
     softmax = next((op for op in body if SAVED in op.attrs), None)
     if softmax is None:
         return None
-    mixed = next(op for op in body if op.type == "matmul_v2_grad" and len(metas[one(op.input("Y")) or ""].shape) > 2)
+    batched = (op for op in body if op.type == "matmul_v2_grad" and len(metas[one(op.input("Y")) or ""].shape) > 2)
+    mixed = next(batched, None)
+    if mixed is None:
+        return None
     shape = metas[one(mixed.input(f"Out{GRAD}")) or ""].shape
-    return fitting_result(body, mixed, Layout(str(softmax.attrs[RESULT]), shape, softmax.attrs[STRIDES]), metas)
+    result = Layout(str(softmax.attrs[RESULT]), shape, softmax.attrs[STRIDES])
+    return fitting_result(body, mixed, result, str(softmax.attrs[SAVED]), metas)
 
 
 def _by_shape(ops: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> list[list[FrozenOp]]:
@@ -140,8 +148,10 @@ def _by_shape(ops: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> list[list[F
 
 def _core_of(view: View) -> frozenset[int]:
     """Returns the ops of the attention, or of its gradient, in a body, with what moves its operands and results."""
+    # The gradient has a softmax, too, that makes the weights again.
+    gradient = any(SAVED in op.attrs for op in view.ops)
     for index, op in enumerate(view.ops):
-        if op.type == "softmax":
+        if op.type == "softmax" and not gradient:
             forward = forward_of(view, index)
             assert forward is not None, "a match has an attention"
             core, front, back = _forward_core(view, forward, saving_of(view, one(op.input("X")) or ""))
@@ -385,7 +395,8 @@ def _fused(forward: Forward, view: View, found: Found) -> Fused:
         "Ln2Mean": get("norm2", "Mean"), "Ln2Variance": get("norm2", "Variance"),
         "Y": last_result(view, found, CHAIN),
     }  # fmt: skip
-    return Fused("fused_attention", ins, outs, _attrs(view, found), inner=("LnOut", "BiasDropoutResidualOut"))
+    inner = ("LnOut", "BiasDropoutResidualOut")
+    return Fused("fused_attention", ins, outs, _attrs(view, found), inner=inner, notes=mask_notes(view, forward))
 
 
 # -------------------------------------------------------------------------------------------------------------- backward
@@ -522,7 +533,7 @@ def _prepare(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
         adds |= {view.ops[i].position for n, i in found.items() if view.ops[i].type == "elementwise_add"}
         blocks.add(view.ops[index].position)
     if not blocks:
-        return program
+        return with_marks(program, metas)
     dropouts = {i for i, op in enumerate(program.ops) if op.position in drawn}
     program = draw_again(program, metas, dropouts)
     gradients = {i for i, op in enumerate(program.ops) if op.type == "elementwise_add_grad" and op.position in adds}

@@ -69,6 +69,8 @@ _ALL = (
     Reason("ATTRIBUTE", "an attribute has a value that the fusion does not compute", "change the attribute, see the message"),
     Reason("NUM_STRICT", "under FLAGS_numerics=strict only kernels are made whose bits are those of the operators alone",
            "set FLAGS_numerics to default"),
+    Reason("MASK_FINITE", "the triangular mask has {value} above its diagonal, which may count beside scores or another mask: it "
+           "is added, and nothing is skipped", "mask with -inf; or, where no other mask is added, with -1e9 or less"),
     Reason("FORBIDDEN", "no_fuse() forbids it", "leave the operators outside of no_fuse()"),
     Reason("OFF", "the switch is off", "build_strategy.{value} = True"),
     Reason("IDENTITY", "{reader} is the identity: its result equals the gradient that arrives, so it is removed and costs nothing",

@@ -15,13 +15,22 @@ def keeps(op: FrozenOp) -> bool:
 
 def dce(program: FrozenProgram) -> FrozenProgram:
     """Removes dead ops, and dead optional outputs of the ops that stay."""
+    return _swept(program, trim=True)
+
+
+def without_unused(program: FrozenProgram) -> FrozenProgram:
+    """Removes dead ops; those that stay keep their outputs, as fused ones must."""
+    return _swept(program, trim=False)
+
+
+def _swept(program: FrozenProgram, *, trim: bool) -> FrozenProgram:
     live = program.roots()
     kept: list[FrozenOp] = []
     for op in reversed(program.ops):
         if not keeps(op) and not any(v in live for v in op.writes()):
             continue
         live.update(op.reads())
-        kept.append(_trim(op, live))
+        kept.append(_trim(op, live) if trim else op)
     return program.edit(ops=tuple(reversed(kept)))
 
 

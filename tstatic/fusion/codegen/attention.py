@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import replace
 
+from tstatic.fusion.codegen.attention_loops import over_keys, over_queries, own_rows
 from tstatic.fusion.codegen.attention_parts import (
     Attention,
     Gradient,
@@ -22,7 +22,18 @@ from tstatic.fusion.codegen.attention_parts import (
     one,
     sizes_of,
 )
-from tstatic.fusion.codegen.emit import as_kernel, coordinates, drawing_table, function, rounds_apart, stored
+from tstatic.fusion.codegen.attention_tiles import (
+    APART,
+    FORWARD,
+    KEYS_AND_VALUES,
+    QUERIES,
+    Blocks,
+    Table,
+    apart_first,
+    blocks_of,
+    padded,
+)
+from tstatic.fusion.codegen.emit import as_kernel, drawing_table, function, rounds_apart, stored
 from tstatic.fusion.codegen.kernel import (
     DRAWS,
     RNG,
@@ -36,9 +47,9 @@ from tstatic.fusion.codegen.kernel import (
     operands,
     power_of_two,
 )
-from tstatic.fusion.codegen.layouts import Layout, contiguous
+from tstatic.fusion.codegen.layouts import Layout, batch_offset, contiguous
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, nested, number
-from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, Operand
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.numerics import uncontracted
 from tstatic.fusion.codegen.script import standalone_main
 from tstatic.ir.frozen import FrozenOp
@@ -47,21 +58,6 @@ from tstatic.target import Target
 
 DELTA = KernelLocal("partial:delta")
 """Per row: the sum of the output times its gradient, which the gradient of softmax subtracts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """A program holds ``rows`` queries and ``columns`` keys at a time."""
-
-    rows: int
-    columns: int
-    num_warps: int
-    stages: int
-
-
-FORWARD = {64: Blocks(128, 64, 4, 3), 128: Blocks(128, 64, 8, 3), 256: Blocks(64, 64, 8, 2)}
-BACKWARD = {64: Blocks(64, 128, 8, 2), 128: Blocks(64, 64, 8, 2), 256: Blocks(32, 32, 8, 2)}
-"""Head size -> blocks of queries and keys."""
 
 
 def attention_kernel(
@@ -137,6 +133,7 @@ class _Module:
         layouts: Mapping[str, Layout] | None = None,
     ) -> None:
         self.found, self.gradient, self.metas, self.lse, self.out = found, gradient, metas, lse, out
+        self.diagonal = found.diagonal
         self.layouts = layouts or {}
         # Name of a pointer -> where its matrices lie.
         self.places: dict[str, Layout] = {}
@@ -156,7 +153,8 @@ class _Module:
         self.all_parameters: list[KernelParameter] = []
 
     def _inline(self) -> list[Inlined]:
-        a, g, kind = self.found, self.gradient, self.compute
+        # The diagonal of a causal mask is a matter of loops.
+        a, g, kind = self.found.unmasked, self.gradient, self.compute
 
         def function_of(name: str, ops: Sequence[FrozenOp], given: Mapping[str, str], result: str) -> Inlined:
             return Inlined(name, ops, given, result, self.sizes, self.metas, kind)
@@ -181,7 +179,7 @@ class _Module:
     def tail(self) -> tuple[KernelParameter, ...]:
         """Parameters of what the functions on scores read."""
         found = [KernelParameter(self.names[v], "pointer", TYPES[o.dtype.name], v) for v, o in self.memory.items()]
-        if any(one.draws for one in self.inlined):
+        if self._drawn:
             found += [KernelParameter("rng", "pointer", "i64", RNG), KernelParameter("draws", "pointer", "i64", DRAWS)]
         return tuple(found)
 
@@ -196,9 +194,10 @@ class _Module:
         self.places[name] = value
         return self._pointer(name, value.value)
 
-    def _call(self, name: str, *given: str) -> str:
+    def _call(self, name: str, *given: str, turned: bool = False) -> str:
         more = "".join(f", {p.name}" for p in self.tail)
-        return f"{name}({', '.join(given)}, batch, rows[:, None], columns[None, :]{more})"
+        rows, columns = ("[None, :]", "[:, None]") if turned else ("[:, None]", "[None, :]")
+        return f"{name}({', '.join(given)}, batch, rows{rows}, columns{columns}{more})"
 
     # ---------------------------------------------------------------------------------------------------------- the texts
     def _load(self, name: str, batch: str, at: str, count: int, inner: str, length: int) -> str:
@@ -232,36 +231,11 @@ class _Module:
         layout = self.places[name]
         step = layout.strides[-2]
         row = f"{at}[:, None]" if layout.shape[-2] * step < 1 << 30 else f"{at}[:, None].to(tl.int64)"
-        return f"{name} + {self._first(name, batch)} + {row} * {step} + {inner}[None, :]"
-
-    def _first(self, name: str, batch: str) -> str:
-        """Returns the offset of a batch's first element."""
-        layout = self.places[name]
-        sizes, strides = layout.shape[:-2], layout.strides[:-2]
-        outer = [(n, s) for n, s in zip(sizes, strides, strict=True) if n > 1]
-        start = f"{layout.offset} + " if layout.offset else ""
-        # One stride where all lie at one distance.
-        if all(s == n * t for (_, s), (n, t) in pairwise(outer)):
-            return f"{start}{batch} * {outer[-1][1] if outer else layout.shape[-2] * layout.strides[-2]}"
-        terms: list[str] = []
-        own = 1
-        for place, (n, s) in enumerate(reversed(outer)):
-            index = f"{batch} // {own}" if own > 1 else batch
-            terms.insert(0, f"{index} * {s}" if place == len(outer) - 1 else f"{index} % {n} * {s}")
-            own *= n
-        return f"{start}{' + '.join(terms)}"
+        return f"{name} + {batch_offset(layout, batch)} + {row} * {step} + {inner}[None, :]"
 
     def _low(self, text: str) -> str:
         """Returns a block as the matrices' type holds it: an operand of the next product."""
         return stored(Typed(text, self.compute), self.dtype, self.used)
-
-    def _key_batch(self) -> str:
-        """Returns the batch of keys of a batch of queries."""
-        s = self.sizes
-        if s.keys == s.batch:
-            return "batch"
-        dims = tuple(n == m for n, m in zip(s.keys, s.batch, strict=True))
-        return f"({coordinates(s.batch, Operand('', '', self.dtype, dims), 'batch')})" if any(dims) else "0 * batch"
 
     @property
     def _wide(self) -> str:
@@ -280,13 +254,16 @@ class _Module:
     def _head(self) -> list[str]:
         return ["dims, wide = tl.arange(0, DEPTH), tl.arange(0, WIDTH)"]
 
-    def _scored(self) -> list[str]:
-        """Lines that make a block of scores, -inf beyond the last key."""
-        s = self.sizes
+    def _product(self, rows: str, columns: str, turned: bool) -> str:
+        """Returns the text of a block of a product, with an element for each score; turned, a row of it for each key."""
+        a, b, shape = (columns, rows, "COLUMNS, ROWS") if turned else (rows, columns, "ROWS, COLUMNS")
+        return f"dot({a}, tl.trans({b}), tl.zeros(({shape}), {LANGUAGE[self.compute.name]}))"
+
+    def _scored(self, turned: bool = False) -> list[str]:
+        """Lines that make a block of scores."""
         return [
-            f"raw = dot(query, tl.trans(key), tl.zeros((ROWS, COLUMNS), {LANGUAGE[self.compute.name]}))",
-            f"s = {self._call('scores', 'raw')}",
-            f's = tl.where((columns < {s.columns})[None, :], s, float("-inf"))',
+            f"raw = {self._product('query', 'key', turned)}",
+            f"s = {self._call('scores', 'raw', turned=turned)}",
         ]
 
     def _constants(self) -> tuple[KernelParameter, ...]:
@@ -298,36 +275,41 @@ class _Module:
         if self.lse is not None:
             given.append(self._pointer("lse", self.lse))
         parameters = (*given, *self.tail, *self._constants())
-        keys = self._key_batch()
-        loop = [
-            "columns = start + tl.arange(0, COLUMNS)",
-            f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth)}",
-            *self._scored(),
-            "peak = tl.maximum(top, tl.max(s, 1))",
-            "# A row without any score above -inf so far has no largest one to be subtracted.",
-            'shift = tl.where(peak == float("-inf"), 0.0, peak)',
-            "p = tl.exp(s - shift[:, None])",
-            "shrink = tl.exp(top - shift)",
-            "total = total * shrink + tl.sum(p, 1)",
-            f"p = {self._call('weights', 'p')}",
-            f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
-            f"mixed = dot({self._low('p')}, value, mixed * shrink[:, None])",
-            "top = peak",
-        ]
+        keys = s.key_batch
+
+        def loop(seen: str) -> list[str]:
+            return [
+                "columns = start + tl.arange(0, COLUMNS)",
+                f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth)}",
+                *self._scored(),
+                *([f's = tl.where({seen}, s, float("-inf"))'] if seen else []),
+                "peak = tl.maximum(top, tl.max(s, 1))",
+                "# A row without any score above -inf so far has no largest one to be subtracted.",
+                'shift = tl.where(peak == float("-inf"), 0.0, peak)',
+                "p = tl.exp(s - shift[:, None])",
+                "shrink = tl.exp(top - shift)",
+                "total = total * shrink + tl.sum(p, 1)",
+                f"p = {self._call('weights', 'p')}",
+                f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
+                f"mixed = dot({self._low('p')}, value, mixed * shrink[:, None])",
+                "top = peak",
+            ]
+
         body = [
             f"batch = tl.program_id(1){self._wide}",
             f"keys = {keys}",
-            "rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)",
+            *own_rows(self.diagonal),
             *self._head(),
             f"query = {self._load('q', 'batch', 'rows', s.rows, 'dims', s.depth)}",
             f'top = tl.full((ROWS,), float("-inf"), {kind})',
             f"total = tl.zeros((ROWS,), {kind})",
             f"mixed = tl.zeros((ROWS, WIDTH), {kind})",
-            *nested(f"for start in range(0, {s.columns}, COLUMNS):", loop),
+            *over_keys(s.columns, self.diagonal, loop),
             self._store("out", "batch", "rows", s.rows, "wide", s.width, "(mixed / total[:, None])", self.dtype),
         ]
         if self.lse is not None:
-            body.append(f"tl.store(lse + batch * {s.rows} + rows, top + tl.log(total), mask=rows < {s.rows})")
+            text = "top.to(tl.float64) + tl.log(total).to(tl.float64)"
+            body.append(f"tl.store(lse + batch * {s.rows} + rows, {text}, mask=rows < {s.rows})")
         return self._function("kernel", parameters, body)
 
     def _delta(self) -> tuple[str, tuple[KernelParameter, ...]]:
@@ -347,7 +329,7 @@ class _Module:
             layout = self.places[name]
             if layout.is_plain:
                 return f"{name} + rows[:, None]{self._wide} * {s.width} + inner[None, :]"
-            first = self._first(name, f"(rows{self._wide} // {s.rows})")
+            first = batch_offset(self.places[name], f"(rows{self._wide} // {s.rows})")
             return f"{name} + ({first} + rows{self._wide} % {s.rows} * {layout.strides[-2]})[:, None] + inner[None, :]"
 
         mask = f"(rows < {count})[:, None] & (inner < {s.width})[None, :]"
@@ -360,27 +342,32 @@ class _Module:
         ]
         return self._function("row_sums", parameters, body)
 
-    def _again(self) -> list[str]:
-        """Lines that make a block of weights again, and the gradient of the scores ``ds`` in front of the softmax's ops."""
-        s = self.sizes
+    def _weights_again(self, seen: str, turned: bool = False) -> list[str]:
+        """Lines that make a block of weights again; ``seen`` is its mask, and empty where all scores count."""
+        # Beyond the edges are zeros in the place of what would be loaded. Results there are not stored, so that only sums
+        # over them need masks: those over queries, or those over keys.
+        masked = [f"p = tl.where({seen}, p, 0.0)"] if seen else []
+        each = "[None, :]" if turned else "[:, None]"
+        return [*self._scored(turned), f"p = tl.exp(s - saved{each} - rest{each})", *masked]
+
+    def _scores_gradient(self, seen: str, turned: bool = False) -> list[str]:
+        """Lines that make the gradient of a block of raw scores, ``ds``."""
         return [
-            *self._scored(),
-            # What lies beyond the last row is masked: its saved number was not loaded.
-            "p = tl.exp(s - saved[:, None])",
-            f"p = tl.where((rows < {s.rows})[:, None] & (columns < {s.columns})[None, :], p, 0.0)",
-            f"d = dot(given_here, tl.trans(value), tl.zeros((ROWS, COLUMNS), {LANGUAGE[self.compute.name]}))",
-            f"d = {self._call('weights_grad', 'd')}",
-            "ds = p * (d - sums[:, None])",
-            f"ds = {self._call('scores_grad', 'raw', 'ds')}",
-            f"ds = tl.where((rows < {s.rows})[:, None] & (columns < {s.columns})[None, :], ds, 0.0)",
+            f"d = {self._product('given_here', 'value', turned)}",
+            f"d = {self._call('weights_grad', 'd', turned=turned)}",
+            f"ds = p * (d - sums{'[None, :]' if turned else '[:, None]'})",
+            f"ds = {self._call('scores_grad', 'raw', 'ds', turned=turned)}",
+            *([f"ds = tl.where({seen}, ds, 0.0)"] if seen else []),
         ]
 
     def _row_loads(self) -> list[str]:
-        s = self.sizes
+        s, kind = self.sizes, LANGUAGE[self.compute.name]
         return [
             f"query = {self._load('q', 'batch', 'rows', s.rows, 'dims', s.depth)}",
             f"given_here = {self._load('given', 'batch', 'rows', s.rows, 'wide', s.width)}",
-            f"saved = tl.load(lse + batch * {s.rows} + rows, mask=rows < {s.rows}, other=0)",
+            f"exact = tl.load(lse + batch * {s.rows} + rows, mask=rows < {s.rows}, other=0)",
+            f"saved = exact.to({kind})",
+            f"rest = (exact - saved.to(tl.float64)).to({kind})",
             f"sums = tl.load(delta + batch * {s.rows} + rows, mask=rows < {s.rows}, other=0)",
         ]
 
@@ -394,31 +381,35 @@ class _Module:
             *(self._placed(n, v) for n, v in pairs), self._pointer("lse", self.lse), self._pointer("delta", DELTA),
         ]  # fmt: skip
 
-    def _grad_keys(self, dk: str | None, dv: str | None) -> tuple[str, tuple[KernelParameter, ...]]:
+    def _grad_keys(self, name: str, dk: str | None, dv: str | None) -> tuple[str, tuple[KernelParameter, ...]]:
         """The gradients of keys and values: a program has a block of keys, and goes over all queries that read them."""
         s, kind = self.sizes, LANGUAGE[self.compute.name]
         pointers = self._backward_pointers()
         pointers += [self._placed(n, v) for n, v in (("dk", dk), ("dv", dv)) if v is not None]
         parameters = (*pointers, *self.tail, *self._constants())
-        loop = [
-            "rows = start + tl.arange(0, ROWS)",
-            *self._row_loads(),
-            *self._again(),
-        ]
-        if dv is not None:
-            loop += [
-                f"u = {self._call('weights', 'p')}",
-                f"for_values = dot(tl.trans({self._low('u')}), given_here, for_values)",
-            ]
-        if dk is not None:
-            loop.append(f"for_keys = dot(tl.trans({self._low('ds')}), query, for_keys)")
+
+        def loop(seen: str) -> list[str]:
+            lines = ["rows = start + tl.arange(0, ROWS)", *self._row_loads()]
+            # A row of a block for each key: weights go from registers into the products that add up over queries.
+            lines += self._weights_again(seen, turned=True)
+            if dv is not None:
+                lines += [
+                    f"u = {self._call('weights', 'p', turned=True)}",
+                    f"for_values = dot({self._low('u')}, given_here, for_values)",
+                ]
+            if dk is not None:
+                lines += self._scores_gradient(seen, turned=True)
+                lines.append(f"for_keys = dot({self._low('ds')}, query, for_keys)")
+            return lines
+
         shared = s.batches // s.key_batches
-        inside = nested(f"for start in range(0, {s.rows}, ROWS):", loop)
+        inside = over_queries(s.rows, self.diagonal, loop)
         if shared > 1:
-            inside = nested(f"for head in range(0, {shared}):", [f"batch = {self._batch_of()}", *inside])
+            inside = nested(f"for head in range(0, {shared}):", [f"batch = {s.batch_of_head}", *inside])
         body = [
             f"keys = tl.program_id(1){self._wide}",
-            "columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)",
+            "first_column = tl.program_id(0) * COLUMNS",
+            "columns = first_column + tl.arange(0, COLUMNS)",
             *self._head(),
             f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth)}",
             f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
@@ -435,40 +426,31 @@ class _Module:
             body.append(
                 self._store("dv", "keys", "columns", s.columns, "wide", s.width, "for_values", self.metas[dv].dtype)
             )
-        return self._function("keys_and_values", parameters, body)
-
-    def _batch_of(self) -> str:
-        """Returns the batch of queries of a batch of keys and the number of a head that shares them."""
-        s = self.sizes
-        terms: list[str] = []
-        stride, own, other = 1, 1, 1
-        for size, kept in zip(reversed(s.batch), reversed(s.keys), strict=True):
-            if size > 1:
-                text = f"keys // {own} % {size}" if kept == size else f"head // {other} % {size}"
-                terms.append(f"{text} * {stride}")
-                own, other = (own * size, other) if kept == size else (own, other * size)
-            stride *= size
-        return " + ".join(reversed(terms))
+        return self._function(name, parameters, body)
 
     def _grad_queries(self, dq: str) -> tuple[str, tuple[KernelParameter, ...]]:
         """The gradient of queries: a program has a block of them, and goes over all keys."""
         s, kind = self.sizes, LANGUAGE[self.compute.name]
         parameters = (*self._backward_pointers(), self._placed("dq", dq), *self.tail, *self._constants())
-        loop = [
-            "columns = start + tl.arange(0, COLUMNS)",
-            f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth)}",
-            f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
-            *self._again(),
-            f"for_queries = dot({self._low('ds')}, key, for_queries)",
-        ]
+
+        def loop(seen: str) -> list[str]:
+            return [
+                "columns = start + tl.arange(0, COLUMNS)",
+                f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth)}",
+                f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
+                *self._weights_again(seen),
+                *self._scores_gradient(seen),
+                f"for_queries = dot({self._low('ds')}, key, for_queries)",
+            ]
+
         body = [
             f"batch = tl.program_id(1){self._wide}",
-            f"keys = {self._key_batch()}",
-            "rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)",
+            f"keys = {s.key_batch}",
+            *own_rows(self.diagonal),
             *self._head(),
             *self._row_loads(),
             f"for_queries = tl.zeros((ROWS, DEPTH), {kind})",
-            *nested(f"for start in range(0, {s.columns}, COLUMNS):", loop),
+            *over_keys(s.columns, self.diagonal, loop),
             self._store("dq", "batch", "rows", s.rows, "dims", s.depth, "for_queries", self.metas[dq].dtype),
         ]
         return self._function("queries", parameters, body)
@@ -484,11 +466,13 @@ class _Module:
     def forward(self, body: Sequence[FrozenOp]) -> Kernel:
         text, parameters = self._forward()
 
-        def plan(target: Target) -> Launches:
-            blocks = self._blocks(FORWARD, target)
-            return Launches((self._launch("kernel", parameters, blocks, self.sizes.rows, blocks.rows),), {})
+        def ways(target: Target) -> list[Launches]:
+            return [
+                Launches((self._launch("kernel", parameters, one, self.sizes.rows, one.rows),), {}, name=one.name)
+                for one in self._blocks(FORWARD, target)
+            ]
 
-        return self._finished("attention", [*self._texts(), text], parameters, body, plan)
+        return self._finished("attention", [*self._texts(), text], parameters, body, ways)
 
     def backward(self, needed: Sequence[str], body: Sequence[FrozenOp] = ()) -> Kernel:
         g = self.gradient
@@ -499,53 +483,73 @@ class _Module:
         )
         s = self.sizes
         delta, delta_parameters = self._delta()
-        texts, keys, queries = [delta], None, None
-        if dk is not None or dv is not None:
-            text, keys = self._grad_keys(dk, dv)
-            texts.append(text)
+        texts, parts = [delta], dict[str, tuple[KernelParameter, ...]]()
+        both = dk is not None and dv is not None
+        for name, a, b in (("keys_and_values", dk, dv), ("keys", dk, None), ("values", None, dv)):
+            if (a, b) != (None, None) and both >= (name == "keys_and_values"):
+                text, parts[name] = self._grad_keys(name, a, b)
+                texts.append(text)
         if dq is not None:
-            text, queries = self._grad_queries(dq)
+            text, parts["queries"] = self._grad_queries(dq)
             texts.append(text)
 
-        def plan(target: Target) -> Launches:
-            blocks = self._blocks(BACKWARD, target)
-            count = s.batches * s.rows
-            tall = (
-                power_of_two(-(-count // 2), 1, 1024)
-                if target.large_programs
-                else max(1, 4096 // self._padded(s.width))
-            )
-            launches = [
-                Launch(
-                    "row_sums",
-                    (math.ceil(count / tall),),
-                    operands(delta_parameters),
-                    {"ROWS": tall, "WIDTH": self._padded(s.width)},
-                    types=argument_types(delta_parameters),
-                )
+        def keys(name: str, blocks: Blocks) -> Launch:
+            return self._launch(name, parts[name], blocks, s.columns, blocks.columns, s.key_batches)
+
+        def key_ways(target: Target) -> list[tuple[str, tuple[Launch, ...]]]:
+            """Returns the ways to make the gradients of keys and values."""
+            single = [n for n in ("keys", "values") if n in parts]
+            apart = [(f"apart {one.name}", tuple(keys(n, one) for n in single)) for one in self._blocks(APART, target)]
+            together: list[tuple[str, tuple[Launch, ...]]] = [
+                (f"keys and values {one.name}", (keys("keys_and_values", one),))
+                for one in self._blocks(KEYS_AND_VALUES, target)
+                if both
             ]
-            if keys is not None:
-                launches.append(self._launch("keys_and_values", keys, blocks, s.columns, blocks.columns, s.key_batches))
-            if queries is not None:
-                launches.append(self._launch("queries", queries, blocks, s.rows, blocks.rows))
-            return Launches(tuple(launches), {DELTA: (count, self.compute)})
+            head = max(s.depth, s.width)
+            return apart + together if apart_first(target, head, self.dtype, drawn=self._drawn) else together + apart
 
-        parameters = queries or keys
-        assert parameters is not None, "a gradient is asked for"
+        def ways(target: Target) -> list[Launches]:
+            count = s.batches * s.rows
+            tall = power_of_two(-(-count // 2), 1, 1024) if target.large_programs else max(1, 4096 // padded(s.width))
+            sums = Launch(
+                "row_sums",
+                (math.ceil(count / tall),),
+                operands(delta_parameters),
+                {"ROWS": tall, "WIDTH": padded(s.width)},
+                types=argument_types(delta_parameters),
+            )
+            groups = [key_ways(target)] if {"keys", "values"} & parts.keys() else []
+            if dq is not None:
+                found = self._blocks(QUERIES, target)
+                groups.append(
+                    [
+                        (f"queries {one.name}", (self._launch("queries", parts["queries"], one, s.rows, one.rows),))
+                        for one in found
+                    ]
+                )
+            # One group changes at a time: their times add up.
+            first = [group[0] for group in groups]
+            chosen = [first, *([*first[:i], o, *first[i + 1 :]] for i, g in enumerate(groups) for o in g[1:])]
+            return [
+                Launches(
+                    (sums, *(launch for _, launches in one for launch in launches)),
+                    {DELTA: (count, self.compute)},
+                    name=" + ".join(name for name, _ in one),
+                )
+                for one in chosen
+            ]
+
         body = body or [*self.found.ops, *g.ops]
-        return self._finished("attention_grad", [*self._texts(), *texts], parameters, body, plan)
+        return self._finished("attention_grad", [*self._texts(), *texts], next(iter(parts.values())), body, ways)
 
-    def _padded(self, length: int) -> int:
-        """Returns the size of a block that holds so many elements; matrix instructions take 16 at least."""
-        return power_of_two(length, 16, 1 << 16)
-
-    def _blocks(self, table: Mapping[int, Blocks], target: Target) -> Blocks:
+    def _blocks(self, table: Table, target: Target) -> tuple[Blocks, ...]:
         s = self.sizes
-        if target.large_programs:
-            # Two blocks along each axis, so that tests in the interpreter see borders.
-            return Blocks(power_of_two(-(-s.rows // 2), 16, 128), power_of_two(-(-s.columns // 2), 16, 128), 4, 0)
-        head = self._padded(max(s.depth, s.width))
-        return next((blocks for size, blocks in table.items() if head <= size), table[max(table)])
+        head = max(s.depth, s.width)
+        return blocks_of(table, target, head, s.rows, s.columns, self.dtype, drawn=self._drawn)
+
+    @property
+    def _drawn(self) -> bool:
+        return any(inlined.draws for inlined in self.inlined)
 
     def _launch(
         self,
@@ -558,7 +562,7 @@ class _Module:
     ) -> Launch:
         s = self.sizes
         constants = {
-            "ROWS": blocks.rows, "COLUMNS": blocks.columns, "DEPTH": self._padded(s.depth), "WIDTH": self._padded(s.width)
+            "ROWS": blocks.rows, "COLUMNS": blocks.columns, "DEPTH": padded(s.depth), "WIDTH": padded(s.width)
         }  # fmt: skip
         grid = math.ceil(count / size), batches or s.batches
         given, types = operands(parameters), argument_types(parameters)
@@ -576,7 +580,7 @@ class _Module:
         texts: Sequence[str],
         parameters: tuple[KernelParameter, ...],
         body: Sequence[FrozenOp],
-        plan: Callable[[Target], Launches],
+        ways: Callable[[Target], list[Launches]],
     ) -> Kernel:
         made = {v for op in body for v in op.writes()}
         named = dict.fromkeys(p.operand for p in self.all_parameters if p.operand not in (DELTA, RNG, DRAWS))
@@ -587,13 +591,15 @@ class _Module:
         drawn = [inlined.group for inlined in self.inlined if inlined.group is not None and inlined.draws]
         tables = {DRAWS: drawing_table(drawn[0])} if drawn else {}
 
-        def planned(target: Target) -> Launches:
-            calls = replace(plan(target), tables=tables)
-            return uncontracted(calls) if rounds_apart(self.used) else calls
+        def candidates(target: Target) -> list[Launches]:
+            found = [replace(one, tables=tables) for one in ways(target)]
+            return [uncontracted(one) for one in found] if rounds_apart(self.used) else found
 
         g = self.gradient
-        fitting = fitting_result(body, g.mixed, self.out, self.metas) if g is not None else None
+        fitting = fitting_result(body, g.mixed, self.out, str(self.lse), self.metas) if g is not None else None
         main = standalone_main(body, self.metas, numpy_matmul, fitting)
-        return as_kernel(
-            template, body, "\n\n\n".join(texts), self.used, parameters, (memory[0], memory[1]), planned, main
-        )
+        kernel = as_kernel(
+            template, body, "\n\n\n".join(texts), self.used, parameters, (memory[0], memory[1]),
+            lambda target: candidates(target)[0], main,
+        )  # fmt: skip
+        return replace(kernel, alternatives=lambda target: tuple(candidates(target)[1:]))

@@ -13,8 +13,11 @@ from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, Opera
 from tstatic.fusion.codegen.reference import Reference
 from tstatic.fusion.codegen.script import Fitting
 from tstatic.ir.frozen import Entry, FrozenOp
-from tstatic.ir.opdef import op_def
-from tstatic.ir.types import DType, Meta, Shape
+from tstatic.ir.opdef import OpDef, op_def
+from tstatic.ir.types import DType, Meta, Shape, float32
+
+CAUSAL_MASK = OpDef("causal_mask", "X -> Out", attrs={"diagonal": 0})
+"""Among the ops of an attention: minus infinity above a diagonal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +27,13 @@ class Attention:
     Attributes:
         product: Makes raw scores of queries and keys.
         behind_scores: Ops per element that make scores of them.
-        softmax: What makes weights of the scores: the softmax; or, where weights are made again, ops that do it from each
-            row's logarithm of the sum of powers.
+        softmax: Makes weights of the scores.
         behind_weights: Ops per element behind the softmax.
     """
 
     product: FrozenOp
     behind_scores: tuple[FrozenOp, ...]
-    softmax: tuple[FrozenOp, ...]
+    softmax: FrozenOp
     behind_weights: tuple[FrozenOp, ...]
 
     @property
@@ -44,7 +46,7 @@ class Attention:
 
     @property
     def weights(self) -> str:
-        return one(self.softmax[-1].output("Out"))
+        return one(self.softmax.output("Out"))
 
     @property
     def used(self) -> str:
@@ -53,7 +55,25 @@ class Attention:
 
     @property
     def ops(self) -> tuple[FrozenOp, ...]:
-        return (self.product, *self.behind_scores, *self.softmax, *self.behind_weights)
+        return (self.product, *self.behind_scores, self.softmax, *self.behind_weights)
+
+    @property
+    def diagonal(self) -> int | None:
+        """The last key that the first query sees, where each query sees one more; ``None`` where masks are in memory."""
+        return next((op.attrs["diagonal"] for op in self.behind_scores if op.definition is CAUSAL_MASK), None)
+
+    @property
+    def unmasked(self) -> Attention:
+        """The same without the causal mask."""
+        kept: list[FrozenOp] = []
+        renamed: dict[str, str] = {}
+        for op in self.behind_scores:
+            op = op.with_inputs(renamed)
+            if op.definition is CAUSAL_MASK:
+                renamed[one(op.output("Out"))] = one(op.input("X"))
+            else:
+                kept.append(op)
+        return replace(self, behind_scores=tuple(kept))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +118,27 @@ class Sizes:
     @property
     def key_batches(self) -> int:
         return math.prod(self.keys)
+
+    @property
+    def key_batch(self) -> str:
+        """The text of the batch of keys of a batch of queries."""
+        if self.keys == self.batch:
+            return "batch"
+        dims = tuple(n == m for n, m in zip(self.keys, self.batch, strict=True))
+        return f"({coordinates(self.batch, Operand('', '', float32, dims), 'batch')})" if any(dims) else "0 * batch"
+
+    @property
+    def batch_of_head(self) -> str:
+        """The text of the batch of queries of a batch of keys and the number of a head that shares them."""
+        terms: list[str] = []
+        stride, own, other = 1, 1, 1
+        for size, kept in zip(reversed(self.batch), reversed(self.keys), strict=True):
+            if size > 1:
+                text = f"keys // {own} % {size}" if kept == size else f"head // {other} % {size}"
+                terms.append(f"{text} * {stride}")
+                own, other = (own * size, other) if kept == size else (own, other * size)
+            stride *= size
+        return " + ".join(reversed(terms))
 
 
 def sizes_of(product: FrozenOp, mixed: FrozenOp, metas: Mapping[str, Meta]) -> Sizes:
@@ -210,15 +251,19 @@ class Inlined:
         return "\n".join(["@triton.jit", *nested(head, body)])
 
 
-def fitting_result(body: Sequence[FrozenOp], mixed: FrozenOp, result: Layout, metas: Mapping[str, Meta]) -> Fitting:
+def fitting_result(
+    body: Sequence[FrozenOp], mixed: FrozenOp, result: Layout, saved: str, metas: Mapping[str, Meta]
+) -> Fitting:
     """Returns that an attention's gradient reads the attention's result, for the check of a module that runs alone.
 
     Args:
         body: The ops of the gradient, in order.
         mixed: The gradient of the last product.
         result: Where the result lies.
+        saved: What was saved of each row.
         metas: Metadata of all values.
     """
+    softmax = next(op for op in body if op.type == "softmax")
     name = f"{result.value}@FITTING"
     forward = op_def("matmul_v2")
     ins = {"X": mixed.input("X"), "Y": mixed.input("Y")}
@@ -228,16 +273,20 @@ def fitting_result(body: Sequence[FrozenOp], mixed: FrozenOp, result: Layout, me
     )  # fmt: skip
     known = {**metas, name: metas[one(mixed.input("Out@GRAD"))]}
     before = body[: next(i for i, op in enumerate(body) if op is mixed)]
-    return Fitting(result.value, [*before, made], name, result.strides, known)
+    return Fitting(result.value, [*before, made], name, result.strides, saved, one(softmax.input("X")), known)
 
 
 def numpy_matmul(reference: Reference, op: FrozenOp) -> None:
-    """Writes products of batches of matrices, their gradients, and the logarithm of a row's sum of powers, in numpy."""
+    """Writes products of batches of matrices, their gradients, a causal mask, and the logarithm of a row's sum of powers."""
     if numpy_moves(reference, op):
         return
     if op.type == "logsumexp":
         scores = reference.of(one(op.input("X"))).text
         reference.put(op.output("Out"), f"np.logaddexp.reduce({scores}, axis=-1, keepdims=True)")
+        return
+    if op.definition is CAUSAL_MASK:
+        seen = f"np.tri({', '.join(map(str, reference.metas[one(op.input('X'))].shape[-2:]))}, {op.attrs['diagonal']}, dtype=bool)"
+        reference.put(op.output("Out"), f"np.where({seen}, {reference.of(one(op.input('X'))).text}, -np.inf)")
         return
     x, y = (reference.of(one(op.input(slot))) for slot in ("X", "Y"))
     turned = {name: ".swapaxes(-1, -2)" if op.attrs[name] else "" for name in ("trans_x", "trans_y")}

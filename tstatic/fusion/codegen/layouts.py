@@ -118,6 +118,23 @@ def operand(op: FrozenOp) -> str | None:
     return entry if isinstance(entry, str) else None
 
 
+def batch_offset(layout: Layout, batch: str) -> str:
+    """Returns the text of the offset of the first element of a batch."""
+    sizes, strides = layout.shape[:-2], layout.strides[:-2]
+    outer = [(n, s) for n, s in zip(sizes, strides, strict=True) if n > 1]
+    start = f"{layout.offset} + " if layout.offset else ""
+    # One stride where all lie at one distance.
+    if all(s == n * t for (_, s), (n, t) in pairwise(outer)):
+        return f"{start}{batch} * {outer[-1][1] if outer else layout.shape[-2] * layout.strides[-2]}"
+    terms: list[str] = []
+    own = 1
+    for place, (n, s) in enumerate(reversed(outer)):
+        index = f"{batch} // {own}" if own > 1 else batch
+        terms.insert(0, f"{index} * {s}" if place == len(outer) - 1 else f"{index} % {n} * {s}")
+        own *= n
+    return f"{start}{' + '.join(terms)}"
+
+
 def is_join(op: FrozenOp) -> bool:
     """Returns whether an op makes one value of the elements of several."""
     return op.type in ("concat", "stack", "sum") and not op.body and isinstance(op.inputs[0], tuple)
@@ -320,16 +337,17 @@ def _numpy_parts(reference: Reference, op: FrozenOp, text: str) -> None:
     shape = reference.metas[source].shape
     parts = op.outputs[0]
     assert isinstance(parts, tuple)
+    sections: Sequence[int | None]
     if op.type == "split":
-        axis, sizes = _sections(op, shape, reference.metas)
+        axis, sections = _sections(op, shape, reference.metas)
     else:
-        axis, sizes = op.attrs["axis"] % len(shape), [1 for _ in parts]
-    begin = 0
-    for value, length in zip(parts, sizes, strict=True):
+        axis, sections = op.attrs["axis"] % len(shape), [1] * len(parts)
+    first = 0
+    for value, length in zip(parts, sections, strict=True):
         if value != EMPTY:
             assert length is not None
-            _put_run(reference, value, text, axis, begin, length)
-        begin += length or 0
+            _put_run(reference, value, text, axis, first, length)
+        first += length or 0
 
 
 def _put_run(reference: Reference, out: str, text: str, axis: int, first: int, size: int) -> None:

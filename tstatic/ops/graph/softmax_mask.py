@@ -10,12 +10,13 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, check_choice, check_rank
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
+from tstatic.ir.types import UNKNOWN
 from tstatic.ops.elementwise.arithmetic import add
 from tstatic.ops.elementwise.scale import scale
 from tstatic.ops.norm.softmax import softmax
 from tstatic.ops.reduce.reduction import mean, sum
 from tstatic.ops.shape._shapes import emit_one
-from tstatic.ops.shape.creation import ones_like
+from tstatic.ops.shape.creation import ones, ones_like
 from tstatic.ops.shape.diagonal import tril
 
 
@@ -48,8 +49,10 @@ def softmax_mask_fuse_upper_triangle(x: Variable) -> Variable:
     check_variable(x, "x", "softmax_mask_fuse_upper_triangle", FLOATS)
     check_rank(x, 4, "x", layout="[batch, heads, rows, rows]")
     far = float(ml_dtypes.finfo(x.dtype.np).max) / 2
-    # 0 in the lower triangle, and a number that no score reaches above it.
-    return softmax(add(x, scale(tril(ones_like(x)), far, bias=-far)))
+    # 0 in the lower triangle, and a number that no score reaches above it; a constant where the lengths are known.
+    sizes = list(x.shape[-2:])
+    seen = ones_like(x) if UNKNOWN in sizes else ones([1, 1, *sizes], x.dtype)
+    return softmax(add(x, scale(tril(seen), far, bias=-far)))
 
 
 @export("incubate.identity_loss")

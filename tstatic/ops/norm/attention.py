@@ -15,7 +15,7 @@ from tstatic.ops.matmul.matmul import matmul
 from tstatic.ops.norm.softmax import softmax
 from tstatic.ops.random.dropout import dropout
 from tstatic.ops.shape._shapes import emit_one
-from tstatic.ops.shape.creation import ones_like
+from tstatic.ops.shape.creation import ones, ones_like
 from tstatic.ops.shape.diagonal import tril
 from tstatic.ops.shape.transpose import transpose
 
@@ -71,7 +71,10 @@ def scaled_dot_product_attention(
     q, k, v = (transpose(v, [0, 2, 1, 3]) for v, _ in parts)
     scores = matmul(scale(q, 1.0 / math.sqrt(size)), k, transpose_y=True)
     if is_causal:
-        scores = _allowed(scores, cast(tril(ones_like(scores)), "bool"))
+        # One mask for all heads: a constant where the lengths are known.
+        lengths = [query.shape[1], key.shape[1]]
+        seen = ones_like(scores) if UNKNOWN in lengths else ones(lengths, scores.dtype)
+        scores = _allowed(scores, cast(tril(seen), "bool"))
     elif attn_mask is not None:
         scores = _allowed(scores, attn_mask) if attn_mask.dtype.name == "bool" else scores + attn_mask
     weights = softmax(scores)

@@ -1,0 +1,153 @@
+"""How attentions are cut into blocks of queries and keys on each chip."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tstatic.fusion.codegen.kernel import power_of_two
+from tstatic.ir.types import DType
+from tstatic.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """A program holds ``rows`` queries and ``columns`` keys at a time."""
+
+    rows: int
+    columns: int
+    num_warps: int
+    stages: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.rows}x{self.columns}, {self.num_warps} warps, {self.stages} stages"
+
+
+Table = Mapping[str, Mapping[int, tuple[Blocks, ...]]]
+"""Architecture -> head size -> blocks, the ones to be taken first; heads between two sizes are padded to the larger one."""
+
+FORWARD: Table = {
+    "sm_80": {
+        64: (Blocks(128, 64, 4, 3), Blocks(128, 64, 8, 3)),
+        128: (Blocks(128, 64, 8, 2), Blocks(64, 64, 4, 2)),
+        256: (Blocks(64, 32, 8, 2), Blocks(64, 64, 8, 2), Blocks(64, 32, 4, 2)),
+    },
+    "sm_90": {
+        64: (Blocks(128, 64, 4, 3), Blocks(128, 64, 8, 3)),
+        128: (Blocks(128, 64, 8, 3), Blocks(64, 64, 4, 3)),
+        256: (Blocks(64, 64, 8, 2),),
+    },
+    "sm_100": {
+        64: (Blocks(128, 64, 8, 3), Blocks(128, 64, 4, 3)),
+        128: (Blocks(128, 64, 8, 3), Blocks(128, 64, 4, 2)),
+        256: (Blocks(128, 64, 8, 2), Blocks(64, 64, 4, 2)),
+    },
+}
+"""Of the result."""
+
+QUERIES: Table = {
+    "sm_80": {
+        64: (Blocks(64, 64, 4, 2), Blocks(128, 64, 8, 2)),
+        128: (Blocks(64, 64, 8, 2), Blocks(64, 32, 4, 2)),
+        256: (Blocks(64, 32, 8, 2), Blocks(32, 32, 4, 2)),
+    },
+    "sm_90": {
+        64: (Blocks(128, 64, 8, 2), Blocks(64, 64, 4, 2), Blocks(64, 128, 8, 2)),
+        128: (Blocks(64, 64, 8, 2), Blocks(64, 64, 4, 2)),
+        256: (Blocks(64, 64, 8, 2), Blocks(64, 64, 8, 1)),
+    },
+    "sm_100": {
+        64: (Blocks(128, 64, 8, 2), Blocks(64, 64, 4, 2)),
+        128: (Blocks(128, 64, 8, 2), Blocks(64, 64, 4, 2)),
+        256: (Blocks(64, 64, 4, 2),),
+    },
+}
+"""Of the gradient of queries."""
+
+KEYS_AND_VALUES: Table = {
+    "sm_80": {
+        64: (Blocks(64, 128, 8, 2), Blocks(64, 64, 4, 2), Blocks(64, 64, 8, 2)),
+        128: (Blocks(64, 64, 8, 2), Blocks(32, 64, 8, 2)),
+        256: (Blocks(32, 64, 8, 2),),
+    },
+    "sm_90": {
+        64: (Blocks(64, 128, 8, 2), Blocks(64, 64, 8, 2), Blocks(64, 64, 4, 2)),
+        128: (Blocks(64, 64, 8, 2), Blocks(32, 64, 4, 2), Blocks(64, 128, 8, 2)),
+        256: (Blocks(32, 64, 8, 2), Blocks(64, 64, 8, 2)),
+    },
+    "sm_100": {
+        64: (Blocks(64, 128, 8, 2), Blocks(64, 64, 4, 2)),
+        128: (Blocks(64, 128, 8, 2), Blocks(64, 64, 4, 2)),
+        256: (Blocks(64, 64, 8, 2),),
+    },
+}
+"""Of the gradients of keys and values by one kernel."""
+
+APART: Table = {
+    "sm_80": {
+        64: (Blocks(64, 64, 4, 2),),
+        128: (Blocks(32, 64, 8, 2), Blocks(64, 64, 8, 2)),
+        256: (Blocks(32, 64, 8, 2),),
+    },
+    "sm_90": {
+        64: (Blocks(64, 128, 8, 2),),
+        128: (Blocks(32, 64, 8, 2), Blocks(64, 64, 8, 2)),
+        256: (Blocks(32, 64, 8, 2),),
+    },
+    "sm_100": {
+        64: (Blocks(64, 128, 8, 2),),
+        128: (Blocks(64, 64, 8, 2),),
+        256: (Blocks(64, 64, 8, 2),),
+    },
+}
+"""Of each of the two by a kernel of its own: the weights are made twice, but half as much is added up in registers."""
+
+APART_FROM: Mapping[str, tuple[int, int]] = {"sm_80": (256, 128), "sm_90": (256, 128), "sm_100": (256, 128)}
+"""Head sizes from which no blocks of one kernel keep within the registers: without random numbers, and with them."""
+
+DRAWN_A_THREAD = 32
+"""Scores of a block per thread, at most, where random numbers are drawn: they are made in registers."""
+
+WIDE: Mapping[int, tuple[Blocks, ...]] = {
+    64: (Blocks(64, 32, 8, 1),),
+    128: (Blocks(32, 32, 8, 1),),
+    256: (Blocks(16, 32, 4, 1),),
+}
+"""Of all kernels of types that no matrix instruction takes in full precision: elements are twice as large or more."""
+
+
+def padded(length: int) -> int:
+    """Returns the size of a block that holds so many elements; matrix instructions take 16 at least."""
+    return power_of_two(length, 16, 1 << 16)
+
+
+def blocks_of(
+    table: Table, target: Target, head: int, rows: int, columns: int, dtype: DType, *, drawn: bool
+) -> tuple[Blocks, ...]:
+    """Returns the blocks of an attention on a chip, the ones to be taken first; none if the table has none for its heads.
+
+    Args:
+        table: One of the tables of this module.
+        target: The chip.
+        head: The larger one of the lengths of a key and of a value.
+        rows, columns: How many queries and keys there are.
+        dtype: The type of the matrices.
+        drawn: Whether random numbers are drawn for each score.
+    """
+    if target.large_programs:
+        # Two blocks along each axis, so that tests in the interpreter see borders.
+        return (Blocks(power_of_two(-(-rows // 2), 16, 128), power_of_two(-(-columns // 2), 16, 128), 4, 0),)
+    sizes = table.get(target.architecture, table["sm_90"]) if dtype.is_low else WIDE
+    # Heads that are larger than the largest size get its blocks: they are slow, and right.
+    fits = next((size for size in sorted(sizes) if padded(head) <= size), max(sizes))
+    found = sizes[fits]
+    if drawn:
+        found = tuple(b for b in found if b.rows * b.columns <= DRAWN_A_THREAD * 32 * b.num_warps) or found[-1:]
+    return found
+
+
+def apart_first(target: Target, head: int, dtype: DType, *, drawn: bool) -> bool:
+    """Returns whether the gradients of keys and values are made by a kernel each, where nothing was timed."""
+    sizes = APART_FROM.get(target.architecture, APART_FROM["sm_90"])
+    return not target.large_programs and dtype.is_low and padded(head) >= sizes[drawn]
