@@ -91,7 +91,7 @@ proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,
 		$(BIN)/python -m pytest -n $(JOBS) --timeout 1800 tests/interpret/test_random_programs.py tests/interpret/test_faults.py \
 		tests/interpret/test_fusion_properties.py tests/interpret/test_passes_and_switches.py \
 		tests/interpret/test_strict.py tests/interpret/test_explained.py tests/interpret/test_programs.py \
-		tests/interpret/test_gemm_epilogue.py tests/interpret/test_feedforward.py $(ARGS)
+		tests/interpret/test_gemm_epilogue.py tests/interpret/test_feedforward.py tests/interpret/test_dot_product_attention.py $(ARGS)
 	@TSTATIC_TRAININGS=300 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/comm/test_training.py $(ARGS)
 	@$(BIN)/python -m tests.comm.soak --trials 200
 	@TSTATIC_SOAK=1 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/unit/kernel_cache/test_processes.py tests/cpu/test_kernel_text.py tests/cpu/test_plan.py \

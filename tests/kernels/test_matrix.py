@@ -396,3 +396,53 @@ def test_a_box_made_by_the_host_for_half_as_many_rows_is_told(which: str) -> Non
         assert "a barrier expects 8192 bytes, its copies bring 16384; wanted as many" in found
     else:
         assert "does not compile" in found
+
+
+# ---------------------------------------------------------------------------------------------------------- attentions
+SCORES = Dot("bf16", "tf32", (128, 64, 64), ("bf16",), ("k", "q"), (("q",), ("k",)))
+MIXED = Dot("bf16", "tf32", (128, 64, 64), ("bf16",), ("k", "q", "v"), (("k", "q"), ("v",)))
+ATTENTION = dataclasses.replace(
+    GEMM,
+    threads=128,
+    accesses=(Access("q", "load", 128, 8), Access("k", "copy", 128, 8), Access("v", "copy", 128, 8)),
+    sass=Sass({"EXIT": 1, "HGMMA.64x64x16.F32.BF16": 4}, 0, (MatrixLoop(4, 384),)),
+    dots=(SCORES, MIXED),
+    matrix=dataclasses.replace(MATRIX, loops=(MatrixLoop(4, 384),)),
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({}, None),
+        ({"dots": ()}, "no matrix product; wanted at least one"),
+        ({"spill_stores": 8, "sass": None}, "8 bytes of spill stores, 0 of spill loads; wanted 0"),
+        ({"shared": 232_449}, "232449 bytes of shared memory; wanted at most 232448"),
+        ({"tensor_memory": 513}, "513 columns of tensor memory; wanted at most 512"),
+        (
+            {"matrix": PtxMatrix({"wgmma.bf16": 4}, (MatrixLoop(4, 385),), 0, 0, 0)},
+            "385 FFMA a loop turn, for 64 scores a thread; wanted at most 384",
+        ),
+        ({"dots": (SCORES, MIXED) * 3, "sass": None}, "4 wgmma of bf16 for 6 products; wanted one each"),
+        (
+            {"sass": Sass({"HGMMA.64x128x8.F32.TF32": 4}, 0)},
+            "4 matrix instructions of TF32 for operands of 16 bits; wanted 0",
+        ),
+        # One operand of the scores is loaded before the loop; both may not be, nor what is only there in the loop.
+        (
+            {"accesses": (Access("q", "load", 128, 8), Access("k", "load", 128, 8), Access("v", "copy", 128, 8))},
+            "q and k: 8 loads of 128 bits; wanted asynchronous copies of 128 bits, or of boxes",
+        ),
+        (
+            {"accesses": (Access("q", "load", 128, 8), Access("k", "copy", 128, 8), Access("v", "load", 128, 8))},
+            "v: 8 loads of 128 bits; wanted asynchronous copies of 128 bits, or of boxes",
+        ),
+        (
+            {"accesses": (Access("q", "load", 32, 8), Access("k", "copy", 128, 8), Access("v", "copy", 128, 8))},
+            "q: 8 loads of 32 bits; wanted 128 bits",
+        ),
+    ],
+)
+def test_limits_of_attentions(changes: dict[str, Any], wanted: str | None) -> None:
+    found = violations(dataclasses.replace(ATTENTION, **changes), kind="attention")
+    assert [text.split(": ", 1)[1] for text in found] == ([] if wanted is None else [wanted])

@@ -114,8 +114,8 @@ def attention_block_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], 
         kept = [v for op in ops for v in op.writes() if v in needed or v in later]
         make = core_kernel if ops is middle else gemm_kernel if any(multiplies(op) for op in ops) else loop_nest
         parts.append(make(ops, metas, kept))
-    body = for_kernel(body)
-    return compose(parts, body, metas, needed, _numpy, _fitting(body, metas))
+    whole = for_kernel(body)
+    return compose(parts, whole, metas, needed, _numpy, _fitting(whole, metas))
 
 
 def _fitting(body: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> Fitting | None:
@@ -123,9 +123,13 @@ def _fitting(body: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> Fitting | N
     softmax = next((op for op in body if SAVED in op.attrs), None)
     if softmax is None:
         return None
-    mixed = next(op for op in body if op.type == "matmul_v2_grad" and len(metas[one(op.input("Y")) or ""].shape) > 2)
+    batched = (op for op in body if op.type == "matmul_v2_grad" and len(metas[one(op.input("Y")) or ""].shape) > 2)
+    mixed = next(batched, None)
+    if mixed is None:
+        return None
     shape = metas[one(mixed.input(f"Out{GRAD}")) or ""].shape
-    return fitting_result(body, mixed, Layout(str(softmax.attrs[RESULT]), shape, softmax.attrs[STRIDES]), metas)
+    result = Layout(str(softmax.attrs[RESULT]), shape, softmax.attrs[STRIDES])
+    return fitting_result(body, mixed, result, str(softmax.attrs[SAVED]), metas)
 
 
 def _by_shape(ops: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> list[list[FrozenOp]]:
@@ -265,9 +269,22 @@ def _block(
     return {**found, "linear2": last}, None
 
 
+def _with_gradient(view: View, forward: Forward) -> tuple[tuple[Found, MatchRejected | None] | None, bool]:
+    """Returns the block as it is when its gradient makes the weights again, and whether it has a gradient that does."""
+    backward, unfit = whole_of(view, forward)
+    inside = {*forward.indices}
+    if backward is not None:
+        inside |= {*backward.indices}
+        inside |= at_back(view, gradients_of(view, backward), inside, scaled=True).indices
+    product, mixed = view.ops[forward.product], view.ops[forward.mixed]
+    back = at_back(view, [one(mixed.output("Out")) or ""], forward.indices)
+    made = _block(view, forward, {*forward.indices}, operands_of(view, product, mixed, (*inside,)), back)
+    return made, backward is not None and unfit is None
+
+
 def _forward(view: View, forward: Forward) -> Iterator[Proposal]:
     saving = saving_of(view, one(view.ops[forward.softmax].input("X")) or "")
-    made = _block(view, forward, *_forward_core(view, forward, saving))
+    made = _block(view, forward, *_forward_core(view, forward, saving)) if saving else _with_gradient(view, forward)[0]
     if made is None:
         return
     found, unfit = made
@@ -507,15 +524,8 @@ def _prepare(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
     blocks: set[int] = set()
     for index in view.of_type("softmax"):
         forward = forward_of(view, index) if all(v in metas for v in view.ops[index].reads()) else None
-        backward, unfit = whole_of(view, forward) if forward is not None else (None, None)
-        if forward is None or backward is None or unfit is not None:
-            continue
-        product, mixed = view.ops[forward.product], view.ops[forward.mixed]
-        inside = {*forward.indices, *backward.indices}
-        inside |= at_back(view, gradients_of(view, backward), inside, scaled=True).indices
-        back = at_back(view, [one(mixed.output("Out")) or ""], forward.indices)
-        made = _block(view, forward, {*forward.indices}, operands_of(view, product, mixed, (*inside,)), back)
-        if made is None or "linear2" not in made[0]:
+        made, trained = _with_gradient(view, forward) if forward is not None else (None, False)
+        if forward is None or made is None or not trained or "linear2" not in made[0]:
             continue
         found = {**made[0], **behind_last(view, made[0])}
         # A gradient has the position of its forward op.

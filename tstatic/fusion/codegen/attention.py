@@ -596,7 +596,7 @@ class _Module:
             return [uncontracted(one) for one in found] if rounds_apart(self.used) else found
 
         g = self.gradient
-        fitting = fitting_result(body, g.mixed, self.out, self.metas) if g is not None else None
+        fitting = fitting_result(body, g.mixed, self.out, str(self.lse), self.metas) if g is not None else None
         main = standalone_main(body, self.metas, numpy_matmul, fitting)
         kernel = as_kernel(
             template, body, "\n\n\n".join(texts), self.used, parameters, (memory[0], memory[1]),

@@ -251,15 +251,19 @@ class Inlined:
         return "\n".join(["@triton.jit", *nested(head, body)])
 
 
-def fitting_result(body: Sequence[FrozenOp], mixed: FrozenOp, result: Layout, metas: Mapping[str, Meta]) -> Fitting:
+def fitting_result(
+    body: Sequence[FrozenOp], mixed: FrozenOp, result: Layout, saved: str, metas: Mapping[str, Meta]
+) -> Fitting:
     """Returns that an attention's gradient reads the attention's result, for the check of a module that runs alone.
 
     Args:
         body: The ops of the gradient, in order.
         mixed: The gradient of the last product.
         result: Where the result lies.
+        saved: What was saved of each row.
         metas: Metadata of all values.
     """
+    softmax = next(op for op in body if op.type == "softmax")
     name = f"{result.value}@FITTING"
     forward = op_def("matmul_v2")
     ins = {"X": mixed.input("X"), "Y": mixed.input("Y")}
@@ -269,7 +273,7 @@ def fitting_result(body: Sequence[FrozenOp], mixed: FrozenOp, result: Layout, me
     )  # fmt: skip
     known = {**metas, name: metas[one(mixed.input("Out@GRAD"))]}
     before = body[: next(i for i, op in enumerate(body) if op is mixed)]
-    return Fitting(result.value, [*before, made], name, result.strides, known)
+    return Fitting(result.value, [*before, made], name, result.strides, saved, one(softmax.input("X")), known)
 
 
 def numpy_matmul(reference: Reference, op: FrozenOp) -> None:

@@ -46,7 +46,7 @@ def compose(
         metas: Metadata of all values.
         needed: Values that are written to memory.
         rule: Writes ops that state no expressions, for the check of a module that runs alone.
-        fitting: An input that is made of the others there.
+        fitting: Inputs that are made of the others there.
     """
     used: set[str] = set()
     functions: list[str] = []

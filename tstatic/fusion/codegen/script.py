@@ -171,13 +171,15 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """An input that is no free choice: it holds what other ops make of the others.
+    """Inputs that are no free choice, as they hold what other ops make of the others: an attention's result and sums of powers.
 
     Attributes:
-        value: The input.
-        ops: What makes ``result``; in the place of all of the body.
+        value: The input that holds ``result``.
+        ops: What makes ``result`` and ``scores``.
         result: The value that it holds,
         strides: at these distances in its memory.
+        saved: The input that holds the logarithm of the sum of powers of each row of
+        scores: this value.
         metas: Metadata of all values, ``result`` included.
     """
 
@@ -185,6 +187,8 @@ class Fitting:
     ops: Sequence[FrozenOp]
     result: str
     strides: Sequence[int]
+    saved: str
+    scores: str
     metas: Mapping[str, Meta]
 
 
@@ -197,7 +201,7 @@ def standalone_main(
         body: The ops that the kernel computes.
         metas: Metadata of all their values.
         rule: Writes ops in numpy that state no expressions.
-        fitting: An input that is made of the others.
+        fitting: Inputs that are made of the others.
     """
 
     def text(kernel: Kernel) -> str:
@@ -229,8 +233,9 @@ def standalone_main(
 
 
 def _fitted(fitting: Fitting, keys: Mapping[str, str], rule: Rule | None) -> list[str]:
-    """Returns the lines that make an input of the others."""
-    reference = Reference(fitting.metas, {v: k for v, k in keys.items() if v != fitting.value}, rule, ())
+    """Returns the lines that make inputs of the others."""
+    given = {v: k for v, k in keys.items() if v not in (fitting.value, fitting.saved)}
+    reference = Reference(fitting.metas, given, rule, ())
     reference.write(fitting.ops)
     shape = fitting.metas[fitting.value].shape
     strides = tuple(8 * step for step in fitting.strides)
@@ -239,7 +244,8 @@ def _fitted(fitting: Fitting, keys: Mapping[str, str], rule: Rule | None) -> lis
         f"held = np.zeros({shape!r})",
         f"made = {reference.of(fitting.result).text}",
         f"np.lib.stride_tricks.as_strided(held, made.shape, {strides!r})[...] = made",
-        f'return {{"{keys[fitting.value]}": held}}',
+        f"sums = np.logaddexp.reduce({reference.of(fitting.scores).text}, axis=-1, keepdims=True)",
+        f'return {{"{keys[fitting.value]}": held, "{keys[fitting.saved]}": sums}}',
     ]
 
 
