@@ -4,7 +4,7 @@
 * ``gemm_epilogue``  matrix products with what follows them
 * ``bn_act``, ``bn_add_act``, ``elewise_add_act``, ``relu_depthwise_conv``  fusions with patterns
 * ``fused_attention``, ``feedforward``, ``product_blocks``  whole blocks with matrix products
-* ``dot_product_attention``, ``moves``  attentions, and what moves their operands
+* ``dot_product_attention``, ``causal``, ``moves``  attentions, their masks, and what moves their operands
 * ``auto``, ``compiler``  groups of any ops that state expressions
 * ``multi_tensor``, ``gradient_norm``  the updates of many parameters
 * ``explicit_groups``, ``single_op``  groups that the user names, and single ops

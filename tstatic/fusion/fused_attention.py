@@ -11,18 +11,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from tstatic.fusion.causal import for_kernel
-from tstatic.fusion.codegen.attention_parts import numpy_matmul
+from tstatic.fusion.codegen.attention_parts import fitting_result, numpy_matmul
 from tstatic.fusion.codegen.composite import compose, parts_of
 from tstatic.fusion.codegen.define import works_on_rows
 from tstatic.fusion.codegen.gemm import gemm_kernel
 from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.codegen.layouts import Layout
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.products import is_product, is_product_gradient, multiplies, numpy_products, products_of
 from tstatic.fusion.codegen.reference import Reference
+from tstatic.fusion.codegen.script import Fitting
 from tstatic.fusion.dot_product_attention import (
     OTHER_AXIS,
     RESULT,
     SAVED,
+    STRIDES,
     Forward,
     backward_of,
     computed_again,
@@ -111,7 +114,22 @@ def attention_block_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], 
         kept = [v for op in ops for v in op.writes() if v in needed or v in later]
         make = core_kernel if ops is middle else gemm_kernel if any(multiplies(op) for op in ops) else loop_nest
         parts.append(make(ops, metas, kept))
-    return compose(parts, for_kernel(body), metas, needed, _numpy)
+    whole = for_kernel(body)
+    return compose(parts, whole, metas, needed, _numpy, _fitting(whole, metas))
+
+
+def _fitting(body: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> Fitting | None:
+    """Returns what the gradient's check is given as the attention's result."""
+    softmax = next((op for op in body if SAVED in op.attrs), None)
+    if softmax is None:
+        return None
+    batched = (op for op in body if op.type == "matmul_v2_grad" and len(metas[one(op.input("Y")) or ""].shape) > 2)
+    mixed = next(batched, None)
+    if mixed is None:
+        return None
+    shape = metas[one(mixed.input(f"Out{GRAD}")) or ""].shape
+    result = Layout(str(softmax.attrs[RESULT]), shape, softmax.attrs[STRIDES])
+    return fitting_result(body, mixed, result, str(softmax.attrs[SAVED]), metas)
 
 
 def _by_shape(ops: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> list[list[FrozenOp]]:
@@ -251,9 +269,22 @@ def _block(
     return {**found, "linear2": last}, None
 
 
+def _with_gradient(view: View, forward: Forward) -> tuple[tuple[Found, MatchRejected | None] | None, bool]:
+    """Returns the block as it is when its gradient makes the weights again, and whether it has a gradient that does."""
+    backward, unfit = whole_of(view, forward)
+    inside = {*forward.indices}
+    if backward is not None:
+        inside |= {*backward.indices}
+        inside |= at_back(view, gradients_of(view, backward), inside, scaled=True).indices
+    product, mixed = view.ops[forward.product], view.ops[forward.mixed]
+    back = at_back(view, [one(mixed.output("Out")) or ""], forward.indices)
+    made = _block(view, forward, {*forward.indices}, operands_of(view, product, mixed, (*inside,)), back)
+    return made, backward is not None and unfit is None
+
+
 def _forward(view: View, forward: Forward) -> Iterator[Proposal]:
     saving = saving_of(view, one(view.ops[forward.softmax].input("X")) or "")
-    made = _block(view, forward, *_forward_core(view, forward, saving))
+    made = _block(view, forward, *_forward_core(view, forward, saving)) if saving else _with_gradient(view, forward)[0]
     if made is None:
         return
     found, unfit = made
@@ -493,15 +524,8 @@ def _prepare(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
     blocks: set[int] = set()
     for index in view.of_type("softmax"):
         forward = forward_of(view, index) if all(v in metas for v in view.ops[index].reads()) else None
-        backward, unfit = whole_of(view, forward) if forward is not None else (None, None)
-        if forward is None or backward is None or unfit is not None:
-            continue
-        product, mixed = view.ops[forward.product], view.ops[forward.mixed]
-        inside = {*forward.indices, *backward.indices}
-        inside |= at_back(view, gradients_of(view, backward), inside, scaled=True).indices
-        back = at_back(view, [one(mixed.output("Out")) or ""], forward.indices)
-        made = _block(view, forward, {*forward.indices}, operands_of(view, product, mixed, (*inside,)), back)
-        if made is None or "linear2" not in made[0]:
+        made, trained = _with_gradient(view, forward) if forward is not None else (None, False)
+        if forward is None or made is None or not trained or "linear2" not in made[0]:
             continue
         found = {**made[0], **behind_last(view, made[0])}
         # A gradient has the position of its forward op.

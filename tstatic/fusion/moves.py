@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tstatic.fusion.codegen.layouts import Layout, before, behind, contiguous, covers, is_join, is_spread, operand
+from tstatic.fusion.codegen.layouts import (
+    Layout,
+    before,
+    behind,
+    contiguous,
+    covers,
+    is_join,
+    is_spread,
+    operand,
+    takes_apart,
+)
 from tstatic.fusion.reasons import MatchRejected
 from tstatic.fusion.view import View
 from tstatic.ir.types import UNKNOWN
@@ -192,8 +202,8 @@ def _next(
 
 def _is_end(view: View, index: int, value: str) -> bool:
     op = view.ops[index]
-    if op.type in ("split", "unbind", "unstack", "slice"):
-        # Parts of a result are several values.
+    # Parts of a result are several values.
+    if takes_apart(op):
         return False
     return value in op.contents() and (operand(op) == value or is_join(op) or is_spread(op))
 

@@ -13,7 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from tstatic.fusion.codegen.attention_loops import over_keys, over_queries, own_rows
-from tstatic.fusion.codegen.attention_parts import Attention, Gradient, Inlined, numpy_matmul, one, sizes_of
+from tstatic.fusion.codegen.attention_parts import (
+    Attention,
+    Gradient,
+    Inlined,
+    fitting_result,
+    numpy_matmul,
+    one,
+    sizes_of,
+)
 from tstatic.fusion.codegen.attention_tiles import (
     APART,
     FORWARD,
@@ -587,7 +595,9 @@ class _Module:
             found = [replace(one, tables=tables) for one in ways(target)]
             return [uncontracted(one) for one in found] if rounds_apart(self.used) else found
 
-        main = standalone_main(body, self.metas, numpy_matmul)
+        g = self.gradient
+        fitting = fitting_result(body, g.mixed, self.out, str(self.lse), self.metas) if g is not None else None
+        main = standalone_main(body, self.metas, numpy_matmul, fitting)
         kernel = as_kernel(
             template, body, "\n\n\n".join(texts), self.used, parameters, (memory[0], memory[1]),
             lambda target: candidates(target)[0], main,

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tstatic.fusion.codegen.emit import coordinates, loaded
-from tstatic.fusion.codegen.layouts import numpy_moves
+from tstatic.fusion.codegen.layouts import Layout, numpy_moves
 from tstatic.fusion.codegen.lines import Typed, nested
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, Operand, build
 from tstatic.fusion.codegen.reference import Reference
+from tstatic.fusion.codegen.script import Fitting
 from tstatic.ir.frozen import Entry, FrozenOp
-from tstatic.ir.opdef import OpDef
+from tstatic.ir.opdef import OpDef, op_def
 from tstatic.ir.types import DType, Meta, Shape, float32
 
 CAUSAL_MASK = OpDef("causal_mask", "X -> Out", attrs={"diagonal": 0})
@@ -248,6 +249,31 @@ class Inlined:
             f"return {lines.done[self.result].text}",
         ]
         return "\n".join(["@triton.jit", *nested(head, body)])
+
+
+def fitting_result(
+    body: Sequence[FrozenOp], mixed: FrozenOp, result: Layout, saved: str, metas: Mapping[str, Meta]
+) -> Fitting:
+    """Returns that an attention's gradient reads the attention's result, for the check of a module that runs alone.
+
+    Args:
+        body: The ops of the gradient, in order.
+        mixed: The gradient of the last product.
+        result: Where the result lies.
+        saved: What was saved of each row.
+        metas: Metadata of all values.
+    """
+    softmax = next(op for op in body if op.type == "softmax")
+    name = f"{result.value}@FITTING"
+    forward = op_def("matmul_v2")
+    ins = {"X": mixed.input("X"), "Y": mixed.input("Y")}
+    made = replace(
+        mixed, definition=forward, inputs=tuple(ins.get(s.name) for s in forward.inputs), outputs=(name,),
+        attrs=forward.complete({"trans_x": False, "trans_y": False}),
+    )  # fmt: skip
+    known = {**metas, name: metas[one(mixed.input("Out@GRAD"))]}
+    before = body[: next(i for i, op in enumerate(body) if op is mixed)]
+    return Fitting(result.value, [*before, made], name, result.strides, saved, one(softmax.input("X")), known)
 
 
 def numpy_matmul(reference: Reference, op: FrozenOp) -> None:

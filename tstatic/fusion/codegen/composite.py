@@ -20,7 +20,7 @@ from tstatic.fusion.codegen.kernel import (
 )
 from tstatic.fusion.codegen.products import multiplies
 from tstatic.fusion.codegen.reference import Rule
-from tstatic.fusion.codegen.script import standalone_main
+from tstatic.fusion.codegen.script import Fitting, standalone_main
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta
 from tstatic.target import Target
@@ -32,6 +32,7 @@ def compose(
     metas: Mapping[str, Meta],
     needed: Sequence[str],
     rule: Rule | None = None,
+    fitting: Fitting | None = None,
 ) -> Kernel:
     """Returns the kernel that runs kernels one after the other.
 
@@ -44,6 +45,7 @@ def compose(
         metas: Metadata of all values.
         needed: Values that are written to memory.
         rule: Writes ops that state no expressions, for the check of a module that runs alone.
+        fitting: Inputs that are made of the others there.
     """
     used: set[str] = set()
     functions: list[str] = []
@@ -97,7 +99,7 @@ def compose(
                 read[buffer.value] = buffer
     return Kernel(
         name, module(header(body, name), own, texts), "composite", (), tuple(read.values()),
-        tuple(written[v] for v in needed), plan, standalone_main(body, metas, rule), _inplace(parts, read, needed),
+        tuple(written[v] for v in needed), plan, standalone_main(body, metas, rule, fitting), _inplace(parts, read, needed),
         alternatives, tuple(parts), tuple(replace(b, value=names[v]) for v, b in between.items()),
     )  # fmt: skip
 

@@ -137,7 +137,18 @@ def batch_offset(layout: Layout, batch: str) -> str:
 
 def is_join(op: FrozenOp) -> bool:
     """Returns whether an op makes one value of the elements of several."""
-    return op.type in ("concat", "stack", "sum") and not op.body and isinstance(op.inputs[0], tuple)
+    match op.type:
+        case "concat" | "stack" | "sum":
+            return not op.body and isinstance(op.inputs[0], tuple)
+    return False
+
+
+def takes_apart(op: FrozenOp) -> bool:
+    """Returns whether an op makes parts of a value."""
+    match op.type:
+        case "split" | "unbind" | "unstack" | "slice":
+            return True
+    return False
 
 
 def is_spread(op: FrozenOp) -> bool:
@@ -292,9 +303,13 @@ def numpy_moves(reference: Reference, op: FrozenOp) -> bool:
         assert isinstance(entries, tuple)
         texts = [reference.of(v).text for v in entries]
         axis = op.attrs.get("axis")
-        text = {"sum": " + ".join(texts), "stack": f"np.stack(({', '.join(texts)}), {axis})"}.get(
-            op.type, f"np.concatenate(({', '.join(texts)}), {axis})"
-        )
+        match op.type:
+            case "sum":
+                text = " + ".join(texts)
+            case "stack":
+                text = f"np.stack(({', '.join(texts)}), {axis})"
+            case _:
+                text = f"np.concatenate(({', '.join(texts)}), {axis})"
         reference.put(op.outputs[0], text)
         return True
     value = op.input(f"Out{GRAD}") if is_spread(op) else operand(op)

@@ -96,6 +96,8 @@ def moves(values, results):
 
 rng = np.random.default_rng(0)
 given = {name: made(rng, *entry) for name, entry in INPUTS.items()}
+for name, value in fitting(**{name: plain(tensor) for name, tensor in given.items()}).items():
+    given[name] = torch.from_numpy(value).to(given[name].dtype)
 memory = {name: blank(tensor.shape, tensor.dtype).copy_(tensor) for name, tensor in given.items()}
 memory.update({name: blank(*entry) for name, entry in OUTPUTS.items()})
 share(memory)
@@ -153,6 +155,7 @@ class Parts:
         helpers: Functions that it calls.
         sizes: Numbers of elements that texts of tables are made of.
         jumps: Whether a value that is rounded otherwise can give another result.
+        fitting: Lines of a function that makes inputs which others decide.
     """
 
     inputs: Sequence[str]
@@ -163,10 +166,34 @@ class Parts:
     helpers: Sequence[str] = ()
     sizes: Sequence[int] = ()
     jumps: bool = False
+    fitting: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """Inputs that are no free choice, as they hold what other ops make of the others: an attention's result and sums of powers.
+
+    Attributes:
+        value: The input that holds ``result``.
+        ops: What makes ``result`` and ``scores``.
+        result: The value that it holds,
+        strides: at these distances in its memory.
+        saved: The input that holds the logarithm of the sum of powers of each row of
+        scores: this value.
+        metas: Metadata of all values, ``result`` included.
+    """
+
+    value: str
+    ops: Sequence[FrozenOp]
+    result: str
+    strides: Sequence[int]
+    saved: str
+    scores: str
+    metas: Mapping[str, Meta]
 
 
 def standalone_main(
-    body: Sequence[FrozenOp], metas: Mapping[str, Meta], rule: Rule | None = None
+    body: Sequence[FrozenOp], metas: Mapping[str, Meta], rule: Rule | None = None, fitting: Fitting | None = None
 ) -> Callable[[Kernel], str]:
     """Returns the last part of a module whose values have names and references one by one.
 
@@ -174,6 +201,7 @@ def standalone_main(
         body: The ops that the kernel computes.
         metas: Metadata of all their values.
         rule: Writes ops in numpy that state no expressions.
+        fitting: Inputs that are made of the others.
     """
 
     def text(kernel: Kernel) -> str:
@@ -197,10 +225,28 @@ def standalone_main(
                 [*reference.lines, f"return {{{results}}}"],
                 list(reference.helpers.values()),
                 jumps=reference.jumps,
+                fitting=_fitted(fitting, keys, rule) if fitting is not None and fitting.value in keys else (),
             ),
         )
 
     return text
+
+
+def _fitted(fitting: Fitting, keys: Mapping[str, str], rule: Rule | None) -> list[str]:
+    """Returns the lines that make inputs of the others."""
+    given = {v: k for v, k in keys.items() if v not in (fitting.value, fitting.saved)}
+    reference = Reference(fitting.metas, given, rule, ())
+    reference.write(fitting.ops)
+    shape = fitting.metas[fitting.value].shape
+    strides = tuple(8 * step for step in fitting.strides)
+    return [
+        *reference.lines,
+        f"held = np.zeros({shape!r})",
+        f"made = {reference.of(fitting.result).text}",
+        f"np.lib.stride_tricks.as_strided(held, made.shape, {strides!r})[...] = made",
+        f"sums = np.logaddexp.reduce({reference.of(fitting.scores).text}, axis=-1, keepdims=True)",
+        f'return {{"{keys[fitting.value]}": held, "{keys[fitting.saved]}": sums}}',
+    ]
 
 
 def _once(buffers: Sequence[KernelArgument]) -> list[KernelArgument]:
@@ -260,6 +306,11 @@ def script(kernel: Kernel, parts: Parts) -> str:
         *(["# Seed, and run count and place, of the random numbers.", f"RNG = {RUN!r}"] if draws else []),
         *(line for helper in parts.helpers for line in (*helper.splitlines(), "")),
         *nested(f"def reference({parts.signature}):", ['"""The same in float64."""', *parts.reference]),
+        "",
+        *nested(
+            f"def fitting({parts.signature}):",
+            ['"""Inputs that hold what follows from the others."""', *(parts.fitting or ["return {}"])],
+        ),
         "",
         'if target == "interpreter":',
         "    # As few programs as possible: each costs a millisecond in the interpreter.",
@@ -340,4 +391,4 @@ def _call(launch: Launch | LibraryProduct, keys: Mapping[str, str], target: Targ
     return f"{launch.function}[{launch.grid!r}]({', '.join([*given, *(f'{n}={v!r}' for n, v in named.items())])})"
 
 
-__all__ = ["Parts", "bounds", "entry", "script", "standalone_main"]
+__all__ = ["Fitting", "Parts", "bounds", "entry", "script", "standalone_main"]
