@@ -123,6 +123,7 @@ class Explanation:
         collectives: What the replicas of a data-parallel program exchange.
         precision: The ops that mixed precision decided about, with the type that each runs in and why.
         on_host: The ops that run on the host, if the program's other ops run on a device of torch.
+        shared: Kernels that add the partial sums of several fused ops with one launch.
     """
 
     verdicts: tuple[PropertyStatus, ...]
@@ -134,6 +135,7 @@ class Explanation:
     collectives: Report | None = None
     precision: tuple[Converted, ...] = ()
     on_host: tuple[OnHost, ...] = ()
+    shared: tuple[Kernel, ...] = ()
     _why: Callable[[str, str], FusionAnswer] | None = field(default=None, repr=False, compare=False)
     _names: tuple[str, ...] = field(default=(), repr=False, compare=False)
     _draw: Callable[[], Drawing] | None = field(default=None, repr=False, compare=False)
@@ -141,8 +143,8 @@ class Explanation:
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """The generated kernels, in the order in which their fusions were made; ``kernel.text`` is the source."""
-        return tuple(a.kernel for a in self.applied if a.kernel is not None)
+        """The generated kernels, in the order in which their fusions were made, the shared ones last; ``text`` is the source."""
+        return (*(a.kernel for a in self.applied if a.kernel is not None), *self.shared)
 
     def taken_into(self, record: Applied) -> Applied | None:
         """Returns the later fusion whose kernel computes this one; ``None`` for a fusion with a kernel of its own."""
@@ -187,6 +189,7 @@ class Explanation:
             }
         done["fusions"] = {
             "applied": [_applied(a, self.kernel_kind) for a in self.applied],
+            "shared": [_source(kernel) for kernel in self.shared],
             "refused": [
                 {"fusion": r.fusion, "switch": r.switch, "code": r.code, "ops": _members(r.members), "reason": r.reason,
                  "change": r.change}
@@ -299,17 +302,21 @@ def _applied(a: Applied, kind: str) -> dict[str, Any]:
         "kept": list(a.kept), "kernel": kind,
     }  # fmt: skip
     if a.kernel is not None:
-        calls = a.kernel.plan(DEFAULT_TARGET)
-        done["source"] = {
-            "name": a.kernel.name, "template": a.kernel.template, "text": a.kernel.text, "bytes": a.kernel.nbytes,
-            "floor_us": a.kernel.nbytes / BANDWIDTH * 1e6,
-            "launches": [
-                {"function": c.function, "grid": list(c.grid), "constants": dict(c.constants),
-                 "num_warps": c.num_warps if isinstance(c, Launch) else 0, "bytes": moved}
-                for c, moved in zip(calls.launches, a.kernel.moved, strict=True)
-            ],
-        }  # fmt: skip
+        done["source"] = _source(a.kernel)
     return done
+
+
+def _source(kernel: Kernel) -> dict[str, Any]:
+    calls = kernel.plan(DEFAULT_TARGET)
+    return {
+        "name": kernel.name, "template": kernel.template, "text": kernel.text, "bytes": kernel.nbytes,
+        "floor_us": kernel.nbytes / BANDWIDTH * 1e6,
+        "launches": [
+            {"function": c.function, "grid": list(c.grid), "constants": dict(c.constants),
+             "num_warps": c.num_warps if isinstance(c, Launch) else 0, "bytes": moved}
+            for c, moved in zip(calls.launches, kernel.moved, strict=True)
+        ],
+    }  # fmt: skip
 
 
 def _plain(value: Any) -> Any:
