@@ -43,7 +43,9 @@ def shown(compiled: Any, fetches: Sequence[Any], feeds: dict[str, Any]) -> list[
     """Sources that an explanation shows: as kernels and as plain data the same ones."""
     told = compiled.explain(fetch_list=list(fetches), feed_shapes={n: a.shape for n, a in feeds.items()})
     texts = [k.text for k in told.kernels]
-    assert texts == [a["source"]["text"] for a in told.to_dict()["fusions"]["applied"] if "source" in a]
+    plain = told.to_dict()["fusions"]
+    sources = [*(a["source"] for a in plain["applied"] if "source" in a), *plain["shared"]]
+    assert texts == [source["text"] for source in sources]
     return texts
 
 

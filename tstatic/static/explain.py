@@ -202,6 +202,7 @@ class Explanation:
         precision: The ops that mixed precision decided about, with the type that each runs in and why.
         on_host: The ops that run on the host, if the program's other ops run on a device of torch.
         strict: What strict numerics refuse and cost; ``None`` under default numerics.
+        shared: Kernels that add the partial sums of several fused ops with one launch.
         saved: For each of ``applied``, what it saves; nothing for a fusion whose kernel a later one has.
         possible: For each of ``refused``, what it would save at most.
         verbose: Whether ``str`` lists everything.
@@ -225,6 +226,7 @@ class Explanation:
     precision: tuple[Converted, ...] = ()
     on_host: tuple[OnHost, ...] = ()
     strict: StrictCost | None = None
+    shared: tuple[Kernel, ...] = ()
     saved: tuple[Saving, ...] = ()
     possible: tuple[Saving, ...] = ()
     verbose: bool = False
@@ -237,8 +239,8 @@ class Explanation:
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """The generated kernels, in the order in which their fusions were made; ``kernel.text`` is the source."""
-        return tuple(a.kernel for a in self.applied if a.kernel is not None)
+        """The generated kernels, in the order in which their fusions were made, the shared ones last; ``text`` is the source."""
+        return (*(a.kernel for a in self.applied if a.kernel is not None), *self.shared)
 
     def taken_into(self, record: Applied) -> Applied | None:
         """Returns the later fusion whose kernel computes this one; ``None`` for a fusion with a kernel of its own."""
@@ -286,6 +288,7 @@ class Explanation:
                 {**_applied(a, self.kernel_kind), "bytes_saved": one.nbytes, "launches_saved": one.launches}
                 for a, one in zip(self.applied, self.saved or (Saving(),) * len(self.applied), strict=True)
             ],
+            "shared": [_source(kernel) for kernel in self.shared],
             "refused": [
                 {"fusion": r.fusion, "switch": r.switch, "code": r.code, "ops": _members(r.members), "reason": r.reason,
                  "change": r.change, "bytes_possible": one.nbytes}
@@ -556,17 +559,21 @@ def _applied(a: Applied, kind: str) -> dict[str, Any]:
         "kept": list(a.kept), "kernel": kind,
     }  # fmt: skip
     if a.kernel is not None:
-        calls = a.kernel.plan(DEFAULT_TARGET)
-        done["source"] = {
-            "name": a.kernel.name, "template": a.kernel.template, "text": a.kernel.text, "bytes": a.kernel.nbytes,
-            "floor_us": a.kernel.nbytes / BANDWIDTH * 1e6,
-            "launches": [
-                {"function": c.function, "grid": list(c.grid), "constants": dict(c.constants),
-                 "num_warps": c.num_warps if isinstance(c, Launch) else 0, "bytes": moved}
-                for c, moved in zip(calls.launches, a.kernel.moved, strict=True)
-            ],
-        }  # fmt: skip
+        done["source"] = _source(a.kernel)
     return done
+
+
+def _source(kernel: Kernel) -> dict[str, Any]:
+    calls = kernel.plan(DEFAULT_TARGET)
+    return {
+        "name": kernel.name, "template": kernel.template, "text": kernel.text, "bytes": kernel.nbytes,
+        "floor_us": kernel.nbytes / BANDWIDTH * 1e6,
+        "launches": [
+            {"function": c.function, "grid": list(c.grid), "constants": dict(c.constants),
+             "num_warps": c.num_warps if isinstance(c, Launch) else 0, "bytes": moved}
+            for c, moved in zip(calls.launches, kernel.moved, strict=True)
+        ],
+    }  # fmt: skip
 
 
 def _plain(value: Any) -> Any:

@@ -260,6 +260,7 @@ def build_explanation(
         made.program.mixed_precision,
         _on_host(fused),
         _strict_cost(made.first, build) if made.first.numerics == "strict" else None,
+        _shared(made, fused, after_metas, kernels),
         tuple(Saving() if a.kernel is None else saved[next(iter(a.written))] for a in applied),
         tuple(operators.possible(r) for r in log.refused),
         verbose,
@@ -270,6 +271,15 @@ def build_explanation(
         draw,
         page,
     )
+
+
+def _shared(made: Compilation, fused: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels) -> tuple[Kernel, ...]:
+    """Returns the kernels that a device's plan has beside those of fused ops."""
+    device = made.first.device
+    target = device.target if device.generated else DEFAULT_TARGET
+    found = pipeline.planned_kernels(fused, metas, kernels, target)[2]
+    own = {id(kernel) for kernel in kernels.values()}
+    return tuple(one.kernel for one in found.values() if id(one.kernel) not in own)
 
 
 def _on_host(frozen: FrozenProgram) -> tuple[OnHost, ...]:

@@ -50,6 +50,7 @@ from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, Opera
 from tstatic.fusion.codegen.numerics import strict_numerics, uncontracted
 from tstatic.fusion.codegen.products import (
     Product,
+    bias_alone,
     is_product,
     is_product_gradient,
     numpy_products,
@@ -154,6 +155,7 @@ class _Part:
         product: What is multiplied.
         group: The ops behind it as a loop nest; ``None`` without any.
         summed: Results that are sums over the rows.
+        bias: The vector whose sum with the product is all that follows; empty for any other tail.
         reads, writes: Values in memory.
         parameters: Of its main function.
     """
@@ -188,6 +190,7 @@ class _Part:
             self._check(tail[0])
         self.summed = self.group.summed if self.group is not None else ()
         self.stores_product = product.out in needed or self.group is None
+        self.bias = "" if self.stores_product else bias_alone(product, tail, metas)
         inside = self.group.inputs if self.group is not None else ()
         self.reads = tuple(dict.fromkeys((product.a, product.b, *(o.value for o in inside if o.value != product.out))))
         results = self.group.outputs if self.group is not None else ()
@@ -589,29 +592,14 @@ class _Part:
         )
         return self._finished(main, tall, target)
 
-    def _bias(self) -> str | None:
-        """Returns the vector that the library adds on the way to memory, where that is all that follows the product."""
-        assert self.group is not None
-        # Added to the wide sums of the product, as kernels do: the result is rounded once.
-        if self.stores_product or strict_numerics() or len(self.group.ops) != 1:
-            return None
-        others = [o for o in self.group.inputs if o.value != self.product.out]
-        (op, _), *_ = self.group.ops
-        if op.type != "elementwise_add" or len(others) != 1 or not self._per_column(others[0]):
-            return None
-        alike = {o.dtype for o in (*others, *self.group.outputs)} == {self.product.dtype}
-        # A vector of one element would be broadcast over rows, too.
-        return others[0].value if alike and self.product.columns > 1 and self.product.rows > 1 else None
-
     def _library(self, target: Target) -> Launches:
         p = self.product
         out = p.out if self.group is None else self._parts
         made = LibraryProduct(p.a, p.b, out, (p.rows, p.columns, p.depth), p.trans_a, p.trans_b, p.dtype)
         if self.group is None:
             return Launches((made,), {}, name="library")
-        bias = self._bias()
-        if bias is not None:
-            whole = replace(made, out=self.writes[0], bias=bias)
+        if self.bias and not strict_numerics():
+            whole = replace(made, out=self.writes[0], bias=self.bias)
             return Launches((whole,), {}, name="library")
         rest = self._combined(1, p.dtype, target)
         partials = {self._parts: (p.rows * p.columns, p.dtype), **rest.partials}

@@ -135,6 +135,18 @@ def _matrix(reference: Reference, value: str, shape: Shape, turned: bool) -> str
     return f"{text}.reshape({shape[::-1]!r}).T" if turned else f"{text}.reshape({shape!r})"
 
 
+def bias_alone(product: Product, tail: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> str:
+    """Returns the vector whose sum with a product is all that follows it, which a library adds; empty for any other tail."""
+    if len(tail) != 1 or tail[0].type != "elementwise_add" or tail[0].input("X") != product.out:
+        return ""
+    (op,) = tail
+    value, whole = _one(op.input("Y")), metas[product.out]
+    # A vector of one element would be broadcast over rows, too.
+    fits = metas[value].shape == whole.shape[-1:] == (product.columns,) and op.attrs["axis"] in (-1, whole.rank - 1)
+    alike = {metas[v].dtype for v in (value, *op.writes())} == {product.dtype}
+    return value if fits and alike and whole.rank > 1 and product.columns > 1 and product.rows > 1 else ""
+
+
 def tails_of(body: Sequence[FrozenOp], op: FrozenOp, products: Sequence[Product]) -> list[list[FrozenOp]]:
     """Returns the ops behind each product.
 

@@ -120,7 +120,7 @@ def finished(main: Launch, summed: Sequence[Operand], strips: int, kept: int, ta
         values = tuple(name for o in some for name in (partial(o), o.value))
         types = tuple(f"*{TYPES[t.name]}" for o in some for t in (o.dtype.compute, o.dtype))
         grid = (math.ceil(kept / columns),)
-        arguments = (*values, strips, kept)
+        arguments: tuple[str | int, ...] = (*values, strips, kept)
         launches.append(
             Launch(_NAMES[len(some) - 1], grid, arguments, constants, types=(*types, "i32", "i32"), finishes=True)
         )
