@@ -50,9 +50,12 @@ class _Draw(LayerDraw):
 
     def triangle(self, rows: int, columns: int) -> str:
         """Returns a mask that the program makes: causal, almost so, or one whose later rows see nothing of the first keys."""
-        later = rows <= columns and self.often(0.25)
+        # A row that sees one key has a gradient of exactly zero where the weight is known to be 1; kernels give what rounding
+        # leaves of a difference, which no tolerance relative to zero allows.
+        alone = int(self.builder.backward)
+        later = rows + alone <= columns and self.often(0.25)
         value = float("-inf") if later else self.random.choice((float("-inf"), -1e9, -1e9, -1e4))
-        diagonal = -1 if later else self.random.choice((1, max(1, columns - rows + 1)))
+        diagonal = -1 if later else self.random.choice((1 + alone, max(1 + alone, columns - rows + 1)))
         # Off by one: a first row that sees a key more, or none but for a finite mask.
         if not later and self.often(0.15):
             diagonal += 1
