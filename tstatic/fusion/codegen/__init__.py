@@ -9,6 +9,6 @@
 * ``composite``  kernels of several parts, one after the other
 * ``attention``, ``attention_parts``  attention without scores in memory
 * ``depthwise``  depthwise convolution of relu
-* ``segments``, ``update``, ``square_sum``  many tensors in one launch
+* ``segments``, ``update``, ``square_sum``, ``strip_sums``  many tensors in one launch
 * ``script``, ``reference``  the part that runs alone, and the numpy that it compares with
 """
