@@ -9,6 +9,7 @@
 * ``auto``, ``compiler``  groups of any ops that state expressions
 * ``multi_tensor``, ``gradient_norm``  the updates of many parameters
 * ``in_turn``  kernels of several parts, one after the other
+* ``finish_together``  partial sums of many kernels in one launch
 * ``explicit_groups``, ``single_op``  groups that the user names, and single ops
 * ``user_kernel``, ``register``  the user's own kernels
 * ``identity_gradients``, ``shape_readers``, ``recompute``, ``redrawn``  rewrites that let more patterns match

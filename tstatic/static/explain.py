@@ -20,8 +20,9 @@ from tstatic.fusion.reasons import explain_code
 from tstatic.ir.checks import check_known
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.static.amp.rewrite import Converted
-from tstatic.static.savings import Saving
+from tstatic.static.savings import Saving, members_as_data
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
+from tstatic.static.strict_cost import StrictCost
 from tstatic.target import DEFAULT_TARGET
 from tstatic.where import Where, show
 
@@ -83,57 +84,6 @@ class MemoryTraffic:
     bytes_after: int
     memory_before: int = 0
     memory_after: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class StrictRefusal:
-    """A fusion that strict numerics refuse, and what it would save: of its operators, and of those that it would be fused with.
-
-    Attributes:
-        rejection: The operators, and the reason.
-        launches, bytes: Launches and bytes of a step, fewer under default numerics; 0 where another fusion takes the operators.
-    """
-
-    rejection: Rejection
-    launches: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class StrictCost:
-    """What strict numerics cost a step, compared with default ones under the same strategy.
-
-    Attributes:
-        launches, bytes: Launches and bytes more, by the plans for the default target.
-        refused: The fusions that are refused.
-    """
-
-    launches: int
-    bytes: int
-    refused: tuple[StrictRefusal, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns plain data."""
-        return {
-            "launches": self.launches,
-            "bytes": self.bytes,
-            "refused": [
-                {"switch": r.rejection.switch, "ops": _members(r.rejection.members), "reason": r.rejection.reason,
-                 "launches": r.launches, "bytes": r.bytes}
-                for r in self.refused
-            ],
-        }  # fmt: skip
-
-    def __str__(self) -> str:
-        lines = [
-            f"Strict numerics: {self.launches:,} launches and {self.bytes:,} bytes a step more than default numerics"
-        ]
-        for one in self.refused:
-            ops = " + ".join(m.type for m in one.rejection.members)
-            lines.append(
-                f"  {one.rejection.switch}: {ops} would save {one.launches:,} launches and {one.bytes:,} bytes"
-            )
-        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +240,7 @@ class Explanation:
             ],
             "shared": [_source(kernel) for kernel in self.shared],
             "refused": [
-                {"fusion": r.fusion, "switch": r.switch, "code": r.code, "ops": _members(r.members), "reason": r.reason,
+                {"fusion": r.fusion, "switch": r.switch, "code": r.code, "ops": members_as_data(r.members), "reason": r.reason,
                  "change": r.change, "bytes_possible": one.nbytes}
                 for r, one in zip(self.refused, self.possible or (Saving(),) * len(self.refused), strict=True)
             ],
@@ -306,7 +256,7 @@ class Explanation:
         if self.strict is not None:
             done["strict"] = self.strict.to_dict()
         if self.on_host:
-            done["on_host"] = [{**_members([one.op])[0], "reason": one.reason} for one in self.on_host]
+            done["on_host"] = [{**members_as_data([one.op])[0], "reason": one.reason} for one in self.on_host]
         return done
 
     def to_json(self) -> str:
@@ -549,13 +499,9 @@ def _at(where: Where | None, gap: int = 1) -> str:
     return f"{' ' * gap}at {text}" if text else ""
 
 
-def _members(members: Sequence[OpInfo]) -> list[dict[str, Any]]:
-    return [{"type": m.type, "outputs": list(m.outputs), "where": show(m.where)} for m in members]
-
-
 def _applied(a: Applied, kind: str) -> dict[str, Any]:
     done: dict[str, Any] = {
-        "fusion": a.fusion, "switch": a.switch, "op": a.op, "ops": _members(a.members), "gone": list(a.gone),
+        "fusion": a.fusion, "switch": a.switch, "op": a.op, "ops": members_as_data(a.members), "gone": list(a.gone),
         "kept": list(a.kept), "kernel": kind,
     }  # fmt: skip
     if a.kernel is not None:

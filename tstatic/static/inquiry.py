@@ -32,12 +32,11 @@ from tstatic.static.explain import (
     OffSwitch,
     OnHost,
     PropertyStatus,
-    StrictCost,
-    StrictRefusal,
     properties,
 )
 from tstatic.static.savings import Operators, Saving, bytes_of, named_members, savings_of
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
+from tstatic.static.strict_cost import StrictCost, StrictRefusal
 from tstatic.target import DEFAULT_TARGET
 from tstatic.where import show
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.engine import Log, OpInfo, Rejection
@@ -12,6 +13,7 @@ from tstatic.fusion.reasons import UNNAMED
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
+from tstatic.where import show
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,3 +146,8 @@ def _counted(types: Sequence[str], most: int) -> str:
     runs = [(kind, len(list(row))) for kind, row in itertools.groupby(types)]
     shown = [kind if n == 1 else f"{n} x {kind}" for kind, n in runs[:most]]
     return " + ".join(shown + ["..."] * (len(runs) > most))
+
+
+def members_as_data(members: Sequence[OpInfo]) -> list[dict[str, Any]]:
+    """Returns ops as plain data."""
+    return [{"type": m.type, "outputs": list(m.outputs), "where": show(m.where)} for m in members]

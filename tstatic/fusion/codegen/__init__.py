@@ -10,6 +10,6 @@
 * ``attention``, ``attention_parts``, ``attention_loops``, ``attention_tiles``, ``layouts``  attention without scores in memory, and
   where its matrices lie
 * ``depthwise``  depthwise convolution of relu
-* ``segments``, ``update``, ``square_sum``  many tensors in one launch
+* ``segments``, ``update``, ``square_sum``, ``strip_sums``  many tensors in one launch
 * ``script``, ``reference``  the part that runs alone, and the numpy that it compares with
 """
