@@ -63,7 +63,7 @@ def test_torch_loads_what_was_written(tmp_path: Path) -> None:
     assert found["b"].tolist() == [1.5, -2.0]
     linear = torch.nn.Linear(3, 2)
     torch.save({"state_dict": linear.state_dict(), "epoch": 3}, tmp_path / "l.pth")
-    convert(str(tmp_path / "l.pth"), str(tmp_path / "l.pdparams"), "paddle", ["*weight"], [r"^=fc\."])
+    convert(str(tmp_path / "l.pth"), str(tmp_path / "l.pdparams"), "paddle", ["*weight"], ["^=fc."])
     state = paddle.load(str(tmp_path / "l.pdparams"), return_numpy=True)
     assert list(state) == ["fc.weight", "fc.bias"]
     x = np.ones((1, 3), "float32")

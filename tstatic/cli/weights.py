@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -99,11 +100,20 @@ def read(path: Path) -> dict[str, Array]:
     if not path.exists() and not Path(f"{path}{STATE}").exists():
         raise CommandError(f"there is no file '{path}'")
     if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as found:
-            return {name: found[name] for name in found.files}
+        return _read_npz(path)
     if path.suffix in TORCH:
         return _read_torch(path)
     return dict(static.load_program_state(str(path)))
+
+
+def _read_npz(path: Path) -> dict[str, Array]:
+    try:
+        with zipfile.ZipFile(path):  # numpy would try a pickle of any other file
+            pass
+        with np.load(path, allow_pickle=False) as found:
+            return {name: found[name] for name in found.files}
+    except (zipfile.BadZipFile, ValueError, EOFError, KeyError) as error:
+        raise CommandError(f"numpy cannot read '{path}' as arrays: {error}") from error
 
 
 def _read_torch(path: Path) -> dict[str, Array]:
