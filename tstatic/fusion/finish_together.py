@@ -131,7 +131,7 @@ def _without_sums(op: FrozenOp, calls: Launches, given: Mapping[str, StripSum]) 
 def _renamed(entry: Entry, given: Mapping[str, StripSum]) -> Entry:
     if isinstance(entry, tuple):
         return tuple(given[v].partials if v in given else v for v in entry)
-    return given[entry].partials if entry in given else entry
+    return given[entry].partials if entry is not None and entry in given else entry
 
 
 def _added(members: Sequence[StripSum], near: FrozenOp) -> tuple[FrozenOp, Kernel]:
