@@ -26,10 +26,10 @@ from tstatic.fusion.codegen.gemm_tiles import (
     DESCRIPTOR_BYTES,
     GROUP,
     LEAST_PART,
-    SPLIT_DEPTH,
     Tile,
     fitting,
     fixed_tile,
+    split_depth,
     tiles_of,
 )
 from tstatic.fusion.codegen.kernel import (
@@ -461,7 +461,7 @@ class _Part:
             yield self._library(target) if tile is None else self._generated(tile, target)
             return
         generated = [self._generated(tile, target) for tile in self._tiles(target)]
-        if self.product.depth >= self._split_depth(target):
+        if self.product.depth >= split_depth(target):
             # Parts give every multiprocessor work, so that the tile may be large: it loads less for each product.
             largest = max(self._tiles(target), key=lambda tile: tile.rows * tile.columns)
             split = self._split(largest, target)
@@ -490,7 +490,7 @@ class _Part:
                 yield self._boxed(replace(tile, num_warps=4), target, specialised=True)
 
     def _boxed(self, tile: Tile, target: Target, *, specialised: bool) -> Launches:
-        tall, wide = self._blocks(tile)
+        tall, wide = tile.blocks(self.product)
         programs = min(tall * wide, target.multiprocessors)
         constants = self._constants(tile, tile.depth) | {"PROGRAMS": programs, "SPECIALISED": specialised}
         del constants["WHOLE"]
@@ -507,9 +507,6 @@ class _Part:
         name = "specialised" if specialised else "boxes"
         return replace(self._finished(main, tall, target), name=f"{name} {tile.name}")
 
-    def _split_depth(self, target: Target) -> int:
-        return 48 if target.large_programs else SPLIT_DEPTH
-
     def _tiles(self, target: Target) -> list[Tile]:
         return tiles_of(self.product, target, drawn=self._drawn)
 
@@ -517,15 +514,12 @@ class _Part:
     def _drawn(self) -> bool:
         return self.group is not None and bool(self.group.drawings)
 
-    def _blocks(self, tile: Tile) -> tuple[int, int]:
-        return math.ceil(self.product.rows / tile.rows), math.ceil(self.product.columns / tile.columns)
-
     def _constants(self, tile: Tile, depth: int) -> dict[str, int]:
         whole = self.product.depth % depth == 0
         return {"ROWS": tile.rows, "COLUMNS": tile.columns, "STEP": tile.depth, "WHOLE": whole, "GROUP": GROUP}
 
     def _generated(self, tile: Tile, target: Target) -> Launches:
-        tall, wide = self._blocks(tile)
+        tall, wide = tile.blocks(self.product)
         depth = math.ceil(self.product.depth / tile.depth) * tile.depth
         main = Launch(
             f"{self.prefix}kernel",
@@ -549,7 +543,7 @@ class _Part:
 
     def _split(self, tile: Tile, target: Target) -> Launches | None:
         """Returns the launches of a product that is cut along its depth; ``None`` if there is work for everybody without."""
-        tall, wide = self._blocks(tile)
+        tall, wide = tile.blocks(self.product)
         depth = self.product.depth
         # In the interpreter two parts show what many would.
         wanted = 2 if target.large_programs else min(target.multiprocessors // (tall * wide), depth // LEAST_PART, 16)

@@ -31,6 +31,15 @@ class Tile:
     def name(self) -> str:
         return f"{self.rows}x{self.columns}x{self.depth}"
 
+    def blocks(self, product: Product) -> tuple[int, int]:
+        """Returns the number of tiles along a product's rows and columns."""
+        return math.ceil(product.rows / self.rows), math.ceil(product.columns / self.columns)
+
+
+def split_depth(target: Target) -> int:
+    """Returns the depth from which a product is cut; small in the interpreter, whose products are."""
+    return 48 if target.large_programs else SPLIT_DEPTH
+
 
 TILES: Mapping[str, tuple[Tile, ...]] = {
     "sm_80": (Tile(128, 128, 32, 8, 4), Tile(64, 128, 32, 8, 4), Tile(64, 64, 64, 4, 4)),
