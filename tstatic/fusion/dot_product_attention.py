@@ -254,7 +254,16 @@ def prepared(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
     """Saves each row's sum of powers, and computes weights again where their gradient reads them."""
     if not any(op.type == "softmax" for op in program.ops):
         return program
-    return computed_again(eliminate_identity_gradients(draw_again(program, metas), metas), metas)
+    program = draw_again(program, metas)
+    view = View(program, metas)
+    # Only adds in front of a softmax are asked, by the position that a gradient has from its forward op: others belong to
+    # patterns that are looked for later.
+    adds: set[int] = set()
+    for index in view.of_type("softmax"):
+        forward = forward_of(view, index) if all(v in metas for v in view.ops[index].reads()) else None
+        adds |= {view.ops[i].position for i in (forward.behind_scores if forward is not None else ())}
+    gradients = {i for i, op in enumerate(view.ops) if op.type == "elementwise_add_grad" and op.position in adds}
+    return computed_again(eliminate_identity_gradients(program, metas, gradients), metas)
 
 
 def computed_again(
