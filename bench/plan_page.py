@@ -54,8 +54,9 @@ def _model_lines(one: Mapping[str, Any]) -> list[str]:
         "| kernels of | count | GB moved | GB by formula | ratio | worst kernel |",
         "|---|---|---|---|---|---|",
     ]
-    kinds = ["", "| what is launched | ops | launches |", "|---|---|---|"]
-    kinds += [f"| {row['what']} | {row['ops']} | {row['launches']} |" for row in one["kinds"]]
+    # Results of before they were counted have none.
+    kinds = ["", "| what is launched | ops | launches |", "|---|---|---|"] if "kinds" in one else []
+    kinds += [f"| {row['what']} | {row['ops']} | {row['launches']} |" for row in one.get("kinds", ())]
     for row in one["kernels"]:
         mark = row["what"] if row["table"] else f"{row['what']}, against inputs + outputs"
         ratio = row["moved"] / row["least"] if row["least"] else 0.0
