@@ -23,6 +23,8 @@ LOADED = """
 import json, sys, time
 sys.argv = ["tstatic", *{arguments!r}]
 from tstatic.cli import main
+
+pytestmark = pytest.mark.numpy_device("the commands choose the device themselves")
 try:
     main()
 except SystemExit:
