@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.cases import SCRIPT, answer, tstatic, write_script
+from tests.helpers import warm
 
 pytestmark = pytest.mark.numpy_device("the commands choose the device themselves")
 
@@ -229,3 +230,14 @@ def test_data_parallel_scripts_are_explained_as_they_ran(tmp_path: Path) -> None
     assert found["BuildStrategy"]["fuse_elewise_add_act_ops"]["value"] is True
     assert [one["switch"] for one in found["fusions"]["applied"]] == ["fuse_elewise_add_act_ops"] * 2
     assert len(answer(tmp_path, "memory", "net.py")["replicas"]) == 2
+
+
+@pytest.mark.parametrize("module", ["tstatic", "tstatic.as_paddle"])
+def test_a_script_finds_the_modules_beside_it(tmp_path: Path, module: str) -> None:
+    (tmp_path / "inside").mkdir()
+    write_script(tmp_path / "inside", "import paddle\nSIZE = paddle.zeros([3]).shape\n", "beside.py")
+    write_script(tmp_path / "inside", "import beside, sys\nprint(beside.SIZE, sys.argv[1:])\n", "main.py")
+    arguments = ("run",) * (module == "tstatic") + ("inside/main.py", "-x", "--json")
+    done = warm.run(module, *arguments, cwd=tmp_path, module=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "(3,) ['-x', '--json']\n"

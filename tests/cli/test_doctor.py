@@ -15,6 +15,8 @@ from tstatic.chips.report import Report
 from tstatic.cli import doctor
 from tstatic.cli.doctor import Check
 
+pytestmark = pytest.mark.numpy_device("the commands choose the device themselves")
+
 
 def found(outcome: dict[str, Any]) -> dict[str, dict[str, str]]:
     return {one["name"]: one for one in outcome["checks"]}

@@ -14,6 +14,8 @@ import pytest
 
 from tests.cli.cases import SCRIPT, tstatic, write_script
 
+pytestmark = pytest.mark.numpy_device("the commands choose the device themselves")
+
 ROOT = Path(__file__).parents[2]
 RAISES = """import paddle
 

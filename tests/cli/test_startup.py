@@ -10,11 +10,14 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 from typer.main import get_command
 
 from tests.cli.cases import tstatic, write_script
 from tests.unit.test_optional_packages import REFUSE
 from tstatic.cli.app import app
+
+pytestmark = pytest.mark.numpy_device("the commands choose the device themselves")
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
@@ -23,6 +26,7 @@ LOADED = """
 import json, sys, time
 sys.argv = ["tstatic", *{arguments!r}]
 from tstatic.cli import main
+
 try:
     main()
 except SystemExit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,11 @@ import pytest
 import tstatic as paddle
 from tstatic import static
 from tstatic.display import html_table, preformatted, size
-from tstatic.static.explain import WIDTH, Explanation
+from tstatic.fusion.engine import Rejection
+from tstatic.fusion.reasons import REASONS
+from tstatic.static.amp.rewrite import Converted
+from tstatic.static.explain import WIDTH, Explanation, OffSwitch, OnHost, PropertyStatus
+from tstatic.static.savings import Saving
 from tstatic.testing.runner import everything_on
 
 
@@ -181,3 +186,34 @@ def test_sizes_have_units(nbytes: float, text: str) -> None:
 def test_html_helpers_escape() -> None:
     assert "&lt;b&gt;" in preformatted("<b>")
     assert "<b>" not in html_table("<b>", ["<b>"], [["<b>"]])
+
+
+def test_whatever_there_is_to_say_fits_into_forty_lines() -> None:
+    y = paddle.exp(static.data("x", [8]) * 2.0 + 1.0)
+    strategy = static.BuildStrategy()
+    strategy.enable_auto_fusion = True
+    found = explained(y, strategy)
+    (one,) = found.applied
+    applied = tuple(replace(one, op=f"op_{i}", switch=f"switch_{i}") for i in range(50))
+    refused = tuple(
+        Rejection("auto", "enable_auto_fusion", code, one.members, "a reason " * 40, "a change " * 40)
+        for code in REASONS
+        for _ in range(3)
+    )
+    verdicts = [
+        PropertyStatus("BuildStrategy", f"{kind}_{'long_name_' * 8}{i}", value, None, "active", "why")
+        for i in range(40)
+        for kind, value in (("on", True), ("off", False))
+    ]
+    verdicts += [PropertyStatus("BuildStrategy", f"switch_{i}", True, False, "active", "why") for i in range(50)]
+    host = tuple(OnHost(m, "sizes depend on values") for m in one.members * 20)
+    cast = tuple(Converted(f"op_{i}", (f"v_{i}",), f"type_{i}", "", (), None) for i in range(60))
+    crowded = replace(
+        found, verdicts=tuple(verdicts), applied=applied, refused=refused, saved=(Saving(10**6, 1),) * 50,
+        possible=(Saving(10**5, 1),) * len(refused), note="Sizes were assumed: " + "x [16], " * 90, on_host=host, precision=cast,
+        _off=lambda: tuple(OffSwitch(f"off_{i}", i, Saving(i, i)) for i in range(30)),
+    )  # fmt: skip
+    lines = str(crowded).splitlines()
+    assert 35 < len(lines) < 40, "one line more says what replicas exchange"
+    assert max(map(len, lines)) <= WIDTH
+    assert len(crowded.to_text(verbose=True).splitlines()) > 500

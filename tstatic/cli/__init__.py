@@ -16,6 +16,7 @@ It wraps functions of the library and owns none of them.
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 
 
@@ -24,14 +25,11 @@ def main() -> None:
 
     Without typer only ``doctor`` and ``selftest`` are there; any other command says what to install, with exit code 3.
     """
-    # Imported here: typer is optional, and its command line and the plain one exclude each other.
+    # Loaded by name: typer is optional, and its command line and the plain one exclude each other.
     if find_spec("typer") is not None and find_spec("rich") is not None:
-        from tstatic.cli.app import app
-
-        app(prog_name="tstatic")
+        import_module("tstatic.cli.app").app(prog_name="tstatic")
         return
-    from tstatic.cli import plain
-
+    plain = import_module("tstatic.cli.plain")
     if len(sys.argv) > 1 and not sys.argv[1].startswith("-") and sys.argv[1] not in ("doctor", "selftest"):
         print(f"tstatic {sys.argv[1]}: {plain.INSTALL}", file=sys.stderr)
         sys.exit(3)

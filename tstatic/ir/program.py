@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import html
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -103,9 +102,6 @@ class Variable(VariableBase):
         tail = f" ({', '.join(marks)})" if marks and not isinstance(self, Parameter) else ""
         place = f" @ {show(self.made_at)}" if self.made_at else ""
         return f"{kind} {self.name}: {self.dtype.name}{list(self.shape)}{tail}{place}"
-
-    def _repr_html_(self) -> str:
-        return f"<code>{html.escape(repr(self))}</code>"
 
     @no_effect(throw_on_error=PRINTS)
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -34,6 +35,9 @@ class VariableBase(VariableMethods):
     def _touch(self) -> None:
         """Records that the program has changed."""
         raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        return f"<code>{html.escape(repr(self))}</code>"
 
     @property
     def stop_gradient(self) -> bool:

@@ -330,7 +330,7 @@ class Explanation:
 
 
 # --------------------------------------------------------------------------------------------------------------- summary
-MOST_FUSIONS, MOST_CODES, MOST_OFF, MOST_SET, WIDTH = 6, 4, 3, 3, 150
+MOST_FUSIONS, MOST_CODES, MOST_OFF, MOST_SET, WIDTH = 5, 4, 2, 3, 150
 """So much of each kind a summary shows, so that it has at most 40 lines, and so many characters a line."""
 
 
