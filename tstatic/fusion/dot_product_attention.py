@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any
 
 from tstatic.fusion.causal import CAUSAL, FINITE, Masks, for_kernel, gradient_mark
-from tstatic.fusion.codegen.attention import attention_grad_kernel, attention_kernel
+from tstatic.fusion.codegen.attention import attention_kernel
+from tstatic.fusion.codegen.attention_grad import attention_grad_kernel
 from tstatic.fusion.codegen.attention_parts import Attention, Gradient, one, sizes_of
 from tstatic.fusion.codegen.define import draws, is_elementwise, is_pointwise
 from tstatic.fusion.codegen.kernel import Kernel
@@ -535,8 +536,17 @@ def _saved_by(ops: Sequence[FrozenOp], scores: str) -> list[FrozenOp]:
     return found
 
 
-def core_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
-    """Returns the kernel of an attention or of its gradient, from the ops of a match in the program's order."""
+def core_kernel(
+    body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str], summing: Sequence[FrozenOp] = ()
+) -> Kernel:
+    """Returns the kernel of an attention or of its gradient, from the ops of a match in the program's order.
+
+    Args:
+        body: The ops.
+        metas: Metadata of all values.
+        needed: Values that are written to memory.
+        summing: Gradients of adds of biases that the gradient's kernel is to compute, too: sums over rows of what it writes.
+    """
     body = for_kernel(body)
     whole, moved = body, Moved(body, metas)
     if not any(SAVED in op.attrs for op in body):
@@ -568,8 +578,9 @@ def core_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Seq
     first = next(i for i, op in enumerate(body) if op.type == "matmul_v2_grad")
     last = next(i for i, op in enumerate(body) if op.type == "softmax")
     again = Attention(body[0], tuple(body[1:last]), body[last], tuple(body[last + 1 : first]))
+    biases = {one(op.input("Out@GRAD")): one(op.output("Y@GRAD")) for op in summing}
     gradient = Gradient(body[first], tuple(body[first + 1 : at]), softmax, tuple(body[at + 1 : -1]), body[-1])
-    return attention_grad_kernel(again, gradient, metas, needed, saved, result, layouts, whole)
+    return attention_grad_kernel(again, gradient, metas, needed, saved, result, layouts, [*whole, *summing], biases)
 
 
 FUSION = Fusion(

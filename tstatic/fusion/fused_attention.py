@@ -12,6 +12,7 @@ from functools import partial
 
 from tstatic.fusion.causal import for_kernel
 from tstatic.fusion.codegen.attention_parts import fitting_result, numpy_matmul
+from tstatic.fusion.codegen.attention_sums import summed_together
 from tstatic.fusion.codegen.composite import compose, parts_of
 from tstatic.fusion.codegen.define import works_on_rows
 from tstatic.fusion.codegen.gemm import gemm_kernel
@@ -92,11 +93,20 @@ def attention_block_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], 
         CodegenUnsupported: If a part has no kernel.
     """
     view = View(FrozenProgram(tuple(body), metas, {}, (), (), {}, {}), metas)
-    core = _core_of(view)
+    core, back = _core_of(view)
+    layouts = [*back.layouts.values()]
+    summing = [
+        i for i, op in enumerate(body) if op.type == "elementwise_add_grad" and _sums_rows(op, layouts, metas, needed)
+    ]
+    # One way to leave partial sums for all of them: they are as many, and as wide.
+    if len({metas[one(body[i].output(f"Y{GRAD}")) or ""].numel for i in summing}) > 1:
+        summing = []
     behind: set[str] = set()
     before: list[FrozenOp] = []
     after: list[FrozenOp] = []
     for index, op in enumerate(body):
+        if index in summing:
+            continue
         if index in core:
             behind.update(op.writes())
         elif behind.isdisjoint(op.reads()):
@@ -111,8 +121,12 @@ def attention_block_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], 
     for number, ops in enumerate(groups):
         later = {v for group in groups[number + 1 :] for op in group for v in op.contents()}
         later |= {str(op.attrs[RESULT]) for group in groups[number + 1 :] for op in group if RESULT in op.attrs}
-        kept = [v for op in ops for v in op.writes() if v in needed or v in later]
-        make = core_kernel if ops is middle else gemm_kernel if any(multiplies(op) for op in ops) else loop_nest
+        more = [body[i] for i in summing] if ops is middle else []
+        kept = [v for op in (*ops, *more) for v in op.writes() if v in needed or v in later]
+        if ops is middle:
+            parts.append(core_kernel(ops, metas, kept, more))
+            continue
+        make = gemm_kernel if any(multiplies(op) for op in ops) else loop_nest
         parts.append(make(ops, metas, kept))
     whole = for_kernel(body)
     return compose(parts, whole, metas, needed, _numpy, _fitting(whole, metas))
@@ -146,8 +160,23 @@ def _by_shape(ops: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> list[list[F
     return list(groups.values())
 
 
-def _core_of(view: View) -> frozenset[int]:
-    """Returns the ops of the attention, or of its gradient, in a body, with what moves its operands and results."""
+def _sums_rows(op: FrozenOp, layouts: Sequence[Layout], metas: Mapping[str, Meta], needed: Sequence[str]) -> bool:
+    """Returns whether the programs that make an attention's gradients can leave the sums of an add's gradient.
+
+    Args:
+        op: The gradient of an add.
+        layouts: Where the attention's gradients lie.
+        metas: Metadata of all values.
+        needed: Values that are written to memory.
+    """
+    given, bias = one(op.input(f"Out{GRAD}")), one(op.output(f"Y{GRAD}"))
+    if given is None or bias is None or bias not in needed or not {*op.writes()} <= {bias}:
+        return False
+    return summed_together(layouts, given, bias, metas)
+
+
+def _core_of(view: View) -> tuple[frozenset[int], Ends]:
+    """Returns the ops of the attention, or of its gradient, in a body, with what moves operands and results; where these lie."""
     # The gradient has a softmax, too, that makes the weights again.
     gradient = any(SAVED in op.attrs for op in view.ops)
     for index, op in enumerate(view.ops):
@@ -155,10 +184,10 @@ def _core_of(view: View) -> frozenset[int]:
             forward = forward_of(view, index)
             assert forward is not None, "a match has an attention"
             core, front, back = _forward_core(view, forward, saving_of(view, one(op.input("X")) or ""))
-            return frozenset(core | front.indices | back.indices)
+            return frozenset(core | front.indices | back.indices), back
         if SAVED in op.attrs:
             core, front, back, _ = _backward_core(view, index)
-            return frozenset(core | front.indices | back.indices)
+            return frozenset(core | front.indices | back.indices), back
     raise AssertionError("a match has an attention")
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from tstatic.fusion.codegen.attention_loops import over_keys, over_queries, own_rows
+from tstatic.fusion.codegen.attention_loops import over_keys, own_rows
 from tstatic.fusion.codegen.attention_parts import (
     Attention,
     Gradient,
@@ -23,13 +23,9 @@ from tstatic.fusion.codegen.attention_parts import (
     sizes_of,
 )
 from tstatic.fusion.codegen.attention_tiles import (
-    APART,
     FORWARD,
-    KEYS_AND_VALUES,
-    QUERIES,
     Blocks,
     Table,
-    apart_first,
     blocks_of,
     padded,
 )
@@ -45,19 +41,15 @@ from tstatic.fusion.codegen.kernel import (
     Launches,
     argument_types,
     operands,
-    power_of_two,
 )
 from tstatic.fusion.codegen.layouts import Layout, batch_offset, contiguous
-from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, nested, number
+from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, number
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.numerics import uncontracted
 from tstatic.fusion.codegen.script import standalone_main
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
 from tstatic.target import Target
-
-DELTA = KernelLocal("partial:delta")
-"""Per row: the sum of the output times its gradient, which the gradient of softmax subtracts."""
 
 
 def attention_kernel(
@@ -84,42 +76,13 @@ def attention_kernel(
         CodegenUnsupported: If an op between the products is not one per element.
     """
     result = one(mixed.output("Out"))
-    module = _Module(
+    module = AttentionModule(
         found, mixed, None, metas, lse, (layouts or {}).get(result, contiguous(result, metas[result].shape)), layouts
     )
     return module.forward(body or [*found.ops, *saving, mixed])
 
 
-def attention_grad_kernel(
-    found: Attention,
-    gradient: Gradient,
-    metas: Mapping[str, Meta],
-    needed: Sequence[str],
-    lse: str,
-    out: str | Layout,
-    layouts: Mapping[str, Layout] | None = None,
-    body: Sequence[FrozenOp] = (),
-) -> Kernel:
-    """Returns the kernel of an attention's gradient.
-
-    Args:
-        found: The ops that make the weights again.
-        gradient: The ops of the gradient.
-        metas: Metadata of all values.
-        needed: Gradients that are written.
-        lse: What the forward kernel saved of each row.
-        out: The attention's result, or where it lies.
-        layouts: Where operands and gradients lie, if not in memory of their own.
-        body: All ops that it computes, with those that move operands and gradients; without it those above.
-
-    Raises:
-        CodegenUnsupported: If an op between the products is not one per element.
-    """
-    place = out if isinstance(out, Layout) else contiguous(out, metas[out].shape)
-    return _Module(found, gradient.mixed, gradient, metas, lse, place, layouts).backward(needed, body)
-
-
-class _Module:
+class AttentionModule:
     """The functions of one direction."""
 
     def __init__(
@@ -131,7 +94,10 @@ class _Module:
         lse: str | None,
         out: Layout,
         layouts: Mapping[str, Layout] | None = None,
+        biases: Mapping[str, str] | None = None,
     ) -> None:
+        # Value that gradients lie in -> the sum over its rows.
+        self.biases = biases or {}
         self.found, self.gradient, self.metas, self.lse, self.out = found, gradient, metas, lse, out
         self.diagonal = found.diagonal
         self.layouts = layouts or {}
@@ -203,7 +169,7 @@ class _Module:
     def _load(self, name: str, batch: str, at: str, count: int, inner: str, length: int) -> str:
         """Returns the text that loads a block of rows of a matrix."""
         place = self._place(name, batch, at, inner)
-        text = f"tl.load({place}, mask=({at} < {count})[:, None] & ({inner} < {length})[None, :], other=0)"
+        text = f"tl.load({place}, mask={self._inside(at, count, inner, length)}, other=0)"
         factor = self.places[name].factor
         if factor is None:
             return text
@@ -212,13 +178,20 @@ class _Module:
     def _store(
         self, name: str, batch: str, at: str, count: int, inner: str, length: int, text: str, dtype: DType
     ) -> str:
-        place = self._place(name, batch, at, inner)
+        place, value = self._place(name, batch, at, inner), self._block(name, text, dtype)
+        return f"tl.store({place}, {value}, mask={self._inside(at, count, inner, length)})"
+
+    def _block(self, name: str, text: str, dtype: DType) -> str:
+        """Returns the text of a block as it is stored."""
         value = stored(Typed(text, self.compute), dtype, self.used)
         factor = self.places[name].factor
-        if factor is not None:
-            # The op that multiplies reads what the gradient before it has stored.
-            value = stored(Typed(self._times(value, factor), self.compute), dtype, self.used)
-        return f"tl.store({place}, {value}, mask=({at} < {count})[:, None] & ({inner} < {length})[None, :])"
+        if factor is None:
+            return value
+        # The op that multiplies reads what the gradient before it has stored.
+        return stored(Typed(self._times(value, factor), self.compute), dtype, self.used)
+
+    def _inside(self, at: str, count: int, inner: str, length: int) -> str:
+        return f"({at} < {count})[:, None] & ({inner} < {length})[None, :]"
 
     def _times(self, text: str, factor: float) -> str:
         # A function of its own: a variable here is called as the prelude's function.
@@ -298,7 +271,7 @@ class _Module:
         body = [
             f"batch = tl.program_id(1){self._wide}",
             f"keys = {keys}",
-            *own_rows(self.diagonal),
+            *own_rows(last_first=self.diagonal is not None),
             *self._head(),
             f"query = {self._load('q', 'batch', 'rows', s.rows, 'dims', s.depth)}",
             f'top = tl.full((ROWS,), float("-inf"), {kind})',
@@ -312,149 +285,6 @@ class _Module:
             body.append(f"tl.store(lse + batch * {s.rows} + rows, {text}, mask=rows < {s.rows})")
         return self._function("kernel", parameters, body)
 
-    def _delta(self) -> tuple[str, tuple[KernelParameter, ...]]:
-        s, g = self.sizes, self.gradient
-        assert g is not None
-        parameters = (
-            self._placed("out", self.out),
-            self._placed("given", one(g.mixed.input("Out@GRAD"))),
-            self._pointer("delta", DELTA),
-            KernelParameter("ROWS", "constant"),
-            KernelParameter("WIDTH", "constant"),
-        )
-        count = s.batches * s.rows
-        self.used.add("wide")
-
-        def place(name: str) -> str:
-            layout = self.places[name]
-            if layout.is_plain:
-                return f"{name} + rows[:, None]{self._wide} * {s.width} + inner[None, :]"
-            first = batch_offset(self.places[name], f"(rows{self._wide} // {s.rows})")
-            return f"{name} + ({first} + rows{self._wide} % {s.rows} * {layout.strides[-2]})[:, None] + inner[None, :]"
-
-        mask = f"(rows < {count})[:, None] & (inner < {s.width})[None, :]"
-        body = [
-            "rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)",
-            "inner = tl.arange(0, WIDTH)",
-            f"a = wide(tl.load({place('out')}, mask={mask}, other=0))",
-            f"b = wide(tl.load({place('given')}, mask={mask}, other=0))",
-            f"tl.store(delta + rows, tl.sum(a * b, 1), mask=rows < {count})",
-        ]
-        return self._function("row_sums", parameters, body)
-
-    def _weights_again(self, seen: str, turned: bool = False) -> list[str]:
-        """Lines that make a block of weights again; ``seen`` is its mask, and empty where all scores count."""
-        # Beyond the edges are zeros in the place of what would be loaded. Results there are not stored, so that only sums
-        # over them need masks: those over queries, or those over keys.
-        masked = [f"p = tl.where({seen}, p, 0.0)"] if seen else []
-        each = "[None, :]" if turned else "[:, None]"
-        return [*self._scored(turned), f"p = tl.exp(s - saved{each} - rest{each})", *masked]
-
-    def _scores_gradient(self, seen: str, turned: bool = False) -> list[str]:
-        """Lines that make the gradient of a block of raw scores, ``ds``."""
-        return [
-            f"d = {self._product('given_here', 'value', turned)}",
-            f"d = {self._call('weights_grad', 'd', turned=turned)}",
-            f"ds = p * (d - sums{'[None, :]' if turned else '[:, None]'})",
-            f"ds = {self._call('scores_grad', 'raw', 'ds', turned=turned)}",
-            *([f"ds = tl.where({seen}, ds, 0.0)"] if seen else []),
-        ]
-
-    def _row_loads(self) -> list[str]:
-        s, kind = self.sizes, LANGUAGE[self.compute.name]
-        return [
-            f"query = {self._load('q', 'batch', 'rows', s.rows, 'dims', s.depth)}",
-            f"given_here = {self._load('given', 'batch', 'rows', s.rows, 'wide', s.width)}",
-            f"exact = tl.load(lse + batch * {s.rows} + rows, mask=rows < {s.rows}, other=0)",
-            f"saved = exact.to({kind})",
-            f"rest = (exact - saved.to(tl.float64)).to({kind})",
-            f"sums = tl.load(delta + batch * {s.rows} + rows, mask=rows < {s.rows}, other=0)",
-        ]
-
-    def _backward_pointers(self) -> list[KernelParameter]:
-        g = self.gradient
-        assert g is not None
-        assert self.lse is not None
-        given = one(g.mixed.input("Out@GRAD"))
-        pairs = (("q", self.q), ("k", self.k), ("v", self.v), ("given", given))
-        return [
-            *(self._placed(n, v) for n, v in pairs), self._pointer("lse", self.lse), self._pointer("delta", DELTA),
-        ]  # fmt: skip
-
-    def _grad_keys(self, name: str, dk: str | None, dv: str | None) -> tuple[str, tuple[KernelParameter, ...]]:
-        """The gradients of keys and values: a program has a block of keys, and goes over all queries that read them."""
-        s, kind = self.sizes, LANGUAGE[self.compute.name]
-        pointers = self._backward_pointers()
-        pointers += [self._placed(n, v) for n, v in (("dk", dk), ("dv", dv)) if v is not None]
-        parameters = (*pointers, *self.tail, *self._constants())
-
-        def loop(seen: str) -> list[str]:
-            lines = ["rows = start + tl.arange(0, ROWS)", *self._row_loads()]
-            # A row of a block for each key: weights go from registers into the products that add up over queries.
-            lines += self._weights_again(seen, turned=True)
-            if dv is not None:
-                lines += [
-                    f"u = {self._call('weights', 'p', turned=True)}",
-                    f"for_values = dot({self._low('u')}, given_here, for_values)",
-                ]
-            if dk is not None:
-                lines += self._scores_gradient(seen, turned=True)
-                lines.append(f"for_keys = dot({self._low('ds')}, query, for_keys)")
-            return lines
-
-        shared = s.batches // s.key_batches
-        inside = over_queries(s.rows, self.diagonal, loop)
-        if shared > 1:
-            inside = nested(f"for head in range(0, {shared}):", [f"batch = {s.batch_of_head}", *inside])
-        body = [
-            f"keys = tl.program_id(1){self._wide}",
-            "first_column = tl.program_id(0) * COLUMNS",
-            "columns = first_column + tl.arange(0, COLUMNS)",
-            *self._head(),
-            f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth)}",
-            f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
-            f"for_keys = tl.zeros((COLUMNS, DEPTH), {kind})",
-            f"for_values = tl.zeros((COLUMNS, WIDTH), {kind})",
-            *(["batch = keys"] if shared == 1 else []),
-            *inside,
-        ]
-        if dk is not None:
-            body.append(
-                self._store("dk", "keys", "columns", s.columns, "dims", s.depth, "for_keys", self.metas[dk].dtype)
-            )
-        if dv is not None:
-            body.append(
-                self._store("dv", "keys", "columns", s.columns, "wide", s.width, "for_values", self.metas[dv].dtype)
-            )
-        return self._function(name, parameters, body)
-
-    def _grad_queries(self, dq: str) -> tuple[str, tuple[KernelParameter, ...]]:
-        """The gradient of queries: a program has a block of them, and goes over all keys."""
-        s, kind = self.sizes, LANGUAGE[self.compute.name]
-        parameters = (*self._backward_pointers(), self._placed("dq", dq), *self.tail, *self._constants())
-
-        def loop(seen: str) -> list[str]:
-            return [
-                "columns = start + tl.arange(0, COLUMNS)",
-                f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth)}",
-                f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
-                *self._weights_again(seen),
-                *self._scores_gradient(seen),
-                f"for_queries = dot({self._low('ds')}, key, for_queries)",
-            ]
-
-        body = [
-            f"batch = tl.program_id(1){self._wide}",
-            f"keys = {s.key_batch}",
-            *own_rows(self.diagonal),
-            *self._head(),
-            *self._row_loads(),
-            f"for_queries = tl.zeros((ROWS, DEPTH), {kind})",
-            *over_keys(s.columns, self.diagonal, loop),
-            self._store("dq", "batch", "rows", s.rows, "dims", s.depth, "for_queries", self.metas[dq].dtype),
-        ]
-        return self._function("queries", parameters, body)
-
     # ----------------------------------------------------------------------------------------------------------- the kernel
     def _texts(self) -> list[str]:
         tail = [p.name for p in self.tail]
@@ -466,81 +296,18 @@ class _Module:
     def forward(self, body: Sequence[FrozenOp]) -> Kernel:
         text, parameters = self._forward()
 
+        def programs(blocks: Blocks) -> int:
+            return math.ceil(self.sizes.rows / blocks.rows)
+
         def ways(target: Target) -> list[Launches]:
             return [
-                Launches((self._launch("kernel", parameters, one, self.sizes.rows, one.rows),), {}, name=one.name)
+                Launches(
+                    (self._launch("kernel", parameters, one, programs(one), self.sizes.batches),), {}, name=one.name
+                )
                 for one in self._blocks(FORWARD, target)
             ]
 
         return self._finished("attention", [*self._texts(), text], parameters, body, ways)
-
-    def backward(self, needed: Sequence[str], body: Sequence[FrozenOp] = ()) -> Kernel:
-        g = self.gradient
-        assert g is not None
-        dq, dk, dv = (
-            e if isinstance(e, str) and (self.layouts[e].value if e in self.layouts else e) in needed else None
-            for e in (g.product.output("X@GRAD"), g.product.output("Y@GRAD"), g.mixed.output("Y@GRAD"))
-        )
-        s = self.sizes
-        delta, delta_parameters = self._delta()
-        texts, parts = [delta], dict[str, tuple[KernelParameter, ...]]()
-        both = dk is not None and dv is not None
-        for name, a, b in (("keys_and_values", dk, dv), ("keys", dk, None), ("values", None, dv)):
-            if (a, b) != (None, None) and both >= (name == "keys_and_values"):
-                text, parts[name] = self._grad_keys(name, a, b)
-                texts.append(text)
-        if dq is not None:
-            text, parts["queries"] = self._grad_queries(dq)
-            texts.append(text)
-
-        def keys(name: str, blocks: Blocks) -> Launch:
-            return self._launch(name, parts[name], blocks, s.columns, blocks.columns, s.key_batches)
-
-        def key_ways(target: Target) -> list[tuple[str, tuple[Launch, ...]]]:
-            """Returns the ways to make the gradients of keys and values."""
-            single = [n for n in ("keys", "values") if n in parts]
-            apart = [(f"apart {one.name}", tuple(keys(n, one) for n in single)) for one in self._blocks(APART, target)]
-            together: list[tuple[str, tuple[Launch, ...]]] = [
-                (f"keys and values {one.name}", (keys("keys_and_values", one),))
-                for one in self._blocks(KEYS_AND_VALUES, target)
-                if both
-            ]
-            head = max(s.depth, s.width)
-            return apart + together if apart_first(target, head, self.dtype, drawn=self._drawn) else together + apart
-
-        def ways(target: Target) -> list[Launches]:
-            count = s.batches * s.rows
-            tall = power_of_two(-(-count // 2), 1, 1024) if target.large_programs else max(1, 4096 // padded(s.width))
-            sums = Launch(
-                "row_sums",
-                (math.ceil(count / tall),),
-                operands(delta_parameters),
-                {"ROWS": tall, "WIDTH": padded(s.width)},
-                types=argument_types(delta_parameters),
-            )
-            groups = [key_ways(target)] if {"keys", "values"} & parts.keys() else []
-            if dq is not None:
-                found = self._blocks(QUERIES, target)
-                groups.append(
-                    [
-                        (f"queries {one.name}", (self._launch("queries", parts["queries"], one, s.rows, one.rows),))
-                        for one in found
-                    ]
-                )
-            # One group changes at a time: their times add up.
-            first = [group[0] for group in groups]
-            chosen = [first, *([*first[:i], o, *first[i + 1 :]] for i, g in enumerate(groups) for o in g[1:])]
-            return [
-                Launches(
-                    (sums, *(launch for _, launches in one for launch in launches)),
-                    {DELTA: (count, self.compute)},
-                    name=" + ".join(name for name, _ in one),
-                )
-                for one in chosen
-            ]
-
-        body = body or [*self.found.ops, *g.ops]
-        return self._finished("attention_grad", [*self._texts(), *texts], next(iter(parts.values())), body, ways)
 
     def _blocks(self, table: Table, target: Target) -> tuple[Blocks, ...]:
         s = self.sizes
@@ -556,23 +323,25 @@ class _Module:
         name: str,
         parameters: tuple[KernelParameter, ...],
         blocks: Blocks,
-        count: int,
-        size: int,
-        batches: int = 0,
+        programs: int,
+        batches: int,
+        more: Mapping[str, int] | None = None,
     ) -> Launch:
         s = self.sizes
         constants = {
-            "ROWS": blocks.rows, "COLUMNS": blocks.columns, "DEPTH": padded(s.depth), "WIDTH": padded(s.width)
+            "ROWS": blocks.rows, "COLUMNS": blocks.columns, "DEPTH": padded(s.depth), "WIDTH": padded(s.width),
+            **(more or {}),
         }  # fmt: skip
-        grid = math.ceil(count / size), batches or s.batches
         given, types = operands(parameters), argument_types(parameters)
         # Of a value that several matrices lie in, a launch may read or write some.
         elements: Counter[str] = Counter()
         for p in parameters:
-            if p.name in self.places:
+            if p.name in self.places and self.places[p.name].value == p.operand:
                 elements[p.operand] += math.prod(self.places[p.name].shape)
         parts = {v: n for v, n in elements.items() if n < self.metas[v].numel}
-        return Launch(name, grid, given, constants, blocks.num_warps, types, stages=blocks.stages, elements=parts)
+        return Launch(
+            name, (programs, batches), given, constants, blocks.num_warps, types, stages=blocks.stages, elements=parts
+        )
 
     def _finished(
         self,
@@ -583,7 +352,7 @@ class _Module:
         ways: Callable[[Target], list[Launches]],
     ) -> Kernel:
         made = {v for op in body for v in op.writes()}
-        named = dict.fromkeys(p.operand for p in self.all_parameters if p.operand not in (DELTA, RNG, DRAWS))
+        named = dict.fromkeys(p.operand for p in self.all_parameters if not isinstance(p.operand, KernelLocal))
         memory = [
             tuple(KernelArgument(v, self.metas[v].dtype, self.metas[v].numel) for v in named if (v in made) == written)
             for written in (False, True)

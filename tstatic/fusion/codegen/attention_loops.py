@@ -68,9 +68,9 @@ def over_queries(count: int, diagonal: int | None, body: Body) -> list[str]:
     ]
 
 
-def own_rows(diagonal: int | None) -> list[str]:
-    """Lines that say which queries a program has."""
-    if diagonal is None:
+def own_rows(*, last_first: bool) -> list[str]:
+    """Lines that say which queries a program has; ``last_first``: the last program has the first ones."""
+    if not last_first:
         return ["rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)"]
-    # Later queries see more keys: what takes longest begins first.
+    # Where later queries see more keys, what takes longest begins first.
     return ["top_row = (tl.num_programs(0) - 1 - tl.program_id(0)) * ROWS", "rows = top_row + tl.arange(0, ROWS)"]

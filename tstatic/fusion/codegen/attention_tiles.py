@@ -106,6 +106,9 @@ APART: Table = {
 APART_FROM: Mapping[str, tuple[int, int]] = {"sm_80": (256, 128), "sm_90": (256, 128), "sm_100": (256, 128)}
 """Head sizes from which no blocks of one kernel keep within the registers: without random numbers, and with them."""
 
+JOINED_TO: Mapping[str, tuple[int, int]] = {"sm_80": (128, 64), "sm_90": (128, 64), "sm_100": (128, 64)}
+"""Head sizes up to which one launch makes all gradients: without random numbers, and with them."""
+
 DRAWN_A_THREAD = 32
 """Scores of a block per thread, at most, where random numbers are drawn: they are made in registers."""
 
@@ -151,3 +154,11 @@ def apart_first(target: Target, head: int, dtype: DType, *, drawn: bool) -> bool
     """Returns whether the gradients of keys and values are made by a kernel each, where nothing was timed."""
     sizes = APART_FROM.get(target.architecture, APART_FROM["sm_90"])
     return not target.large_programs and dtype.is_low and padded(head) >= sizes[drawn]
+
+
+def joined_first(target: Target, head: int, dtype: DType, *, drawn: bool) -> bool:
+    """Returns whether one launch makes all gradients, where nothing was timed."""
+    if target.large_programs or not dtype.is_low:
+        return True
+    sizes = JOINED_TO.get(target.architecture, JOINED_TO["sm_90"])
+    return padded(head) <= sizes[drawn]

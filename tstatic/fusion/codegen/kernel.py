@@ -312,7 +312,7 @@ class Kernel:
             widths[buffer.value] = buffer.dtype.itemsize
         named = {a for a in launch.arguments if isinstance(a, str)}
         # The elements that the launch's tiles cover.
-        tiles = math.prod(launch.grid) * math.prod(launch.constants.values())
+        tiles = math.prod(launch.grid) * math.prod(max(1, n) for n in launch.constants.values())
         if isinstance(launch, LibraryProduct):
             rows, columns, depth = launch.sizes
             elements = rows * depth + depth * columns + rows * columns + bool(launch.bias) * columns
