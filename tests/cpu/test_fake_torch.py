@@ -140,7 +140,9 @@ def differs(number: int) -> bool:
     return any(not np.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(steps_of(None), late_values, strict=True))
 
 
-@pytest.mark.parametrize("fault", [None, faults.missing_wait, faults.early_fetch], ids=str)
+@pytest.mark.parametrize(
+    "fault", [None, faults.missing_wait, faults.early_fetch], ids=lambda fault: fault.__name__ if fault else "none"
+)
 def test_faults_and_only_those_are_found(fault: faults.Plant | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if fault is not None:
         fault(monkeypatch)

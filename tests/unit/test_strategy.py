@@ -36,6 +36,8 @@ OFF = {
 BUILD_DEFAULTS: dict[str, Any] = {
     **dict.fromkeys(ON, True),
     **dict.fromkeys(OFF, False),
+    # Of tstatic's own.
+    "fuse_linear_cross_entropy": False,
     "reduce_strategy": REDUCE.AllReduce,
     "gradient_scale_strategy": SCALE.CoeffNumDevice,
     "debug_graphviz_path": "",

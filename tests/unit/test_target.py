@@ -71,7 +71,7 @@ def planned(chip: target.Target, net: str = "columns", rows: int = 100_000) -> A
 
 def _sums(launch: Launch) -> bool:
     """Whether a launch writes partial sums."""
-    merges = launch.function.startswith("finish") or "STRIPS" in launch.constants
+    merges = launch.finishes or launch.function.startswith("finish") or "STRIPS" in launch.constants
     return not merges and any(isinstance(a, KernelLocal) for a in launch.arguments)
 
 

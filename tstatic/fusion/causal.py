@@ -63,7 +63,7 @@ def triangle(mask: Array, rows: int, columns: int) -> Found | None:
     if not np.array_equal(first == 0, seen):
         return None
     hidden = first[~seen].astype(np.float64)
-    # NaN is no number below 0, either.
+    # NaN is not below 0, either.
     return Found(diagonal, float(hidden.max()), bool(np.isneginf(hidden).all())) if (hidden < 0).all() else None
 
 

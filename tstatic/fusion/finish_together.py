@@ -32,7 +32,7 @@ def finish_together(
         metas: Metadata of all its values.
         planned: Its kernels, planned for a chip.
     """
-    places = [(index, sums) for index, sums in _places(program, metas, planned) if _saves(sums)]
+    places = [(index, sums) for index, sums in _by_first_reader(program, metas, planned) if _saves(sums)]
     if not places:
         return program, metas, planned
     own, kernels = dict(metas), dict(planned)
@@ -61,7 +61,7 @@ def finish_together(
     return program.edit(ops=(*ops, *before.get(len(program.ops), ()))), own, kernels
 
 
-def _places(
+def _by_first_reader(
     program: FrozenProgram, metas: Mapping[str, Meta], planned: Planned
 ) -> Iterator[tuple[int, list[tuple[StripSum, int]]]]:
     """Yields where sums have to be known, and those, each with the index of the op whose kernel leaves it to be added."""

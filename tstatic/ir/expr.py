@@ -105,15 +105,8 @@ define(
 define("div", np.true_divide, lambda t, a, b: a / b, "1 / b", "-r / b", triton="{a} / {b}",
        rounded="tl.div_rn({a}, {b})", direct="div", numbers="second")  # fmt: skip
 define("neg", np.negative, lambda t, a: -a, "-1", triton="_neg({a})", direct="neg", whole=True)
-define(
-    "floordiv",
-    np.floor_divide,
-    lambda t, a, b: t.floor_divide(a, b),
-    triton="_floor_div({a}, {b})",
-    exact=True,
-    direct="floor_divide",
-    whole=True,
-)
+define("floordiv", np.floor_divide, lambda t, a, b: t.floor_divide(a, b), triton="_floor_div({a}, {b})",
+       exact=True, direct="floor_divide", whole=True)  # fmt: skip
 define(
     "remainder",
     np.remainder,

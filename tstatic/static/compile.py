@@ -248,6 +248,16 @@ class Compilation:
         return tuple(sessions)
 
 
+def fuse_under(
+    numerics: str, frozen: FrozenProgram, metas: Mapping[str, Meta], build: BuildStrategy
+) -> tuple[FrozenProgram, dict[str, Meta], Log]:
+    """Applies the fusions of a strategy under ``default`` or ``strict`` numerics; returns also what was fused and what not."""
+    log = Log()
+    with flags.using_numerics(numerics):
+        fused, after = pipeline.fuse(frozen, metas, build, log)
+    return fused, after, log
+
+
 def compile_program(
     program: Program,
     build: BuildStrategy,
@@ -296,12 +306,9 @@ def compile_program(
         if alike not in known:
             # Sizes of the state come from the scope, where they may differ from the declared ones.
             inferred = infer_program(mine, {**metas, **{mine.reads[var]: meta for var, meta in state.items()}})
-            log = Log()
-            with flags.using_numerics(numerics):
-                fused, after = pipeline.fuse(mine, inferred, build, log)
-                known[alike] = LoweredProgram(
-                    mine, inferred, fused, after, log, build, device, device.target, flags.numerics()
-                )
+            used = flags.numerics() if numerics is None else numerics
+            fused, after, log = fuse_under(used, mine, inferred, build)
+            known[alike] = LoweredProgram(mine, inferred, fused, after, log, build, device, device.target, used)
         replicas.append(known[alike])
         states.append(state)
     return Compilation(key, program, source, tuple(replicas), tuple(states), report)

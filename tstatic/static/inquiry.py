@@ -22,7 +22,7 @@ from tstatic.ir.program import Block, Operator, Program
 from tstatic.ir.types import Meta
 from tstatic.plan.plan import Generated, Plan, make_plan
 from tstatic.static import pipeline
-from tstatic.static.compile import Compilation, LoweredProgram
+from tstatic.static.compile import Compilation, LoweredProgram, fuse_under
 from tstatic.static.explain import (
     Drawing,
     Explanation,
@@ -145,8 +145,8 @@ def _strict_cost(lowered: LoweredProgram, build: BuildStrategy) -> StrictCost:
         strict = kernel_per_op(lowered.after, lowered.metas)
         kernels = kernels_of(strict, lowered.metas)
         here = _costs(planned(strict, lowered.metas, kernels, build)[0], lowered.metas, kernels)
+    other, metas, _ = fuse_under("default", lowered.before, lowered.metas_before, build)
     with flags.using_numerics("default"):
-        other, metas = pipeline.fuse(lowered.before, lowered.metas_before, build, Log())
         kernels = kernels_of(other, metas)
         there = _costs(planned(other, metas, kernels, build)[0], metas, kernels)
     refused = []

@@ -38,6 +38,9 @@ def _columns(source: Array, plan: ConvPlan, row: int, rows: int, buffer: Array) 
     if plan.mode == "wide":
         # Rows run on into the next one: what stands between two of them is computed and then dropped.
         length = (rows - 1) * source.shape[3] + ow
+        if source.shape[3] == 1:
+            # The stride of an axis of one element says nothing; here the next element is that of the next row.
+            by_value = by_row
         windows = np.ndarray(
             (count, plan.channels, kh, kw, length), source.dtype, source, row * by_row,
             (by_image, by_channel, dh * by_row, dw * by_value, by_value),

@@ -171,7 +171,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """Inputs that are no free choice, as they hold what other ops make of the others: an attention's result and sums of powers.
+    """Inputs that cannot be chosen, as they hold what other ops make of the others: an attention's result and sums of powers.
 
     Attributes:
         value: The input that holds ``result``.
