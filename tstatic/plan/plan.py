@@ -60,8 +60,8 @@ class Storage:
 class Step:
     """One op of a plan, in the order of execution.
 
-    ``region`` is ``main`` or ``update``; ``how`` is ``ref``, ``kernel`` (generated), ``dynamic``, ``view`` (no work) or ``joined`` (no
-    work: what it joins was written to its place in the result).
+    ``region`` is ``main`` or ``update``; ``how`` is ``ref``, ``kernel`` (generated), ``dynamic``, ``view`` (no work) or ``joined``
+    (no work: what it joins was written to its place in the result).
     """
 
     op: FrozenOp
