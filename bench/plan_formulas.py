@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tstatic.fusion import feedforward
+from tstatic.fusion import feedforward, fused_attention
+from tstatic.fusion.causal import for_kernel
 from tstatic.fusion.codegen.define import works_on_rows
 from tstatic.fusion.codegen.products import Product, multiplies, products_of, tails_of
+from tstatic.fusion.dot_product_attention import RESULT, SAVED
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta
 from tstatic.target import DEFAULT_TARGET
@@ -44,6 +46,8 @@ def formula(op: FrozenOp, metas: Metas) -> tuple[str, int] | None:
         return f"{what} {way}", matrix_bytes(op, metas)
     if op.fusion == "dot_product_attention":
         return f"attention {way}", attention_bytes(op, metas)
+    if op.fusion == "attention":
+        return f"attention block {way}", block_bytes(op, metas)
     if op.fusion in ("compiler", "auto"):
         return group_bytes(op, metas)
     if any(b.type in ("squared_l2_norm", "sum_of_squares") for b in op.body):
@@ -99,20 +103,56 @@ def group_bytes(op: FrozenOp, metas: Metas) -> tuple[str, int] | None:
 
 
 def attention_bytes(op: FrozenOp, metas: Metas) -> int:
-    """Attention: e*4BHSD forward, e*8BHSD backward and what its passes read again; the mask and what is saved per row.
+    """Attention alone: what it reads and writes (``core_bytes``)."""
+    rows, given = (
+        _size(metas, op.input(slot)) if op.type.endswith("_grad") else 0 for slot in ("SoftmaxAux", "Out@GRAD")
+    )
+    return core_bytes(op.body, once(op, metas), rows, given, metas)
 
-    Gradients are added up by one program each, in a fixed order, so that one pass makes dQ and another dK and dV. Both compute
-    the scores again: the second reads Q, K, V, dO, the mask and the numbers per row once more; the sum of each row of dO * O,
-    which both need, is made before them, of one more reading of dO, and is written once and read twice.
+
+def core_bytes(ops: Sequence[FrozenOp], least: int, rows: int, given: int, metas: Metas) -> int:
+    """Attention: e*4BHSD forward, e*8BHSD backward; the mask and what is saved per row.
+
+    Gradients are added up by one program each, in a fixed order, all in one pass. In 16 bits the sum of each row of dO * O is
+    made before it, of one more reading of dO, and is written once and read once; wider types make it on the way.
+
+    Args:
+        ops: The attention's.
+        least: Bytes of what it reads and writes, each once.
+        rows, given: Bytes of what is saved per row, in float64, and of dO; 0 forward.
+        metas: Metadata of all values.
     """
-    least = once(op, metas)
-    if not op.type.endswith("_grad"):
-        return least
-    given, result, saved = (op.input(slot) for slot in ("Out@GRAD", "Out", "SoftmaxAux"))
-    rows = _size(metas, saved)
-    arrays = {v for v in op.contents() if metas[v].nbytes}
-    again = sum(metas[v].nbytes for v in arrays - {str(given), str(result), str(saved)})
-    return least + again + 2 * _size(metas, given) + rows + 3 * rows
+    low = any(metas[v].dtype.is_low for op in ops if op.type == "softmax_grad" for v in op.reads())
+    return least + (given + rows if low else 0)
+
+
+def block_bytes(op: FrozenOp, metas: Metas) -> int:
+    """Blocks of attention: the products around it (``matrix_bytes``), and the attention (``core_bytes``).
+
+    Sums over rows of its gradients cost partial sums only, as the programs that make the gradients add them up.
+    """
+    groups, middle, summing = fused_attention.groups_of(op.body, metas, list(op.writes()))
+    written = {*op.writes()}
+    total = parts_bytes(
+        [part for part in groups if part is not middle], written | _contents((*middle, *summing)), metas
+    )
+    made = {v for one in middle for v in one.writes()}
+    # A causal mask that is known is not read.
+    read = _contents(for_kernel(middle)) - made
+    softmax = next((one for one in middle if one.type == "softmax_grad"), None)
+    if softmax is not None:
+        read.add(str(softmax.attrs[RESULT]))
+    stored = made & {*written, *_contents(one for part in groups if part is not middle for one in part)}
+    least = sum(metas[v].nbytes for v in read | stored)
+    mixed = next((one for one in middle if one.type == "matmul_v2_grad"), None)
+    rows = _size(metas, softmax.attrs[SAVED]) if softmax is not None else 0
+    given = _size(metas, mixed.input("Out@GRAD")) if mixed is not None else 0
+    total += core_bytes(middle, least, rows, given, metas)
+    return total + partial_bytes(summing, written, metas, _ROW)
+
+
+def _contents(ops: Iterable[FrozenOp]) -> set[str]:
+    return {v for op in ops for v in op.contents()}
 
 
 def matrix_bytes(op: FrozenOp, metas: Metas) -> int:
@@ -123,12 +163,16 @@ def matrix_bytes(op: FrozenOp, metas: Metas) -> int:
     do not begin at multiples of 16 bytes, is a pass of its own: e(MK+KN+MN) with or without a bias, and what follows reads
     it once more.
     """
+    return parts_bytes(feedforward.parts_of(op.body, metas), {*op.writes()}, metas)
+
+
+def parts_bytes(parts: Sequence[Sequence[FrozenOp]], needed: set[str], metas: Metas) -> int:
+    """Bytes of the parts of a block, one after the other; ``needed``: results that more than these parts read."""
     total = 0
-    parts = feedforward.parts_of(op.body, metas)
     for number, part in enumerate(parts):
         made = {v for one in part for v in one.writes()}
         later = {v for other in parts[number + 1 :] for one in other for v in one.contents()}
-        stored = made & {*op.writes(), *later}
+        stored = made & {*needed, *later}
         total += sum(metas[v].nbytes for v in stored)
         products = next((products_of(one, metas) for one in part if multiplies(one)), ())
         if not products:

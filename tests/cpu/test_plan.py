@@ -188,6 +188,35 @@ def test_a_reshape_is_a_view_where_memory_lies_in_order_and_the_count_of_launche
     assert compiled.explain(fetch_list=[*y]).traffic.launches_before == worked
 
 
+@pytest.mark.parametrize(("rows", "joined"), [((64, 128, 5), True), ((5, 64), False)])
+def test_rows_are_written_to_their_place_in_a_concat(rows: tuple[int, ...], joined: bool) -> None:
+    """Where each part begins at a multiple of 256 bytes; what reads a part later finds it, too, and no option changes a result."""
+    main = static.Program()
+    with static.program_guard(main, static.Program()), paddle.utils.unique_name.guard():
+        given = [static.data(f"x{i}", [n, 16]) for i, n in enumerate(rows)]
+        parts = [paddle.tanh(x) for x in given]
+        whole = paddle.concat(parts, axis=0)
+        fetches = [paddle.exp(whole), paddle.sin(parts[0]), paddle.concat([parts[1], parts[1]], axis=0)]
+    feeds = {x.name: np.random.default_rng(i).random(x.shape, np.float32) for i, x in enumerate(given)}
+    wanted = np.exp(np.tanh(np.concatenate([*feeds.values()])))
+    for inplace in (True, False):
+        strategy = static.BuildStrategy()
+        strategy.enable_inplace = inplace
+        compiled = static.CompiledProgram(main, strategy)
+        got = static.Executor("cpu").run(compiled, feed=feeds, fetch_list=fetches)
+        np.testing.assert_allclose(got[0], wanted, rtol=1e-6)
+        np.testing.assert_allclose(got[1], np.sin(np.tanh(feeds["x0"])), rtol=1e-6)
+        np.testing.assert_allclose(got[2], np.tanh(np.concatenate([feeds["x1"]] * 2)), rtol=1e-6)
+        plan = compiled.plan
+        # The second concat has one part twice: it has to copy.
+        hows = [step.how for step in plan.steps if step.op.type == "concat"]
+        assert hows == ["joined" if joined and inplace else "ref", "ref"]
+        if hows[0] == "joined":
+            begin = plan.storage[whole.name].offset
+            offsets = [plan.storage[one.name].offset - begin for one in parts]
+            assert offsets == [0, 64 * 64, 192 * 64]
+
+
 def test_an_arena_is_dropped_as_often_as_the_strategy_says() -> None:
     main, startup, loss = net()
     exe = static.Executor("cpu")

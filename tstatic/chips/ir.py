@@ -72,6 +72,7 @@ _FUNCTION = re.compile(r"^\s*tt\.func\b[^@]*@[\w$.]+\(", re.MULTILINE)
 _DEFINED = re.compile(r"^\s*(%[\w$.]+)(?::\d+)?(?:, %[\w$.]+)* = ")
 _NAME = re.compile(r"%[\w$.]+")
 _CARRIED = re.compile(r"(%[\w$.]+) = (%[\w$.]+)")
+_CARRIED_BY = re.compile(r"scf\.for (%[\w$.]+) = ")
 _DOT = re.compile(r" = tt\.dot (%[\w$.]+)(?:#\d+)?, (%[\w$.]+)(?:#\d+)?,")
 _PRECISION = re.compile(r"inputPrecision = (\w+)")
 _DOT_TYPES = re.compile(r": tensor<([\dx]+)x([a-z]\w*)[^>]*>+ \* tensor<([\dx]+)x([a-z]\w*)")
@@ -98,6 +99,7 @@ def read_dots(ttir: str, parameters: Sequence[str]) -> tuple[Dot, ...]:
         # A host's descriptor is several arguments.
         arguments = _arguments(head)
         names = dict(zip(arguments, parameters, strict=True)) if len(arguments) == len(parameters) else {}
+        body = _told_apart(body)
         lines = {n: line for line in body for n in _results(line)}
         carried = {n: start for line in body if "iter_args(" in line for n, start in _CARRIED.findall(line)}
         for line in body:
@@ -130,6 +132,30 @@ def _functions(text: str) -> Iterator[tuple[str, list[str]]]:
     for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
         head, *body = text[start:end].lstrip("\n").splitlines()
         yield head, body
+
+
+def _told_apart(body: Sequence[str]) -> list[str]:
+    """Returns the lines of a function with a name for each value: regions beside each other use the same ones again."""
+    times: dict[str, int] = {}
+
+    def named(name: str) -> str:
+        return f"{name}.again{times[name]}" if times.get(name) else name
+
+    told = []
+    for line in body:
+        made = {*_results(line), *(_CARRIED_BY.findall(line) if " scf.for " in line else ())}
+        # A loop's results are what they are after it, and its arguments what they are in it: both are new names.
+        if " scf.for " in line:
+            made |= {n for n, _ in _CARRIED.findall(line)}
+        old = {n: named(n) for n in _NAME.findall(line)}
+        times.update((n, times.get(n, -1) + 1) for n in made)
+        new = {n: named(n) for n in made}
+
+        def put(match: re.Match[str], new: dict[str, str] = new, old: dict[str, str] = old) -> str:
+            return new.get(match[0]) or old[match[0]]
+
+        told.append(_NAME.sub(put, line))
+    return told
 
 
 def _arguments(head: str) -> list[str]:

@@ -92,6 +92,32 @@ def attention_block_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], 
     Raises:
         CodegenUnsupported: If a part has no kernel.
     """
+    groups, middle, summing = groups_of(body, metas, needed)
+    parts = []
+    for number, ops in enumerate(groups):
+        later = {v for group in groups[number + 1 :] for op in group for v in op.contents()}
+        later |= {str(op.attrs[RESULT]) for group in groups[number + 1 :] for op in group if RESULT in op.attrs}
+        more = summing if ops is middle else []
+        kept = [v for op in (*ops, *more) for v in op.writes() if v in needed or v in later]
+        if ops is middle:
+            parts.append(core_kernel(ops, metas, kept, more))
+            continue
+        make = gemm_kernel if any(multiplies(op) for op in ops) else loop_nest
+        parts.append(make(ops, metas, kept))
+    whole = for_kernel(body)
+    return compose(parts, whole, metas, needed, _numpy, _fitting(whole, metas))
+
+
+def groups_of(
+    body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]
+) -> tuple[list[list[FrozenOp]], list[FrozenOp], list[FrozenOp]]:
+    """Returns the ops of a block part by part, the part that is the attention, and the sums over rows that it makes, too.
+
+    Args:
+        body: The ops, in the program's order.
+        metas: Metadata of all values.
+        needed: Values that are written to memory.
+    """
     view = View(FrozenProgram(tuple(body), metas, {}, (), (), {}, {}), metas)
     core, back = _core_of(view)
     layouts = [*back.layouts.values()]
@@ -116,20 +142,7 @@ def attention_block_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], 
             behind.update(op.writes())
     middle = [body[i] for i in sorted(core)]
     outer = [[part for ops in parts_of(some, metas) for part in _by_shape(ops, metas)] for some in (before, after)]
-    groups = [*outer[0], middle, *outer[1]]
-    parts = []
-    for number, ops in enumerate(groups):
-        later = {v for group in groups[number + 1 :] for op in group for v in op.contents()}
-        later |= {str(op.attrs[RESULT]) for group in groups[number + 1 :] for op in group if RESULT in op.attrs}
-        more = [body[i] for i in summing] if ops is middle else []
-        kept = [v for op in (*ops, *more) for v in op.writes() if v in needed or v in later]
-        if ops is middle:
-            parts.append(core_kernel(ops, metas, kept, more))
-            continue
-        make = gemm_kernel if any(multiplies(op) for op in ops) else loop_nest
-        parts.append(make(ops, metas, kept))
-    whole = for_kernel(body)
-    return compose(parts, whole, metas, needed, _numpy, _fitting(whole, metas))
+    return [*outer[0], middle, *outer[1]], middle, [body[i] for i in summing]
 
 
 def _fitting(body: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> Fitting | None:

@@ -60,7 +60,8 @@ class Storage:
 class Step:
     """One op of a plan, in the order of execution.
 
-    ``region`` is ``main`` or ``update``; ``how`` is ``ref``, ``kernel`` (generated), ``dynamic`` or ``view`` (no work).
+    ``region`` is ``main`` or ``update``; ``how`` is ``ref``, ``kernel`` (generated), ``dynamic``, ``view`` (no work) or ``joined``
+    (no work: what it joins was written to its place in the result).
     """
 
     op: FrozenOp
@@ -145,6 +146,8 @@ class _Planner:
         self.commits = order.commits
         self.storage: dict[str, Storage] = {}
         self.root: dict[str, str] = {}
+        # Value -> bytes before it in what it is a part of.
+        self.within: dict[str, int] = {}
         self.dense: set[str] = set()
         self.last: dict[str, int] = {}
         self.end = len(self.ops)
@@ -213,7 +216,8 @@ class _Planner:
         offsets = {**starts, **{name: starts[run[0][0]] + within[name] for run in runs for name, _ in run}}
         for value, slot in self.storage.items():
             if slot.kind in ("arena", "feed"):
-                self.storage[value] = Storage(value, slot.kind, slot.meta, offsets[self.base(value)], slot.of)
+                at = offsets[self.base(value)] + self.before(value)
+                self.storage[value] = Storage(value, slot.kind, slot.meta, at, slot.of)
         return Plan(
             self.program, tuple(steps), self.storage, self.commits, size, self.options, tuple(lifetimes),
             tuple(foreign), {v: self.base(v) for v in self.storage},
@@ -255,6 +259,14 @@ class _Planner:
         while value in self.root:
             value = self.root[value]
         return value
+
+    def before(self, value: str) -> int:
+        """Returns the bytes before a value in the buffer that it lies in."""
+        found = 0
+        while value in self.root:
+            found += self.within.get(value, 0)
+            value = self.root[value]
+        return found
 
     def step(self, index: int, op: FrozenOp) -> Step:
         region = "main" if index < self.main_count else "update"
@@ -301,6 +313,8 @@ class _Planner:
                 self.storage[value] = Storage(value, kind, self.metas[value])
                 self.dense.add(value)
         if self.options.inplace:
+            if region == "main" and self.try_join(index, op):
+                return Step(op, region, "joined")
             self.try_inplace(index, op)
         return Step(op, region, "kernel" if op.body else "ref")
 
@@ -349,6 +363,32 @@ class _Planner:
         for value in op.writes():
             if value != result:
                 self.storage[value] = Storage(value, "arena", self.metas[value])
+        return True
+
+    def try_join(self, index: int, op: FrozenOp) -> bool:
+        """Lays the inputs of a join of rows into its result, if each is a buffer of its own; returns whether it did."""
+        if op.type != "concat" or any(op.inputs[1:]) or op.attrs["axis"] != 0:
+            return False
+        parts, result = op.inputs[0], op.outputs[0]
+        assert isinstance(parts, tuple)
+        assert isinstance(result, str)
+        if self.storage[result].kind != "arena" or len({*parts}) < len(parts):
+            return False
+        total = self.metas[result]
+        for part in parts:
+            meta = self.metas[part]
+            # A part that begins where every buffer may begin: kernels take as many elements at once as there.
+            if part is not parts[-1] and meta.nbytes != aligned(meta.nbytes):
+                return False
+            own = self.storage[part].kind == "arena" and part not in self.root and part in self.dense
+            if not own or meta.dtype != total.dtype or not meta.nbytes:
+                return False
+        top = 0
+        for part in parts:
+            self.root[part], self.within[part] = result, top
+            top += self.metas[part].nbytes
+        # The memory lives as long as the last reader of any part.
+        self.held[result] = max(self.last.get(result, -1), *(self.group_last(part) for part in parts))
         return True
 
     def try_inplace(self, index: int, op: FrozenOp) -> None:

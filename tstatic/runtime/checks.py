@@ -195,7 +195,7 @@ def late_checks(plan: Plan, device: Device) -> LateChecks | None:
     """Returns the checks of positions on a device whose work runs late; elsewhere an op checks its own."""
     if not device.deferred:
         return None
-    steps = [one for one in plan.steps if one.region == "main" and one.how in ("ref", "kernel", "view")]
+    steps = [one for one in plan.steps if one.region == "main" and one.how in ("ref", "kernel", "view", "joined")]
     ops = [op for step in steps for op in (step.op.body or [step.op])]
     storage, root = plan.storage, plan.root
     return LateChecks(device, ops, [v for v in storage if storage[root[v]].kind in ("feed", "const")])

@@ -141,7 +141,7 @@ class Session:
         works: list[Bound] = []
         for number, step in enumerate(plan.steps):
             before: Before = [], [], []
-            if step.how == "view" and bind_view(device, step.op, self.arrays):
+            if step.how == "joined" or (step.how == "view" and bind_view(device, step.op, self.arrays)):
                 self.blocks.bound(number, None)
                 continue
             stream = self._stream_of(step.op, len(works))
