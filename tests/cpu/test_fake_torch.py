@@ -141,7 +141,7 @@ def differs(number: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    "fault", [None, faults.missing_wait, faults.early_fetch], ids=lambda fault: fault.__name__ if fault else "none"
+    "fault", [None, faults.missing_wait, faults.early_fetch], ids=["none", "missing_wait", "early_fetch"]
 )
 def test_faults_and_only_those_are_found(fault: faults.Plant | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if fault is not None:

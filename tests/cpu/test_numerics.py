@@ -127,4 +127,4 @@ def test_a_refusal_says_what_it_costs() -> None:
     assert one.launches > 0
     assert one.bytes > 0
     assert told.strict.bytes == told.traffic.bytes_after - default.traffic.bytes_after
-    assert f"would save {one.launches} launches" in str(told)
+    assert f"would save {one.launches} launches" in told.to_text(verbose=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tstatic.ir.evaluate import evaluate, metas_of
@@ -197,6 +197,8 @@ def depthwise(draw: st.DrawFn) -> Conv:
 
 
 @given(depthwise(), DTYPES, SEEDS, LAYOUTS)
+# An image one column wide, whose rows lie backwards: the stride of its last axis says nothing.
+@example(((1, 2, 2, 1), (4, 1, 2, 1), (1, 1), (2, 2, 0, 0), (2, 1), 2), np.dtype(np.float32), 0, "reversed")
 def test_depthwise_conv(case: Conv, dtype: np.dtype[Any], seed: int, layout: str) -> None:
     """Bands and columns alike: strips with and without padding, blocks that the size is no multiple of, taps that meet nothing."""
     check_convolution(case, dtype, seed, layout)

@@ -71,8 +71,10 @@ def planned(chip: target.Target, net: str = "columns", rows: int = 100_000) -> A
 
 def _sums(launch: Launch) -> bool:
     """Whether a launch writes partial sums."""
+    # What adds up the sums of several kernels finds them by a table.
     merges = launch.finishes or launch.function.startswith("finish") or "STRIPS" in launch.constants
-    return not merges and any(isinstance(a, KernelLocal) for a in launch.arguments)
+    merges = merges or any(str(a).startswith("table:") for a in launch.arguments)
+    return not merges and any(isinstance(a, KernelLocal) or str(a).endswith("@STRIPS") for a in launch.arguments)
 
 
 class OnChip(NullDevice):

@@ -250,7 +250,7 @@ class Compilation:
 
 def fuse_under(
     numerics: str, frozen: FrozenProgram, metas: Mapping[str, Meta], build: BuildStrategy
-) -> tuple[FrozenProgram, dict[str, Meta], Log]:
+) -> tuple[FrozenProgram, Mapping[str, Meta], Log]:
     """Applies the fusions of a strategy under ``default`` or ``strict`` numerics; returns also what was fused and what not."""
     log = Log()
     with flags.using_numerics(numerics):
