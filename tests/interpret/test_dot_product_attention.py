@@ -22,7 +22,7 @@ from tstatic.fusion.codegen.attention import attention_kernel
 from tstatic.target import TINY
 
 FUSION = BY_NAME["dot_product_attention"]
-PROGRAMS = int(os.environ.get("TSTATIC_ATTENTIONS", "20000" if SOAK else "500"))
+PROGRAMS = int(os.environ.get("TSTATIC_ATTENTIONS", "20000" if SOAK else "440"))
 SHARDS = 20
 MOST = 40
 """Programs within which a fault must be caught."""

@@ -24,9 +24,9 @@ from tstatic.target import DEFAULT_TARGET
 from tstatic.testing.runner import everything_on, trial_of_recipe
 
 FUSION = BY_NAME["feedforward"]
-PROGRAMS = int(os.environ.get("TSTATIC_BLOCKS", "2000" if SOAK else "500"))
-SHARDS = 25
-"""A shard is half a minute of processor time at most: it ends in time on a busy machine, too."""
+PROGRAMS = int(os.environ.get("TSTATIC_BLOCKS", "2000" if SOAK else "100"))
+SHARDS = 10
+"""A shard is ten seconds of processor time: it ends in time on a busy machine, too."""
 FULL = Block(norm="pre", dropout=(0.3, 0.25))
 
 

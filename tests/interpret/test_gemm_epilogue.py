@@ -19,7 +19,7 @@ from tstatic.ir.opdef import op_def
 from tstatic.testing.runner import everything_on, trial_of_recipe
 
 FUSION = BY_NAME["gemm_epilogue"]
-PROGRAMS = int(os.environ.get("TSTATIC_EPILOGUES", "20000" if SOAK else "500"))
+PROGRAMS = int(os.environ.get("TSTATIC_EPILOGUES", "20000" if SOAK else "400"))
 SHARDS = 10
 MOST = 60
 """Programs within which a fault must be caught."""
