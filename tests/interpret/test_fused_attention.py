@@ -13,11 +13,14 @@ from tests.helpers.attention_blocks import PACKINGS, Block, drawn_block, recipe
 from tests.helpers.drawn import BY_NAME, only
 from tests.helpers.soak import SOAK
 from tstatic import static, testing
+from tstatic.fusion.codegen import attention, attention_grad
+from tstatic.fusion.codegen.attention_tiles import Blocks
 from tstatic.fusion.engine import Applied
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.runtime.scope import Scope
 from tstatic.static.compile import compile_program
+from tstatic.target import TINY
 from tstatic.testing import Step
 from tstatic.testing.runner import everything_on, trial_of_recipe
 
@@ -272,4 +275,27 @@ def test_any_scale_is_computed_as_it_stands(factor: float) -> None:
     """Where Paddle's op always divides by the root of the head size."""
     one = _with(_attr("scale", "scaled", scale=factor), dropout=(0.0, 0.0))
     assert len(made_of(told_of(one, FUSION.switch))) == 1
+    testing.assert_equivalent(one, only(FUSION.switch), shrink=False)
+
+
+@pytest.mark.parametrize(("packing", "queries", "keys"), [("parts", 16, 32), ("heads", 32, 16), ("separate", 16, 32)])
+def test_gradients_of_biases_are_sums_that_the_attention_leaves(
+    packing: str, queries: int, keys: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the blocks of queries and of keys: what has fewer blocks leaves zeros in the strips that it has not."""
+    sizes = {id(attention_grad.QUERIES): (queries, 16), id(attention_grad.KEYS_AND_VALUES): (16, keys)}
+    whole = attention.blocks_of
+
+    def blocks(table: Any, *given: Any, **named: Any) -> Any:
+        if id(table) not in sizes:
+            return whole(table, *given, **named)
+        rows, columns = sizes[id(table)]
+        return (Blocks(rows, columns, 4, 0),)
+
+    monkeypatch.setattr(attention, "blocks_of", blocks)
+    one = recipe(replace(FULL, packing=packing, biases=True), "gradients")
+    (backward,) = [a for a in made_of(told_of(one, FUSION.switch)) if a.op.endswith("_grad")]
+    assert backward.kernel is not None
+    launches = {launch.function.split("_", 1)[1]: launch for launch in backward.kernel.plan(TINY).launches}
+    assert launches["gradients"].constants["STRIPS"] == max(-(-FULL.rows // queries), -(-FULL.rows // keys))
     testing.assert_equivalent(one, only(FUSION.switch), shrink=False)

@@ -106,7 +106,7 @@ APART: Table = {
 APART_FROM: Mapping[str, tuple[int, int]] = {"sm_80": (256, 128), "sm_90": (256, 128), "sm_100": (256, 128)}
 """Head sizes from which no blocks of one kernel keep within the registers: without random numbers, and with them."""
 
-JOINED_TO: Mapping[str, tuple[int, int]] = {"sm_80": (128, 0), "sm_90": (128, 64), "sm_100": (128, 0)}
+JOINED_TO: Mapping[str, tuple[int, int]] = {"sm_80": (128, 0), "sm_90": (128, 0), "sm_100": (128, 0)}
 """Head sizes up to which one launch makes all gradients without spills: without random numbers, and with them; 0: none."""
 
 DRAWN_A_THREAD = 32
