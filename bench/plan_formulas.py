@@ -107,21 +107,28 @@ def attention_bytes(op: FrozenOp, metas: Metas) -> int:
     rows, given = (
         _size(metas, op.input(slot)) if op.type.endswith("_grad") else 0 for slot in ("SoftmaxAux", "Out@GRAD")
     )
-    return core_bytes(op.body, once(op, metas), rows, given, metas)
+    result = str(op.input("Out")) if rows else ""
+    again = sum(metas[v].nbytes for v in {*op.contents()} - {result})
+    return core_bytes(op.body, once(op, metas), rows, given, again, metas)
 
 
-def core_bytes(ops: Sequence[FrozenOp], least: int, rows: int, given: int, metas: Metas) -> int:
+def core_bytes(ops: Sequence[FrozenOp], least: int, rows: int, given: int, again: int, metas: Metas) -> int:
     """Attention: e*4BHSD forward, e*8BHSD backward; the mask and what is saved per row.
 
     Gradients are added up by one program each, in a fixed order, all in one pass. In 16 bits the sum of each row of dO * O is
     made before it, of one more reading of dO, and is written once and read once; wider types make it on the way.
+    With dropout 16 bits take two
+    passes, as the registers do not hold random numbers and all three gradients: the second reads all but the result again.
 
     Args:
         ops: The attention's.
         least: Bytes of what it reads and writes, each once.
         rows, given: Bytes of what is saved per row, in float64, and of dO; 0 forward.
+        again: Bytes of what it reads, but for its result.
         metas: Metadata of all values.
     """
+    if any("dropout" in op.type for op in ops):
+        given += again + rows // 2
     low = any(metas[v].dtype.is_low for op in ops if op.type == "softmax_grad" for v in op.reads())
     return least + (given + rows if low else 0)
 
@@ -147,7 +154,8 @@ def block_bytes(op: FrozenOp, metas: Metas) -> int:
     mixed = next((one for one in middle if one.type == "matmul_v2_grad"), None)
     rows = _size(metas, softmax.attrs[SAVED]) if softmax is not None else 0
     given = _size(metas, mixed.input("Out@GRAD")) if mixed is not None else 0
-    total += core_bytes(middle, least, rows, given, metas)
+    again = sum(metas[v].nbytes for v in read) - (_size(metas, softmax.attrs[RESULT]) if softmax is not None else 0)
+    total += core_bytes(middle, least, rows, given, again, metas)
     return total + partial_bytes(summing, written, metas, _ROW)
 
 

@@ -7,8 +7,8 @@
 * ``batch_norm``, ``channel_sums``, ``per_channel``  batch norm
 * ``gemm``, ``gemm_tiles``, ``products``  matrix products with what follows them
 * ``composite``  kernels of several parts, one after the other
-* ``attention``, ``attention_grad``, ``attention_parts``, ``attention_loops``, ``attention_sums``, ``attention_tiles``, ``layouts``
-  attention without scores in memory, and where its matrices lie
+* ``attention``, ``attention_grad``, ``attention_parts``, ``attention_loops``, ``attention_tiles``, ``attention_sums``, ``layouts``
+  attention without scores in memory, the sums over rows of its gradients, and where its matrices lie
 * ``depthwise``  depthwise convolution of relu
 * ``segments``, ``update``, ``square_sum``, ``strip_sums``  many tensors in one launch
 * ``script``, ``reference``  the part that runs alone, and the numpy that it compares with
