@@ -124,16 +124,14 @@ def test_models_learn_as_many_numbers_as_published_and_fusion_saves(name: str) -
     found = plan.model(name, lambda text: None)
     assert found["launches"]["fused"] < found["launches"]["unfused"]
     assert found["bytes"]["fused"] < found["bytes"]["unfused"]
-    # Partial sums of batch norms add to ResNet's peak, where nothing that fusion removes is alive.
-    assert found["arena"]["fused"] < (1.02 if name == "resnet" else 1) * found["arena"]["unfused"]
     assert sum(found["applied"].values()) > 0
     assert set(found["alone"]) == {f.switch for f in count.FUSIONS}
     update = {r["what"]: r for r in found["kernels"]}["momentum" if name == "resnet" else "AdamW"]
     streams = {"gpt": 28, "bert": 28, "resnet": 20}[name]
     assert update["least"] == streams * found["parameters"]
     assert sum(row["launches"] for row in found["kinds"]) == found["launches"]["fused"]
-    # A step of ResNet takes 1 % more memory.
-    assert 0 < found["arena"]["fused"] < 1.02 * found["arena"]["unfused"]
+    # A step of ResNet takes 1 % more memory: partial sums of batch norms add to its peak, where nothing that fusion removes is alive.
+    assert 0 < found["arena"]["fused"] < (1.02 if name == "resnet" else 1) * found["arena"]["unfused"]
     for row in found["kernels"]:
         if row["moved"] > 10**6:
             assert 0.97 <= row["moved"] / row["least"] <= row["worst"] <= page.WANTED, row["what"]
