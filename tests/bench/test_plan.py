@@ -130,7 +130,7 @@ def test_models_learn_as_many_numbers_as_published_and_fusion_saves(name: str) -
     streams = {"gpt": 28, "bert": 28, "resnet": 20}[name]
     assert update["least"] == streams * found["parameters"]
     assert sum(row["launches"] for row in found["kinds"]) == found["launches"]["fused"]
-    # A step of ResNet takes 1 % more memory: partial sums of batch norms add to its peak, where nothing that fusion removes is alive.
+    # A step of ResNet takes 1 % more: partial sums of batch norms add to its peak, where nothing that fusion removes is alive.
     assert 0 < found["arena"]["fused"] < (1.02 if name == "resnet" else 1) * found["arena"]["unfused"]
     for row in found["kernels"]:
         if row["moved"] > 10**6:
