@@ -307,7 +307,7 @@ PASSES = (
     ),
     Mutant(
         "passes/fold.py",
-        "_fold_one",
+        "_is_foldable",
         "call",
         "keeps(op)",
         "False",
