@@ -45,7 +45,7 @@ def test_subsets_and_orders_of_passes_agree(kind: dict[str, Any], monkeypatch: p
         testing.assert_equivalent(recipe, on)
 
     check()
-    assert len(orders) > 10
+    assert len(orders) >= 10
 
 
 @pytest.mark.parametrize("fusion", FUSIONS, ids=lambda f: f.name)
