@@ -432,7 +432,7 @@ def test_explain_answers() -> None:
     assert net.explained().why(logits, losses).code == "APPLIED"
     with short_chunks(11):
         assert net.explained().why(logits, losses).code == "FEW_ROWS"
-    assert "linear_cross_entropy in 4 chunks" in str(net.explained())
+    assert "linear_cross_entropy in 4 chunks" in net.explained().to_text(verbose=True)
 
 
 def test_a_wrong_label_is_told_with_the_line() -> None:
