@@ -34,7 +34,7 @@ def test_subsets_and_orders_of_passes_agree(kind: dict[str, Any], monkeypatch: p
     orders = set()
 
     @seed(4)
-    @settings(max_examples=40 if SOAK else 20, **PLAIN)
+    @settings(max_examples=40 if SOAK else 24, **PLAIN)
     @given(testing.programs(2, 40 if not kind else 15, **kind), some(FUSIONS), some(passes))
     def check(recipe: testing.Recipe, fusions: tuple[Any, ...], clean_ups: tuple[Any, ...]) -> None:
         note(f"fusions {[f.name for f in fusions]}, passes {[p.name for p in clean_ups]}")
@@ -45,7 +45,7 @@ def test_subsets_and_orders_of_passes_agree(kind: dict[str, Any], monkeypatch: p
         testing.assert_equivalent(recipe, on)
 
     check()
-    assert len(orders) >= 10
+    assert len(orders) > 10
 
 
 @pytest.mark.parametrize("fusion", FUSIONS, ids=lambda f: f.name)
