@@ -86,7 +86,7 @@ def partial_bytes(ops: Sequence[FrozenOp], written: set[str], metas: Metas, leas
     return total
 
 
-_ROW, _TERMS = 6, 128
+_ROW, _TERMS = 8, 128
 """The fewest rows of a program that goes along them, and the fewest terms of a program that only sums."""
 
 

@@ -34,6 +34,9 @@ where the next pass finds what it reads again."""
 _SPLIT = 2
 """Programs for each multiprocessor that share the rows when columns are summed."""
 
+_LEAST = 8
+"""The fewest rows of each of them: the sums that it leaves are written and read once, like two more rows of float32."""
+
 
 def _index(group: LoopNest, operand: Operand) -> tuple[str, str]:
     """Returns offset and mask of an operand's elements."""
@@ -117,7 +120,7 @@ def rows_kernel(group: LoopNest) -> Kernel:
         # A program takes one tile, unless columns are summed: then it keeps its sums in registers over a strip of tiles.
         strips = math.ceil(count / tall)
         if group.summed:
-            strips = min(strips, 2 if target.large_programs else _SPLIT * target.multiprocessors)
+            strips = min(strips, 2 if target.large_programs else min(_SPLIT * target.multiprocessors, -(-count // _LEAST)))
         strip = math.ceil(math.ceil(count / strips) / tall) * tall
         strips = math.ceil(count / strip)
         # 16 values a thread, so that a row of 4,096 takes 8 warps; 8 where two sums per column stay in registers, too, or

@@ -296,10 +296,11 @@ def _lower(
     if not logits.shape[0] or not logits.shape[1]:
         return logits.new_zeros((logits.shape[1], 1)), None
     ins, labels = logits_length.reshape(-1), label_length.reshape(-1)
+    # Without a step torch reads what is in front of its sums, so that such a sequence gets a step and then its result.
     loss = torch.nn.functional.ctc_loss(
-        logits.log_softmax(-1), label.long(), ins.long(), labels.long(), blank, "none", zero_infinity=True
+        logits.log_softmax(-1), label.long(), ins.long().clamp(min=1), labels.long(), blank, "none", zero_infinity=True
     )
-    return loss[:, None], None
+    return loss.masked_fill(ins == 0, 0)[:, None], None
 
 
 def _grad_lower(
