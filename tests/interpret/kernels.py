@@ -129,8 +129,8 @@ def _multiply(product: LibraryProduct, arrays: Mapping[str, Any]) -> None:
     b = arrays[product.b].reshape((columns, depth) if product.trans_b else (depth, columns))
     wide = np.result_type(product.dtype.compute.np)
     made = (a.T if product.trans_a else a).astype(wide) @ (b.T if product.trans_b else b).astype(wide)
-    if product.bias:
-        made = made + arrays[product.bias].astype(wide)
+    if product.addend:
+        made = made + arrays[product.addend].reshape(product.addend_shape).astype(wide)
     arrays[product.out].reshape(rows, columns)[...] = made.astype(product.dtype.np)
 
 

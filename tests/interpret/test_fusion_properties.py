@@ -151,8 +151,8 @@ def _stays_unfused(fusion: Fusion, miss: Miss, members: set[tuple[str, ...]], se
     kernels = {r.kernel.name for r in told.applied}
     if kernels and kernels <= seen:
         return
-    seen.update(kernels)
     state = start_values(built.main, built.startup)
     trial = Trial(built.main, state, list(built.fetches))
     failure = trial.compare(only(fusion.switch), built.feeds)
     assert failure is None, f"{miss.code}: {failure}"
+    seen.update(kernels)

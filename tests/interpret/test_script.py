@@ -216,7 +216,7 @@ FAULTS = (
     ("pointwise", "mask = offsets < n", "mask = offsets < n - 1"),
     ("pointwise", "% 7", "% 6"),
     ("pointwise", "tl.store(y0 + offsets, ", "tl.store(y0 + offsets, 1.0 - "),
-    ("sum", "sums += tl.load(p + rows * kept", "sums -= tl.load(p + rows * kept"),
+    ("rows", "sums += tl.load(p + rows * kept", "sums -= tl.load(p + rows * kept"),
     ("sum", "tl.where(mask, ", "tl.where(mask, 1.1 * "),
     ("rows", "(columns < 33)", "(columns < 31)"),
     ("rows", "tl.sum(tl.where(mask, ", "tl.sum(tl.where(mask, 1.001 * "),

@@ -29,7 +29,7 @@ def test_imports_point_down() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------- an op is one file
-KERNELS_OWN = {"biased_product", "causal_mask", "strip_sums"}
+KERNELS_OWN = {"causal_mask", "product_and_add", "strip_sums"}
 """Steps within generated kernels, and of what completes them: they are in no program, and have no public function."""
 
 

@@ -1,6 +1,6 @@
 """Running plans.
 
-* ``session``, ``queues``, ``sub_block``, ``generated``, ``biased_product``, ``scratch``  a plan bound to memory: its steps,
+* ``session``, ``queues``, ``sub_block``, ``generated``, ``product_and_add``, ``scratch``  a plan bound to memory: its steps,
   streams, bodies of control flow, kernels, products with a bias between these, and what they need only while they run
 * ``storage``  the arrays of a plan's values, and blocks that a device's library allocates while steps run
 * ``checks``  of positions and of NaN while a plan runs

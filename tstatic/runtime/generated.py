@@ -21,7 +21,7 @@ from tstatic.ir.opdef import op_def
 from tstatic.ir.recording import Call
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.plan import Generated
-from tstatic.runtime.biased_product import BIASED_PRODUCT
+from tstatic.runtime.product_and_add import PRODUCT_AND_ADD
 
 
 def add_shared(found: Generated, known: MutableMapping[str, Any], device: Device, stopped: Any | None) -> None:
@@ -89,8 +89,9 @@ def _product(device: Device, product: LibraryProduct, arrays: Mapping[str, Any],
     a, b, out = (device.derive(arrays[v], partial(np.reshape, shape=shape)) for v, shape in product.matrices)
     attrs = {"trans_x": product.trans_a, "trans_y": product.trans_b}
     read, definition = [a, b], op_def("matmul_v2")
-    if product.bias:
-        read, definition = [a, b, device.derive(arrays[product.bias], np.ravel)], BIASED_PRODUCT
+    if product.addend:
+        added = device.derive(arrays[product.addend], partial(np.reshape, shape=product.addend_shape))
+        read, definition = [a, b, added], PRODUCT_AND_ADD
     op = FrozenOp(definition, product.arguments[:-1], (product.out,), attrs)
     step: cpu.BoundStep = device.bind(op, read, [out], {}, stream)
     workspace = cpu.Workspace()

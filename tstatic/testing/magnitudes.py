@@ -8,15 +8,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from tstatic.fusion.codegen.define import LoopBody, define
-from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
-from tstatic.fusion.codegen.products import is_product, is_product_gradient, products_of
+from tstatic.fusion.codegen.products import is_product, is_product_gradient
 from tstatic.ir import expr
-from tstatic.ir.evaluate import meta_of
+from tstatic.ir.evaluate import evaluate, meta_of
 from tstatic.ir.expr import FUNCTIONS, Function, Node
 from tstatic.ir.frozen import FrozenOp, freeze
 from tstatic.ir.pointwise import ALONG, COLUMN
 from tstatic.ir.program import Program
-from tstatic.ir.types import Meta, dtype_of
+from tstatic.ir.types import dtype_of
 from tstatic.testing.feeds import data_variables
 from tstatic.testing.parts import Array
 from tstatic.testing.tolerance import float64_program, ulp
@@ -100,7 +99,7 @@ def magnitudes(program: Program, values: Mapping[str, Array]) -> dict[str, Array
         if op.definition.update or not all(v in values for v in (*op.reads(), *op.writes())):
             continue
         if is_product(op.definition) or is_product_gradient(op.definition):
-            found |= _products(op, metas, values)
+            found |= _products(op, values)
             continue
         formula = define(op, metas)
         if formula is None or 0 in formula.full:
@@ -121,19 +120,11 @@ def magnitudes(program: Program, values: Mapping[str, Array]) -> dict[str, Array
     return found
 
 
-def _products(op: FrozenOp, metas: Mapping[str, Meta], values: Mapping[str, Array]) -> dict[str, Array]:
-    """Returns the sums of the magnitudes that matrix products add up; none for batches of matrices."""
-    try:
-        products = products_of(op, metas)
-    except CodegenUnsupported:
-        return {}
-    found = {}
-    for one in products:
-        a, b = np.abs(values[one.a]), np.abs(values[one.b])
-        left = a.reshape(one.depth, one.rows).T if one.trans_a else a.reshape(one.rows, one.depth)
-        right = b.reshape(one.columns, one.depth).T if one.trans_b else b.reshape(one.depth, one.columns)
-        found[one.out] = (left @ right).reshape(values[one.out].shape)
-    return found
+def _products(op: FrozenOp, values: Mapping[str, Array]) -> dict[str, Array]:
+    """Returns the sums of the magnitudes that matrix products add up: the same products of magnitudes."""
+    ins = [np.abs(values[e]) if isinstance(e, str) else None for e in op.inputs]
+    results = evaluate(op.definition, ins, op.attrs, [e is not None for e in op.outputs])
+    return {v: np.abs(a) for v, a in zip(op.outputs, results, strict=True) if isinstance(v, str)}
 
 
 def _environment(formula: LoopBody, values: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:

@@ -141,8 +141,8 @@ def _placed(
 ) -> Launch | LibraryProduct:
     """Returns a part's launch with the module's names of functions and memory, and with types of its own."""
     if isinstance(one, LibraryProduct):
-        a, b, bias, out = (place.get(v, v) for v in (one.a, one.b, one.bias, one.out))
-        return replace(one, a=a, b=b, bias=bias, out=out)
+        a, b, addend, out = (place.get(v, v) for v in (one.a, one.b, one.addend, one.out))
+        return replace(one, a=a, b=b, addend=addend, out=out)
     arguments = tuple(place.get(a, a) if isinstance(a, str) else a for a in one.arguments)
     types = one.types or tuple(
         f"*{p.type}" if p.kind == "pointer" else p.type for p in part.parameters if p.kind != "constant"

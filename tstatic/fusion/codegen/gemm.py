@@ -50,9 +50,9 @@ from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, Opera
 from tstatic.fusion.codegen.numerics import strict_numerics, uncontracted
 from tstatic.fusion.codegen.products import (
     Product,
-    bias_alone,
     is_product,
     is_product_gradient,
+    lone_addend,
     numpy_products,
     products_of,
     tails_of,
@@ -155,7 +155,7 @@ class _Part:
         product: What is multiplied.
         group: The ops behind it as a loop nest; ``None`` without any.
         summed: Results that are sums over the rows.
-        bias: The vector whose sum with the product is all that follows; empty for any other tail.
+        addend: What is added to the product, one number per column or per element, if nothing else follows.
         reads, writes: Values in memory.
         parameters: Of its main function.
     """
@@ -190,7 +190,8 @@ class _Part:
             self._check(tail[0])
         self.summed = self.group.summed if self.group is not None else ()
         self.stores_product = product.out in needed or self.group is None
-        self.bias = "" if self.stores_product else bias_alone(product, tail, metas)
+        found = None if self.group is None or self.stores_product else lone_addend(product, self.group)
+        self.addend = found if found is not None and (found.full or self._per_column(found)) else None
         inside = self.group.inputs if self.group is not None else ()
         self.reads = tuple(dict.fromkeys((product.a, product.b, *(o.value for o in inside if o.value != product.out))))
         results = self.group.outputs if self.group is not None else ()
@@ -588,13 +589,12 @@ class _Part:
 
     def _library(self, target: Target) -> Launches:
         p = self.product
-        out = p.out if self.group is None else self._parts
-        made = LibraryProduct(p.a, p.b, out, (p.rows, p.columns, p.depth), p.trans_a, p.trans_b, p.dtype)
-        if self.group is None:
+        made = LibraryProduct(p.a, p.b, p.out, (p.rows, p.columns, p.depth), p.trans_a, p.trans_b, p.dtype)
+        if self.addend is not None and not strict_numerics():
+            rows = p.rows if self.addend.full else 1
+            made = replace(made, out=self.writes[0], addend=self.addend.value, addend_rows=rows)
+        if self.group is None or made.addend:
             return Launches((made,), {}, name="library")
-        if self.bias and not strict_numerics():
-            whole = replace(made, out=self.writes[0], bias=self.bias)
-            return Launches((whole,), {}, name="library")
         rest = self._combined(1, p.dtype, target)
         partials = {self._parts: (p.rows * p.columns, p.dtype), **rest.partials}
-        return Launches((made, *rest.launches), partials, rest.tables, "library")
+        return Launches((replace(made, out=self._parts), *rest.launches), partials, rest.tables, "library")

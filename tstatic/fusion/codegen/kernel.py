@@ -118,14 +118,15 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class LibraryProduct:
-    """A matrix product that the device's library makes, between the launches of a kernel: ``out = op(a) @ op(b) + bias``.
+    """A matrix product that the device's library makes, between the launches of a kernel: ``out = op(a) @ op(b) + addend``.
 
     Attributes:
         a, b, out: Values of the program, or names of partial buffers; contiguous.
         sizes: Rows, columns and depth of the product.
         trans_a, trans_b: Whether the memory of ``a`` is ``[depth, rows]``, that of ``b`` ``[columns, depth]``.
-        dtype: The type of ``a``, ``b``, ``bias`` and ``out``.
-        bias: One number per column; empty for none.
+        dtype: The type of ``a``, ``b``, ``addend`` and ``out``.
+        addend: One number per column, or per element; empty for none.
+        addend_rows: 1, or as many as ``out`` has.
     """
 
     a: str
@@ -135,7 +136,8 @@ class LibraryProduct:
     trans_a: bool
     trans_b: bool
     dtype: DType
-    bias: str = ""
+    addend: str = ""
+    addend_rows: int = 1
 
     function = "library product"
     """As reports call it."""
@@ -146,7 +148,12 @@ class LibraryProduct:
     @property
     def arguments(self) -> tuple[str, ...]:
         """What it reads and writes."""
-        return (self.a, self.b, self.bias, self.out) if self.bias else (self.a, self.b, self.out)
+        return (self.a, self.b, self.addend, self.out) if self.addend else (self.a, self.b, self.out)
+
+    @property
+    def addend_shape(self) -> tuple[int, ...]:
+        """``[columns]``, or ``[rows, columns]``."""
+        return self.sizes[1:2] if self.addend_rows == 1 else self.sizes[:2]
 
     @property
     def matrices(self) -> tuple[tuple[str, tuple[int, int]], ...]:
@@ -315,7 +322,8 @@ class Kernel:
         tiles = math.prod(launch.grid) * math.prod(max(1, n) for n in launch.constants.values())
         if isinstance(launch, LibraryProduct):
             rows, columns, depth = launch.sizes
-            elements = rows * depth + depth * columns + rows * columns + bool(launch.bias) * columns
+            added = launch.addend_rows * columns if launch.addend else 0
+            elements = rows * depth + depth * columns + rows * columns + added
             return int(elements * launch.dtype.itemsize)
         for value, count in launch.elements.items():
             sizes[value] = min(sizes[value], count * widths[value])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, Operand
 from tstatic.fusion.codegen.reference import Reference
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import GRAD, OpDef, op_def
@@ -135,16 +135,21 @@ def _matrix(reference: Reference, value: str, shape: Shape, turned: bool) -> str
     return f"{text}.reshape({shape[::-1]!r}).T" if turned else f"{text}.reshape({shape!r})"
 
 
-def bias_alone(product: Product, tail: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> str:
-    """Returns the vector whose sum with a product is all that follows it, which a library adds; empty for any other tail."""
-    if len(tail) != 1 or tail[0].type != "elementwise_add" or tail[0].input("X") != product.out:
-        return ""
-    (op,) = tail
-    value, whole = _one(op.input("Y")), metas[product.out]
-    # A vector of one element would be broadcast over rows, too.
-    fits = metas[value].shape == whole.shape[-1:] == (product.columns,) and op.attrs["axis"] in (-1, whole.rank - 1)
-    alike = {metas[v].dtype for v in (value, *op.writes())} == {product.dtype}
-    return value if fits and alike and whole.rank > 1 and product.columns > 1 and product.rows > 1 else ""
+def lone_addend(product: Product, group: LoopNest) -> Operand | None:
+    """Returns what is added to a product where nothing else follows it, which a library does; ``None`` for any other tail."""
+    if (
+        len(group.ops) != 1
+        or len(group.inputs) != 2
+        or len(group.outputs) != 1
+        or min(product.rows, product.columns) < 2
+    ):
+        return None
+    ((_, body),) = group.ops
+    (node,) = body.nodes.values()
+    if node.op != "add" or any(one.op != "var" for one in node.args):
+        return None
+    (found,) = (one for one in group.inputs if one.value != product.out)
+    return found if {one.dtype for one in (found, *group.outputs)} == {product.dtype} else None
 
 
 def tails_of(body: Sequence[FrozenOp], op: FrozenOp, products: Sequence[Product]) -> list[list[FrozenOp]]:

@@ -120,7 +120,9 @@ def rows_kernel(group: LoopNest) -> Kernel:
         # A program takes one tile, unless columns are summed: then it keeps its sums in registers over a strip of tiles.
         strips = math.ceil(count / tall)
         if group.summed:
-            strips = min(strips, 2 if target.large_programs else min(_SPLIT * target.multiprocessors, -(-count // _LEAST)))
+            strips = min(
+                strips, 2 if target.large_programs else min(_SPLIT * target.multiprocessors, -(-count // _LEAST))
+            )
         strip = math.ceil(math.ceil(count / strips) / tall) * tall
         strips = math.ceil(count / strip)
         # 16 values a thread, so that a row of 4,096 takes 8 warps; 8 where two sums per column stay in registers, too, or

@@ -380,8 +380,8 @@ def _call(launch: Launch | LibraryProduct, keys: Mapping[str, str], target: Targ
     if isinstance(launch, LibraryProduct):
         a, b, out = (f'memory["{keys[v]}"].view({shape})' for v, shape in launch.matrices)
         a, b = f"{a}{'.T' if launch.trans_a else ''}", f"{b}{'.T' if launch.trans_b else ''}"
-        if launch.bias:
-            return f'torch.addmm(memory["{keys[launch.bias]}"].view(-1), {a}, {b}, out={out})'
+        if launch.addend:
+            return f'torch.addmm(memory["{keys[launch.addend]}"].view({launch.addend_shape}), {a}, {b}, out={out})'
         return f"torch.mm({a}, {b}, out={out})"
     given = [f'memory["{keys[a]}"]' if isinstance(a, str) else repr(a) for a in launch.arguments]
     # The interpreter has neither warps nor a compiler.
