@@ -119,6 +119,7 @@ def test_formulas_are_those_of_plain_arithmetic(rows: dict[tuple[str, str], dict
 
 
 # -------------------------------------------------------------------------------------------------------------- programs
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt", "bert", "resnet"])
 def test_models_learn_as_many_numbers_as_published_and_fusion_saves(name: str) -> None:
     found = plan.model(name, lambda text: None)
