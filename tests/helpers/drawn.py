@@ -58,6 +58,30 @@ def explained(fusion: Fusion, main: static.Program, fetches: list[str]) -> Any:
     return static.CompiledProgram(main, only(fusion.switch)).explain(fetch_list=fetches)
 
 
+def told_of(recipe: testing.Recipe, *switches: str) -> Any:
+    """What explain says of a recipe's program under these switches."""
+    built = recipe.build()
+    strategy = only(switches[0])
+    for switch in switches[1:]:
+        setattr(strategy, switch, True)
+    return static.CompiledProgram(built.main, strategy).explain(fetch_list=built.fetches)
+
+
+def applied_of(told: Any, fusion: Fusion) -> list[Applied]:
+    """What a fusion was applied to."""
+    return [a for a in told.applied if a.fusion == fusion.name]
+
+
+def types_of(record: Applied) -> list[str]:
+    """The types of the operators that became one."""
+    return [m.type for m in record.members]
+
+
+def codes_of(told: Any, fusion: Fusion) -> set[str]:
+    """Why a fusion was refused."""
+    return {r.code for r in told.refused if r.fusion == fusion.name}
+
+
 def made(fusion: Fusion, recipe: testing.Recipe) -> list[Applied]:
     """The fusions of this name that a recipe's program gets."""
     built = recipe.build()

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 import tstatic as paddle
-from tests.helpers.drawn import BY_NAME, explained, only
+from tests.helpers.drawn import BY_NAME, applied_of, codes_of, explained, only, told_of, types_of
 from tests.helpers.feedforward_programs import DOWNGRADE, UPSCALE, Block, numbered, recipe
 from tests.helpers.soak import SOAK, shards
 from tests.interpret.kernels import check_grids, kind_of
 from tstatic import static, testing
-from tstatic.fusion.engine import Applied
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.runtime.scope import Scope
@@ -30,26 +29,6 @@ SHARDS = 10
 FULL = Block(norm="pre", dropout=(0.3, 0.25))
 
 
-def told_of(one: testing.Recipe, *switches: str) -> Any:
-    built = one.build()
-    strategy = only(switches[0])
-    for switch in switches[1:]:
-        setattr(strategy, switch, True)
-    return static.CompiledProgram(built.main, strategy).explain(fetch_list=built.fetches)
-
-
-def made_of(told: Any) -> list[Applied]:
-    return [a for a in told.applied if a.fusion == FUSION.name]
-
-
-def types(record: Applied) -> list[str]:
-    return [m.type for m in record.members]
-
-
-def codes(told: Any) -> set[str]:
-    return {r.code for r in told.refused if r.fusion == FUSION.name}
-
-
 # ---------------------------------------------------------------------------------------------------------- properties
 @pytest.mark.parametrize("shard", shards(SHARDS, 2))
 def test_fused_equals_unfused(shard: int) -> None:
@@ -58,7 +37,7 @@ def test_fused_equals_unfused(shard: int) -> None:
         block, kind = numbered(place), kind_of(place)
         kinds = {"backward": kind == "gradients", "optimizer": "SGD" if kind == "training" else ""}
         one = recipe(block, runs=5 if kind == "training" else 1, **kinds)
-        made = made_of(explained(FUSION, (built := one.build()).main, built.fetches))
+        made = applied_of(explained(FUSION, (built := one.build()).main, built.fetches), FUSION)
         wanted = {"fused_feedforward", *(["fused_feedforward_grad"] if kind != "forward" else [])}
         assert {a.op for a in made} == wanted, block
         for record in made:
@@ -146,7 +125,7 @@ def test_the_update_finds_every_gradient() -> None:
 def test_nothing_of_a_block_is_left_over(norm: str, residual: str) -> None:
     block = Block(norm=norm, residual=residual, dropout=(0.3, 0.25))
     one = recipe(block, backward=True)
-    (forward, backward) = made_of(told_of(one, FUSION.switch))
+    (forward, backward) = applied_of(told_of(one, FUSION.switch), FUSION)
     assert len(forward.members) == len([s for s in one.steps if s.type != "cast"])
     wanted = [
         "dropout_grad",
@@ -162,12 +141,13 @@ def test_nothing_of_a_block_is_left_over(norm: str, residual: str) -> None:
         *wanted,
         *["layer_norm_grad"] * (norm in ("pre", "both")),
     ]
-    assert types(backward) == [*wanted, *["sum"] * bool(residual)]
+    assert types_of(backward) == [*wanted, *["sum"] * bool(residual)]
 
 
 def test_parts_are_the_kernels_of_the_other_templates() -> None:
-    (forward, backward) = made_of(
-        told_of(recipe(replace(FULL, norm="post", dtype="bfloat16", width=32, inner=64), backward=True), FUSION.switch)
+    (forward, backward) = applied_of(
+        told_of(recipe(replace(FULL, norm="post", dtype="bfloat16", width=32, inner=64), backward=True), FUSION.switch),
+        FUSION,
     )
     assert forward.kernel is not None
     assert backward.kernel is not None
@@ -183,8 +163,8 @@ def test_parts_are_the_kernels_of_the_other_templates() -> None:
 
 
 def test_without_dropout_the_bias_gradient_is_left_to_who_makes_what_arrives() -> None:
-    (_, backward) = made_of(told_of(recipe(Block(), backward=True), FUSION.switch))
-    assert types(backward) == ["mul_grad", "gelu_grad", "elementwise_add_grad", "mul_grad", "sum"]
+    (_, backward) = applied_of(told_of(recipe(Block(), backward=True), FUSION.switch), FUSION)
+    assert types_of(backward) == ["mul_grad", "gelu_grad", "elementwise_add_grad", "mul_grad", "sum"]
 
 
 # ------------------------------------------------------------------------------------------------------------ near misses
@@ -243,8 +223,8 @@ def near_misses() -> dict[str, tuple[testing.Recipe, str, set[str]]]:
 def test_near_misses_stay_unfused_with_the_right_code(name: str) -> None:
     one, code, alone = near_misses()[name]
     told = told_of(one, FUSION.switch)
-    assert code in codes(told)
-    forward = [a for a in made_of(told) if a.op == "fused_feedforward"]
+    assert code in codes_of(told, FUSION)
+    forward = [a for a in applied_of(told, FUSION) if a.op == "fused_feedforward"]
     taken = {v for a in forward for m in a.members for v in m.outputs}
     assert taken.isdisjoint(alone), taken
     testing.assert_equivalent(one, only(FUSION.switch))
@@ -277,12 +257,12 @@ def test_kernels_along_rows_take_norms_together_with_their_neighbours() -> None:
         return static.CompiledProgram(main, strategy).explain(fetch_list=fetches, feed_shapes=shapes)
 
     alone, both = told(FUSION.switch), told(FUSION.switch, "build_cinn_pass")
-    assert [a.op for a in made_of(alone)] == ["fused_feedforward"] * 2 + ["fused_feedforward_grad"] * 2
-    assert [a.op for a in made_of(both)] == [a.op for a in made_of(alone)]
-    norms = [t for a in made_of(both) for t in types(a) if "layer_norm" in t]
+    assert [a.op for a in applied_of(alone, FUSION)] == ["fused_feedforward"] * 2 + ["fused_feedforward_grad"] * 2
+    assert [a.op for a in applied_of(both, FUSION)] == [a.op for a in applied_of(alone, FUSION)]
+    norms = [t for a in applied_of(both, FUSION) for t in types_of(a) if "layer_norm" in t]
     assert not norms
-    assert "ROWS_KERNEL" in codes(both)
-    assert "ROWS_KERNEL" not in codes(alone)
+    assert "ROWS_KERNEL" in codes_of(both, FUSION)
+    assert "ROWS_KERNEL" not in codes_of(alone, FUSION)
     assert both.traffic.launches_after < alone.traffic.launches_after
     assert both.traffic.bytes_after < alone.traffic.bytes_after
 
@@ -293,10 +273,10 @@ SWITCHES = ("fuse_gemm_epilogue", "fuse_elewise_add_act_ops", "enable_auto_fusio
 @pytest.mark.parametrize("switch", SWITCHES)
 def test_the_block_wins_over_smaller_patterns(switch: str) -> None:
     one = recipe(replace(FULL, norm=""), backward=True)
-    made = made_of(told_of(one, FUSION.switch, switch))
+    made = applied_of(told_of(one, FUSION.switch, switch), FUSION)
     assert [a.op for a in made] == ["fused_feedforward", "fused_feedforward_grad"]
     for record, kind in zip(made, ("mul", "mul_grad"), strict=True):
-        assert types(record).count(kind) == 2
+        assert types_of(record).count(kind) == 2
     testing.assert_equivalent(one, [only(FUSION.switch), everything_on()])
 
 
@@ -305,5 +285,5 @@ def test_dropouts_of_every_implementation_and_state() -> None:
         for is_test in (False, True):
             block = replace(FULL, implementation=(implementation, UPSCALE), is_test=(is_test, is_test), leading=(17,))
             one = recipe(block, backward=True)
-            assert [a.op for a in made_of(told_of(one, FUSION.switch))][:1] == ["fused_feedforward"]
+            assert [a.op for a in applied_of(told_of(one, FUSION.switch), FUSION)][:1] == ["fused_feedforward"]
             testing.assert_equivalent(one, only(FUSION.switch))

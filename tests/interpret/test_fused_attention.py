@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from tests.helpers.attention_blocks import PACKINGS, Block, drawn_block, recipe
-from tests.helpers.drawn import BY_NAME, only
+from tests.helpers.drawn import BY_NAME, applied_of, codes_of, only, told_of, types_of
 from tests.helpers.soak import SOAK
-from tstatic import static, testing
+from tstatic import testing
 from tstatic.fusion.codegen import attention, attention_grad
 from tstatic.fusion.codegen.attention_tiles import Blocks
-from tstatic.fusion.engine import Applied
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.runtime.scope import Scope
@@ -27,26 +26,6 @@ from tstatic.testing.runner import everything_on, trial_of_recipe
 FUSION = BY_NAME["attention"]
 PROGRAMS = int(os.environ.get("TSTATIC_ATTENTION_BLOCKS", "500" if SOAK else "14"))
 FULL = Block(projected=True, norm="pre", residual="left", mask="pairs", dropout=(0.3, 0.25), rows=17)
-
-
-def told_of(one: testing.Recipe, *switches: str) -> Any:
-    built = one.build()
-    strategy = only(switches[0])
-    for switch in switches[1:]:
-        setattr(strategy, switch, True)
-    return static.CompiledProgram(built.main, strategy).explain(fetch_list=built.fetches)
-
-
-def made_of(told: Any) -> list[Applied]:
-    return [a for a in told.applied if a.fusion == FUSION.name]
-
-
-def types(record: Applied) -> list[str]:
-    return [m.type for m in record.members]
-
-
-def codes(told: Any) -> set[str]:
-    return {r.code for r in told.refused if r.fusion == FUSION.name}
 
 
 def fused_ops(one: testing.Recipe, *switches: str) -> list[FrozenOp]:
@@ -68,7 +47,7 @@ def test_fused_equals_unfused(shard: int) -> None:
         block = drawn_block(number, projected=True, **more)
         one = recipe(block, kind)
         wanted = {"fused_attention", *(["fused_attention_grad"] if kind != "forward" else [])}
-        assert {a.op for a in made_of(told_of(one, FUSION.switch))} == wanted, block
+        assert {a.op for a in applied_of(told_of(one, FUSION.switch), FUSION)} == wanted, block
         try:
             testing.assert_equivalent(one, only(FUSION.switch) if number % 4 else everything_on(), shrink=False)
         except testing.EquivalenceError as error:
@@ -101,11 +80,11 @@ def test_nothing_of_a_block_is_left_over(packing: str, norm: str) -> None:
             dropout=(rate, rate),
         )
         one = recipe(block, "gradients")
-        forward, backward = made_of(told_of(one, FUSION.switch))
+        forward, backward = applied_of(told_of(one, FUSION.switch), FUSION)
         # Two ops that save each row's sum of powers are added.
         assert len(forward.members) == len(one.steps) + 2, block
-        assert types(backward).count("mul_grad") == {"separate": 4, "pair": 3}.get(packing, 2)
-        assert ("layer_norm_grad" in types(backward)) == bool(norm)
+        assert types_of(backward).count("mul_grad") == {"separate": 4, "pair": 3}.get(packing, 2)
+        assert ("layer_norm_grad" in types_of(backward)) == bool(norm)
         assert not {"transpose2", "split", "concat", "stack"} & {
             op.type for op in _others(one, FUSION.switch)
         }, block  # fmt: skip
@@ -155,10 +134,10 @@ def test_the_update_finds_every_gradient() -> None:
 )  # fmt: skip
 def test_rows_kernels_take_the_norm_where_that_is_one_pass(norm: str, left: set[str]) -> None:
     told = told_of(recipe(replace(FULL, norm=norm), "gradients"), FUSION.switch, "build_cinn_pass")
-    forward, backward = made_of(told)
-    assert "matmul_v2" in types(forward)
-    assert ("layer_norm_grad" in types(backward)) == (not left)
-    assert ("ROWS_KERNEL" in codes(told)) == bool(left)
+    forward, backward = applied_of(told, FUSION)
+    assert "matmul_v2" in types_of(forward)
+    assert ("layer_norm_grad" in types_of(backward)) == (not left)
+    assert ("ROWS_KERNEL" in codes_of(told, FUSION)) == bool(left)
 
 
 def test_a_larger_pattern_wins_whole() -> None:
@@ -262,19 +241,19 @@ def test_what_almost_fits_is_left_with_a_code(name: str) -> None:
     one = build()
     told = told_of(one, FUSION.switch)
     if name not in ("norm over two axes", "another value is added"):
-        assert not made_of(told), name
+        assert not applied_of(told, FUSION), name
     else:
-        (forward,) = made_of(told)
-        assert ("layer_norm" in types(forward)) == (name != "norm over two axes")
+        (forward,) = applied_of(told, FUSION)
+        assert ("layer_norm" in types_of(forward)) == (name != "norm over two axes")
         assert "total" not in {v for m in forward.members for v in m.outputs} or name != "another value is added"
-    assert code in codes(told), (codes(told), [r.reason for r in told.refused])
+    assert code in codes_of(told, FUSION), (codes_of(told, FUSION), [r.reason for r in told.refused])
 
 
 @pytest.mark.parametrize("factor", [0.5, 1.0, -1.25])
 def test_any_scale_is_computed_as_it_stands(factor: float) -> None:
     """Where Paddle's op always divides by the root of the head size."""
     one = _with(_attr("scale", "scaled", scale=factor), dropout=(0.0, 0.0))
-    assert len(made_of(told_of(one, FUSION.switch))) == 1
+    assert len(applied_of(told_of(one, FUSION.switch), FUSION)) == 1
     testing.assert_equivalent(one, only(FUSION.switch), shrink=False)
 
 
@@ -294,7 +273,7 @@ def test_gradients_of_biases_are_sums_that_the_attention_leaves(
 
     monkeypatch.setattr(attention, "blocks_of", blocks)
     one = recipe(replace(FULL, packing=packing, biases=True), "gradients")
-    (backward,) = [a for a in made_of(told_of(one, FUSION.switch)) if a.op.endswith("_grad")]
+    (backward,) = [a for a in applied_of(told_of(one, FUSION.switch), FUSION) if a.op.endswith("_grad")]
     assert backward.kernel is not None
     launches = {launch.function.split("_", 1)[1]: launch for launch in backward.kernel.plan(TINY).launches}
     assert launches["gradients"].constants["STRIPS"] == max(-(-FULL.rows // queries), -(-FULL.rows // keys))
