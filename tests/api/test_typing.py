@@ -119,10 +119,12 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_right_script_passes(told: dict[str, list[str]]) -> None:
     assert told["good"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bad", "paths"], ids=["functions", "module paths"])
 def test_a_wrong_script_does_not(name: str, told: dict[str, list[str]]) -> None:
     lines = SCRIPTS[name].splitlines()

@@ -60,6 +60,7 @@ def written() -> list[dict[str, object]]:
     return found
 
 
+@pytest.mark.slow
 def test_kernels_do_not_depend_on_hash_seeds() -> None:
     wanted = kernels_of_six()
     assert len(wanted) > 12

@@ -176,6 +176,7 @@ print((counts[-1] - counts[4]) / 7)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="asks glibc")
 def test_pages_of_blocks_are_not_mapped_again_in_every_step() -> None:
     """Two blocks of 8 MiB are 4096 pages."""

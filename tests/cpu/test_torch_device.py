@@ -133,6 +133,7 @@ def listed() -> list[compare.Row]:
     return compare.rows(compare.PAGE.read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", nets.NETS)
 def test_networks_train_as_paddles(name: str, recorded: dict[str, Any], listed: list[compare.Row]) -> None:
     found = [

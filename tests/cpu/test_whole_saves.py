@@ -211,6 +211,7 @@ def _unwritable(monkeypatch: pytest.MonkeyPatch) -> Any:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", WAYS)
 def test_a_save_killed_before_any_file_system_call_is_loaded_whole(
     net: Net, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch

@@ -101,6 +101,7 @@ def test_the_loss_falls_and_the_model_writes(
     assert {p.stem for p in (tmp_path / "gpt-checkpoints").iterdir()} == {"step-00000060"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("places", [2, 4])
 def test_places_give_the_losses_of_one(gpt: ModuleType, tmp_path: Path, places: int, alone: list[float]) -> None:
     np.testing.assert_allclose(trained(gpt, tmp_path / "many", places), alone, **CLOSE)

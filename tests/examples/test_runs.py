@@ -86,6 +86,7 @@ def test_twenty_steps_write_all_that_is_shown(
     assert "0 s left" in told.err, "a line per epoch, as this is no terminal"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_pictures")
 def test_two_places_in_16_bits_follow_one_in_32(script: ModuleType, tmp_path: Path) -> None:
     """On few steps: how far courses part afterwards says nothing."""
@@ -101,6 +102,7 @@ def test_two_places_in_16_bits_follow_one_in_32(script: ModuleType, tmp_path: Pa
     np.testing.assert_allclose(both, places, rtol=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_pictures")
 def test_a_run_that_was_broken_off_resumes_bit_for_bit(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -27,6 +27,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", TWINS)

@@ -25,7 +25,7 @@ MOST = 60
 """Programs within which a fault must be caught."""
 
 
-@pytest.mark.parametrize("shard", shards(SHARDS, 2))
+@pytest.mark.parametrize("shard", shards(SHARDS, 1))
 def test_drawn_programs_agree(shard: int) -> None:
     count: Counter[str] = Counter()
     for number in range(shard, PROGRAMS, SHARDS):

@@ -19,6 +19,11 @@ from tstatic.testing.runner import everything_on
 
 FUSIONS = of_short_chunks()
 KINDS: tuple[dict[str, Any], ...] = ({}, {"backward": True}, {"optimizer": True})
+kinds = pytest.mark.parametrize(
+    "kind",
+    [*KINDS[:2], pytest.param(KINDS[2], marks=pytest.mark.slow)],
+    ids=["forward", "gradients", "training"],
+)
 
 
 @st.composite
@@ -27,7 +32,7 @@ def some(draw: st.DrawFn, items: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(draw(st.randoms(use_true_random=False)).sample(items, draw(st.integers(1, len(items)))))
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=["forward", "gradients", "training"])
+@kinds
 def test_subsets_and_orders_of_passes_agree(kind: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     passes_of, on = pipeline.passes_of, everything_on()
     passes = passes_of(on)
@@ -76,7 +81,7 @@ def test_the_covering_array_covers_all_pairs() -> None:
     assert covered != set().union(*map(pairs, rows[1:])), "no row is there for nothing"
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=["forward", "gradients", "training"])
+@kinds
 def test_every_two_settings_agree(kind: dict[str, Any]) -> None:
     found = strategies()
     assert all(isinstance(s, static.BuildStrategy) for s in found)

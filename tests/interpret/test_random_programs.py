@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, seed, settings
 
 from tests.helpers.drawn import PLAIN, ROW_FAMILIES, chosen
-from tests.helpers.soak import SOAK
+from tests.helpers.soak import SOAK, shards
 from tstatic import static, testing
 from tstatic.runtime import generated, session
 
@@ -55,38 +55,38 @@ def check(monkeypatch: pytest.MonkeyPatch, number: int, count: int, **kinds: Any
     return len(kernels)
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("shard", shards(SHARDS, 2))
 def test_forward(shard: int, monkeypatch: pytest.MonkeyPatch) -> None:
     count = PROGRAMS * 595 // 1000 // SHARDS
     assert check(monkeypatch, shard, count, backward=GRADIENTS) >= count // 2, "programs must contain what can be fused"
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("shard", shards(SHARDS, 2))
 def test_forward_with_nan(shard: int, monkeypatch: pytest.MonkeyPatch) -> None:
     count = PROGRAMS // 20 // SHARDS
     assert check(monkeypatch, 1000 + shard, count, nan=True, backward=GRADIENTS) >= count // 4
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("shard", shards(SHARDS, 2))
 def test_infinities_huge_values_and_signed_zeros(shard: int, monkeypatch: pytest.MonkeyPatch) -> None:
     count = PROGRAMS // 10 // SHARDS
     assert check(monkeypatch, 4000 + shard, count, special=True, backward=GRADIENTS or bool(shard % 2)) >= count // 4
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("shard", shards(SHARDS, 2))
 def test_long_rows(shard: int, monkeypatch: pytest.MonkeyPatch) -> None:
     count = max(2, PROGRAMS // 250 // SHARDS)
     kinds = {"long_rows": True, "families": ROW_FAMILIES, "backward": GRADIENTS or shard == 1}
     assert check(monkeypatch, 5000 + shard, count, **kinds) >= count // 2
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("shard", shards(SHARDS, 2))
 def test_gradients(shard: int, monkeypatch: pytest.MonkeyPatch) -> None:
     count = PROGRAMS // 5 // SHARDS
     assert check(monkeypatch, 2000 + shard, count, backward=True) >= count // 4
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("shard", shards(SHARDS, 2))
 def test_training(shard: int, monkeypatch: pytest.MonkeyPatch) -> None:
     count = PROGRAMS // 20 // SHARDS
     assert check(monkeypatch, 3000 + shard, count, optimizer=True, runs=5 if SOAK else 3) >= count // 4
