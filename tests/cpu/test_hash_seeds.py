@@ -8,6 +8,8 @@ import subprocess
 import sys
 from functools import cache
 
+import pytest
+
 from tests.helpers.fusion_programs import CASES, build
 from tests.helpers.soak import SOAK
 from tstatic import static
