@@ -69,7 +69,7 @@ def test_fusions_and_refusals_are_ranked_and_grouped() -> None:
     for code in codes:
         count = sum(r.code == code for r in found.refused)
         assert f"{count} x {code}" in str(found), code
-    assert "SMALL_OUTPUT" in codes
+    assert "CYCLE" in codes
     assert any(line.strip().startswith("to allow it: ") for line in lines)
 
 

@@ -47,11 +47,11 @@ FUSIONS = (
     bn_act.FUSION,
     bn_add_act.FUSION,
     elewise_add_act.FUSION,
+    gradient_norm.ADAMW,
+    gradient_norm.ALL,
     compiler.FUSION,
     auto.FUSION,
-    gradient_norm.ADAMW,
     multi_tensor.ADAMW,
-    gradient_norm.ALL,
     multi_tensor.ALL,
 )
 """In the order in which they are applied: the fusions of particular operators come before the general compiler."""
