@@ -4,6 +4,7 @@
 * ``gemm_epilogue``  matrix products with what follows them
 * ``bn_act``, ``bn_add_act``, ``elewise_add_act``, ``relu_depthwise_conv``  fusions with patterns
 * ``linear_cross_entropy``, ``row_groups``, ``row_chunks``, ``live_bytes``  a linear layer and its loss in chunks of rows
+* ``embedding_grad_add``  gradients of lookups in the place of other gradients of the table
 * ``fused_attention``, ``feedforward``, ``product_blocks``  whole blocks with matrix products
 * ``dot_product_attention``, ``causal``, ``moves``  attentions, their masks, and what moves their operands
 * ``auto``, ``compiler``  groups of any ops that state expressions
@@ -28,6 +29,7 @@ from tstatic.fusion import (
     compiler,
     dot_product_attention,
     elewise_add_act,
+    embedding_grad_add,
     feedforward,
     fused_attention,
     gemm_epilogue,
@@ -42,6 +44,7 @@ FUSIONS = (
     feedforward.FUSION,
     dot_product_attention.FUSION,
     linear_cross_entropy.FUSION,
+    embedding_grad_add.FUSION,
     gemm_epilogue.FUSION,
     relu_depthwise_conv.FUSION,
     bn_act.FUSION,
