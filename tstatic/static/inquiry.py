@@ -114,7 +114,7 @@ def _costs(
 ) -> list[tuple[FrozenOp, int, int]]:
     """Returns the ops of a plan, each with its launches and bytes."""
     found = []
-    # The bytes of a kernel are those of the sums that it leaves to others, too: what only adds these up is none of the kernels here.
+    # The bytes of a kernel are those of the sums that it leaves to others, too: what only adds these up is none of these kernels.
     own = {id(kernel) for kernel in kernels.values()}
     for op, made in ops:
         nbytes = bytes_of(op, metas) if made is None else made.kernel.nbytes if id(made.kernel) in own else 0
