@@ -26,7 +26,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Where packages come from is left to pip's own settings; which versions, to constraints.txt.
 INSTALL := $(PIP) install -qq --constraint constraints.txt
 
-.PHONY: help venv demo gpt examples test interpret kernels proof-kernels proof mutants golden ratchets triton36 plan pack gpu check format lint stubs types layers api bench docs wheel clean parity
+.PHONY: help venv demo gpt examples test slow interpret kernels proof-kernels proof mutants golden ratchets triton36 plan pack gpu check format lint stubs types layers api bench docs wheel clean parity
 
 help:  ## This list.
 	@grep -E '^[a-z0-9-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -61,9 +61,14 @@ examples: $(VENV)/.demo  ## Train every model of examples/ in full; a table says
 	@$(BIN)/python examples $(ARGS)
 
 # Tests of the first ring often wait, for disks and other processes: one worker more than there are cores.
-test: $(VENV)/.dev  ## Run all tests (ARGS="-k name" for some).
-	@$(BIN)/python -m pytest -n $$(($(JOBS) + 1)) --dist worksteal --ignore tests/kernels $(ARGS)
-	@TSTATIC_CPU_BACKEND=interpret $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+RINGS = $(BIN)/python -m pytest -n $$(($(JOBS) + 1)) --dist worksteal --ignore tests/kernels -m "$(1)" $(ARGS) && \
+	TSTATIC_CPU_BACKEND=interpret $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "$(1)" $(ARGS)
+
+test: $(VENV)/.dev  ## Run the tests, the generated kernels in Triton's interpreter, too (ARGS="-k name" for some; a quarter of an hour).
+	@$(call RINGS,not slow)
+
+slow: $(VENV)/.dev  ## Run the tests that `make test` leaves out: drawn programs by the hundred, trainings, dry runs of the benches (a quarter of an hour).
+	@$(call RINGS,slow)
 
 interpret: $(VENV)/.dev  ## Run the generated kernels in Triton's interpreter only.
 	@TSTATIC_CPU_BACKEND=interpret $(BIN)/python -m pytest -n $(JOBS) $(ARGS)

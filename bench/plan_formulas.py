@@ -168,8 +168,8 @@ def matrix_bytes(op: FrozenOp, metas: Metas) -> int:
 
     Each product reads its two matrices, and each part between products what it needs beside: e(MK+KN+2MN) for a product with a
     bias and an activation whose argument is kept. A product that the device's library makes, of 32 bits or more, or whose rows
-    do not begin at multiples of 16 bytes, is a pass of its own: e(MK+KN+MN) with or without a bias, and what follows reads
-    it once more.
+    do not begin at multiples of 16 bytes, is a pass of its own: e(MK+KN+MN) with or without what is only added to it, and anything
+    else that follows reads it once more.
     """
     return parts_bytes(feedforward.parts_of(op.body, metas), {*op.writes()}, metas)
 
@@ -192,7 +192,7 @@ def parts_bytes(parts: Sequence[Sequence[FrozenOp]], needed: set[str], metas: Me
         for product, tail in zip(products, tails_of(part, main, products), strict=True):
             total += sum(metas[v].nbytes for v in (product.a, product.b))
             total += sum(metas[v].nbytes for v in {v for one in tail for v in one.contents()} - made)
-            if tail and _by_library(product) and not _biased(product, tail, stored, metas):
+            if tail and _by_library(product) and not _added(product, tail, stored, metas):
                 total += metas[product.out].nbytes * (1 if product.out in stored else 2)
     return total
 
@@ -201,8 +201,9 @@ def _by_library(product: Product) -> bool:
     return not product.dtype.is_low or not product.aligned
 
 
-def _biased(product: Product, tail: Sequence[FrozenOp], stored: set[str], metas: Metas) -> bool:
-    """Returns whether all that follows a product is the add of a vector, which the library makes on the way."""
-    if len(tail) != 1 or tail[0].type != "elementwise_add" or product.out in stored:
+def _added(product: Product, tail: Sequence[FrozenOp], stored: set[str], metas: Metas) -> bool:
+    """Returns whether all that follows a product is the add of a vector or a matrix, which the library makes on the way."""
+    if len(tail) != 1 or tail[0].type not in ("elementwise_add", "sum") or product.out in stored:
         return False
-    return any(metas[v].numel == product.columns for v in tail[0].contents() if v != product.out)
+    sizes = product.columns, product.rows * product.columns
+    return any(metas[v].numel in sizes for v in tail[0].contents() if v != product.out)

@@ -36,6 +36,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "level", "dtype"), CASES)
 def test_the_last_losses_are_those_of_float32(name: str, level: str, dtype: str) -> None:
     net, loss = trained(name, level, dtype)

@@ -394,6 +394,7 @@ def test_the_pack_has_kernels_of_all_kinds(whole: Path) -> None:
     assert {"compiler/cross-entropy", "compiler/residual-LN-4096"} <= {c["name"].rpartition("/")[0] for c in cases}
 
 
+@pytest.mark.slow
 def test_kernels_are_right_and_timed_beside_torch_with_few_libraries(whole: Path, tmp_path: Path) -> None:
     pytest.importorskip("triton")
     path = changed(whole, tmp_path, one_per_template)
@@ -421,6 +422,7 @@ def test_kernels_are_right_and_timed_beside_torch_with_few_libraries(whole: Path
     assert len((tmp_path / "found" / "contact.txt").read_text().splitlines()) == len(rows) + 4
 
 
+@pytest.mark.slow
 def test_kernels_that_are_wrong_hang_or_kill_keep_none_from_being_measured(whole: Path, tmp_path: Path) -> None:
     pytest.importorskip("triton")
 

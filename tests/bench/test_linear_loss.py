@@ -17,6 +17,7 @@ def row(name: str, seconds: float, size: float) -> dict[str, Any]:
     return {"name": name, "shape": [4, 2, 8], "median_s": seconds, "bytes": size, "loss": 1.0}
 
 
+@pytest.mark.slow
 def test_a_dry_run_measures_and_all_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert linear_loss.main([str(tmp_path), "--dry-run"]) == 0
     rows = [json.loads(line) for line in (tmp_path / "linear_loss.jsonl").read_text().splitlines()]

@@ -126,6 +126,7 @@ MOST: dict[str, dict[str, float]] = {
 """What a step may take at most."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt", "bert", "resnet"])
 def test_models_learn_as_many_numbers_as_published_and_fusion_saves(name: str) -> None:
     found = plan.model(name, lambda text: None)

@@ -68,6 +68,7 @@ def lines_of(folder: Path, what: str) -> list[dict[str, Any]]:
     return [line for line in packfile.Lines(folder, "tests", 0.0).read() if line["what"] == what]
 
 
+@pytest.mark.slow
 def test_tests_of_the_ring_pass_with_a_gpus_tiles_and_few_libraries(tmp_path: Path) -> None:
     names = ("tests/interpret/test_multi_tensor.py", "tests/interpret/test_pointwise.py")
     hide = hidden(tmp_path / "hide", "msgspec", "platformdirs", "pytest_timeout")
@@ -82,6 +83,7 @@ def test_tests_of_the_ring_pass_with_a_gpus_tiles_and_few_libraries(tmp_path: Pa
     assert sum(test["launched"] for test in tests) == end["launched"]
 
 
+@pytest.mark.slow
 def test_wrong_kernels_fail_and_tests_that_launch_nothing_do_not_count(tmp_path: Path) -> None:
     tests = tmp_path / "test_kernels.py"
     tests.write_text(KERNELS)
@@ -115,6 +117,7 @@ def test_a_library_without_which_nothing_runs_is_a_line(name: str, tmp_path: Pat
     assert lines_of(tmp_path, "end")[0]["passed"] == 0
 
 
+@pytest.mark.slow
 def test_programs_run_on_their_place_with_few_libraries(tmp_path: Path) -> None:
     hide = hidden(tmp_path / "hide", "msgspec", "platformdirs", "pytest_timeout")
     run(

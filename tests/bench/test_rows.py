@@ -208,6 +208,7 @@ def test_without_time_a_part_is_not_begun(parts: Any) -> None:
     assert done.code != 0
 
 
+@pytest.mark.slow
 def test_rows_run_in_the_interpreter(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     file = tmp_path / "pack.npz"

@@ -250,6 +250,7 @@ def _lines(text: str) -> list[Any]:
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
+@pytest.mark.slow
 def test_the_launcher_starts_ranks_shows_the_first_and_keeps_a_log_of_each(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tstatic.distributed.launch", "--nproc_per_node", "2", "--log_dir", "logs"]
     done = _run([*command, str(SCRIPT), "a", "--b"], tmp_path, RANK="7", WORLD_SIZE="9")
@@ -269,6 +270,7 @@ def test_the_launcher_starts_ranks_shows_the_first_and_keeps_a_log_of_each(tmp_p
         }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_same_script_runs_under_torchrun(tmp_path: Path) -> None:
     torchrun = [
         sys.executable,
@@ -294,6 +296,7 @@ def test_the_launcher_ends_with_the_code_of_the_rank_that_failed(tmp_path: Path)
     assert "ValueError: planted" in (tmp_path / "log" / "workerlog.1").read_text()
 
 
+@pytest.mark.slow
 def test_the_script_runs_alone_and_in_processes_that_spawn_starts(tmp_path: Path) -> None:
     done = _run([sys.executable, str(SCRIPT)], tmp_path)
     assert done.returncode == 0, done.stderr

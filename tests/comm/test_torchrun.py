@@ -27,6 +27,7 @@ def _torchrun(pool: Pool, case: str, **arguments: Any) -> tuple[int, str, str]:
         return code, trial.out(0), trial.err(0)
 
 
+@pytest.mark.slow
 def test_two_processes_of_torchrun_work_together_and_end_well(pool: Pool) -> None:
     code, out, err = _torchrun(pool, "joined")
     assert code == 0, err

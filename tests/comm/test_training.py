@@ -193,6 +193,7 @@ def test_two_processes_train_as_one_place_does(ranks: Callable[[int], Ranks], or
     check(ranks(2), order)
 
 
+@pytest.mark.slow
 @settings(max_examples=max(1, TRAININGS // 2))
 @given(order=orders(4))
 def test_four_processes_train_as_one_place_does(ranks: Callable[[int], Ranks], order: Order) -> None:

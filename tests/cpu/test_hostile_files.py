@@ -14,6 +14,7 @@ from tests.helpers.seed import SEED
 COUNT = 100_000 if os.environ.get("TSTATIC_SOAK") else 5_000
 
 
+@pytest.mark.slow
 def test_mutated_files_are_refused_or_loaded_as_they_were(tmp_path: Path) -> None:
     done = warm.run("tests.helpers.hostile", str(COUNT), SEED, str(tmp_path), cwd=tmp_path, module=True, timeout=1500.0)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -544,6 +544,7 @@ def test_a_gradient_that_nothing_says_how_to_compute_is_refused() -> None:
         paddle_program.read(paddles(shapes, [forward, ("nothing_grad", {}, {})], ["x"], ["y"]))
 
 
+@pytest.mark.slow
 def test_programs_of_described_calls_mean_the_same_after_both_translations() -> None:
     """One in five of those that `make parity` sends to Paddle, and back."""
     rows = [calls.save(paddle, call) for call in both_ways.described(5)]

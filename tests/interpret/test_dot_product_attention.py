@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers.attention_programs import attention_recipe
 from tests.helpers.drawn import BY_NAME, made, only
-from tests.helpers.soak import SOAK
+from tests.helpers.soak import SOAK, shards
 from tests.interpret.faults import ATTENTION_FAULTS, Fault, caught
 from tests.interpret.kernels import metas_by_name, run_kernel, run_ops
 from tests.interpret.test_attention import made as attention_of
@@ -33,7 +33,7 @@ def kind_of(number: int) -> str:
     return "training" if number % 20 == 19 else "gradients" if number % 5 == 4 else "forward"
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("shard", shards(SHARDS, 2))
 def test_drawn_programs_agree(shard: int) -> None:
     count: Counter[str] = Counter()
     for place in range(shard * PROGRAMS // SHARDS, (shard + 1) * PROGRAMS // SHARDS):
@@ -89,6 +89,7 @@ def test_a_row_without_keys_is_what_the_shift_is_for(monkeypatch: pytest.MonkeyP
     assert not np.isnan(known["o"][:, 3]).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ATTENTION_FAULTS, ids=lambda f: f.name)
 def test_planted_faults_are_caught(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught(fault, monkeypatch, attention_recipe, FUSION.switch, MOST) is not None

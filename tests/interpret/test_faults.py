@@ -55,6 +55,7 @@ def _found(fault: Fault, patch: pytest.MonkeyPatch) -> int | None:
     return place
 
 
+@pytest.mark.slow
 def test_planted_faults_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     missed = [f.name for f in CHOSEN if _found(f, monkeypatch) is None]
     assert len(missed) <= MISSED * ALL, f"of {len(CHOSEN)} faults {missed} went unseen"

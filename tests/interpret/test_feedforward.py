@@ -12,7 +12,7 @@ import pytest
 import tstatic as paddle
 from tests.helpers.drawn import BY_NAME, explained, only
 from tests.helpers.feedforward_programs import DOWNGRADE, UPSCALE, Block, numbered, recipe
-from tests.helpers.soak import SOAK
+from tests.helpers.soak import SOAK, shards
 from tests.interpret.kernels import check_grids, kind_of
 from tstatic import static, testing
 from tstatic.fusion.engine import Applied
@@ -51,7 +51,7 @@ def codes(told: Any) -> set[str]:
 
 
 # ---------------------------------------------------------------------------------------------------------- properties
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("shard", shards(SHARDS, 2))
 def test_fused_equals_unfused(shard: int) -> None:
     count: Counter[str] = Counter()
     for place in range(shard * (PROGRAMS // SHARDS), (shard + 1) * (PROGRAMS // SHARDS)):

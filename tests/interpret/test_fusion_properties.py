@@ -28,7 +28,11 @@ assert len(OPS) > 400
 fusions = pytest.mark.parametrize("fusion", [f for f in FUSIONS if f.rewrites is None], ids=lambda f: f.name)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=["forward", "gradients", "training"])
+@pytest.mark.parametrize(
+    "kind",
+    [*KINDS[:2], pytest.param(KINDS[2], marks=pytest.mark.slow)],
+    ids=["forward", "gradients", "training"],
+)
 @fusions
 def test_fused_equals_unfused(fusion: Fusion, kind: dict[str, Any]) -> None:
     count: Counter[str] = Counter()
@@ -72,6 +76,7 @@ def plain(value: str) -> str:
     return value.split("#")[0]
 
 
+@pytest.mark.slow
 @fusions
 def test_near_misses_stay_unfused_with_the_right_code(fusion: Fusion) -> None:
     tried: Counter[str] = Counter()

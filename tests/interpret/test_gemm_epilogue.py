@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers.drawn import BY_NAME, made, only
 from tests.helpers.epilogue_programs import epilogue_recipe
-from tests.helpers.soak import SOAK
+from tests.helpers.soak import SOAK, shards
 from tests.interpret.faults import PRODUCT_FAULTS, Fault, caught
 from tests.interpret.kernels import check_grids, kind_of
 from tstatic import testing
@@ -25,7 +25,7 @@ MOST = 60
 """Programs within which a fault must be caught."""
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("shard", shards(SHARDS, 2))
 def test_drawn_programs_agree(shard: int) -> None:
     count: Counter[str] = Counter()
     for number in range(shard, PROGRAMS, SHARDS):

@@ -48,6 +48,7 @@ def test_subsets_and_orders_of_passes_agree(kind: dict[str, Any], monkeypatch: p
     assert len(orders) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fusion", FUSIONS, ids=lambda f: f.name)
 def test_another_fusion_before_changes_nothing(fusion: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs that contain a fusion's pattern, with the other fusions in any order before and after it."""

@@ -223,6 +223,7 @@ def digests() -> list[str]:
     return done
 
 
+@pytest.mark.slow
 def test_other_processes_give_the_same_bits() -> None:
     command = [sys.executable, "-m", "tests.interpret.test_strict"]
     seeds = ("1", "2")

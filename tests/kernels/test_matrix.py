@@ -174,6 +174,34 @@ def test_products_are_traced_to_what_is_loaded() -> None:
         read_dots(TTIR.replace("%w, %v, %acc", "[%w], [%v]"), ["a", "b", "n"])
 
 
+BESIDE = """
+module {
+  tt.func public @kernel(%a: !tt.ptr<bf16>, %b: !tt.ptr<f32>) attributes {noinline = false} {
+    %one = tt.splat %a : !tt.ptr<bf16> -> tensor<16x16x!tt.ptr<bf16>>
+    %two = tt.splat %b : !tt.ptr<f32> -> tensor<16x16x!tt.ptr<f32>>
+    %zero = arith.constant dense<0.0> : tensor<16x16xf32>
+    %first = scf.for %i = %c0 to %n step %c1 iter_args(%acc = %zero) -> (tensor<16x16xf32>) {
+      %x = tt.load %one : tensor<16x16x!tt.ptr<bf16>>
+      %s = tt.dot %x, %x, %acc : tensor<16x16xbf16> * tensor<16x16xbf16> -> tensor<16x16xf32>
+      scf.yield %s : tensor<16x16xf32>
+    }
+    %second = scf.for %i = %c0 to %n step %c1 iter_args(%acc = %first) -> (tensor<16x16xf32>) {
+      %x = tt.load %two : tensor<16x16x!tt.ptr<f32>>
+      %s = tt.dot %x, %x, %acc : tensor<16x16xf32> * tensor<16x16xf32> -> tensor<16x16xf32>
+      scf.yield %s : tensor<16x16xf32>
+    }
+    tt.return
+  }
+}
+"""
+
+
+def test_regions_beside_each_other_use_names_again() -> None:
+    first, second = read_dots(BESIDE, ["low", "wide"])
+    assert (first.loaded, first.origins) == (("bf16",), ("low",))
+    assert (second.loaded, second.origins) == (("f32",), ("wide",)), "%x of the second loop is not that of the first"
+
+
 TTGIR = """
     ttng.barrier_expect %b0, 24576, %t : !ttg.memdesc<1xi64, #shared1, #smem, mutable>
     ttng.async_tma_copy_global_to_local %d[%r, %c] %m, %b0, %t : !tt.tensordesc<tensor<128x64xbf16, #shared>>, !ttg.memdesc<1xi64, #shared1, #smem, mutable> -> !ttg.memdesc<128x64xbf16, #shared, #smem, mutable>

@@ -26,6 +26,7 @@ def _planted(type: str, **attrs: Any) -> OpDef:
     return replace(definition, attrs={**definition.attrs, **attrs})
 
 
+@pytest.mark.slow
 def test_a_planted_attribute_is_found() -> None:
     assert idle_attributes(_planted("leaky_relu", slope=0.5)) == {"slope"}
     assert idle_attributes(_planted("sum", kind="plain")) == {"kind"}

@@ -147,6 +147,7 @@ def test_a_planted_fault_is_found_and_shrunk(
     exec(error.script, {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "type"),
     [(faults.swapped_operands, "tanh"), (faults.gradient_of_other_branch, "elementwise_mul_grad")],

@@ -57,6 +57,7 @@ def test_a_program_with_parameters_and_an_optimizer() -> None:
     assert len(main.global_block().ops) == before
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None, phases=[Phase.generate])
 @given(
     testing.programs(

@@ -58,6 +58,7 @@ def test_gradients_and_training_stay_finite(options: dict[str, bool]) -> None:
         assert all(np.isfinite(v.astype(np.float64)).all() for v in values(recipe))
 
 
+@pytest.mark.slow
 def test_programs_are_many_kinds() -> None:
     recipes = drawn(testing.programs(), 120, fixed=0)
     types = Counter(s.type for r in recipes for s in r.steps)

@@ -117,6 +117,7 @@ def test_eof_exception_is_an_exception_of_its_own() -> None:
     assert not issubclass(errors.EOFException, TstaticError)
 
 
+@pytest.mark.slow
 def test_no_error_is_told_the_users_line_which_it_finds_itself() -> None:
     """``add_context`` may name it, for an error that another thread raised."""
     written = [

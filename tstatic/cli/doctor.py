@@ -142,8 +142,8 @@ def probe(script: str, environment: Mapping[str, str] | None = None) -> dict[str
     """Runs a script in another process and returns what it printed last, as JSON; ``error`` says why there is nothing."""
     given = dict(os.environ) | dict(environment or {})
     given["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    # Beside other work it takes longer, and is not broken.
-    limit = SECONDS * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    # Beside other work it takes much longer, and is not broken.
+    limit = 3 * SECONDS * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     try:
         done = subprocess.run(
             [sys.executable, "-c", script],
