@@ -63,13 +63,13 @@ def test_fusions_and_refusals_are_ranked_and_grouped() -> None:
     saved = [float(row[0]) * units[row[1]] for row in made]
     assert saved == sorted(saved, reverse=True)
     assert sum(one.nbytes for one in found.saved) == pytest.approx(
-        found.traffic.bytes_before - found.traffic.bytes_after, rel=0.25
-    ), "what the fusions save is about what the step saves"
+        found.traffic.bytes_before - found.traffic.bytes_after, rel=0.02
+    ), "what the fusions save is what the step saves, but for ops that simplifying left out"
     codes = {r.code for r in found.refused}
     for code in codes:
         count = sum(r.code == code for r in found.refused)
         assert f"{count} x {code}" in str(found), code
-    assert "SMALL_OUTPUT" in codes
+    assert "CYCLE" in codes
     assert any(line.strip().startswith("to allow it: ") for line in lines)
 
 

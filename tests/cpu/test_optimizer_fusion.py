@@ -10,6 +10,7 @@ import pytest
 import tstatic as paddle
 from tests.helpers.optimizer_programs import CASES, CLIPPED, SHAPES, Case, same, state, train, training
 from tstatic import static
+from tstatic.ir.build import emit
 
 opt = paddle.optimizer
 BOTH = ("fuse_adamw", "fuse_all_optimizer_ops")
@@ -190,8 +191,8 @@ def test_clipping_is_part_of_the_groups() -> None:
     )
     found = explained(one.main, [], "fuse_all_optimizer_ops")
     n = len(CLIPPED) - 2
-    # The norm of each and their sum; the product and the update of each; the updates of those that are not clipped.
-    assert groups(found) == [("squared_l2_norm", n + 1), ("adam", 2 * n), ("adam", 2)]
+    # The norm of each, their sum and three ops for the factor; the product and the update of each; the updates of the others.
+    assert groups(found) == [("squared_l2_norm", n + 4), ("adam", 2 * n), ("adam", 2)]
     plain, wanted, _ = train(one)
     values, after, _ = train(one, BOTH)
     assert all(same(a, b) for a, b in zip(values, plain, strict=True))
@@ -202,7 +203,7 @@ def test_a_clipped_gradient_that_is_fetched_is_not_folded_in() -> None:
     one = training(lambda: opt.SGD(0.1, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.5)), shapes=CLIPPED)
     found = explained(one.main, ["w0@GRAD"], "fuse_all_optimizer_ops")
     n = len(CLIPPED)
-    assert groups(found) == [("squared_l2_norm", n + 1), ("sgd", 2 * (n - 1))]
+    assert groups(found) == [("squared_l2_norm", n + 4), ("sgd", 2 * (n - 1))]
     (refused,) = found.refused
     assert "factor" in refused.reason
     plain, _, _ = train(one, fetch=["w0@GRAD"])
@@ -216,6 +217,60 @@ def test_a_norm_that_is_fetched_stays() -> None:
     found = explained(one.main, [name], "fuse_all_optimizer_ops")
     assert [op for op, _ in groups(found)] == ["sgd"]
     assert [r.code for r in found.refused] == ["FETCHED"]
+
+
+def clipping(make: Any = opt.SGD) -> tuple[Any, dict[str, str]]:
+    """A training with clipping, and what its ops behind the norms write, by type."""
+    one = training(lambda: make(0.1, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.5)), shapes=CLIPPED)
+    ops = one.main.global_block().ops
+    first = next(i for i, op in enumerate(ops) if op.type == "squared_l2_norm")
+    kinds = ("sum", "sqrt", "elementwise_max", "elementwise_div")
+    return one, {op.type: op.output_arg_names[0] for op in ops[first:] if op.type in kinds}
+
+
+def test_numbers_behind_the_norm_are_written_where_they_are_read() -> None:
+    one, names = clipping()
+    wanted = [names["sum"], names["sqrt"], names["elementwise_div"]]
+    found = explained(one.main, wanted, "fuse_all_optimizer_ops")
+    n = len(CLIPPED)
+    assert groups(found) == [("squared_l2_norm", n + 4), ("sgd", 2 * n)]
+    assert not {names["sum"], names["sqrt"]} & {*found.applied[0].gone}
+    assert names["elementwise_max"] in found.applied[0].gone
+    plain, _, _ = train(one, fetch=wanted)
+    values, _, _ = train(one, BOTH, fetch=wanted)
+    assert all(same(a, b) for a, b in zip(values, plain, strict=True))
+
+
+@pytest.mark.parametrize("make", [opt.AdamW, opt.SGD])
+def test_the_general_compilers_leave_the_norm_and_single_gradients_to_the_updates(make: Any) -> None:
+    one, _ = clipping(make)
+    general = ("build_cinn_pass", "enable_auto_fusion")
+    for fetch in ([one.loss], []):
+        found = explained(one.main, fetch, *BOTH, *general)
+        own = [group for group in groups(found) if group[0] != "fusion_group"]
+        assert own == groups(explained(one.main, fetch, *BOTH))
+        assert all(a.written for a in found.applied), "a loss that nobody fetches has no kernel"
+
+
+def test_what_may_not_be_fused_or_is_no_number_stays_behind_the_norm() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        many, few = static.data("many", [4]), static.data("few", [3])
+        total = paddle.add_n([emit("squared_l2_norm", {"X": v}) for v in (many, few)])
+        with static.no_fuse():
+            apart = paddle.sqrt(total)
+        spread = static.data("other", [4]) * total
+        # No kernel looks for a place, and what needs it cannot be in the launch before it.
+        last = paddle.cast(paddle.argmax(total, axis=0), "float32") + total
+        taken = paddle.exp(total)
+        w = static.create_parameter([2], "float32")
+        opt.SGD(0.1).minimize(paddle.mean(w))
+    found = explained(main, [apart, spread, last, taken], "fuse_all_optimizer_ops")
+    assert [m.type for m in found.applied[0].members] == ["squared_l2_norm", "squared_l2_norm", "sum", "exp"]
+    with static.program_guard(main), static.no_fuse():
+        total = paddle.add_n([emit("squared_l2_norm", {"X": v}) for v in (few, many)])
+    refused = explained(main, [total], "fuse_all_optimizer_ops").refused
+    assert [r.code for r in refused] == ["FORBIDDEN"]
 
 
 # ---------------------------------------------------------------------------------------------------------- lazy updates

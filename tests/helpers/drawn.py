@@ -16,6 +16,7 @@ from tests.helpers.attention_blocks import block_recipe
 from tests.helpers.attention_programs import attention_recipe
 from tests.helpers.epilogue_programs import epilogue_recipe
 from tests.helpers.linear_loss_programs import linear_loss_recipe
+from tests.helpers.tied_programs import tied_recipe
 from tstatic import static, testing
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.engine import Applied, Fusion
@@ -132,6 +133,7 @@ OWN: dict[str, Callable[..., st.SearchStrategy[testing.Recipe]]] = {
     "attention": _numbered(block_recipe),
     "dot_product_attention": _numbered(attention_recipe),
     "linear_cross_entropy": _numbered(linear_loss_recipe),
+    "embedding_grad_add": _numbered(tied_recipe),
 }
 """Fusions whose ops follow each other too rarely in programs that are drawn op by op -> what draws programs that have them."""
 

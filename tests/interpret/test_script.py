@@ -235,6 +235,8 @@ FAULTS = (
     ("update", "tl.sqrt((1.0 - beta2pow))", "tl.sqrt((1.0 - 0.5 * beta2pow))"),
     ("square_sum", "tl.sum(x * x, 0)", "tl.sum(x, 0)"),
     ("square_sum", "for first in range(1, count, 8)", "for first in range(3, count, 8)"),
+    ("square_sum", "tl.sqrt(result)", "tl.sqrt(result + result)"),
+    ("square_sum", "a1 / v2", "a1 - v2"),
     ("composite", "sum_y1 += tl.where(mask, ", "sum_y1 += tl.where(mask, 1.1 * "),
 )
 

@@ -927,10 +927,10 @@ FLEET = (
 COMMANDS = (
     Mutant(
         "static/savings.py",
-        "savings_of",
+        "__init__",
         "operation",
-        "before - kernel.nbytes",
-        "before",
+        "total.nbytes - kernel.nbytes",
+        "total.nbytes",
         ("tests/cpu/test_explain_text.py",),
         "ranked_and_grouped",
     ),

@@ -38,6 +38,7 @@ BUILD_DEFAULTS: dict[str, Any] = {
     **dict.fromkeys(OFF, False),
     # Of tstatic's own.
     "fuse_linear_cross_entropy": False,
+    "fuse_embedding_grad_add": False,
     "reduce_strategy": REDUCE.AllReduce,
     "gradient_scale_strategy": SCALE.CoeffNumDevice,
     "debug_graphviz_path": "",

@@ -4,6 +4,7 @@
 * ``gemm_epilogue``  matrix products with what follows them
 * ``bn_act``, ``bn_add_act``, ``elewise_add_act``, ``relu_depthwise_conv``  fusions with patterns
 * ``linear_cross_entropy``, ``row_groups``, ``row_chunks``, ``live_bytes``  a linear layer and its loss in chunks of rows
+* ``embedding_grad_add``  gradients of lookups in the place of other gradients of the table
 * ``fused_attention``, ``feedforward``, ``product_blocks``  whole blocks with matrix products
 * ``dot_product_attention``, ``causal``, ``moves``  attentions, their masks, and what moves their operands
 * ``auto``, ``compiler``  groups of any ops that state expressions
@@ -28,6 +29,7 @@ from tstatic.fusion import (
     compiler,
     dot_product_attention,
     elewise_add_act,
+    embedding_grad_add,
     feedforward,
     fused_attention,
     gemm_epilogue,
@@ -42,16 +44,17 @@ FUSIONS = (
     feedforward.FUSION,
     dot_product_attention.FUSION,
     linear_cross_entropy.FUSION,
+    embedding_grad_add.FUSION,
     gemm_epilogue.FUSION,
     relu_depthwise_conv.FUSION,
     bn_act.FUSION,
     bn_add_act.FUSION,
     elewise_add_act.FUSION,
+    gradient_norm.ADAMW,
+    gradient_norm.ALL,
     compiler.FUSION,
     auto.FUSION,
-    gradient_norm.ADAMW,
     multi_tensor.ADAMW,
-    gradient_norm.ALL,
     multi_tensor.ALL,
 )
 """In the order in which they are applied: the fusions of particular operators come before the general compiler."""

@@ -54,8 +54,10 @@ class Applied:
         members: The ops that it replaces.
         gone: Values that are no longer in memory.
         kept: Inner values that are still written, because others read them.
-        kernel: The generated kernel; ``None`` if a later fusion absorbed the fused op and so has the kernel.
+        kernel: The generated kernel; ``None`` if a later fusion absorbed the fused op and so has the kernel, and for a rewriting.
         notes: What the kernel does not do with some of the ops though it computes them; also among the rejections.
+        rewritten: Of a rewriting: the ops in the place of its members, before later fusions take them up.
+        memory: Of a rewriting for the sake of memory: how many bytes fewer are alive at the peak.
     """
 
     fusion: str
@@ -66,6 +68,8 @@ class Applied:
     kept: tuple[str, ...]
     kernel: Kernel | None
     notes: tuple[Rejection, ...] = ()
+    rewritten: tuple[FrozenOp, ...] = ()
+    memory: int = 0
 
     @property
     def written(self) -> frozenset[str]:

@@ -84,10 +84,15 @@ def rewritten(
             continue
         members = tuple(member(view.ops[i]) for i in sorted(group.members))
         gone = tuple(v for v in group.made(view) if group.kinds.get(v, WIDE) == WIDE)
+        made = _in_chunks(view, metas, group, count)
         log.applied.append(
-            Applied(fusion.name, fusion.switch, f"linear_cross_entropy in {count} chunks", members, gone, (), None)
-        )
-        view = View(_in_chunks(view, metas, group, count).program, metas)
+            Applied(
+                fusion.name, fusion.switch, f"linear_cross_entropy in {count} chunks", members, gone, (), None,
+                rewritten=tuple(made.program.ops[i] for i in sorted(made.indices)),
+                memory=max(live_bytes(view.program, metas)) - max(live_bytes(made.program, metas)),
+            )
+        )  # fmt: skip
+        view = View(made.program, metas)
     return view.program
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
 from tstatic.ir.opdef import op_def
 from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.passes.dce import without_unused
 
 
 def shapes_from_contents(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
@@ -15,7 +16,8 @@ def shapes_from_contents(program: FrozenProgram, metas: Mapping[str, Meta]) -> F
 
     The gradient of an add needs its operands' shapes; without this the forward kernel would have to write its intermediate
     value for it. An op that fills a value of another one's shape gets the shape as an attribute: the ones that a gradient
-    starts from then do not read the loss, so a loss and its gradient can be one kernel.
+    starts from then do not read the loss, so a loss and its gradient can be one kernel. What nobody reads now is left out, such as
+    a loss that is not fetched.
 
     Args:
         program: The frozen program.
@@ -23,7 +25,7 @@ def shapes_from_contents(program: FrozenProgram, metas: Mapping[str, Meta]) -> F
     """
     ops = tuple(op if op.body or op.sub_blocks else _redirected(op, metas) for op in program.ops)
     changed = any(a is not b for a, b in zip(ops, program.ops, strict=True))
-    return program.edit(ops=ops) if changed else program
+    return without_unused(program.edit(ops=ops)) if changed else program
 
 
 def _redirected(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:

@@ -211,6 +211,7 @@ class GradOp:
     rows: Callable[..., Rows | None] | None = None
     channels: Callable[..., Channels | None] | None = None
     as_rows: str = ""
+    adds_rows: str = ""
     redrawn: OpDef | None = None
     indices: tuple[Index, ...] = ()
     host: str = ""
@@ -285,6 +286,8 @@ class OpDef:
         rows: ``(*input metas, **attrs) -> Rows`` for ops along rows, ``None`` where the axes are not the last ones.
         as_rows: Of a backward op whose result is zero but for a few rows: the op type that makes ``Rows`` and ``Values`` instead,
             from lists of what several such ops read; its ``shape_only`` slot is the table (``passes/row_gradients.py``).
+        adds_rows: Of such a backward op: the op type that adds those rows to its first input, another gradient of the same value;
+            its other slots are slots of the backward op (``fusion/embedding_grad_add.py``).
         indices: The inputs that hold positions, and their limits: checked before the op runs, on every device.
         channels: ``(*input metas, **attrs) -> Channels`` for ops on channels, ``None`` where there are no elements.
         product: ``(*input metas, **attrs) -> MatrixProduct`` of an op with slots ``X``, ``Y`` and ``Out`` that multiplies them as
@@ -340,6 +343,7 @@ class OpDef:
     channels: Callable[..., Channels | None] | None = None
     product: Callable[..., MatrixProduct | None] | None = None
     as_rows: str = ""
+    adds_rows: str = ""
     indices: tuple[Index, ...] = ()
     activation: bool = False
     pairwise: str = ""

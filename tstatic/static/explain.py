@@ -193,7 +193,9 @@ class Explanation:
         return (*(a.kernel for a in self.applied if a.kernel is not None), *self.shared)
 
     def taken_into(self, record: Applied) -> Applied | None:
-        """Returns the later fusion whose kernel computes this one; ``None`` for a fusion with a kernel of its own."""
+        """Returns the later fusion whose kernel computes this one; ``None`` for one with a kernel of its own, and a rewriting."""
+        if record.rewritten:
+            return None
         into: Applied | None = record
         while into is not None and into.kernel is None:
             later = self.applied[self.applied.index(into) + 1 :]
@@ -235,7 +237,8 @@ class Explanation:
             }
         done["fusions"] = {
             "applied": [
-                {**_applied(a, self.kernel_kind), "bytes_saved": one.nbytes, "launches_saved": one.launches}
+                {**_applied(a, self.kernel_kind), "bytes_saved": one.nbytes, "launches_saved": one.launches,
+                 "memory_saved": one.memory}
                 for a, one in zip(self.applied, self.saved or (Saving(),) * len(self.applied), strict=True)
             ],
             "shared": [_source(kernel) for kernel in self.shared],
@@ -330,7 +333,7 @@ class Explanation:
 
 
 # --------------------------------------------------------------------------------------------------------------- summary
-MOST_FUSIONS, MOST_CODES, MOST_OFF, MOST_SET, WIDTH = 5, 4, 2, 3, 150
+MOST_FUSIONS, MOST_REWRITINGS, MOST_CODES, MOST_OFF, MOST_SET, WIDTH = 5, 2, 4, 2, 3, 150
 """So much of each kind a summary shows, so that it has at most 40 lines, and so many characters a line."""
 
 
@@ -389,25 +392,28 @@ def _wrapped(head: str, parts: Sequence[str]) -> list[str]:
 
 
 def _made(e: Explanation) -> list[str]:
-    """Returns the fusions, those of one kind together, by the bytes that they save."""
+    """Returns the fusions, those of one kind together, by the bytes that they save; rewritings also where others save more."""
     kinds: dict[tuple[str, str], list[int]] = {}
     for i, a in enumerate(e.applied):
-        if a.kernel is not None:
+        if a.kernel is not None or a.rewritten:
             kinds.setdefault((a.switch, a.op), []).append(i)
     saved = {kind: sum(e.saved[i].nbytes for i in row) if e.saved else 0 for kind, row in kinds.items()}
     ranked = sorted(kinds, key=lambda kind: -saved[kind])
     lines = ["fusions, by bytes saved:"] if kinds else []
-    for kind in ranked[:MOST_FUSIONS]:
+    rewritings = [kind for kind in ranked[MOST_FUSIONS:] if e.applied[kinds[kind][0]].rewritten][:MOST_REWRITINGS]
+    shown = [*ranked[:MOST_FUSIONS], *rewritings]
+    for kind in shown:
         row = kinds[kind]
         first = e.applied[max(row, key=lambda i: e.saved[i].nbytes if e.saved else 0)]
+        memory = sum(e.saved[i].memory for i in row) if e.saved else 0
+        less = f", {size(memory)} less alive at the peak" if memory else ""
         lines.append(
-            f"  {size(saved[kind]):>9}  {len(row)} x {kind[1]} ({kind[0]}), for example{_at(first.members[0].where)}: "
+            f"  {size(saved[kind]):>9}  {len(row)} x {kind[1]} ({kind[0]}){less}, for example{_at(first.members[0].where)}: "
             f"{e.operators_of(first)}"
         )
-    if ranked[MOST_FUSIONS:]:
-        lines.append(
-            f"  {size(sum(saved[k] for k in ranked[MOST_FUSIONS:])):>9}  by {len(ranked) - MOST_FUSIONS} other kinds"
-        )
+    others = [kind for kind in ranked if kind not in shown]
+    if others:
+        lines.append(f"  {size(sum(saved[kind] for kind in others)):>9}  by {len(others)} other kinds")
     return lines
 
 
@@ -472,9 +478,10 @@ def _everything(e: Explanation) -> list[str]:
         if a.kernel is not None:
             launches = zip(a.kernel.plan(DEFAULT_TARGET).launches, a.kernel.moved, strict=True)
             lines.append(f"    moves {', '.join(f'{moved:,} bytes in {c.function}' for c, moved in launches)}")
-            if e.saved:
-                lines.append(f"    saves {e.saved[i].nbytes:,} bytes and {e.saved[i].launches} launches")
-        elif (into := e.taken_into(a)) is not None:
+        if (a.kernel is not None or a.rewritten) and e.saved:
+            memory = f", and {e.saved[i].memory:,} bytes at the peak" if e.saved[i].memory else ""
+            lines.append(f"    saves {e.saved[i].nbytes:,} bytes and {e.saved[i].launches} launches{memory}")
+        if (into := e.taken_into(a)) is not None:
             lines.append(f"    computed by the kernel of {into.op}, by {into.switch}")
         if a.kept:
             lines.append(f"    also writes {', '.join(a.kept)}, which its gradient reads")

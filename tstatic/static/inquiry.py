@@ -34,7 +34,7 @@ from tstatic.static.explain import (
     PropertyStatus,
     properties,
 )
-from tstatic.static.savings import Operators, Saving, bytes_of, named_members, savings_of
+from tstatic.static.savings import Operators, Savings, bytes_of, named_members
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.static.strict_cost import StrictCost, StrictRefusal
 from tstatic.target import DEFAULT_TARGET
@@ -114,11 +114,10 @@ def _costs(
 ) -> list[tuple[FrozenOp, int, int]]:
     """Returns the ops of a plan, each with its launches and bytes."""
     found = []
+    # The bytes of a kernel are those of the sums that it leaves to others, too: what only adds these up is none of these kernels.
+    own = {id(kernel) for kernel in kernels.values()}
     for op, made in ops:
-        # A kernel may recompute values that the ops it replaces only read. Its bytes are those of the sums that it leaves to
-        # others, too, whose ops no kernel here is of.
-        own = kernels.get(op.outputs)
-        nbytes = bytes_of(op, metas) if made is None else 0 if own is None else own.nbytes
+        nbytes = bytes_of(op, metas) if made is None else made.kernel.nbytes if id(made.kernel) in own else 0
         found.append((op, 1 if made is None else len(made.calls.launches), nbytes))
     return found
 
@@ -210,15 +209,14 @@ def build_explanation(
     frozen, metas, log = made.first.before, made.first.metas_before, made.first.log
     fused, after_metas = made.first.after, made.first.metas
     kernels = kernels_of(fused, after_metas)
-    # The cost with all switches off.
-    before, after = (
-        _cost(eliminate_identity_gradients(frozen, metas), metas, {}, build),
-        _cost(fused, after_metas, kernels, build),
-    )
+    # The program with all switches off.
+    plain, arena = planned(eliminate_identity_gradients(frozen, metas), metas, {}, build)
+    alone_ops = [op for op, _ in plain]
+    before, after = (*_sum(_costs(plain, metas, {})), arena), _cost(fused, after_metas, kernels, build)
     operators = Operators(frozen, metas, log)
     log = Log(log.applied, [operators.with_culprit(r) for r in log.refused])
     applied = _with_kernels(log.applied, kernels)
-    saved = _savings(fused, after_metas, kernels)
+    saved = Savings(alone_ops, fused, after_metas, kernels, applied)
     copy = made.program.clone()
     names = {frozen.names.get(v, v): v for op in frozen.ops for v in op.writes()}
 
@@ -232,8 +230,8 @@ def build_explanation(
 
     def off() -> tuple[OffSwitch, ...]:
         with flags.using_numerics(made.first.numerics):
-            found = ((switch, one, _savings(*one.made)) for switch, one in alone().items() if one.log.applied)
-            return tuple(OffSwitch(s, len(one.log.applied), _total(kept.values())) for s, one, kept in found)
+            would = ((switch, one.made, one.log.applied) for switch, one in alone().items() if one.log.applied)
+            return tuple(OffSwitch(s, len(does), Savings(alone_ops, *fused, does).total) for s, fused, does in would)
 
     def draw() -> Drawing:
         with flags.using_numerics(made.first.numerics):
@@ -260,7 +258,7 @@ def build_explanation(
         _on_host(fused),
         _strict_cost(made.first, build) if made.first.numerics == "strict" else None,
         _shared(made, fused, after_metas, kernels),
-        tuple(Saving() if a.kernel is None else saved[next(iter(a.written))] for a in applied),
+        tuple(saved.of(a) for a in applied),
         tuple(operators.possible(r) for r in log.refused),
         verbose,
         partial(named_members, operators),
@@ -323,18 +321,6 @@ def _only(fusion: Fusion, frozen: FrozenProgram, metas: Mapping[str, Meta]) -> O
     log, own = Log(), dict(metas)
     fused = pipeline.make_one(fusion, shapes_from_contents(frozen, metas), own, log)
     return Only(log, (fused, own, kernels_of(fused, own)))
-
-
-def _savings(fused: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels) -> dict[str, Saving]:
-    """Returns value that a fused op writes -> what the op saves."""
-    launches = {kernel.name: len(kernel.plan(DEFAULT_TARGET).launches) for kernel in kernels.values()}
-    return savings_of(fused, metas, kernels, launches)
-
-
-def _total(savings: Iterable[Saving]) -> Saving:
-    # An op that writes several values has one saving.
-    own = {id(one): one for one in savings}.values()
-    return Saving(sum(one.nbytes for one in own), sum(one.launches for one in own))
 
 
 def _why(

@@ -8,20 +8,27 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tstatic.fusion.codegen.kernel import Kernel
-from tstatic.fusion.engine import Log, OpInfo, Rejection
+from tstatic.fusion.engine import Applied, Log, OpInfo, Rejection
 from tstatic.fusion.reasons import UNNAMED
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
+from tstatic.target import DEFAULT_TARGET
 from tstatic.where import show
 
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """Bytes and launches of a step that a fusion saves, or that a rejected one would save at most."""
+    """What a fusion saves, or what a rejected one would save at most; below 0 where it costs more.
+
+    Attributes:
+        nbytes, launches: Bytes read and written, and launches, of a step.
+        memory: Of a rewriting for the sake of memory: bytes that are alive at the peak.
+    """
 
     nbytes: int = 0
     launches: int = 0
+    memory: int = 0
 
 
 def bytes_of(op: FrozenOp, metas: Mapping[str, Meta]) -> int:
@@ -29,29 +36,76 @@ def bytes_of(op: FrozenOp, metas: Mapping[str, Meta]) -> int:
     return sum(metas[v].nbytes for v in (*op.contents(), *op.writes()) if v in metas and metas[v].known)
 
 
-def savings_of(
-    fused: FrozenProgram,
-    metas: Mapping[str, Meta],
-    kernels: Mapping[tuple[Entry, ...], Kernel],
-    launches: Mapping[str, int],
-) -> dict[str, Saving]:
-    """Returns value that a fused op writes -> what the op saves against the ops that it replaced.
+class Savings:
+    """What the fusions of a program save.
+
+    An op that several kernels compute (again) counts once, in the first of them, and not at all if it also stays by itself: all
+    savings together are what the step saves.
 
     Args:
+        before: The ops that do work in the plan of the program before its fusions.
         fused: The program with its fused ops.
         metas: Metadata of all values.
         kernels: The kernels of its fused ops, by the ops' outputs.
-        launches: Name of a kernel -> its launches.
+        applied: The fusions made, in order; :meth:`of` takes these.
     """
-    found: dict[str, Saving] = {}
-    for op in fused.ops:
-        kernel = kernels.get(op.outputs)
-        if kernel is None:
-            continue
-        apart = [one for one in op.body if one.definition.view is None]
-        before = sum(bytes_of(one, metas) for one in apart)
-        found |= dict.fromkeys(op.writes(), Saving(before - kernel.nbytes, len(apart) - launches[kernel.name]))
-    return found
+
+    def __init__(
+        self,
+        before: Iterable[FrozenOp],
+        fused: FrozenProgram,
+        metas: Mapping[str, Meta],
+        kernels: Mapping[tuple[Entry, ...], Kernel],
+        applied: Sequence[Applied],
+    ) -> None:
+        self._metas = metas
+        makers = {v: op for op in before for v in op.writes()}
+        self._of_rewriting = {id(a): self._rewrite(a, makers) for a in applied if a.rewritten}
+        self._of_value: dict[str, Saving] = {}
+        self._of_kernels: list[Saving] = []
+        launches = {kernel.name: len(kernel.plan(DEFAULT_TARGET).launches) for kernel in kernels.values()}
+        # A view that stays needs no copy any more if a kernel has the copy, too.
+        stay = [op for op in fused.ops if not op.body and op.definition.view is None]
+        counted = {id(makers[v]) for op in stay for v in op.writes() if v in makers}
+        for op in fused.ops:
+            kernel = kernels.get(op.outputs)
+            if kernel is None:
+                continue
+            replaced = {id(makers[v]): makers[v] for one in op.body for v in one.writes() if v in makers}
+            own = [one for key, one in replaced.items() if key not in counted]
+            counted.update(replaced)
+            total = _sum(own, metas)
+            saving = Saving(total.nbytes - kernel.nbytes, total.launches - launches[kernel.name])
+            self._of_kernels.append(saving)
+            self._of_value |= dict.fromkeys(op.writes(), saving)
+
+    def _rewrite(self, record: Applied, makers: dict[str, FrozenOp]) -> Saving:
+        """Returns what a rewriting saves; from then on its own ops make the values."""
+        gone = {id(op): op for m in record.members for v in m.outputs if (op := makers.pop(v, None)) is not None}
+        works = [op for op in record.rewritten if op.definition.view is None]
+        makers.update((v, op) for op in works for v in op.writes())
+        apart, made = _sum(gone.values(), self._metas), _sum(works, self._metas)
+        return Saving(apart.nbytes - made.nbytes, apart.launches - made.launches, record.memory)
+
+    def of(self, record: Applied) -> Saving:
+        """Returns what a fusion saves; nothing for one whose kernel a later one has."""
+        if record.rewritten:
+            return self._of_rewriting[id(record)]
+        return Saving() if record.kernel is None else self._of_value[next(iter(record.written))]
+
+    @property
+    def total(self) -> Saving:
+        """What all of them save."""
+        every = [*self._of_kernels, *self._of_rewriting.values()]
+        return Saving(
+            sum(one.nbytes for one in every), sum(one.launches for one in every), sum(one.memory for one in every)
+        )
+
+
+def _sum(ops: Iterable[FrozenOp], metas: Mapping[str, Meta]) -> Saving:
+    """Returns the bytes and launches of ops, each by itself."""
+    own = [bytes_of(op, metas) for op in ops]
+    return Saving(sum(own), len(own))
 
 
 class Operators:

@@ -229,6 +229,9 @@ class BuildStrategy(Strategy):
         "-", "Computes a linear layer and the cross entropy behind it in chunks of rows, forward and backward, so that its logits "
         "are never whole in memory; of tstatic's own.",
     )
+    fuse_embedding_grad_add = fusion(
+        "-", "Adds the gradient of an embedding lookup to another gradient of the same table, in its place; of tstatic's own.",
+    )
     fuse_resunit = fusion("3.0", "Fuses the convolution, batch norm, add and relu chains of residual units.", FUSION_LATER)
     # fmt: on
 

@@ -1,12 +1,16 @@
-"""The sum of squares of many tensors: partial sums per block, then one per tensor, then those added in the given order."""
+"""The sum of squares of many tensors: partial sums per block, then one per tensor, then those added in the given order.
+
+The last launch also computes what follows from the sum in single numbers, such as the factor that clips gradients.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from tstatic.fusion.codegen.emit import as_kernel, function
+from tstatic.fusion.codegen.emit import as_kernel, function, loaded, stored
 from tstatic.fusion.codegen.kernel import (
     Kernel,
     KernelArgument,
@@ -18,9 +22,10 @@ from tstatic.fusion.codegen.kernel import (
     operands,
     power_of_two,
 )
-from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, nested
-from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
-from tstatic.fusion.codegen.script import Parts, entry, script, wrapped
+from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, nested
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, Operand, build
+from tstatic.fusion.codegen.reference import NoNameError, Reference
+from tstatic.fusion.codegen.script import Parts, bounds, entry, script, wrapped
 from tstatic.fusion.codegen.segments import ADDRESSES, BLOCKS, FIND, HELPER, STEP, TABLES, segments, table
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
@@ -102,41 +107,88 @@ def _functions(dtypes: Sequence[DType], compute: DType) -> str:
             "tl.store(sums + tensor, tl.sum(total, 0))",
         ],
     )  # fmt: skip
-    # One program and no atomics: the order of additions is always the same.
-    total = function(
-        "total",
-        (KernelParameter("sums", "pointer"), KernelParameter("count", "integer"), KernelParameter("y", "pointer")),
-        [
-            "result = tl.load(sums)",
+    return "\n\n\n".join((block, tensors))
+
+
+@dataclass(frozen=True, slots=True)
+class _Total:
+    """The last launch: the sum, and the single numbers that follow from it.
+
+    Attributes:
+        compute: The type of the sum.
+        result: The sum.
+        needed: Values that are written.
+        group: The ops that follow.
+    """
+
+    compute: DType
+    result: str
+    needed: Sequence[str]
+    group: LoopNest | None
+
+    @property
+    def inputs(self) -> tuple[Operand, ...]:
+        """What is read beside the sum."""
+        return tuple(o for o in self.group.inputs if o.value != self.result) if self.group is not None else ()
+
+    @property
+    def outputs(self) -> tuple[Operand, ...]:
+        """What is written."""
+        own = Operand("y", self.result, self.compute, (True,))
+        return (*([own] if self.result in self.needed else []), *(self.group.outputs if self.group is not None else ()))
+
+    def function(self, used: set[str]) -> str:
+        """Returns the text; one program and no atomics: the order of additions is always the same."""
+        names = "sums", *(o.name for o in (*self.inputs, *self.outputs))
+        body = [
+            # All values are blocks of one element, as functions of the prelude take them.
+            "offsets = tl.arange(0, 1)",
+            "mask = offsets < 1",
+            "result = tl.load(sums + offsets)",
             "for first in range(1, count, 8):",
             "    # In the tensors' order; the loads of eight do not wait for each other.",
             "    for i in tl.static_range(8):",
-            "        result += tl.load(sums + first + i, mask=first + i < count, other=0)",
-            "tl.store(y, result)",
-        ],
-    )
-    return "\n\n\n".join((block, tensors, total))
+            "        result += tl.load(sums + first + i + offsets, mask=mask & (first + i < count), other=0)",
+        ]
+        made = {self.result: Typed("result", self.compute)}
+        if self.group is not None:
+            loads, lines = loaded(self.group, lambda operand: ("offsets", "mask"), made)
+            body += [*loads, *lines.lines]
+            made |= lines.done
+            used |= lines.used
+        for operand in self.outputs:
+            text = stored(made[operand.value], operand.dtype, used)
+            body.append(f"tl.store({operand.name} + offsets, {text}, mask=mask)")
+        pointers = [KernelParameter(name, "pointer") for name in names]
+        return function("total", (*pointers[:1], KernelParameter("count", "integer"), *pointers[1:]), body)
+
+    def launch(self, count: int) -> Launch:
+        """Returns its launch over the sums of so many tensors."""
+        around = (*self.inputs, *self.outputs)
+        types = f"*{TYPES[self.compute.name]}", "i32", *(f"*{TYPES[o.dtype.name]}" for o in around)
+        return Launch("total", (1,), (SUMS, count, *(o.value for o in around)), {}, 1, types)
 
 
 def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
     """Returns the kernel of a ``sum`` over ``squared_l2_norm`` of many tensors, some of them cast first.
 
     Args:
-        body: The casts, the norms, and the sum at the end.
+        body: The casts, the norms, the sum, and ops behind it that compute single numbers.
         metas: Metadata of all their values.
-        needed: The sum.
+        needed: Which of the sum and of these numbers are written.
 
     Raises:
-        CodegenUnsupported: If the sums have several types.
+        CodegenUnsupported: If the sums have several types, or what is behind them has no form in kernels.
     """
-    last = body[-1]
+    place = next(i for i, op in enumerate(body) if op.type == "sum")
+    last, head, tail = body[place], body[:place], body[place + 1 :]
     # A cast is taken in: the tensor is read in its own type, and widened in registers.
-    source = {str(op.output("Out")): str(op.input("X")) for op in body if op.type == "cast"}
-    norms = {str(op.output("Out")): str(op.input("X")) for op in body if op.type == "squared_l2_norm"}
+    source = {str(op.output("Out")): str(op.input("X")) for op in head if op.type == "cast"}
+    norms = {str(op.output("Out")): str(op.input("X")) for op in head if op.type == "squared_l2_norm"}
     entries = last.input("X")
     assert isinstance(entries, tuple)
     tensors = tuple(source.get(norms[v], norms[v]) for v in entries)
-    (result,) = needed
+    result = str(last.output("Out"))
     compute = metas[result].dtype
     types = [metas[t].dtype for t in tensors]
     if compute.is_low or any(t.compute is not compute for t in types):
@@ -147,6 +199,9 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
     several = len(dtypes) > 1
     sizes = [metas[t].numel for t in tensors]
     number = TYPES[compute.name]
+    total = _Total(compute, result, needed, build(tail, metas, [v for v in needed if v != result]) if tail else None)
+    used: set[str] = set()
+    functions = f"{_functions(dtypes, compute)}\n\n\n{total.function(used)}"
     parameters = _parameters(compute, several)
 
     def plan(target: Target) -> Launches:
@@ -163,8 +218,7 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
             launches.append(Launch("kernel", (len(rows),), operands(parameters), {"BLOCK": block}))
         taken = f"*{number}", "*i64", f"*{number}"
         launches.append(Launch("tensors", (len(sizes),), (PARTIALS, FIRSTS, SUMS), {"BLOCK": wide}, types=taken))
-        taken = f"*{number}", "i32", f"*{number}"
-        launches.append(Launch("total", (1,), (SUMS, len(sizes), result), {}, 1, taken))
+        launches.append(total.launch(len(sizes)))
         partials = {PARTIALS: (max(1, len(rows)), compute), SUMS: (len(sizes), compute)}
         tables = {
             ADDRESSES: Table(tensors, text='[memory[f"X{i}"] for i in range(len(SIZES))]'),
@@ -175,33 +229,58 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
             tables[KINDS] = Table(numbers=kinds, text="KINDS")
         return Launches(tuple(launches), partials, tables)
 
-    names = ", ".join(f"torch.{t.name}" for t in dtypes)
-    inputs = f'**{{f"X{{i}}": ((n,), torch.{dtypes[0].name}) for i, n in enumerate(SIZES)}},'
-    if several:
-        inputs = f'**{{f"X{{i}}": ((n,), ({names})[kind]) for i, (n, kind) in enumerate(zip(SIZES, KINDS))}},'
-    parts = Parts(
-        [inputs],
-        [entry("Out", metas[result].shape, compute)],
-        {result: "Out"},
+    memory = (
+        (
+            *(KernelArgument(t, metas[t].dtype, metas[t].numel) for t in tensors),
+            *(KernelArgument(o.value, o.dtype, 1) for o in total.inputs),
+        ),
+        tuple(KernelArgument(o.value, o.dtype, 1) for o in total.outputs),
+    )
+
+    def main(made: Kernel) -> str:
+        try:
+            return script(made, _parts(total, tail, metas, sizes, types))
+        # The kernel itself is good: only its check cannot be written in numpy.
+        except NoNameError as error:
+            return f"# It does not run alone: {error} has no plain form in numpy."
+
+    return as_kernel("square_sum", body, functions, used, parameters, memory, plan, main)
+
+
+def _parts(
+    total: _Total, tail: Sequence[FrozenOp], metas: Mapping[str, Meta], sizes: Sequence[int], types: Sequence[DType]
+) -> Parts:
+    """Returns what the module says of itself to run alone: tensor i is called ``Xi``."""
+    dtypes = list(dict.fromkeys(types))
+    # Of each tensor about as much of a sum near 2, so that none is lost in it, nor the sum in what follows.
+    limits = "*(k / (max(1, n) * len(SIZES)) ** 0.5 for k in (1, 2))"
+    inputs = [f'**{{f"X{{i}}": ((n,), torch.{dtypes[0].name}, {limits}) for i, n in enumerate(SIZES)}},']
+    helpers = [HELPER]
+    if len(dtypes) > 1:
+        names = ", ".join(f"torch.{t.name}" for t in dtypes)
+        drawn = f"((n,), ({names})[kind], {limits})"
+        inputs = [f'**{{f"X{{i}}": {drawn} for i, (n, kind) in enumerate(zip(SIZES, KINDS))}},']
+        helpers.append(f"KINDS = {wrapped([dtypes.index(t) for t in types])}")
+    given = {o.value: o.name for o in total.inputs}
+    made = {o.value: o.name for o in total.outputs}
+    inputs += [entry(k, metas[v].shape, metas[v].dtype, bounds(tail, v, metas)) for v, k in given.items()]
+    outputs = [entry(k, metas[v].shape, metas[v].dtype) for v, k in made.items()]
+    texts = {v: f'given["{k}"]' for v, k in given.items()}
+    reference = Reference(metas, {**texts, total.result: "total"}, None, list(total.needed))
+    reference.write(tail)
+    results = ", ".join(f'"{k}": {reference.of(v).text}' for v, k in made.items())
+    return Parts(
+        inputs,
+        outputs,
+        given | made,
         "**given",
         [
-            "total = sum(np.sum(np.square(x)) for x in given.values())",
-            f'return {{"Out": np.full({metas[result].shape!r}, total)}}',
+            'total = sum(np.sum(np.square(given[f"X{i}"])) for i in range(len(SIZES)))',
+            f"total = np.full({metas[total.result].shape!r}, total)",
+            *reference.lines,
+            f"return {{{results}}}",
         ],
-        [HELPER, *([f"KINDS = {wrapped(kinds.tolist())}"] if several else [])],
+        [*helpers, *reference.helpers.values()],
         sizes,
-    )
-    memory = (
-        tuple(KernelArgument(t, metas[t].dtype, metas[t].numel) for t in tensors),
-        (KernelArgument(result, compute, 1),),
-    )
-    return as_kernel(
-        "square_sum",
-        body,
-        _functions(dtypes, compute),
-        set(),
-        parameters,
-        memory,
-        plan,
-        lambda made: script(made, parts),
+        reference.jumps,
     )

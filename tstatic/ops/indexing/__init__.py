@@ -3,6 +3,7 @@
 * ``along_axis``: Reading and writing one entry per position along an axis: take_along_axis, index_sample,
   put_along_axis.
 * ``embedding``: Rows of a table by index, and rows with a single one: the embedding lookup and one_hot.
+* ``embedding_grad_add``: The gradient of a lookup, added to another gradient of the table.
 * ``gather``: Reading rows by index: gather, gather_nd, index_select.
 * ``getitem``: `variable[...]`: integers, slices, ellipsis, None, lists, arrays, and integer or bool Variables, by
   torch's rules.

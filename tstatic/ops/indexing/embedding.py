@@ -128,6 +128,7 @@ def _definition(type: str, infer: Any, lower: Any, cases: tuple[Case, ...]) -> O
             cost=_grad_cost,
             shape_only=("W",),
             as_rows="embedding_grad_rows",
+            adds_rows="embedding_grad_add",
             indices=(_ROWS,),
             grad=grad_is_forward_op(type, "W", keep=("Ids",)),
         ),
