@@ -15,6 +15,7 @@ The API:
 * ``fluid``      the 1.x names
 * ``incubate``   averages of parameters, LookAhead, LARS
 * ``profiler``   how long operators take
+* ``onnx``       static programs as models in ONNX
 * ``distribution``  probability distributions; ``fft``, ``signal``, ``geometric`` and ``linalg`` have functions
 * ``vision``     networks for images, transforms, and data sets
 * ``as_paddle``  runs a script in which ``paddle`` is this package
@@ -44,7 +45,7 @@ __getattr__, __dir__ = facade(
     "tensor",
     modules=(
         "amp autodiff base dataset device distributed distribution errors fft fluid framework geometric incubate inference "
-        "io linalg metric nn optimizer profiler reader regularizer signal static tensor text utils version vision"
+        "io linalg metric nn onnx optimizer profiler reader regularizer signal static tensor text utils version vision"
     ),
     others={
         "tstatic.flags": "get_flags, set_flags",
@@ -74,6 +75,7 @@ facade_module("geometric", "rows pooled by segment, and messages along the edges
 facade_module("fft", "discrete Fourier transforms.")
 facade_module("signal", "short-time Fourier transforms.")
 facade_module("amp", "which 16-bit floats there are; ``static.amp`` has mixed precision.")
+facade_module("onnx", "static programs as models in ONNX.")
 facade_module("reader.decorator", "readers of samples, and what decorates them.", "reader")
 facade_module(
     "common_ops_import",
