@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.onnx_graph import Graph, Value
-from tstatic.ir.types import UNKNOWN
+from tstatic.ir.types import UNKNOWN, int64
 from tstatic.ops.conv._convolution import Window
 from tstatic.ops.conv._sliding import Pairs, first_shape, is_last, per_axis
 
@@ -94,8 +94,8 @@ def pool(g: Graph, x: Value, pooling: Any, layout: str, average: bool, exclusive
         pads = [(a, max(e, b)) for (a, b), e in zip(pads, ends, strict=True)]
     if any(max(pair) >= k for pair, k in zip(pads, kernel, strict=True)):
         raise g.refuse("for padding as wide as the window")
-    own = {"count_include_pad": int(not exclusive and not pooling.adaptive)} if average else {}
-    shared = {"kernel_shape": kernel, "strides": strides, "pads": _ends(pads)}  # type: ignore[arg-type]
+    own: dict[str, Any] = {"count_include_pad": int(not exclusive and not pooling.adaptive)} if average else {}
+    shared: dict[str, Any] = {"kernel_shape": kernel, "strides": strides, "pads": _ends(tuple(pads))}
     if not places:
         return back(g, g(op, source, **shared, **own), x.rank, layout)
     if UNKNOWN in sizes:
@@ -137,6 +137,20 @@ def grid_sample(g: Graph, x: Value, grid: Value, *, mode: str, padding_mode: str
     if x.rank != 4:
         raise g.refuse("for volumes")
     return g("GridSample", x, grid, mode=mode, padding_mode=padding_mode, align_corners=int(align_corners))
+
+
+def unpool(g: Graph, x: Value, indices: Value) -> Value:
+    """Puts values at places that count in one image."""
+    target = g.outs[0].shape
+    if UNKNOWN in target[2:]:
+        raise g.unknown(x, "the sizes of the image")
+    rows = g.sizes(x, 0, 2)
+    count = g.ints([int(np.prod(target[2:]))])
+    empty = g.full(g.join([rows, count]), np.zeros((), x.dtype.np), x.dtype)
+    inside = g.join([rows, g.ints([int(np.prod(g.known(x, range(2, x.rank))))])])
+    values, places = (g("Reshape", v, inside, allowzero=1) for v in (x, g.cast(indices, int64)))
+    filled = g("ScatterElements", empty, places, values, axis=2)
+    return g("Reshape", filled, g.join([rows, g.ints(target[2:])]), allowzero=1)
 
 
 # --------------------------------------------------------------------------------------------------------------- unfold

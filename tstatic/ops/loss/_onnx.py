@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.onnx_graph import Graph, Value
-from tstatic.ir.types import bool_, int64
+from tstatic.ir.types import bool_, float32, int64
 from tstatic.ops.loss._labels import floor_of
 
 
@@ -103,3 +103,15 @@ def kl_div(g: Graph, x: Value, target: Value, *, reduction: str, one_d: bool) ->
     elif reduction == "batchmean" and x.rank:
         total = g.div(total, g.squeeze(g.cast(g.sizes(x, 0, 1), total.dtype), [0]))
     return g("Reshape", total, g.ints([1])) if one_d else total
+
+
+def accuracy(g: Graph, out: Value | None, indices: Value, label: Value) -> tuple[Value, ...]:
+    """Counts the rows whose label is among the indices: returns the share, the count, and the number of rows."""
+    sizes = [m.shape for m in g.outs]
+    column = g("Reshape", g.cast(label, int64), g.ints([-1, 1]))
+    hit = g("ReduceMax", g.cast(g.equal(g.cast(indices, int64), column), int64), g.ints([1]), keepdims=0)
+    correct = g("ReduceSum", hit, keepdims=0)
+    total = g.squeeze(g.sizes(label, 0, 1), [0])
+    share = g.div(g.cast(correct, float32), g.cast(total, float32))
+    made = (share, correct, total)
+    return tuple(g("Reshape", v, g.ints(s)) if s else v for v, s in zip(made, sizes, strict=True))

@@ -186,19 +186,11 @@ def repeat(g: Graph, x: Value, counts: Value | None, *, Repeats: int, dim: int) 
     axis = _axis(dim, x.rank)
     sizes = [1] * (x.rank + 1)
     sizes[axis + 1] = Repeats
-    return g("Reshape", g("Expand", g.unsqueeze(x, [axis + 1]), g.ints(sizes)), *_sizes_with(g, x, axis), **_zero(g))
-
-
-def _sizes_with(g: Graph, x: Value, axis: int) -> tuple[Value]:
+    wide = g("Expand", g.unsqueeze(x, [axis + 1]), g.ints(sizes))
     target = g.outs[0].shape
     if UNKNOWN not in target:
-        return (g.ints(target),)
-    left = target[axis] if target[axis] != UNKNOWN else -1
-    return (g.join([g.sizes(x, 0, axis), g.ints([left]), g.sizes(x, axis + 1, x.rank)]),)
-
-
-def _zero(g: Graph) -> dict[str, Any]:
-    return {"allowzero": 1} if UNKNOWN not in g.outs[0].shape and 0 in g.outs[0].shape else {}
+        return g("Reshape", wide, g.ints(target), allowzero=1)
+    return g("Reshape", wide, g.join([g.sizes(x, 0, axis), g.ints([target[axis]]), g.sizes(x, axis + 1, x.rank)]))
 
 
 # ------------------------------------------------------------------------------------------------------------- constants

@@ -214,7 +214,7 @@ register(OpDef(
         ),
         ulps=0,
     ),
-    complex="linear",
+    complex="linear", onnx="it is part of a backward pass",
 ))  # fmt: skip
 
 
