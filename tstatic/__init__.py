@@ -7,7 +7,7 @@ The API:
 * ``static``     Program, Executor, CompiledProgram, strategies, save and load
 * ``nn``         layers, functional, initializers
 * ``optimizer``  update rules and learning rates
-* ``inference``  predictors over saved models
+* ``inference``  predictors over saved models; ``onnx`` writes models for other runtimes
 * ``io``         data sets, samplers, and loaders that batch them; ``reader`` has those of Paddle 1.x
 * ``dataset``    well-known data sets, from local files; ``text`` has them as classes
 * ``testing``    checks for programs of one's own
@@ -15,7 +15,6 @@ The API:
 * ``fluid``      the 1.x names
 * ``incubate``   averages of parameters, LookAhead, LARS
 * ``profiler``   how long operators take
-* ``onnx``       static programs as models in ONNX
 * ``distribution``  probability distributions; ``fft``, ``signal``, ``geometric`` and ``linalg`` have functions
 * ``vision``     networks for images, transforms, and data sets
 * ``as_paddle``  runs a script in which ``paddle`` is this package

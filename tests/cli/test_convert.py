@@ -129,7 +129,7 @@ def test_hostile_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"to": "onnx"}, "--to takes one of"),
+        ({"to": "keras"}, "--to takes one of"),
         ({"transpose": ["nothing*"]}, "fits no matrix"),
         ({"rename": ["w"]}, "OLD=NEW"),
         ({"rename": ["(=x"]}, "as a regular expression"),

@@ -14,7 +14,7 @@ from tstatic.ir.ref import Ref, plain
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops._gradients import bilinear_grad
 from tstatic.ops._low import in_float32
-from tstatic.ops.conv import _onnx
+from tstatic.ops.conv import _conv_onnx as _onnx
 from tstatic.ops.conv._convolution import (
     FILTER_GRAD,
     INPUT_GRAD,

@@ -18,7 +18,7 @@ from tstatic.ir.ref import plain
 from tstatic.ir.split import FILTERS, Split
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._low import in_float32, torch_wide
-from tstatic.ops.conv import _onnx
+from tstatic.ops.conv import _conv_onnx as _onnx
 from tstatic.ops.conv._sliding import (
     assemble,
     channels,

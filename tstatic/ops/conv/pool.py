@@ -15,7 +15,7 @@ from tstatic.ir.ref import plain
 from tstatic.ir.shape_checks import check_elements
 from tstatic.ir.types import UNKNOWN, Meta, int32
 from tstatic.ops._low import in_float32, torch_wide
-from tstatic.ops.conv import _onnx
+from tstatic.ops.conv import _conv_onnx as _onnx
 from tstatic.ops.conv._sliding import (
     ALGORITHMS,
     LAYOUTS_BY_RANK,

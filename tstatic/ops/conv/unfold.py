@@ -16,7 +16,7 @@ from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.split import BATCHES, Split
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._low import in_float32, torch_wide
-from tstatic.ops.conv import _onnx
+from tstatic.ops.conv import _conv_onnx as _onnx
 from tstatic.ops.conv._convolution import Window
 from tstatic.ops.conv._sliding import check_no_windows
 from tstatic.ops.shape._shapes import emit_one

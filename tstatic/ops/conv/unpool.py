@@ -25,7 +25,7 @@ from tstatic.ir.opdef import Attr, Case, Domain, GradOp, Index, OpDef, ValueRang
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape
 from tstatic.ops._gradients import grad_is_forward_op
-from tstatic.ops.conv import _onnx
+from tstatic.ops.conv import _conv_onnx as _onnx
 from tstatic.ops.conv._sliding import (
     LAYOUTS_BY_RANK,
     check_lengths,

@@ -18,7 +18,7 @@ from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import UNKNOWN, Meta, float32
 from tstatic.ops._low import torch_wide
 from tstatic.ops._torch_out import filled
-from tstatic.ops.elementwise import _onnx
+from tstatic.ops.elementwise import _elementwise_onnx as _onnx
 from tstatic.ops.shape._shapes import emit_one
 
 

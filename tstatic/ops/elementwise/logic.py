@@ -20,7 +20,7 @@ from tstatic.no_effect import PLACE, no_effect
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops._gradients import Emitter
 from tstatic.ops._low import torch_wide
-from tstatic.ops.elementwise import _onnx
+from tstatic.ops.elementwise import _elementwise_onnx as _onnx
 from tstatic.ops.elementwise._broadcast import (
     comparison,
     prepare,
@@ -221,8 +221,8 @@ def _is_empty(x: Any, out: Any) -> None:
 
 register(OpDef(
     "is_empty", "X -> Out", infer=lambda x: Meta((), bool_), ref=_is_empty, shape_only=("X",), complex="linear",
-    lower=lambda torch, x: torch.tensor(not x.numel(), device=x.device), domain=Domain("unary", others=_ANY, ulps=0),
-    onnx=_onnx.is_empty,
+    lower=lambda torch, x: torch.tensor(not x.numel(), device=x.device), onnx=_onnx.is_empty,
+    domain=Domain("unary", others=_ANY, ulps=0),
 ))  # fmt: skip
 
 
@@ -446,11 +446,9 @@ register(OpDef(
     # Shapes with few elements, so that both answers come up.
     domain=Domain(
         cases=tuple(
-            Case(s, a)
-            for s in (((), ()), ((1,), (1,)), ((2,), (2,)), ((0,), (0,)), ((3, 4), (4,)))
+            Case(s, a) for s in (((), ()), ((1,), (1,)), ((2,), (2,)), ((0,), (0,)), ((3, 4), (4,)))
             for a in (*_CHOICES, {"atol": 4.0})
-        ),
-        ulps=0,
+        ), ulps=0,
     ), onnx=_onnx.close,
 ))  # fmt: skip
 

@@ -18,7 +18,7 @@ from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._host import READS_ROWS
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops._torch_out import filled
-from tstatic.ops.indexing import _onnx
+from tstatic.ops.indexing import _indexing_onnx as _onnx
 from tstatic.ops.indexing._indexing import add_rows
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array

@@ -12,7 +12,7 @@ from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, re
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, int64
 from tstatic.ops._gradients import grad_is_forward_op
-from tstatic.ops.indexing import _onnx
+from tstatic.ops.indexing import _indexing_onnx as _onnx
 from tstatic.ops.shape._shapes import ANY, Array, emit_one, spread_axes
 
 

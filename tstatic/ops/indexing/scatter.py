@@ -21,7 +21,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._gradients import grad_is_linear_op
 from tstatic.ops._low import in_float32, torch_wide
-from tstatic.ops.indexing import _onnx
+from tstatic.ops.indexing import _indexing_onnx as _onnx
 from tstatic.ops.indexing._indexing import (
     add_nd,
     add_rows,

@@ -19,7 +19,7 @@ from tstatic.ops._low import torch_wide
 from tstatic.ops._torch_out import filled
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.loss import _labels as labels
-from tstatic.ops.loss import _onnx
+from tstatic.ops.loss import _loss_onnx as _onnx
 from tstatic.ops.shape._shapes import emit_one
 
 _SLOTS = ("the first input", "another input")

@@ -20,7 +20,7 @@ from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops._low import torch_wide
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.loss import _labels as labels
-from tstatic.ops.loss import _onnx
+from tstatic.ops.loss import _loss_onnx as _onnx
 from tstatic.ops.loss.softmax_with_cross_entropy import softmax_entropy
 from tstatic.ops.shape._shapes import emit_one
 

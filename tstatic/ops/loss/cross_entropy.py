@@ -15,7 +15,7 @@ from tstatic.ops._low import torch_wide
 from tstatic.ops._rows import by_rows, rows_scratch_metas, vector
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.loss import _labels as labels
-from tstatic.ops.loss import _onnx
+from tstatic.ops.loss import _loss_onnx as _onnx
 from tstatic.ops.shape._shapes import emit_one
 
 PROBABILITIES = ValueRange(0.25, 1.0)

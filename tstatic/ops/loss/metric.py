@@ -16,7 +16,7 @@ from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, regi
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import Meta, dtype_of, float32
-from tstatic.ops.loss import _onnx
+from tstatic.ops.loss import _loss_onnx as _onnx
 
 Array = np.ndarray[Any, Any]
 

@@ -19,7 +19,7 @@ from tstatic.ir.types import Meta, bool_
 from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops._low import torch_wide
 from tstatic.ops.loss import _labels as labels
-from tstatic.ops.loss import _onnx
+from tstatic.ops.loss import _loss_onnx as _onnx
 from tstatic.ops.loss.binary_loss import SAME, alike
 from tstatic.ops.reduce._sum import sum_calls, sum_scratch
 from tstatic.ops.shape._shapes import emit_one

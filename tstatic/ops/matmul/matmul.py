@@ -20,7 +20,7 @@ from tstatic.ops._call_ref import CallRef
 from tstatic.ops._gradients import bilinear_grad
 from tstatic.ops._low import torch_wide
 from tstatic.ops._torch_out import both, filled, product
-from tstatic.ops.matmul import _onnx
+from tstatic.ops.matmul import _matmul_onnx as _onnx
 from tstatic.ops.matmul._product import (
     SplitAxis,
     cut,

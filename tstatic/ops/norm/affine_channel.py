@@ -11,7 +11,7 @@ from tstatic.ir.checks import FLOATS, check_dtype, check_has_shape, check_rank, 
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, register
 from tstatic.ir.types import Meta
 from tstatic.ops._low import in_float32, torch_wide
-from tstatic.ops.norm import _onnx
+from tstatic.ops.norm import _norm_onnx as _onnx
 
 Array = np.ndarray[Any, Any]
 

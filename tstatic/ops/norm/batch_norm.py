@@ -19,7 +19,7 @@ from tstatic.ir.split import CHANNELS, WHOLE, tiles
 from tstatic.ir.types import Meta
 from tstatic.ops._low import in_float32
 from tstatic.ops.conv._sliding import as_metas, channels, is_last, layout_attr
-from tstatic.ops.norm import _onnx
+from tstatic.ops.norm import _norm_onnx as _onnx
 from tstatic.ops.norm._batch_norm_lower import lower_batch_norm, lower_batch_norm_grad
 from tstatic.ops.norm._norm import OutputView, check_parameters, uses_running_statistics
 from tstatic.tuned._common import Array

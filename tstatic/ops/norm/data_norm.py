@@ -9,7 +9,7 @@ import numpy as np
 from tstatic.ir.checks import check_divisible, check_dtype, check_has_shape, check_rank, check_same_dtype
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops.norm import _onnx
+from tstatic.ops.norm import _norm_onnx as _onnx
 
 Array = np.ndarray[Any, Any]
 

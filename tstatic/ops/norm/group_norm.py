@@ -28,7 +28,7 @@ from tstatic.ops.conv._sliding import (
     torch_back,
     torch_first,
 )
-from tstatic.ops.norm import _onnx
+from tstatic.ops.norm import _norm_onnx as _onnx
 from tstatic.ops.norm._norm import OutputView, check_parameters
 from tstatic.ops.norm.batch_norm import channel_layout
 from tstatic.ops.shape._shapes import emit_one

@@ -11,7 +11,7 @@ from tstatic.ir.checks import FLOATS, check_dtype, check_has_shape, check_rank, 
 from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.types import Meta
 from tstatic.ops._low import in_float32, torch_wide_on_host
-from tstatic.ops.recurrent import _onnx
+from tstatic.ops.recurrent import _recurrent_onnx as _onnx
 from tstatic.tuned._common import Array
 from tstatic.tuned.recurrent_step import gru_unit_step, gru_unit_step_grad
 

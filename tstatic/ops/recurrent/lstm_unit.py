@@ -11,7 +11,7 @@ from tstatic.ir.opdef import GRAD, Case, Domain, GradOp, OpDef, register
 from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.types import Meta
 from tstatic.ops._low import in_float32, torch_wide
-from tstatic.ops.recurrent import _onnx
+from tstatic.ops.recurrent import _recurrent_onnx as _onnx
 from tstatic.tuned._common import Array
 from tstatic.tuned.recurrent_step import LstmGates, lstm_step, lstm_step_grad
 

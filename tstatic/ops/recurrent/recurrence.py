@@ -15,7 +15,7 @@ from tstatic.ir.types import Meta
 from tstatic.ops._host import NO_GRADIENT_CALL, READS_LENGTHS
 from tstatic.ops._low import in_float32, torch_wide_on_host
 from tstatic.ops.conv._sliding import as_metas
-from tstatic.ops.recurrent import _onnx
+from tstatic.ops.recurrent import _recurrent_onnx as _onnx
 from tstatic.tuned._common import Array
 from tstatic.tuned.recurrent import GRU, LSTM, SIMPLE, Recurrence, backward, backward_scratch, forward, forward_scratch
 

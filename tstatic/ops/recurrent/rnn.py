@@ -15,7 +15,7 @@ from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, op_def, regi
 from tstatic.ir.paddle_form import respelled
 from tstatic.ir.types import Meta
 from tstatic.ops._host import READS_LENGTHS
-from tstatic.ops.recurrent import _onnx
+from tstatic.ops.recurrent import _recurrent_onnx as _onnx
 
 _MODES = {
     "LSTM": ("lstm_sequence", {}, 4), "GRU": ("gru_sequence", {}, 3),

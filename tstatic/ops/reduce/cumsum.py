@@ -13,7 +13,7 @@ from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import Meta, dtype_of, normalize_axis
 from tstatic.ops._gradients import passed
 from tstatic.ops._low import in_float32
-from tstatic.ops.reduce import _onnx
+from tstatic.ops.reduce import _reduce_onnx as _onnx
 from tstatic.ops.shape._shapes import Array, emit_one
 from tstatic.ops.shape.reshape import reshape_to
 

@@ -17,7 +17,7 @@ from tstatic.ir.types import Meta, bool_, int64
 from tstatic.ops._call_ref import float_scratch
 from tstatic.ops._low import torch_wide
 from tstatic.ops.elementwise._unary import infer_float
-from tstatic.ops.reduce import _onnx
+from tstatic.ops.reduce import _reduce_onnx as _onnx
 from tstatic.ops.reduce._reduce import (
     CASES,
     CHOICE_ATTRS,

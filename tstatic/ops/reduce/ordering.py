@@ -19,7 +19,7 @@ from tstatic.ir.shape_checks import check_elements
 from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import UNKNOWN, DType, Meta, int64, normalize_axis
 from tstatic.ops._gradients import passed
-from tstatic.ops.reduce import _onnx
+from tstatic.ops.reduce import _reduce_onnx as _onnx
 from tstatic.ops.shape._shapes import Array, emit_one
 
 # Rows longer than this are first narrowed down when only few of their elements are asked for.

@@ -18,7 +18,7 @@ from tstatic.ir.types import DType, Meta, bool_, dtype_of, float32, float64, int
 from tstatic.ops._call_ref import float_scratch
 from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._low import torch_wide
-from tstatic.ops.reduce import _onnx
+from tstatic.ops.reduce import _reduce_onnx as _onnx
 from tstatic.ops.reduce._reduce import (
     CASES,
     EMPTY_CASES,

@@ -18,7 +18,7 @@ from tstatic.ops.elementwise.arithmetic import add, multiply, subtract
 from tstatic.ops.elementwise.logic import logical_xor
 from tstatic.ops.elementwise.scale import cast, scale
 from tstatic.ops.indexing._indexing import add_flat, positions
-from tstatic.ops.reduce import _onnx
+from tstatic.ops.reduce import _reduce_onnx as _onnx
 from tstatic.ops.reduce.cumsum import cumsum
 from tstatic.ops.reduce.reduction import sum
 from tstatic.ops.shape._shapes import Array, emit_one

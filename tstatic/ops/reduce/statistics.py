@@ -20,7 +20,7 @@ from tstatic.ops.elementwise.logic import isnan, logical_not, where
 from tstatic.ops.elementwise.scale import cast, scale
 from tstatic.ops.elementwise.unary import ceil, floor
 from tstatic.ops.indexing.along_axis import take_along_axis
-from tstatic.ops.reduce import _onnx
+from tstatic.ops.reduce import _reduce_onnx as _onnx
 from tstatic.ops.reduce._reduce import axis_attr
 from tstatic.ops.reduce.ordering import _with_size, sort
 from tstatic.ops.reduce.reduction import sum

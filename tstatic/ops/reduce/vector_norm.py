@@ -19,7 +19,7 @@ from tstatic.ir.types import UNKNOWN, Meta, bool_
 from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops._low import flat_parts, store, torch_wide
 from tstatic.ops.elementwise._unary import infer_float
-from tstatic.ops.reduce import _onnx
+from tstatic.ops.reduce import _reduce_onnx as _onnx
 from tstatic.ops.reduce._reduce import (
     Over,
     axis_attr,

@@ -32,7 +32,7 @@ from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.indexing._indexing import add_rows
 from tstatic.ops.reduce._sum import sum_calls, sum_scratch
-from tstatic.ops.shape import _onnx
+from tstatic.ops.shape import _shape_onnx as _onnx
 from tstatic.ops.shape._shapes import (
     ANY,
     Array,

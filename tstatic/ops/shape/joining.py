@@ -27,7 +27,7 @@ from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
 from tstatic.ops._call_ref import copies
 from tstatic.ops._gradients import gathered, scattered, zeros
 from tstatic.ops.control.tensor_array import is_array, join_array
-from tstatic.ops.shape import _onnx
+from tstatic.ops.shape import _shape_onnx as _onnx
 from tstatic.ops.shape._shapes import ANY, Array, as_list, copy, emit_list, emit_one
 from tstatic.ops.shape.when_run import by_axis, split_evenly_when_run, split_when_run
 

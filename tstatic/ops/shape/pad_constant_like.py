@@ -13,7 +13,7 @@ from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops.shape import _onnx
+from tstatic.ops.shape import _shape_onnx as _onnx
 from tstatic.ops.shape._shapes import Array, emit_one
 
 

@@ -18,7 +18,7 @@ from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis, numel
 from tstatic.no_effect import IN_PLACE, no_effect
 from tstatic.ops._call_ref import copies
 from tstatic.ops._gradients import grad_is_op, passed
-from tstatic.ops.shape import _onnx
+from tstatic.ops.shape import _shape_onnx as _onnx
 from tstatic.ops.shape._shapes import (
     ANY,
     Array,

@@ -19,7 +19,7 @@ from tstatic.ir.ref import keywords
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
 from tstatic.ops._call_ref import copies
 from tstatic.ops._gradients import grad_is_forward_op
-from tstatic.ops.shape import _onnx
+from tstatic.ops.shape import _shape_onnx as _onnx
 from tstatic.ops.shape._shapes import ANY, Array, as_list, clear, copy, emit_one, sizes_given, sizes_of, tensor_rank
 
 Runs = dict[int, tuple[int, int, int]]

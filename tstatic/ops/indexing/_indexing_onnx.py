@@ -39,11 +39,20 @@ def take_along(g: Graph, x: Value, index: Value, axis: int) -> Value:
 
 
 def put_along(g: Graph, x: Value, index: Value, value: Value, *, Axis: int, Reduce: str, Include_self: bool) -> Value:
-    words = {"assign": "none", "add": "add", "mul": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
-    if Reduce not in words or (not Include_self and Reduce != "assign"):
+    word = (
+        "none"
+        if Reduce == "assign"
+        else "mul"
+        if Reduce == "multiply"
+        else Reduce.removeprefix("a")
+        if Reduce != "add"
+        else Reduce
+    )
+    known = word in ("none", "add", "mul", "max", "min")
+    if not known or (not Include_self and Reduce != "assign"):
         raise g.refuse(f"for reduce='{Reduce}'" + ("" if Include_self else " without the old values"))
     spread = g("Expand", value, g.sizes(index))
-    return g("ScatterElements", x, place(g, index), spread, axis=normalize_axis(Axis, x.rank), reduction=words[Reduce])
+    return g("ScatterElements", x, place(g, index), spread, axis=normalize_axis(Axis, x.rank), reduction=word)
 
 
 def embedding(column: bool) -> Callable[..., Value]:

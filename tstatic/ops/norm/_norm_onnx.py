@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.ir.onnx_graph import Graph, Value
 from tstatic.ir.types import UNKNOWN, numel
-from tstatic.ops.conv._onnx import back, first
+from tstatic.ops.conv._conv_onnx import back, first
 from tstatic.ops.conv._sliding import is_last
 
 
