@@ -104,6 +104,8 @@ def test_a_layer_another_version_and_missing_values_are_refused(tmp_path: Path) 
         paddle.onnx.export(str(tmp_path / "net"), [x], [y])
     with pytest.raises(ProgramTypeError, match="exports static programs"):
         paddle.onnx.export(paddle.nn.Linear(4, 3), "net", [x])  # type: ignore[arg-type]
+    with pytest.raises(ProgramTypeError, match="exports static programs"):
+        paddle.onnx.export(paddle.nn.Linear(4, 3), path="net", input_spec=[x])
     with pytest.raises(ProgramError, match="version 18"):
         paddle.onnx.export(str(tmp_path / "net"), [x], [y], opset_version=9)
     assert not list(tmp_path.iterdir())

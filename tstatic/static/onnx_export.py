@@ -32,10 +32,11 @@ MOST_BYTES = 2**31 - 1
 @export("onnx.export")
 def export_onnx(
     path_prefix: str,
-    feed_vars: Any,
-    fetch_vars: Any,
+    feed_vars: Any = None,
+    fetch_vars: Any = None,
     program: Program | CompiledProgram | None = None,
     opset_version: int = OPSET,
+    **kwargs: Any,
 ) -> str:
     """Exports what leads from ``feed_vars`` to ``fetch_vars`` to the file ``<path_prefix>.onnx``.
 
@@ -49,6 +50,8 @@ def export_onnx(
         fetch_vars: A Variable or a list of them: the results.
         program: Their program; by default that of the results.
         opset_version: Version of ONNX's operators; there is one, 18.
+        **kwargs: There are none; the error for ``path`` and ``input_spec``, which Paddle's function for Layers takes, says how
+            a program is exported.
 
     Returns:
         The file's path.
@@ -71,7 +74,7 @@ def export_onnx(
         >>> paddle.onnx.export("net", [x], [y])
         'net.onnx'
     """
-    _check_arguments(path_prefix, opset_version)
+    _check_arguments(path_prefix, opset_version, kwargs)
     path = path_of(path_prefix, FUNCTION)
     feeds = [v.name for v in variables_of(feed_vars, "feed_vars", FUNCTION, 0)]
     fetches = variables_of(fetch_vars, "fetch_vars", FUNCTION, 1)
@@ -97,12 +100,14 @@ def export_onnx(
     return str(target)
 
 
-def _check_arguments(path_prefix: Any, opset_version: Any) -> None:
-    if not isinstance(path_prefix, str | Path):
+def _check_arguments(path_prefix: Any, opset_version: Any, others: Mapping[str, Any]) -> None:
+    if others or not isinstance(path_prefix, str | Path):
         raise ProgramTypeError(
             f"{FUNCTION} exports static programs, and its first argument is the path",
             expected="a path such as 'models/net', then the inputs and the results",
-            received=f"{type(path_prefix).__name__}",
+            received=", ".join(
+                [type(path_prefix).__name__, *(f"{name}={value!r:.40}" for name, value in others.items())]
+            ),
             fix="call paddle.onnx.export(path_prefix, feed_vars, fetch_vars); a Layer is exported by the Variables it gives",
             op=FUNCTION,
             var="path_prefix",
