@@ -7,7 +7,7 @@ The API:
 * ``static``     Program, Executor, CompiledProgram, strategies, save and load
 * ``nn``         layers, functional, initializers
 * ``optimizer``  update rules and learning rates
-* ``inference``  predictors over saved models
+* ``inference``  predictors over saved models; ``onnx`` writes models for other runtimes
 * ``io``         data sets, samplers, and loaders that batch them; ``reader`` has those of Paddle 1.x
 * ``dataset``    well-known data sets, from local files; ``text`` has them as classes
 * ``testing``    checks for programs of one's own
@@ -44,7 +44,7 @@ __getattr__, __dir__ = facade(
     "tensor",
     modules=(
         "amp autodiff base dataset device distributed distribution errors fft fluid framework geometric incubate inference "
-        "io linalg metric nn optimizer profiler reader regularizer signal static tensor text utils version vision"
+        "io linalg metric nn onnx optimizer profiler reader regularizer signal static tensor text utils version vision"
     ),
     others={
         "tstatic.flags": "get_flags, set_flags",
@@ -74,6 +74,7 @@ facade_module("geometric", "rows pooled by segment, and messages along the edges
 facade_module("fft", "discrete Fourier transforms.")
 facade_module("signal", "short-time Fourier transforms.")
 facade_module("amp", "which 16-bit floats there are; ``static.amp`` has mixed precision.")
+facade_module("onnx", "static programs as models in ONNX.")
 facade_module("reader.decorator", "readers of samples, and what decorates them.", "reader")
 facade_module(
     "common_ops_import",

@@ -102,7 +102,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         declined=True,
     ),
     Unsupported(
-        ("onnx", "hub", "pir", "fluid.core.ProgramDesc", "fluid.core.OpDesc", "fluid.core.Graph",
+        ("hub", "pir", "fluid.core.ProgramDesc", "fluid.core.OpDesc", "fluid.core.Graph",
          "fluid.core.VarDesc.infer_shape"),
         "Descriptions for other tools, and downloads, are not part of tstatic",
         "Program.to_string to read a program, static.save_inference_model for its file",

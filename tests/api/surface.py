@@ -21,7 +21,7 @@ ROOTS = (
     "tstatic.static.amp.bf16.decorator", "tstatic.static.amp.decorator", "tstatic.static.amp.fp16_lists",
     "tstatic.static.amp.fp16_utils", "tstatic.nn",
     "tstatic.nn.functional", "tstatic.nn.initializer", "tstatic.nn.utils", "tstatic.optimizer", "tstatic.optimizer.lr",
-    "tstatic.regularizer", "tstatic.metric", "tstatic.utils", "tstatic.device", "tstatic.distributed",
+    "tstatic.onnx", "tstatic.regularizer", "tstatic.metric", "tstatic.utils", "tstatic.device", "tstatic.distributed",
     "tstatic.framework", "tstatic.framework.io_utils", "tstatic.framework.random",
     "tstatic.version", "tstatic.errors", "tstatic.tensor",
     "tstatic.distributed.fleet", "tstatic.distributed.fleet.base.role_maker", "tstatic.distributed.fleet.metrics",

@@ -336,7 +336,7 @@ class Exp(PyLayer):
 
 uses = [Model, to_static, lambda: to_static(input_spec=[])(len), lambda: DataParallel(Layer()), guard, Net, Exp,
         lambda: Exp.apply(1), paddle.sparse.nn.functional.relu, paddle.jit.save, jit_save, GradScaler, anything,
-        lambda: paddle.onnx.export(1, path="x"), paddle.fluid.core.ProgramDesc, paddle.distributed.Shard]
+        paddle.fluid.core.ProgramDesc, paddle.distributed.Shard]
 for use in uses:
     try:
         use()

@@ -71,6 +71,21 @@ def test_torch_loads_what_was_written(tmp_path: Path) -> None:
     np.testing.assert_allclose(x @ state["fc.weight"] + state["fc.bias"], expected, rtol=1e-5)
 
 
+def test_a_model_goes_to_onnx(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    x = static.data("x", [None, 3])
+    y = paddle.nn.functional.relu(static.nn.fc(x, 2))
+    exe = static.Executor("cpu")
+    exe.run(static.default_startup_program())
+    static.save_inference_model(str(tmp_path / "net"), [x], [y], exe)
+    found = convert(str(tmp_path / "net"), str(tmp_path / "net.onnx"))
+    assert found.data["format"] == "onnx"
+    assert [n.op_type for n in onnx.load(str(tmp_path / "net.onnx")).graph.node][:3] == ["MatMul", "Add", "Relu"]
+    np.savez(tmp_path / "weights.npz", w=np.ones(2))
+    with pytest.raises(CommandError, match="for inference models"):
+        convert(str(tmp_path / "weights.npz"), str(tmp_path / "weights.onnx"))
+
+
 def test_models_both_ways(tmp_path: Path) -> None:
     x = static.data("x", [None, 3])
     y = paddle.nn.functional.relu(static.nn.fc(x, 2))
@@ -114,7 +129,7 @@ def test_hostile_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"to": "onnx"}, "--to takes one of"),
+        ({"to": "keras"}, "--to takes one of"),
         ({"transpose": ["nothing*"]}, "fits no matrix"),
         ({"rename": ["w"]}, "OLD=NEW"),
         ({"rename": ["(=x"]}, "as a regular expression"),

@@ -1,4 +1,4 @@
-"""The command ``convert``: weights and models of Paddle, torch and tstatic, each into the others' files."""
+"""The command ``convert``: weights and models of Paddle, torch and tstatic, each into the others' files, and models into ONNX."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ from tstatic.runtime.checkpoint import Checkpoint
 from tstatic.runtime.objects import dump_object
 from tstatic.runtime.scope import Scope
 from tstatic.static import variable_files
+from tstatic.static.onnx_export import SUFFIX, export_onnx
 
 Array = np.ndarray[Any, Any]
 TORCH = (".pt", ".pth", ".bin")
 FORMATS = ("tstatic", "paddle", "torch", "safetensors", "npz")
+OF_MODELS = ("tstatic", "paddle", "onnx")
 
 
 def convert(
@@ -33,11 +35,13 @@ def convert(
     bfloat16: Sequence[str] = (),
 ) -> Outcome:  # fmt: skip
     """Reads weights, or an inference model, and writes them in another format."""
-    if to and to not in FORMATS:
-        raise CommandError(f"--to takes one of {', '.join(FORMATS)}, and not {to!r}")
+    if to and to not in (*FORMATS, *OF_MODELS):
+        raise CommandError(f"--to takes one of {', '.join((*FORMATS, 'onnx'))}, and not {to!r}")
     chosen = to or _format_of(Path(destination))
     model = _model(Path(source))
-    if model is not None and chosen in ("tstatic", "paddle"):
+    if chosen == "onnx" and model is None:
+        raise CommandError(f"--to onnx is for inference models, and '{source}' is none")
+    if model is not None and chosen in OF_MODELS:
         if transpose or rename:
             raise CommandError(
                 "--transpose and --rename are for weights; a model's program knows its variables by name"
@@ -76,17 +80,20 @@ def _model(path: Path) -> tuple[str, bool] | None:
 
 def _convert_model(model: tuple[str, bool], destination: str, to: str) -> Outcome:
     name, folder = model
-    prefix = destination.removesuffix(MODEL)
+    prefix = destination.removesuffix(SUFFIX if to == "onnx" else MODEL)
     exe = static.Executor("cpu")
     with static.scope_guard(Scope()):
         load = variable_files.load_inference_model if folder else static.load_inference_model
         program, feeds, fetches = load(name, exe)
         inputs = [program.global_block().var(feed) for feed in feeds]
+        written = f"{prefix}{MODEL} and {prefix}{VALUES}"
+        if to == "onnx":
+            written = export_onnx(prefix, inputs, fetches, program=program)
         options = {"format": "paddle"} if to == "paddle" else {}
-        static.save_inference_model(prefix, inputs, fetches, exe, program=program, **options)
+        if to != "onnx":
+            static.save_inference_model(prefix, inputs, fetches, exe, program=program, **options)
     data = {"source": name, "destination": prefix, "format": to, "inputs": feeds, "results": [v.name for v in fetches]}
-    written = f"{prefix}{MODEL} and {prefix}{VALUES}, in the format of {to}: {program!r}"
-    return Outcome(data, (written,))
+    return Outcome(data, (f"{written}, in the format of {to}: {program!r}",))
 
 
 # ---------------------------------------------------------------------------------------------------------------- weights
@@ -167,7 +174,7 @@ def write(arrays: Mapping[str, Array], path: Path, to: str) -> Path:
 def _format_of(path: Path) -> str:
     if path.suffix in TORCH:
         return "torch"
-    return {".npz": "npz", ".safetensors": "safetensors"}.get(path.suffix, "tstatic")
+    return {".npz": "npz", ".safetensors": "safetensors", ".onnx": "onnx"}.get(path.suffix, "tstatic")
 
 
 def _as_bfloat16(name: str, array: Array, patterns: Sequence[str]) -> Array:

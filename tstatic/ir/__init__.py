@@ -19,6 +19,7 @@
 * ``serial``  the saved form
 * ``paddle_program``, ``paddle_writing``, ``paddle_proto``, ``paddle_form``  programs in Paddle's files: their translation here and
   there, their bytes, and how an op says where it differs
+* ``onnx_graph``, ``onnx_expr``, ``onnx_form``  the graph of an export to ONNX, expressions as its nodes, and the form of an op
 * ``tensor_array``  the value of a tensor array
 * ``schema``, ``restore``  what files and texts hold, stated once, and a program made of it
 """

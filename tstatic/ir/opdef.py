@@ -306,6 +306,8 @@ class OpDef:
             ops), ``"X[:-1]"`` for all levels but the innermost. ``infer`` says which results have its rows. Those in ``Out``
             have the offsets that the op writes to ``Out@LOD`` behind them.
         paddle: How it stands in Paddle's files; ``None`` if as here.
+        onnx: Its form in ONNX, ``(g, *inputs, **attrs)`` (:class:`~tstatic.ir.onnx_graph.Graph`), or a text: why it has none.
+            ``None`` where that follows: pointwise expressions are translated, and :mod:`~tstatic.ir.onnx_form` finds reasons.
     """
 
     type: str
@@ -355,6 +357,7 @@ class OpDef:
     lod: str | None = None
     kernel: Any = None
     paddle: PaddleForm | None = None
+    onnx: Callable[..., Any] | str | None = None
     host: str = ""
     host_with: str = ""
     many_calls: str = ""

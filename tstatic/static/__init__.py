@@ -14,6 +14,7 @@
 * ``dot``  a compiled program as a graph
 * ``saving``, ``loading``  save and load; how files of any form are read and checked before their values are written
 * ``inference``  inference models, as files and as bytes
+* ``onnx_export``, ``onnx_model``  models in ONNX: an inference program's operators as its nodes, and the file's content
 * ``checkpoint_manager``  checkpoints of a training: the newest, the best, and going on
 * ``object_files``, ``input_spec``  nests of plain data; shape and dtype of an input
 * ``predictor``, ``predictor_config``, ``mixed_inference``  ``paddle.inference``

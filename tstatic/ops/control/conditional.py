@@ -76,7 +76,7 @@ register(OpDef(
         ),
         values={"Mask": ValueRange(0, 1, dtype="int32")},
     ),
-    complex="linear",
+    complex="linear", onnx="it chooses between results of blocks",
 ))  # fmt: skip
 
 

@@ -86,7 +86,7 @@ register(OpDef(
     domain=Domain(
         cases=(Case(([(2, 3)], [(2, 3), (4,)])), Case(([(1,), ()], [(0, 2)]))), ulps=0,
         check_grad="the gradient is what the user says",
-    ),
+    ), onnx="it calls Python",
 ))  # fmt: skip
 
 

@@ -79,6 +79,7 @@ register(OpDef(
         shape_only=("X",),
     ),
     complex="linear",
+    onnx="ONNX has no arrays of tensors that grow",
 ))  # fmt: skip
 
 
@@ -113,34 +114,40 @@ register(OpDef(
     "read_from_array", "X, I -> Out, Place~", infer=lambda array, i: (array, _PLACE), ref=_read, dynamic=True,
     grad=GradOp("Place, Out@GRAD -> X@GRAD", ref=_read_grad, infer=lambda place, dout: (dout,), dynamic=True),
     complex="linear",
+    onnx="ONNX has no arrays of tensors that grow",
 ))  # fmt: skip
 
 register(OpDef(
     "lod_array_length", "X -> Out", infer=lambda array: Meta((1,), int64),
     ref=lambda array, out=None: [np.array([len(array)])], dynamic=True,
     complex="linear",
+    onnx="ONNX has no arrays of tensors that grow",
 ))  # fmt: skip
 
 register(OpDef(
     "create_array", "-> Out", attrs={"dtype": float32, "shape": Attr((), "ints")},
     infer=lambda dtype, shape: Meta(shape, dtype), ref=lambda out=None: [TensorArray()], dynamic=True,
+    onnx="ONNX has no arrays of tensors that grow",
 ))  # fmt: skip
 
 register(OpDef(
     "assign_array", "X -> Out", infer=lambda x: x, ref=lambda array, out=None: [TensorArray(array)], dynamic=True,
     grad=lambda ctx: [_copy(ctx)],
     complex="linear",
+    onnx="ONNX has no arrays of tensors that grow",
 ))  # fmt: skip
 
 register(OpDef(
     "sum_arrays", "X* -> Out", infer=lambda xs: xs[0], dynamic=True,
     ref=lambda arrays, out=None: [_total(arrays)],
     complex="linear",
+    onnx="ONNX has no arrays of tensors that grow",
 ))  # fmt: skip
 
 register(OpDef(
     "array_zeros_like", "X -> Out", infer=lambda x: x, ref=lambda array, out=None: [zeros_like(array)], dynamic=True,
     complex="linear",
+    onnx="ONNX has no arrays of tensors that grow",
 ))  # fmt: skip
 
 
@@ -191,6 +198,7 @@ register(OpDef(
     ref=_joined, dynamic=True,
     grad=GradOp("OutIndex, Out@GRAD -> X@GRAD", ref=_joined_grad, infer=lambda sizes, dout: (dout,), dynamic=True),
     complex="linear",
+    onnx="ONNX has no arrays of tensors that grow",
 ))  # fmt: skip
 
 

@@ -14,4 +14,5 @@
 * ``_convolution``: What all convolutions share: geometry, shapes, the three products, tiles and cost.
 * ``_sliding``: What convolution, pooling and unfold share: paddings as users give them, output sizes, and tiles of a
   batch.
+* ``_conv_onnx``: Their forms in ONNX.
 """

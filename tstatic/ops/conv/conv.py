@@ -14,6 +14,7 @@ from tstatic.ir.ref import Ref, plain
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops._gradients import bilinear_grad
 from tstatic.ops._low import in_float32
+from tstatic.ops.conv import _conv_onnx as _onnx
 from tstatic.ops.conv._convolution import (
     FILTER_GRAD,
     INPUT_GRAD,
@@ -262,6 +263,7 @@ def _register(type: str, rank: int, cases: tuple[Case, ...], transposed: bool = 
             uses_blas=True,
             # oneDNN's transposed convolution in float32 is off by up to 120 ulp where terms cancel.
             domain=Domain(cases=cases, ulps=64.0) if transposed else Domain(cases=cases),
+            onnx=_onnx.conv_transpose if transposed else _onnx.conv,
         )
     )
 

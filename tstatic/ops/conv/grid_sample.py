@@ -25,6 +25,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.no_effect import LIBRARY
+from tstatic.ops.conv import _conv_onnx as _onnx
 from tstatic.ops.conv._reading import Array, Reading, as_rows, store_rows
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.reshape import reshape, unsqueeze
@@ -191,7 +192,7 @@ register(OpDef(
             Case(((1, 1, 1, 3), (1, 2, 2, 2)), {"padding_mode": "reflection"}), Case(((0, 2, 3, 3), (0, 2, 2, 2))),
         ),
         values={"Grid": ValueRange(-1.6, 1.6, avoid=tuple(k / 4 for k in range(-6, 7)))}, floats=_FLOATS, ulps=32.0,
-    ),
+    ), onnx=_onnx.grid_sample,
 ))  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from tstatic.ir.ref import plain
 from tstatic.ir.split import FILTERS, Split
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.conv import _conv_onnx as _onnx
 from tstatic.ops.conv._sliding import (
     assemble,
     channels,
@@ -261,6 +262,11 @@ def _grad_lower(torch: Any, x: Any, dout: Any, **attrs: Any) -> Any:
     return torch_back(arrived, layout, x.dtype)
 
 
+def _onnx_form(g: Any, x: Any, **attrs: Any) -> Any:
+    layout = attrs["data_layout"]
+    return _onnx.resize(g, x, Resize(first_shape(x.shape, layout)[2:], attrs), layout)
+
+
 # -------------------------------------------------------------------------------------------------- op definitions
 def _case(shape: tuple[int, ...], outs: Sequence[int] = (), **attrs: Any) -> Case:
     sizes = dict(zip(_SIZES[3 - len(outs) :], outs, strict=True))
@@ -325,7 +331,7 @@ def _register(method: str, rank: int, layout: str) -> None:
     )  # fmt: skip
     register(OpDef(
         f"{method}_interp_v2", "X -> Out", attrs=attrs, infer=_infer, ref=plain(_ref, _scratch), lower=_lower,
-        split=split, cost=_cost, grad=grad, amp="float32", domain=domain, paddle=PaddleForm(write=_write),
+        split=split, cost=_cost, grad=grad, amp="float32", domain=domain, paddle=PaddleForm(write=_write), onnx=_onnx_form,
     ))  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from tstatic.ir.ref import plain
 from tstatic.ir.shape_checks import check_elements
 from tstatic.ir.types import UNKNOWN, Meta, int32
 from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.conv import _conv_onnx as _onnx
 from tstatic.ops.conv._sliding import (
     ALGORITHMS,
     LAYOUTS_BY_RANK,
@@ -406,6 +407,9 @@ def _register_pool(type: str, rank: int, cases: tuple[Case, ...]) -> None:
             cost=_grad_cost,
         ),
         amp="gray", domain=Domain(cases=cases, values={"X": ValueRange(-2.0, 2.0, distinct=True)}),
+            onnx=lambda g, x, *, pooling_type, exclusive, data_format, **a: _onnx.pool(
+            g, x, Pooling(first_shape(x.shape, data_format)[2:], a), data_format, pooling_type == "avg", exclusive
+        ),
     ))  # fmt: skip
 
 
@@ -495,6 +499,7 @@ def _register_index(type: str, rank: int, cases: tuple[Case, ...], amp: str) -> 
             shape_only=("X",),
         ),
         amp=amp, domain=Domain(cases=cases, values={"X": ValueRange(-2.0, 2.0, distinct=True)}),
+            onnx=lambda g, x, **a: _onnx.pool(g, x, Pooling(x.shape[2:], a), "NCHW", False, False, True),
     ))  # fmt: skip
 
 

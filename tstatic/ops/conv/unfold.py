@@ -16,6 +16,7 @@ from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.split import BATCHES, Split
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.conv import _conv_onnx as _onnx
 from tstatic.ops.conv._convolution import Window
 from tstatic.ops.conv._sliding import check_no_windows
 from tstatic.ops.shape._shapes import emit_one
@@ -214,7 +215,7 @@ register(OpDef(
             Case(((0, 2, 4, 4),), {"kernel_sizes": (2, 2)}),
             Case(((1, 1, 1, 1),), {"kernel_sizes": (1, 1)}),
         ),
-    ),
+    ), onnx=lambda g, x, **a: _onnx.unfold(g, x, Blocks(x.shape[2:], a)),
 ))  # fmt: skip
 register(OpDef(
     "fold", "X -> Y", attrs={"output_sizes": Attr(kind="ints"), **_GEOMETRY}, infer=_fold_infer,
@@ -232,7 +233,7 @@ register(OpDef(
             Case(((0, 8, 9),), {"output_sizes": (4, 4), "kernel_sizes": (2, 2)}),
             Case(((1, 1, 1),), {"output_sizes": (1, 1), "kernel_sizes": (1, 1)}),
         ),
-    ),
+    ), onnx=lambda g, x, **a: _onnx.fold(g, x, Blocks(a["output_sizes"], a), a["output_sizes"]),
 ))  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from tstatic.ir.opdef import Attr, Case, Domain, GradOp, Index, OpDef, ValueRang
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape
 from tstatic.ops._gradients import grad_is_forward_op
+from tstatic.ops.conv import _conv_onnx as _onnx
 from tstatic.ops.conv._sliding import (
     LAYOUTS_BY_RANK,
     check_lengths,
@@ -135,7 +136,7 @@ def _register(type: str, rank: int) -> None:
             shape_only=("X",), grad=grad_is_forward_op(type, keep=("Indices",)), indices=(Index("Indices", places),),
         ),
         # Sixteen places at least, and sixteen values at most, none of which meet: of two the gradient sees both.
-        domain=Domain(cases=_CASES[rank], values={"Indices": ValueRange(0, 15, dtype="int64", distinct=True)}),
+        domain=Domain(cases=_CASES[rank], values={"Indices": ValueRange(0, 15, dtype="int64", distinct=True)}), onnx=_onnx.unpool,
     ))  # fmt: skip
 
 

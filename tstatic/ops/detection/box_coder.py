@@ -105,7 +105,7 @@ register(OpDef(
         ),
         values={"PriorBoxVar": ValueRange(0.1, 0.5)}, floats=FLOATS, ulps=256.0,
         check_grad="boxes are targets; as in Paddle, no gradient flows through them",
-    ),
+    ), onnx="no composition of ONNX's operators is written for it",
 ))  # fmt: skip
 
 

@@ -63,7 +63,7 @@ register(OpDef(
         ),
         values={"FpnRois": ValueRange(0.0, 8.0), "RoisNum": ValueRange(1, 1, dtype="int32")}, floats=FLOATS, ulps=0,
         check_grad="regions are moved; as in Paddle, no gradient flows through them",
-    ),
+    ), onnx="no composition of ONNX's operators is written for it",
 ))  # fmt: skip
 
 

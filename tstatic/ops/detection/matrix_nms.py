@@ -80,7 +80,7 @@ register(OpDef(
         ),
         values={"BBoxes": ValueRange(0.0, 4.0), "Scores": ValueRange(0.0, 1.0, distinct=True)}, floats=FLOATS, ulps=0,
         check_grad="boxes are chosen; as in Paddle, no gradient flows through them",
-    ),
+    ), onnx="no composition of ONNX's operators is written for it",
 ))  # fmt: skip
 
 

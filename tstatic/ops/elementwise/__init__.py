@@ -20,4 +20,5 @@
 * ``_mixed``: How operands of different dtypes, numbers and arrays meet in one dtype.
 * ``_unary``: What the ops of one input share: functions of the expression language, definitions, and the body of their
   public functions.
+* ``_elementwise_onnx``: Their forms in ONNX.
 """

@@ -62,6 +62,7 @@ def unary_op(
     ulps: float = 4,
     paddle: PaddleForm | None = None,
     complex: Complex = "",
+    onnx: Callable[..., Any] | None = None,
 ) -> None:
     """Registers an op ``X -> Out`` that is a formula, and its backward op.
 
@@ -82,6 +83,7 @@ def unary_op(
         paddle: How Paddle's files have it.
         ulps: Its tolerance, in units in the last place.
         complex: What it does with complex values.
+        onnx: Its form in ONNX where that is one operator; ``None`` for the formula's.
     """
     if isinstance(lower, str):
         function, names, alone = torch_function(lower), tuple(attrs), lower in _WITHOUT_OUT
@@ -97,7 +99,7 @@ def unary_op(
     rule = DERIVE if reads else None
     register(OpDef(
         type, "X -> Out", attrs=attrs, pointwise={"Out": text}, infer=infer, lower=lower, amp=amp,
-        activation=activation, paddle=paddle, complex=complex,
+        activation=activation, paddle=paddle, complex=complex, onnx=onnx,
         grad=GradOp(", ".join((*reads, "Out@GRAD")) + " -> X@GRAD", pointwise={"X@GRAD": gradient}, grad=rule),
         domain=Domain(
             "unary", attrs=samples, values={} if values is None else {"X": values}, ulps=ulps,

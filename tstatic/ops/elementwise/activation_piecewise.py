@@ -45,7 +45,16 @@ def _lower_hard_swish(torch: Any, x: Any, threshold: float, scale: float, offset
     return filled(out, (wide * (wide + offset).clamp(0, threshold) / scale).to(x.dtype))
 
 
-unary_op("relu", "maximum(x, 0)", "where(out > 0, dout, 0)", _lower_relu, values=_KINK, ulps=0, activation=True)
+unary_op(
+    "relu",
+    "maximum(x, 0)",
+    "where(out > 0, dout, 0)",
+    _lower_relu,
+    values=_KINK,
+    ulps=0,
+    activation=True,
+    onnx=lambda g, x: g("Relu", x),
+)
 unary_op(
     "relu6", "minimum(maximum(x, 0), threshold)", "where((out > 0) & (out < threshold), dout, 0)",
     lambda torch, x, threshold, *, out=None: torch_function("nn.functional.hardtanh")(torch, x, 0.0, threshold, out=out),
@@ -56,15 +65,17 @@ unary_op(
 unary_op(
     "leaky_relu", "where(x > 0, x, alpha * x)", "where(x > 0, dout, alpha * dout)", "nn.functional.leaky_relu",
     attrs={"alpha": 0.02}, samples=({"alpha": 0.02}, {"alpha": -0.5}), values=_KINK, ulps=1,
-    activation=True,
+    activation=True, onnx=lambda g, x, *, alpha: g("LeakyRelu", x, alpha=alpha),
 )  # fmt: skip
 unary_op(
     "elu", "where(x > 0, x, alpha * expm1(x))", "where(x > 0, dout, dout * (out + alpha))", "nn.functional.elu",
     attrs={"alpha": 1.0}, samples=({"alpha": 1.0}, {"alpha": 0.3}), values=_KINK, ulps=8,
+    onnx=lambda g, x, *, alpha: g("Elu", x, alpha=alpha),
 )  # fmt: skip
 unary_op(
     "selu", "where(x > 0, scale * x, (scale * alpha) * expm1(x))",
     "where(out > 0, scale * dout, dout * (out + scale * alpha))", _lower_selu, attrs=_SELU, values=_KINK, ulps=8,
+    onnx=lambda g, x, *, alpha, scale: g("Selu", x, alpha=alpha, gamma=scale),
 )  # fmt: skip
 unary_op(
     "celu", "where(x > 0, x, alpha * expm1(x / alpha))", "where(out > 0, dout, dout * (out / alpha + 1))",
@@ -102,6 +113,7 @@ unary_op(
     lambda torch, x, slope, offset: (torch_wide(x) * slope + offset).clamp(0, 1).to(x.dtype),
     attrs={"slope": 0.2, "offset": 0.5}, samples=({"slope": 0.5, "offset": 0.5}, {"slope": 0.25}),
     values=ValueRange(-3.0, 3.0, avoid=(-1.0, 1.0, -2.0, 2.0)), ulps=2,
+    onnx=lambda g, x, *, slope, offset: g("HardSigmoid", x, alpha=slope, beta=offset),
 )  # fmt: skip
 unary_op(
     "hard_swish", "x * minimum(maximum(x + offset, 0), threshold) / scale",

@@ -18,6 +18,7 @@ from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import UNKNOWN, Meta, float32
 from tstatic.ops._low import torch_wide
 from tstatic.ops._torch_out import filled
+from tstatic.ops.elementwise import _elementwise_onnx as _onnx
 from tstatic.ops.shape._shapes import emit_one
 
 
@@ -94,7 +95,7 @@ register(OpDef(
         cases=tuple(Case(([s] * n,)) for s, n in (((3, 4), 2), ((5,), 1), ((), 3), ((0,), 2), ((2, 1, 3), 5), ((33,), 4))),
         others=("int64", "int32", "complex64"), ulps=2,
     ),
-    complex="linear",
+    complex="linear", onnx=_onnx.total,
 ))  # fmt: skip
 
 

@@ -54,16 +54,16 @@ def _times_i(ctx: GradContext) -> list[OpSpec]:
 register(OpDef(
     "real", "X -> Out", infer=_of_parts, ref=lambda x, out: np.copyto(out, x.real), lower=lambda torch, x: x.real.clone(),
     grad=grad_is_op("cast", lambda ctx: {"out_dtype": ctx.meta(ctx.inputs["X"][0]).dtype}), complex="own", split=_EACH,
-    domain=_domain(ulps=0),
+    domain=_domain(ulps=0), onnx="runtimes of ONNX have no complex numbers",
 ))  # fmt: skip
 register(OpDef(
     "imag", "X -> Out", infer=_of_parts, ref=lambda x, out: np.copyto(out, x.imag), lower=lambda torch, x: x.imag.clone(),
-    grad=_times_i, complex="own", split=_EACH, domain=_domain(ulps=0),
+    grad=_times_i, complex="own", split=_EACH, domain=_domain(ulps=0), onnx="runtimes of ONNX have no complex numbers",
 ))  # fmt: skip
 register(OpDef(
     "conj", "X -> Out", infer=lambda x: x, ref=lambda x, out: np.conjugate(x, out=out, casting="unsafe"),
     lower=lambda torch, x: torch.conj(x).resolve_conj().clone(), grad=grad_is_op("conj"), complex="own", split=_EACH,
-    inplace=(("X", "Out"),), domain=_domain(others=("float32", "int64"), ulps=0),
+    inplace=(("X", "Out"),), domain=_domain(others=("float32", "int64"), ulps=0), onnx="runtimes of ONNX have no complex numbers",
 ))  # fmt: skip
 
 
@@ -78,7 +78,7 @@ register(OpDef(
     grad=GradOp("X, Out, Out@GRAD -> X@GRAD", ref=_abs_grad, lower=lambda torch, x, out, dout: dout * torch.sgn(x), split=_EACH),
     complex="own", split=_EACH, paddle=PaddleForm(write=lambda op: [op.made("abs")]),
     # Away from 0, where the length has a kink.
-    domain=_domain(ValueRange(0.2, 2.0, dtype="complex"), ulps=4),
+    domain=_domain(ValueRange(0.2, 2.0, dtype="complex"), ulps=4), onnx="runtimes of ONNX have no complex numbers",
 ))  # fmt: skip
 
 
@@ -115,7 +115,7 @@ register(OpDef(
     "angle", "X -> Out", infer=_angle_infer, ref=_angle, lower=lambda torch, x: torch.angle(x), complex="own", split=_EACH,
     grad=GradOp("X, Out@GRAD -> X@GRAD", ref=_angle_grad, lower=_angle_grad_lower, split=_EACH),
     # Away from the negative axis, where the angle jumps.
-    domain=_domain(ValueRange(0.2, 2.0, dtype="complex"), ulps=4),
+    domain=_domain(ValueRange(0.2, 2.0, dtype="complex"), ulps=4), onnx="runtimes of ONNX have no complex numbers",
 ))  # fmt: skip
 
 
@@ -146,7 +146,7 @@ def _parts_of(ctx: GradContext) -> list[OpSpec]:
 register(OpDef(
     "complex", "X, Y -> Out", infer=_complex_infer, ref=_complex, complex="own",
     lower=lambda torch, x, y: torch.complex(*(v.clone() for v in torch.broadcast_tensors(x, y))), grad=_parts_of,
-    domain=Domain("binary", floats=PARTS, ulps=0),
+    domain=Domain("binary", floats=PARTS, ulps=0), onnx="runtimes of ONNX have no complex numbers",
 ))  # fmt: skip
 
 
@@ -184,7 +184,7 @@ def _pairs(
         type, "X -> Out", infer=infer, ref=ref, lower=lower, grad=grad_is_op(back), complex="own",
         domain=Domain(
             cases=tuple(Case((shape,)) for shape in shapes), values={} if last else {"X": VALUES}, floats=PARTS, ulps=0
-        ),
+        ), onnx="runtimes of ONNX have no complex numbers",
     ))  # fmt: skip
 
 

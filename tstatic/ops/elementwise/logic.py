@@ -20,6 +20,7 @@ from tstatic.no_effect import PLACE, no_effect
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops._gradients import Emitter
 from tstatic.ops._low import torch_wide
+from tstatic.ops.elementwise import _elementwise_onnx as _onnx
 from tstatic.ops.elementwise._broadcast import (
     comparison,
     prepare,
@@ -204,7 +205,7 @@ for _name, _ufunc in (("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np
         domain=Domain(
             "unary" if _name == "not" else "binary", values={n: ValueRange(-100, 100) for n in "XY"}, floats=(),
             others=("int64", "int32", "bool", "uint8", "int16"), ulps=0,
-        ),
+        ), onnx=_onnx.bitwise(_name),
     ))  # fmt: skip
 
 for _name in ("isnan", "isinf", "isfinite"):
@@ -220,7 +221,8 @@ def _is_empty(x: Any, out: Any) -> None:
 
 register(OpDef(
     "is_empty", "X -> Out", infer=lambda x: Meta((), bool_), ref=_is_empty, shape_only=("X",), complex="linear",
-    lower=lambda torch, x: torch.tensor(not x.numel(), device=x.device), domain=Domain("unary", others=_ANY, ulps=0),
+    lower=lambda torch, x: torch.tensor(not x.numel(), device=x.device), onnx=_onnx.is_empty,
+    domain=Domain("unary", others=_ANY, ulps=0),
 ))  # fmt: skip
 
 
@@ -444,12 +446,10 @@ register(OpDef(
     # Shapes with few elements, so that both answers come up.
     domain=Domain(
         cases=tuple(
-            Case(s, a)
-            for s in (((), ()), ((1,), (1,)), ((2,), (2,)), ((0,), (0,)), ((3, 4), (4,)))
+            Case(s, a) for s in (((), ()), ((1,), (1,)), ((2,), (2,)), ((0,), (0,)), ((3, 4), (4,)))
             for a in (*_CHOICES, {"atol": 4.0})
-        ),
-        ulps=0,
-    ),
+        ), ulps=0,
+    ), onnx=_onnx.close,
 ))  # fmt: skip
 
 
@@ -476,7 +476,7 @@ register(OpDef(
     domain=Domain(
         cases=tuple(Case(s) for s in (((), ()), ((1,), (1,)), ((2,), (2,)), ((0,), (0,)), ((3,), (4,)), ((3, 1), (3,)))),
         values={"X": ValueRange(0, 1), "Y": ValueRange(0, 1)}, others=("int64", "int32", "bool"), ulps=0,
-    ), complex="linear",
+    ), complex="linear", onnx=_onnx.equal_all,
 ))  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.split import BATCHES, Split
 from tstatic.ir.types import Meta, bool_, int64, normalize_axis
 from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.elementwise import _elementwise_onnx as _onnx
 from tstatic.ops.norm._norm import OutputView
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
@@ -96,7 +97,7 @@ register(OpDef(
             Case(((2, 3, 2, 2),), {"groups": 1}), Case(((3, 5),), {"groups": 5}),
         ),
         values={"X": ValueRange(-2.0, 2.0, distinct=True)}, ulps=0.0,
-    ),
+    ), onnx=_onnx.maxout,
 ))  # fmt: skip
 
 

@@ -13,4 +13,5 @@
 * ``unique``: The distinct elements of a value, sorted or in runs.
 * ``_indexing``: Rows by index: what gather and scatter ops share, and adding rows into a table in an order that depends
   on the indices alone.
+* ``_indexing_onnx``: Their forms in ONNX.
 """

@@ -25,6 +25,7 @@ from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, normalize_axis
 from tstatic.ops._gradients import grad_is_forward_op, grad_is_linear_op
 from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.indexing import _indexing_onnx as _onnx
 from tstatic.ops.indexing._indexing import add_flat, positions, stays, torch_last, torch_stays
 from tstatic.ops.shape._shapes import ANY, Array, emit_one
 from tstatic.ops.shape.expanding import broadcast_tensors, expand, expand_as
@@ -107,7 +108,7 @@ def _take_op(
             shape_only=(x,), grad=grad_is_forward_op(type, x, out, ("Index",)), indices=(entries,),
         ),
         domain=Domain(cases=cases, values={"Index": ValueRange(0, limit, dtype="int64")}, others=ANY),
-        complex="linear",
+        complex="linear", onnx=lambda g, source, index, **attrs: _onnx.take_along(g, source, index, at(attrs)),
     ))  # fmt: skip
 
 
@@ -346,7 +347,7 @@ register(
                 Case(((2, 0), (3, 0), (3, 0)), {"Axis": -2, "Reduce": "add"}),
             ),
             values={"Index": ValueRange(0, "Input.0", dtype="int64")}, others=("int64", "int32"),
-        ),
+        ), onnx=_onnx.put_along,
     ),
     GradOp(
         "Index, Value, Result@GRAD -> Input@GRAD, Value@GRAD", infer=lambda index, value, dout: (dout, value),

@@ -18,6 +18,7 @@ from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._host import READS_ROWS
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops._torch_out import filled
+from tstatic.ops.indexing import _indexing_onnx as _onnx
 from tstatic.ops.indexing._indexing import add_rows
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
@@ -136,6 +137,7 @@ def _definition(type: str, infer: Any, lower: Any, cases: tuple[Case, ...]) -> O
         indices=(_ROWS,),
         amp="float32",
         domain=Domain(cases=cases, values={"Ids": ValueRange(0, "W.0", dtype="int64")}, ulps=2.0),
+        onnx=_onnx.embedding(type == "lookup_table"),
     )
 
 
@@ -183,7 +185,7 @@ register(OpDef(
     domain=Domain(
         cases=(Case(((3, 4), (7, 5))), Case(((6, 1), (4, 3)), {"padding_idx": 2}), Case(((0,), (4, 3)))),
         values={"Ids": ValueRange(0, "W.0", dtype="int64")},
-    ),
+    ), onnx="it counts the rows that an update touches",
 ))  # fmt: skip
 
 
@@ -245,7 +247,7 @@ register(OpDef(
         ),
         values={"Ids": ValueRange(0, "W.0", dtype="int64")},
         ulps=16.0,
-    ),
+    ), onnx="it is part of a backward pass",
 ))  # fmt: skip
 
 
@@ -363,7 +365,7 @@ def _one_hot_op(type: str, column: bool, cases: tuple[Case, ...]) -> None:
         lower=lower, split=Split(ELEMENTS, 0, None, 0), indices=(Index("X", size),),
         domain=Domain(
             cases=cases, values={"X": ValueRange(0, "depth", dtype="int64")}, floats=("float32",), ulps=0,
-        ),
+        ), onnx=lambda g, x, given, *, depth: _onnx.one_hot(g, x, given, depth, column),
     ))  # fmt: skip
 
 

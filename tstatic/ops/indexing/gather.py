@@ -17,6 +17,7 @@ from tstatic.no_effect import no_effect
 from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops._torch_out import filled
+from tstatic.ops.indexing import _indexing_onnx as _onnx
 from tstatic.ops.indexing._indexing import (
     add_nd,
     add_rows,
@@ -99,6 +100,7 @@ def _gather_op(type: str, name: str, cases: tuple[Case, ...], amp: str = "") -> 
         ),
         amp=amp, domain=Domain(cases=cases, values={"Index": _INDEX}, others=ANY),
         complex="linear", paddle=from_the_front(name),
+        onnx=lambda g, x, index, **a: _onnx.rows(g, x, index, a[name]),
     ))  # fmt: skip
 
 
@@ -223,7 +225,7 @@ register(OpDef(
         ),
         values={"Index": ValueRange(-2, "X.0", dtype="int64")}, others=ANY,
     ),
-    complex="linear",
+    complex="linear", onnx=_onnx.gather_nd,
 ))  # fmt: skip
 
 

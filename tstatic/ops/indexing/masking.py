@@ -12,6 +12,7 @@ from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, re
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, int64
 from tstatic.ops._gradients import grad_is_forward_op
+from tstatic.ops.indexing import _indexing_onnx as _onnx
 from tstatic.ops.shape._shapes import ANY, Array, emit_one, spread_axes
 
 
@@ -60,7 +61,7 @@ register(OpDef(
         ),
         values={"Mask": ValueRange(dtype="bool")}, others=ANY,
     ),
-    complex="linear",
+    complex="linear", onnx=_onnx.masked_select,
 ))  # fmt: skip
 
 
@@ -94,7 +95,7 @@ register(OpDef(
         cases=(Case(((3, 4),)), Case(((7,),)), Case(((2, 2, 3),)), Case(((0, 3),)), Case(((),)), Case(((1, 1),))),
         others=ANY, ulps=0,
     ),
-    complex="linear",
+    complex="linear", onnx=_onnx.where_index,
 ))  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._gradients import grad_is_linear_op
 from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.indexing import _indexing_onnx as _onnx
 from tstatic.ops.indexing._indexing import (
     add_nd,
     add_rows,
@@ -126,7 +127,7 @@ register(OpDef(
         ),
         values={"Ids": ValueRange(0, "X.0", dtype="int64")}, others=("int64", "int32"),
     ),
-    complex="linear",
+    complex="linear", onnx=_onnx.scatter,
 ))  # fmt: skip
 
 
@@ -237,7 +238,7 @@ register(OpDef(
         ),
         values={"Index": ValueRange(-2, "X.0", dtype="int64")}, others=("int64", "int32"),
     ),
-    complex="linear",
+    complex="linear", onnx=_onnx.scatter_nd_add,
 ))  # fmt: skip
 
 
@@ -324,7 +325,7 @@ register(OpDef(
         ),
         values={"Index": ValueRange(0, "X.0", dtype="int64")}, others=("int64", "int32"),
     ),
-    complex="linear",
+    complex="linear", onnx=_onnx.index_add,
 ))  # fmt: skip
 
 

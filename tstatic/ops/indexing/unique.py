@@ -13,6 +13,7 @@ from tstatic.ir.opdef import Attr, Case, Domain, OpDef, OpSpec, ValueRange, expo
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, int64, normalize_axis
+from tstatic.ops.indexing import _indexing_onnx as _onnx
 from tstatic.ops.shape._shapes import Array, emit_one
 
 
@@ -110,7 +111,7 @@ register(OpDef(
     paddle=PaddleForm(write=_write),
     domain=Domain(
         cases=_CASES, values={"X": ValueRange(0, 3, dtype="int64")}, floats=("float32",), others=("int32",), ulps=0,
-    ),
+    ), onnx=_onnx.unique,
 ))  # fmt: skip
 
 
@@ -236,7 +237,7 @@ register(OpDef(
     ref=_ref_runs, lower=_lower_runs, dynamic=True,
     domain=Domain(
         cases=_CASES, values={"X": ValueRange(0, 1, dtype="int64")}, floats=("float32",), others=("int32",), ulps=0,
-    ),
+    ), onnx="ONNX has no runs of equal elements",
 ))  # fmt: skip
 
 

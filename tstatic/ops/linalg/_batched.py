@@ -75,6 +75,7 @@ def matrix_op(
     regular: Sequence[str] = ("Input", "X"),
     ulps: float = 4096.0,
     paddle: PaddleForm | None = None,
+    onnx: Callable[..., Any] | str = "ONNX does not decompose or invert matrices",
 ) -> None:
     """Registers an op, and its backward op from a formula.
 
@@ -91,6 +92,7 @@ def matrix_op(
         attrs: Attributes.
         regular: Slots for which tests draw well-conditioned matrices.
         paddle: How Paddle's files have it.
+        onnx: Its form in ONNX, or why it has none.
         ulps: The tolerance, in units in the last place: what rounding makes of a condition number of some hundreds.
     """
     left, _, right = slots.partition("->")
@@ -127,4 +129,5 @@ def matrix_op(
     register(OpDef(
         type, slots, attrs=attrs, infer=infer, ref=ref, lower=lower, grad=grad,
         domain=Domain(cases=tuple(cases), values=dict.fromkeys(regular, _REGULAR), floats=FLOATS, ulps=ulps), paddle=paddle,
+        onnx=onnx,
     ))  # fmt: skip

@@ -43,7 +43,7 @@ matrix_op(
 )
 matrix_op(
     "determinant", "Input -> Out", lambda x: _square(x).with_shape(x.shape[:-2]), np.linalg.det,
-    lambda torch, x: torch.linalg.det(x), _det_back, _SQUARE,
+    lambda torch, x: torch.linalg.det(x), _det_back, _SQUARE, onnx=lambda g, x: g("Det", x),
     torch_back=lambda torch, x, out, dout: (dout * out)[..., None, None] * torch.linalg.inv(x).mT,
 )  # fmt: skip
 

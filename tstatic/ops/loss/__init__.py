@@ -14,4 +14,5 @@
 * ``softmax_with_cross_entropy``: `softmax_with_cross_entropy`: softmax and its cross entropy in one op.
 * ``_labels``: What the losses on class numbers share: checks of labels, and the negative logarithm of picked
   probabilities.
+* ``_loss_onnx``: Their forms in ONNX.
 """

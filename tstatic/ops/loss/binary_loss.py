@@ -19,6 +19,7 @@ from tstatic.ops._low import torch_wide
 from tstatic.ops._torch_out import filled
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.loss import _labels as labels
+from tstatic.ops.loss import _loss_onnx as _onnx
 from tstatic.ops.shape._shapes import emit_one
 
 _SLOTS = ("the first input", "another input")
@@ -164,7 +165,7 @@ register(OpDef(
         ),
         values={"X": ValueRange(-4.0, 4.0), "Label": ValueRange(0.0, 1.0), "pos_weight": ValueRange(0.5, 3.0)},
         ulps=16.0,
-    ),
+    ), onnx=_onnx.sigmoid_cross_entropy,
 ))  # fmt: skip
 
 

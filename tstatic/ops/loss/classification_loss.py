@@ -20,6 +20,7 @@ from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops._low import torch_wide
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.loss import _labels as labels
+from tstatic.ops.loss import _loss_onnx as _onnx
 from tstatic.ops.loss.softmax_with_cross_entropy import softmax_entropy
 from tstatic.ops.shape._shapes import emit_one
 
@@ -157,7 +158,7 @@ register(OpDef(
             Case(((0, 4), (0,)), {"reduction": "none"}), Case(((0, 4), (0,)), {"reduction": "sum"}),
         ),
         values={"Label": ValueRange(0, "X.1", dtype="int64"), "Weight": ValueRange(0.5, 2.0)}, ulps=16.0,
-    ),
+    ), onnx=_onnx.nll,
 ))  # fmt: skip
 
 
@@ -253,7 +254,7 @@ register(OpDef(
             Case(((0, 3),), {"epsilon": 0.1}),
         ),
         ulps=8.0,
-    ),
+    ), onnx=_onnx.label_smooth,
 ))  # fmt: skip
 
 

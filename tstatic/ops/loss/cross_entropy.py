@@ -15,6 +15,7 @@ from tstatic.ops._low import torch_wide
 from tstatic.ops._rows import by_rows, rows_scratch_metas, vector
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.loss import _labels as labels
+from tstatic.ops.loss import _loss_onnx as _onnx
 from tstatic.ops.shape._shapes import emit_one
 
 PROBABILITIES = ValueRange(0.25, 1.0)
@@ -147,7 +148,7 @@ register(
         lower=_lower, shape_only=("SoftmaxX",), effects=True, grad=_rule, amp="black", indices=_CLASSES,
         domain=Domain(
             cases=_CASES, values={"X": PROBABILITIES, "Label": ValueRange(0, "X.-1", dtype="int64")}, ulps=16.0,
-        ),
+        ), onnx=lambda g, x, label, source, *, soft_label, ignore_index: _onnx.cross_entropy(g, x, label, soft_label, ignore_index),
     ),
     GradOp(f"X, Label, Y{GRAD} -> X{GRAD}", ref=_ENTROPY_GRAD, lower=_grad_lower, indices=_CLASSES),
 )  # fmt: skip
@@ -228,7 +229,7 @@ register(
         indices=labels.class_numbers(lambda x, label, source: x.shape[-1]),
         domain=Domain(
             cases=_CASES, values={"X": PROBABILITIES, "Label": ValueRange(0, "X.-1", dtype="int64")}, ulps=16.0,
-        ),
+        ), onnx=_onnx.cross_entropy2,
     ),
     GradOp(
         f"Label, MatchX, XShape, Y{GRAD} -> X{GRAD}", ref=_ENTROPY2_GRAD, lower=_grad_lower2,

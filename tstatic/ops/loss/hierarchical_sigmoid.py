@@ -239,7 +239,7 @@ register(OpDef(
             "PathCode": ValueRange(0, 1, dtype="int64"),
         },
         floats=FLOATS,
-    ),
+    ), onnx="no composition of ONNX's operators is written for it",
 ))  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, regi
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import Meta, dtype_of, float32
+from tstatic.ops.loss import _loss_onnx as _onnx
 
 Array = np.ndarray[Any, Any]
 
@@ -64,7 +65,7 @@ register(OpDef(
             Case((None, (50, 3), (50, 1))), Case(((0, 2), (0, 2), (0, 1))), Case(((1, 1), (1, 1), (1, 1))),
         ),
         values={"Indices": ValueRange(0, 4, dtype="int64"), "Label": ValueRange(0, 4, dtype="int64")}, ulps=1,
-    ),
+    ), onnx=_onnx.accuracy,
 ))  # fmt: skip
 
 

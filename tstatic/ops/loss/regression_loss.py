@@ -19,6 +19,7 @@ from tstatic.ir.types import Meta, bool_
 from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops._low import torch_wide
 from tstatic.ops.loss import _labels as labels
+from tstatic.ops.loss import _loss_onnx as _onnx
 from tstatic.ops.loss.binary_loss import SAME, alike
 from tstatic.ops.reduce._sum import sum_calls, sum_scratch
 from tstatic.ops.shape._shapes import emit_one
@@ -160,7 +161,7 @@ register(OpDef(
             Case(((6, 120), (6, 120))),
         ),
         values={"Target": ValueRange(-0.3, 1.0, avoid=(0.0,))}, ulps=24.0,
-    ),
+    ), onnx=_onnx.kl_div,
 ))  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from tstatic.ops._low import torch_wide
 from tstatic.ops._rows import by_rows, row_axis, rows_scratch_metas, vector
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.loss import _labels as labels
+from tstatic.ops.loss import _loss_onnx as _onnx
 from tstatic.tuned import softmax as kernels
 
 
@@ -311,7 +312,7 @@ register(
                 Case(((2, 0, 4), (2, 0, 1), None)), Case(((5, 40), (5, 1), None)),
             ),
             values={"Label": ValueRange(0, "Logits.-1", dtype="int64")}, ulps=24.0,
-        ),
+        ), onnx=_onnx.softmax_with_cross_entropy,
     ),
     GradOp(
         f"Label, Softmax, Softmax{GRAD}?, Loss{GRAD}? -> Logits{GRAD}", ref=_GRAD, lower=_grad_lower,

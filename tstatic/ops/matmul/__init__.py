@@ -7,4 +7,5 @@
 * ``products``: Products beyond that of matrices: kron, cross, tensordot, and distances of all pairs.
 * ``_product``: Matrix products of any ranks as ready `np.matmul` calls, their gradients, and how both are cut into
   tiles.
+* ``_matmul_onnx``: Their forms in ONNX.
 """

@@ -20,6 +20,7 @@ from tstatic.ops._call_ref import CallRef
 from tstatic.ops._gradients import bilinear_grad
 from tstatic.ops._low import torch_wide
 from tstatic.ops._torch_out import both, filled, product
+from tstatic.ops.matmul import _matmul_onnx as _onnx
 from tstatic.ops.matmul._product import (
     SplitAxis,
     cut,
@@ -141,7 +142,7 @@ register(OpDef(
         cost=_matmul_grad_cost, linear_in=("X", "Y"), grad=bilinear_grad("matmul_v2"),
     ),
     amp="white", uses_blas=True, domain=Domain(cases=_MATMUL_CASES, others=("int64", "complex64"), ulps=ULPS),
-    complex="holomorphic",
+    complex="holomorphic", onnx=_onnx.matmul,
 ))  # fmt: skip
 
 
@@ -204,7 +205,7 @@ register(OpDef(
         ),
         others=("int64", "complex64"), ulps=ULPS,
     ),
-    complex="holomorphic",
+    complex="holomorphic", onnx=lambda g, x, y: g("MatMul", x, y),
 ))  # fmt: skip
 
 register(OpDef(
@@ -218,7 +219,7 @@ register(OpDef(
         ),
         others=("int64", "complex64"), ulps=ULPS,
     ),
-    complex="holomorphic",
+    complex="holomorphic", onnx=lambda g, x, vec: g("MatMul", x, vec),
 ))  # fmt: skip
 
 
@@ -490,7 +491,7 @@ register(OpDef(
         ),
         others=("int64",), ulps=16.0,
     ),
-    complex="holomorphic",
+    complex="holomorphic", onnx=_onnx.mul,
 ))  # fmt: skip
 
 
@@ -565,7 +566,7 @@ register(OpDef(
         ),
         others=("int64",), ulps=16.0,
     ),
-    complex="holomorphic",
+    complex="holomorphic", onnx=_onnx.dot,
 ))  # fmt: skip
 
 

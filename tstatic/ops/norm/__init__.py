@@ -8,4 +8,5 @@
 * ``softmax``: `softmax` and `log_softmax` along any axis.
 * ``_batch_norm_lower``: Batch normalisation in torch, with Paddle's running statistics.
 * ``_norm``: What the normalisation op definitions share: views of the data, and checks of parameters.
+* ``_norm_onnx``: Their forms in ONNX.
 """

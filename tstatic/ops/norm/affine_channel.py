@@ -11,6 +11,7 @@ from tstatic.ir.checks import FLOATS, check_dtype, check_has_shape, check_rank, 
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, register
 from tstatic.ir.types import Meta
 from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.norm import _norm_onnx as _onnx
 
 Array = np.ndarray[Any, Any]
 
@@ -79,5 +80,5 @@ register(OpDef(
             Case(((4, 2), (2,), (2,))), Case(((0, 2, 3, 3), (2,), (2,))),
         ),
         ulps=32.0,
-    ),
+    ), onnx=_onnx.affine,
 ))  # fmt: skip

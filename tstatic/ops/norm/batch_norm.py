@@ -19,6 +19,7 @@ from tstatic.ir.split import CHANNELS, WHOLE, tiles
 from tstatic.ir.types import Meta
 from tstatic.ops._low import in_float32
 from tstatic.ops.conv._sliding import as_metas, channels, is_last, layout_attr
+from tstatic.ops.norm import _norm_onnx as _onnx
 from tstatic.ops.norm._batch_norm_lower import lower_batch_norm, lower_batch_norm_grad
 from tstatic.ops.norm._norm import OutputView, check_parameters, uses_running_statistics
 from tstatic.tuned._common import Array
@@ -283,6 +284,13 @@ _CASES = (
     _case((2, 3, 2, 2), is_test=True, bare=True, data_layout="AnyLayout"),
 )
 
+
+def _onnx_form(g: Any, x: Any, scale: Any, bias: Any, mean: Any, variance: Any, tensor: Any, **attrs: Any) -> Any:
+    if not uses_running_statistics(attrs):
+        raise g.refuse("with the statistics of the batch", "export a program cloned with for_test=True")
+    return _onnx.batch_norm(g, x, scale, bias, mean, variance, attrs)
+
+
 BATCH_NORM = register(
     OpDef(
         "batch_norm",
@@ -321,6 +329,7 @@ BATCH_NORM = register(
             values={"Variance": ValueRange(0.5, 2.0), "MomentumTensor": ValueRange(0.1, 0.9)},
             ulps=16.0,
         ),
+        onnx=_onnx_form,
     )
 )
 

@@ -9,6 +9,7 @@ import numpy as np
 from tstatic.ir.checks import check_divisible, check_dtype, check_has_shape, check_rank, check_same_dtype
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ops.norm import _norm_onnx as _onnx
 
 Array = np.ndarray[Any, Any]
 
@@ -160,5 +161,5 @@ register(OpDef(
         values={"BatchSize": _POSITIVE, "BatchSquareSum": _POSITIVE, "X": ValueRange(avoid=(0.0,))},
         floats=("float32", "float64"), ulps=32.0,
         check_grad="the gradients of the sums are what a batch adds to them",
-    ),
+    ), onnx=_onnx.data_norm,
 ))  # fmt: skip

@@ -28,6 +28,7 @@ from tstatic.ops.conv._sliding import (
     torch_back,
     torch_first,
 )
+from tstatic.ops.norm import _norm_onnx as _onnx
 from tstatic.ops.norm._norm import OutputView, check_parameters
 from tstatic.ops.norm.batch_norm import channel_layout
 from tstatic.ops.shape._shapes import emit_one
@@ -359,6 +360,7 @@ def _register(type: str, statistics: tuple[str, str], cases: tuple[Case, ...], i
             float32_inputs=("Scale", "Bias"),
             uses_blas=True,
             domain=Domain(cases=cases, ulps=16.0),
+            onnx=_onnx.instance_norm if instance else _onnx.group_norm,
         )
     )
 

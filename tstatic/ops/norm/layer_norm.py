@@ -17,6 +17,7 @@ from tstatic.ir.split import BATCHES, PARTIAL_SUM, WHOLE, Split
 from tstatic.ir.types import UNKNOWN, Meta, numel
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.conv._sliding import as_metas
+from tstatic.ops.norm import _norm_onnx as _onnx
 from tstatic.ops.norm._norm import OutputView, check_parameters
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
@@ -211,7 +212,7 @@ register(OpDef(
         rows=_grad_rows,
     ),
     rows=_rows, inplace=(("X", "Y"),), amp="black", float32_inputs=("Scale", "Bias"), uses_blas=True,
-    domain=Domain(cases=_CASES, ulps=16.0),
+    domain=Domain(cases=_CASES, ulps=16.0), onnx=_onnx.layer_norm,
 ))  # fmt: skip
 
 

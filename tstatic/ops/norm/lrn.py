@@ -17,6 +17,7 @@ from tstatic.ir.split import FILTERS, Split
 from tstatic.ir.types import Meta
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.conv._sliding import first, layout_attr, torch_back, torch_first
+from tstatic.ops.norm import _norm_onnx as _onnx
 from tstatic.ops.norm.batch_norm import channel_layout
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
@@ -157,7 +158,7 @@ register(OpDef(
             Case(((2, 3, 2, 2),), {"n": 1, "alpha": 1.0, "beta": 1.0}),
         ),
         ulps=16.0,
-    ),
+    ), onnx=lambda g, x, *, before, **a: _onnx.lrn(g, x, reach=_reach(a["n"], before), **a),
 ))  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from tstatic.no_effect import LIBRARY, no_effect
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops._rows import by_rows, row_axis, rows_scratch_metas
 from tstatic.ops.elementwise._unary import infer_float
+from tstatic.ops.norm import _norm_onnx as _onnx
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned import softmax as kernels
 
@@ -162,6 +163,7 @@ def _register(
             softmax=("X", "Out") if type == "softmax" else None,
             uses_blas=True,
             domain=Domain(cases=_CASES, ulps=16.0),
+            onnx=lambda g, x, *, axis: _onnx.softmax("LogSoftmax" if type == "log_softmax" else "Softmax", g, x, axis),
         )
     )
 

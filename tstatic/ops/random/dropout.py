@@ -228,6 +228,14 @@ _MODES = tuple(
 
 _REDRAWN = _redrawn("dropout_grad", _ref, _lower, _drawn_forward, ATTRS, Split(ELEMENTS, FIRST, FIRST, multiple=4))
 
+
+def _onnx_form(g: Any, x: Any, tensor: Any, *, dropout_prob: float, is_test: bool, dropout_implementation: str) -> Any:
+    if not is_test:
+        raise g.refuse("in training", "export a program cloned with for_test=True")
+    scale = scale_of(dropout_prob, is_test, dropout_implementation)
+    return x if scale == 1 else g.mul(g.wide(x), scale)
+
+
 register(OpDef(
     "dropout", "X, Seed? -> Out, Mask~", lod="X", attrs=ATTRS, infer=_infer, ref=_ref, lower=_lower,
     split=Split(ELEMENTS, FIRST, WHOLE, FIRST, FIRST, multiple=4), inplace=(("X", "Out"),),
@@ -242,7 +250,7 @@ register(OpDef(
         ),
         values={"Seed": ValueRange(1, 100, dtype="int32")},
         ulps=1,
-    ),
+    ), onnx=_onnx_form,
 ))  # fmt: skip
 
 
@@ -317,7 +325,7 @@ register(OpDef(
             Case(((0, 6),), {"axis": (1,)}),
         ),
         ulps=1,
-    ),
+    ), onnx=_onnx_form,
 ))  # fmt: skip
 
 

@@ -5,4 +5,5 @@
 * ``gru_unit``, ``lstm_unit``: One step of the 1.x cells.
 * ``recurrent``: The `recurrent` op, whose body is one step, and the builder of such bodies.
 * ``static_rnn``, ``dynamic_rnn``: StaticRNN, and DynamicRNN over sequences with a LoD.
+* ``_recurrent_onnx``: Their forms in ONNX.
 """

@@ -11,6 +11,7 @@ from tstatic.ir.checks import FLOATS, check_dtype, check_has_shape, check_rank, 
 from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.types import Meta
 from tstatic.ops._low import in_float32, torch_wide_on_host
+from tstatic.ops.recurrent import _recurrent_onnx as _onnx
 from tstatic.tuned._common import Array
 from tstatic.tuned.recurrent_step import gru_unit_step, gru_unit_step_grad
 
@@ -180,5 +181,5 @@ register(OpDef(
             _case(2, 2, True, activation="sigmoid", gate_activation="tanh"), _case(2, 2, True, activation="identity"),
         ),
         values={"Weight": ValueRange(-1.0, 1.0)}, ulps=32.0,
-    ),
+    ), onnx=_onnx.gru_unit,
 ))  # fmt: skip

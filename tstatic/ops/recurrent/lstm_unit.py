@@ -11,6 +11,7 @@ from tstatic.ir.opdef import GRAD, Case, Domain, GradOp, OpDef, register
 from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.types import Meta
 from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.recurrent import _recurrent_onnx as _onnx
 from tstatic.tuned._common import Array
 from tstatic.tuned.recurrent_step import LstmGates, lstm_step, lstm_step_grad
 
@@ -108,5 +109,5 @@ register(OpDef(
             Case(((0, 4), (0, 1))), Case(((5, 28), (5, 7)), {"forget_bias": -0.5}),
         ),
         ulps=16.0,
-    ),
+    ), onnx=_onnx.lstm_unit,
 ))  # fmt: skip

@@ -15,6 +15,7 @@ from tstatic.ir.types import Meta
 from tstatic.ops._host import NO_GRADIENT_CALL, READS_LENGTHS
 from tstatic.ops._low import in_float32, torch_wide_on_host
 from tstatic.ops.conv._sliding import as_metas
+from tstatic.ops.recurrent import _recurrent_onnx as _onnx
 from tstatic.tuned._common import Array
 from tstatic.tuned.recurrent import GRU, LSTM, SIMPLE, Recurrence, backward, backward_scratch, forward, forward_scratch
 
@@ -225,6 +226,7 @@ class _Sequence:
         """Returns the definition of the op."""
         cases = self.cases()
         more = tuple(Case(case.shapes, {**case.attrs, **given}) for given in alternatives for case in cases[:4])
+        onnx = _onnx.sequence(type.partition("_")[0].upper() if len(self.kept) else "RNN", len(self.states))
         return OpDef(
             type, self.slots, attrs={"is_reverse": False, **attrs}, infer=self.infer,
             ref=plain(self.ref(), self.scratch, recorded=True),
@@ -242,7 +244,7 @@ class _Sequence:
                     **{name: ValueRange(-1.0, 1.0) for name in _WEIGHTS},
                     "SequenceLength": ValueRange(0, "Input.0", dtype="int64"),
                 },
-            ),
+            ), onnx=onnx,
         )  # fmt: skip
 
 

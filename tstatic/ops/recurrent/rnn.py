@@ -15,6 +15,7 @@ from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, op_def, regi
 from tstatic.ir.paddle_form import respelled
 from tstatic.ir.types import Meta
 from tstatic.ops._host import READS_LENGTHS
+from tstatic.ops.recurrent import _recurrent_onnx as _onnx
 
 _MODES = {
     "LSTM": ("lstm_sequence", {}, 4), "GRU": ("gru_sequence", {}, 3),
@@ -122,5 +123,5 @@ register(OpDef(
         ),
         values={"WeightList": ValueRange(-1.0, 1.0), "SequenceLength": ValueRange(0, 3, dtype="int64")},
         floats=("float32", "float64"), ulps=32.0, check_grad="it is read from files of models that are not trained",
-    ),
+    ), onnx=_onnx.layers,
 ))  # fmt: skip

@@ -11,4 +11,5 @@
 * ``_reduce``: What the reductions share: axes, shapes, views, tiles, and the bodies of their functions.
 * ``_sum``: Sums over any axes as products with ones: faster than `add.reduce` and, in blocks, as accurate as
   pairwise summation.
+* ``_reduce_onnx``: Their forms in ONNX.
 """

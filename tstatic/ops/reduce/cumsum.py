@@ -13,6 +13,7 @@ from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import Meta, dtype_of, normalize_axis
 from tstatic.ops._gradients import passed
 from tstatic.ops._low import in_float32
+from tstatic.ops.reduce import _reduce_onnx as _onnx
 from tstatic.ops.shape._shapes import Array, emit_one
 from tstatic.ops.shape.reshape import reshape_to
 
@@ -97,7 +98,7 @@ register(OpDef(
             Case(((1,),), {"axis": 0, "exclusive": True}),
         ),
         others=("int64", "int32"),
-    ),
+    ), onnx=_onnx.cumsum,
 ))  # fmt: skip
 
 
@@ -216,7 +217,7 @@ register(OpDef(
             Case(((2, 1),), {"dim": -2}),
         ),
         others=("int64", "int32"), values={"X": ValueRange(-1.5, 1.5)},
-    ),
+    ), onnx="ONNX has no running product",
 ))  # fmt: skip
 
 

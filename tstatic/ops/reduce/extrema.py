@@ -17,6 +17,7 @@ from tstatic.ir.types import Meta, bool_, int64
 from tstatic.ops._call_ref import float_scratch
 from tstatic.ops._low import torch_wide
 from tstatic.ops.elementwise._unary import infer_float
+from tstatic.ops.reduce import _reduce_onnx as _onnx
 from tstatic.ops.reduce._reduce import (
     CASES,
     CHOICE_ATTRS,
@@ -93,6 +94,7 @@ def _choice_op(type: str, word: str, function: str, share: bool) -> None:
         ),
         amp="gray", paddle=PaddleForm(write=_write_axes) if share else None,
         domain=Domain(cases=CASES, values={"X": ValueRange(distinct=True)}, others=("int32", "int64"), ulps=0.0),
+        onnx=_onnx.over(_onnx.plain("Max" if word == "maximum" else "Min"), _BY_DIM),
     ))  # fmt: skip
 
 
@@ -117,6 +119,7 @@ def _truth_op(type: str, ufunc: np.ufunc, function: str) -> None:
         type, "X -> Out", attrs=CHOICE_ATTRS, infer=lambda x, **attrs: Meta(_BY_DIM.shape(x.shape, attrs), bool_),
         ref=_BY_DIM.ref(calls), lower=_BY_DIM.lower(lower), split=_BY_DIM.split(),
         domain=Domain(cases=(*CASES, *EMPTY_CASES), values={"X": ValueRange(-1.0, 1.0)}, others=("bool", "int32")),
+        onnx=_onnx.over(_onnx.truth("Min" if function == "all" else "Max"), _BY_DIM),
     ))  # fmt: skip
 
 
@@ -182,7 +185,7 @@ register(OpDef(
             Case(((2, 600),), {"axis": (1,)}),
         ),
         ulps=16.0,
-    ),
+    ), onnx=_onnx.over(_onnx.log_sum_exp, _BY_AXIS),
 ))  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from tstatic.ir.shape_checks import check_elements
 from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import UNKNOWN, DType, Meta, int64, normalize_axis
 from tstatic.ops._gradients import passed
+from tstatic.ops.reduce import _reduce_onnx as _onnx
 from tstatic.ops.shape._shapes import Array, emit_one
 
 # Rows longer than this are first narrowed down when only few of their elements are asked for.
@@ -155,7 +156,7 @@ register(OpDef(
             Case(((1,),), {"axis": -1}),
         ),
         values={"X": ValueRange(distinct=True)}, others=("int64", "int32"), ulps=0,
-    ),
+    ), onnx=_onnx.argsort,
 ))  # fmt: skip
 
 
@@ -260,7 +261,7 @@ register(OpDef(
             Case(((0, 3), None), {"k": 2}), Case(((2, 600), None), {"k": 5}),
         ),
         values={"X": ValueRange(distinct=True)}, others=("int64", "int32"), ulps=0,
-    ),
+    ), onnx=_onnx.top_k,
 ))  # fmt: skip
 
 
@@ -356,7 +357,7 @@ register(OpDef(
             Case(((1,),), {"k": 1, "axis": 0}), Case(((0, 3),), {"k": 2}), Case(((4,),), {"k": 4, "keepdim": True}),
         ),
         values={"X": ValueRange(distinct=True)}, others=("int64", "int32"), ulps=0,
-    ),
+    ), onnx=_onnx.kth,
 ))  # fmt: skip
 
 
@@ -439,6 +440,7 @@ for _type, _function in (("arg_max", np.argmax), ("arg_min", np.argmin)):
                 values={"X": ValueRange(distinct=True)},
                 ulps=0,
             ),
+            onnx=_onnx.extreme(_type.title().replace("_", "")),
         )
     )
 

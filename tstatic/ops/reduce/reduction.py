@@ -18,6 +18,7 @@ from tstatic.ir.types import DType, Meta, bool_, dtype_of, float32, float64, int
 from tstatic.ops._call_ref import float_scratch
 from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._low import torch_wide
+from tstatic.ops.reduce import _reduce_onnx as _onnx
 from tstatic.ops.reduce._reduce import (
     CASES,
     EMPTY_CASES,
@@ -161,14 +162,14 @@ register(OpDef(
     lower=_BY_DIM.lower(_lower("sum")), split=_BY_DIM.split(summed=True), cost=_cost,
     grad=_grad_op("reduce_sum", _BY_DIM, "dout"), rows=_rows("rsum(x)", "Out"), amp="black", uses_blas=True,
     domain=Domain(cases=(*CASES, *EMPTY_CASES, *_CAST_CASES, *LONG_CASES), others=("int32", "bool"), ulps=12.0),
-    complex="linear",
+    complex="linear", onnx=_onnx.over(_onnx.plain("Sum"), _BY_DIM),
 ))  # fmt: skip
 register(OpDef(
     "reduce_mean", "X -> Out", lod="X", attrs=REDUCE_ATTRS, infer=_mean_infer,
     ref=_BY_DIM.ref(_mean_calls, _sum_scratch_metas), lower=_BY_DIM.lower(_lower("mean")), split=_BY_DIM.split(), cost=_cost,
     grad=_grad_op("reduce_mean", _BY_DIM, "dout / n"), rows=_rows("rsum(x) / n", "Out"), amp="black", uses_blas=True,
     domain=Domain(cases=(*CASES, *_CAST_CASES, *LONG_CASES), ulps=12.0),
-    complex="linear",
+    complex="linear", onnx=_onnx.over(_onnx.plain("Mean"), _BY_DIM),
 ))  # fmt: skip
 
 
@@ -184,7 +185,7 @@ register(OpDef(
     ref=_ALL.ref(_mean_calls, _sum_scratch_metas),
     lower=_ALL.lower(_lower("mean")), cost=_cost, grad=_grad_op("mean", _ALL), amp="black", uses_blas=True,
     domain=Domain(cases=tuple(Case(c.shapes) for c in (*CASES, *LONG_CASES) if 0 not in c.shapes[0]), ulps=12.0),
-    complex="linear",
+    complex="linear", onnx=_onnx.over(_onnx.plain("Mean"), _ALL),
 ))  # fmt: skip
 
 
@@ -276,7 +277,7 @@ register(OpDef(
     domain=Domain(
         cases=(*CASES, *EMPTY_CASES), values={"X": ValueRange(avoid=(0.0,))}, others=("int32", "bool"), ulps=24.0
     ),
-    complex="holomorphic",
+    complex="holomorphic", onnx=_onnx.over(_onnx.plain("Prod"), _BY_DIM),
 ))  # fmt: skip
 
 

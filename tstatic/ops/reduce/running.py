@@ -18,6 +18,7 @@ from tstatic.ops.elementwise.arithmetic import add, multiply, subtract
 from tstatic.ops.elementwise.logic import logical_xor
 from tstatic.ops.elementwise.scale import cast, scale
 from tstatic.ops.indexing._indexing import add_flat, positions
+from tstatic.ops.reduce import _reduce_onnx as _onnx
 from tstatic.ops.reduce.cumsum import cumsum
 from tstatic.ops.reduce.reduction import sum
 from tstatic.ops.shape._shapes import Array, emit_one
@@ -92,7 +93,7 @@ for _name, _ufunc in (("cummax", np.maximum), ("cummin", np.minimum)):
                 Case(((7,),), {"axis": 0}), Case(((0, 3),), {"axis": 0}), Case(((1,),), {}),
             ),
             values={"x": ValueRange(distinct=True)}, others=("int64", "int32"), ulps=0,
-        ),
+        ), onnx="ONNX has no running extremes",
     ))  # fmt: skip
 
 
@@ -197,7 +198,7 @@ register(OpDef(
             Case(((7,),), {"axis": 0}), Case(((0, 3),), {"axis": 0}), Case(((1,),), {}),
         ),
         ulps=16,
-    ),
+    ), onnx=_onnx.log_cumsum,
 ))  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tstatic.ir.types import UNKNOWN, Meta, bool_
 from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops._low import flat_parts, store, torch_wide
 from tstatic.ops.elementwise._unary import infer_float
+from tstatic.ops.reduce import _reduce_onnx as _onnx
 from tstatic.ops.reduce._reduce import (
     Over,
     axis_attr,
@@ -101,7 +103,7 @@ register(OpDef(
             Case(((2, 700),), {"dim": (1,)}),
         ),
         values={"X": ValueRange(avoid=(0.0,))}, ulps=12.0,
-    ),
+    ), onnx=_onnx.over(_onnx.frobenius, _BY_DIM),
 ))  # fmt: skip
 
 
@@ -176,6 +178,10 @@ def _p_grad(
     np.copyto(dx, 0, where=np.broadcast_to(wide == 0, x.shape))
 
 
+def _p_onnx(g: Any, x: Any, **attrs: Any) -> Any:
+    return _onnx.over(partial(_onnx.p_norm, porder=attrs["porder"]), _BY_AXIS)(g, x, **attrs)
+
+
 register(OpDef(
     "p_norm", "X -> Out",
     lod="X",
@@ -203,7 +209,7 @@ register(OpDef(
         ),
         # Of one sign, so that no two magnitudes tie.
         values={"X": ValueRange(0.1, 3.0, distinct=True)}, ulps=24.0,
-    ),
+    ), onnx=_p_onnx,
 ))  # fmt: skip
 
 
@@ -248,6 +254,7 @@ register(OpDef(
     ),
     uses_blas=True,
     domain=Domain("unary", cases=(Case(((1300,),)), Case(((40, 40),))), ulps=16.0),
+    onnx=lambda g, x: g("Reshape", g("ReduceSumSquare", g.wide(x), keepdims=0), g.ints([1])),
 ))  # fmt: skip
 
 
@@ -283,7 +290,7 @@ register(OpDef(
     domain=Domain(
         "unary", attrs=({"max_norm": 0.5}, {"max_norm": 1e3}, {"max_norm": 3.0}),
         cases=(Case(((40000,),), {"max_norm": 10.0}),), ulps=8,
-    ),
+    ), onnx=_onnx.clip_by_norm,
 ))  # fmt: skip
 
 

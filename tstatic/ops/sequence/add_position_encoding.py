@@ -70,7 +70,7 @@ register(OpDef(
             Case(((0, 2, 4),)),
         ),
         values={f"X{LOD}": OFFSETS}, floats=FLOATS, ulps=8.0,
-    ),
+    ), onnx="no composition of ONNX's operators is written for it",
 ))  # fmt: skip
 
 

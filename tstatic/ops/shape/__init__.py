@@ -14,4 +14,5 @@
 * ``vision``: Rearrangements of channels among themselves, between channels and pixels, and between frames.
 * ``when_run``: Axes, parts and paddings that are Variables.
 * ``_shapes``: What the shape and indexing families share: emitting ops, sizes given as Variables, and copies.
+* ``_shape_onnx``: Their forms in ONNX.
 """

@@ -14,9 +14,10 @@ from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, exp
 from tstatic.ir.program import Variable
 from tstatic.ir.recording import Call
 from tstatic.ir.split import ELEMENTS, FREE, Split
-from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, float32
+from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, float32, int64
 from tstatic.ops._call_ref import copies
 from tstatic.ops._gradients import grad_is_forward_op, grad_is_op
+from tstatic.ops.shape import _shape_onnx as _onnx
 from tstatic.ops.shape._shapes import ANY, Array, as_list, clear, copy, emit_one
 from tstatic.ops.shape.expanding import expand
 from tstatic.ops.shape.reshape import flatten, reshape
@@ -88,7 +89,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
-    complex="linear",
+    complex="linear", onnx=lambda g, x, **a: _onnx.moved(g, x, lambda n: _view(n, **a)),
 ))  # fmt: skip
 
 
@@ -141,7 +142,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
-    complex="linear",
+    complex="linear", onnx=lambda g, x, **a: _onnx.embedded(g, x, lambda n: _writable(n, *a.values())),
 ))  # fmt: skip
 
 
@@ -215,6 +216,12 @@ def _lower_diag(torch: Any, x: Any, *, offset: int, padding_value: float) -> Any
     return out
 
 
+def _diag_onnx(g: Any, x: Any, *, offset: int, padding_value: float) -> Any:
+    if x.rank == 2:
+        return _onnx.moved(g, x, lambda n: n.diagonal(offset))
+    return _onnx.embedded(g, x, lambda n: _writable(n, offset, 0, 1), padding_value)
+
+
 def _diag_back(x: Array, dout: Array, dx: Array, *, offset: int) -> list[Call]:
     if dx.ndim == 2:
         return embed(dx, _writable(dx, offset, 0, 1), dout)
@@ -242,7 +249,7 @@ register(OpDef(
         ),
         others=("int64", "int32"), ulps=0,
     ),
-    complex="linear",
+    complex="linear", onnx=_diag_onnx,
 ))  # fmt: skip
 
 
@@ -296,7 +303,7 @@ register(OpDef(
                             (1, 1, "bool"), (5, -1, "bfloat16"), (3, 0, "float16"))
         ),
         floats=("float32",), ulps=0,
-    ),
+    ), onnx=lambda g: g.const(np.eye(*g.outs[0].shape), g.outs[0].dtype),
 ))  # fmt: skip
 
 
@@ -384,7 +391,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
-    complex="linear",
+    complex="linear", onnx=lambda g, x, *, diagonal, lower: g("Trilu", x, g.const(diagonal, int64), upper=int(not lower)),
 ))  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.indexing._indexing import add_rows
 from tstatic.ops.reduce._sum import sum_calls, sum_scratch
+from tstatic.ops.shape import _shape_onnx as _onnx
 from tstatic.ops.shape._shapes import (
     ANY,
     Array,
@@ -146,9 +147,8 @@ register(OpDef(
             Case(((4,), *_NONE), {"shape": (2, 3, 4)}), Case(((), *_NONE), {"shape": (2, 3)}),
             Case(((1, 3), *_NONE), {"shape": (0, 3)}), Case(((2, 0), *_NONE), {"shape": (2, -1)}),
             Case(((1, 5, 1), *_NONE), {"shape": (2, 5, 3)}),
-        ),
-        others=ANY,
-    ), complex="linear",
+        ), others=ANY,
+    ), complex="linear", onnx=_onnx.expand,
 ))  # fmt: skip
 
 
@@ -214,9 +214,8 @@ register(OpDef(
         cases=(
             Case(((3, 1), (3, 4))), Case(((4,), (2, 3, 4))), Case(((), (3,))), Case(((1, 3), (0, 3))),
             Case(((2, 1), None), {"target_shape": (3, 2, 2)}), Case(((1,), (1,))),
-        ),
-        others=ANY,
-    ), complex="linear",
+        ), others=ANY,
+    ), complex="linear", onnx=_onnx.expand_as,
 ))  # fmt: skip
 
 
@@ -264,9 +263,8 @@ register(OpDef(
         cases=(
             Case(([(3, 1), (1, 4)],)), Case(([(4,), (2, 3, 4), ()],)), Case(([(2, 3)],)), Case(([(0, 1), (1, 3)],)),
             Case(([(), ()],)), Case(([(2, 1, 2), (3, 1)],)),
-        ),
-        others=ANY,
-    ), complex="linear",
+        ), others=ANY,
+    ), complex="linear", onnx=_onnx.broadcast,
 ))  # fmt: skip
 
 
@@ -392,6 +390,7 @@ def _tile_op(type: str, attr: str, slot: str, cases: Sequence[tuple[Shape, Shape
         ref=copies(lambda x, given, each, out, **attrs: _calls_tile(x, given, each, out), fresh, attrs=(attr,)),
         lower=lower, grad=_grad(grad_is_forward_op(type)), amp=amp, uses_blas=True,
         domain=Domain(cases=tuple(Case((shape, *_NONE), {attr: times}) for shape, times in cases), others=ANY), complex="linear",
+        onnx=lambda g, x, given, each, **a: _onnx.tile(g, x, given, each, a[attr]),
     ))  # fmt: skip
 
 
@@ -471,9 +470,8 @@ register(OpDef(
         cases=(
             Case(((3, 2), (6, 2))), Case(((1, 4), (3, 4))), Case(((2,), (6,))), Case(((), ())), Case(((0, 2), (0, 4))),
             Case(((2, 1, 2), (2, 3, 4))),
-        ),
-        others=ANY,
-    ), complex="linear",
+        ), others=ANY,
+    ), complex="linear", onnx=_onnx.tile_as,
 ))  # fmt: skip
 
 
@@ -575,7 +573,7 @@ register(OpDef(
             Case(((2, 3), None), {"Repeats": 0, "dim": 1}), Case(((0, 3), None), {"Repeats": 2, "dim": 0}),
         ),
         values={"RepeatsTensor": ValueRange(0, 3, dtype="int64")}, others=ANY,
-    ), complex="linear", paddle=from_the_front("dim"),
+    ), complex="linear", paddle=from_the_front("dim"), onnx=_onnx.repeat,
 ))  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, dtype_of, float32, numel
 from tstatic.no_effect import PLACE
 from tstatic.ops._call_ref import CallRef, copies
+from tstatic.ops.shape import _shape_onnx as _onnx
 from tstatic.ops.shape._shapes import emit_one, tensor_rank
 
 
@@ -239,7 +240,7 @@ register(OpDef(
     },
     infer=_fill_infer, ref=number_ref(number_of, "value", "str_value"), lower=_fill_lower,
     paddle=PaddleForm(_fill_read, _fill_write),
-    domain=Domain(cases=_FILL_CASES, ulps=0),
+    domain=Domain(cases=_FILL_CASES, ulps=0), onnx=lambda g, *, value, str_value: _onnx.full(g, number_of(value, str_value)),
 ))  # fmt: skip
 
 
@@ -265,7 +266,7 @@ register(OpDef(
         "unary", attrs=({"value": 1.0}, {"value": 3, "dtype": "int64"}, {}), others=("int64", "bool"), ulps=0,
         check_grad="the result does not depend on the values of X",
     ),
-    complex="own",
+    complex="own", onnx=lambda g, x, *, value: _onnx.full_like(g, x, value),
 ))  # fmt: skip
 
 register(OpDef(
@@ -274,7 +275,7 @@ register(OpDef(
     domain=Domain(
         "unary", others=("int64", "bool"), ulps=0, check_grad="the result does not depend on the values of X",
     ),
-    complex="linear",
+    complex="linear", onnx=lambda g, x: _onnx.full_like(g, x, 0),
 ))  # fmt: skip
 
 
@@ -327,7 +328,7 @@ register(OpDef(
         ),
         values={f"Input{LOD}": ValueRange(dtype="int64", offsets="Input.0")},
         ulps=0, check_grad="the result does not depend on the values of Input",
-    ),
+    ), onnx=lambda g, x, lod, **attrs: _onnx.full_batch(g, x, lod, attrs),
 ))  # fmt: skip
 
 
@@ -341,7 +342,7 @@ register(OpDef(
     # Any content is right; zeros make runs repeatable.
     ref=number_ref(lambda: 0),
     lower=lambda torch, *, shape, dtype, device=None, out=None: _full(torch, shape, dtype, 0, device, out),
-    domain=Domain(cases=tuple(Case((), {"shape": s}) for s in ((), (0,), (2, 3))), ulps=0),
+    domain=Domain(cases=tuple(Case((), {"shape": s}) for s in ((), (0,), (2, 3))), ulps=0), onnx=lambda g: _onnx.full(g, 0),
 ))  # fmt: skip
 
 
@@ -387,7 +388,7 @@ register(OpDef(
             Case((None, [(1,), (), (1,)]), {"value": 1.5}),
         ),
         values={name: ValueRange(0, 3, dtype="int64") for name in ("ShapeTensor", "ShapeTensorList")}, ulps=0,
-    ),
+    ), onnx=lambda g, given, each, *, value: _onnx.full_given(g, given, each, value),
 ))  # fmt: skip
 
 
@@ -483,6 +484,13 @@ def _assign_write(op: PaddleOp) -> list[OpSpec]:
     return [op.made(outputs={"Out": made}, attrs=attrs), cast]
 
 
+def _assign_onnx(g: Any, **attrs: Any) -> Any:
+    out = np.empty(g.outs[0].shape, g.outs[0].dtype.np)
+    for function, args in _assign_calls(out, **attrs):
+        function(*args)
+    return g.const(out)
+
+
 register(OpDef(
     "assign_value", "-> Out", attrs={"shape": Attr((), "ints"), "dtype": float32, "values": Attr(kind="any")},
     paddle=PaddleForm(_assign_read, _assign_write),
@@ -496,5 +504,5 @@ register(OpDef(
             Case((), {"shape": (9, 9), "values": packed(np.linspace(-1, 1, 81, dtype=np.float32))}),
         ),
         ulps=0,
-    ),
+    ), onnx=_assign_onnx,
 ))  # fmt: skip

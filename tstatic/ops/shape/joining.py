@@ -27,6 +27,7 @@ from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
 from tstatic.ops._call_ref import copies
 from tstatic.ops._gradients import gathered, scattered, zeros
 from tstatic.ops.control.tensor_array import is_array, join_array
+from tstatic.ops.shape import _shape_onnx as _onnx
 from tstatic.ops.shape._shapes import ANY, Array, as_list, copy, emit_list, emit_one
 from tstatic.ops.shape.when_run import by_axis, split_evenly_when_run, split_when_run
 
@@ -165,7 +166,7 @@ register(OpDef(
     "concat", "X* -> Out", lod="X", attrs={"axis": 0}, infer=_infer_concat, ref=copies(_concat_calls),
     lower=lambda torch, xs, *, axis, out=None: torch.cat(list(xs), axis, out=out), grad=_concat_grad, amp="gray",
     domain=Domain(cases=_CONCAT_CASES, others=ANY, ulps=0),
-    complex="linear",
+    complex="linear", onnx=lambda g, xs, *, axis: g("Concat", *xs, axis=axis),
 ))  # fmt: skip
 
 
@@ -213,7 +214,7 @@ register(OpDef(
         ),
         ulps=0,
     ),
-    complex="linear",
+    complex="linear", onnx="it is part of a backward pass",
 ))  # fmt: skip
 
 
@@ -331,7 +332,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
-    complex="linear",
+    complex="linear", onnx=_onnx.split,
 ))  # fmt: skip
 
 
@@ -467,7 +468,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
-    complex="linear",
+    complex="linear", onnx=_onnx.stack,
 ))  # fmt: skip
 
 
@@ -555,7 +556,7 @@ for _type, _slot in (("unstack", "Y"), ("unbind", "Out")):
     register(OpDef(
         _type, f"X -> {_slot}*", attrs={"axis": 0, "num": 0}, infer=_pieces, ref=copies(_apart_calls), lower=_lower_apart,
         grad=_joined_by("stack", "Y", _slot), amp="gray", domain=_DOMAIN,
-        complex="linear",
+        complex="linear", onnx=_onnx.apart,
     ))  # fmt: skip
 
 

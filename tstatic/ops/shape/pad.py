@@ -18,6 +18,7 @@ from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import UNKNOWN, Meta, Shape
 from tstatic.ops._call_ref import CallRef, copies
 from tstatic.ops._gradients import grad_is_forward_op, grad_is_op
+from tstatic.ops.shape import _shape_onnx as _onnx
 from tstatic.ops.shape._shapes import Array, as_list, emit_one
 from tstatic.ops.shape.reshape import squeeze, unsqueeze
 from tstatic.ops.shape.slicing import END
@@ -201,7 +202,7 @@ register(OpDef(
         ),
         others=("int64", "int32"), ulps=0,
     ),
-    complex="linear",
+    complex="linear", onnx=lambda g, x, *, paddings, pad_value: _onnx.pad(g, x, _pairs(paddings, x.rank), "constant", pad_value),
 ))  # fmt: skip
 
 
@@ -304,6 +305,7 @@ def _definition(
         ),
         domain=Domain(cases=cases, others=("int64", "int32")),
         complex="linear",
+        onnx=lambda g, x, **attrs: _onnx.pad(g, x, *pads_of(attrs), attrs[value]),
     )
 
 

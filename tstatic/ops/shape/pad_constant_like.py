@@ -13,6 +13,7 @@ from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ops.shape import _shape_onnx as _onnx
 from tstatic.ops.shape._shapes import Array, emit_one
 
 
@@ -41,6 +42,11 @@ def _lower(torch: Any, x: Any, y: Any, *, pad_value: float) -> Any:
     return torch.nn.functional.pad(y, pads, value=pad_value)
 
 
+def _onnx_form(g: Any, x: Any, y: Any, *, pad_value: float) -> Any:
+    pads = [(0, a - b) for a, b in zip(g.known(x), g.known(y), strict=True)]
+    return _onnx.pad(g, y, pads, value=pad_value)
+
+
 register(OpDef(
     "pad_constant_like", "X, Y -> Out", attrs={"pad_value": 0.0}, infer=_infer, ref=_ref, lower=_lower,
     shape_only=("X",), paddle=ABSENT,
@@ -54,7 +60,7 @@ register(OpDef(
             Case(((2, 2), (0, 1)), {"pad_value": -1.0}),
         ),
         ulps=0,
-    ),
+    ), onnx=_onnx_form,
 ))  # fmt: skip
 
 

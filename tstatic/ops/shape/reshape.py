@@ -18,6 +18,7 @@ from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis, numel
 from tstatic.no_effect import IN_PLACE, no_effect
 from tstatic.ops._call_ref import copies
 from tstatic.ops._gradients import grad_is_op, passed
+from tstatic.ops.shape import _shape_onnx as _onnx
 from tstatic.ops.shape._shapes import (
     ANY,
     Array,
@@ -148,6 +149,7 @@ def _reshaping_op(
     grad: Callable[[GradContext], list[OpSpec]],
     cases: Sequence[tuple[Shape, Mapping[str, Any]]],
     lower: Callable[..., Any] | None = None,
+    onnx: Callable[..., Any] = _onnx.same_elements,
 ) -> None:
     """Registers an op ``X -> Out, XShape~`` that keeps the order of the elements and whose shape the attributes say.
 
@@ -158,6 +160,7 @@ def _reshaping_op(
         grad: The gradient rule.
         cases: (shape, attributes) for tests.
         lower: ``(torch, x, **attrs) -> out``, where torch has an operator of its own.
+        onnx: Its form where sizes may be unknown.
     """
 
     def by_shape(torch: Any, x: Any, **values: Any) -> Any:
@@ -173,7 +176,7 @@ def _reshaping_op(
         ref=copies(plain_copy), lower=form,
         view=lambda x, **values: view_of(x, shape_of(x.shape, **values)), grad=grad, amp="gray",
         domain=Domain(cases=tuple(Case((shape,), given) for shape, given in cases), others=ANY, ulps=0),
-        complex="linear",
+        complex="linear", onnx=onnx,
     ))  # fmt: skip
 
 
@@ -215,7 +218,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
-    complex="linear",
+    complex="linear", onnx=_onnx.reshape,
 ))  # fmt: skip
 
 
@@ -255,7 +258,7 @@ register(OpDef(
         ),
         ulps=0,
     ),
-    complex="linear",
+    complex="linear", onnx="it is part of a backward pass",
 ))  # fmt: skip
 
 
@@ -282,7 +285,7 @@ _reshaping_op(
         ((2, 3, 4), {"start_axis": -2, "stop_axis": -1}), ((), {"start_axis": 0, "stop_axis": 0}),
         ((2, 0, 3), {"start_axis": 1, "stop_axis": 2}), ((5,), {"start_axis": 0, "stop_axis": 0}),
     ),
-    lower=lambda torch, x, start_axis, stop_axis: torch.flatten(x, start_axis, stop_axis),
+    lower=lambda torch, x, start_axis, stop_axis: torch.flatten(x, start_axis, stop_axis), onnx=_onnx.flatten_range,
 )  # fmt: skip
 
 
@@ -299,7 +302,7 @@ _reshaping_op(
     (
         ((2, 3, 4), {"axis": 1}), ((2, 3, 4), {"axis": 0}), ((2, 3, 4), {"axis": 3}), ((2, 3, 4), {"axis": -1}),
         ((0, 3), {"axis": 1}), ((4,), {"axis": 0}),
-    ),
+    ), onnx=_onnx.flatten,
 )  # fmt: skip
 
 
@@ -500,14 +503,14 @@ _reshaping_op(
     (
         ((1, 3, 1, 4), {"axes": (0, 2)}), ((1, 3, 1, 4), {"axes": (-2,)}), ((3, 4), {"axes": ()}),
         ((1,), {"axes": (0,)}), ((1, 0, 2), {"axes": (0,)}), ((1, 1, 1), {"axes": (0, 1, 2)}),
-    ),
+    ), onnx=lambda g, x, *, axes: g.squeeze(x, _squeezed(x.shape, axes)),
 )  # fmt: skip
 _reshaping_op(
     "unsqueeze2", {"axes": Attr(kind="ints")}, _unsqueeze_shape, _unsqueeze_grad,
     (
         ((3, 4), {"axes": (0,)}), ((3, 4), {"axes": (0, -1)}), ((3, 4), {"axes": (1, 1)}), ((), {"axes": (0, 0)}),
         ((0, 2), {"axes": (-2,)}), ((2,), {"axes": (1, 0)}),
-    ),
+    ), onnx=lambda g, x, *, axes: g.unsqueeze(x, _unsqueezed(x.rank, axes)),
 )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.recording import Call
 from tstatic.ir.types import DType, Meta, dtype_of, float32, int32, int64
 from tstatic.ops._call_ref import copies
+from tstatic.ops.shape import _shape_onnx as _onnx
 from tstatic.ops.shape._shapes import ANY, Array, copy, emit_list, emit_one
 from tstatic.ops.shape.joining import variables
 from tstatic.tuned.philox import CHUNK
@@ -104,7 +105,7 @@ register(OpDef(
             Case((), {"start": 2**62, "end": 2**62 + 3}), Case((), {"start": 0.5, "end": 4.0, "dtype": "int64"}),
         ),
         ulps=1,
-    ),
+    ), onnx=lambda g, **a: _onnx.evaluated(g, lambda out: fill_steps(out, a["start"], a["step"])),
 ))  # fmt: skip
 
 
@@ -137,7 +138,7 @@ register(OpDef(
         cases=(Case(((), (), ())), Case(((1,), (1,), (1,)))),
         values={"Start": ValueRange(-3, 3), "End": ValueRange(2, 9), "Step": ValueRange(1, 2)},
         floats=("float32", "float64"), others=("int64", "int32"),
-    ),
+    ), onnx=_onnx.arange,
 ))  # fmt: skip
 
 
@@ -147,6 +148,9 @@ def _linspace_infer(num: int, dtype: DType) -> Meta:
     check_sizes([num], "num", "linspace")
     check_result_dtype(dtype, NUMBERS, "linspace", fix="pass dtype='float32'")
     return Meta((num,), dtype)
+
+
+_LINSPACE = ("start", "stop", "num")
 
 
 def _linspace_ref(out: Array, *, start: float, stop: float, num: int) -> None:
@@ -189,7 +193,7 @@ register(OpDef(
             Case((), {"start": 4, "stop": -4, "num": 9, "dtype": "int32"}), Case((), {"start": 3, "stop": 3, "num": 4}),
         ),
         ulps=2,
-    ),
+    ), onnx=lambda g, **a: _onnx.evaluated(g, lambda out: _linspace_ref(out, **{n: a[n] for n in _LINSPACE})),
 ))  # fmt: skip
 
 
@@ -358,7 +362,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
-    complex="linear",
+    complex="linear", onnx=_onnx.meshgrid,
 ))  # fmt: skip
 
 
@@ -401,7 +405,7 @@ register(OpDef(
     "shape", "Input -> Out", infer=_infer_shape, ref=copies(_shape_calls),
     lower=lambda torch, x: torch.tensor(tuple(x.shape), dtype=torch.int32, device=x.device), shape_only=("Input",),
     domain=Domain(cases=tuple(Case((s,)) for s in _SHAPES), others=ANY, ulps=0),
-    complex="linear",
+    complex="linear", onnx=lambda g, x: g.sizes(x),
 ))  # fmt: skip
 
 
@@ -429,7 +433,7 @@ register(OpDef(
     "size", "Input -> Out", infer=lambda x: Meta((), int64), ref=copies(_size_calls),
     lower=lambda torch, x: torch.tensor(x.numel(), device=x.device), shape_only=("Input",),
     domain=Domain(cases=tuple(Case((s,)) for s in _SHAPES), others=ANY, ulps=0),
-    complex="linear",
+    complex="linear", onnx=lambda g, x: g("Size", x, dtype=int64),
 ))  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.checks import INTEGERS, check_dtype, check_int, check_one_element
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
-from tstatic.ir.types import UNKNOWN, DType, Meta, int64
+from tstatic.ir.types import UNKNOWN, DType, Meta, bool_, int64
 from tstatic.ops.shape._shapes import Array, emit_one
 
 
@@ -37,6 +37,19 @@ def _lower(torch: Any, x: Any, maxlen_tensor: Any, *, maxlen: int, out_dtype: DT
     return (torch.arange(size, device=x.device) < x[..., None]).to(getattr(torch, out_dtype.name))
 
 
+def _onnx_form(g: Any, x: Any, given: Any, *, maxlen: int) -> Any:
+    lengths = g.cast(x, int64)
+    if given is not None:
+        most = g.cast(given, int64)
+        most = g.squeeze(most, range(most.rank))
+    elif maxlen >= 0:
+        most = g.const(maxlen, int64)
+    else:
+        most = g("Max", g("ReduceMax", lengths, keepdims=0), g.const(0, int64))
+    places = g("Range", g.const(0, int64), most, g.const(1, int64))
+    return g("Less", places, g.unsqueeze(lengths, [x.rank]), dtype=bool_)
+
+
 register(OpDef(
     "sequence_mask", "X, MaxLenTensor? -> Y", attrs={"maxlen": -1, "out_dtype": Attr(int64, "dtype")}, infer=_infer,
     ref=_ref, lower=_lower, dynamic=True,
@@ -47,7 +60,7 @@ register(OpDef(
         ),
         values={"X": ValueRange(-1, 5, dtype="int64"), "MaxLenTensor": ValueRange(0, 6, dtype="int64")},
         floats=("float32",), ulps=0,
-    ),
+    ), onnx=_onnx_form,
 ))  # fmt: skip
 
 

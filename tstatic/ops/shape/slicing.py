@@ -19,6 +19,7 @@ from tstatic.ir.ref import keywords
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
 from tstatic.ops._call_ref import copies
 from tstatic.ops._gradients import grad_is_forward_op
+from tstatic.ops.shape import _shape_onnx as _onnx
 from tstatic.ops.shape._shapes import ANY, Array, as_list, clear, copy, emit_one, sizes_given, sizes_of, tensor_rank
 
 Runs = dict[int, tuple[int, int, int]]
@@ -237,13 +238,16 @@ def _slice_write(op: PaddleOp) -> list[OpSpec]:
     return [op.made(attrs={**op.attrs, **changed, "infer_flags": flags})]
 
 
-def _slice_op(type: str, bounds: Sequence[str], cases: Sequence[tuple[Shape, Mapping[str, Any]]]) -> None:
+def _slice_op(
+    type: str, bounds: Sequence[str], cases: Sequence[tuple[Shape, Mapping[str, Any]]], onnx: Callable[..., Any]
+) -> None:
     """Registers an op that selects runs along axes.
 
     Args:
         type: Op type.
         bounds: Its attributes with bounds; each may be given at run time, as one Variable or as a list of them.
         cases: (shape, attributes) for tests.
+        onnx: Its form in ONNX.
     """
     count = len(bounds)
     slots = [f"{name.capitalize()}Tensor" for name in bounds]
@@ -281,7 +285,7 @@ def _slice_op(type: str, bounds: Sequence[str], cases: Sequence[tuple[Shape, Map
     )
     tensors = (*(f"{slot}?" for slot in slots), *(f"{slot}List*?" for slot in slots))
     definition = selection(type, "Input", tensors, attrs, find, infer, domain, ("axes", *bounds, "decrease_axis"))
-    register(replace(definition, paddle=PaddleForm(write=_slice_write)))
+    register(replace(definition, paddle=PaddleForm(write=_slice_write), onnx=onnx))
 
 
 _slice_op(
@@ -294,7 +298,7 @@ _slice_op(
         ((5, 4), {"axes": (1,), "starts": (3,), "ends": (1,)}), ((0, 4), {"axes": (0,), "starts": (0,), "ends": (2,)}),
         ((6,), {"axes": (0,), "starts": (5,), "ends": (6,), "decrease_axis": (0,)}),
         ((2, 3), {"axes": (), "starts": (), "ends": ()}),
-    ),
+    ), _onnx.slice_form,
 )  # fmt: skip
 
 
@@ -352,7 +356,7 @@ _slice_op(
         ((0, 4), {"axes": (0,), "starts": (3,), "ends": (-1,), "strides": (-2,)}),
         ((6,), {"axes": (0,), "starts": (1,), "ends": (4,), "strides": (-1,)}),
         ((3, 4), {"axes": (0, 1), "starts": (1, 0), "ends": (2, 4), "strides": (1, 2), "decrease_axis": (0,)}),
-    ),
+    ), _onnx.strided_slice,
 )  # fmt: skip
 
 
@@ -439,7 +443,7 @@ def _infer_crop(x: Meta, *given: Any, shape: Sequence[int], offsets: Sequence[in
 
 
 _NONE = (None,) * 4
-register(selection(
+register(replace(selection(
     "crop_tensor", "X", ("Shape?", "ShapeTensor*?", "Offsets?", "OffsetsTensor*?"),
     {"shape": Attr((), "ints"), "offsets": Attr((), "ints")}, _find_crop, _infer_crop,
     Domain(
@@ -453,7 +457,7 @@ register(selection(
         ),
         others=ANY, ulps=0,
     ),
-))  # fmt: skip
+), onnx=_onnx.crop))  # fmt: skip
 
 
 @export("tensor.crop", "Variable.crop", "fluid.layers.crop_tensor", op="crop_tensor")

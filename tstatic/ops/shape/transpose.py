@@ -18,6 +18,7 @@ from tstatic.ir.split import ELEMENTS, FREE, Split, free_axis, tiles
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._call_ref import copies
 from tstatic.ops._gradients import grad_is_op
+from tstatic.ops.shape import _shape_onnx as _onnx
 from tstatic.ops.shape._shapes import ANY, Array, as_list, copy, emit_one
 from tstatic.ops.shape.reshape import with_shape
 
@@ -72,7 +73,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
-    complex="linear",
+    complex="linear", onnx=lambda g, x, *, axis: g.transpose(x, _order(axis, x.rank)),
 ))  # fmt: skip
 
 
@@ -195,7 +196,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
-    complex="linear",
+    complex="linear", onnx=_onnx.flip,
 ))  # fmt: skip
 
 
@@ -314,7 +315,7 @@ register(OpDef(
         ),
         others=ANY, ulps=0,
     ),
-    complex="linear",
+    complex="linear", onnx=_onnx.roll,
 ))  # fmt: skip
 
 

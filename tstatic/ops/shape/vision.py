@@ -26,6 +26,7 @@ from tstatic.ir.types import UNKNOWN, Meta, Shape
 from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops.conv._sliding import assemble, channels, first, is_last, layout_attr, spatial
 from tstatic.ops.norm._norm import OutputView
+from tstatic.ops.shape import _shape_onnx as _onnx
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.joining import concat
 from tstatic.ops.shape.pad import pad
@@ -129,6 +130,10 @@ def _permuting(
         out = source.reshape(plan.parts).permute(plan.axes).reshape(plan.out)
         return out.movedim(1, -1) if last else out
 
+    def onnx(g: Any, x: Any, **given: Any) -> Any:
+        layout = layout_of(given)
+        return _onnx.permuted(g, x, planner(_first_shape(x.shape, layout), given), is_last(layout))
+
     def grad_lower(torch: Any, x: Any, dout: Any, **given: Any) -> Any:
         last = is_last(layout_of(given))
         source = dout.movedim(-1, 1) if last else dout
@@ -158,6 +163,7 @@ def _permuting(
             ),
             amp="gray",
             domain=Domain(cases=cases, others=("int64", "bool"), ulps=0.0),
+            onnx=onnx,
         )
     )
 

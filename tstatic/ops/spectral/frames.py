@@ -121,6 +121,7 @@ register(OpDef(
         "X, Out@GRAD -> X@GRAD", ref=_frame_grad, lower=_frame_grad_lower, shape_only=("X",), grad=grad_is_forward_op("frame"),
     ),
     domain=Domain(cases=tuple(Case((shape,), attrs) for shape, attrs in _CASES), others=("int64", "complex64"), ulps=0),
+    onnx="no composition of ONNX's operators is written for it",
 ))  # fmt: skip
 register(OpDef(
     "overlap_add", "X -> Out", attrs={"hop_length": Attr(kind="int"), "axis": -1}, infer=_summed_infer, ref=_sum,
@@ -132,4 +133,5 @@ register(OpDef(
         ),
         others=("int64", "complex64"), ulps=4,
     ),
+    onnx="no composition of ONNX's operators is written for it",
 ))  # fmt: skip

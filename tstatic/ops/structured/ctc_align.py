@@ -82,7 +82,7 @@ register(OpDef(
         values={"Input": ValueRange(0, 2, dtype="int64"), "InputLength": ValueRange(0, "Input.1", dtype="int64"),
             "Input@LOD": ValueRange(dtype="int64", offsets="Input.0"),},
         floats=("float32",), ulps=0,
-    ),
+    ), onnx="no composition of ONNX's operators is written for it",
 ))  # fmt: skip
 
 

@@ -336,7 +336,7 @@ register(OpDef(
             "Label@LOD": ValueRange(dtype="int64", offsets="Label.0"),
         },
         floats=_FLOATS,
-    ),
+    ), onnx="no composition of ONNX's operators is written for it",
 ))  # fmt: skip
 
 

@@ -188,7 +188,7 @@ register(OpDef(
             "label_lengths": ValueRange(0, "label.1", dtype="int64"),
         },
         floats=_FLOATS,
-    ),
+    ), onnx="no composition of ONNX's operators is written for it",
 ))  # fmt: skip
 
 

@@ -78,6 +78,7 @@ register(
             values={"Scale": ValueRange(0.5, 8.0)},
             ulps=1,
         ),
+        onnx="it is part of training in 16 bits",
     )
 )
 

@@ -1,0 +1,1 @@
+"""Export to ONNX: each operator's form, whole networks, and the calls around them."""

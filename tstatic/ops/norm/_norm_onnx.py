@@ -1,0 +1,107 @@
+"""Forms in ONNX of softmax and of normalisations, which read saved statistics where they have any."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tstatic.ir.onnx_graph import Graph, Value
+from tstatic.ir.types import UNKNOWN, numel
+from tstatic.ops.conv._conv_onnx import back, first
+from tstatic.ops.conv._sliding import is_last
+
+
+def softmax(op: str, g: Graph, x: Value, axis: int) -> Value:
+    if not x.shape:
+        return g.squeeze(g(op, g.unsqueeze(x, [0]), axis=0), [0])
+    return g(op, x, axis=axis)
+
+
+def ones(g: Graph, scale: Value | None, bias: Value | None, count: int, like: Value) -> tuple[Value, Value]:
+    """Returns factors and summands per channel, ones and zeros where they are left out."""
+    return (
+        scale or g.const(np.ones(count, like.dtype.np)),
+        bias or g.const(np.zeros(count, like.dtype.np)),
+    )
+
+
+def batch_norm(
+    g: Graph, x: Value, scale: Any, bias: Any, mean: Value, variance: Value, attrs: Mapping[str, Any]
+) -> tuple[Value, ...]:
+    layout = attrs["data_layout"]
+    source = first(g, x, layout) if x.rank > 2 else x
+    wide = g.cast(source, mean.dtype)
+    parameters = [g.cast(v, mean.dtype) for v in ones(g, scale, bias, g.known(mean)[0], mean)]
+    made = g("BatchNormalization", wide, *parameters, mean, variance, epsilon=attrs["epsilon"])
+    made = g.cast(made, x.dtype)
+    return back(g, made, x.rank, layout) if x.rank > 2 else made, mean, variance
+
+
+def layer_norm(
+    g: Graph, x: Value, scale: Value | None, bias: Value | None, *, epsilon: float, begin_norm_axis: int
+) -> Value:
+    axis = begin_norm_axis % x.rank
+    sizes = g.known(x, range(axis, x.rank))
+    wide = g.wide(x)
+    factor, summand = (g.cast(v, wide.dtype) for v in ones(g, scale, bias, numel(sizes), wide))
+    factor, summand = (g.reshape(v, sizes) for v in (factor, summand))
+    return g("LayerNormalization", wide, factor, summand, axis=axis, epsilon=epsilon)
+
+
+def instance_norm(g: Graph, x: Value, scale: Any, bias: Any, *, epsilon: float) -> Value:
+    if x.rank == 2:
+        # One element per channel: it is its own mean.
+        return g("Mul", x, g.number(0, x)) if bias is None else g.add(g("Mul", x, g.number(0, x)), bias)
+    factor, summand = ones(g, scale, bias, g.known(x, [1])[0], x)
+    return g("InstanceNormalization", x, factor, summand, epsilon=epsilon)
+
+
+def group_norm(
+    g: Graph, x: Value, scale: Value | None, bias: Value | None, *, epsilon: float, groups: int, data_layout: str
+) -> Value:
+    source = first(g, x, data_layout)
+    count = g.known(source, [1])[0]
+    inner = source.shape[2:]
+    rest = -1 if UNKNOWN in inner or UNKNOWN in source.shape[:1] else numel(inner) * (count // groups)
+    flat = g("Reshape", source, g.ints([0, groups, rest]))
+    plain = g("InstanceNormalization", flat, *ones(g, None, None, groups, x), epsilon=epsilon)
+    made = g("Reshape", plain, g.sizes(source))
+    wide = [1, count, *[1] * len(inner)]
+    if scale is not None:
+        made = g("Mul", made, g.reshape(scale, wide))
+    if bias is not None:
+        made = g.add(made, g.reshape(bias, wide))
+    return back(g, made, x.rank, data_layout)
+
+
+def lrn(
+    g: Graph, x: Value, *, n: int, k: float, alpha: float, beta: float, data_format: str, reach: tuple[int, int]
+) -> Value:
+    if reach != ((n - 1) // 2, n - 1 - (n - 1) // 2):
+        raise g.refuse("for a window that is not centred as ONNX's is")
+    source = first(g, x, data_format)
+    # Runtimes take images only; the operator itself looks along the channels alone.
+    image = source if x.rank == 4 else g("Reshape", source, g.ints([0, 0, -1, 1]))
+    made = g("LRN", image, size=n, bias=k, alpha=alpha * n, beta=beta)
+    made = made if x.rank == 4 else g("Reshape", made, g.sizes(source))
+    return back(g, made, x.rank, data_format)
+
+
+def affine(g: Graph, x: Value, scale: Value, bias: Value, *, data_layout: str) -> Value:
+    axis = x.rank - 1 if is_last(data_layout) or x.rank == 1 else 1
+    shape = [scale.shape[0] if i == axis else 1 for i in range(x.rank)]
+    wide = g.wide(x)
+    factor, summand = (g.reshape(g.cast(v, wide.dtype), shape) for v in (scale, bias))
+    return g.add(g.mul(wide, factor), summand)
+
+
+def data_norm(
+    g: Graph, x: Value, scale: Any, bias: Any, size: Value, total: Value, squares: Value, *, slot_dim: int
+) -> Value:
+    if slot_dim > 0:
+        raise g.refuse("for slots of features")
+    made = g.mul(g.sub(x, g.div(total, size)), g("Sqrt", g.div(size, squares)))
+    made = made if scale is None else g.mul(made, scale)
+    return made if bias is None else g.add(made, bias)
