@@ -927,7 +927,7 @@ FLEET = (
 COMMANDS = (
     Mutant(
         "static/savings.py",
-        "__init__",
+        "Savings.__init__",
         "operation",
         "total.nbytes - kernel.nbytes",
         "total.nbytes",
