@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 import tstatic as paddle
 from tests.profiler import described
 from tstatic import fluid, profiler, static
+from tstatic.devices import records
 from tstatic.errors import CheckpointError, ProgramError, TstaticError, UnsupportedError
-from tstatic.runtime import trace
+from tstatic.profiler import tables
 
 late = pytest.mark.numpy_device("work that runs late is recorded as the regions that queue it", not_on=("fake",))
 
@@ -25,9 +26,9 @@ SILENT = {"on_trace_ready": lambda _: None}
 
 @pytest.fixture(autouse=True)
 def _nothing_records_before_and_after() -> Any:
-    assert trace.recorder is None
+    assert records.recorder is None
     yield
-    assert trace.recorder is None
+    assert records.recorder is None
 
 
 class Net:
@@ -59,7 +60,7 @@ class Net:
 
 
 def _ops(found: Any) -> dict[str, int]:
-    rows = profiler.tables.rows_of([e for e in found.events if e.kind == "op"], lambda e: e.name)
+    rows = tables.rows_of([e for e in found.events if e.kind == "op"], lambda e: e.name)
     return {name: len(row.times) for name, row in rows.items()}
 
 
@@ -88,7 +89,7 @@ def test_a_recording_has_every_op_of_every_run_and_changes_no_result(threads: in
     assert all(any(r.start <= e.start <= e.end <= r.end for r in runs) for e in within)
     # The ops of one thread never take more than the runs; how much less depends on what else the machine does.
     if threads == places == 1:
-        assert 0 < profiler.tables.merged(within) <= profiler.tables.merged(runs)
+        assert 0 < tables.merged(within) <= tables.merged(runs)
 
 
 @late
@@ -157,7 +158,7 @@ def test_traces_are_those_that_browsers_show(tmp_path: Path) -> None:
     assert file.name.endswith(".paddle_trace.json")
     rows = json.loads(file.read_text(encoding="utf-8"))["traceEvents"]
     assert {"gelu", "momentum", "Executor.run", "temporaries"} <= {row["name"] for row in rows}
-    assert {row["ph"] for row in rows} == {"X", "C"}
+    assert {row["ph"] for row in rows} == {"X", "C", "M"}
     (gelu,) = (row for row in rows if row["name"] == "gelu")
     assert "test_profiler.py" in gelu["args"]["at"]
     recorded.export(str(tmp_path / "again.json"))

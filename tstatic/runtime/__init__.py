@@ -12,5 +12,5 @@
 * ``checkpoint``, ``header``, ``files``  saved values: their format, its reader, and sets of files that change together
 * ``pickles``, ``pickle_writer``, ``objects``, ``paddle_tensors``  plain data and values in Paddle's files
 * ``interrupt``  signals wait while state is written
-* ``trace``  records when operators run, for the profiler
+* ``recorded``  the calls of a session while a profiler records
 """
