@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, NamedTuple
@@ -105,6 +104,7 @@ class Recorder:
         self._numbers = itertools.count()
         self._records: list[Record] = []
         # Records cost more than a step may: what a run wrote is kept as it is, and made into records when these are looked at.
+        self._spans: list[tuple[str, str, int, int, int]] = []
         self._raw: list[Callable[[], Iterable[Record]]] = []
         self._finishers: list[Callable[[], None]] = []
 
@@ -112,14 +112,17 @@ class Recorder:
     def events(self) -> list[Record]:
         """All records, in the order in which they began."""
         raw, self._raw = self._raw, []
+        spans, self._spans = self._spans, []
         for make in raw:
             self._records.extend(make())
+        self._records.extend(Record(*span) for span in spans)
         self._records.sort(key=lambda one: (one.start, -one.end))
         return self._records
 
     def clear(self) -> None:
         """Forgets what was recorded so far."""
         self._raw.clear()
+        self._spans.clear()
         self._records.clear()
         self.held.clear()
 
@@ -147,7 +150,7 @@ class Recorder:
 
     def add(self, kind: str, name: str, start: int) -> None:
         """Records what began at ``start`` and ends now, in this thread."""
-        self._records.append(Record(kind, name, start, perf_counter_ns(), self.thread()))
+        self._spans.append((kind, name, start, perf_counter_ns(), self.thread()))
 
     def thread(self) -> int:
         """Returns the identity of this thread, whose name the recorder remembers."""
@@ -156,19 +159,9 @@ class Recorder:
             self.threads[found] = threading.current_thread().name
         return found
 
-    @contextmanager
-    def span(self, kind: str, name: str) -> Iterator[None]:
-        """Records how long the statements of a ``with`` take."""
-        start = perf_counter_ns()
-        try:
-            yield
-        finally:
-            self.add(kind, name, start)
-
     def note_memory(self, held_bytes: int) -> None:
         """Records how many bytes temporaries hold after a run."""
-        if self.memory:
-            self.held.append((perf_counter_ns(), held_bytes))
+        self.held.append((perf_counter_ns(), held_bytes))
 
 
 def each(items: Iterable[Any], kind: str, name: str) -> Iterator[Any]:
@@ -180,12 +173,17 @@ def each(items: Iterable[Any], kind: str, name: str) -> Iterator[Any]:
         name: What the records are called.
     """
     source = iter(items)
-    while True:
-        start = perf_counter_ns() if recorder is not None else 0
-        try:
-            item = next(source)
-        except StopIteration:
-            return
-        if recorder is not None and start:
-            recorder.add(kind, name, start)
-        yield item
+    try:
+        while True:
+            before, start = recorder, perf_counter_ns()
+            try:
+                # In a list and taken from it: a variable would keep the batch, whose memory is used again once nobody has it.
+                taken = [next(source)]
+            except StopIteration:
+                return
+            if before is not None and before is recorder:
+                before.add(kind, name, start)
+            yield taken.pop()
+    finally:
+        if isinstance(source, Generator):
+            source.close()

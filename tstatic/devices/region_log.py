@@ -47,6 +47,8 @@ class RegionLog:
         self._streams = streams
         self._ops: list[FrozenOp] = []
         self._stamps: list[int] = []
+        # Reads the clock and appends to the list, all in C: 66 ns in the place of the 110 of a function that does the same.
+        self._stamp: Call = next, (map(self._stamps.append, iter(perf_counter_ns, -1)),)
         self._pieces: list[tuple[FrozenOp, int, int, int]] = []
         self._spans: list[tuple[FrozenOp, Stream, Event, Event]] = []
         self._anchor = device.event()
@@ -59,12 +61,7 @@ class RegionLog:
     def stamped(self, op: FrozenOp, calls: Sequence[Call]) -> list[Call]:
         """Returns calls that are done when they return, and behind them one that reads the host's clock."""
         self._ops.append(op)
-        append, now = self._stamps.append, perf_counter_ns
-
-        def stamp() -> None:
-            append(now())
-
-        return [*calls, (stamp, ())]
+        return [*calls, self._stamp]
 
     def timed_tiles(self, bound: Sequence[Sequence[Sequence[Call]]], ends: Sequence[Any]) -> list[list[list[Call]]]:
         """Returns the tiles of a pool's work with each call timed; as many calls as before, so that errors find their op.
@@ -122,14 +119,14 @@ class RegionLog:
         Args:
             run: Number of the run.
         """
-        self._known = self._facts()
+        known = self._known = self._facts()
         self._run = run
         thread = self.recorder.thread()
         if self._spans:
             self.recorder.add("queue", f"{self.device.name}: {'update' if self._update else 'main'}", self._began)
             self._queued = True
             return
-        marks, pieces, known = tuple(self._stamps), tuple(self._pieces), self._known
+        marks, pieces = self._stamps.copy(), self._pieces.copy()
         self.recorder.add_raw(lambda: self._of_host(marks, pieces, known, run, thread))
 
     def drop(self) -> None:

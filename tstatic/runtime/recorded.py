@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any
 
@@ -17,21 +17,9 @@ from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.plan import Plan
 from tstatic.runtime.queues import Queued, in_order
 
-
-@dataclass(frozen=True, slots=True)
-class Region:
-    """A region as a session bound it.
-
-    Attributes:
-        calls, op_of_call: Its calls, and the op of each.
-        queued: On a device whose work runs late: the steps, before they were ordered and captured.
-        joined: The calls behind them.
-    """
-
-    calls: Sequence[Call]
-    op_of_call: Sequence[Any]
-    queued: Sequence[Queued] = ()
-    joined: Sequence[Call] = ()
+InStreams = tuple[Sequence[Queued], Sequence[Call]]
+"""Of a region of a device whose work runs late: the steps before they were ordered and captured, and the calls behind them."""
+NOT_QUEUED: InStreams = ((), ())
 
 
 class RecordedCalls:
@@ -64,6 +52,7 @@ class RecordedCalls:
         self._logs: list[RegionLog] = []
         self._number = self._began = 0
         self._facts: dict[bool, dict[int, OpFacts]] = {}
+        self._open: dict[bool, list[FrozenOp]] = {}
 
     def _start(self, recorder: Recorder) -> None:
         device, threads = self._device, self._threads
@@ -77,56 +66,61 @@ class RecordedCalls:
             log.collect()
         self.recorder, self._regions, self._logs, self._facts = None, {}, [], {}
 
-    def region(self, recorder: Recorder, name: str, region: Region) -> tuple[Sequence[Call], Sequence[Any]]:
+    def region(
+        self, recorder: Recorder, name: str, calls: Sequence[Call], op_of_call: Sequence[Any], queued: InStreams
+    ) -> tuple[Sequence[Call], Sequence[Any]]:
         """Returns the calls of a region that runs next, and the op of each.
 
         Args:
             recorder: Gets the records.
             name: ``"main"``, which begins a run, or ``"update"``.
-            region: The region as it runs otherwise.
+            calls, op_of_call: Its calls as they run otherwise, and the op of each.
+            queued: Its steps, if their work runs late.
         """
         if self.recorder is not recorder:
             self._start(recorder)
         if name == "main":
             self._number, self._began = recorder.number(), perf_counter_ns()
-        if not recorder.ops or not region.calls:
-            return region.calls, region.op_of_call
+        if not recorder.ops or not calls:
+            return calls, op_of_call
         if name not in self._regions:
-            self._regions[name] = self._bind(recorder, name == "update", region)
+            self._regions[name] = self._bind(recorder, name == "update", calls, op_of_call, queued)
         return self._regions[name]
 
-    def _bind(self, recorder: Recorder, update: bool, region: Region) -> tuple[list[Call], list[Any]]:
+    def _bind(
+        self, recorder: Recorder, update: bool, calls: Sequence[Call], op_of_call: Sequence[Any], queued: InStreams
+    ) -> tuple[list[Call], list[Any]]:
         device = self._device
         log = RegionLog(recorder, device, update, lambda: self._facts_of(recorder, update), self._streams)
         self._logs.append(log)
-        calls: list[Call] = []
+        bound: list[Call] = []
         owners: list[Any] = []
+        behind: Sequence[Call] = ()
         if not device.deferred:
-            for _, group in itertools.groupby(
-                zip(region.op_of_call, region.calls, strict=True), key=lambda one: id(one[0])
-            ):
+            for _, group in itertools.groupby(zip(op_of_call, calls, strict=True), key=lambda one: id(one[0])):
                 rows = list(group)
                 owner = rows[0][0]
                 if isinstance(owner, FrozenOp):
                     made = device.timed(owner, [call for _, call in rows], self._first, log)
                 else:
                     made = [call for _, one in rows for call in log.pooled(one, owner)]
-                calls += made
+                bound += made
                 owners += [owner] * len(made)
         else:
+            waiting, behind = queued
             # Without the graph that the region is otherwise replayed as: nothing between its steps could be timed.
             steps = [
                 one if one.op is None else replace(one, calls=device.timed(one.op, one.calls, one.stream, log))
-                for one in region.queued
+                for one in waiting
             ]
             for step, ordered in zip(steps, in_order(device, steps), strict=True):
-                calls += ordered
+                bound += ordered
                 owners += [step.op] * len(ordered)
-        last = region.op_of_call[-1]
-        owners += [last] * len(region.joined)
-        calls += region.joined
+        last = op_of_call[-1]
+        owners += [last] * len(behind)
+        bound += behind
         first = next((one for one in owners if one is not None), last)
-        return [(log.begin, ()), *calls, (self._end, (log,))], [
+        return [(log.begin, ()), *bound, (self._end, (log,))], [
             first,
             *(last if o is None else o for o in owners),
             last,
@@ -160,11 +154,12 @@ class RecordedCalls:
     def _facts_of(self, recorder: Recorder, update: bool) -> dict[int, OpFacts]:
         """Returns what is known of the ops of a region: anew after each run for those whose sizes a run decides."""
         known = self._facts.get(update)
-        steps = [step for step in self._plan.steps if (step.region == "update") is update]
         if known is None:
-            known = self._facts[update] = {id(step.op): self._of(step.op, recorder.shapes) for step in steps}
-        elif any(step.how == "dynamic" for step in steps):
-            found = {id(one.op): self._of(one.op, recorder.shapes) for one in steps if not self._is_known(one.op)}
+            ops = [step.op for step in self._plan.steps if (step.region == "update") is update]
+            known = self._facts[update] = {id(op): self._of(op, recorder.shapes) for op in ops}
+            self._open[update] = [op for op in ops if not self._is_known(op)]
+        elif self._open[update]:
+            found = {id(op): self._of(op, recorder.shapes) for op in self._open[update]}
             known = self._facts[update] = known | found
         return known
 

@@ -34,16 +34,16 @@ from tstatic.runtime.checks import (
     LateChecks,
     StoppedBeforeError,
     before_kernel,
-    check_finite,
     late_checks,
     may_ask_words,
 )
 from tstatic.runtime.feed import StagedFeeds, uninitialised
+from tstatic.runtime.finite import check_finite
 from tstatic.runtime.flatten import flatten, move_values
 from tstatic.runtime.generated import add_shared, bind_view, generated_work
 from tstatic.runtime.interrupt import Writing, check_whole
 from tstatic.runtime.queues import Queued, accesses, in_order, is_hosted
-from tstatic.runtime.recorded import RecordedCalls, Region
+from tstatic.runtime.recorded import NOT_QUEUED, RecordedCalls
 from tstatic.runtime.scope import Scope, dtype_check
 from tstatic.runtime.scratch import Scratch
 from tstatic.runtime.storage import NO_BLOCKS, Blocks, place_values
@@ -200,7 +200,7 @@ class Session:
             calls, op_of_call = chain.bind(self.workspaces, pool)
             if check:
                 op = chain.works[0][1]
-                calls.append((check_finite, (self.device, op, self.arrays, self.streams[0])))
+                calls.append((check_finite, (self.device, op, self.arrays, self.streams[0], self.plan)))
                 op_of_call.append(op)
             self.calls[region] += calls
             self.op_of_call[region] += op_of_call
@@ -215,7 +215,7 @@ class Session:
         for step, work, stream, (before, read_too, written_too) in works:
             calls = [*before, *(call for tile in work.bind(self.workspaces[0]) for call in tile), *work.after]
             if check:
-                calls.append((check_finite, (device, step.op, self.arrays, stream)))
+                calls.append((check_finite, (device, step.op, self.arrays, stream, self.plan)))
             reads, writes = accesses(device, step.op, self.arrays, self.plan.options.no_chaining)
             if reads is not None and writes is not None:
                 reads, writes = [*reads, *read_too], [*writes, *written_too, *self._scratch.spans(step)]
@@ -460,8 +460,8 @@ class Session:
     def _execute(self, region: str) -> None:
         calls, op_of_call = self.calls[region], self.op_of_call[region]
         if records.recorder is not None:
-            found = Region(calls, op_of_call, *self._queued.get(region, ()))
-            calls, op_of_call = self._recorded.region(records.recorder, region, found)
+            queued = self._queued.get(region, NOT_QUEUED)
+            calls, op_of_call = self._recorded.region(records.recorder, region, calls, op_of_call, queued)
         # The iterator's remaining length tells which call failed: a counter would cost an instruction of Python per call.
         running = iter(calls)
         self._at = op_of_call, running

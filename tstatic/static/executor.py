@@ -136,8 +136,11 @@ class Executor:
         try:
             if records.recorder is None:
                 return self._run(*args)
-            with records.recorder.span("run", "Executor.run"):
+            recorder, start = records.recorder, time.perf_counter_ns()
+            try:
                 return self._run(*args)
+            finally:
+                recorder.add("run", "Executor.run", start)
         except (TstaticError, MemoryError, EOFException):
             raise
         except Exception as error:
@@ -213,7 +216,7 @@ class Executor:
                         results = _results(entry, feeds, where, settings.iterations, replicas)
             if settings.history is not None:
                 settings.history.ran(entry, settings.drop_every)
-            if records.recorder is not None:
+            if records.recorder is not None and records.recorder.memory:
                 records.recorder.note_memory(self._cache.held_bytes)
             if _steps.isEnabledFor(DEBUG):
                 took = [seconds for one in entry.sessions if (seconds := one.device_seconds) is not None]
