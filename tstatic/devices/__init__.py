@@ -10,6 +10,7 @@
 * ``null``  runs nothing, to measure overhead
 * ``cuda``  NVIDIA GPUs: torch's device with streams, events, pinned memory, and generated kernels
 * ``torch_device``, ``torch_forms``  any device of torch: ops as their torch forms, whose results' memory may become the values'
+* ``torch_kernels``  the kernels of a GPU as torch's profiler saw them, while ours records
 * ``torch_settings`` torch's own settings while a plan runs; afterwards they are the user's again
 """
 

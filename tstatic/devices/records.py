@@ -23,8 +23,8 @@ class Record:
     Attributes:
         kind: ``"op"``, ``"kernel"`` (one that torch's profiler saw within an op), ``"run"`` (of an Executor), ``"device"`` (a run
             on a device whose work is queued, between its first and its last event), ``"queue"`` (the host queues a region),
-            ``"compile"``, ``"data"`` (the script waits for a batch), ``"load"`` (a batch is made), ``"user"`` (a RecordEvent) or
-            ``"step"`` (of a Profiler).
+            ``"bind"`` (the profiler prepares a region that it has not recorded before), ``"compile"``, ``"data"`` (the script
+            waits for a batch), ``"load"`` (a batch is made), ``"user"`` (a RecordEvent) or ``"step"`` (of a Profiler).
         name: Of an op, its type.
         start, end: Nanoseconds of ``time.perf_counter_ns``, or of the device's virtual clock.
         thread: Identity of the host's thread; 0 for work on a device with a clock of its own.
@@ -87,6 +87,7 @@ class Recorder:
         shapes: Keep the shapes of the ops' inputs.
         memory: Note after each run how many bytes the temporaries of the Executor hold.
         ops: Record single ops; otherwise only runs, so that regions are replayed as they are bound.
+        kernels: Ask torch's profiler for the kernels of a GPU.
 
     Attributes:
         held: (nanoseconds, bytes of temporaries) after each run.
@@ -94,10 +95,11 @@ class Recorder:
         threads: Identity of a thread -> its name.
     """
 
-    def __init__(self, shapes: bool = False, memory: bool = False, ops: bool = True) -> None:
+    def __init__(self, shapes: bool = False, memory: bool = False, ops: bool = True, kernels: bool = False) -> None:
         self.shapes = shapes
         self.memory = memory
         self.ops = ops
+        self.kernels = kernels
         self.held: list[tuple[int, int]] = []
         self.machines: dict[str, Callable[[], Machine]] = {}
         self.threads: dict[int, str] = {}

@@ -42,7 +42,8 @@ class TracerEventType(IntEnum):
 _TYPES = {
     "op": TracerEventType.Operator, "step": TracerEventType.ProfileStep, "user": TracerEventType.PythonUserDefined,
     "run": TracerEventType.UserDefined, "compile": TracerEventType.UserDefined, "queue": TracerEventType.UserDefined,
-    "device": TracerEventType.UserDefined, "data": TracerEventType.Dataloader, "load": TracerEventType.Dataloader,
+    "device": TracerEventType.UserDefined, "bind": TracerEventType.UserDefined,
+    "data": TracerEventType.Dataloader, "load": TracerEventType.Dataloader,
     "kernel": TracerEventType.Kernel,
 }  # fmt: skip
 

@@ -240,7 +240,8 @@ class Profiler:
     system's clock around each; an operator whose work is cut over threads has the sum of its parts.
 
     Args:
-        targets: Of :class:`ProfilerTarget`; the CPU, and a GPU if there is one, by default.
+        targets: Of :class:`ProfilerTarget`; the CPU, and a GPU if there is one, by default. Without the GPU its kernels are
+            not recorded one by one, only operators.
         scheduler: A function from the number of a step to its :class:`ProfilerState`, see :func:`make_scheduler`; or
             ``(first, end)``: the steps from ``first`` up to before ``end``. All steps by default.
         on_trace_ready: Called with the Profiler at the end of each recording; by default
@@ -345,7 +346,7 @@ class Profiler:
             # A schedule that leaves RECORD without RECORD_AND_RETURN throws the recording away, as in Paddle.
             self._finish(handed_out=before is ProfilerState.RECORD_AND_RETURN)
         if state in _RECORDS and self._recording is None:
-            self._recording = begin_recording(*self._settings)
+            self._recording = begin_recording(*self._settings, kernels=ProfilerTarget.GPU in self.targets)
         self._began = time.perf_counter_ns()
 
     def _finish(self, handed_out: bool) -> None:

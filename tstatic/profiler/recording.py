@@ -21,13 +21,14 @@ from tstatic.profiler.tables import ORDER, Row, rows_of
 from tstatic.where import show
 
 
-def begin_recording(shapes: bool = False, memory: bool = False, ops: bool = True) -> Recorder:
+def begin_recording(shapes: bool = False, memory: bool = False, ops: bool = True, kernels: bool = False) -> Recorder:
     """Makes all sessions record from now on.
 
     Args:
         shapes: Keep the shapes of the ops' inputs.
         memory: Note how many bytes temporaries hold after each run.
         ops: Record single ops, not only runs.
+        kernels: Ask torch's profiler for the kernels of a GPU.
 
     Raises:
         ProgramError: If they do already.
@@ -39,7 +40,7 @@ def begin_recording(shapes: bool = False, memory: bool = False, ops: bool = True
             received="a second one",
             fix="stop the first profiler before this one starts",
         )
-    records.recorder = Recorder(shapes, memory, ops)
+    records.recorder = Recorder(shapes, memory, ops, kernels)
     return records.recorder
 
 
@@ -136,7 +137,7 @@ class Profile:
 
     def _parts(self, steps: Steps) -> list[tuple[str, ...]]:
         count = max(steps.count, 1)
-        cells = [
+        cells: list[tuple[str, ...]] = [
             (part.name, f"{part.total / count / 1e6:.3f}", _percent(part.total, steps.total)) for part in steps.parts
         ]
         for device, total in steps.runs.items():
@@ -233,7 +234,12 @@ COLUMNS = ("calls", "total ms", "average us", "share", "bytes", "bandwidth")
 @export("profiler.profile")
 @contextmanager
 def profile(
-    *, ops: bool = True, shapes: bool = False, memory: bool = False, trace: str | os.PathLike[str] | None = None
+    *,
+    ops: bool = True,
+    shapes: bool = False,
+    memory: bool = False,
+    kernels: bool = False,
+    trace: str | os.PathLike[str] | None = None,
 ) -> Iterator[Profile]:
     """Records the statements of a ``with``, and says where their time went.
 
@@ -241,6 +247,8 @@ def profile(
         ops: Record single operators. ``False`` records runs alone, and leaves graphs of a GPU as they are.
         shapes: Keep the shapes of the operators' inputs, for the trace.
         memory: Note how many bytes temporaries hold after each run, for the trace.
+        kernels: Have torch's profiler record the single kernels of a GPU, which costs more than 3 % of short steps. Without it,
+            or where it sees no GPU, a generated kernel has the time of its operator, from events in a run without a graph.
         trace: A file to which a trace for Perfetto is written at the end.
 
     Returns:
@@ -260,7 +268,7 @@ def profile(
     """
     if trace is not None:
         check_type(trace, (str, os.PathLike), "trace", "profile")
-    found = Profile(begin_recording(shapes, memory, ops))
+    found = Profile(begin_recording(shapes, memory, ops, kernels))
     try:
         yield found
     finally:

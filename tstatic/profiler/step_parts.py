@@ -10,7 +10,7 @@ from tstatic.ir.operator import OpRole
 from tstatic.profiler.tables import merged
 
 FORWARD, BACKWARD, UPDATE, COLLECTIVES = "forward", "backward", "update", "collectives"
-DATA, COMPILE, QUEUE = "waiting for data", "compiling", "queueing work"
+DATA, COMPILE, QUEUE, BIND = "waiting for data", "compiling", "queueing work", "the profiler's binding"
 RUNTIME, WAITING, SCRIPT = "feeds, fetches, runtime", "feeds, fetches, waiting for the device", "the script itself"
 GAPS = "copies, waits, gaps"
 
@@ -76,6 +76,7 @@ def steps_of(events: Sequence[Record]) -> Steps:
     queued = [e for e in events if e.kind == "queue"]
     groups: list[tuple[str, list[Record]]] = [
         (COMPILE, [e for e in events if e.kind == "compile"]),
+        (BIND, [e for e in events if e.kind == "bind"]),
         (DATA, [e for e in events if e.kind == "data"]),
         *_by_part(on_host),
         (QUEUE, queued),

@@ -136,6 +136,7 @@ KINDS = {
     "data": "DataLoader",
     "load": "Batches made",
     "compile": "Compile",
+    "bind": "Profiler's own",
     "queue": "Queueing",
     "device": "Runs on device",
     "op": "Operator",

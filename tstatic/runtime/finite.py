@@ -55,7 +55,8 @@ def contents_of(array: np.ndarray[Any, Any]) -> Contents:
     """Returns what an array of floats, complex numbers, integers or truth values holds; of complex numbers the sizes."""
     if not dtype_of(array.dtype).is_inexact:
         whole = array.astype(np.float64) if array.dtype == np.bool_ else array
-        return Contents(array.size, 0, 0, *((whole.min(), whole.max()) if array.size else (None, None)), None)
+        low, high = (whole.min(), whole.max()) if array.size else (None, None)
+        return Contents(array.size, 0, 0, low, high, None)
     wide = np.abs(array) if np.iscomplexobj(array) else array.astype(np.float64)
     finite = np.isfinite(wide)
     nans = int(np.isnan(wide).sum())
@@ -99,7 +100,7 @@ def _refuse(
         start, end = device.span(arrays[name])
         return any(start < high and low < end for low, high in written)
 
-    values = {v: device.to_host(arrays[v], stream) for v in read if not overwritten(v)}
+    values: MutableMapping[str, Any] = {v: device.to_host(arrays[v], stream) for v in read if not overwritten(v)}
     inside = _first_inside(op, values) if op.body else None
     if inside is not None:
         # A fused op: the op that made it, on what that one read.

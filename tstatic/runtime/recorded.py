@@ -67,8 +67,8 @@ class RecordedCalls:
         self.recorder, self._regions, self._logs, self._facts = None, {}, [], {}
 
     def region(
-        self, recorder: Recorder, name: str, calls: Sequence[Call], op_of_call: Sequence[Any], queued: InStreams
-    ) -> tuple[Sequence[Call], Sequence[Any]]:
+        self, recorder: Recorder, name: str, calls: list[Call], op_of_call: list[Any], queued: InStreams
+    ) -> tuple[list[Call], list[Any]]:
         """Returns the calls of a region that runs next, and the op of each.
 
         Args:
@@ -84,7 +84,9 @@ class RecordedCalls:
         if not recorder.ops or not calls:
             return calls, op_of_call
         if name not in self._regions:
+            start = perf_counter_ns()
             self._regions[name] = self._bind(recorder, name == "update", calls, op_of_call, queued)
+            recorder.add("bind", "calls that record", start)
         return self._regions[name]
 
     def _bind(
@@ -155,9 +157,11 @@ class RecordedCalls:
         """Returns what is known of the ops of a region: anew after each run for those whose sizes a run decides."""
         known = self._facts.get(update)
         if known is None:
+            start = perf_counter_ns()
             ops = [step.op for step in self._plan.steps if (step.region == "update") is update]
             known = self._facts[update] = {id(op): self._of(op, recorder.shapes) for op in ops}
             self._open[update] = [op for op in ops if not self._is_known(op)]
+            recorder.add("bind", "bytes of operators", start)
         elif self._open[update]:
             found = {id(op): self._of(op, recorder.shapes) for op in self._open[update]}
             known = self._facts[update] = known | found
