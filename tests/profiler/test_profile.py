@@ -58,7 +58,7 @@ def test_the_parts_of_steps_add_up(found: Any) -> None:
     assert steps.count == 3
     assert sum(part.total for part in steps.parts) == steps.total
     names = [part.name for part in steps.parts]
-    assert names[:3] == [step_parts.FORWARD, step_parts.BACKWARD, step_parts.UPDATE]
+    assert names[:4] == [step_parts.BIND, step_parts.FORWARD, step_parts.BACKWARD, step_parts.UPDATE]
     assert step_parts.RUNTIME in names
     assert steps.runs == {}
     assert steps.device_parts == ()

@@ -5,14 +5,28 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tstatic.devices.records import OpFacts, Record, Recorder
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.recording import Call
 
-if TYPE_CHECKING:
-    from tstatic.devices.base import Device, Event, Stream
+
+class EventClock(Protocol):
+    """What is needed of a device: its events, and the seconds between two of them."""
+
+    name: str
+    virtual_clock: bool
+
+    def event(self) -> Any:
+        """Returns a new event."""
+
+    def record(self, event: Any, stream: Any) -> None:
+        """Records an event after the work that is in a stream."""
+
+    def elapsed(self, start: Any, stop: Any) -> float:
+        """Returns the seconds between two events."""
+
 
 Facts = Mapping[int, OpFacts]
 """Identity of an op -> what its records say."""
@@ -35,10 +49,10 @@ class RegionLog:
     def __init__(
         self,
         recorder: Recorder,
-        device: Device,
+        device: EventClock,
         update: bool,
         facts: Callable[[], Facts],
-        streams: Mapping[Stream, str],
+        streams: Mapping[Any, str],
     ) -> None:
         self.recorder = recorder
         self.device = device
@@ -47,10 +61,10 @@ class RegionLog:
         self._streams = streams
         self._ops: list[FrozenOp] = []
         self._stamps: list[int] = []
-        # Reads the clock and appends to the list, all in C: 66 ns in the place of the 110 of a function that does the same.
+        # Reads the clock and appends to the list, all in C: 115 ns with its turn of the loop; a function of Python takes 140.
         self._stamp: Call = next, (map(self._stamps.append, iter(perf_counter_ns, -1)),)
         self._pieces: list[tuple[FrozenOp, int, int, int]] = []
-        self._spans: list[tuple[FrozenOp, Stream, Event, Event]] = []
+        self._spans: list[tuple[FrozenOp, Any, Any, Any]] = []
         self._anchor = device.event()
         self._began = 0
         self._run = 0
@@ -96,7 +110,7 @@ class RegionLog:
 
         return [(function, (self.timed_tiles(bound, ends),)), (restart, ())]
 
-    def bracketed(self, op: FrozenOp, calls: Sequence[Call], stream: Stream) -> list[Call]:
+    def bracketed(self, op: FrozenOp, calls: Sequence[Call], stream: Any) -> list[Call]:
         """Returns calls that queue work, between two events."""
         begin, end = self.device.event(), self.device.event()
         self._spans.append((op, stream, begin, end))

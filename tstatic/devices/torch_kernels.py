@@ -86,7 +86,7 @@ def kernels_of(events: Iterable[SeenEvent], ops: Sequence[FrozenOp], device: str
     for event in events:
         name, start = event.name(), event.start_ns()
         if "CPU" not in str(event.device_type()):
-            # The GPU's own copy of a range is no kernel.
+            # A range is repeated among the GPU's events, where only kernels and copies count.
             if not name.startswith(PREFIX):
                 kernels.append(event)
         elif name.startswith(PREFIX):
