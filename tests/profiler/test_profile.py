@@ -37,6 +37,8 @@ def test_rows_have_calls_bytes_and_shares(found: Any) -> None:
     assert (rows["gelu"].calls, rows["momentum"].calls, rows["mul"].calls) == (3, 12, 6)
     # gelu reads and writes [512, 64] float32; momentum reads a parameter, its gradient, its velocity and a rate, and writes two.
     assert rows["gelu"].nbytes == 3 * 2 * 512 * 64 * 4
+    # Of what was averaged, the gradient needs the shape only.
+    assert rows["reduce_mean_grad"].nbytes == 3 * (1 + 512 * 64) * 4
     parameters = [64 * 64, 64, 64 * 64, 64]
     assert rows["momentum"].nbytes == 3 * sum(5 * 4 * n + 4 for n in parameters)
     machine = found.machines["cpu"]

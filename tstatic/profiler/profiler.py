@@ -406,7 +406,7 @@ class Profiler:
         for one in wanted or ():
             check_type(one, SummaryView, "views", "Profiler.summary")
         order = ("total", "ave", "max", "min")[sorted_by.value % 4]
-        names = [one.name for one in wanted or SummaryView]
+        names = [one.name for one in (SummaryView if wanted is None else wanted)]
         print("\n".join(summary(found, names, wanted is not None, order, op_detail, thread_sep, time_unit)))
 
     def __enter__(self) -> Profiler:
