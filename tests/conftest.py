@@ -39,8 +39,9 @@ from hypothesis import HealthCheck, settings
 
 from tests.helpers.plain_draws import draw_plainly
 from tstatic import flags, logs, places
+from tstatic.devices import records
 from tstatic.ir import declare
-from tstatic.runtime import scope, trace
+from tstatic.runtime import scope
 
 draw_plainly()
 
@@ -84,7 +85,7 @@ def _fresh_world() -> Iterator[None]:
     flags._reset_for_tests()
     places._reset_for_tests()
     logs.forget_warnings()
-    trace.recorder = None
+    records.recorder = None
     yield
     if dict(os.environ) != environment:
         os.environ.clear()

@@ -89,8 +89,9 @@ _FLAGS = (
         "FLAGS_check_nan_inf",
         bool,
         False,
-        "Every run looks for NaN and infinities in the outputs of its operators and raises NumericsError, which names "
-        "the first operator that made one. Slower: every value is read once more.",
+        "Every run looks for NaN and infinities in the outputs of its operators and raises NumericsError, which says whether "
+        "a fed value, a variable or an operator was bad first, with the ranges of its inputs. Slower: every value is read "
+        "once more, and no operator overwrites its input.",
         compiled=True,
     ),
     Flag(

@@ -69,12 +69,7 @@ def namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[
     tstatic.set_default_dtype("float32")
 
 
-LATE = pytest.mark.numpy_device("work that runs late is recorded as the regions that queue it", not_on=("fake",))
-
-
-@pytest.mark.parametrize(
-    "path", [pytest.param(path, marks=[LATE] if path == "tstatic.profiler.Profiler" else []) for path in wanted()]
-)
+@pytest.mark.parametrize("path", wanted())
 def test_example_prints_what_it_says(path: str, namespace: dict[str, Any]) -> None:
     assert faults(own_doc(DOCUMENTED[path]), namespace) == []
 

@@ -98,9 +98,33 @@ def test_profile_counts_calls_and_writes_a_trace(folder: Path, target: str) -> N
     gelu = next(one for one in found["operators"] if one["operator"] == "gelu")
     assert gelu["calls"] == 2
     assert 0.99 < sum(one["share"] for one in found["operators"]) < 1.01
+    assert gelu["bytes"] > 0
+    assert gelu["bandwidth_share"] > 0
+    assert sum(one["total_ns"] for one in found["parts"]) == found["total_ns"]
     assert any(e["name"] == "gelu" for e in json.loads((folder / "trace.json").read_text())["traceEvents"])
     if target != "model":
         assert gelu["where"].startswith("net.py:")
+
+
+def test_profile_shows_where_a_step_goes(folder: Path) -> None:
+    shown = tstatic(folder, "profile", "model", "--runs", "2", "--nan")
+    assert shown.returncode == 0
+    for text in ("Where one of the 2 steps goes", "forward", "bandwidth", "measured: a copy", "No operator made a NaN"):
+        assert text in shown.stdout
+
+
+def test_profile_finds_the_first_nan(folder: Path) -> None:
+    (folder / "nan.py").write_text(
+        "import numpy as np, tstatic as paddle\n"
+        "from tstatic import static\n"
+        "y = paddle.log(static.data('x', [2])) * 2.0\n"
+        "static.Executor('cpu').run(feed={'x': np.array([1, -1], 'float32')}, fetch_list=[y])\n"
+    )
+    assert tstatic(folder, "profile", "nan.py").returncode == 0
+    found = tstatic(folder, "profile", "nan.py", "--nan")
+    assert found.returncode == 1
+    assert "'x' from -1 to 1" in found.stderr
+    assert "nan.py:3" in found.stderr
 
 
 def test_verify_compares_every_strategy(folder: Path) -> None:

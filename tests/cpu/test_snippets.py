@@ -14,12 +14,9 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 SNIPPETS = [(page, k, *sample) for page in PAGES for k, sample in enumerate(samples(page))]
 
 
-LATE = pytest.mark.numpy_device("work that runs late is recorded as the regions that queue it", not_on=("fake",))
-
-
 @pytest.mark.parametrize(
     ("page", "text", "printed"),
-    [pytest.param(p, t, out, marks=[LATE] if p.name == "profiler.md" else []) for p, _, t, out in SNIPPETS],
+    [(p, t, out) for p, _, t, out in SNIPPETS],
     ids=[f"{p.name}-{k}" for p, k, _, _ in SNIPPETS],
 )
 def test_snippet_runs_and_prints_what_the_page_says(page: Path, text: str, printed: str, tmp_path: Path) -> None:

@@ -136,11 +136,15 @@ def profile(
     batch: Annotated[int, typer.Option(help="Open sizes of a saved program; 0: 16.", min=0)] = 0,
     trace: Annotated[str, typer.Option(help="Also write a trace for Perfetto to this file.")] = "",
     top: Annotated[int, typer.Option(help="How many operators to list.", min=1)] = 20,
+    nan: Annotated[
+        bool, typer.Option("--nan", help="Stop at the first NaN or infinity, and say where it came from.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Says how long each operator takes, and at which line it was made."""
+    """Says where a step goes, how long each operator takes, and at which line it was made."""
     _do(
-        "running:profile", as_json, target=target, arguments=arguments or [], runs=runs, batch=batch, trace=trace, top=top
+        "running:profile", as_json, target=target, arguments=arguments or [], runs=runs, batch=batch, trace=trace, top=top,
+        nan=nan,
     )  # fmt: skip
 
 

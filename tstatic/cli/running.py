@@ -17,13 +17,13 @@ from tstatic.cli.outcome import FINDING, OK, CommandError, Outcome, Table
 from tstatic.cli.scripts import execute
 from tstatic.cli.subjects import SIZE, Subject, subject_of
 from tstatic.cli.targets import check_target
-from tstatic.errors import TstaticError
-from tstatic.profiler import tables
-from tstatic.profiler.profiler import Profiler
+from tstatic.display import size
+from tstatic.errors import NumericsError, TstaticError
+from tstatic.profiler.recording import Profile
+from tstatic.profiler.recording import profile as recorded
 from tstatic.static.strategy import BuildStrategy
 from tstatic.testing import EquivalenceError, assert_equivalent, check_grads, sample_feeds
 from tstatic.testing.runner import everything_on
-from tstatic.where import show
 
 
 def run(script: str, arguments: Sequence[str]) -> Outcome:
@@ -34,55 +34,93 @@ def run(script: str, arguments: Sequence[str]) -> Outcome:
 
 # --------------------------------------------------------------------------------------------------------------- profile
 def profile(
-    target: str, arguments: Sequence[str] = (), runs: int = 10, batch: int = 0, trace: str = "", top: int = 20
+    target: str,
+    arguments: Sequence[str] = (),
+    runs: int = 10,
+    batch: int = 0,
+    trace: str = "",
+    top: int = 20,
+    nan: bool = False,
 ) -> Outcome:
-    """Says how long operators take: in a whole script, or in some runs of a saved program on drawn numbers."""
-    profiler = Profiler(on_trace_ready=lambda profiler: None)
-    if check_target(target) is None:
-        with contextlib.redirect_stdout(sys.stderr), profiler:
-            execute(target, arguments)
-    else:
-        _profile_saved(subject_of(target, arguments), profiler, runs, batch or SIZE)
-    events = [event for event in profiler.events if event.kind == "op"]
-    if not events:
+    """Says where the time of a whole script goes, or that of some runs of a saved program on drawn numbers."""
+    if nan:
+        paddle.set_flags({"FLAGS_check_nan_inf": True})
+    try:
+        if check_target(target) is None:
+            with contextlib.redirect_stdout(sys.stderr), recorded() as found:
+                execute(target, arguments)
+        else:
+            found = _profile_saved(subject_of(target, arguments), runs, batch or SIZE)
+    except NumericsError as error:
+        if not nan:
+            raise
+        raise CommandError(str(error), FINDING) from error
+    rows = found.by_place()
+    if not rows:
         raise CommandError(f"'{target}' ran no program: there is nothing to measure", FINDING)
     if trace:
-        profiler.export(trace)
-    whole = sum(event.end - event.start for event in events) or 1
-    rows = tables.rows_of(events, lambda e: f"{e.name}\n{show(e.op.where) if e.op is not None else ''}")
-    found = sorted(((*name.partition("\n")[::2], row) for name, row in rows.items()), key=lambda one: -one[2].total)
-    data = {
+        found.save_trace(trace)
+    whole = sum(row.total for row in rows) or 1
+    data = found.to_dict() | {
         "operators": [
-            {"operator": kind, "where": where, "calls": len(row.times), "total_ms": row.total / 1e6,
-             "average_us": row.average / 1e3, "share": row.total / whole}
-            for kind, where, row in found
+            {"operator": row.label, "where": row.name, "calls": row.calls, "total_ms": row.total / 1e6,
+             "average_us": row.average / 1e3, "share": row.total / whole, "bytes": row.nbytes,
+             "bandwidth_share": row.share_of(found.machines.get(row.device))}
+            for row in rows
         ],
         "total_ms": whole / 1e6,
         "trace": trace,
     }  # fmt: skip
+    steps = found.steps()
+    count = max(steps.count, 1)
+    shares = [(p.name, f"{p.total / count / 1e6:.3f} ms", f"{100 * p.total / steps.total:.1f} %") for p in steps.parts]
+    shares += [
+        (f"{p.device}: {p.name}", f"{p.total / count / 1e6:.3f} ms", f"{100 * p.total / steps.runs[p.device]:.1f} %")
+        for p in steps.device_parts
+    ]
     shown = [
-        (kind, where, len(row.times), f"{row.total / 1e6:.2f} ms", f"{row.average / 1e3:.1f} us",
-         f"{100 * row.total / whole:.1f} %")
-        for kind, where, row in found[:top]
+        (row.label, row.name, row.calls, f"{row.total / 1e6:.2f} ms", f"{row.average / 1e3:.1f} us",
+         f"{100 * row.total / whole:.1f} %", size(row.nbytes), _percent(row.share_of(found.machines.get(row.device))))
+        for row in rows[:top]
     ]  # fmt: skip
     title = f"Where the {whole / 1e6:.1f} ms of the operators of {target} go"
-    parts: list[str | Table] = [Table(title, ("operator", "line", "calls", "total", "average", "share"), shown)]
+    head = ("operator", "line", "calls", "total", "average", "share", "bytes", "bandwidth")
+    parts: list[str | Table] = [
+        Table(f"Where one of the {steps.count} steps goes", ("part", "a step", "share"), shares),
+        Table(title, head, shown),
+    ]
+    kernels = [
+        (row.name, row.calls, f"{row.total / 1e6:.2f} ms", f"{row.average / 1e3:.1f} us") for row in found.by_kernel()
+    ]
+    if kernels:
+        parts.append(Table("Kernels", ("kernel", "calls", "total", "average"), kernels[:top]))
+    parts += [
+        f"{name}: times by {machine.clock}; bandwidth {size(machine.bandwidth)}/s ({machine.source})"
+        for name, machine in found.machines.items()
+    ]
+    if nan:
+        parts.append("No operator made a NaN or an infinity.")
     if trace:
         parts.append(f"{trace}: open it at https://ui.perfetto.dev or chrome://tracing")
     return Outcome(data, parts)
 
 
-def _profile_saved(subject: Subject, profiler: Profiler, runs: int, size: int) -> None:
-    feed = sample_feeds(subject.program, sizes=(size,))
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.1f} %"
+
+
+def _profile_saved(subject: Subject, runs: int, batch: int) -> Profile:
+    feed = sample_feeds(subject.program, sizes=(batch,))
     exe, compiled = static.Executor(), subject.compiled()
 
     def step() -> None:
         exe.run(compiled, feed=feed, fetch_list=list(subject.fetches), scope=subject.scope)
 
     step()  # compiles
-    with profiler:
+    with recorded() as found:
         for _ in range(runs):
             step()
+    return found
 
 
 # ---------------------------------------------------------------------------------------------------------------- verify

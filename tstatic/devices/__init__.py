@@ -1,6 +1,7 @@
 """Backends: one file each, and one line each in ``DEVICES``.
 
 * ``base``  the interface of a device: memory, copies, streams and events, and how a step becomes calls
+* ``records``, ``region_log``  what was measured while programs ran, and how the ops of a region are timed
 * ``cpu``   runs every op definition's ``ref`` on numpy arrays (a package: threads, tiles, memory, BLAS)
 * ``interpret`` the CPU, with fused ops as generated kernels in Triton's interpreter
 * ``fake``  memory that the host cannot access, and work that runs late and out of order (for tests)
@@ -9,6 +10,7 @@
 * ``null``  runs nothing, to measure overhead
 * ``cuda``  NVIDIA GPUs: torch's device with streams, events, pinned memory, and generated kernels
 * ``torch_device``, ``torch_forms``  any device of torch: ops as their torch forms, whose results' memory may become the values'
+* ``torch_kernels``  the kernels of a GPU as torch's profiler saw them, while ours records
 * ``torch_settings`` torch's own settings while a plan runs; afterwards they are the user's again
 """
 

@@ -11,6 +11,8 @@ from typing import Any, Literal, NoReturn, Protocol
 
 import numpy as np
 
+from tstatic.devices.records import Machine, Recorder
+from tstatic.devices.region_log import RegionLog
 from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits
@@ -158,6 +160,7 @@ class Device(abc.ABC):
         deferred: Whether work runs after the call that queues it.
         compute_streams: Number of streams over which a session spreads its steps.
         exclusive: Whether a process that uses the device for CPU places cannot use another one for them.
+        virtual_clock: Whether times of events are of a clock of the device's own, which has nothing to do with the host's.
     """
 
     name: str
@@ -166,6 +169,7 @@ class Device(abc.ABC):
     deferred: bool = False
     compute_streams: int = 1
     exclusive: bool = False
+    virtual_clock: bool = False
 
     def begin(self) -> None:  # noqa: B027 - most devices have nothing to do here
         """Prepares the process, before the device's first use.
@@ -409,6 +413,26 @@ class Device(abc.ABC):
         """Runs a graph."""
         for function, args in graph.calls:
             function(*args)
+
+    # --------------------------------------------------------------------------------------------------------- recording
+    def timed(self, op: FrozenOp, calls: Sequence[Call], stream: Stream, log: RegionLog) -> list[Call]:
+        """Returns calls that do the same, and write to ``log`` when their work began and ended.
+
+        Only a run that is recorded makes them; others have the calls as they are.
+        """
+        return log.bracketed(op, calls, stream) if self.deferred else log.stamped(op, calls)
+
+    def start_recording(self, recorder: Recorder) -> None:  # noqa: B027 - most devices have nothing to do here
+        """Prepares what measures beside the calls of :meth:`timed`; called whenever a session begins to record."""
+
+    def machine(self, threads: int) -> Machine:
+        """Returns what shares of the bandwidth refer to, and how ops are timed.
+
+        Args:
+            threads: Threads that share the work.
+        """
+        clock = "events of the device, in runs without a graph" if self.deferred else "the host's clock"
+        return Machine(self.target.bandwidth, f"the data sheet of {self.target.name}", clock)
 
     # ------------------------------------------------------------------------------------------------------------ errors
     @abc.abstractmethod

@@ -31,8 +31,11 @@ from tstatic.devices.base import (
 )
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
+from tstatic.devices.records import Machine, Recorder
+from tstatic.devices.region_log import RegionLog
 from tstatic.devices.torch_device import TorchArray, TorchDevice, tensors
 from tstatic.devices.torch_forms import torch_form
+from tstatic.devices.torch_kernels import TorchKernels, sees_gpus
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits
 from tstatic.ir.recording import Call
@@ -94,6 +97,7 @@ class CudaDevice(TorchDevice):
         self.target = target.DEFAULT_TARGET
         self.index = index
         self._cuda = cuda
+        self._kernels: TorchKernels | None = None
         # Those of every session that still lives: a run orders them with the caller's stream.
         self._streams: weakref.WeakSet[CudaStream] = weakref.WeakSet()
 
@@ -202,6 +206,28 @@ class CudaDevice(TorchDevice):
         assert isinstance(start, CudaEvent)
         assert isinstance(stop, CudaEvent)
         return float(start.mark.elapsed_time(stop.mark)) / 1e3
+
+    # --------------------------------------------------------------------------------------------------------- recording
+    def start_recording(self, recorder: Recorder) -> None:
+        if self._kernels is not None and self._kernels.recorder is recorder:
+            return
+        self._kernels = None
+        if recorder.kernels and sees_gpus(self.torch):
+            # While the user's own profiler of torch records, there is no second one; `machine` says what times are of.
+            with contextlib.suppress(RuntimeError):
+                self._kernels = TorchKernels(self.torch, recorder, self.name)
+
+    def timed(self, op: FrozenOp, calls: Sequence[Call], stream: Stream, log: RegionLog) -> list[Call]:
+        bracketed = super().timed(op, calls, stream, log)
+        ours = self._kernels is not None and self._kernels.recorder is log.recorder
+        return self._kernels.ranged(op, bracketed) if ours and self._kernels is not None else bracketed
+
+    def machine(self, threads: int) -> Machine:
+        found = super().machine(threads)
+        kernels = (
+            "kernels by torch's profiler" if self._kernels is not None else "kernels as the operators they compute"
+        )
+        return found._replace(clock=f"{found.clock}; {kernels}")
 
     # -------------------------------------------------------------------------------------------------------------- work
     def settings(self, threads: int, uses_blas: bool) -> Callable[[], contextlib.AbstractContextManager[None]]:

@@ -39,6 +39,7 @@ from tstatic.devices.base import (
 from tstatic.devices.clock import FakeEvent, FakeStream, Item, Mark, costs
 from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer
 from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls, prepare
+from tstatic.devices.records import Machine
 from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits
@@ -86,6 +87,7 @@ class FakeDevice(Device):
 
     name = "fake"
     deferred = True
+    virtual_clock = True
     compute_streams = 3
 
     def __init__(self, seed: int = 0, generated: bool = False, target: Target = TINY) -> None:
@@ -346,6 +348,9 @@ class FakeDevice(Device):
             return stream, item
 
     # -------------------------------------------------------------------------------------------------------------- work
+    def machine(self, threads: int) -> Machine:
+        return Machine(self.costs["kernel"].bandwidth, "the table of a virtual clock", "the device's virtual clock")
+
     def scratch_bytes(self, op: FrozenOp, metas: Mapping[str, Meta]) -> int:
         # The work of collectives is bound by the group; a value without metadata has the size of the branch that runs.
         if op.definition.collective or not all(value in metas for value in (*op.reads(), *op.writes())):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tstatic.devices import records
 from tstatic.io.collate import collate, join, leaves, to_tensors
 from tstatic.io.dataset import in_order
 from tstatic.io.errors import DataError, DataTypeError, DataUseError
@@ -208,8 +209,10 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[Any]:
         if self.num_workers:
-            return self._items(self._from_workers())
-        return self._items(ahead(self._batches, _AHEAD) if self.use_buffer_reader else self._batches())
+            batches = self._from_workers()
+        else:
+            batches = ahead(self._batches, _AHEAD) if self.use_buffer_reader else self._batches()
+        return records.each(self._items(batches), "data", "DataLoader")
 
     def _items(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Groups batches by places, and makes them what the user gets."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.devices import records
 from tstatic.errors import EOFException
 from tstatic.io.errors import DataUseError
 from tstatic.io.feeder import DataFeeder, feed_names, named, place_list
@@ -142,7 +143,7 @@ class GeneratorLoader:
     def __iter__(self) -> Iterator[Any]:
         if not self.iterable:
             raise _misuse("DataLoader is not iterable", "iterable=True", "iterable=False")
-        return self._items(self._checked_source())
+        return records.each(self._items(self._checked_source()), "data", "DataLoader")
 
     def __next__(self) -> Any:
         """Returns the next item of an epoch of its own, which it begins anew after the end.
@@ -178,7 +179,7 @@ class GeneratorLoader:
         if self._channel is None:
             self._channel = Channel(self._capacity)
             self._channel.start(source)
-            self._batches = iter(self._channel)
+            self._batches = records.each(self._channel, "data", "DataLoader")
 
     def reset(self) -> None:
         """Ends an epoch, also in the middle, so that ``start`` can begin the next one.

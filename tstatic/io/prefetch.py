@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
+from tstatic.devices import records
+
 T = TypeVar("T")
 
 _POLL_S = 0.05
@@ -42,7 +44,7 @@ class Channel(Generic[T]):
 
     def _fill(self, make: Callable[[], Iterable[T]]) -> None:
         try:
-            for item in make():
+            for item in records.each(make(), "load", "a batch is made"):
                 if not self._put("item", item):
                     return
         except BaseException as error:  # whatever it is, the taker raises it

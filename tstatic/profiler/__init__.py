@@ -1,8 +1,10 @@
 """``paddle.profiler``: how long operators take, as tables and as traces for a browser.
 
+* ``recording``       profile, which records the statements of a ``with``
 * ``profiler``        Profiler, its states and schedules, RecordEvent
-* ``tables``          events as tables and as a Chrome trace
-* ``paddle_trace``    events in Paddle's own format
+* ``tables``, ``step_parts``, ``summary``  records as rows and tables, the parts of steps, and the tables that Paddle has
+* ``chrome_trace``    records as a trace for browsers
+* ``paddle_trace``    records in Paddle's own format
 * ``fluid_profiler``  the functions of ``fluid.profiler``
 """
 

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tstatic.devices import records
 from tstatic.errors import UnsupportedError, shown
 from tstatic.ir.checks import check_choice
 from tstatic.ir.opdef import export
 from tstatic.no_effect import no_effect
-from tstatic.profiler import tables
-from tstatic.profiler.profiler import begin_recording
-from tstatic.runtime import trace
+from tstatic.profiler import chrome_trace, tables
+from tstatic.profiler.recording import begin_recording, end_recording
 
 KEYS = (None, "default", "calls", "total", "max", "min", "ave")
 DEVICE = "each device is watched; on a CPU there is no other"
@@ -33,7 +33,7 @@ def start_profiler(state: str, tracer_option: str = "Default") -> None:
     """
     check_choice(state, ("CPU", "GPU", "All"), "state", "start_profiler")
     check_choice(tracer_option, ("Default", "OpDetail", "AllOpDetail"), "tracer_option", "start_profiler")
-    if trace.recorder is None:
+    if records.recorder is None:
         begin_recording()
 
 
@@ -57,12 +57,12 @@ def stop_profiler(sorted_key: str | None = None, profile_path: str = "/tmp/profi
         >>> fluid.profiler.reset_profiler(); fluid.profiler.stop_profiler("total")  # forgets the run
     """
     check_choice(sorted_key, KEYS, "sorted_key", "stop_profiler")
-    recorder, trace.recorder = trace.recorder, None
+    recorder = end_recording()
     if recorder is None or not recorder.events:
         return
     path = Path(profile_path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    tables.save(recorder, path)
+    chrome_trace.save(recorder, path)
     ops = [event for event in recorder.events if event.kind == "op"]
     rows = list(tables.rows_of(ops, lambda e: e.name).values())
     if sorted_key not in (None, "default"):
@@ -73,9 +73,8 @@ def stop_profiler(sorted_key: str | None = None, profile_path: str = "/tmp/profi
 @export("fluid.profiler.reset_profiler", "utils.profiler.reset_profiler")
 def reset_profiler() -> None:
     """Forgets what was recorded so far; a recording goes on."""
-    if trace.recorder is not None:
-        trace.recorder.events.clear()
-        trace.recorder.held.clear()
+    if records.recorder is not None:
+        records.recorder.clear()
 
 
 @export("fluid.profiler.profiler", "utils.profiler.profiler")

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 
+from tstatic.devices.records import Record, Recorder
 from tstatic.errors import CheckpointError, reason
 from tstatic.ir import paddle_proto
 from tstatic.ir.checks import check_type
 from tstatic.ir.opdef import export
-from tstatic.runtime.trace import Recorder, TraceEvent
 
 VERSION = "1.0.2"
 _END = (1 << 64) - 1
@@ -41,7 +41,10 @@ class TracerEventType(IntEnum):
 
 _TYPES = {
     "op": TracerEventType.Operator, "step": TracerEventType.ProfileStep, "user": TracerEventType.PythonUserDefined,
-    "run": TracerEventType.UserDefined, "compile": TracerEventType.UserDefined,
+    "run": TracerEventType.UserDefined, "compile": TracerEventType.UserDefined, "queue": TracerEventType.UserDefined,
+    "device": TracerEventType.UserDefined, "bind": TracerEventType.UserDefined,
+    "data": TracerEventType.Dataloader, "load": TracerEventType.Dataloader,
+    "kernel": TracerEventType.Kernel,
 }  # fmt: skip
 
 
@@ -96,7 +99,7 @@ paddle_proto.FIELDS |= {
 
 
 # ----------------------------------------------------------------------------------------------------------------- write
-def _nodes(events: Iterable[TraceEvent], process: int) -> list[_Node]:
+def _nodes(events: Iterable[Record], process: int) -> list[_Node]:
     """Returns the root and the events of a thread; the parent of one is the last that began before it and ends after it."""
     made = [_Node(0, -1, _Event("root node", TracerEventType.UserDefined, 0, _END))]
     open_: list[tuple[int, int]] = [(0, _END)]
@@ -116,9 +119,11 @@ def save(recorder: Recorder, path: Path) -> None:
         recorder: What was recorded.
         path: The file; its folder exists.
     """
-    rows: dict[int, list[TraceEvent]] = {}
+    rows: dict[int, list[Record]] = {}
+    # Streams of devices are threads with small numbers.
+    streams = {name: number for number, name in enumerate(sorted({e.queue for e in recorder.events if e.queue}), 1)}
     for event in recorder.events:
-        rows.setdefault(event.thread, []).append(event)
+        rows.setdefault(streams.get(event.queue, event.thread), []).append(event)
     threads = [_Thread(thread, _nodes(events, os.getpid())) for thread, events in rows.items()]
     path.write_bytes(paddle_proto.write_message(_Trace(VERSION, 0, threads)))
 

@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tstatic import places
+from tstatic.devices import records
 from tstatic.errors import ProgramError
 from tstatic.ir.checks import check_choice, check_int, check_type
 from tstatic.ir.opdef import export
 from tstatic.no_effect import no_effect
-from tstatic.profiler import paddle_trace, tables
-from tstatic.runtime import trace
+from tstatic.profiler import chrome_trace, paddle_trace
+from tstatic.profiler.recording import begin_recording, end_recording
+from tstatic.profiler.summary import summary
+from tstatic.profiler.tables import UNITS
 
 F = TypeVar("F", bound=Callable[..., Any])
 Trace = Callable[["Profiler"], Any]
@@ -83,13 +86,13 @@ class SortedKeys(enum.Enum):
 
 @export("profiler.SummaryView", "profiler.profiler.SummaryView")
 class SummaryView(enum.Enum):
-    """The tables of a summary; those that a recording has nothing for are left out.
+    """The tables of a summary. By default those that a recording has nothing for are left out; asked for, they say why.
 
     Example:
         >>> with paddle.profiler.Profiler(on_trace_ready=lambda profiler: None) as profiler:
         ...     pass
         >>> profiler.summary(views=paddle.profiler.SummaryView.UDFView)
-        <BLANKLINE>
+        UDFView: there was no RecordEvent
     """
 
     DeviceView = 0
@@ -237,7 +240,8 @@ class Profiler:
     system's clock around each; an operator whose work is cut over threads has the sum of its parts.
 
     Args:
-        targets: Of :class:`ProfilerTarget`; the CPU, and a GPU if there is one, by default.
+        targets: Of :class:`ProfilerTarget`; the CPU, and a GPU if there is one, by default. Without the GPU its kernels are
+            not recorded one by one, only operators.
         scheduler: A function from the number of a step to its :class:`ProfilerState`, see :func:`make_scheduler`; or
             ``(first, end)``: the steps from ``first`` up to before ``end``. All steps by default.
         on_trace_ready: Called with the Profiler at the end of each recording; by default
@@ -281,13 +285,13 @@ class Profiler:
         self._timer_only = bool(timer_only)
         self.step_num = 0
         self.current_state = ProfilerState.CLOSED
-        self._recording: trace.Recorder | None = None
-        self._result: trace.Recorder | None = None
+        self._recording: records.Recorder | None = None
+        self._result: records.Recorder | None = None
         self._began = 0
         self._timer = _Timer()
 
     @property
-    def events(self) -> list[trace.TraceEvent]:
+    def events(self) -> list[records.Record]:
         """The events of the last finished recording: ``kind``, ``name``, ``start`` and ``end`` in nanoseconds, ``op``."""
         return [] if self._result is None else self._result.events
 
@@ -342,12 +346,11 @@ class Profiler:
             # A schedule that leaves RECORD without RECORD_AND_RETURN throws the recording away, as in Paddle.
             self._finish(handed_out=before is ProfilerState.RECORD_AND_RETURN)
         if state in _RECORDS and self._recording is None:
-            self._recording = begin_recording(*self._settings)
+            self._recording = begin_recording(*self._settings, kernels=ProfilerTarget.GPU in self.targets)
         self._began = time.perf_counter_ns()
 
     def _finish(self, handed_out: bool) -> None:
-        recording, self._recording = self._recording, None
-        trace.recorder = None
+        self._recording, recording = None, end_recording()
         if handed_out:
             self._result = recording
             self._on_trace_ready(self)
@@ -363,10 +366,10 @@ class Profiler:
             ProgramError: For another format, or without a recording.
         """
         check_choice(format, ("json", "pb"), "format", "Profiler.export")
-        write = paddle_trace.save if format == "pb" else tables.save
+        write = paddle_trace.save if format == "pb" else chrome_trace.save
         write(self._finished("export"), Path(path))
 
-    def _finished(self, method: str) -> trace.Recorder:
+    def _finished(self, method: str) -> records.Recorder:
         if self._result is None:
             raise ProgramError(
                 f"Profiler.{method} found no finished recording",
@@ -391,34 +394,20 @@ class Profiler:
             op_detail: Show below each operator type its places in the script.
             thread_sep: A table of operators for each thread.
             time_unit: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``.
-            views: Which tables; all by default.
+            views: Which tables; by default all that the recording has something for. One that is asked for and empty says why.
 
         Raises:
             ProgramError: Without a recording, or for another unit.
         """
         found = self._finished("summary")
-        check_choice(time_unit, tuple(tables.UNITS), "time_unit", "Profiler.summary")
+        check_choice(time_unit, tuple(UNITS), "time_unit", "Profiler.summary")
         check_type(sorted_by, SortedKeys, "sorted_by", "Profiler.summary")
-        wanted = set(SummaryView) if views is None else {views} if isinstance(views, SummaryView) else set(views)
+        wanted = None if views is None else [views] if isinstance(views, SummaryView) else list(views)
+        for one in wanted or ():
+            check_type(one, SummaryView, "views", "Profiler.summary")
         order = ("total", "ave", "max", "min")[sorted_by.value % 4]
-        ops = [event for event in found.events if event.kind == "op"]
-        own = [event for event in found.events if event.kind == "user"]
-        lines: list[str] = []
-        if SummaryView.OverView in wanted:
-            lines += tables.overview(found, time_unit)
-        if SummaryView.OperatorView in wanted and ops:
-            threads = dict.fromkeys(event.thread for event in ops)
-            parts = (
-                [(f", thread {t}", [e for e in ops if e.thread == t]) for t in threads] if thread_sep else [("", ops)]
-            )
-            for name, part in parts:
-                lines += tables.operators(part, order, op_detail, time_unit, f"Operator Summary{name}")
-        if SummaryView.MemoryView in wanted and found.held:
-            lines += tables.memory(found)
-        if SummaryView.UDFView in wanted and own:
-            rows = sorted(tables.rows_of(own, lambda e: e.name).values(), key=tables.ORDER[order])
-            lines += tables.table("UserDefined Summary", rows, {}, time_unit)
-        print("\n".join(lines))
+        names = [one.name for one in (SummaryView if wanted is None else wanted)]
+        print("\n".join(summary(found, names, wanted is not None, order, op_detail, thread_sep, time_unit)))
 
     def __enter__(self) -> Profiler:
         self.start()
@@ -426,27 +415,6 @@ class Profiler:
 
     def __exit__(self, *error: object) -> None:
         self.stop()
-
-
-def begin_recording(shapes: bool = False, memory: bool = False) -> trace.Recorder:
-    """Makes all sessions record from now on.
-
-    Args:
-        shapes: Keep the shapes of the ops' inputs.
-        memory: Note how many bytes temporaries hold after each run.
-
-    Raises:
-        ProgramError: If they do already.
-    """
-    if trace.recorder is not None:
-        raise ProgramError(
-            "another profiler records already",
-            expected="one recording at a time",
-            received="a second one",
-            fix="stop the first profiler before this one starts",
-        )
-    trace.recorder = trace.Recorder(shapes, memory)
-    return trace.recorder
 
 
 def _scheduled(scheduler: Any) -> Schedule:
@@ -484,16 +452,16 @@ class RecordEvent:
 
     def __init__(self, name: str, event_type: Any = None) -> None:
         self.name = check_type(name, str, "name", "RecordEvent")
-        self._starts: list[tuple[trace.Recorder | None, int]] = []
+        self._starts: list[tuple[records.Recorder | None, int]] = []
 
     def begin(self) -> None:
         """Begins an event, if a profiler records."""
-        self._starts.append((trace.recorder, time.perf_counter_ns()))
+        self._starts.append((records.recorder, time.perf_counter_ns()))
 
     def end(self) -> None:
         """Ends the last event that began; does nothing without one, or if the recording is over."""
         recorder, start = self._starts.pop() if self._starts else (None, 0)
-        if recorder is not None and recorder is trace.recorder:
+        if recorder is not None and recorder is records.recorder:
             recorder.add("user", self.name, start)
 
     def __enter__(self) -> RecordEvent:

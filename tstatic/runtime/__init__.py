@@ -3,7 +3,7 @@
 * ``session``, ``queues``, ``sub_block``, ``generated``, ``product_and_add``, ``scratch``  a plan bound to memory: its steps,
   streams, bodies of control flow, kernels, products with a bias between these, and what they need only while they run
 * ``storage``  the arrays of a plan's values, and blocks that a device's library allocates while steps run
-* ``checks``  of positions and of NaN while a plan runs
+* ``checks``, ``finite``  of positions and of NaN while a plan runs
 * ``scope``, ``flatten``  where persistable variables live, how they are written, and how they become views of flat buffers
 * ``dlpack``  tensors shared with other libraries
 * ``feed``, ``shards``, ``lod``  what the user feeds, what each replica gets of it, and row offsets of sequences
@@ -12,5 +12,5 @@
 * ``checkpoint``, ``header``, ``files``  saved values: their format, its reader, and sets of files that change together
 * ``pickles``, ``pickle_writer``, ``objects``, ``paddle_tensors``  plain data and values in Paddle's files
 * ``interrupt``  signals wait while state is written
-* ``trace``  records when operators run, for the profiler
+* ``recorded``  the calls of a session while a profiler records
 """

@@ -1,4 +1,4 @@
-"""Checks while a plan runs: of positions, where a device or a kernel cannot raise, and of NaN and infinity.
+"""Checks of positions while a plan runs, where a device or a kernel cannot raise.
 
 On a device whose work runs late, positions are checked in front of the op, and the host is told together with the results.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from tstatic.devices import Array, Device
 from tstatic.devices.base import ALIGNED, Memory, Stream
 from tstatic.devices.cpu.device import BoundStep
-from tstatic.errors import IndexRangeError, NumericsError
+from tstatic.errors import IndexRangeError
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.indices import Limits, limited
@@ -22,7 +22,6 @@ from tstatic.ir.recording import Call
 from tstatic.ir.types import Meta, bool_, dtype_of, int64
 from tstatic.plan.plan import Plan, Step
 from tstatic.runtime.sub_block import annotate, fetch_entry, store_entry
-from tstatic.where import show
 
 Spans = list[tuple[int, int]]
 
@@ -259,24 +258,3 @@ def _metas(slot: Any) -> Any:
     if isinstance(slot, list):
         return [_metas(one) for one in slot]
     return slot if slot is None or isinstance(slot, Meta) else Meta(slot.shape, dtype_of(slot.dtype))
-
-
-def check_finite(device: Device, op: FrozenOp, arrays: Mapping[str, Any], stream: Stream) -> None:
-    """Refuses NaN and infinity in the results of an op, after waiting for them.
-
-    Raises:
-        NumericsError: Names the first result that holds some.
-    """
-    device.synchronize([stream])  # the array of a dynamic result exists only afterwards
-    made = {v: a for v in op.writes() if (a := arrays.get(v)) is not None and not isinstance(a, list)}
-    floats = {v: a for v, a in made.items() if dtype_of(a.dtype).is_inexact}
-    counts = device.to_host(device.check_finite(list(floats.values()), stream), stream)
-    for (value, array), bad in zip(floats.items(), counts, strict=True):
-        if bad:
-            raise NumericsError(
-                f"'{value}' holds {bad} NaN or infinite values",
-                expected="finite values (FLAGS_check_nan_inf is on)",
-                received=f"{bad} of {array.size} elements are not finite",
-                fix="look at the inputs of this operator; lower the learning rate or clip gradients",
-                op=op.type, var=value, where=show(op.where),
-            )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tstatic.comm.group import Communicator, ReplicaStoppedError
-from tstatic.devices import HOST, Array, Device, read
+from tstatic.devices import HOST, Array, Device, read, records
 from tstatic.devices.base import Event, Memory, QueuedWorkError, Stream
 from tstatic.devices.cpu import blas
 from tstatic.devices.cpu import device as cpu
@@ -27,22 +27,23 @@ from tstatic.ir.tensor_array import TensorArray
 from tstatic.ir.types import dtype_of
 from tstatic.plan.flat_buffers import state_buffers
 from tstatic.plan.plan import Plan, Step
-from tstatic.runtime import random, trace
+from tstatic.runtime import random
 from tstatic.runtime.checks import (
     Before,
     Bound,
     LateChecks,
     StoppedBeforeError,
     before_kernel,
-    check_finite,
     late_checks,
     may_ask_words,
 )
 from tstatic.runtime.feed import StagedFeeds, uninitialised
+from tstatic.runtime.finite import check_finite
 from tstatic.runtime.flatten import flatten, move_values
 from tstatic.runtime.generated import add_shared, bind_view, generated_work
 from tstatic.runtime.interrupt import Writing, check_whole
 from tstatic.runtime.queues import Queued, accesses, in_order, is_hosted
+from tstatic.runtime.recorded import NOT_QUEUED, RecordedCalls
 from tstatic.runtime.scope import Scope, dtype_check
 from tstatic.runtime.scratch import Scratch
 from tstatic.runtime.storage import NO_BLOCKS, Blocks, place_values
@@ -98,7 +99,7 @@ class Session:
         self._staged: StagedFeeds | None = None
         self.checks: LateChecks | None = None
         self.undecided = False
-        self._at: tuple[str, Iterator[Any]] | None = None
+        self._at: tuple[Sequence[Any], Iterator[Any]] | None = None
         self.layout = -1
         self.runs = 0
         self._bound = False
@@ -175,6 +176,8 @@ class Session:
             workspace.allocate()
         self.calls: dict[str, list[Call]] = {"main": [], "update": []}
         self.op_of_call: dict[str, list[Any]] = {"main": [], "update": []}
+        self._queued: dict[str, tuple[list[Queued], list[Call]]] = {}
+        self._recorded = RecordedCalls(plan, device, self.threads, self.streams, self.place, self.arrays)
         for region, group in itertools.groupby(works, key=lambda bound: bound[0].region):
             check = self.check_numerics and region == "main"
             (self._queue_region if device.deferred else self._chain_region)(region, list(group), check)
@@ -197,7 +200,7 @@ class Session:
             calls, op_of_call = chain.bind(self.workspaces, pool)
             if check:
                 op = chain.works[0][1]
-                calls.append((check_finite, (self.device, op, self.arrays, self.streams[0])))
+                calls.append((check_finite, (self.device, op, self.arrays, self.streams[0], self.plan)))
                 op_of_call.append(op)
             self.calls[region] += calls
             self.op_of_call[region] += op_of_call
@@ -212,7 +215,7 @@ class Session:
         for step, work, stream, (before, read_too, written_too) in works:
             calls = [*before, *(call for tile in work.bind(self.workspaces[0]) for call in tile), *work.after]
             if check:
-                calls.append((check_finite, (device, step.op, self.arrays, stream)))
+                calls.append((check_finite, (device, step.op, self.arrays, stream, self.plan)))
             reads, writes = accesses(device, step.op, self.arrays, self.plan.options.no_chaining)
             if reads is not None and writes is not None:
                 reads, writes = [*reads, *read_too], [*writes, *written_too, *self._scratch.spans(step)]
@@ -240,6 +243,7 @@ class Session:
             joined += [] if self.undecided else self._waiting()
         self.calls[region] += joined
         self.op_of_call[region] += [works[-1][0].op] * len(joined)
+        self._queued[region] = queued, joined
 
     def _waiting(self) -> list[Call]:
         """Returns calls that wait for the first stream, and so for what it waits for."""
@@ -366,6 +370,8 @@ class Session:
                     self.bind()
                     sent = False
         self.runs += 1
+        if self._recorded.recorder is not None:
+            self._recorded.end_run(self._began, self._ended)
         if self._transient:
             self.drop()
         return results
@@ -452,26 +458,27 @@ class Session:
         return self.device.to_host(value, self.streams[0])
 
     def _execute(self, region: str) -> None:
-        calls = self.calls[region]
+        calls, op_of_call = self.calls[region], self.op_of_call[region]
+        if records.recorder is not None:
+            queued = self._queued.get(region, NOT_QUEUED)
+            calls, op_of_call = self._recorded.region(records.recorder, region, calls, op_of_call, queued)
         # The iterator's remaining length tells which call failed: a counter would cost an instruction of Python per call.
         running = iter(calls)
-        self._at = region, running
+        self._at = op_of_call, running
         try:
-            if trace.recorder is None:
-                for function, args in running:
-                    function(*args)
-            else:
-                trace.recorder.run_region(region, running, self.op_of_call[region], self.arrays, self.device)
+            for function, args in running:
+                function(*args)
             return
         except Exception as raised:
             index = len(calls) - operator.length_hint(running) - 1
-            error, op = find_failed_op(raised, self.op_of_call[region][index])
+            error, op = find_failed_op(raised, op_of_call[index])
         # Outside the except block, so that the error keeps its own cause and context.
         self._raise(region, error, op)
 
     def _raise(self, region: str, error: BaseException, op: FrozenOp) -> NoReturn:
         """Raises the error of a call, or of the queued work for which it waited, with its op."""
         self.device.discard(self.streams)
+        self._recorded.drop()
         if isinstance(error, QueuedWorkError):
             if error.stream is not None and error.stream not in self.streams:
                 raise ReplicaStoppedError("this replica stopped because another one failed") from error
@@ -498,10 +505,9 @@ class Session:
         late = self.device.running(self.streams)
         if late is not None:
             return f"in operator '{late.type}' at {show(late.where)}"
-        region, running = self._at or ("main", iter(()))
-        op_of_call = self.op_of_call[region] if self._bound else []
+        op_of_call, running = self._at or ((), iter(()))
         index = len(op_of_call) - operator.length_hint(running) - 1
-        if not 0 <= index < len(op_of_call) or self._at is None:
+        if not 0 <= index < len(op_of_call) or not self._bound:
             return ""
         owner = op_of_call[index]
         ops = [owner] if isinstance(owner, FrozenOp) else [op for ends in owner for _, op in ends]

@@ -11,7 +11,7 @@ from typing import Any
 from tstatic import flags, places
 from tstatic.comm import launch
 from tstatic.comm.processes import world
-from tstatic.devices import check_backend, of_place
+from tstatic.devices import check_backend, of_place, records
 from tstatic.errors import (
     EOFException,
     ForkedProcessError,
@@ -27,7 +27,6 @@ from tstatic.locks import rlock
 from tstatic.logs import get_logger, warn_once
 from tstatic.no_effect import no_effect
 from tstatic.places import CPUPlace, Place
-from tstatic.runtime import trace
 from tstatic.runtime.feed import Arrays
 from tstatic.runtime.learning_rate import scheduled
 from tstatic.runtime.lod import FetchedLods, check_numpy, with_lod
@@ -135,10 +134,13 @@ class Executor:
         """
         args = program, feed, fetch_list, feed_var_name, fetch_var_name, scope, return_numpy, return_merged, use_prune
         try:
-            if trace.recorder is None:
+            if records.recorder is None:
                 return self._run(*args)
-            with trace.recorder.span("run", "Executor.run"):
+            recorder, start = records.recorder, time.perf_counter_ns()
+            try:
                 return self._run(*args)
+            finally:
+                recorder.add("run", "Executor.run", start)
         except (TstaticError, MemoryError, EOFException):
             raise
         except Exception as error:
@@ -214,8 +216,8 @@ class Executor:
                         results = _results(entry, feeds, where, settings.iterations, replicas)
             if settings.history is not None:
                 settings.history.ran(entry, settings.drop_every)
-            if trace.recorder is not None:
-                trace.recorder.note_memory(self._cache.held_bytes)
+            if records.recorder is not None and records.recorder.memory:
+                records.recorder.note_memory(self._cache.held_bytes)
             if _steps.isEnabledFor(DEBUG):
                 took = [seconds for one in entry.sessions if (seconds := one.device_seconds) is not None]
                 on_device = f", of which {max(took) * 1e3:.3f} ms on the device" if took else ""
@@ -318,7 +320,7 @@ class Executor:
         replicas: Replicas | None,
     ) -> tuple[Bound, Replicas | None]:
         """Compiles a program, binds it to a scope and adds it to the cache."""
-        recorder = trace.recorder
+        recorder = records.recorder
         start, start_ns = time.perf_counter(), time.perf_counter_ns()
         build, group, how, rank = settings.build, None, None, 0
         check_backend()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from logging import DEBUG
 
+from tstatic import flags
 from tstatic.comm.data_parallel import scaled, starts_loss_gradient
 from tstatic.devices import Device
 from tstatic.errors import FeedError
@@ -52,7 +53,8 @@ def plan_options(strategy: BuildStrategy) -> PlanOptions:
     """Returns a strategy's options for memory and for overlapping steps; steps always keep the program's order."""
     return PlanOptions(
         reuse=strategy.memory_optimize is not False,
-        inplace=strategy.enable_inplace,
+        # The search for NaN shows what the inputs of the op that made one held.
+        inplace=strategy.enable_inplace and not flags.flag("FLAGS_check_nan_inf"),
         sequential=strategy.enable_sequential_execution or strategy.sequential_run or strategy.fix_op_run_order,
         events=not strategy.remove_unnecessary_lock,
     )

@@ -5,4 +5,5 @@
 * ``tile_chain``: chains steps that are cut into matching tiles.
 * ``buffer``: the host's memory.
 * ``blas``: limits BLAS to one thread.
+* ``copy_speed``: how fast the machine's memory is.
 """

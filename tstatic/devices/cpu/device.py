@@ -26,6 +26,9 @@ from tstatic.devices.base import (
 )
 from tstatic.devices.cpu import blas
 from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer
+from tstatic.devices.cpu.copy_speed import copy_speed
+from tstatic.devices.cpu.pool import usable_cpus
+from tstatic.devices.records import Machine
 from tstatic.errors import DeviceError
 from tstatic.ir.evaluate import metas_of
 from tstatic.ir.frozen import FrozenOp
@@ -391,6 +394,11 @@ class CpuDevice(Device):
         self, op: FrozenOp, arrays: ArraysByName, reserved: Mapping[str, Any], run: RunByName, stream: Stream
     ) -> BoundStep:
         return of_calls([(run, (op, arrays, reserved))])
+
+    def machine(self, threads: int) -> Machine:
+        threads = min(threads, usable_cpus())
+        source = f"measured: a copy of large arrays, {threads} thread{'s' * (threads > 1)}"
+        return Machine(copy_speed(threads), source, "the host's clock around each call")
 
     def launch(
         self, module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, HostArray], stream: Stream
