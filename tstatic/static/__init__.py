@@ -2,7 +2,7 @@
 
 * ``pipeline``  the passes and fusions that a program and a strategy require, in order: read this first
 * ``compile``  compiles a program for given feeds and fetches into a Compilation; and the cache
-* ``executor``  runs programs
+* ``executor``, ``ledger``  runs programs; what each compilation cost, and why it was needed
 * ``from_dataset``  runs over all batches of a data set of files
 * ``request``  the arguments of a run: feeds, fetches, state
 * ``compiled_program``  a program with strategies, and the history of its runs

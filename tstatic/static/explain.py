@@ -20,6 +20,7 @@ from tstatic.fusion.reasons import explain_code
 from tstatic.ir.checks import check_known
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.static.amp.rewrite import Converted
+from tstatic.static.ledger import CompileRecord, ledger_lines
 from tstatic.static.savings import Saving, members_as_data
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.static.strict_cost import StrictCost
@@ -156,6 +157,7 @@ class Explanation:
         saved: For each of ``applied``, what it saves; nothing for a fusion whose kernel a later one has.
         possible: For each of ``refused``, what it would save at most.
         verbose: Whether ``str`` lists everything.
+        compilations: Those for runs of the CompiledProgram until now, with the parts of the cache key that changed.
 
     Example:
         >>> y = paddle.exp(static.data("x", [8]) * 2.0 + 1.0)
@@ -186,6 +188,7 @@ class Explanation:
     _names: tuple[str, ...] = field(default=(), repr=False, compare=False)
     _draw: Callable[[], Drawing] | None = field(default=None, repr=False, compare=False)
     _page: Callable[[Explanation, int], str] | None = field(default=None, repr=False, compare=False)
+    compilations: tuple[CompileRecord, ...] = field(default=(), compare=False)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -255,6 +258,8 @@ class Explanation:
             done["precision"] = [one.to_dict() for one in self.precision]
         if self.strict is not None:
             done["strict"] = self.strict.to_dict()
+        if self.compilations:
+            done["compilations"] = [one.to_dict() for one in self.compilations]
         if self.on_host:
             done["on_host"] = [{**members_as_data([one.op])[0], "reason": one.reason} for one in self.on_host]
         return done
@@ -358,6 +363,7 @@ def _summary(e: Explanation) -> list[str]:
         lines.append(f"on the host: {len(e.on_host)} operators ({_types(one.op.type for one in e.on_host)})")
     if e.strict is not None:
         lines.append(str(e.strict).splitlines()[0])
+    lines += ledger_lines(e.compilations)
     if e.applied and e.kernel_kind == "reference":
         lines.append(
             "On this device fused operators run as the operators that they replace; generated kernels run on a GPU, and with "
@@ -491,7 +497,7 @@ def _everything(e: Explanation) -> list[str]:
                 lines.append(f"  {v.name} = {_plain(v.value)!r}{mark}: {v.status}. {v.reason}")
     if e.strict is not None:
         lines.append(str(e.strict))
-    return lines
+    return lines + ledger_lines(e.compilations, verbose=True)
 
 
 def _at(where: Where | None, gap: int = 1) -> str:
