@@ -6,17 +6,34 @@ import html
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tstatic.errors import ProgramTypeError
+import numpy as np
+
+from tstatic.errors import ProgramTypeError, near
+from tstatic.ir.export import PUBLIC_API
 from tstatic.ir.methods import VariableMethods
 from tstatic.ir.types import DType, Meta, Shape, dtype_of
 from tstatic.logs import warn_user
+
+_REFLECTED = {
+    "add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__", "true_divide": "__rtruediv__", "divide": "__rtruediv__",
+    "floor_divide": "__rfloordiv__", "remainder": "__rmod__", "power": "__rpow__",
+    "equal": "__eq__", "not_equal": "__ne__", "less": "__gt__", "less_equal": "__ge__", "greater": "__lt__",
+    "greater_equal": "__le__", "bitwise_and": "__rand__", "bitwise_or": "__ror__", "bitwise_xor": "__rxor__",
+}  # fmt: skip
+"""numpy's name of an operator -> the method of the right operand that answers it."""
+_NUMPY_NAMES = {
+    "absolute": "abs", "fabs": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh",
+    "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh", "conjugate": "conj", "degrees": "rad2deg", "radians": "deg2rad",
+    "fmod": "mod", "greater": "greater_than", "less": "less_than", "invert": "bitwise_not", "negative": "neg", "power": "pow",
+    "float_power": "pow", "rint": "round", "true_divide": "divide", "concatenate": "concat", "expand_dims": "unsqueeze",
+    "amax": "max", "amin": "min",
+}  # fmt: skip
+"""numpy's name -> Paddle's, where they differ."""
 
 
 class VariableBase(VariableMethods):
     """The part of :class:`~tstatic.ir.program.Variable` that needs no block."""
 
-    # numpy must not turn ``array + variable`` into an object array; None makes it call our __radd__.
-    __array_ufunc__ = None
     __array_priority__ = 100
 
     name: str
@@ -161,6 +178,36 @@ class VariableBase(VariableMethods):
 
     def __index__(self) -> int:
         raise self._not_a_number("index")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **given: Any) -> Any:
+        """Makes ``array + variable`` an op, as ``variable + array`` is; refuses other functions of numpy."""
+        operator = _REFLECTED.get(ufunc.__name__)
+        # ``array += variable`` comes with the array as ``out``.
+        plain = not given or (list(given) == ["out"] and given["out"][0] is inputs[0])
+        # ``np.add(x, y)`` of two Variables is no operator of Python's: it is refused like ``np.exp(x)``.
+        left = len(inputs) == 2 and inputs[1] is self and not isinstance(inputs[0], VariableBase)
+        if method == "__call__" and operator is not None and plain and left:
+            return getattr(self, operator)(inputs[0])
+        raise self._not_for_numpy(ufunc.__name__)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, given: Any) -> Any:
+        """Answers what shapes alone decide; refuses other functions of numpy."""
+        if function in (np.shape, np.ndim):
+            return self.shape if function is np.shape else self.ndim
+        raise self._not_for_numpy(function.__name__)
+
+    def _not_for_numpy(self, name: str) -> ProgramTypeError:
+        known = PUBLIC_API.below("tensor")
+        same = _NUMPY_NAMES.get(name, name)
+        return ProgramTypeError(
+            f"np.{name} takes values, and '{self.name}' is a variable, which has none while the program is built",
+            expected=f"paddle.{same}, which builds an operator" if same in known else "a function of paddle",
+            received=repr(self),
+            fix=f"use paddle.{same}"
+            if same in known
+            else (near(name, known) or "fetch the variable, and call numpy on what Executor.run returns"),
+            var=self.name,
+        )
 
     def numpy(self) -> Any:
         """Raises: a variable has no value while the program is built."""

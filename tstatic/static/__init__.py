@@ -11,6 +11,7 @@
 * ``strategy``, ``strategy_property``  BuildStrategy and ExecutionStrategy, and the record of a property
 * ``explain``, ``explain_html``, ``inquiry``, ``savings``, ``strict_cost``  what the fusions did to a program, and why not more: the
   records and their text, the page, how they are found, the bytes that each saves or would save, what strict numerics cost
+* ``summary``  the operators of a program, its parameters and operations
 * ``dot``  a compiled program as a graph
 * ``saving``, ``loading``  save and load; how files of any form are read and checked before their values are written
 * ``inference``  inference models, as files and as bytes
