@@ -6,7 +6,7 @@ import csv
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -126,7 +126,7 @@ def train(
             op="callbacks.train",
         )
     each = CallbackList(callbacks)
-    each.set_params({"epochs": epochs, "steps": len(batches) if hasattr(batches, "__len__") else None})
+    each.set_params({"epochs": epochs, "steps": len(batches) if isinstance(batches, Sized) else None})
     history: list[dict[str, float]] = []
     each.on_train_begin()
     try:

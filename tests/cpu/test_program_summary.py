@@ -63,7 +63,7 @@ def test_what_is_neither_is_refused() -> None:
 def test_sizes_name_inputs_and_what_is_for_layers_is_refused(loss: static.Variable) -> None:
     main = static.default_main_program()
     assert paddle.flops(main, (4, 6)) == paddle.flops(main, {"x": (4, 6)})
-    with pytest.raises(ValueError, match="did you mean 'x'|no input"):
+    with pytest.raises(ValueError, match="names no input of the program"):
         paddle.flops(main, {"xx": (4, 6)})
     with pytest.raises(ProgramError, match="'custom_ops' of flops is for Layers"):
         paddle.flops(main, custom_ops={})

@@ -106,12 +106,17 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """The program as the user wrote it and as it runs, with notes on the ops of the first block, by their index."""
+    """The program as the user wrote it and as it runs, with notes on the ops of the first block, by their index.
+
+    ``bytes_before`` and ``bytes_after`` are the bytes of the variables whose sizes are known.
+    """
 
     before: Program
     after: Program
     notes_before: Mapping[int, tuple[Note, ...]]
     notes_after: Mapping[int, tuple[Note, ...]]
+    bytes_before: Mapping[str, int] = field(default_factory=dict)
+    bytes_after: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +162,7 @@ class Explanation:
         saved: For each of ``applied``, what it saves; nothing for a fusion whose kernel a later one has.
         possible: For each of ``refused``, what it would save at most.
         verbose: Whether ``str`` lists everything.
+        made_at: When it was made, as text.
         compilations: Those for runs of the CompiledProgram until now, with the parts of the cache key that changed.
 
     Example:
@@ -189,6 +195,7 @@ class Explanation:
     _draw: Callable[[], Drawing] | None = field(default=None, repr=False, compare=False)
     _page: Callable[[Explanation, int], str] | None = field(default=None, repr=False, compare=False)
     compilations: tuple[CompileRecord, ...] = field(default=(), compare=False)
+    made_at: str = field(default="", compare=False)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -272,16 +279,18 @@ class Explanation:
         """Returns the program before and after, for pictures; ``None`` for an explanation that was made without a program."""
         return None if self._draw is None else self._draw()
 
-    def to_html(self, max_ops: int = 600) -> str:
+    def to_html(self, max_ops: int = 60) -> str:
         """Returns a self-contained page: the properties, the kernels, and the program drawn before and after.
 
+        The drawing shows the whole program, with name scopes, repeated layers and lines as groups that open.
+
         Args:
-            max_ops: Most ops drawn in each picture; a longer program is cut, and the picture says so.
+            max_ops: Boxes that are open at most when the page opens; a longer program is folded.
         """
         assert self._page is not None, "this explanation was made without a program"
         return self._page(self, max_ops)
 
-    def save_html(self, path: str | os.PathLike[str], max_ops: int = 600) -> None:
+    def save_html(self, path: str | os.PathLike[str], max_ops: int = 60) -> None:
         """Writes :meth:`to_html` to a file.
 
         Raises:
