@@ -29,7 +29,7 @@ ROOTS = (
     "tstatic.io", "tstatic.inference", "tstatic.linalg", "tstatic.fft", "tstatic.signal",
     "tstatic.geometric", "tstatic.distribution",
     "tstatic.reader", "tstatic.amp", "tstatic.text", "tstatic.incubate",
-    "tstatic.incubate.optimizer", "tstatic.profiler", "tstatic.profiler.profiler", "tstatic.utils.profiler", "tstatic.utils.dlpack",
+    "tstatic.callbacks", "tstatic.incubate.optimizer", "tstatic.profiler", "tstatic.profiler.profiler", "tstatic.utils.profiler", "tstatic.utils.dlpack",
     "tstatic.vision.datasets", "tstatic.vision", "tstatic.vision.models", "tstatic.vision.models.resnet",
     "tstatic.vision.ops", "tstatic.vision.transforms",
 )  # fmt: skip

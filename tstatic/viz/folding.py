@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -178,7 +179,7 @@ def _sign(ops: Sequence[Operator], item: int | Group) -> object:
     return ops[item].type
 
 
-def _longest(signs: np.ndarray) -> tuple[int, int, int] | None:  # type: ignore[type-arg]
+def _longest(signs: np.ndarray[Any, Any]) -> tuple[int, int, int] | None:
     """Returns (start, period, times) of the repetition that covers most; of equal ones that of the shortest period."""
     best: tuple[int, int, int] | None = None
     count = len(signs)
