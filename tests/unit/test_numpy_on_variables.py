@@ -17,10 +17,11 @@ A = np.arange(6, dtype="float32").reshape(2, 3) + 1
 @pytest.mark.parametrize(
     ("call", "use"),
     [
-        (lambda x: np.exp(x), "use paddle.exp"), (lambda x: np.absolute(x), "use paddle.abs"),
-        (lambda x: np.mean(x), "use paddle.mean"), (lambda x: np.concatenate([x, x]), "use paddle.concat"),
+        (lambda x: np.exp(x), "use paddle.exp"), (lambda x: np.arctan2(x, x), "use paddle.atan2"),
+        (lambda x: np.absolute(x), "did you mean paddle.abs"),
+        (lambda x: np.mean(x), "use paddle.mean"), (lambda x: np.concatenate([x, x]), "did you mean paddle.concat"),
         (lambda x: np.add(x, x), "use paddle.add"), (lambda x: np.add.reduce(x), "use paddle.add"),
-        (lambda x: np.signbit(x), "did you mean 'sign'"), (lambda x: np.unwrap(x), "fetch the variable"),
+        (lambda x: np.signbit(x), "did you mean paddle.sign"), (lambda x: np.unwrap(x), "fetch the variable"),
         (lambda x: np.where(x, A, A), "use paddle.where"),
     ],
 )  # fmt: skip

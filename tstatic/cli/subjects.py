@@ -17,7 +17,7 @@ from tstatic.cli.targets import FLUID_MODEL, MODEL, STATE, VALUES, check_target
 from tstatic.ir.program import Program
 from tstatic.runtime.scope import Scope
 from tstatic.static.compile import Compilation
-from tstatic.static.compiled_program import CompiledProgram, Settings
+from tstatic.static.compiled_program import CompiledProgram, Settings, note_compilations
 from tstatic.static.executor import observers
 from tstatic.static.ledger import CompileRecord
 from tstatic.static.object_files import load
@@ -63,7 +63,7 @@ class Subject:
     def compiled(self) -> CompiledProgram:
         """Returns the program with its strategies."""
         made = CompiledProgram(self.program, self.build, self.execution)
-        made._history.records.extend(self.compilations)
+        note_compilations(made, self.compilations)
         if self.parallel:
             made.with_data_parallel(self.program.loss_name or None, places=self.places)
         return made

@@ -15,20 +15,12 @@ from tstatic.ir.types import DType, Meta, Shape, dtype_of
 from tstatic.logs import warn_user
 
 _REFLECTED = {
-    "add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__", "true_divide": "__rtruediv__", "divide": "__rtruediv__",
-    "floor_divide": "__rfloordiv__", "remainder": "__rmod__", "power": "__rpow__",
-    "equal": "__eq__", "not_equal": "__ne__", "less": "__gt__", "less_equal": "__ge__", "greater": "__lt__",
-    "greater_equal": "__le__", "bitwise_and": "__rand__", "bitwise_or": "__ror__", "bitwise_xor": "__rxor__",
+    np.add: "__radd__", np.subtract: "__rsub__", np.multiply: "__rmul__", np.true_divide: "__rtruediv__",
+    np.floor_divide: "__rfloordiv__", np.remainder: "__rmod__", np.power: "__rpow__", np.equal: "__eq__",
+    np.not_equal: "__ne__", np.less: "__gt__", np.less_equal: "__ge__", np.greater: "__lt__", np.greater_equal: "__le__",
+    np.bitwise_and: "__rand__", np.bitwise_or: "__ror__", np.bitwise_xor: "__rxor__",
 }  # fmt: skip
-"""numpy's name of an operator -> the method of the right operand that answers it."""
-_NUMPY_NAMES = {
-    "absolute": "abs", "fabs": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh",
-    "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh", "conjugate": "conj", "degrees": "rad2deg", "radians": "deg2rad",
-    "fmod": "mod", "greater": "greater_than", "less": "less_than", "invert": "bitwise_not", "negative": "neg", "power": "pow",
-    "float_power": "pow", "rint": "round", "true_divide": "divide", "concatenate": "concat", "expand_dims": "unsqueeze",
-    "amax": "max", "amin": "min",
-}  # fmt: skip
-"""numpy's name -> Paddle's, where they differ."""
+"""numpy's function of an operator -> the method of the right operand that answers it."""
 
 
 class VariableBase(VariableMethods):
@@ -181,10 +173,10 @@ class VariableBase(VariableMethods):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **given: Any) -> Any:
         """Makes ``array + variable`` an op, as ``variable + array`` is; refuses other functions of numpy."""
-        operator = _REFLECTED.get(ufunc.__name__)
+        operator = _REFLECTED.get(ufunc)
         # ``array += variable`` comes with the array as ``out``.
         plain = not given or (list(given) == ["out"] and given["out"][0] is inputs[0])
-        # ``np.add(x, y)`` of two Variables is no operator of Python's: it is refused like ``np.exp(x)``.
+        # ``np.add(x, y)`` of two Variables is not written as an operator: it is refused like ``np.exp(x)``.
         left = len(inputs) == 2 and inputs[1] is self and not isinstance(inputs[0], VariableBase)
         if method == "__call__" and operator is not None and plain and left:
             return getattr(self, operator)(inputs[0])
@@ -198,14 +190,16 @@ class VariableBase(VariableMethods):
 
     def _not_for_numpy(self, name: str) -> ProgramTypeError:
         known = PUBLIC_API.below("tensor")
-        same = _NUMPY_NAMES.get(name, name)
+        # np.arcsin is paddle.asin; np.absolute, np.concatenate and np.less begin as Paddle's names do, or those as they.
+        same = name if name in known else name.replace("arc", "a", 1)
+        alike = sorted({k for k in known if (len(k) > 2 and name.startswith(k)) or k.startswith(f"{name}_")}, key=len)
+        likely = f"did you mean {' or '.join(f'paddle.{k}' for k in alike[-3:])}?" if alike else near(name, known)
+        fix = f"use paddle.{same}" if same in known else likely
         return ProgramTypeError(
             f"np.{name} takes values, and '{self.name}' is a variable, which has none while the program is built",
             expected=f"paddle.{same}, which builds an operator" if same in known else "a function of paddle",
             received=repr(self),
-            fix=f"use paddle.{same}"
-            if same in known
-            else (near(name, known) or "fetch the variable, and call numpy on what Executor.run returns"),
+            fix=fix or "fetch the variable, and call numpy on what Executor.run returns",
             var=self.name,
         )
 

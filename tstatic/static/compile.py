@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from logging import INFO
-from typing import Any, NamedTuple
+from typing import Any
 
 from tstatic import flags
 from tstatic.comm.data_parallel import distribute
@@ -23,15 +23,14 @@ from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.program import Program
 from tstatic.ir.types import Meta
 from tstatic.logs import get_logger, warn_once
-from tstatic.places import Place
 from tstatic.plan.plan import Plan
 from tstatic.plan.shapes import infer_program
 from tstatic.runtime.feed import uninitialised
 from tstatic.runtime.scope import Scope
 from tstatic.runtime.session import Session
 from tstatic.static import pipeline
-from tstatic.static.ledger import CompileRecord, Ledger
-from tstatic.static.request import Signature, state_metas, updated
+from tstatic.static.ledger import CompileRecord, Key, Ledger
+from tstatic.static.request import state_metas, updated
 from tstatic.static.strategy import BuildStrategy
 from tstatic.target import Target
 
@@ -39,28 +38,6 @@ _log = get_logger("recompiles")
 
 CACHE_SIZE = 32
 """The most compilations kept per Executor; the least recently used one is removed first."""
-
-
-class Key(NamedTuple):
-    """What a compilation depends on; the log calls the parts by these names."""
-
-    program: int
-    version: int
-    strategy: Hashable
-    execution: Hashable
-    feed_signature: tuple[Signature, ...]
-    """One per replica."""
-    fetch_list: Hashable
-    place: Place | tuple[Place, ...]
-    """A data-parallel program has one for each replica."""
-    device: Device
-    target: Target
-    """Kernels are cut for a chip, and a device learns which one it is when it is first used."""
-    scope: int
-    flags: Hashable
-    prune: Hashable
-    numerics: str | None
-    """What the CompiledProgram says; ``None`` leaves it to the flag."""
 
 
 # ---------------------------------------------------------------------------------------------------------- distribution

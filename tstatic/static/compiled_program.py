@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import Any, TypeVar
@@ -474,6 +474,11 @@ def settings_of(compiled: CompiledProgram) -> tuple[Program, Settings]:
     return compiled._program, compiled._settings
 
 
+def note_compilations(compiled: CompiledProgram, records: Iterable[CompileRecord]) -> None:
+    """Adds compilations of the same program elsewhere, which an explanation then lists."""
+    compiled._history.records.extend(records)
+
+
 def _copied(strategy: S | None, kind: type[S], arg: str) -> S:
     """Returns a copy of a strategy, or a new one for ``None``."""
     if strategy is None:
@@ -481,4 +486,4 @@ def _copied(strategy: S | None, kind: type[S], arg: str) -> S:
     return check_type(strategy, kind, arg, "CompiledProgram", expected=f"a static.{kind.__name__} or None").copy()
 
 
-__all__ = ["PLAIN", "CompiledProgram", "History", "Settings", "over_processes", "settings_of"]
+__all__ = ["PLAIN", "CompiledProgram", "History", "Settings", "note_compilations", "over_processes", "settings_of"]

@@ -12,7 +12,8 @@ from tstatic.display import size
 from tstatic.errors import ProgramError
 from tstatic.ir.program import Operator, Program
 from tstatic.static.explain import BANDWIDTH, Drawing, Explanation, Note
-from tstatic.static.explain_script import SCRIPT, STYLE
+from tstatic.static.explain_script import SCRIPT
+from tstatic.static.explain_style import STYLE
 from tstatic.version import __version__
 from tstatic.viz.folding import Group, edges_of, fold, phase_of
 from tstatic.viz.svg import clean, short

@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from tstatic import flags
+from tstatic.devices import Device
 from tstatic.errors import ProgramError
+from tstatic.places import Place
 from tstatic.static.request import Signature
 from tstatic.static.strategy import BuildStrategy
-
-if TYPE_CHECKING:
-    from tstatic.static.compile import Key
+from tstatic.target import Target
 
 MOST_RECORDS = 256
 """The most records that a ledger keeps, with their keys; older ones are only counted."""
 MOST_TEXT = 120
+
+
+class Key(NamedTuple):
+    """What a compilation depends on; the log calls the parts by these names."""
+
+    program: int
+    version: int
+    strategy: Hashable
+    execution: Hashable
+    feed_signature: tuple[Signature, ...]
+    """One per replica."""
+    fetch_list: Hashable
+    place: Place | tuple[Place, ...]
+    """A data-parallel program has one for each replica."""
+    device: Device
+    target: Target
+    """Kernels are cut for a chip, and a device learns which one it is when it is first used."""
+    scope: int
+    flags: Hashable
+    prune: Hashable
+    numerics: str | None
+    """What the CompiledProgram says; ``None`` leaves it to the flag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,4 +216,4 @@ def ledger_lines(records: Sequence[CompileRecord], verbose: bool = False) -> lis
     return lines
 
 
-__all__ = ["CompileRecord", "KeyChange", "Ledger", "changed_feeds", "ledger_lines"]
+__all__ = ["CompileRecord", "Key", "KeyChange", "Ledger", "changed_feeds", "ledger_lines"]

@@ -213,7 +213,7 @@ def _sizes(program: Program, given: Any, function: str) -> Mapping[str, Sequence
     """Returns input -> shape: a dict as it is, one shape for the only input.
 
     Raises:
-        ProgramError: If a name is no input, or one shape is given for several inputs.
+        ProgramError: If a name is not that of an input, or one shape is given for several inputs.
     """
     if given is None:
         return {}
