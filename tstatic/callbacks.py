@@ -67,6 +67,14 @@ class CallbackList:
 
     Raises:
         ProgramTypeError: If one is not a Callback.
+
+    Example:
+        >>> each = paddle.callbacks.CallbackList([paddle.callbacks.CSVLogger("log.csv")])
+        >>> each.on_train_begin()
+        >>> each.on_epoch_begin(0)
+        >>> each.on_epoch_end(0, {"loss": 0.5})
+        >>> each.callbacks[0].path.read_text().count("0.5")
+        1
     """
 
     def __init__(self, callbacks: Iterable[Callback] = ()) -> None:
@@ -101,7 +109,7 @@ def train(
 
     Raises:
         ProgramTypeError: If an argument is of another type, or ``step`` does not return numbers by name.
-        ProgramError: If ``epochs`` is below 1.
+        ShapeError: If ``epochs`` is below 1.
 
     Example:
         >>> x = static.data("x", [None, 2])
@@ -168,6 +176,14 @@ class ProgBarLogger(Callback):
 
     Args:
         stream: Where it is shown; standard error if ``None``.
+
+    Example:
+        >>> import io
+        >>> shown = io.StringIO()
+        >>> bar = paddle.callbacks.ProgBarLogger(shown)
+        >>> _ = paddle.callbacks.train(lambda batch: {"loss": batch}, [4.0, 2.0], callbacks=[bar])
+        >>> shown.getvalue().partition(" in ")[0], shown.getvalue().rpartition(": ")[2].strip()
+        ('epoch 1/1', 'loss 3')
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -212,9 +228,10 @@ class CSVLogger(Callback):
         ProgramError: If the file to continue has other columns, or it cannot be written.
 
     Example:
-        >>> _ = paddle.callbacks.train(lambda b: {"loss": b}, [1.0], callbacks=[paddle.callbacks.CSVLogger("log.csv")])
-        >>> print(open("log.csv").read().splitlines()[0])
-        epoch,seconds,loss
+        >>> log = paddle.callbacks.CSVLogger("log.csv")
+        >>> _ = paddle.callbacks.train(lambda batch: {"loss": batch}, [1.0], callbacks=[log])
+        >>> log.path.read_text().splitlines()[0]
+        'epoch,seconds,loss'
     """
 
     def __init__(self, path: str | os.PathLike[str], append: bool = False) -> None:
@@ -271,7 +288,15 @@ class TensorBoard(Callback):
 
     Raises:
         MissingPackageError: If neither torch with tensorboard nor tensorboardX is installed.
-        ProgramError: If ``every`` is below 1.
+        ShapeError: If ``every`` is below 1.
+
+    Example:
+        >>> try:
+        ...     made = [paddle.callbacks.TensorBoard("runs")]
+        ... except paddle.errors.MissingPackageError:
+        ...     made = []  # neither tensorboard nor tensorboardX is installed
+        >>> paddle.callbacks.train(lambda batch: {"loss": batch}, [1.0], callbacks=made)
+        [{'loss': 1.0}]
     """
 
     def __init__(self, log_dir: str | os.PathLike[str] = "runs", every: int = 1) -> None:
