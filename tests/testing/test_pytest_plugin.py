@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,13 @@ pytest_plugins = ["pytester"]
 LOAD = (
     () if any(e.name == "tstatic" for e in entry_points(group="pytest11")) else ("-p", "tstatic.testing.pytest_plugin")
 )
+
+
+@pytest.fixture(autouse=True)
+def _this_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other processes, since a run inside of this one forgets the modules that it imported; they find this checkout."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+
 
 NET = """
     import tstatic as paddle
@@ -44,7 +52,7 @@ def test_programs_are_proved_and_counted(pytester: pytest.Pytester) -> None:
         prove_equivalent(tstatic_programs[0], fetch_list=[net()])
     """
     )
-    found = pytester.runpytest_inprocess(*LOAD, "-p", "no:cacheprovider")
+    found = pytester.runpytest_subprocess(*LOAD, "-p", "no:cacheprovider")
     found.assert_outcomes(passed=2, failed=1)
     found.stdout.fnmatch_lines(
         [
@@ -69,7 +77,7 @@ def test_a_failure_has_its_script_in_the_report_and_in_a_file(pytester: pytest.P
         prove_equivalent(tstatic_programs[0], on, fetch_list=[y], examples=1)
     """
     )
-    found = pytester.runpytest_inprocess(*LOAD, "-p", "no:cacheprovider", "--tstatic-scripts", "scripts")
+    found = pytester.runpytest_subprocess(*LOAD, "-p", "no:cacheprovider", "--tstatic-scripts", "scripts")
     found.assert_outcomes(failed=1)
     found.stdout.fnmatch_lines(["*tstatic script*", "import numpy as np", "*assert_equivalent(main*"])
     (script,) = (pytester.path / "scripts").iterdir()
@@ -90,6 +98,8 @@ def test_options_beat_the_marker_and_wrong_settings_are_named(pytester: pytest.P
         pass
     """
     )
-    found = pytester.runpytest_inprocess(*LOAD, "-p", "no:cacheprovider", "--tstatic-examples", "1", "--strict-markers")
+    found = pytester.runpytest_subprocess(
+        *LOAD, "-p", "no:cacheprovider", "--tstatic-examples", "1", "--strict-markers"
+    )
     found.assert_outcomes(passed=1, errors=1)
     found.stdout.fnmatch_lines(["*the marker tstatic takes strategies, examples*exmples*"])
