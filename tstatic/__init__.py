@@ -16,6 +16,7 @@ The API:
 * ``incubate``   averages of parameters, LookAhead, LARS
 * ``profiler``   how long operators take
 * ``distribution``  probability distributions; ``fft``, ``signal``, ``geometric`` and ``linalg`` have functions
+* ``callbacks``  training loops with callbacks: progress, CSV, TensorBoard
 * ``vision``     networks for images, transforms, and data sets
 * ``as_paddle``  runs a script in which ``paddle`` is this package
 * ``cli``, ``__main__``  the command line
@@ -23,7 +24,7 @@ The API:
 What it is made of, from the bottom:
 
 * ``errors``, ``flags``, ``logs``, ``places``, ``target``, ``version``  facts that any layer may need
-* ``guards``, ``locks``, ``where``, ``display``, ``no_effect``, ``unsupported``  what all public functions share
+* ``guards``, ``locks``, ``where``, ``display``, ``progress``, ``no_effect``, ``unsupported``  what all public functions share
 * ``ir``         programs and op definitions
 * ``tuned``, ``ops``, ``devices``  numpy functions for speed, the ops, and what runs them
 * ``autodiff``, ``passes``, ``fusion``, ``comm``  from program to program
@@ -43,8 +44,8 @@ __getattr__, __dir__ = facade(
     __name__,
     "tensor",
     modules=(
-        "amp autodiff base dataset device distributed distribution errors fft fluid framework geometric incubate inference "
-        "io linalg metric nn onnx optimizer profiler reader regularizer signal static tensor text utils version vision"
+        "amp autodiff base callbacks dataset device distributed distribution errors fft fluid framework geometric incubate "
+        "inference io linalg metric nn onnx optimizer profiler reader regularizer signal static tensor text utils version vision"
     ),
     others={
         "tstatic.flags": "get_flags, set_flags",
@@ -54,13 +55,13 @@ __getattr__, __dir__ = facade(
         "tstatic.ir.types": (
             "DType dtype, bfloat16, bool_ bool, complex64, complex128, float16, float32, float64, int8, int16, int32, int64, uint8"
         ),
-        "tstatic.nn.model_summary": "flops, summary",
         "tstatic.places": (
             "CPUPlace, CUDAPinnedPlace, CUDAPlace, get_device, is_compiled_with_cinn, is_compiled_with_cuda, "
             "is_compiled_with_custom_device, is_compiled_with_distribute, is_compiled_with_ipu, is_compiled_with_mlu, "
             "is_compiled_with_npu, is_compiled_with_rocm, is_compiled_with_xpu, set_device"
         ),
         "tstatic.static.object_files": "load, save",
+        "tstatic.static.summary": "flops, summary",
         "tstatic.static.mode": (
             "disable_signal_handler, disable_static, enable_grad, enable_static, in_dynamic_mode, is_grad_enabled, no_grad, "
             "set_grad_enabled, set_printoptions"

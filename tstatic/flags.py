@@ -106,6 +106,14 @@ _FLAGS = (
         check=_one_of(*NUMERICS),
     ),
     Flag(
+        "FLAGS_max_recompiles",
+        int,
+        0,
+        "How often an Executor compiles a program again, after the first time, before it raises an error that says what changed "
+        "each time (Executor.compilations has it, too); 0 sets no limit.",
+        check=_at_least(0),
+    ),
+    Flag(
         "FLAGS_step_timeout_s",
         float,
         60.0,

@@ -50,7 +50,7 @@ _BOTH = _in("static.nn", "fluid.layers")
 UNSUPPORTED: tuple[Unsupported, ...] = (
     Unsupported(
         (
-            "jit", "Model", "callbacks", "DataParallel", "LazyGuard", "tolist",
+            "jit", "Model", "DataParallel", "LazyGuard", "tolist",
             "autograd", "amp.GradScaler", "amp.auto_cast", "amp.decorate",
             "fluid.dygraph_grad_clip", "fluid.framework._test_eager_guard",
             "incubate.jit", "incubate.autograd",

@@ -265,3 +265,18 @@ def test_a_script_finds_the_modules_beside_it(tmp_path: Path, module: str) -> No
     done = warm.run(module, *arguments, cwd=tmp_path, module=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "(3,) ['-x', '--json']\n"
+
+
+def test_explain_lists_the_compilations_of_a_script(folder: Path) -> None:
+    text = SCRIPT.replace(
+        'np.ones((4, 6), "float32"), "y": np.zeros((4, 1)', 'np.ones((4 + _, 6), "float32"), "y": np.zeros((4 + _, 1)'
+    )
+    write_script(folder, text, "sizes.py")
+    found = answer(folder, "explain", "sizes.py")["compilations"]
+    assert [(one["number"], [c["part"] for c in one["changes"]]) for one in found] == [
+        (1, []),
+        (2, ["feed 'x'", "feed 'y'"]),
+    ]
+    said = tstatic(folder, "explain", "sizes.py", "--verbose").stdout
+    assert "compiled 2 times in " in said
+    assert "    feed 'x': (4, 6) float32 -> (5, 6) float32" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -17,7 +18,10 @@ FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
     "--remote-debugging-pipe", "--window-size=1280,900",
 )  # fmt: skip
-KEYS = {"Enter": 13, "ArrowLeft": 37, "ArrowRight": 39}
+KEYS = {
+    "Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Tab": 9,
+    "0": 48, "+": 187, "-": 189, "/": 191,
+}  # fmt: skip
 
 
 def chromium() -> str | None:
@@ -129,6 +133,25 @@ class Browser:
         """Gives a node the focus and presses a key."""
         self.evaluate(f"{node}.focus()")
         self.press(key)
+
+    def type(self, text: str) -> None:
+        """Types a text into what has the focus."""
+        self.send("Input.insertText", text=text)
+
+    def resize(self, width: int, height: int, dark: bool = False) -> None:
+        """Gives the page another size, and its reader's wish for light or dark."""
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        self.send("Emulation.setEmulatedMedia", features=scheme)
+        # Two frames: the page has then drawn itself anew.
+        self.send(
+            "Runtime.evaluate", awaitPromise=True,
+            expression="new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r)))",
+        )  # fmt: skip
+
+    def screenshot(self) -> bytes:
+        """What can be seen now, as PNG."""
+        return base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"])
 
     def close(self) -> None:
         """Ends the browser."""

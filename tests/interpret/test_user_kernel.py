@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from tstatic import static, testing
 from tstatic.chips.aot import Source
 from tstatic.chips.sources import sources
 from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.ir.opdef import OPS
 
 X = testing.sample((5, 13), seed=1)
 Y = testing.sample((5, 13), seed=2)
@@ -129,3 +133,62 @@ def test_it_can_be_compiled_for_a_chip_that_is_not_here() -> None:
     assert isinstance(source, Source)
     assert dict(source.signature) == {"x": "*fp32", "y": "*fp32", "out": "*fp32", "n": "i32", "slope": "fp32"}
     assert source.constants == {"BLOCK": 64}
+
+
+WRONG = """
+import numpy as np
+import triton
+import triton.language as tl
+
+import tstatic as paddle
+from tstatic import static, testing
+
+LIMIT = 3.0
+
+
+def doubled(x):
+    return np.minimum(x, LIMIT) * 2.0
+
+
+@paddle.register_kernel(
+    "wrong_double", "X -> Out", reference=lambda x, slope: doubled(x) * slope, attrs={"slope": 1.0},
+    launch=lambda x, out: (-(-x.numel // 64), {"n": x.numel, "BLOCK": 64}),
+    grad={"X@GRAD": "dout * 2 * slope"},
+)
+@triton.jit
+def double(x, out, n, slope, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n) * 2.5 * slope, mask=at < n)
+
+
+def failure():
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x = static.data("x", [8, 12])
+        loss = paddle.mean(paddle.exp(double(paddle.tanh(x), slope=0.5)) * 2.0)
+    testing.assert_equivalent(main, fetch_list=[loss], examples=1)
+"""
+
+
+def test_the_script_of_a_failure_runs_alone_with_the_kernel_in_it(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(WRONG, encoding="utf-8")
+    known = dict(OPS)
+    try:
+        module: dict[str, Any] = {"__name__": "mine"}
+        exec(compile(WRONG, str(file), "exec"), module)
+        with pytest.raises(testing.EquivalenceError) as found:
+            module["failure"]()
+    finally:
+        OPS.clear()
+        OPS.update(known)
+    script = found.value.script
+    assert "    return np.minimum(x, LIMIT) * 2.0" in script
+    assert script.count("np.array") == 0, "one number shows the fault"
+    plain = {n: v for n, v in os.environ.items() if n not in ("TSTATIC_CPU_BACKEND", "TRITON_INTERPRET")}
+    ends = []
+    for name, text in (("wrong.py", script), ("right.py", script.replace("* 2.5 *", "* 2.0 *"))):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        ends.append(subprocess.run([sys.executable, name], cwd=tmp_path, env=plain, capture_output=True, text=True))
+    assert "EquivalenceError" in ends[0].stderr, script + ends[0].stderr
+    assert ends[1].returncode == 0, ends[1].stderr

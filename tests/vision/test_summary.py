@@ -79,4 +79,4 @@ def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ProgramError, match="one entry per input"):
         paddle.summary(nn.Linear(3, 2), (1, 3), dtypes=["float32", "int64"])
     with pytest.raises(ProgramTypeError, match=r"a paddle\.nn\.Layer"):
-        paddle.flops(static.default_main_program(), [1, 3])
+        paddle.flops(static, [1, 3])

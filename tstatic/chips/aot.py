@@ -24,6 +24,7 @@ from tstatic.chips.matrix import read_matrix
 from tstatic.chips.report import SHARED_LIMIT, Report
 from tstatic.chips.sass import read_log, read_ptx, read_sass, threads_per_block
 from tstatic.errors import UnsupportedError
+from tstatic.progress import Progress
 
 __all__ = ["Report", "Source", "compile_all"]
 
@@ -349,6 +350,7 @@ def compile_all(
                     worker = _Worker(python, folder, environment, timeout)
                 answer = worker.ask(line)
                 report = _report(first[line], worker.triton, answer)
+                progress.advance(f"{report.name}, sm_{report.chip}")
                 reports[line] = replace(report, ptx=answer.get("ptx", "")) if ptx else report
         except queue.Empty:
             pass
@@ -356,7 +358,8 @@ def compile_all(
             if worker is not None:
                 worker.close()
 
-    with tempfile.TemporaryDirectory(prefix="tstatic-aot-") as temporary:
+    progress = Progress("compiling kernels", len(first))
+    with progress, tempfile.TemporaryDirectory(prefix="tstatic-aot-") as temporary:
         folder = Path(temporary)
         environment = _environment(cache or folder / "cache")
         count = max(1, min(workers, len(first)))

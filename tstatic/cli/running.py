@@ -21,6 +21,7 @@ from tstatic.display import size
 from tstatic.errors import NumericsError, TstaticError
 from tstatic.profiler.recording import Profile
 from tstatic.profiler.recording import profile as recorded
+from tstatic.progress import tracked
 from tstatic.static.strategy import BuildStrategy
 from tstatic.testing import EquivalenceError, assert_equivalent, check_grads, sample_feeds
 from tstatic.testing.runner import everything_on
@@ -135,7 +136,9 @@ def verify(
     results: list[dict[str, Any]] = []
     failure = ""
     with static.scope_guard(subject.scope):
-        for name, strategy in strategies.items():
+        for name, strategy in tracked(
+            "verifying strategies", strategies.items(), len(strategies), lambda pair: pair[0]
+        ):
             try:
                 made = assert_equivalent(
                     subject.program, strategy, fetch_list=list(subject.fetches) or None, steps=steps, seed=seed,

@@ -17,8 +17,9 @@ from tstatic.cli.targets import FLUID_MODEL, MODEL, STATE, VALUES, check_target
 from tstatic.ir.program import Program
 from tstatic.runtime.scope import Scope
 from tstatic.static.compile import Compilation
-from tstatic.static.compiled_program import CompiledProgram, Settings
+from tstatic.static.compiled_program import CompiledProgram, Settings, note_compilations
 from tstatic.static.executor import observers
+from tstatic.static.ledger import CompileRecord
 from tstatic.static.object_files import load
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.testing.feeds import data_variables
@@ -26,6 +27,10 @@ from tstatic.testing.runner import everything_on
 
 SIZE = 16
 """The size that commands assume where a saved program leaves it open and ``--batch`` says nothing."""
+
+
+Seen = tuple[Compilation, Settings, Scope, CompileRecord]
+"""A compilation of a script's run."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,7 @@ class Subject:
         fetches: Names that were fetched.
         places: Of a data-parallel run; ``None`` for one place.
         parallel: Whether it ran data parallel.
+        compilations: Its compilations in the script.
     """
 
     label: str
@@ -52,10 +58,12 @@ class Subject:
     fetches: Sequence[str]
     places: Any = None
     parallel: bool = False
+    compilations: tuple[CompileRecord, ...] = ()
 
     def compiled(self) -> CompiledProgram:
         """Returns the program with its strategies."""
         made = CompiledProgram(self.program, self.build, self.execution)
+        note_compilations(made, self.compilations)
         if self.parallel:
             made.with_data_parallel(self.program.loss_name or None, places=self.places)
         return made
@@ -134,9 +142,9 @@ class _Enough(BaseException):
 
 
 @contextlib.contextmanager
-def watched(first: int = 0) -> Iterator[list[tuple[Compilation, Settings, Scope]]]:
+def watched(first: int = 0) -> Iterator[list[Seen]]:
     """Collects the compilations of all Executors; ends what runs after the first so many."""
-    seen: list[tuple[Compilation, Settings, Scope]] = []
+    seen: list[Seen] = []
 
     def observe(*made: Any) -> None:
         seen.append(made)
@@ -156,13 +164,15 @@ def ran_by(script: str, arguments: Sequence[str], first: int = 0) -> list[Subjec
     """Runs a script and returns the programs that its Executors ran, each once; what it prints goes to standard error."""
     with contextlib.redirect_stdout(sys.stderr), watched(first) as seen:
         execute(script, arguments)
-    kinds: dict[Any, tuple[Compilation, Settings, Scope]] = {}
-    for made, settings, scope in seen:
-        kinds.setdefault((made.program.uid, made.program.version, settings.build.key()), (made, settings, scope))
-    return [_of_run(f"{script}, program {i} of {len(kinds)}", *parts) for i, parts in enumerate(kinds.values(), 1)]
+    kinds: dict[Any, list[Seen]] = {}
+    for one in seen:
+        made, settings, _, _ = one
+        kinds.setdefault((made.program.uid, made.program.version, settings.build.key()), []).append(one)
+    return [_of_run(f"{script}, program {i} of {len(kinds)}", runs) for i, runs in enumerate(kinds.values(), 1)]
 
 
-def _of_run(label: str, made: Compilation, settings: Settings, scope: Scope) -> Subject:
+def _of_run(label: str, runs: Sequence[Seen]) -> Subject:
+    made, settings, scope, _ = runs[0]
     assert made.key is not None
     shapes: dict[str, Sequence[int]] = {}
     for replica in made.key.feed_signature:
@@ -172,8 +182,9 @@ def _of_run(label: str, made: Compilation, settings: Settings, scope: Scope) -> 
             shapes[name] = (whole[0] + shape[0], *shape[1:]) if shape else ()
     fetches = [name for name, _ in made.first.before.fetches]
     parallel = settings.parallel and len(made.key.feed_signature) > 1
+    records = tuple(record for *_, record in runs)
     return Subject(
-        label, made.program, scope, settings.build, settings.execution, shapes, fetches, settings.places, parallel
+        label, made.program, scope, settings.build, settings.execution, shapes, fetches, settings.places, parallel, records
     )  # fmt: skip
 
 

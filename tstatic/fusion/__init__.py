@@ -12,7 +12,7 @@
 * ``in_turn``  kernels of several parts, one after the other
 * ``finish_together``  partial sums of many kernels in one launch
 * ``explicit_groups``, ``single_op``  groups that the user names, and single ops
-* ``user_kernel``, ``register``  the user's own kernels
+* ``user_kernel``, ``register``, ``registration``  the user's own kernels, and their registration as text
 * ``identity_gradients``, ``shape_readers``, ``recompute``, ``redrawn``  rewrites that let more patterns match
 * ``codegen``  the text of kernels
 * ``cache``  kernels as files

@@ -97,6 +97,8 @@ def register_kernel(
             )
         if known is not None:
             _forget(name)
+        stated = {"slots": slots, "infer": infer, "attrs": dict(attrs or {}), "grad": grad}
+        registered = UserKernel(name, source, launch, reference, stated)
         register(
             OpDef(
                 name,
@@ -105,7 +107,7 @@ def register_kernel(
                 infer=_Infer(name, [s.name for s in outputs], infer),
                 ref=_Reference(name, len(inputs), reference),
                 grad=_gradient(name, slots, grad),
-                kernel=UserKernel(name, source, launch, reference),
+                kernel=registered,
             )
         )
 
@@ -124,7 +126,7 @@ def register_kernel(
         op = name
         build.__name__ = build.__qualname__ = source.name
         build.__doc__ = function.__doc__
-        build.op, build.kernel = op, kernel  # type: ignore[attr-defined]
+        build.op, build.kernel, build.registered = op, kernel, registered  # type: ignore[attr-defined]
         return build
 
     return decorate

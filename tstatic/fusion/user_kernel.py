@@ -7,7 +7,7 @@ import builtins
 import copy
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import FunctionType, ModuleType
@@ -72,14 +72,14 @@ def source_of(kernel: Any, what: str) -> Source:
     function = python_function(kernel)
     assert function is not None
     parts: dict[str, str] = {}
-    node = _collect(function, parts, what, jit=True)
+    node = collect(function, parts, what, jit=True)
     arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
     constants = {a.arg for a in arguments if a.annotation and ast.unparse(a.annotation).endswith("constexpr")}
     text = "\n\n\n".join(["import triton", *parts.values()])
     return Source(text, function.__name__, tuple(a.arg for a in arguments), frozenset(constants))
 
 
-def _collect(function: FunctionType, parts: dict[str, str], what: str, jit: bool) -> ast.FunctionDef:
+def collect(function: FunctionType, parts: dict[str, str], what: str, jit: bool) -> ast.FunctionDef:
     """Adds the texts of what a function uses, then its own."""
     try:
         source = textwrap.dedent(inspect.getsource(function))
@@ -102,17 +102,24 @@ def _collect(function: FunctionType, parts: dict[str, str], what: str, jit: bool
         )
     own = {a.arg for a in (*node.args.args, *node.args.kwonlyargs, *node.args.posonlyargs)}
     own |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    known = inspect.getclosurevars(function)
-    outside = {**known.globals, **known.nonlocals}
     inside = [n for statement in node.body for n in ast.walk(statement)]
     annotations = [n for a in node.args.args if a.annotation for n in ast.walk(a.annotation)] if jit else []
-    for name in dict.fromkeys(n.id for n in (*annotations, *inside) if isinstance(n, ast.Name)):
-        value = outside.get(name, function.__globals__.get(name))
-        if name not in own and name not in parts and not hasattr(builtins, name) and value is not None:
-            _carry(name, value, parts, what, jit, function)
+    carry_names(function, (*annotations, *inside), own, parts, what, jit)
     lines = source.splitlines()[node.lineno - 1 : node.end_lineno]
     parts[function.__name__] = "@triton.jit\n" + "\n".join(lines) if jit else _unannotated(node)
     return node
+
+
+def carry_names(
+    function: FunctionType, nodes: Iterable[ast.AST], own: set[str], parts: dict[str, str], what: str, jit: bool = False
+) -> None:
+    """Adds the texts of the names that a function reads from outside, in ``nodes``, but for its ``own`` names."""
+    known = inspect.getclosurevars(function)
+    outside = {**known.globals, **known.nonlocals}
+    for name in dict.fromkeys(n.id for n in nodes if isinstance(n, ast.Name)):
+        value = outside.get(name, function.__globals__.get(name))
+        if name not in own and name not in parts and not hasattr(builtins, name) and value is not None:
+            _carry(name, value, parts, what, jit, function)
 
 
 def _unannotated(node: ast.FunctionDef) -> str:
@@ -139,7 +146,7 @@ def _carry(name: str, value: Any, parts: dict[str, str], what: str, jit: bool, u
             f" as {name}" if inner.__name__ != name else ""
         )
     elif inner is not None and (not jit or inner is not value):
-        _collect(inner, parts, what, jit)
+        collect(inner, parts, what, jit)
     else:
         raise ProgramError(
             f"'{user.__name__}' uses '{name}', which the text of {what} cannot carry",
@@ -159,12 +166,14 @@ class UserKernel:
         source: The kernel's source.
         launch: ``(*metas of inputs and outputs, **attributes) -> (grid, {parameter: number})``.
         reference: The function on arrays.
+        stated: What else the registration said: ``slots``, ``infer``, ``attrs`` and ``grad``.
     """
 
     op: str
     source: Source
     launch: Callable[..., tuple[Any, Mapping[str, Any]]]
     reference: Callable[..., Any]
+    stated: Mapping[str, Any]
 
     def kernel(self, body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
         """Returns the kernel of one op for known shapes.
@@ -271,7 +280,7 @@ class UserKernel:
         try:
             if function is None:
                 raise NoNameError(self.op)
-            _collect(function, parts, "the reference", jit=False)
+            collect(function, parts, "the reference", jit=False)
         except ProgramError:
             raise NoNameError(self.op) from None
         reference.helpers.update({n: t for n, t in parts.items() if n != "np"})

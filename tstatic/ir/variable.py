@@ -6,17 +6,26 @@ import html
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tstatic.errors import ProgramTypeError
+import numpy as np
+
+from tstatic.errors import ProgramTypeError, near
+from tstatic.ir.export import PUBLIC_API
 from tstatic.ir.methods import VariableMethods
 from tstatic.ir.types import DType, Meta, Shape, dtype_of
 from tstatic.logs import warn_user
+
+_REFLECTED = {
+    np.add: "__radd__", np.subtract: "__rsub__", np.multiply: "__rmul__", np.true_divide: "__rtruediv__",
+    np.floor_divide: "__rfloordiv__", np.remainder: "__rmod__", np.power: "__rpow__", np.equal: "__eq__",
+    np.not_equal: "__ne__", np.less: "__gt__", np.less_equal: "__ge__", np.greater: "__lt__", np.greater_equal: "__le__",
+    np.bitwise_and: "__rand__", np.bitwise_or: "__ror__", np.bitwise_xor: "__rxor__",
+}  # fmt: skip
+"""numpy's function of an operator -> the method of the right operand that answers it."""
 
 
 class VariableBase(VariableMethods):
     """The part of :class:`~tstatic.ir.program.Variable` that needs no block."""
 
-    # numpy must not turn ``array + variable`` into an object array; None makes it call our __radd__.
-    __array_ufunc__ = None
     __array_priority__ = 100
 
     name: str
@@ -161,6 +170,38 @@ class VariableBase(VariableMethods):
 
     def __index__(self) -> int:
         raise self._not_a_number("index")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **given: Any) -> Any:
+        """Makes ``array + variable`` an op, as ``variable + array`` is; refuses other functions of numpy."""
+        operator = _REFLECTED.get(ufunc)
+        # ``array += variable`` comes with the array as ``out``.
+        plain = not given or (list(given) == ["out"] and given["out"][0] is inputs[0])
+        # ``np.add(x, y)`` of two Variables is not written as an operator: it is refused like ``np.exp(x)``.
+        left = len(inputs) == 2 and inputs[1] is self and not isinstance(inputs[0], VariableBase)
+        if method == "__call__" and operator is not None and plain and left:
+            return getattr(self, operator)(inputs[0])
+        raise self._not_for_numpy(ufunc.__name__)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, given: Any) -> Any:
+        """Answers what shapes alone decide; refuses other functions of numpy."""
+        if function in (np.shape, np.ndim):
+            return self.shape if function is np.shape else self.ndim
+        raise self._not_for_numpy(function.__name__)
+
+    def _not_for_numpy(self, name: str) -> ProgramTypeError:
+        known = PUBLIC_API.below("tensor")
+        # np.arcsin is paddle.asin; np.absolute, np.concatenate and np.less begin as Paddle's names do, or those as they.
+        same = name if name in known else name.replace("arc", "a", 1)
+        alike = sorted({k for k in known if (len(k) > 2 and name.startswith(k)) or k.startswith(f"{name}_")}, key=len)
+        likely = f"did you mean {' or '.join(f'paddle.{k}' for k in alike[-3:])}?" if alike else near(name, known)
+        fix = f"use paddle.{same}" if same in known else likely
+        return ProgramTypeError(
+            f"np.{name} takes values, and '{self.name}' is a variable, which has none while the program is built",
+            expected=f"paddle.{same}, which builds an operator" if same in known else "a function of paddle",
+            received=repr(self),
+            fix=fix or "fetch the variable, and call numpy on what Executor.run returns",
+            var=self.name,
+        )
 
     def numpy(self) -> Any:
         """Raises: a variable has no value while the program is built."""

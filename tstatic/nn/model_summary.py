@@ -1,4 +1,4 @@
-"""``paddle.summary`` and ``paddle.flops``: the layers of a network with shapes, parameters and operations."""
+"""``paddle.summary`` and ``paddle.flops`` of a Layer: its layers with shapes, parameters and operations."""
 
 from __future__ import annotations
 
@@ -129,31 +129,7 @@ def _own(layer: Layer) -> tuple[int, int]:
 
 # --------------------------------------------------------------------------------------------------------------- summary
 def summary(net: Layer, input_size: Any = None, dtypes: Any = None, input: Any = None) -> dict[str, int]:
-    """Prints the layers of a network in the order of their calls, and returns how many parameters it has.
-
-    Nothing is run: the network is built once more, in evaluation, in a program that is thrown away.
-
-    Args:
-        net: A Layer.
-        input_size: Shape of its input, or a list of shapes or ``InputSpec``; -1 and ``None`` count as 1.
-        dtypes: Dtype of the inputs, or a list; float32 by default.
-        input: Instead of sizes: an example of the input, or a list or dict of them.
-
-    Returns:
-        ``total_params`` (running statistics of batch norm are among them) and ``trainable_params``.
-
-    Raises:
-        ProgramTypeError: If ``net`` is not a Layer.
-        ProgramError: Without sizes and inputs, or for sizes below 1.
-
-    Example:
-        >>> net = paddle.nn.Sequential(paddle.nn.Linear(4, 3), paddle.nn.ReLU())
-        >>> import contextlib, io
-        >>> with contextlib.redirect_stdout(io.StringIO()) as printed:
-        ...     found = paddle.summary(net, (1, 4))
-        >>> found, "Linear-1" in printed.getvalue()
-        ({'total_params': 15, 'trainable_params': 15}, True)
-    """
+    """Prints the layers of a network in the order of their calls, and returns its number of parameters: see ``static/summary``."""
     inputs = _inputs(input_size, dtypes, input, "summary")
     # A layer that is called twice has one row, which says what its last call did, as in Paddle.
     rows: dict[str, tuple[str, str, int, int, int]] = {}
@@ -224,37 +200,17 @@ COUNTS: Mapping[type[Layer], Count] = {
 
 def flops(
     net: Layer,
-    input_size: Sequence[int],
+    input_size: Any,
     custom_ops: Mapping[type[Layer], Callable[..., Any]] | None = None,
     print_detail: bool = False,
 ) -> int:
-    """Returns how many operations a network takes, as Paddle counts them, and prints the number.
-
-    Counted are convolutions and linear layers (a multiplication and an addition are one), batch norm, averages and leaky relu;
-    other layers, and what ``forward`` computes without layers, count as 0.
-
-    Args:
-        net: A Layer.
-        input_size: Shape of its input.
-        custom_ops: Class -> ``(layer, shapes of inputs, shapes of outputs) -> number``, for layers of your own.
-        print_detail: Print a line per layer, too.
-
-    Raises:
-        ProgramTypeError: If ``net`` is not a Layer.
-        ProgramError: For sizes below 1.
-
-    Example:
-        >>> net = paddle.vision.models.LeNet()
-        >>> import contextlib, io
-        >>> with contextlib.redirect_stdout(io.StringIO()):
-        ...     found = paddle.flops(net, [1, 1, 28, 28])
-        >>> found
-        347560
-    """
+    """Returns how many operations a network takes, as Paddle counts them, and prints the number: see ``static/summary``."""
     counts: dict[type[Layer], Count] = {**COUNTS, **(custom_ops or {})}
     total = parameters = 0
     rows: list[tuple[str, ...]] = []
-    for layer, given, out in _calls(net, _inputs(list(input_size), None, None, "flops"), "flops"):
+    for layer, given, out in _calls(
+        net, _inputs(input_size if input_size is None else list(input_size), None, None, "flops"), "flops"
+    ):
         if any(True for _ in layer.children()):
             continue
         number, own = counts.get(type(layer), _nothing)(layer, given, out), _own(layer)[0]

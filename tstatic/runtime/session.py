@@ -27,6 +27,7 @@ from tstatic.ir.tensor_array import TensorArray
 from tstatic.ir.types import dtype_of
 from tstatic.plan.flat_buffers import state_buffers
 from tstatic.plan.plan import Plan, Step
+from tstatic.progress import tracked
 from tstatic.runtime import random
 from tstatic.runtime.checks import (
     Before,
@@ -140,7 +141,7 @@ class Session:
         self.checks = late_checks(plan, device)
         self.undecided = not self.check_numerics and self.communicator is None and may_ask_words(plan, self.checks)
         works: list[Bound] = []
-        for number, step in enumerate(plan.steps):
+        for number, step in enumerate(tracked("preparing operators", plan.steps, len(plan.steps), lambda s: s.op.type)):
             before: Before = [], [], []
             if step.how == "joined" or (step.how == "view" and bind_view(device, step.op, self.arrays)):
                 self.blocks.bound(number, None)

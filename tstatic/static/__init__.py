@@ -2,15 +2,17 @@
 
 * ``pipeline``  the passes and fusions that a program and a strategy require, in order: read this first
 * ``compile``  compiles a program for given feeds and fetches into a Compilation; and the cache
-* ``executor``  runs programs
+* ``executor``, ``ledger``  runs programs; what each compilation cost, and why it was needed
 * ``from_dataset``  runs over all batches of a data set of files
 * ``request``  the arguments of a run: feeds, fetches, state
 * ``compiled_program``  a program with strategies, and the history of its runs
 * ``data_parallel``  the replicas of a program on several places
 * ``parallel_executor``  a data-parallel program and its Executor in one, as in Paddle 1.x
 * ``strategy``, ``strategy_property``  BuildStrategy and ExecutionStrategy, and the record of a property
-* ``explain``, ``explain_html``, ``inquiry``, ``savings``, ``strict_cost``  what the fusions did to a program, and why not more: the
-  records and their text, the page, how they are found, the bytes that each saves or would save, what strict numerics cost
+* ``explain``, ``inquiry``, ``savings``, ``strict_cost``  what the fusions did to a program, and why not more: the records and their
+  text, how they are found, the bytes that each saves or would save, what strict numerics cost
+* ``explain_html``, ``explain_script``, ``explain_style``  the page that shows it
+* ``summary``  the operators of a program, its parameters and operations
 * ``dot``  a compiled program as a graph
 * ``saving``, ``loading``  save and load; how files of any form are read and checked before their values are written
 * ``inference``  inference models, as files and as bytes

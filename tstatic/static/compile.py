@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from logging import INFO
-from typing import Any, NamedTuple
+from typing import Any
 
 from tstatic import flags
 from tstatic.comm.data_parallel import distribute
@@ -22,15 +22,15 @@ from tstatic.ir import edit
 from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.program import Program
 from tstatic.ir.types import Meta
-from tstatic.logs import get_logger
-from tstatic.places import Place
+from tstatic.logs import get_logger, warn_once
 from tstatic.plan.plan import Plan
 from tstatic.plan.shapes import infer_program
 from tstatic.runtime.feed import uninitialised
 from tstatic.runtime.scope import Scope
 from tstatic.runtime.session import Session
 from tstatic.static import pipeline
-from tstatic.static.request import Signature, state_metas, updated
+from tstatic.static.ledger import CompileRecord, Key, Ledger
+from tstatic.static.request import state_metas, updated
 from tstatic.static.strategy import BuildStrategy
 from tstatic.target import Target
 
@@ -38,28 +38,6 @@ _log = get_logger("recompiles")
 
 CACHE_SIZE = 32
 """The most compilations kept per Executor; the least recently used one is removed first."""
-
-
-class Key(NamedTuple):
-    """What a compilation depends on; the log calls the parts by these names."""
-
-    program: int
-    version: int
-    strategy: Hashable
-    execution: Hashable
-    feed_signature: tuple[Signature, ...]
-    """One per replica."""
-    fetch_list: Hashable
-    place: Place | tuple[Place, ...]
-    """A data-parallel program has one for each replica."""
-    device: Device
-    target: Target
-    """Kernels are cut for a chip, and a device learns which one it is when it is first used."""
-    scope: int
-    flags: Hashable
-    prune: Hashable
-    numerics: str | None
-    """What the CompiledProgram says; ``None`` leaves it to the flag."""
 
 
 # ---------------------------------------------------------------------------------------------------------- distribution
@@ -335,6 +313,7 @@ class CompileCache:
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Key, Bound] = OrderedDict()
+        self.ledger = Ledger()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -358,35 +337,26 @@ class CompileCache:
             self._entries.move_to_end(key)
         return found
 
-    def add(self, key: Key, entry: Bound, milliseconds: float) -> None:
-        """Adds an entry, and logs the time of the compilation and the parts of the key that differ from the nearest one."""
+    def add(self, key: Key, entry: Bound, seconds: float) -> CompileRecord:
+        """Adds an entry, logs and records the time of the compilation and the parts of the key that differ from the nearest one."""
+        count = len(entry.sessions)
+        program = entry.compilation.program
+        record = self.ledger.add(key, repr(program), seconds)
         if _log.isEnabledFor(INFO):
-            count = len(entry.sessions)
             where = f" for {count} places" if count > 1 else ""
-            program = entry.compilation.program
-            _log.info("compiled %r%s in %.1f ms: %s", program, where, milliseconds, self._reason(key))
+            _log.info("compiled %r%s in %.1f ms: %s", program, where, seconds * 1e3, record.reason)
+        if record.number == CACHE_SIZE + 1:
+            warn_once(
+                ("many compilations", program.uid),
+                f"{program!r} was compiled {record.number} times, and an Executor keeps {CACHE_SIZE} plans: {record.reason}. "
+                "Executor.compilations has all reasons; FLAGS_max_recompiles sets a limit",
+                topic="recompiles",
+            )
         self._entries[key] = entry
         self._entries.move_to_end(key)
         while len(self._entries) > CACHE_SIZE:
             self._entries.popitem(last=False)
-
-    def _reason(self, key: Key) -> str:
-        nearest: list[str] | None = None
-        other = key
-        for old in self._entries:
-            if old.program != key.program:
-                continue
-            differs = [name for name, a, b in zip(Key._fields, old, key, strict=True) if a != b]
-            if nearest is None or len(differs) <= len(nearest):  # of equally near keys the newest
-                nearest, other = differs, old
-        if nearest is None:
-            return "first run"
-        if not nearest:
-            return "the scope's values changed size"
-        reason = f"differs in {', '.join(name.replace('_', ' ') for name in nearest)}"
-        if "feed_signature" in nearest:
-            reason += f" ({changed_feeds(other.feed_signature, key.feed_signature)})"
-        return reason
+        return record
 
     def forget(self, group: Group) -> None:
         """Removes the entries of replicas whose group has ended."""
@@ -407,18 +377,6 @@ class CompileCache:
         return sum(session.held_bytes for entry in self._entries.values() for session in entry.sessions)
 
 
-def changed_feeds(old: Sequence[Signature], new: Sequence[Signature]) -> str:
-    """Describes the feeds that differ, of the first replica for which any do: ``x: (32, 8) float32 -> (16, 8) float32``."""
-    if len(old) != len(new):
-        return f"{len(old)} -> {len(new)} replicas"
-    replica = next(i for i, (a, b) in enumerate(zip(old, new, strict=True)) if a != b)
-    before, after = ({n: f"{shape} {dtype.name}" for n, shape, dtype in one[replica]} for one in (old, new))
-    names = [n for n in {**before, **after} if before.get(n) != after.get(n)]
-    text = "; ".join(f"{n}: {before.get(n, 'not fed')} -> {after.get(n, 'not fed')}" for n in names)
-    return f"replica {replica}: {text}" if len(new) > 1 else text
-
-
 __all__ = [
-    "Bound", "Compilation", "CompileCache", "Key", "LoweredProgram", "changed_feeds", "compile_program", "distribution",
-    "loss_scale",
+    "Bound", "Compilation", "CompileCache", "Key", "LoweredProgram", "compile_program", "distribution", "loss_scale",
 ]  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import Any, TypeVar
@@ -28,6 +29,7 @@ from tstatic.static.compile import Bound, Compilation, compile_program, distribu
 from tstatic.static.data_parallel import OWN_PLACE, places_of
 from tstatic.static.explain import Explanation, PropertyStatus
 from tstatic.static.inquiry import as_program, build_explanation
+from tstatic.static.ledger import MOST_RECORDS, CompileRecord
 from tstatic.static.request import fetch_names
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
@@ -45,12 +47,14 @@ class History:
         counted: The compilation of the last run, whose sessions are in ``sessions``.
         sessions: The sessions of all runs; weak references, so that the memory of a deleted Executor is freed.
         scope: The scope of the last data-parallel run.
+        records: The last compilations for runs, in all Executors.
     """
 
     compilation: Compilation | None = None
     counted: Compilation | None = None
     sessions: WeakSet[Session] = field(default_factory=WeakSet)
     scope: Scope | None = None
+    records: deque[CompileRecord] = field(default_factory=lambda: deque(maxlen=MOST_RECORDS))
 
     def beside_bytes(self, plan: Plan) -> Mapping[int, int]:
         """Returns what the device's library was seen to hold beside the results of steps, in runs of an equal plan."""
@@ -199,6 +203,11 @@ class CompiledProgram:
         """The generated kernels that runs of the last compilation launch; none where fused ops run as those that they replace."""
         made = self._history.compilation
         return () if made is None else tuple(one.kernel for one in made.first.plan.kernels.values())
+
+    @property
+    def compilations(self) -> tuple[CompileRecord, ...]:
+        """The compilations for runs of this object, oldest first: what changed each time, and the seconds it took."""
+        return tuple(self._history.records)
 
     @property
     def plan(self) -> Plan:
@@ -415,7 +424,8 @@ class CompiledProgram:
         fleet = self._program.distributed
         statuses = fleet.statuses if isinstance(fleet, Settings) else ()
         chosen = () if self._settings.execution.num_threads else ("num_threads",)
-        return build_explanation(made, build, self.exec_strategy, note, statuses, verbose, chosen)
+        found = build_explanation(made, build, self.exec_strategy, note, statuses, verbose, chosen)
+        return replace(found, compilations=self.compilations)
 
     def _has_backward(self) -> bool:
         return any(op.role & OpRole.Backward for op in self._program.global_block().ops)
@@ -464,6 +474,11 @@ def settings_of(compiled: CompiledProgram) -> tuple[Program, Settings]:
     return compiled._program, compiled._settings
 
 
+def note_compilations(compiled: CompiledProgram, records: Iterable[CompileRecord]) -> None:
+    """Adds compilations of the same program elsewhere, which an explanation then lists."""
+    compiled._history.records.extend(records)
+
+
 def _copied(strategy: S | None, kind: type[S], arg: str) -> S:
     """Returns a copy of a strategy, or a new one for ``None``."""
     if strategy is None:
@@ -471,4 +486,4 @@ def _copied(strategy: S | None, kind: type[S], arg: str) -> S:
     return check_type(strategy, kind, arg, "CompiledProgram", expected=f"a static.{kind.__name__} or None").copy()
 
 
-__all__ = ["PLAIN", "CompiledProgram", "History", "Settings", "over_processes", "settings_of"]
+__all__ = ["PLAIN", "CompiledProgram", "History", "Settings", "note_compilations", "over_processes", "settings_of"]

@@ -37,6 +37,7 @@ from tstatic.static.compiled_program import PLAIN, CompiledProgram, Settings, ov
 from tstatic.static.data_parallel import OWN_PLACE, Replicas, places_of
 from tstatic.static.dot import write_graphs
 from tstatic.static.from_dataset import FetchHandler, run_batches
+from tstatic.static.ledger import CompileRecord
 from tstatic.static.request import (
     FeedReader,
     Signature,
@@ -58,8 +59,8 @@ _DEBUG = "TSTATIC_LOGS=steps logs the time of each run"
 MOST_READERS = 128
 """The most program versions for which an Executor keeps a FeedReader."""
 
-observers: list[Callable[[Compilation, Settings, Scope], None]] = []
-"""Called after each compilation for a run; the command line looks at the programs of users' scripts by it."""
+observers: list[Callable[[Compilation, Settings, Scope, CompileRecord], None]] = []
+"""Called after each compilation for a run, with its record; the command line looks at the programs of users' scripts by it."""
 
 
 def _results(entry: Bound, feeds: list[Arrays], scope: Scope, iterations: int, replicas: Replicas | None) -> list[Any]:
@@ -321,6 +322,7 @@ class Executor:
     ) -> tuple[Bound, Replicas | None]:
         """Compiles a program, binds it to a scope and adds it to the cache."""
         recorder = records.recorder
+        self._cache.ledger.check(key, repr(program))
         start, start_ns = time.perf_counter(), time.perf_counter_ns()
         build, group, how, rank = settings.build, None, None, 0
         check_backend()
@@ -349,11 +351,13 @@ class Executor:
         entry = Bound(made, made.bind(scope, key.device, threads, group, rank), group)
         if replicas is not None:
             replicas.agree(made, build, scope)
-        self._cache.add(key, entry, (time.perf_counter() - start) * 1e3)
+        record = self._cache.add(key, entry, time.perf_counter() - start)
+        if settings.history is not None:
+            settings.history.records.append(record)
         if recorder is not None:
             recorder.add("compile", "compile", start_ns)
         for observe in observers:
-            observe(made, settings, scope)
+            observe(made, settings, scope, record)
         return entry, replicas
 
     def close(self) -> None:
@@ -441,6 +445,20 @@ class Executor:
         self.train_from_dataset(
             program, dataset, scope, thread, debug, fetch_list, fetch_info, print_period, fetch_handler
         )
+
+    @property
+    def compilations(self) -> tuple[CompileRecord, ...]:
+        """One record for each compilation, oldest first: which parts of the cache key changed, and the seconds it took.
+
+        Example:
+            >>> y = static.data("x", [None, 2]) * 2
+            >>> exe = static.Executor()
+            >>> for rows in (1, 3, 1):
+            ...     _ = exe.run(feed={"x": np.ones((rows, 2), "float32")}, fetch_list=[y])
+            >>> len(exe.compilations), str(exe.compilations[1].changes[0])
+            (2, "feed 'x': (1, 2) float32 -> (3, 2) float32")
+        """
+        return self._cache.ledger.records
 
     @property
     def held_bytes(self) -> int:

@@ -20,6 +20,7 @@ from tstatic.fusion.reasons import explain_code
 from tstatic.ir.checks import check_known
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.static.amp.rewrite import Converted
+from tstatic.static.ledger import CompileRecord, ledger_lines
 from tstatic.static.savings import Saving, members_as_data
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.static.strict_cost import StrictCost
@@ -105,12 +106,17 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """The program as the user wrote it and as it runs, with notes on the ops of the first block, by their index."""
+    """The program as the user wrote it and as it runs, with notes on the ops of the first block, by their index.
+
+    ``bytes_before`` and ``bytes_after`` are the bytes of the variables whose sizes are known.
+    """
 
     before: Program
     after: Program
     notes_before: Mapping[int, tuple[Note, ...]]
     notes_after: Mapping[int, tuple[Note, ...]]
+    bytes_before: Mapping[str, int] = field(default_factory=dict)
+    bytes_after: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +162,8 @@ class Explanation:
         saved: For each of ``applied``, what it saves; nothing for a fusion whose kernel a later one has.
         possible: For each of ``refused``, what it would save at most.
         verbose: Whether ``str`` lists everything.
+        made_at: When it was made, as text.
+        compilations: Those for runs of the CompiledProgram until now, with the parts of the cache key that changed.
 
     Example:
         >>> y = paddle.exp(static.data("x", [8]) * 2.0 + 1.0)
@@ -186,6 +194,8 @@ class Explanation:
     _names: tuple[str, ...] = field(default=(), repr=False, compare=False)
     _draw: Callable[[], Drawing] | None = field(default=None, repr=False, compare=False)
     _page: Callable[[Explanation, int], str] | None = field(default=None, repr=False, compare=False)
+    compilations: tuple[CompileRecord, ...] = field(default=(), compare=False)
+    made_at: str = field(default="", compare=False)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -258,6 +268,8 @@ class Explanation:
             done["precision"] = [one.to_dict() for one in self.precision]
         if self.strict is not None:
             done["strict"] = self.strict.to_dict()
+        if self.compilations:
+            done["compilations"] = [one.to_dict() for one in self.compilations]
         if self.on_host:
             done["on_host"] = [{**members_as_data([one.op])[0], "reason": one.reason} for one in self.on_host]
         return done
@@ -270,16 +282,18 @@ class Explanation:
         """Returns the program before and after, for pictures; ``None`` for an explanation that was made without a program."""
         return None if self._draw is None else self._draw()
 
-    def to_html(self, max_ops: int = 600) -> str:
+    def to_html(self, max_ops: int = 60) -> str:
         """Returns a self-contained page: the properties, the kernels, and the program drawn before and after.
 
+        The drawing shows the whole program, with name scopes, repeated layers and lines as groups that open.
+
         Args:
-            max_ops: Most ops drawn in each picture; a longer program is cut, and the picture says so.
+            max_ops: Boxes that are open at most when the page opens; a longer program is folded.
         """
         assert self._page is not None, "this explanation was made without a program"
         return self._page(self, max_ops)
 
-    def save_html(self, path: str | os.PathLike[str], max_ops: int = 600) -> None:
+    def save_html(self, path: str | os.PathLike[str], max_ops: int = 60) -> None:
         """Writes :meth:`to_html` to a file.
 
         Raises:
@@ -361,6 +375,7 @@ def _summary(e: Explanation) -> list[str]:
         lines.append(f"on the host: {len(e.on_host)} operators ({_types(one.op.type for one in e.on_host)})")
     if e.strict is not None:
         lines.append(str(e.strict).splitlines()[0])
+    lines += ledger_lines(e.compilations)
     if e.applied and e.kernel_kind == "reference":
         lines.append(
             "On this device fused operators run as the operators that they replace; generated kernels run on a GPU, and with "
@@ -498,7 +513,7 @@ def _everything(e: Explanation) -> list[str]:
                 lines.append(f"  {v.name} = {_plain(v.value)!r}{mark}: {v.status}. {v.reason}")
     if e.strict is not None:
         lines.append(str(e.strict))
-    return lines
+    return lines + ledger_lines(e.compilations, verbose=True)
 
 
 def _at(where: Where | None, gap: int = 1) -> str:

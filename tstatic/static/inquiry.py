@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from tstatic.fusion.single_op import kernel_per_op
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, flat
 from tstatic.ir.opdef import EMPTY, OpDef
 from tstatic.ir.program import Block, Operator, Program
-from tstatic.ir.types import Meta
+from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.plan.plan import Generated, Plan, make_plan
 from tstatic.static import pipeline
 from tstatic.static.compile import Compilation, LoweredProgram, fuse_under
@@ -237,7 +238,9 @@ def build_explanation(
         with flags.using_numerics(made.first.numerics):
             notes = _Notes(log, [a for one in alone().values() for a in one.log.applied])
         after = {i: notes.of(op) for i, op in enumerate(fused.ops)}
-        return Drawing(copy, as_program(copy, fused), _notes_before(copy, frozen, notes, _left(frozen, metas)), after)
+        before = _notes_before(copy, frozen, notes, _left(frozen, metas))
+        sizes = _bytes(frozen, metas), _bytes(fused, after_metas)
+        return Drawing(copy, as_program(copy, fused), before, after, *sizes)
 
     def page(explanation: Explanation, max_ops: int) -> str:
         from tstatic.static import explain_html  # the page and its drawings are loaded only for this
@@ -267,6 +270,7 @@ def build_explanation(
         tuple(names),
         draw,
         page,
+        made_at=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
     )
 
 
@@ -298,6 +302,16 @@ def _label(frozen: FrozenProgram, value: str) -> str:
     op = next(o for o in frozen.ops if value in o.writes())
     where = show(op.where)
     return f"{op.type} -> {frozen.names.get(value, value)}" + (f" (at {where})" if where else "")
+
+
+def _bytes(frozen: FrozenProgram, metas: Mapping[str, Meta]) -> dict[str, int]:
+    """Returns the bytes of each variable, of the largest of its values; of those whose sizes are known."""
+    found: dict[str, int] = {}
+    for value, meta in metas.items():
+        name = frozen.names.get(value, value)
+        if UNKNOWN not in meta.shape:
+            found[name] = max(found.get(name, 0), meta.nbytes)
+    return found
 
 
 def _left(frozen: FrozenProgram, metas: Mapping[str, Meta]) -> set[str]:

@@ -6,6 +6,7 @@
 * ``runner``, ``equivalence``  one program under several strategies
 * ``shrink``, ``script``  the smallest program that shows a difference, as a script
 * ``gradients``  ``check_grads``
+* ``pytest_plugin``  fixtures for tests of users' programs
 """
 
 from typing import TYPE_CHECKING, Any

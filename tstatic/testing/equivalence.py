@@ -13,6 +13,7 @@ from tstatic.ir.checks import check_type
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Program
 from tstatic.logs import warn_once
+from tstatic.progress import tracked
 from tstatic.static.request import fetch_names
 from tstatic.static.strategy import BuildStrategy
 from tstatic.testing.feeds import Range, sample_feeds
@@ -129,15 +130,14 @@ def assert_equivalent(
             fix="pass the program itself; a CompiledProgram's strategy goes into 'strategies'",
         )
     fusions = kernels = 0
-    for number, batch in enumerate(batches):
-        for strategy in chosen:
-            failure = trial.compare(strategy, batch, seed + number)
-            if failure is not None:
-                raise _error(
-                    failure, trial, batch, program if isinstance(program, Recipe) else None, shrink
-                ) from failure.error
-            made, ran = trial.counts(strategy)
-            fusions, kernels = max(fusions, made), max(kernels, ran)
+    pairs = [(number, batch, strategy) for number, batch in enumerate(batches) for strategy in chosen]
+    for number, batch, strategy in tracked("comparing runs", pairs, len(pairs)):
+        failure = trial.compare(strategy, batch, seed + number)
+        if failure is not None:
+            recipe = program if isinstance(program, Recipe) else None
+            raise _error(failure, trial, batch, recipe, shrink) from failure.error
+        made, ran = trial.counts(strategy)
+        fusions, kernels = max(fusions, made), max(kernels, ran)
     if fusions and not kernels:
         warn_once(
             "no generated kernel ran",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 
-from tstatic.errors import TstaticError
+from tstatic.errors import ProgramError, TstaticError
+from tstatic.fusion.registration import registration_text
 from tstatic.ir import names
 from tstatic.ir.declare import program_guard
 from tstatic.ir.export import PUBLIC_API
@@ -24,6 +26,8 @@ WIDTH = 118
 WIDEN = ".astype('float32')"
 MOST_NUMBERS = 48
 """Arrays of at most this many elements are written out; larger ones are drawn from their seed."""
+_BACKEND = ("TSTATIC_CPU_BACKEND", "TRITON_INTERPRET")
+"""The environment variables that decide which kernels run on the CPU."""
 _PREFIXES = {"tensor.": "paddle.", "nn.functional.": "F."}
 _HELPER = (
     "def op(type, inputs, outputs, attrs):  # appends one operator; a number of outputs makes new variables",
@@ -69,13 +73,16 @@ class Recipe(Protocol):
 def write(recipe: Recipe, strategies: Any = ()) -> str:
     """Returns the script, which raises ``EquivalenceError`` if the strategies' results differ.
 
+    It runs alone, from a file: kernels that the user registered are in it (their lines come on top of the 30), and so is the
+    environment that decides which kernels run on the CPU.
+
     Args:
         recipe: The program.
         strategies: A BuildStrategy or several; ``()`` prints the values instead of comparing them.
     """
     metas = _metas(recipe)
     steps = [_step_text(step, recipe, metas) for step in recipe.steps]
-    head = ["import numpy as np", "import tstatic as paddle", "from tstatic import static, testing"]
+    head = [*_backend_lines(), "import numpy as np", "import tstatic as paddle", "from tstatic import static, testing"]
     if any("F." in s for s in steps):
         head.append("F = paddle.nn.functional")
     tail = _tail(recipe, strategies)
@@ -98,7 +105,29 @@ def write(recipe: Recipe, strategies: Any = ()) -> str:
         feed_lines = [f"feeds = {{{' '.join(f.strip() for f in feeds)}}}"]
     packed = _pack(body, room - len(feed_lines))
     guard = ["with static.program_guard(main, startup):", *(f"    {line}" for line in packed)]
-    return "\n".join([*head, *start, *helper, *guard, *feed_lines, *tail]) + "\n"
+    return "\n".join([*head, *_kernel_lines(recipe), *start, *helper, *guard, *feed_lines, *tail]) + "\n"
+
+
+def _backend_lines() -> list[str]:
+    """Returns a statement that makes the script run the kernels which this process runs."""
+    found = {name: os.environ[name] for name in _BACKEND if os.environ.get(name)}
+    if not found.get("TSTATIC_CPU_BACKEND"):
+        return []
+    return [f"import os; os.environ.update({', '.join(f'{n}={v!r}' for n, v in found.items())})"]
+
+
+def _kernel_lines(recipe: Recipe) -> list[str]:
+    """Returns the registrations of the users' kernels among the ops, or why a text for one cannot be had."""
+    lines: list[str] = []
+    types = dict.fromkeys(op_def(step.type).of or step.type for step in recipe.steps)
+    for kernel in [op_def(type).kernel for type in types]:
+        if kernel is None:
+            continue
+        try:
+            lines += ["", *registration_text(kernel).splitlines(), ""]
+        except ProgramError as error:
+            lines.append(f"# Register the kernel {kernel.op!r} here: {' '.join(error.what.split())}")
+    return lines
 
 
 def _code(text: str) -> str:
@@ -168,6 +197,8 @@ def _array_text(one: Input) -> str:
     if not size:
         return f"np.zeros({one.shape!r}, {one.dtype!r})"
     plain = array.astype(np.float64) if dtype_of(array.dtype).is_float else array
+    if size > 2 and (array == array.flat[0]).all():
+        return f"np.full({one.shape!r}, {_value_text(_numbers(plain.flat[0].item(), array.dtype))}, {one.dtype!r})"
     text = repr(_numbers(plain.tolist(), array.dtype)).replace("nan", "np.nan").replace("inf", "np.inf")
     # numpy knows the name "bfloat16" once tstatic is imported.
     return f"np.array({text}, {one.dtype!r})"

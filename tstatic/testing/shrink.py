@@ -172,7 +172,7 @@ class _Search:
         recipe = self._first_variable(recipe)
         recipe = self._cut(recipe)
         recipe = self._bypass(recipe)
-        return self._redraw(self._simpler(recipe))
+        return self._redraw(self._level(self._fewer_rows(self._simpler(recipe))))
 
     def _simpler(self, recipe: Recipe) -> Recipe:
         """Tries fewer runs, no optimizer, no gradients, and no persistable values."""
@@ -246,10 +246,38 @@ class _Search:
                     break
         return recipe
 
+    def _fewer_rows(self, recipe: Recipe) -> Recipe:
+        """Keeps one row, or half of the rows, of all fed inputs with one number of rows."""
+        fed = [i for i in recipe.inputs if i.shape and not i.parameter]
+        for rows in sorted({i.shape[0] for i in fed if i.shape[0] > 1}):
+            for part in (slice(0, 1), slice(rows - 1, rows), slice(0, rows // 2)):
+                cut = {i.name: _given(i.name, i.array()[part]) for i in fed if i.shape[0] == rows}
+                smaller = replace(recipe, inputs=tuple(cut.get(i.name, i) for i in recipe.inputs))
+                if self.fails(smaller):
+                    recipe = smaller
+                    break
+        return recipe
+
+    def _level(self, recipe: Recipe) -> Recipe:
+        """Gives all elements of a float input one value, if the difference shows with one."""
+        for one in recipe.inputs:
+            array = one.array()
+            if array.size < 3 or not dtype_of(one.dtype).is_float:
+                continue
+            for value in dict.fromkeys((1.0, 0.5, float(array.flat[0]), float(array.flat[np.abs(array).argmax()]))):
+                level = _given(one.name, np.full(one.shape, value, array.dtype))
+                level = replace(level, parameter=one.parameter)
+                smaller = replace(recipe, inputs=tuple(level if i is one else i for i in recipe.inputs))
+                if self.fails(smaller):
+                    recipe = smaller
+                    break
+        return recipe
+
     def _redraw(self, recipe: Recipe) -> Recipe:
         """Draws inputs from a seed if the difference does not need their own values, because that is shorter to write."""
         for one in recipe.inputs:
-            if one.given is not None and one.array().size > 4:
+            array = one.array()
+            if one.given is not None and array.size > 4 and not (array == array.flat[0]).all():
                 drawn = replace(one, given=None)
                 smaller = replace(recipe, inputs=tuple(drawn if i is one else i for i in recipe.inputs))
                 if self.fails(smaller):

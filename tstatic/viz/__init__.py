@@ -3,6 +3,7 @@
 * ``svg``  a program as SVG text
 * ``picture``  what of a block is drawn, in layers
 * ``layout``  where the nodes of a layered graph stand
+* ``folding``, ``graphviz``  a program as groups that open, for pages; Graphviz orders their rows where it is installed
 """
 
 from tstatic.ir.program import Program

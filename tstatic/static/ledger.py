@@ -1,0 +1,219 @@
+"""The ledger of compilations: for each, which parts of the cache key changed, from what to what, and how long it took."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from tstatic import flags
+from tstatic.devices import Device
+from tstatic.errors import ProgramError
+from tstatic.places import Place
+from tstatic.static.request import Signature
+from tstatic.static.strategy import BuildStrategy
+from tstatic.target import Target
+
+MOST_RECORDS = 256
+"""The most records that a ledger keeps, with their keys; older ones are only counted."""
+MOST_TEXT = 120
+
+
+class Key(NamedTuple):
+    """What a compilation depends on; the log calls the parts by these names."""
+
+    program: int
+    version: int
+    strategy: Hashable
+    execution: Hashable
+    feed_signature: tuple[Signature, ...]
+    """One per replica."""
+    fetch_list: Hashable
+    place: Place | tuple[Place, ...]
+    """A data-parallel program has one for each replica."""
+    device: Device
+    target: Target
+    """Kernels are cut for a chip, and a device learns which one it is when it is first used."""
+    scope: int
+    flags: Hashable
+    prune: Hashable
+    numerics: str | None
+    """What the CompiledProgram says; ``None`` leaves it to the flag."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChange:
+    """A part of the key that differs from the nearest earlier compilation of the same program.
+
+    Attributes:
+        part: Name of the part, such as ``feed signature``.
+        old, new: Its values, as text.
+    """
+
+    part: str
+    old: str
+    new: str
+
+    def __str__(self) -> str:
+        return f"{self.part}: {self.old} -> {self.new}"
+
+
+@dataclass(frozen=True, slots=True)
+class CompileRecord:
+    """One compilation of a program for a run.
+
+    Attributes:
+        number: Which compilation of its program in its Executor this is, from 1.
+        program: The program, in a line.
+        seconds: Time that rewriting, planning and binding took.
+        reason: Why it was made: ``first run``, what differs, or that the plan was no longer kept.
+        changes: The parts of the key that differ from the nearest earlier one; empty for a first run.
+    """
+
+    number: int
+    program: str
+    seconds: float
+    reason: str
+    changes: tuple[KeyChange, ...] = ()
+
+    def __str__(self) -> str:
+        return f"compilation {self.number} in {self.seconds * 1e3:.1f} ms: {self.reason}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain data."""
+        return asdict(self)
+
+
+class Ledger:
+    """Keeps a record of each compilation of an Executor."""
+
+    def __init__(self) -> None:
+        self._rows: deque[tuple[Key, CompileRecord]] = deque(maxlen=MOST_RECORDS)
+        self._counts: dict[int, int] = {}
+
+    @property
+    def records(self) -> tuple[CompileRecord, ...]:
+        """The records, oldest first."""
+        return tuple(record for _, record in self._rows)
+
+    def count(self, program: int) -> int:
+        """Returns how often the program of this number was compiled."""
+        return self._counts.get(program, 0)
+
+    def check(self, key: Key, program: str) -> None:
+        """Checks that one more compilation stays within ``FLAGS_max_recompiles``.
+
+        Raises:
+            ProgramError: If it does not; the message has the reasons of the last ones.
+        """
+        most = int(flags.flag("FLAGS_max_recompiles"))
+        if not most or self.count(key.program) <= most:
+            return
+        mine = [record for old, record in self._rows if old.program == key.program][-6:]
+        rows = "\n".join(f"  {record}" for record in mine)
+        raise ProgramError(
+            f"{program} would be compiled again, beyond FLAGS_max_recompiles = {most}. Its last compilations:\n{rows}\n"
+            f"  the next one: {self.explain(key)[0]}",
+            expected=f"at most {most} compilations after the first",
+            received=f"{self.count(key.program)} already made",
+            fix="feed arrays of fewer different shapes (pad them, or drop the last batch), or raise the flag",
+        )
+
+    def add(self, key: Key, program: str, seconds: float) -> CompileRecord:
+        """Adds a compilation that took so long; returns its record."""
+        reason, changes = self.explain(key)
+        number = self._counts[key.program] = self.count(key.program) + 1
+        record = CompileRecord(number, program, seconds, reason, changes)
+        self._rows.append((key, record))
+        return record
+
+    def explain(self, key: Key) -> tuple[str, tuple[KeyChange, ...]]:
+        """Returns why a compilation for this key is needed, and how the key differs from the nearest earlier one."""
+        nearest: list[str] | None = None
+        other = key
+        for old, _ in self._rows:
+            if old.program != key.program:
+                continue
+            differs = [name for name, a, b in zip(key._fields, old, key, strict=True) if a != b]
+            if nearest is None or len(differs) <= len(nearest):  # of equally near keys the newest
+                nearest, other = differs, old
+        if nearest is None:
+            return "first run" if not self.count(key.program) else "the records of its earlier runs were dropped", ()
+        if not nearest:
+            return "the scope's values changed size, or the plan was no longer kept", ()
+        reason = f"differs in {', '.join(name.replace('_', ' ') for name in nearest)}"
+        if "feed_signature" in nearest:
+            reason += f" ({changed_feeds(other.feed_signature, key.feed_signature)})"
+        return reason, tuple(c for name in nearest for c in _changes(name, getattr(other, name), getattr(key, name)))
+
+
+# --------------------------------------------------------------------------------------------------------------- changes
+def _changes(part: str, old: Any, new: Any) -> Iterable[KeyChange]:
+    """Returns what differs in one part of the key; a part with values of its own gives one change for each."""
+    if part == "feed_signature" and len(old) == len(new):
+        for replica, (a, b) in enumerate(zip(old, new, strict=True)):
+            for name, before, after in _feeds(a, b):
+                where = f" of replica {replica}" if len(new) > 1 else ""
+                yield KeyChange(f"feed '{name}'{where}", before, after)
+        return
+    if part == "strategy":
+        names: Sequence[str] = [f"build_strategy.{p.name}" for p in BuildStrategy.properties()]
+    elif part == "flags":
+        names = flags.key_names()
+    elif part == "fetch_list":
+        gone, came = ([n for n in a[0] if n not in b[0]] for a, b in ((old, new), (new, old)))
+        yield KeyChange(
+            "fetch list", _text(", ".join(gone) or "nothing else"), _text(", ".join(came) or "nothing else")
+        )
+        return
+    else:
+        names = ()
+    if isinstance(old, tuple) and isinstance(new, tuple) and len(names) == len(old) == len(new):
+        for name, a, b in zip(names, old, new, strict=True):
+            if a != b:
+                yield KeyChange(name, _text(a), _text(b))
+        return
+    if part == "scope":
+        yield KeyChange("scope", "one scope", "another scope")
+        return
+    yield KeyChange(part.replace("_", " "), _text(old), _text(new))
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 3]}..."
+
+
+def _feeds(old: Signature, new: Signature) -> list[tuple[str, str, str]]:
+    before, after = ({n: f"{shape} {dtype.name}" for n, shape, dtype in one} for one in (old, new))
+    names = [n for n in {**before, **after} if before.get(n) != after.get(n)]
+    return [(n, before.get(n, "not fed"), after.get(n, "not fed")) for n in names]
+
+
+def changed_feeds(old: Sequence[Signature], new: Sequence[Signature]) -> str:
+    """Describes the feeds that differ, of the first replica for which any do: ``x: (32, 8) float32 -> (16, 8) float32``."""
+    if len(old) != len(new):
+        return f"{len(old)} -> {len(new)} replicas"
+    replica = next(i for i, (a, b) in enumerate(zip(old, new, strict=True)) if a != b)
+    text = "; ".join(f"{n}: {a} -> {b}" for n, a, b in _feeds(old[replica], new[replica]))
+    return f"replica {replica}: {text}" if len(new) > 1 else text
+
+
+def ledger_lines(records: Sequence[CompileRecord], verbose: bool = False) -> list[str]:
+    """Returns what explanations say of the compilations of a program: one line, or all of them."""
+    if not records:
+        return []
+    total = sum(one.seconds for one in records)
+    many = f"{len(records)} time{'s' * (len(records) != 1)}"
+    head = f"compiled {many} in {total * 1e3:.0f} ms"
+    if not verbose:
+        return [f"{head}; the last one: {records[-1].reason}"]
+    lines = [f"{head}:"]
+    for one in records:
+        lines.append(f"  {one}")
+        lines += [f"    {change}" for change in one.changes]
+    return lines
+
+
+__all__ = ["CompileRecord", "Key", "KeyChange", "Ledger", "changed_feeds", "ledger_lines"]
