@@ -25,6 +25,8 @@ class Callback:
     """Base class: a loop calls these methods; override those that are wanted. Names and arguments are Paddle's.
 
     ``params`` holds what the loop knows: ``epochs`` and ``steps`` (batches an epoch, ``None`` if not known).
+    ``epoch`` and ``step`` are numbers from 0, ``logs`` the loop's numbers by name: those of the batch, or their means over the
+    epoch, where there are any.
 
     Example:
         >>> class Printed(paddle.callbacks.Callback):

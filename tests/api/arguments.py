@@ -53,6 +53,11 @@ def unread(function: Callable[..., Any]) -> set[str]:
     return set(parameters) - set(first) - loaded(function)
 
 
+def is_hook(function: Callable[..., Any]) -> bool:
+    """Whether training loops call it: its parameters are their protocol, which the class of callbacks documents."""
+    return function.__module__ == "tstatic.callbacks" and function.__name__.startswith("on_")
+
+
 def declarations(owner: Any) -> Mapping[str, str]:
     """What a function, or a class for its constructor, declares to be without effect; subclasses inherit it."""
     if not inspect.isclass(owner):

@@ -983,6 +983,7 @@ WITHOUT_SAMPLE: dict[str, str] = {
         ),
         DATA,
     ),
+    "tstatic.callbacks.train": "it calls what it is given: tests/cpu/test_callbacks.py",
     **dict.fromkeys(
         (
             "tstatic.nn.Layer", "tstatic.nn.LayerDict", "tstatic.nn.LayerList",
@@ -1035,7 +1036,7 @@ WITHOUT_SAMPLE: dict[str, str] = {
             "tstatic.framework.switch_main_program",
             "tstatic.framework.switch_startup_program", "Variable.dim",
             "tstatic.profiler.export_chrome_tracing", "tstatic.profiler.export_protobuf",
-            "tstatic.profiler.load_profiler_result", "tstatic.profiler.make_scheduler",
+            "tstatic.profiler.load_profiler_result", "tstatic.profiler.make_scheduler", "tstatic.profiler.profile",
             *(f"tstatic.utils.profiler.{name}" for name in ("cuda_profiler", "profiler", "start_profiler", "stop_profiler")),
             "tstatic.static.amp.cast_parameters_to_fp16", "tstatic.static.amp.bf16.cast_parameters_to_bf16",
         ),
@@ -1053,7 +1054,7 @@ WITHOUT_SAMPLE: dict[str, str] = {
             "tstatic.inference.convert_to_mixed_precision", "tstatic.inference.create_predictor",
             "tstatic.inference.get_num_bytes_of_data_type",
             "tstatic.fluid.save_dygraph",
-            "Variable.get_value", "Variable.set_value",
+            "Variable.get_value", "Variable.set_value", "tstatic.onnx.export",
             *(
                 f"tstatic.static.io.{name}"
                 for name in (

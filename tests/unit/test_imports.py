@@ -15,7 +15,8 @@ PACKAGE = ROOT / "tstatic"
 FILES = sorted(PACKAGE.rglob("*.py"))
 # What may be imported inside a function: large, optional, or slow and needed by one rare call only.
 LAZY = {"torch", "triton", "scipy", "matplotlib", "sklearn", "hypothesis", "rich", "typer", "graphviz", "importlib",
-        "platformdirs", "msgspec", "safetensors", "threadpoolctl", "PIL", "cv2", "difflib", "tensorboardX"}  # fmt: skip
+        "platformdirs", "msgspec", "safetensors", "threadpoolctl", "PIL", "cv2", "difflib", "tensorboardX", "onnx",
+        "google"}  # fmt: skip
 # Packages whose parts are loaded when they are asked for.
 LAZY_PARTS = {
     file: {"tstatic"}

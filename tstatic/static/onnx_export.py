@@ -131,7 +131,7 @@ def build_model(program: Program, feeds: Sequence[str], fetches: Sequence[str], 
         FeedError: If a parameter has no value in the scope.
     """
     frozen = freeze(program, feeds, fetches)
-    # What a run would write to state (running statistics) is no result of the model.
+    # What a run would write to state (running statistics) does not belong to the model.
     frozen = dce(frozen.edit(writes={}))
     _check_forms(frozen)
     wanted = set(frozen.reads)

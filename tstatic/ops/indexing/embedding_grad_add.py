@@ -80,7 +80,8 @@ def _cost(x: Meta, ids: Meta, dout: Meta, out: Meta) -> Cost:
 
 register(OpDef(
     "embedding_grad_add", "X, Ids, Out@GRAD -> Out", attrs={"padding_idx": Attr(-1, "int")}, infer=_infer, ref=_ref,
-    lower=_lower, cost=_cost, inplace=(("X", "Out"),), amp="float32", paddle=ABSENT,
+    lower=_lower, cost=_cost, inplace=(("X", "Out"),), amp="gray", paddle=ABSENT,
+    onnx="it is part of a backward pass",
     indices=(
         Index("Ids", lambda x, ids, dout: x.shape[0], name="Ids of an embedding lookup",
               fix="check the ids that are fed, or make the table larger"),
