@@ -30,6 +30,8 @@ def _plain(definition: OpDef) -> bool:
         or definition.objects
         or definition.state
         or definition.update
+        # Its gradient is a function that only its builder knows.
+        or any(spec.kind == "function" for spec in definition.attrs.values())
         # Numbers that are drawn do not divide rows into sequences.
         or any(slot.name.endswith(LOD) for slot in (*definition.inputs, *definition.outputs))
     )

@@ -292,7 +292,8 @@ def _lower(
         at, to = logits_offsets, label_offsets
         logits_length, label_length = at.diff(), to.diff()
         logits = torch.nn.utils.rnn.pad_sequence([logits[i:j] for i, j in itertools.pairwise(at)])
-        label = label.reshape(-1)
+        # Torch reads labels one after the other, whatever the strides are.
+        label = label.reshape(-1).contiguous()
     if not logits.shape[0] or not logits.shape[1]:
         return logits.new_zeros((logits.shape[1], 1)), None
     ins, labels = logits_length.reshape(-1), label_length.reshape(-1)
