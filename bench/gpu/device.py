@@ -119,14 +119,14 @@ class Device:
         rows, columns, depth = launch["product"]
         shapes = (rows, depth), (depth, columns), (rows, columns)
         turned = (*launch["turned"], False)
-        first, second, *bias, last = launch["arguments"]
+        first, second, *addend, last = launch["arguments"]
         a, b, out = (
             tensors[name].view(shape[::-1]).T if turn else tensors[name].view(shape)
             for name, shape, turn in zip((first, second, last), shapes, turned, strict=True)
         )
-        if bias:
-            vector = tensors[bias[0]].view(-1)
-            return lambda: torch.addmm(vector, a, b, out=out)
+        if addend:
+            added = tensors[addend[0]].view(launch["addend"])
+            return lambda: torch.addmm(added, a, b, out=out)
         return lambda: torch.mm(a, b, out=out)
 
     def options(self, launch: Mapping[str, Any]) -> dict[str, Any]:

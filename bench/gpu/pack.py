@@ -351,7 +351,10 @@ def _launches(calls: Launches, prefix: str) -> list[Json]:
     for c in calls.launches:
         arguments = [f"{prefix}{a}" if a in calls.partials else a for a in c.arguments]
         if isinstance(c, LibraryProduct):
-            found.append({"product": list(c.sizes), "turned": [c.trans_a, c.trans_b], "arguments": arguments})
+            found.append(
+                {"product": list(c.sizes), "turned": [c.trans_a, c.trans_b], "addend": list(c.addend_shape),
+                 "arguments": arguments}
+            )  # fmt: skip
         else:
             found.append(
                 {"function": c.function, "grid": list(c.grid), "arguments": arguments,

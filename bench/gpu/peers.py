@@ -277,16 +277,19 @@ def _joined(list_: Sequence[Any]) -> Any:
     return torch.cat([t.reshape(-1) for t in list_])
 
 
-def _squares(grads: Sequence[Any]) -> Outputs:
-    return ([sum(g.square().sum() for g in grads)],)
+def _clip_factor(grads: Sequence[Any], limit: Any) -> Outputs:
+    (most,) = limit
+    return ([most / torch.maximum(sum(g.square().sum() for g in grads).sqrt(), most)],)
 
 
-def _squares_eager(grads: Sequence[Any]) -> Any:
-    return torch.stack(torch._foreach_norm(grads)).square().sum()
+def _clip_factor_eager(grads: Sequence[Any], limit: Any) -> Any:
+    (most,) = limit
+    return most / torch.maximum(torch.stack(torch._foreach_norm(grads)).norm(), most)
 
 
-def _squares_flat(grads: Sequence[Any]) -> Any:
-    return [_joined(grads)], lambda g: g.square().sum()
+def _clip_factor_flat(grads: Sequence[Any], limit: Any) -> Any:
+    (most,) = limit
+    return [_joined(grads)], lambda g: most / torch.maximum(g.norm(), most)
 
 
 def _adam_step(p: Any, g: Any, m: Any, v: Any, b1: Any, b2: Any, rate: Any, decay: float) -> tuple[Any, Any, Any]:
@@ -406,7 +409,7 @@ def _all() -> dict[str, Peer]:
         "compiler/softmax/0": Peer(_masked_softmax), "compiler/softmax/1": Peer(_masked_softmax_grad),
         "compiler/cross-entropy/0": Peer(_cross_entropy, _cross_entropy_eager, _flat_label),
         "relu_dwconv/k3/0": Peer(_depthwise), "relu_dwconv/k3/1": Peer(_depthwise_grad),
-        "adamw/clip/0": Peer(_squares, _squares_eager, flat=_squares_flat, grouped=True),
+        "adamw/clip/0": Peer(_clip_factor, _clip_factor_eager, flat=_clip_factor_flat, grouped=True),
         "adamw/clip/1": Peer(
             _adamw, _adam_eager, lambda g, scale, p, rate, m, v, b1, b2: _adam_prepared(DECAY)(p, g, m, v), _adam_flat, True
         ),

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
 pytest_plugins = ["pytester"]
 
-# Installed, it is loaded by its entry point; the checkout of another version may not have it.
-LOAD = (
-    () if any(e.name == "tstatic" for e in entry_points(group="pytest11")) else ("-p", "tstatic.testing.pytest_plugin")
-)
+LOAD = ("-p", "tstatic.testing.pytest_plugin")
 
 
 @pytest.fixture(autouse=True)

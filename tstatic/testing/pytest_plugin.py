@@ -1,4 +1,7 @@
-"""A pytest plugin: fixtures that give tests fresh programs and prove that strategies do not change them."""
+"""A pytest plugin: fixtures that give tests fresh programs and prove that strategies do not change them.
+
+``pytest -p tstatic.testing.pytest_plugin`` loads it. No entry point does: pytest rewrites all modules of a package that has one.
+"""
 
 from __future__ import annotations
 
