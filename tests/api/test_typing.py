@@ -181,6 +181,7 @@ def parameters_of(function: Any) -> list[str]:
     return row
 
 
+@pytest.mark.slow
 def test_stubs_say_what_modules_have(made: dict[Path, ast.Module]) -> None:
     assert len(stubs.facades()) > 25
     for name in stubs.facades():

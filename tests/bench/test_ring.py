@@ -100,6 +100,7 @@ def test_wrong_kernels_fail_and_tests_that_launch_nothing_do_not_count(tmp_path:
     assert "no_such_library" in error["error"]
 
 
+@pytest.mark.slow
 def test_the_time_limit_stops(tmp_path: Path) -> None:
     tests = tmp_path / "test_kernels.py"
     tests.write_text(KERNELS)
@@ -109,6 +110,7 @@ def test_the_time_limit_stops(tmp_path: Path) -> None:
     assert end["launched"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hypothesis", "torch", "pytest"])
 def test_a_library_without_which_nothing_runs_is_a_line(name: str, tmp_path: Path) -> None:
     run("gpu/ring.py", str(tmp_path), "--dry-run", code=2, **hidden(tmp_path / "hide", name))
@@ -136,6 +138,7 @@ def test_programs_run_on_their_place_with_few_libraries(tmp_path: Path) -> None:
     assert not [line for line in lines if line["what"] == "error"]
 
 
+@pytest.mark.slow
 def test_programs_do_not_run_on_what_stands_in_for_a_gpu_unasked(tmp_path: Path) -> None:
     if places.device_count():
         pytest.skip("there is a GPU")

@@ -53,6 +53,7 @@ def test_fused_equals_unfused(shard: int) -> None:
     assert count["with a rest of the depth"] >= 0.3 * count["products"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_any_inner_value_can_be_fetched(norm: str) -> None:
     block = replace(FULL, norm=norm)

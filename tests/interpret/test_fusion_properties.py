@@ -30,7 +30,7 @@ fusions = pytest.mark.parametrize("fusion", [f for f in FUSIONS if f.rewrites is
 
 @pytest.mark.parametrize(
     "kind",
-    [*KINDS[:2], pytest.param(KINDS[2], marks=pytest.mark.slow)],
+    [KINDS[0], *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[1:])],
     ids=["forward", "gradients", "training"],
 )
 @fusions
@@ -53,6 +53,7 @@ def test_fused_equals_unfused(fusion: Fusion, kind: dict[str, Any]) -> None:
     assert count["made"] >= 2, "what is drawn must contain what the fusion looks for"
 
 
+@pytest.mark.slow
 @fusions
 def test_any_inner_variable_can_be_fetched_with_every_switch_on(fusion: Fusion) -> None:
     @seed(2)

@@ -170,6 +170,7 @@ def failure():
 """
 
 
+@pytest.mark.slow
 def test_the_script_of_a_failure_runs_alone_with_the_kernel_in_it(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(WRONG, encoding="utf-8")

@@ -193,6 +193,7 @@ MANY_CALLS = {"sigmoid_cross_entropy_with_logits_grad"}
 """Ops that the models and nets leave unfused although their forms are more calls; each definition says why (``many_calls``)."""
 
 
+@pytest.mark.slow
 def test_ops_that_stay_unfused_are_few_calls() -> None:
     unfused = left_unfused()
     assert {"matmul_v2", "conv2d_grad", "cast"} <= set(unfused)

@@ -77,6 +77,7 @@ def group_of(training: Training, places: int) -> Group:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("clip", "limit"), [(True, None), (False, 8192), (True, 0)], ids=["all in one", "buckets", "each alone"]
 )

@@ -61,6 +61,7 @@ def judged(recorded: dict[str, Any], listed: list[compare.Row]) -> tuple[list[co
     return unlisted, [row for row in stale if row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.numpy_device(
     "the list of differences is of the references; test_torch_device.py has that of torch", not_on=("torch",)
 )
@@ -70,6 +71,7 @@ def test_answers_are_those_of_paddle(judged: tuple[list[compare.Difference], lis
     assert not unlisted, f"{len(unlisted)} differences that docs/paddle_differences.md does not list:\n{shown}"
 
 
+@pytest.mark.slow
 @pytest.mark.numpy_device(
     "the list of differences is of the references; test_torch_device.py has that of torch", not_on=("torch",)
 )

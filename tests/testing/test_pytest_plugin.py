@@ -58,6 +58,7 @@ def test_programs_are_proved_and_counted(pytester: pytest.Pytester) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_failure_has_its_script_in_the_report_and_in_a_file(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         NET
