@@ -9,7 +9,6 @@ which hardly depends on what else runs; ``--threads`` gives it more, and counts 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import statistics
@@ -144,10 +143,7 @@ def main() -> None:
         "date": report.today(), "commit": report.commit(), "machine": report.machine(), "threads": given.threads,
         "rows": [compare(name, given.rounds) for name in given.cases],
     }  # fmt: skip
-    if given.out is not None:
-        given.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-        given.out.with_suffix(".md").write_text(markdown(result), encoding="utf-8")
-    print(markdown(result))
+    report.put(result, markdown(result), given.out)
 
 
 if __name__ == "__main__":

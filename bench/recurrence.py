@@ -9,7 +9,6 @@ not counted. The quietest quarter of the turns (by torch's time) is a row of its
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import time
@@ -151,10 +150,7 @@ def main() -> None:
         "versions": {"numpy": np.__version__, "OpenBLAS kernels": kernels(), "torch": torch.__version__},
         "rows": [compare(kind, given.rounds) for kind in given.kinds],
     }  # fmt: skip
-    if given.out is not None:
-        given.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-        given.out.with_suffix(".md").write_text(markdown(result), encoding="utf-8")
-    print(markdown(result))
+    report.put(result, markdown(result), given.out)
 
 
 if __name__ == "__main__":

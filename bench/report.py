@@ -165,6 +165,14 @@ def write(result: Mapping[str, Any], json_path: Path) -> Path:
     return page
 
 
+def put(result: Mapping[str, Any], page: str, json_path: Path | None) -> None:
+    """Prints the page of a result, and writes both beside each other where a path is given."""
+    if json_path is not None:
+        json_path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        json_path.with_suffix(".md").write_text(page, encoding="utf-8")
+    print(page)
+
+
 def today() -> str:
     """The date, as files are named by."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.helpers.epilogue_programs import LayerDraw
+from tests.helpers.epilogue_programs import LayerDraw, draw_until
 from tstatic import testing
 from tstatic.ir.opdef import ValueRange, op_def
 from tstatic.ir.types import dtype_of
@@ -97,18 +97,15 @@ def attention_recipe(number: int, kind: str = "forward", runs: int = 5) -> testi
         kind: ``forward``, ``gradients`` (those of all inputs) or ``training``.
         runs: Steps of a training.
     """
-    for salt in range(100):
-        draw = _Draw(number + 1_000_003 * salt, kind)
+
+    def build(draw: _Draw) -> testing.Recipe | None:
         value = draw.attention()
         if kind == "training":
             draw.emit("scale", {"X": value}, {"scale": 0.25}, value)
         made = draw.builder.recipe()
         made = replace(made, gradients=tuple(n for n in made.gradients if n not in draw.masks))
         if sum(s.type == "matmul_v2" for s in made.steps) != 2:
-            continue
-        if kind != "training":
-            return made
-        trained = draw.builder.trained(made, draw.random.choice(("SGD", "Momentum", "AdamW")), runs)
-        if trained is not None:
-            return trained
-    raise AssertionError("no program could be drawn")
+            return None
+        return made
+
+    return draw_until(build, _Draw, number, kind, runs)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -103,6 +104,38 @@ class _Draw(LayerDraw):
         return value
 
 
+Drawn = TypeVar("Drawn", bound=LayerDraw)
+
+
+def draw_until(
+    build: Callable[[Drawn], testing.Recipe | None],
+    draws: Callable[[int, str], Drawn],
+    number: int,
+    kind: str,
+    runs: int,
+) -> testing.Recipe:
+    """Returns the first program that ``build`` makes of draws, the same ones for a number; with ``training`` one that trains.
+
+    Args:
+        build: ``draw -> recipe``, or ``None`` where something else is to be drawn.
+        draws: Makes a draw of a seed and a kind.
+        number: Decides everything that is drawn.
+        kind: ``forward``, ``gradients`` (those of all inputs) or ``training``.
+        runs: Steps of a training.
+    """
+    for salt in range(100):
+        draw = draws(number + 1_000_003 * salt, kind)
+        made = build(draw)
+        if made is None:
+            continue
+        if kind != "training":
+            return made
+        trained = draw.builder.trained(made, draw.random.choice(("SGD", "Momentum", "AdamW")), runs)
+        if trained is not None:
+            return trained
+    raise AssertionError("no program could be drawn")
+
+
 def epilogue_recipe(number: int, kind: str = "forward", runs: int = 5) -> testing.Recipe:
     """Returns a program of one or two layers; the same one for a number.
 
@@ -111,8 +144,8 @@ def epilogue_recipe(number: int, kind: str = "forward", runs: int = 5) -> testin
         kind: ``forward``, ``gradients`` (those of all inputs) or ``training``.
         runs: Steps of a training.
     """
-    for salt in range(100):
-        draw = _Draw(number + 1_000_003 * salt, kind)
+
+    def build(draw: _Draw) -> testing.Recipe | None:
         value = draw.fresh((*draw.random.choice(ROWS), DEEP if draw.often(0.15) else draw.random.choice(SIZES)))
         for _ in range(1 if kind == "forward" else 2):
             value = draw.layer(value)
@@ -120,10 +153,7 @@ def epilogue_recipe(number: int, kind: str = "forward", runs: int = 5) -> testin
             value = draw.emit("scale", {"X": value}, {"scale": 0.5}, value)
         made = draw.builder.recipe()
         if not any(s.type in ("mul", "matmul_v2") for s in made.steps):
-            continue
-        if kind != "training":
-            return made
-        trained = draw.builder.trained(made, draw.random.choice(("SGD", "Momentum", "AdamW")), runs)
-        if trained is not None:
-            return trained
-    raise AssertionError("no program could be drawn")
+            return None
+        return made
+
+    return draw_until(build, _Draw, number, kind, runs)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
-from tests.helpers.epilogue_programs import LayerDraw
+from tests.helpers.epilogue_programs import LayerDraw, draw_until
 from tstatic import testing
 from tstatic.fusion import FUSIONS, linear_cross_entropy
 from tstatic.fusion.engine import Fusion
@@ -121,20 +120,17 @@ def linear_loss_recipe(number: int, kind: str = "forward", runs: int = 3) -> tes
         kind: ``forward``, ``gradients`` (those of all inputs) or ``training``.
         runs: Steps of a training.
     """
-    for salt in range(100):
-        draw = _Draw(number + 1_000_003 * salt, kind)
+
+    def build(draw: _Draw) -> testing.Recipe | None:
         losses = draw.losses(draw.logits())
         if losses is None:
-            continue
+            return None
         value = draw.reduced(losses)
         if kind == "training":
             draw.emit("scale", {"X": value}, {"scale": 0.25}, value)
         made = draw.builder.recipe()
         if not any("cross_entropy" in s.type for s in made.steps):
-            continue
-        if kind != "training":
-            return made
-        trained: Any = draw.builder.trained(made, draw.random.choice(("SGD", "Momentum", "AdamW")), runs)
-        if trained is not None:
-            return trained
-    raise AssertionError("no program could be drawn")
+            return None
+        return made
+
+    return draw_until(build, _Draw, number, kind, runs)
