@@ -189,7 +189,7 @@ def left_unfused() -> Mapping[str, str]:
     return found
 
 
-MANY_CALLS = {"sigmoid_cross_entropy_with_logits_grad"}
+MANY_CALLS = {"sigmoid_cross_entropy_with_logits_grad", "embedding_grad_add"}
 """Ops that the models and nets leave unfused although their forms are more calls; each definition says why (``many_calls``)."""
 
 
@@ -207,10 +207,9 @@ def test_ops_that_stay_unfused_are_few_calls() -> None:
             continue
         # What mixed precision runs in float32 gets no 16 bits.
         found = [drawn(definition)] if definition.amp in ("black", "float32") else of_each(definition)
-        for sample in found:
-            work = run_on_meta(definition, sample).work()
-            if (len(work) > MOST_CALLS) != bool(definition.many_calls):
-                many[type, sample.dtype, model] = definition.many_calls or work
+        longest = max((run_on_meta(definition, sample).work() for sample in found), key=len)
+        if (len(longest) > MOST_CALLS) != bool(definition.many_calls):
+            many[type, model] = definition.many_calls or longest
     assert not many
 
 

@@ -82,6 +82,7 @@ register(OpDef(
     "embedding_grad_add", "X, Ids, Out@GRAD -> Out", attrs={"padding_idx": Attr(-1, "int")}, infer=_infer, ref=_ref,
     lower=_lower, cost=_cost, inplace=(("X", "Out"),), amp="gray", paddle=ABSENT,
     onnx="it is part of a backward pass",
+    many_calls="rows of 16 bits are summed in float32 first, which takes a sort; float32 is one call and a copy",
     indices=(
         Index("Ids", lambda x, ids, dout: x.shape[0], name="Ids of an embedding lookup",
               fix="check the ids that are fed, or make the table larger"),
