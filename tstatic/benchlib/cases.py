@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from tstatic.ir.expr import Node, parse
 from tstatic.ir.opdef import OpDef, op_def
 from tstatic.ir.program import Operator, Program
 from tstatic.ir.rng import RngKey
-from tstatic.ir.types import dtype_of
+from tstatic.ir.types import DType, dtype_of
 from tstatic.testing.magnitudes import widen
 from tstatic.testing.parts import Array
 from tstatic.testing.runner import start_values
@@ -149,9 +149,7 @@ class Case:
         for name, kind in kinds.items():
             if not kind.is_float:
                 continue
-            moved = run_references(
-                wide, state, lambda n, a, name=name, kind=kind: a + ulp(a, kind.np) if n == name else a
-            )
+            moved = run_references(wide, state, partial(_moved, name, kind))
             with np.errstate(all="ignore"):
                 for total, fetch, exact in zip(spread, self.fetches, self.exact, strict=True):
                     if exact.dtype == np.float64:
@@ -168,6 +166,11 @@ class Case:
         unit = float(np.finfo(expected.dtype).eps)
         size, error = (float(np.abs(a).max(initial=0.0)) for a in (expected, got - expected))
         return "" if error <= MOST_ULPS * unit * size else f"{name} is off by {error:.3g} of {size:.3g}"
+
+
+def _moved(name: str, kind: DType, at: str, array: Array) -> Array:
+    """Returns a value, moved by a unit in the last place if it is the one that is to move."""
+    return np.asarray(array + ulp(array, kind)) if at == name else array
 
 
 def _same(a: Array, b: Array) -> bool:

@@ -32,8 +32,8 @@ class Change:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data."""
-        own = asdict(self)
-        judgement = own.pop("judgement")
+        own: dict[str, Any] = asdict(self)
+        judgement: dict[str, Any] = own.pop("judgement")
         return own | judgement
 
 

@@ -58,11 +58,11 @@ def _rows(fusion: Fusion, ops: Sequence[PatternOp], dtype: str, directions: Sequ
         given = [metas[read[s.name][0]] if s.name in read else None for s in op.definition.inputs]
         made = infer_outputs(op.definition, given, op.definition.complete(op.attrs))
         written = {}
-        for slot, meta in zip(op.definition.outputs, made, strict=True):
+        for output, meta in zip(op.definition.outputs, made, strict=True):
             if meta is not None:
-                name = f"{op.op.name}.{slot.name}"
-                written[slot.name], metas[name] = name, meta
-        names.update((value.name, written[slot]) for slot, value in op.op.outputs.items() if slot in written)
+                name = f"{op.op.name}.{output.name}"
+                written[output.name], metas[name] = name, meta
+        names.update((value.name, written[s]) for s, value in op.op.outputs.items() if s in written)
         steps.append(Step.of(op.definition.type, read, written, op.attrs))
     last = ops[-1].definition
     results = tuple(n for s, row in steps[-1].outputs for n in row if not last.output_slots[s].intermediate)

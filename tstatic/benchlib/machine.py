@@ -18,7 +18,9 @@ def blas() -> str:
 
     # A product, so that the library is loaded.
     np.dot(np.ones(2), np.ones(2))
-    found = [one for one in threadpoolctl.threadpool_info() if one["user_api"] == "blas"]
+    every = [one for one in threadpoolctl.threadpool_info() if one["user_api"] == "blas"]
+    # scipy brings another one, once it is loaded.
+    found = [one for one in every if "numpy" in Path(one.get("filepath", "")).as_posix()] or every
     text = ", ".join(f"{one['internal_api']} {one['version']} for {one.get('architecture', '?')}" for one in found)
     forced = os.environ.get("OPENBLAS_CORETYPE")
     return f"{text} (OPENBLAS_CORETYPE={forced})" if forced else text

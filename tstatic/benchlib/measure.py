@@ -20,7 +20,7 @@ class Setting:
         least: Turns that a judgement needs.
     """
 
-    repeats: int = 15
+    repeats: int = 25
     seconds: float = 0.002
     most: float = 30.0
     least: int = 11

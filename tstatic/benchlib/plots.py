@@ -65,6 +65,7 @@ def mark(shape: str, x: float, y: float, kind: str, title: str = "", size: float
     inner = f"<title>{html.escape(title)}</title>" if title else ""
     if shape == "circle":
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size}" class="{kind}">{inner}</circle>'
+    points: list[tuple[float, float]]
     if shape == "square":
         points = [(-1, -1), (1, -1), (1, 1), (-1, 1)]
     elif shape == "diamond":

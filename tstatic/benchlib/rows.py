@@ -111,7 +111,7 @@ def rows_of_op(definition: OpDef, sizes: OpSizes, dtype: str, directions: Sequen
     results = tuple(n for slot in definition.outputs if not slot.intermediate for n in written.get(slot.name, ()))
     floats = [_is_float(m) for m in outs if m is not None]
     recipe = Recipe(tuple(inputs), (step,), results or tuple(n for names in written.values() for n in names))
-    wanted = tuple(one.name for one in inputs if dtype_of(one.dtype).is_float and math.prod(one.shape))
+    wanted = tuple(one.name for one in inputs if dtype_of(one.dtype).is_float and 0 not in one.shape)
     differentiable = definition.grad is not None and not definition.update and any(floats) and bool(wanted)
     row = Row(
         definition.type, label(definition, shapes, sizes.attrs), dtype, FORWARD, recipe,
@@ -205,7 +205,7 @@ def sizes_from_domain(definition: OpDef, dtype: str) -> OpSizes:
 def _runs(definition: OpDef, shapes: tuple[Any, ...], attrs: Mapping[str, Any], dtype: str) -> bool:
     try:
         ins = fill(definition, definition.domain or Domain(), shapes, attrs, dtype, np.random.default_rng(0))
-        reserved = {"rng": RngKey(1)} if definition.random else {}
+        reserved: dict[str, Any] = {"rng": RngKey(1)} if definition.random else {}
         evaluate(definition, ins, attrs, **reserved)
     except (TstaticError, ValueError, IndexError, ArithmeticError):
         return False

@@ -108,10 +108,12 @@ class Sizes:
         if "op" in entry:
             definition = op_def(entry["op"])
             shapes = [entry["shapes"].get(slot.name) for slot in definition.inputs]
-            unknown = set(entry["shapes"]) - set(definition.input_slots)
-            if unknown:
-                raise self._wrong(f"'{definition.type}' has no input '{sorted(unknown)[0]}'",
-                                  ", ".join(definition.input_slots), sorted(unknown)[0], list(definition.input_slots))  # fmt: skip
+            for key, known in (("shapes", definition.input_slots), ("attrs", definition.attrs)):
+                unknown = sorted(set(entry.get(key, ())) - set(known))
+                if unknown:
+                    raise self._wrong(
+                        f"{key} of '{definition.type}' has '{unknown[0]}'", ", ".join(known), unknown[0], list(known)
+                    )  # fmt: skip
             attrs = {n: tuple(v) if isinstance(v, list) else v for n, v in entry.get("attrs", {}).items()}
             yield from rows_of_op(definition, OpSizes(tuple(shapes), attrs), dtype, chosen)
             return
@@ -239,7 +241,9 @@ def _step(text: str, number: int, metas: dict[str, Meta]) -> Step:
     ins: dict[str, tuple[str, ...]] = {}
     attrs: dict[str, Any] = {}
     for keyword in line.value.keywords:
-        slot = definition.input_slots.get(keyword.arg or "")
+        if keyword.arg is None:
+            raise wrong("inputs and attributes need names")
+        slot = definition.input_slots.get(keyword.arg)
         if slot is None:
             if keyword.arg not in definition.attrs:
                 raise wrong(f"'{keyword.arg}' is neither a slot nor an attribute of '{definition.type}'",

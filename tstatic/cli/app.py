@@ -220,7 +220,7 @@ def bench(
     history: Annotated[
         list[str] | None, typer.Option(help="An earlier result, for the page; may be repeated.", show_default=False)
     ] = None,
-    repeats: Annotated[int, typer.Option(help="Turns; fewer than 11 call no difference.", min=1)] = 15,
+    repeats: Annotated[int, typer.Option(help="Turns; fewer than 11 call no difference.", min=1)] = 25,
     time: Annotated[float, typer.Option(help="Least milliseconds of a sample.", min=0.001)] = 2.0,
     seed: Annotated[int, typer.Option(help="Of the values and the order.", min=0)] = 0,
     threads: Annotated[int, typer.Option(help="Threads of each peer on the CPU; 0: all cores.", min=0)] = 0,

@@ -18,6 +18,7 @@ from tstatic.benchlib.shapes import DEVICES
 from tstatic.benchlib.timers import timer_of
 from tstatic.cli.live import live
 from tstatic.cli.outcome import FINDING, OK, CommandError, Outcome, Table
+from tstatic.cli.show import said
 from tstatic.errors import DTypeError, NotFoundError, ProgramError, near
 from tstatic.ir.types import dtype_of
 
@@ -29,7 +30,7 @@ def _listed(texts: Sequence[str]) -> list[str]:
 def bench(
     op: Sequence[str] = (), shapes: str = "", dtype: Sequence[str] = (), direction: Sequence[str] = (),
     peers: Sequence[str] = (), device: str = "cpu", only: Sequence[str] = (), skip: Sequence[str] = (), csv: str = "",
-    result: str = "", html: str = "", history: Sequence[str] = (), repeats: int = 15, time: float = 2.0, seed: int = 0,
+    result: str = "", html: str = "", history: Sequence[str] = (), repeats: int = 25, time: float = 2.0, seed: int = 0,
     threads: int = 0, load: Sequence[str] = (), listed: bool = False,
 ) -> Outcome:  # fmt: skip
     """Measures rows, or lists them."""
@@ -52,7 +53,7 @@ def bench(
     except ImportError as error:
         raise CommandError(f"--load: {error}") from error
     except (NotFoundError, ProgramError, DTypeError) as error:
-        raise CommandError(str(error)) from error
+        raise CommandError(said(error)) from error
     if not rows:
         raise CommandError("no row is left to measure: --list shows all of them")
     if listed:
@@ -64,7 +65,7 @@ def bench(
     try:
         begun = run.begin()
     except ProgramError as error:
-        raise CommandError(str(error)) from error
+        raise CommandError(said(error)) from error
     with ExitStack() as stack:
         show: Callable[[results.Record], None] = stack.enter_context(live(names, len(rows), quiet=result == "-"))
         for one in begun["rows"]:
@@ -109,7 +110,7 @@ def compare_results(
         first, second = (results.read(Path(one)) for one in (before, after))
         found = compare(first, second, _listed(peers) or ("tstatic",), threshold / 100, relative_to, force)
     except ProgramError as error:
-        raise CommandError(str(error)) from error
+        raise CommandError(said(error)) from error
     data = {
         "before": before, "after": after, "changes": [one.to_dict() for one in found.changes],
         "only_before": list(found.only_before), "only_after": list(found.only_after),

@@ -46,7 +46,7 @@ def draw(values: ValueRange, shape: tuple[int, ...], dtype: str, rng: np.random.
         return (raw / (raw.sum(-1, keepdims=True) if shape else raw)).astype(kind.np)
     found = np.asarray(rng.uniform(low, high, shape))
     if values.regular and len(shape) > 1:
-        return np.asarray(found + np.eye(*shape[-2:]) * (2.0 + np.arange(shape[-1]))).astype(kind.np)
+        return np.asarray(found + np.eye(shape[-2], shape[-1]) * (2.0 + np.arange(shape[-1]))).astype(kind.np)
     for _ in range(100):
         rounded = np.asarray(found).astype(kind.np).astype(np.float64)
         bad = near_points(rounded, values.avoid) | (rounded < low) | (rounded > high)
