@@ -18,6 +18,7 @@ class FakeTimer:
     """
 
     device = "cpu"
+    threads = 1
     pause = 0.0
     cache_bytes = 0
 

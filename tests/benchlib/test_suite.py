@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import copy
 import json
+import os
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -184,17 +185,20 @@ def test_what_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
         results.read(tmp_path / "r.json")
 
 
-def test_threads_are_those_asked_for_and_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_are_those_asked_for_and_come_back(rows: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
-    import os
-
     monkeypatch.setenv("CPU_NUM", "7")
     before = torch.get_num_threads()
+    seen: list[Any] = []
+    made = suite(peers=("torch",), threads=3)
+    made.timer.threads = 3  # type: ignore[misc]
+    made.run(rows[:1], lambda row: seen.append((os.environ["CPU_NUM"], torch.get_num_threads())))
+    assert seen == [("3", 3)]
+    assert (os.environ["CPU_NUM"], torch.get_num_threads()) == ("7", before)
+    monkeypatch.delenv("CPU_NUM")
     with surroundings(1):
         assert os.environ["CPU_NUM"] == "1"
-        assert torch.get_num_threads() == 1
-    assert os.environ["CPU_NUM"] == "7"
-    assert torch.get_num_threads() == before
+    assert "CPU_NUM" not in os.environ
 
 
 # --------------------------------------------------------------------------------------------------------------- compare

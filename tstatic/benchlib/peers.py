@@ -170,6 +170,8 @@ def _import_torch() -> Any:
 def _torch(case: Case, timer: Timer, sets: int, compiled: Callable[[Any], Any]) -> Competitor:
     torch = _import_torch()
     recipe = case.row.recipe
+    if timer.device == "cpu":
+        torch.set_num_threads(timer.threads)
     if case.trains:
         raise PeerMissingError("a step with an optimizer of tstatic has no torch form")
     if case.random:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 import threadpoolctl
 
@@ -82,14 +82,14 @@ def chosen_rows(selection: Selection) -> Iterator[Row]:
     sizes = Sizes(selection.shapes or SHIPPED)
     stated = sizes.subjects()
     examples = [f.name for f in FUSIONS if f.name not in sizes.fusions()] if selection.shapes is None else []
-    exact = [n for n in selection.ops if n in OPS]
-    known = dict.fromkeys(
-        [*stated, *examples, *(t for t in OPS if not OPS[t].of)] if selection.ops else [*stated, *examples]
-    )
+    exact = [n for n in selection.ops if n in OPS and not OPS[n].of]
+    # Only a pattern needs all ops, which take a second to load.
+    every = [t for t in OPS if not OPS[t].of] if any(set("*?[") & set(p) for p in selection.ops) else []
+    known = dict.fromkeys([*stated, *examples, *exact, *every])
     for pattern in selection.ops:
         if not any(fnmatchcase(name, pattern) for name in known) and pattern not in sizes.fusions():
             raise NotFoundError(f"--op {pattern!r} fits no op, program or fusion", received=pattern,
-                                fix=near(pattern, known) or "tstatic bench --list names them")  # fmt: skip
+                                fix=near(pattern, [*known, *OPS]) or "tstatic bench --list names them")  # fmt: skip
     for name in known:
         of = next((e.get("fusion") for e in sizes.programs if e["name"] == name), None)
         if selection.ops and not any(fnmatchcase(name, p) or p == of for p in selection.ops):
@@ -102,8 +102,10 @@ def chosen_rows(selection: Selection) -> Iterator[Row]:
 def _rows_of(
     name: str, stated: Sequence[str], examples: Sequence[str], sizes: Sizes, selection: Selection, asked: bool
 ) -> Iterator[Row]:
-    if name in stated:
-        yield from sizes.rows(name, selection.device, selection.dtypes, selection.directions)
+    found = list(sizes.rows(name, selection.device, selection.dtypes, selection.directions)) if name in stated else []
+    # An op that is named has a row on every device, whatever devices the file has sizes for.
+    if found or (name in stated and not (asked and name in OPS)):
+        yield from found
     elif name in examples:
         fusion = next(f for f in FUSIONS if f.name == name)
         yield from example_rows(fusion, selection.dtypes or ("float32",), selection.directions or DIRECTIONS)
@@ -264,15 +266,14 @@ def _entry(state: str, error: BaseException) -> Record:
 
 @contextmanager
 def surroundings(threads: int) -> Iterator[None]:
-    """Gives every peer as many threads, and numpy's matrix products one: their idle threads would spin beside the other peers'."""
+    """Gives tstatic as many threads, and numpy's matrix products one: idle threads of these would spin beside the other peers'."""
     kept = os.environ.get("CPU_NUM")
     os.environ["CPU_NUM"] = str(threads)
     with ExitStack() as stack:
         stack.enter_context(threadpoolctl.threadpool_limits(1, "blas"))
-        torch = _torch()
+        torch = sys.modules.get("torch")
         if torch is not None:
             stack.callback(torch.set_num_threads, torch.get_num_threads())
-            torch.set_num_threads(threads)
         try:
             yield
         finally:
@@ -280,11 +281,3 @@ def surroundings(threads: int) -> Iterator[None]:
                 del os.environ["CPU_NUM"]
             else:
                 os.environ["CPU_NUM"] = kept
-
-
-def _torch() -> Any:
-    try:
-        import torch
-    except ImportError:
-        return None
-    return torch

@@ -23,11 +23,13 @@ class Timer(Protocol):
 
     Attributes:
         device: ``cpu`` or ``cuda``.
+        threads: Threads of each peer on the CPU.
         pause: Seconds between two peers: threads of some libraries spin for milliseconds after their work.
         cache_bytes: What inputs must exceed so that they are not found in a cache; 0 where that is not wanted.
     """
 
     device: str
+    threads: int
     pause: float
     cache_bytes: int
 
@@ -70,7 +72,7 @@ class CpuTimer:
     """Times by the clock of the process, without Python's garbage collection in between.
 
     Args:
-        threads: How many threads the machine's speed is measured with.
+        threads: How many threads the peers have, and the machine's speed is measured with.
         clock: Seconds.
     """
 
@@ -103,7 +105,7 @@ class CpuTimer:
         a = np.random.default_rng(0).standard_normal((size, size), np.float32)
         out = np.empty_like(a)
         with threadpoolctl.threadpool_limits(self.threads):
-            best = min(self.seconds([lambda: np.matmul(a, a, out)], 2) / 2 for _ in range(4))
+            best = min(self.seconds([lambda: np.matmul(a, a, out)], 1) for _ in range(4))
         return Roofs(copy_speed(self.threads), 2 * size**3 / max(best, 1e-9))
 
 
@@ -129,6 +131,7 @@ class CudaTimer:
     """
 
     device = "cuda"
+    threads = 1
     pause = 0.0
 
     def __init__(self) -> None:

@@ -194,7 +194,7 @@ def compile_kernels(
     )  # fmt: skip
 
 
-@app.command(epilog="Example: tstatic bench --op softmax --peers tstatic,numpy --json result.json --html report.html")
+@app.command(epilog="Example: tstatic bench --op softmax --direction fwd --peers tstatic,numpy --html report.html")
 def bench(
     op: Annotated[
         list[str] | None,

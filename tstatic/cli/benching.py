@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -41,8 +42,10 @@ def bench(
     try:
         for name in dtypes:
             dtype_of(name)
+        if load:
+            sys.path.insert(0, str(Path.cwd()))  # as for a script; an installed command has its own folder there
         for name in _listed(load):
-            importlib.import_module(name)  # a module whose decorators register peers
+            importlib.import_module(name)  # its decorators register peers
         selection = suite.Selection(
             _listed(op), Path(shapes) if shapes else None, dtypes, directions, _listed(peers), _listed(only),
             _listed(skip), device,
