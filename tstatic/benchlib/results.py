@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -53,10 +54,15 @@ def write(record: Mapping[str, Any], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        beside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        beside.write_text(_text(record), encoding="utf-8")
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _text(record: Mapping[str, Any]) -> str:
+    """Returns JSON with a line for each list of numbers."""
+    return re.sub(r"\[[-\d.,e+\s]+\]", lambda found: re.sub(r"\s+", "", found[0]), json.dumps(record, indent=1)) + "\n"
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any], parts: tuple[str, ...] = SAME) -> list[str]:
