@@ -61,8 +61,10 @@ def write(record: Mapping[str, Any], path: Path) -> None:
 
 
 def _text(record: Mapping[str, Any]) -> str:
-    """Returns JSON with a line for each list of numbers."""
-    return re.sub(r"\[[-\d.,e+\s]+\]", lambda found: re.sub(r"\s+", "", found[0]), json.dumps(record, indent=1)) + "\n"
+    """Returns JSON with a line for each list of numbers; only lists have line breaks, texts have none."""
+    return (
+        re.sub(r"\[\n[-\d.,e+\s]+\]", lambda found: re.sub(r"\s+", "", found[0]), json.dumps(record, indent=1)) + "\n"
+    )
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any], parts: tuple[str, ...] = SAME) -> list[str]:
