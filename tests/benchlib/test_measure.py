@@ -44,6 +44,15 @@ def test_rows_of_slow_runs_get_fewer_turns_but_enough_to_judge() -> None:
     assert len(measure(runs("a", "b"), timer, Setting(repeats=50, most=10.0), random.Random(0))["a"].seconds) == 11
 
 
+def test_long_runs_are_not_repeated_for_the_caches_sake() -> None:
+    calls = {}
+    for cost in (0.01, 0.1):
+        timer = FakeTimer(lambda run, cost=cost: cost, calls=False)
+        measure(runs("a"), timer, Setting(11, 1e-3), random.Random(0))
+        calls[cost] = len(timer.order)
+    assert calls[0.01] - calls[0.1] == 11
+
+
 def test_sets_of_inputs_take_turns() -> None:
     done: list[int] = []
     timer = FakeTimer()

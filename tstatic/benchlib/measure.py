@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from tstatic.benchlib.timers import Run, Timer
 
+LONG = 0.05
+"""Seconds from which on a run needs no other one before it."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -33,10 +36,12 @@ class Samples:
     Attributes:
         seconds: Seconds per run, one for each turn.
         inner: Runs of a sample.
+        first: Seconds of a run when the number was chosen.
     """
 
     seconds: list[float]
     inner: int
+    first: float
 
 
 def measure(
@@ -54,7 +59,7 @@ def measure(
         Name -> samples; those of one turn have the same position.
     """
     ready = {name: list(runs) for name, runs in peers.items()}
-    found = {name: Samples([], _inner(runs, timer, setting)) for name, runs in ready.items()}
+    found = {name: Samples([], *_inner(runs, timer, setting)) for name, runs in ready.items()}
     order = list(ready)
     turns, spent = 0, 0.0
     while turns < setting.repeats and (turns < setting.least or spent < setting.most):
@@ -62,8 +67,10 @@ def measure(
         for name in order:
             timer.sleep(timer.pause)
             inner = found[name].inner
-            # Caches and sleeping threads: the first runs after another peer's are not those that are counted.
-            spent += timer.seconds(ready[name], 1)
+            # Caches and sleeping threads: the first run after another peer's is not counted, unless it is long and they are not
+            # what decides.
+            if inner > 1 or found[name].first < LONG:
+                spent += timer.seconds(ready[name], 1)
             took = timer.seconds(ready[name], inner)
             spent += took
             # Five digits are more than a clock tells, and files stay small.
@@ -72,14 +79,14 @@ def measure(
     return found
 
 
-def _inner(runs: list[Run], timer: Timer, setting: Setting) -> int:
-    """Returns how often a run is repeated in one sample."""
+def _inner(runs: list[Run], timer: Timer, setting: Setting) -> tuple[int, float]:
+    """Returns how often a run is repeated in one sample, and the seconds of a run."""
     timer.seconds(runs, len(runs))  # what is made at the first run is not measured
     count = 1
     while True:
         took = timer.seconds(runs, count)
         if took >= setting.seconds or count >= 1 << 20:
-            return count
+            return count, took / count
         # Not too far at once: a first run may have been quick by chance.
         wanted = int(count * setting.seconds / max(took, 1e-9)) + 1
         count = max(count + 1, min(wanted, 10 * count))

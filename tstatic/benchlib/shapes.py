@@ -152,7 +152,7 @@ def _read(path: Path) -> dict[str, Any]:
         found = json.loads(data) if path.suffix == ".json" else tomllib.loads(data.decode("utf-8"))
     except FileNotFoundError:
         raise ProgramError(f"there is no file of sizes '{path}'", fix="give a TOML or JSON file") from None
-    except (ValueError, OSError) as error:  # both parsers, and bytes that are no text
+    except (ValueError, OSError) as error:  # both parsers, and bytes that are not text
         raise ProgramError(
             f"'{path}' cannot be read as sizes: {error}", fix="docs/benchmarks.md has the format"
         ) from error
