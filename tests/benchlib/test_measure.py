@@ -39,9 +39,11 @@ def test_a_sample_is_long_enough_and_not_much_longer(cost: float) -> None:
     assert found.seconds == pytest.approx([cost] * 11)
 
 
-def test_rows_of_slow_runs_get_fewer_turns_but_enough_to_judge() -> None:
+def test_rows_of_slow_runs_get_fewer_turns() -> None:
     timer = FakeTimer(lambda run: 2.0, calls=False)
-    assert len(measure(runs("a", "b"), timer, Setting(repeats=50, most=10.0), random.Random(0))["a"].seconds) == 11
+    assert len(measure(runs("a"), timer, Setting(repeats=50, most=10.0), random.Random(0))["a"].seconds) == 11
+    assert len(measure(runs("a", "b"), timer, Setting(repeats=50, most=10.0), random.Random(0))["a"].seconds) == 8
+    assert len(measure(runs("a"), FakeTimer(lambda run: 99.0), Setting(), random.Random(0))["a"].seconds) == 1
 
 
 def test_long_runs_are_not_repeated_for_the_caches_sake() -> None:

@@ -19,13 +19,13 @@ class Setting:
     Attributes:
         repeats: Turns.
         seconds: Least seconds of a sample; it repeats a run as often as that takes.
-        most: Most seconds for one row; a row of slow runs gets fewer turns, but at least ``least`` of them.
-        least: Turns that a judgement needs.
+        most: Seconds after which a row of slow runs gets no more turns than ``least``, and after three times of them none.
+        least: Turns that a judgement needs; a row with fewer is undecided.
     """
 
     repeats: int = 25
     seconds: float = 0.002
-    most: float = 30.0
+    most: float = 10.0
     least: int = 11
 
 
@@ -62,7 +62,7 @@ def measure(
     found = {name: Samples([], *_inner(runs, timer, setting)) for name, runs in ready.items()}
     order = list(ready)
     turns, spent = 0, 0.0
-    while turns < setting.repeats and (turns < setting.least or spent < setting.most):
+    while turns < setting.repeats and spent < (3 if turns < setting.least else 1) * setting.most:
         rng.shuffle(order)
         for name in order:
             timer.sleep(timer.pause)
