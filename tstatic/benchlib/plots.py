@@ -37,8 +37,9 @@ class Axis:
         return self.start + share * (self.end - self.start)
 
     def ticks(self) -> list[float]:
-        """Returns round values: powers of ten, with 2 and 5 between them on a short axis."""
-        steps = (1.0, 2.0, 5.0) if self.high / self.low < 200 else (1.0,)
+        """Returns round values: powers of ten, with others between them on a short axis."""
+        span = self.high / self.low
+        steps = (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0, 9.0) if span < 4 else (1.0, 2.0, 5.0) if span < 200 else (1.0,)
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
         found = [s * 10.0**e for e in range(first, last + 1) for s in steps]
         return [v for v in found if self.low <= v * 1.0001 and v <= self.high * 1.0001]
@@ -77,7 +78,8 @@ def mark(shape: str, x: float, y: float, kind: str, title: str = "", size: float
 
 
 def _cut(text: str, most: int = 46) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    # Names begin with the op and end with the direction.
+    return text if len(text) <= most else f"{text[: most - 17]}…{text[-16:]}"
 
 
 def number(value: float) -> str:
@@ -180,8 +182,8 @@ def _mark_of(peer: str, peers: Sequence[str]) -> tuple[str, int]:
 def _legend(peers: Sequence[str]) -> Iterator[str]:
     for i, peer in enumerate(peers):
         shape, number_ = _mark_of(peer, peers)
-        yield mark(shape, WIDTH - 118, 60 + 18 * i, f"p{number_}")
-        yield _text(WIDTH - 106, 64 + 18 * i, peer, "small")
+        yield mark(shape, WIDTH - 118, 150 + 18 * i, f"p{number_}")
+        yield _text(WIDTH - 106, 154 + 18 * i, peer, "small")
 
 
 # --------------------------------------------------------------------------------------------------------------- history
