@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tstatic.benchlib import results
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results"
 BEGIN, END = "<!-- speed: made from bench/results by `make docs` -->", "<!-- end of speed -->"
@@ -71,8 +73,39 @@ def lines(found: list[tuple[str, Any]]) -> list[str]:
     return [*made, "", said + " (* other processes ran in every turn.)" * disturbed]
 
 
-def page(readme: Path = ROOT / "README.md") -> str:
-    """Returns the README with its table made anew."""
+def ops_lines(record: Any, file: str) -> list[str]:
+    """Returns how often tstatic is faster and slower than each peer in a result of `tstatic bench`, and every row that it loses."""
+    judged = [(row, peer, one) for row in record["rows"] for peer, one in results.judgements(row)]
+    peers = list(dict.fromkeys(peer for row in record["rows"] for peer in row["peers"]))
+    made = [
+        "| peer | rows timed | tstatic faster | the same | slower | undecided | not timed |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for peer in peers:
+        found = [one.finding for _, name, one in judged if name == peer]
+        states = [row["peers"][peer]["state"] for row in record["rows"] if peer in row["peers"]]
+        others = ", ".join(f"{states.count(s)} {s}" for s in dict.fromkeys(states) if s != "ok")
+        counts = [str(found.count(word)) for word in ("faster", "same", "slower", "undecided")]
+        if peer != "tstatic":
+            made.append(f"| {peer} | {len(found)} | {' | '.join(counts)} | {others} |")
+    lost = sorted((-one.ratio, row["name"], peer) for row, peer, one in judged if one.finding == "slower")
+    named = "; ".join(f"{name}: {-ratio:.2f} of {peer}" for ratio, name, peer in lost)
+    machine = f"{record['machine']['cpu']}, {record['machine']['cores']} cores"
+    return [
+        f"`tstatic bench` of {record['begun'][:10]} ({machine}; every row and its times: [{file}]({file})):",
+        "",
+        *made,
+        "",
+        f"Slower in {len(lost)} pairs{': ' if lost else ''}{named}.",
+    ]
+
+
+def page(readme: Path = ROOT / "README.md", folder: Path = RESULTS) -> str:
+    """Returns the README with its tables made anew."""
     before, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
-    return "\n".join([before + BEGIN, "", *lines(read()), "", END]) + after
+    made = [before + BEGIN, "", *lines(read(folder))]
+    newest = max(folder.glob("ops-*.json"), default=None)
+    if newest is not None:
+        made += ["", *ops_lines(results.read(newest), f"bench/results/{newest.stem}.md")]
+    return "\n".join([*made, "", END]) + after

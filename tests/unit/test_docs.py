@@ -32,6 +32,7 @@ def test_a_stale_page_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_speeds_in_the_readme_are_those_of_the_newest_bench() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Speed")[2]
+    readme = readme.partition("`tstatic bench` of")[0]
     shown = [cell for line in readme.splitlines() for cell in re.findall(r"\| (\d\.\d\d)\*? (?=\|)", line)]
     newest = speed_table.ratios(speed_table.read())
     # Every pair that was measured, the lost ones among them, and nothing else.
@@ -58,6 +59,23 @@ def test_a_result_on_record_is_shown_with_every_peer_unless_it_was_disturbed_thr
         speed_table.lines([("2001-01-01", old)])[-1]
         == "4 pairs; tstatic is slower in 2 of them. (* other processes ran in every turn.)"
     )
+
+
+def test_a_result_of_ops_is_shown_with_every_peer_and_every_row_that_is_lost() -> None:
+    def row(name: str, **medians: float) -> dict[str, object]:
+        peers: dict[str, object] = {
+            peer: {"state": "ok", "detail": "", "seconds": [m + i / 1e4 for i in range(15)]}
+            for peer, m in medians.items()
+        }
+        return {"name": name, "peers": {**peers, "gone": {"state": "missing", "detail": "not there"}}}
+
+    rows = [row("a", tstatic=1.0, numpy=2.0, torch=0.5), row("b", tstatic=1.0, numpy=1.0, torch=0.8)]
+    record = {"begun": "2001-01-01T", "machine": {"cpu": "chip", "cores": 2}, "rows": rows}
+    text = speed_table.ops_lines(record, "x.md")
+    assert "| numpy | 2 | 1 | 1 | 0 | 0 |  |" in text
+    assert "| torch | 2 | 0 | 0 | 2 | 0 |  |" in text
+    assert "| gone | 0 | 0 | 0 | 0 | 0 | 2 missing |" in text
+    assert text[-1] == "Slower in 2 pairs: a: 2.00 of torch; b: 1.25 of torch."
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
