@@ -28,10 +28,11 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=240, help="how many, drawn evenly from those of all ops")
     parser.add_argument("--repeats", type=int, default=25)
     parser.add_argument("--threads", type=int, default=usable_cores())
+    parser.add_argument("--skip", nargs="*", default=[], help="patterns of rows")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     peer(SECOND, usual=False)(PEERS["tstatic"].prepare)
-    every = list(chosen_rows(Selection(ops=["*"])))
+    every = list(chosen_rows(Selection(ops=["*"], skip=given.skip)))
     step = max(1, len(every) // given.rows)
     rows = every[::step][: given.rows]
     suite = Suite(
@@ -48,6 +49,7 @@ def main() -> int:
         "",
         f"- {len(judged)} rows: {counts['same']} the same, {len(called)} called different: **{100 * share:.2f} %**, "
         "wanted under 1 %",
+        f"- {len(every)} rows to draw from" + (f", without {', '.join(given.skip)}" if given.skip else ""),
         f"- by the medians alone {without} of them would differ by more than 3 %",
         *(f"- called: {name}: {j.ratio:.3f} ({table.interval(j)})" for name, j in called),
         "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,10 @@ from tstatic.benchlib.timers import Run, Timer
 
 LONG = 0.05
 """Seconds from which on a run needs no other one before it."""
+ALIKE = 3.0
+"""Peers whose times differ by less than this factor have samples of equally many runs."""
+TRIES = 4
+"""How often a run is tried, before its repetitions are chosen."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ def measure(
         Name -> samples; those of one turn have the same position.
     """
     ready = {name: list(runs) for name, runs in peers.items()}
-    found = {name: Samples([], *_inner(runs, timer, setting)) for name, runs in ready.items()}
+    found = _samples({name: _estimate(runs, timer, setting) for name, runs in ready.items()}, setting)
     order = list(ready)
     turns, spent = 0, 0.0
     while turns < setting.repeats and spent < (3 if turns < setting.least else 1) * setting.most:
@@ -79,14 +84,28 @@ def measure(
     return found
 
 
-def _inner(runs: list[Run], timer: Timer, setting: Setting) -> tuple[int, float]:
-    """Returns how often a run is repeated in one sample, and the seconds of a run."""
+def _samples(estimates: Mapping[str, float], setting: Setting) -> dict[str, Samples]:
+    """Returns empty samples with the runs of each.
+
+    Peers that take about the same get the same number: a longer sample meets more of what other processes do.
+    """
+    found: dict[str, Samples] = {}
+    leader = 0.0
+    for name, seconds in sorted(estimates.items(), key=lambda pair: pair[1]):
+        if not leader or seconds > ALIKE * leader:
+            leader = seconds
+        found[name] = Samples([], max(1, math.ceil(setting.seconds / max(leader, 1e-9))), seconds)
+    return {name: found[name] for name in estimates}
+
+
+def _estimate(runs: list[Run], timer: Timer, setting: Setting) -> float:
+    """Returns the seconds of a run: the least of some tries that are long enough to be told from the clock's steps."""
     timer.seconds(runs, len(runs))  # what is made at the first run is not measured
     count = 1
     while True:
         took = timer.seconds(runs, count)
-        if took >= setting.seconds or count >= 1 << 20:
-            return count, took / count
-        # Not too far at once: a first run may have been quick by chance.
-        wanted = int(count * setting.seconds / max(took, 1e-9)) + 1
-        count = max(count + 1, min(wanted, 10 * count))
+        if took >= setting.seconds / 4 or count >= 1 << 20:
+            break
+        count *= 4
+    tries = 0 if took >= LONG else TRIES
+    return min([took, *(timer.seconds(runs, count) for _ in range(tries))]) / count

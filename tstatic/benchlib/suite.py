@@ -12,8 +12,6 @@ from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-import threadpoolctl
-
 from tstatic.benchlib import machine, results
 from tstatic.benchlib.cases import Case, build
 from tstatic.benchlib.fusions import example_rows
@@ -267,6 +265,8 @@ def _entry(state: str, error: BaseException) -> Record:
 @contextmanager
 def surroundings(threads: int) -> Iterator[None]:
     """Gives tstatic as many threads, and numpy's matrix products one: idle threads of these would spin beside the other peers'."""
+    import threadpoolctl
+
     kept = os.environ.get("CPU_NUM")
     os.environ["CPU_NUM"] = str(threads)
     with ExitStack() as stack:

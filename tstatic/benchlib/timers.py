@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 from tstatic.benchlib import machine
 from tstatic.devices.cpu.copy_speed import copy_speed
 from tstatic.errors import DeviceError, MissingPackageError
@@ -98,7 +100,6 @@ class CpuTimer:
         return {"device": "cpu", "threads": self.threads}
 
     def roofs(self) -> Roofs:
-        import numpy as np
         import threadpoolctl
 
         size = 1024
