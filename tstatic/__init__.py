@@ -50,6 +50,7 @@ __getattr__, __dir__ = facade(
     others={
         "tstatic.flags": "get_flags, set_flags",
         "tstatic.fusion.register": "register_kernel",
+        "tstatic.interop.from_torch": "from_torch",
         "tstatic.io.readers": "batch",
         "tstatic.ir.program": "Variable Tensor",
         "tstatic.ir.types": (
