@@ -22,12 +22,11 @@ def _plain(function: Callable[..., Variable]) -> Converter:
 
 converts("relu.default")(_plain(activation_piecewise.relu))
 converts("relu6.default")(_plain(activation_piecewise.relu6))
-converts("sigmoid.default", "special_expit.default")(_plain(activation.sigmoid))
+converts("sigmoid.default")(_plain(activation.sigmoid))
 converts("log_sigmoid.default")(_plain(activation.log_sigmoid))
 converts("tanh.default")(_plain(activation.tanh))
 converts("silu.default")(_plain(activation.silu))
 converts("mish.default")(_plain(activation.mish))
-converts("softsign.default")(_plain(activation.softsign))
 converts("hardswish.default")(_plain(activation_piecewise.hardswish))
 converts("selu.default")(_plain(activation_piecewise.selu))
 

@@ -55,13 +55,13 @@ def _mul(c: Call, x: Any, y: Any) -> Any:
     return a * b
 
 
-@converts("div.Tensor", "div.Scalar", "true_divide.Tensor")
+@converts("div.Tensor", "div.Scalar")
 def _div(c: Call, x: Any, y: Any) -> Any:
     a, b = _pair(c, x, y)
     return a / b
 
 
-@converts("div.Tensor_mode", "div.Scalar_mode")
+@converts("div.Tensor_mode")
 def _div_mode(c: Call, x: Any, y: Any, rounding_mode: str | None = None) -> Any:
     if rounding_mode is None:
         return _div(c, x, y)
@@ -77,7 +77,7 @@ def _div_mode(c: Call, x: Any, y: Any, rounding_mode: str | None = None) -> Any:
     return down + cast_to(more, c.dtype)
 
 
-@converts("floor_divide.default", "floor_divide.Scalar")
+@converts("floor_divide.default")
 def _floor_divide(c: Call, x: Any, y: Any) -> Any:
     a, b = _pair(c, x, y)
     return unary.floor(a / b) if c.dtype.is_float else operators.floordiv(a, b)
@@ -224,9 +224,9 @@ def _bitwise(function: Callable[..., Variable]) -> Converter:
     return convert
 
 
-converts("bitwise_and.Tensor", "bitwise_and.Scalar", "__and__.Tensor")(_bitwise(logic.bitwise_and))
-converts("bitwise_or.Tensor", "bitwise_or.Scalar", "__or__.Tensor")(_bitwise(logic.bitwise_or))
-converts("bitwise_xor.Tensor", "bitwise_xor.Scalar", "__xor__.Tensor")(_bitwise(logic.bitwise_xor))
+converts("bitwise_and.Tensor", "bitwise_and.Scalar", "__and__.Tensor", "__and__.Scalar")(_bitwise(logic.bitwise_and))
+converts("bitwise_or.Tensor", "bitwise_or.Scalar", "__or__.Tensor", "__or__.Scalar")(_bitwise(logic.bitwise_or))
+converts("bitwise_xor.Tensor", "bitwise_xor.Scalar", "__xor__.Tensor", "__xor__.Scalar")(_bitwise(logic.bitwise_xor))
 converts("bitwise_not.default")(_bitwise(logic.bitwise_not))
 
 
@@ -279,7 +279,7 @@ converts("rsqrt.default")(_each(unary.rsqrt))
 converts("square.default")(_each(unary.square))
 converts("reciprocal.default")(_each(unary.reciprocal))
 converts("sign.default")(_each(unary.sign))
-converts("erf.default", "special_erf.default")(_each(unary.erf))
+converts("erf.default")(_each(unary.erf))
 converts("erfinv.default")(_each(special.erfinv))
 converts("sin.default")(_each(unary.sin))
 converts("cos.default")(_each(unary.cos))
@@ -291,7 +291,15 @@ converts("sinh.default")(_each(unary.sinh))
 converts("cosh.default")(_each(unary.cosh))
 converts("floor.default")(_each(unary.floor))
 converts("ceil.default")(_each(unary.ceil))
-converts("round.default")(_each(unary.round))
 converts("trunc.default")(_each(unary.trunc))
 converts("lgamma.default")(_each(special.lgamma))
 converts("digamma.default")(_each(special.digamma))
+
+
+@converts("round.default")
+def _round(c: Call, x: Variable) -> Variable:
+    if not c.dtype.is_float:
+        return x
+    # torch rounds a half to the even neighbour, Paddle away from zero.
+    half = logic.equal(unary.abs(x - unary.trunc(x)), as_variable(0.5, dtype=x.dtype))
+    return logic.where(half, unary.round(x * 0.5) * 2.0, unary.round(x))

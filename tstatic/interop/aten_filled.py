@@ -127,13 +127,13 @@ def _triu(c: Call, x: Variable, offset: int = 0) -> Variable:
 
 
 # ----------------------------------------------------------------------------------------------------- types and copies
-@converts("to.dtype", "to.dtype_layout", "to.device", "to.other", "_to_copy.default", "type_as.default")
+@converts("to.dtype", "to.dtype_layout", "to.device", "_to_copy.default", "type_as.default")
 def _to(c: Call, x: Variable, *rest: Any, **named: Any) -> Variable:
     return c.cast(x)
 
 
 @converts(
-    "clone.default", "contiguous.default", "alias.default", "lift_fresh_copy.default", "lift_fresh.default",
+    "clone.default", "contiguous.default", "alias.default", "lift_fresh_copy.default",
     "positive.default",
 )  # fmt: skip
 def _same(c: Call, x: Variable, **named: Any) -> Variable:
@@ -149,7 +149,7 @@ def _copy(c: Call, x: Variable, source: Variable, non_blocking: bool = False) ->
     return creation.full_like(x, 0, c.dtype) + source
 
 
-@converts("detach.default", "detach_copy.default")
+@converts("detach.default")
 def _detach(c: Call, x: Variable) -> Variable:
     return detach(x)
 

@@ -6,12 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from tstatic.interop.conversion import Call, converts
-from tstatic.ir.build import emit
+from tstatic.ir.build import as_variable, emit
 from tstatic.ir.program import Variable
+from tstatic.ir.types import DType
+from tstatic.ops.elementwise._mixed import cast_to
+from tstatic.ops.elementwise.logic import not_equal, where
 from tstatic.ops.elementwise.unary import rsqrt, square
+from tstatic.ops.indexing.gather import gather
 from tstatic.ops.loss import binary_loss, classification_loss, regression_loss
 from tstatic.ops.norm import group_norm, layer_norm
 from tstatic.ops.reduce.reduction import mean
+from tstatic.ops.reduce.reduction import sum as total
 from tstatic.ops.shape import reshape
 
 Maybe = Variable | None
@@ -134,14 +139,32 @@ def _cross_entropy(
     if target.dtype.is_float or label_smoothing != 0:
         raise c.refuse("with probabilities as targets or smoothed labels", "class numbers", target.dtype.name)
     axis = 1 if len(x.shape) > 1 else 0
-    return classification_loss.cross_entropy(x, target, weight, ignore_index, _reduction(reduction), axis=axis)
+    if reduction != 1:
+        return classification_loss.cross_entropy(x, target, weight, ignore_index, _reduction(reduction), axis=axis)
+    each = classification_loss.cross_entropy(x, target, weight, ignore_index, "none", axis=axis)
+    return total(each) / _counted(target, weight, ignore_index, each.dtype)
+
+
+def _counted(target: Variable, weight: Maybe, ignore_index: int, dtype: DType) -> Variable:
+    """Returns what torch's mean divides by: the number of targets that are not ignored, or the sum of their weights.
+
+    Paddle counts the ignored ones where ``ignore_index`` is negative.
+    """
+    kept = not_equal(target, as_variable(ignore_index, dtype=target.dtype))
+    if weight is None:
+        return total(cast_to(kept, dtype))
+    classes = reshape.reshape(where(kept, target, as_variable(0, dtype=target.dtype)), [-1])
+    return total(gather(weight, classes) * reshape.reshape(cast_to(kept, dtype), [-1]))
 
 
 @converts("nll_loss.default", "nll_loss_nd.default")
 def _nll_loss(
     c: Call, x: Variable, target: Variable, weight: Maybe = None, reduction: int = 1, ignore_index: int = -100
 ) -> Variable:
-    return classification_loss.nll_loss(x, target, weight, ignore_index, _reduction(reduction))
+    if reduction != 1:
+        return classification_loss.nll_loss(x, target, weight, ignore_index, _reduction(reduction))
+    each = classification_loss.nll_loss(x, target, weight, ignore_index, "none")
+    return total(each) / _counted(target, weight, ignore_index, each.dtype)
 
 
 @converts("mse_loss.default")

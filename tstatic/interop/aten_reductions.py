@@ -146,7 +146,7 @@ def _std(
     return vector_norm.std(x, _axes(axes), _unbiased(c, correction) and unbiased, keepdim)
 
 
-@converts("linalg_vector_norm.default", "norm.ScalarOpt_dim")
+@converts("linalg_vector_norm.default")
 def _norm(
     c: Call, x: Variable, power: Any = 2, axes: Axes = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Variable:
@@ -162,7 +162,7 @@ def _softmax(c: Call, x: Variable, axis: int, dtype: Any = None) -> Variable:
     return softmaxes.softmax(c.cast(x), axis)
 
 
-@converts("_softmax.default", "_safe_softmax.default")
+@converts("_softmax.default")
 def _inner_softmax(c: Call, x: Variable, axis: int, half_to_float: Any = False) -> Variable:
     return softmaxes.softmax(c.cast(x), axis)
 

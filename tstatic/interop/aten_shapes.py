@@ -64,7 +64,7 @@ def _size_of(x: Variable, axis: int) -> Variable:
     return cast_to(sequence.shape(x)[axis], int64)
 
 
-@converts("view.default", "reshape.default", "_unsafe_view.default", "view_copy.default")
+@converts("view.default", "reshape.default", "_unsafe_view.default")
 def _view(c: Call, x: Variable, sizes: Sequence[Any]) -> Variable:
     return reshaped(c, x, c.sizes, sizes)
 
@@ -140,6 +140,13 @@ def _expand(c: Call, x: Variable, sizes: Sequence[Any], implicit: bool = False) 
 @converts("expand_as.default")
 def _expand_as(c: Call, x: Variable, other: Variable) -> Variable:
     return x if c.sizes_of(x) == c.sizes else expanding.expand_as(x, other)
+
+
+@converts("broadcast_tensors.default")
+def _broadcast(c: Call, xs: Sequence[Variable]) -> list[Variable]:
+    if all(c.sizes_of(x) == c.sizes for x in xs):
+        return list(xs)
+    return expanding.broadcast_tensors(list(xs))
 
 
 @converts("repeat.default", "tile.default")
@@ -230,7 +237,7 @@ def _pad(c: Call, x: Variable, pads: Sequence[int], mode: str = "constant", valu
 
 
 # -------------------------------------------------------------------------------------------------------------- indexing
-@converts("slice.Tensor", "slice_copy.Tensor")
+@converts("slice.Tensor")
 def _slice(c: Call, x: Variable, axis: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Variable:
     first, last = (0 if start is None else start), (LAST if end is None else end)
     last = min(last, LAST) if isinstance(last, int) else last
@@ -250,7 +257,7 @@ def _narrow(c: Call, x: Variable, axis: int, start: int, length: Any) -> Variabl
     return slicing.slice_(x, [axis], [start], [start + length])
 
 
-@converts("select.int", "select_copy.int")
+@converts("select.int")
 def _select(c: Call, x: Variable, axis: int, index: Any) -> Variable:
     if isinstance(index, Size):
         raise c.refuse("at an open position", "a number", "a size")
