@@ -306,6 +306,7 @@ FAMILIES: dict[str, dict[str, Case]] = {
         "overloads": lambda v: [aten._to_copy.default(v["x"], dtype=torch.float64), aten.alias.default(v["x"])],
         "written": lambda v: [
             v["x"].clone().fill_(2.0),
+            v["x"].clone().fill_(v["row"][0]),
             v["x"].clone().zero_(),
             v["x"].clone().copy_(v["row"]),
             v["x"].clone().copy_(v["i"]),

@@ -86,7 +86,7 @@ def test_training(name: str) -> None:
         for parameter in trained:
             parameter.grad = None
         theirs.backward()
-        close(np.asarray(ours), theirs, f"{name}: loss of step {step}")
+        close(np.asarray(ours), theirs, f"{name}: loss of step {step}", 1.0)
         largest = max(float(p.grad.abs().max()) for p in trained)
         for n, gradient in zip(names, found, strict=True):
             close(gradient, names[n].grad, f"{name}: gradient of {n} in step {step}", largest)

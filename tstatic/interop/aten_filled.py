@@ -71,6 +71,11 @@ def _fill(c: Call, x: Variable, value: Any) -> Variable:
     return creation.full_like(x, value, c.dtype)
 
 
+@converts("fill.Tensor")
+def _fill_tensor(c: Call, x: Variable, value: Variable) -> Variable:
+    return creation.full_like(x, 0, c.dtype) + c.cast(value)
+
+
 @converts("zero.default")
 def _zero(c: Call, x: Variable) -> Variable:
     return creation.full_like(x, 0, c.dtype)

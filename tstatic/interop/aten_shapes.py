@@ -43,7 +43,7 @@ def reshaped(c: Call, x: Variable, sizes: Sequence[int | str], given: Sequence[A
     for i in open_axes:
         if i < len(old) and old[i] == sizes[i] and all(a == b for a, b in zip(old[:i], sizes[:i], strict=False)):
             shape[i] = 0
-    left = [i for i in open_axes if shape[i] != 0]
+    left = [i for i in open_axes if isinstance(shape[i], str)]
     if left:
         shape[left[0]] = UNKNOWN
     for i in left[1:]:
@@ -56,7 +56,7 @@ def reshaped(c: Call, x: Variable, sizes: Sequence[int | str], given: Sequence[A
         shape[i] = found.variable()
     if any(isinstance(size, Variable) for size in shape):
         # Beside Variables a 0 would be a size.
-        shape = [_size_of(x, i) if size == 0 and isinstance(size, int) else size for i, size in enumerate(shape)]
+        shape = [_size_of(x, i) if isinstance(size, int) and size == 0 else size for i, size in enumerate(shape)]
     return reshape.reshape(x, shape)
 
 

@@ -144,8 +144,6 @@ def _with_open_batch(module: Any, given: Arguments) -> tuple[tuple[Any, ...], di
         return {0: torch.export.Dim.AUTO} if is_batch(leaf) else None
 
     args, kwargs = pytree.tree_map(doubled, (given.args, given.kwargs))
-    if not kwargs:
-        return args, kwargs, pytree.tree_map(axes, given.args)
     named = inspect.signature(module.forward).bind(*given.args, **given.kwargs).arguments
     return args, kwargs, pytree.tree_map(axes, dict(named))
 
@@ -168,7 +166,7 @@ def functional(program: Any) -> Any:
 
     That form has no such writes, but gradients flow through what the module computes under ``torch.no_grad()``.
     """
-    if not _writes_through_views(program.graph):
+    if not _writes_through_views(program):
         return program
     with warnings.catch_warnings(), _quiet():
         warnings.simplefilter("ignore")
@@ -200,27 +198,47 @@ def _shared_argument(node: Any) -> Any | None:
     return node.args[0] if shares and hasattr(node.args[0], "op") else None
 
 
-def _writes_through_views(graph: Any) -> bool:
+GRAD_MODE = "wrap_with_set_grad_enabled"
+"""The operator whose inner graph runs with or without gradients; its arguments are a truth value, the graph and its inputs."""
+
+
+def inner_inputs(node: Any, graph: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields the placeholders of an inner graph, and the arguments that they are."""
+    places = [one for one in graph.nodes if one.op == "placeholder"]
+    yield from zip(places, node.args[2:], strict=True)
+
+
+def _writes_through_views(program: Any) -> bool:
     """Whether a write changes a tensor of which something else that is read later is a view, or that is a view itself."""
-    nodes = list(graph.nodes)
-    position = {node: number for number, node in enumerate(nodes)}
+    nodes: list[Any] = []
     memory: dict[Any, Any] = {}  # node -> the first node that has its memory
     tensor: dict[Any, Any] = {}  # node -> the first node that is the same tensor
+
+    def add(graph: Any, owner: Any) -> None:
+        for node in graph.nodes:
+            called = node.op == "call_function"
+            written = written_argument(node) if called else None
+            base = written if written is not None else _shared_argument(node) if called else None
+            if node not in memory:  # else a placeholder of an inner graph
+                memory[node] = memory.get(base, base) if base is not None else node
+                tensor[node] = tensor[written] if written is not None else node
+            nodes.append(node)
+            if called and str(node.target) == GRAD_MODE:
+                inner = getattr(owner, node.args[1].target)
+                for place, argument in inner_inputs(node, inner.graph):
+                    memory[place], tensor[place] = memory[argument], tensor[argument]
+                add(inner.graph, inner)
+
+    add(program.graph, program.graph_module)
+    position = {node: number for number, node in enumerate(nodes)}
+    last = {node: max((position[user] for user in node.users), default=-1) for node in nodes}
     for node in nodes:
-        written = written_argument(node) if node.op == "call_function" else None
-        shared = _shared_argument(node) if node.op == "call_function" else None
-        base = written if written is not None else shared
-        memory[node] = memory.get(base, base) if base is not None else node
-        tensor[node] = tensor[written] if written is not None else node
-    for node in nodes:
-        written = written_argument(node) if node.op == "call_function" else None
-        if written is None:
+        if node.op != "call_function" or written_argument(node) is None:
             continue
-        for other in nodes:
-            if memory[other] is not memory[node] or tensor[other] is tensor[node] or position[other] > position[node]:
-                continue
-            kept = other.op == "placeholder" or any(position[user] > position[node] for user in other.users)
-            if kept:
+        for other in nodes[: position[node]]:
+            # A placeholder may be a buffer, whose value is read in the next run.
+            kept = other.op == "placeholder" or last[other] > position[node]
+            if kept and memory[other] is memory[node] and tensor[other] is not tensor[node]:
                 return True
     return False
 

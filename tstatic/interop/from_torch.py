@@ -25,9 +25,11 @@ from tstatic.interop import (  # noqa: F401 - each registers its converters
 from tstatic.interop.conversion import CONVERTERS, FUNCTION, MEMORY, Call, Result, Size, sizes_of, torch_dtype
 from tstatic.interop.exported import (
     BATCH,
+    GRAD_MODE,
     arguments_of,
     export_module,
     functional,
+    inner_inputs,
     line_of,
     output_names,
     scope_of,
@@ -295,7 +297,7 @@ class _Network:
     def _converted(self, node: Any, name: str, owner: Any) -> Any:
         if node.target in _WHOLE or name in ("aten.sym_size.int", "<built-in function truediv>"):
             return self._size(node, name)
-        if name == "wrap_with_set_grad_enabled":
+        if name == GRAD_MODE:
             return self._inner(node)
         target = name
         if written_argument(node) is not None:
@@ -340,12 +342,10 @@ class _Network:
 
     def _inner(self, node: Any) -> Any:
         """Builds a part that the module computes with or without gradients."""
-        enabled, inner, *given = node.args
-        graph = self.known[inner].graph
-        places = [one for one in graph.nodes if one.op == "placeholder"]
-        for place, argument in zip(places, given, strict=True):
-            self.known[place] = self._value(argument)
-        results = self._run(graph, self.known[inner])
+        enabled, inner = node.args[0], self.known[node.args[1]]
+        for place, argument in inner_inputs(node, inner.graph):
+            self.same[place] = argument
+        results = self._run(inner.graph, inner)
         return list(results) if enabled else [_detached(one) for one in results]
 
     # ---------------------------------------------------------------------------------------------------------- outputs
