@@ -171,6 +171,25 @@ def test_running_statistics_are_updated_in_training_only() -> None:
     np.testing.assert_allclose(state["running_mean"], module.running_mean, rtol=1e-6)
 
 
+def test_statistics_of_several_places_are_those_of_the_whole_batch() -> None:
+    module = nn.BatchNorm1d(3)
+    net = paddle.from_torch(module, torch.zeros(2, 3))
+    with static.program_guard(net.program, net.startup):
+        loss = paddle.mean(net.fetch_vars[0])
+        paddle.optimizer.SGD(0.0).minimize(loss)
+    build = static.BuildStrategy()
+    build.sync_batch_norm = True
+    places = static.cpu_places(2)
+    compiled = static.CompiledProgram(net.program, build).with_data_parallel(loss_name=loss.name, places=places)
+    x = torch.randn(6, 3) + 1
+    exe = static.Executor()
+    exe.run(net.startup)
+    exe.run(compiled, feed={"input": x.numpy()}, fetch_list=[loss])
+    module(x)
+    np.testing.assert_allclose(net.state_dict()["running_var"], module.running_var, rtol=1e-5)
+    np.testing.assert_allclose(net.state_dict()["running_mean"], module.running_mean, rtol=1e-5)
+
+
 # ----------------------------------------------------------------------------------------------------------------- state
 class Padding(nn.Module):
     def __init__(self) -> None:

@@ -20,8 +20,8 @@ def _rank(c: Call, x: Variable, rank: int) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------- convolutions
-_PLAIN = (conv.conv1d, conv.conv2d, conv.conv3d)
-_TURNED = (conv.conv1d_transpose, conv.conv2d_transpose, conv.conv3d_transpose)
+_PLAIN: tuple[Callable[..., Variable], ...] = (conv.conv1d, conv.conv2d, conv.conv3d)
+_TURNED: tuple[Callable[..., Variable], ...] = (conv.conv1d_transpose, conv.conv2d_transpose, conv.conv3d_transpose)
 
 
 def _convolution(rank: int) -> Converter:
@@ -79,7 +79,11 @@ def _any_convolution(
 
 # --------------------------------------------------------------------------------------------------------------- pooling
 _MAX = (pool_functions.max_pool1d, pool_functions.max_pool2d, pool_functions.max_pool3d)
-_AVERAGE = (pool_functions.avg_pool1d, pool_functions.avg_pool2d, pool_functions.avg_pool3d)
+_AVERAGE: tuple[Callable[..., Variable], ...] = (
+    pool_functions.avg_pool1d,
+    pool_functions.avg_pool2d,
+    pool_functions.avg_pool3d,
+)
 
 
 def _max_pool(rank: int, places: bool = False) -> Converter:
