@@ -20,7 +20,7 @@ SWITCHES = (
 
 
 def small_gpt() -> Any:
-    return nets.GPT(words=12, width=8, tokens=6, heads=2, layers=1)
+    return nets.GPT(words=8, width=8, tokens=4, heads=2, layers=1)
 
 
 class Block(torch.nn.Module):
@@ -37,7 +37,7 @@ class Block(torch.nn.Module):
 CASES = {
     "gpt": (
         small_gpt,
-        lambda: torch.randint(0, 12, (2, 6)),
+        lambda: torch.randint(0, 8, (2, 4)),
         ("fused_attention", "fused_attention_grad", "fused_feedforward"),
     ),
     "resnet": (Block, lambda: torch.randn(2, 2, 5, 5), ("fused_batch_norm_act", "fused_bn_add_activation")),

@@ -108,12 +108,18 @@ def test_arguments_of_other_types(module: Any, example: Any) -> None:
 
 
 def test_a_module_that_writes_to_a_parameter() -> None:
-    def function(self: Any, x: Any) -> Any:
+    def whole(self: Any, x: Any) -> Any:
         with torch.no_grad():
             self.weight.add_(1)
         return self.weight * x
 
-    assert "writes to its parameter 'weight'" in refused(Of(function), torch.zeros(2, 3)).what
+    def part(self: Any, x: Any) -> Any:
+        with torch.no_grad():
+            self.weight[0] = 2
+        return self.weight * x
+
+    for function in (whole, part):
+        assert "writes to its parameter 'weight'" in refused(Of(function), torch.zeros(2, 3)).what
 
 
 def test_results_that_are_not_tensors() -> None:

@@ -109,7 +109,6 @@ class Call:
         results: What torch says about the results that are tensors.
         inputs: Name of a Variable -> what torch says about it.
         where: The line of the module's code.
-        block_index: Number of the call, for messages.
     """
 
     name: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import logging
 import operator
@@ -100,9 +101,7 @@ def export_module(module: Any, given: Arguments, dynamic_shapes: Any) -> Any:
             var="module",
         )
     args, kwargs, shapes = given.args, given.kwargs, dynamic_shapes
-    # Export warns of what it does itself.
-    with warnings.catch_warnings(), _quiet():
-        warnings.simplefilter("ignore")
+    with _quiet():
         try:
             if isinstance(dynamic_shapes, str) and dynamic_shapes == BATCH:
                 args, kwargs, shapes = _with_open_batch(module, given)
@@ -148,16 +147,18 @@ def _with_open_batch(module: Any, given: Arguments) -> tuple[tuple[Any, ...], di
     return args, kwargs, pytree.tree_map(axes, dict(named))
 
 
-class _quiet:  # noqa: N801 - a context manager that reads as a word
-    """Keeps torch's loggers quiet inside: they warn of what the caller is told in an error."""
-
-    def __enter__(self) -> None:
-        self._logger = logging.getLogger("torch")
-        self._level = self._logger.level
-        self._logger.setLevel(logging.CRITICAL)
-
-    def __exit__(self, *exception: object) -> None:
-        self._logger.setLevel(self._level)
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps torch's warnings and log lines away inside: export warns of what it does itself, and logs what it raises."""
+    logger = logging.getLogger("torch")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 # ------------------------------------------------------------------------------------------------------- writes to memory
@@ -168,8 +169,7 @@ def functional(program: Any) -> Any:
     """
     if not _writes_through_views(program):
         return program
-    with warnings.catch_warnings(), _quiet():
-        warnings.simplefilter("ignore")
+    with _quiet():
         return program.run_decompositions({})
 
 

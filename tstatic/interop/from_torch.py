@@ -56,6 +56,7 @@ class TorchProgram:
         fetch_vars: The results, in torch's order.
         output_names: What the results are called in what ``forward`` returns: ``"out"``, ``"0"``, ``"logits"``, ``"cache.0"``.
         variables: torch's name of a parameter or buffer -> the Variable; tied weights have one.
+        saved_names: The names that torch saves: all but those of buffers that are not persistent.
 
     Example:
         >>> import torch
@@ -70,6 +71,7 @@ class TorchProgram:
     fetch_vars: list[Variable]
     output_names: list[str]
     variables: dict[str, Variable]
+    saved_names: list[str]
 
     def state_dict(self, scope: Scope | None = None) -> dict[str, np.ndarray[Any, Any]]:
         """Returns copies of the weights by torch's names, as ``module.load_state_dict`` takes them once they are tensors.
@@ -87,7 +89,8 @@ class TorchProgram:
             >>> module.load_state_dict({name: torch.from_numpy(a) for name, a in net.state_dict().items()})
             <All keys matched successfully>
         """
-        return values.values_of(self.variables, global_scope() if scope is None else scope)
+        saved = {name: self.variables[name] for name in self.saved_names}
+        return values.values_of(saved, global_scope() if scope is None else scope)
 
     def __repr__(self) -> str:
         results = ", ".join(
@@ -148,8 +151,8 @@ def from_torch(module: Any, example: Any, *, dynamic_shapes: Any = BATCH, prefix
         network = _Network(exported, program, state)
         network.build()
     assign(scope, state.arrays)
-    names = list(network.names)
-    return TorchProgram(program, startup, network.feeds, network.fetches, names, state.variables)
+    saved = [name for name in module.state_dict() if name in state.variables]
+    return TorchProgram(program, startup, network.feeds, network.fetches, network.names, state.variables, saved)
 
 
 # --------------------------------------------------------------------------------------------------------------- network
@@ -158,6 +161,8 @@ _WHOLE: Mapping[Any, Callable[[Any, Any], Any]] = {
     operator.mod: operator.mod,
 }  # fmt: skip
 """Python's functions of whole numbers that stand in graphs of torch."""
+_COMPARED = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.and_)
+"""Functions whose results on sizes only checks of the graph read."""
 _CHECKS = ("aten._assert_scalar.default", "aten._assert_tensor_metadata.default", "aten._assert_async.msg",
            "aten.sym_constrain_range_for_size.default", "aten.sym_constrain_range.default")  # fmt: skip
 
@@ -180,10 +185,11 @@ class _Network:
         self.feeds: list[str] = []
         self.fetches: list[Variable] = []
         self.names: list[str] = []
+        self.inputs: dict[Any, Any] = {}  # placeholder -> torch's record of it
+        self.written: list[tuple[Variable, Variable]] = []  # buffers of the functional form, and their new values
 
     def build(self) -> None:
         specs = {spec.arg.name: spec for spec in self.exported.graph_signature.input_specs if hasattr(spec.arg, "name")}
-        self.inputs = {}
         for node in self.exported.graph.nodes:
             if node.op == "placeholder":
                 self.inputs[node] = specs.get(node.name)
@@ -203,13 +209,14 @@ class _Network:
             constant = as_variable(values.as_array(self.exported.constants[spec.target]))
             self.facts[constant.name] = Result(constant.shape, constant.dtype)
             return constant
-        if not hasattr(value, "dtype"):
+        is_tensor = hasattr(value, "dtype")
+        if not is_tensor and not hasattr(value, "node"):
             return value  # a number, a text or None, which export makes a part of the program
-        if kind != "USER_INPUT":
+        if kind != "USER_INPUT" or not is_tensor:
             raise UnsupportedError(
-                f"input '{node.name}' of the exported module is of kind {kind}",
-                expected="parameters, buffers, constants and tensors", received=kind,
-                fix="leave such objects out of the module", op=FUNCTION,
+                f"input '{node.name}' of the exported module is not a tensor",
+                expected="parameters, buffers, constants and tensors", received=kind if is_tensor else "a size",
+                fix="leave such objects out of the module; give numbers without dynamic shapes", op=FUNCTION,
             )  # fmt: skip
         result = Result(sizes_of(value), torch_dtype(value.dtype))
         name = node.name
@@ -243,15 +250,9 @@ class _Network:
     def _value(self, argument: Any) -> Any:
         """Returns an argument with Variables in the place of nodes."""
         if isinstance(argument, list | tuple):
-            return (
-                type(argument)(self._value(one) for one in argument)
-                if type(argument) in (list, tuple)
-                else [self._value(one) for one in argument]
-            )
+            return [self._value(one) for one in argument]
         if isinstance(argument, dict):
             return {name: self._value(one) for name, one in argument.items()}
-        if type(argument).__name__ == "slice":
-            return argument
         return self.known[self._of(argument)] if hasattr(argument, "all_input_nodes") else argument
 
     def _call(self, node: Any, owner: Any) -> None:
@@ -259,8 +260,12 @@ class _Network:
         if node.target is operator.getitem:
             self.known[node] = self._value(node.args[0])[node.args[1]]
             return
-        if name in _CHECKS:
+        if name in _CHECKS or node.target in _COMPARED:
             self.known[node] = None
+            return
+        if name == GRAD_MODE:
+            self.known[node] = self._inner(node)
+            self._note(node, self.known[node])
             return
         start = len(self.program.global_block().ops)
         where = line_of(node)
@@ -285,20 +290,14 @@ class _Network:
     def _note(self, node: Any, made: Any) -> None:
         """Remembers what torch says about the results."""
         found = node.meta.get("val")
-        pairs = (
-            zip(found, made, strict=False)
-            if isinstance(made, list | tuple) and isinstance(found, list | tuple)
-            else ([(found, made)])
-        )
-        for value, variable in pairs:
+        several = isinstance(made, list | tuple)
+        for value, variable in zip(found, made, strict=False) if several else [(found, made)]:
             if isinstance(variable, Variable) and hasattr(value, "dtype"):
                 self.facts[variable.name] = Result(sizes_of(value), torch_dtype(value.dtype))
 
     def _converted(self, node: Any, name: str, owner: Any) -> Any:
         if node.target in _WHOLE or name in ("aten.sym_size.int", "<built-in function truediv>"):
             return self._size(node, name)
-        if name == GRAD_MODE:
-            return self._inner(node)
         target = name
         if written_argument(node) is not None:
             head, _, overload = name.rpartition(".")
@@ -316,7 +315,7 @@ class _Network:
             )
         kwargs = {n: v for n, v in node.kwargs.items() if n not in MEMORY}
         call = Call(name, tuple(_results(node)), self.facts, where)
-        return converter(call, *self._value(tuple(node.args)), **self._value(kwargs))
+        return converter(call, *self._value(node.args), **self._value(kwargs))
 
     def _size(self, node: Any, name: str) -> Any:
         """Returns a size, or what is computed of sizes: a number, or a :class:`Size`."""
@@ -353,10 +352,11 @@ class _Network:
         """Notes the results of the module, and in the functional form the new values of buffers."""
         specs = self.exported.graph_signature.output_specs
         shown_results = []
-        self.mutated: list[tuple[Variable, Variable]] = []
         for node, spec in zip(results, specs, strict=True):
             if spec.kind.name == "BUFFER_MUTATION":
-                self.mutated.append((self.state.variables[spec.target], self._value(node)))
+                self.written.append((self.state.variables[spec.target], self._value(node)))
+            elif spec.kind.name == "PARAMETER_MUTATION":
+                raise _parameter_written(spec.target, self.state.variables[spec.target])
             elif spec.kind.name == "USER_OUTPUT":
                 shown_results.append(node)
         for node, name in zip(shown_results, output_names(self.exported, len(shown_results)), strict=True):
@@ -375,27 +375,31 @@ class _Network:
 
     def _write_back(self) -> None:
         """Gives buffers that the module writes to their new values."""
-        pairs = list(self.mutated)
+        pairs = list(self.written)
         for node, spec in self.inputs.items():
             if spec is None or spec.kind.name not in ("PARAMETER", "BUFFER"):
                 continue
             variable = self.state.variables[spec.target]
             if self.known[node] is not variable:
                 if spec.kind.name == "PARAMETER":
-                    raise UnsupportedError(
-                        f"the module writes to its parameter '{spec.target}'",
-                        expected="writes to buffers only",
-                        received="a write to a parameter",
-                        fix="register it as a buffer, or update it outside of forward",
-                        op=FUNCTION,
-                        var=variable.name,
-                    )
+                    raise _parameter_written(spec.target, variable)
                 pairs.append((variable, self.known[node]))
         for variable, value in pairs:
             if value is not variable:
                 # Of a role that clone(for_test=True) leaves out: an evaluation must not count batches.
                 with self.program._lr_schedule_guard():
                     emit("assign", {"X": value}, outputs={"Out": variable})
+
+
+def _parameter_written(name: str, variable: Variable) -> UnsupportedError:
+    return UnsupportedError(
+        f"the module writes to its parameter '{name}'",
+        expected="writes to buffers only",
+        received="a write to a parameter",
+        fix="register it as a buffer, or update it outside of forward",
+        op=FUNCTION,
+        var=variable.name,
+    )
 
 
 def _results(node: Any) -> Iterator[Result]:
