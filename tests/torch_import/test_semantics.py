@@ -10,6 +10,7 @@ import pytest
 
 import tstatic as paddle
 from tstatic import static
+from tstatic.ir import paddle_writing
 
 torch = pytest.importorskip("torch")
 nets = pytest.importorskip("tests.torch_import.nets")
@@ -322,6 +323,18 @@ def test_a_model_is_saved_and_loaded(tmp_path: Path) -> None:
         program, feeds, fetches = static.load_inference_model(str(tmp_path / "net"), exe)
         (found,) = exe.run(program, feed={feeds[0]: x.numpy()}, fetch_list=fetches)
     np.testing.assert_allclose(found, module(x).detach(), rtol=1e-4, atol=1e-6)
+
+
+def test_paddle_has_no_unbiased_running_variance() -> None:
+    net = paddle.from_torch(nn.BatchNorm1d(3), torch.zeros(2, 3))
+    with pytest.raises(paddle.errors.ProgramError, match="unbiased"):
+        paddle_writing.write(net.program)
+    # In inference it is not needed, and so not written; nor in a program that does not use it.
+    assert b"unbiased_variance" not in paddle_writing.write(net.program.clone(for_test=True))
+    x = static.data("x", [None, 3])
+    static.append_backward(paddle.mean(static.nn.batch_norm(static.nn.fc(x, 3))))
+    assert b"batch_norm_grad" in paddle_writing.write(static.default_main_program())
+    assert b"unbiased_variance" not in paddle_writing.write(static.default_main_program())
 
 
 def test_a_model_is_exported_to_onnx(tmp_path: Path) -> None:

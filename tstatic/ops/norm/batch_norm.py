@@ -300,7 +300,7 @@ def _to_paddle(op: PaddleOp) -> list[OpSpec]:
             fix="save without format='paddle', or save program.clone(for_test=True)",
             op="batch_norm",
         )
-    return [op.made(attrs=op.without("unbiased_variance"))]
+    return [op.made()]
 
 
 def _onnx_form(g: Any, x: Any, scale: Any, bias: Any, mean: Any, variance: Any, tensor: Any, **attrs: Any) -> Any:
@@ -349,7 +349,7 @@ BATCH_NORM = register(
             ulps=16.0,
         ),
         onnx=_onnx_form,
-        paddle=PaddleForm(write=_to_paddle),
+        paddle=PaddleForm(write=_to_paddle, lacks=("unbiased_variance",)),
     )
 )
 
