@@ -472,6 +472,10 @@ FAMILIES: dict[str, dict[str, Case]] = {
             F.batch_norm(v["x"], None, None, training=True),
             F.batch_norm(v["image"], torch.zeros(4), torch.ones(4), v["row"], v["row"], False, 0.1, 1e-3),
         ],
+        "weights": lambda v: [
+            torch._weight_norm(v["m"], v["m"][:, :1], 0),
+            torch._weight_norm(v["filters"], v["y"][0, :2, 0].view(1, 2, 1, 1), 1),
+        ],
         "classes": lambda v: [
             F.cross_entropy(v["x"], v["label"]),
             F.cross_entropy(v["x"], v["label"], reduction="none"),

@@ -125,6 +125,12 @@ def _own_batch_norm(
     return [_by_own_statistics(x, weight, bias, epsilon), None, None]
 
 
+@converts("_weight_norm.default")
+def _weight_norm(c: Call, direction: Variable, length: Variable, axis: int = 0) -> Variable:
+    others = [i for i in range(len(direction.shape)) if i != axis % len(direction.shape)]
+    return direction * (length / total(square(direction), others, None, True) ** 0.5)
+
+
 # ---------------------------------------------------------------------------------------------------------------- losses
 def _reduction(number: int) -> str:
     """Returns the name of one of torch's numbers of reductions."""
@@ -137,7 +143,8 @@ def _cross_entropy(
     label_smoothing: float = 0.0,
 ) -> Variable:  # fmt: skip
     if target.dtype.is_float or label_smoothing != 0:
-        raise c.refuse("with probabilities as targets or smoothed labels", "class numbers", target.dtype.name)
+        received = f"targets of {target.dtype.name}, label_smoothing={label_smoothing}"
+        raise c.refuse("with probabilities as targets or smoothed labels", "class numbers, not smoothed", received)
     axis = 1 if len(x.shape) > 1 else 0
     if reduction != 1:
         return classification_loss.cross_entropy(x, target, weight, ignore_index, _reduction(reduction), axis=axis)

@@ -47,6 +47,9 @@ def reshaped(c: Call, x: Variable, sizes: Sequence[int | str], given: Sequence[A
     if left:
         shape[left[0]] = UNKNOWN
     for i in left[1:]:
+        if sizes[i] in old:
+            shape[i] = _size_of(x, old.index(sizes[i]))
+            continue
         found = known.get(str(sizes[i]))
         if found is None:
             raise c.refuse(
