@@ -120,7 +120,7 @@ class GPTBlock(nn.Module):
 class GPT(nn.Module):
     """A decoder whose head is its table of tokens."""
 
-    def __init__(self, words: int = 20, width: int = 16, tokens: int = 8, heads: int = 2, layers: int = 2) -> None:
+    def __init__(self, words: int = 20, width: int = 16, tokens: int = 8, heads: int = 2, layers: int = 1) -> None:
         super().__init__()
         self.wte, self.wpe = nn.Embedding(words, width), nn.Embedding(tokens, width)
         self.blocks = nn.ModuleList(GPTBlock(width, heads) for _ in range(layers))
@@ -144,7 +144,7 @@ class Bert(nn.Module):
         self.register_buffer("places", torch.arange(6)[None], persistent=False)
         self.position = nn.Embedding(6, 8)
         layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, activation="gelu", batch_first=True)
-        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
         self.pooler = nn.Linear(8, 8)
 
     def forward(self, ids: Any, padding: Any) -> Any:
@@ -224,7 +224,7 @@ NETS = {
     "resnet": Net(ResNet, images(3, 16, 16)),
     "separable": Net(Separable, images(3, 8, 8)),
     "unet": Net(UNet, images(1, 8, 8)),
-    "recurrent": Net(Recurrent, images(5, 3)),
+    "recurrent": Net(Recurrent, images(3, 3)),
     "gpt": Net(GPT, lambda n: (torch.randint(0, 20, (n, 8)),)),
     "bert": Net(Bert, _padded),
     "vit": Net(ViT, images(3, 8, 8)),

@@ -368,5 +368,5 @@ def test_a_gpt_has_the_fusions_of_one_that_is_built_here() -> None:
     explained = static.CompiledProgram(net.program, strategy).explain([loss], {"ids": (2, 8)})
     made = [one.op for one in explained.applied]
     for name in ("fused_attention", "fused_attention_grad", "fused_feedforward", "fused_feedforward_grad"):
-        assert made.count(name) == 2, f"{name}: one for each layer"
+        assert made.count(name) == 1, name
     assert "embedding_grad_add" in made
