@@ -26,7 +26,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Where packages come from is left to pip's own settings; which versions, to constraints.txt.
 INSTALL := $(PIP) install -qq --constraint constraints.txt
 
-.PHONY: help venv demo gpt examples test slow interpret kernels proof-kernels proof mutants golden ratchets triton36 plan pack gpu check format lint stubs types layers api bench docs wheel clean parity
+.PHONY: help venv demo gpt examples test slow interpret kernels proof-kernels proof mutants golden ratchets triton36 plan pack gpu check format lint stubs types layers api bench bench-ops docs wheel clean parity
 
 help:  ## This list.
 	@grep -E '^[a-z0-9-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -147,6 +147,9 @@ api: $(VENV)/.dev  ## Write the file of frozen public signatures anew, and the s
 
 bench: $(VENV)/.dev  ## Measure CPU speed; the table goes to bench/results/.
 	@$(BIN)/python bench/cpu.py $(ARGS)
+
+bench-ops: $(VENV)/.dev  ## Measure operators and fusions with `tstatic bench`; the page goes to bench/results/ (`make docs` puts it into the README).
+	@file=bench/results/ops-$$(date -u +%F).json; $(BIN)/python -m tstatic bench --json $$file $(ARGS); $(BIN)/python bench/ops_page.py $$file
 
 plan: $(VENV)/.dev  ## Count launches and bytes of training steps, fused and unfused; the table goes to bench/results/.
 	@CPU_NUM=1 $(BIN)/python bench/plan.py $(ARGS)

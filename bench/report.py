@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
+import importlib.util
 import json
-import os
-import platform
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,51 +11,21 @@ from typing import Any
 Row = dict[str, Any]
 
 
-def _blas() -> str:
-    """The libraries of numpy's matrix products, and the processor whose kernels they chose: by that one a step varies by half."""
-    import numpy as np
-    import threadpoolctl
-
-    # A product, so that the library is loaded.
-    np.dot(np.ones(2), np.ones(2))
-    found = [one for one in threadpoolctl.threadpool_info() if one["user_api"] == "blas"]
-    text = ", ".join(f"{one['internal_api']} {one['version']} for {one.get('architecture', '?')}" for one in found)
-    forced = os.environ.get("OPENBLAS_CORETYPE")
-    return f"{text} (OPENBLAS_CORETYPE={forced})" if forced else text
+def _library() -> Any:
+    """The part of the library that knows machines, loaded by its path: first contact runs where tstatic's requirements are not."""
+    path = Path(__file__).resolve().parents[1] / "tstatic" / "benchlib" / "machine.py"
+    spec = importlib.util.spec_from_file_location("benchlib_machine", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def machine() -> dict[str, Any]:
-    """Processor, cores, memory, system, load, library of matrix products."""
-    model = platform.processor() or platform.machine()
-    memory = 0
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
-        memory = int(Path("/proc/meminfo").read_text().split()[1]) // 1024
-    except OSError:
-        pass
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    load = list(os.getloadavg()) if hasattr(os, "getloadavg") else []
-    return {
-        "cpu": model,
-        "cores": usable,
-        "memory_mib": memory,
-        "system": platform.platform(),
-        "load": load,
-        "blas": _blas(),
-    }
-
-
-def commit() -> str:
-    """The commit that was measured, with a mark when files differ from it."""
-    here = Path(__file__).resolve().parent
-    try:
-        done = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=here, capture_output=True, text=True
-        )
-    except OSError:
-        return "unknown"
-    return done.stdout.strip() or "unknown"
+_MACHINE = _library()
+machine = _MACHINE.machine
+commit = _MACHINE.commit
+today = _MACHINE.today
 
 
 def _one(rows: Sequence[Row], name: str, threads: int) -> Row | None:
@@ -171,8 +138,3 @@ def put(result: Mapping[str, Any], page: str, json_path: Path | None) -> None:
         json_path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
         json_path.with_suffix(".md").write_text(page, encoding="utf-8")
     print(page)
-
-
-def today() -> str:
-    """The date, as files are named by."""
-    return datetime.datetime.now(datetime.UTC).date().isoformat()

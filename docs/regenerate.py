@@ -13,9 +13,10 @@ from typing import Any
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "bench" / "results"
-sys.path[:0] = [str(HERE.parent), str(HERE.parent / "bench")]
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "bench"), str(HERE)]
 
 import plan_page  # noqa: E402 - the lines above make these importable for a script
+import speed_table  # noqa: E402
 
 from tests.api import arguments, coverage, surface  # noqa: E402
 from tstatic import errors, flags, static, unsupported  # noqa: E402
@@ -295,6 +296,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "ops.md": ops_page,
     "plan.md": plan_table,
     "strategies.md": strategies_page,
+    "../README.md": speed_table.page,
 }
 
 

@@ -17,6 +17,7 @@ The API:
 * ``profiler``   how long operators take
 * ``distribution``  probability distributions; ``fft``, ``signal``, ``geometric`` and ``linalg`` have functions
 * ``callbacks``  training loops with callbacks: progress, CSV, TensorBoard
+* ``benchlib``   measures ops and fusions beside other libraries
 * ``vision``     networks for images, transforms, and data sets
 * ``interop``    modules of torch as programs: ``from_torch``
 * ``as_paddle``  runs a script in which ``paddle`` is this package

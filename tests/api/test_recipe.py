@@ -23,7 +23,7 @@ def copied(tmp_path: Path) -> Path:
     """A copy of the project."""
     for folder in ("tstatic", "tests", "docs", "bench"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
-    for file in ("pyproject.toml", "setup.py"):
+    for file in ("pyproject.toml", "setup.py", "README.md"):
         shutil.copy(ROOT / file, tmp_path)
     return tmp_path
 

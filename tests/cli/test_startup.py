@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -49,7 +50,7 @@ def test_help_and_wrong_calls_import_nothing_large() -> None:
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     before = set(json.loads(bare.stdout))
-    for arguments in (("explain", "--help"), ("memory", "nowhere.py"), ("convert",)):
+    for arguments in (("explain", "--help"), ("memory", "nowhere.py"), ("convert",), ("bench", "--help"), ("compare",)):
         more = loaded(*arguments) - before
         own = {m for m in more if m.startswith("tstatic")}
         assert {m for m in own if not m.startswith("tstatic.cli")} <= {"tstatic.display"}
@@ -63,6 +64,22 @@ def test_every_command_has_an_example_that_runs(tmp_path: Path) -> None:
     import torch
 
     torch.save({"fc1.weight": torch.ones(2, 3)}, tmp_path / "model.pth")
+    measured = (
+        "bench",
+        "--op",
+        "relu",
+        "--direction",
+        "fwd",
+        "--peers",
+        "numpy",
+        "--repeats",
+        "1",
+        "--time",
+        "0.001",
+        "--json",
+    )
+    assert tstatic(tmp_path, *measured, "before.json").returncode == 0
+    shutil.copy(tmp_path / "before.json", tmp_path / "after.json")
     for name, command in COMMANDS.items():
         found = re.fullmatch(r"Example: tstatic (.+)", command.epilog or "")
         assert found, name

@@ -17,6 +17,7 @@ assert _spec is not None
 assert _spec.loader is not None
 regenerate = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(regenerate)
+speed_table = regenerate.speed_table
 
 
 def test_generated_pages_are_current() -> None:
@@ -30,11 +31,51 @@ def test_a_stale_page_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_speeds_in_the_readme_are_those_of_the_newest_bench() -> None:
-    newest = max((ROOT / "bench" / "results").glob("cpu-*.md")).read_text(encoding="utf-8")
     readme = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Speed")[2]
-    shown = [cell for line in readme.splitlines() for cell in re.findall(r"\| (\d\.\d\d) (?=\|)", line)]
-    assert len(shown) >= 10
-    assert [ratio for ratio in shown if f"**{ratio}** by medians" not in newest] == []
+    readme = readme.partition("`tstatic bench` of")[0]
+    shown = [cell for line in readme.splitlines() for cell in re.findall(r"\| (\d\.\d\d)\*? (?=\|)", line)]
+    newest = speed_table.ratios(speed_table.read())
+    # Every pair that was measured, the lost ones among them, and nothing else.
+    assert sorted(shown) == sorted(f"{ratio:.2f}" for ratio, _ in newest.values())
+    assert len(shown) >= 20
+    assert any(float(ratio) > 1 for ratio in shown)
+
+
+def test_a_result_on_record_is_shown_with_every_peer_unless_it_was_disturbed_throughout() -> None:
+    def row(name: str, median: float, quiet: int = 3, threads: int = 2) -> dict[str, object]:
+        return {"name": name, "threads": threads, "median_s": median, "quiet_turns": quiet}
+
+    rows = [row("tstatic", 1.0), row("torch", 2.0), row("torch", 0.1, threads=1), row("paddle", 4.0)]
+    rows += [row("paddle", 0.5, threads=1), row("bare", 0.8, threads=1), row("other", 9.0, quiet=0)]
+    rows.append({"name": "gone", "threads": 2, "missing": "not there"})
+    later = [row("tstatic", 3.0), row("torch", 2.0)]
+    old, new = ({"threads": [1, 2], "cases": {"a": {"title": "A", "rows": r}}} for r in (rows, later))
+    found = speed_table.ratios([("2001-01-01", old), ("2001-01-02", new)])
+    assert found == {
+        ("A", "torch"): (1.5, "2001-01-02"), ("A", "paddle"): (2.0, "2001-01-01"), ("A", "bare"): (1.25, "2001-01-01"),
+        ("A", "other"): (1 / 9, "2001-01-01*"),
+    }  # fmt: skip
+    assert (
+        speed_table.lines([("2001-01-01", old)])[-1]
+        == "4 pairs; tstatic is slower in 2 of them. (* other processes ran in every turn.)"
+    )
+
+
+def test_a_result_of_ops_is_shown_with_every_peer_and_every_row_that_is_lost() -> None:
+    def row(name: str, **medians: float) -> dict[str, object]:
+        peers: dict[str, object] = {
+            peer: {"state": "ok", "detail": "", "seconds": [m + i / 1e4 for i in range(15)]}
+            for peer, m in medians.items()
+        }
+        return {"name": name, "peers": {**peers, "gone": {"state": "missing", "detail": "not there"}}}
+
+    rows = [row("a", tstatic=1.0, numpy=2.0, torch=0.5), row("b", tstatic=1.0, numpy=1.0, torch=0.8)]
+    record = {"begun": "2001-01-01T", "machine": {"cpu": "chip", "cores": 2}, "rows": rows}
+    text = speed_table.ops_lines(record, "x.md")
+    assert "| numpy | 2 | 1 | 1 | 0 | 0 |  |" in text
+    assert "| torch | 2 | 0 | 0 | 2 | 0 |  |" in text
+    assert "| gone | 0 | 0 | 0 | 0 | 0 | 2 missing |" in text
+    assert text[-1] == "Slower in 2 pairs: a: 2.00 of torch; b: 1.25 of torch."
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

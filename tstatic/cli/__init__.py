@@ -8,6 +8,7 @@ It wraps functions of the library and owns none of them.
 * ``looking``  explain, kernels, memory, summary
 * ``running``  run, profile, verify, selftest
 * ``chips``  compile
+* ``benching``, ``live``  bench, compare; and how rows are shown while they are measured
 * ``weights``  convert
 * ``kernel_cache``  cache
 * ``doctor``  doctor

@@ -200,6 +200,68 @@ def compile_kernels(
     )  # fmt: skip
 
 
+@app.command(epilog="Example: tstatic bench --op softmax --direction fwd --peers tstatic,numpy --html report.html")
+def bench(
+    op: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Op types, programs, fusions: patterns with commas between them; '*' is every op. By default the file of sizes.",
+            show_default=False,
+        ),
+    ] = None,
+    shapes: Annotated[str, typer.Option(help="A file of sizes (TOML or JSON) in the place of the shipped one.")] = "",
+    dtype: Annotated[list[str] | None, typer.Option(help="Float types: float32,bfloat16.", show_default=False)] = None,
+    direction: Annotated[list[str] | None, typer.Option(help="fwd, bwd or fwd_bwd.", show_default=False)] = None,
+    peers: Annotated[
+        list[str] | None, typer.Option(help="Who is measured; --list names them.", show_default=False)
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    only: Annotated[list[str] | None, typer.Option(help="Peers, or patterns of rows.", show_default=False)] = None,
+    skip: Annotated[list[str] | None, typer.Option(help="Peers, or patterns of rows.", show_default=False)] = None,
+    csv: Annotated[str, typer.Option(help="Write a table to this file.")] = "",
+    result: Annotated[
+        str, typer.Option("--json", help="Write all samples to this file; rows that it has are kept. - prints them.")
+    ] = "",
+    html: Annotated[str, typer.Option(help="Write a page with plots to this file.")] = "",
+    history: Annotated[
+        list[str] | None, typer.Option(help="An earlier result, for the page; may be repeated.", show_default=False)
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="Turns; fewer than 11 call no difference.", min=1)] = 25,
+    time: Annotated[float, typer.Option(help="Least milliseconds of a sample.", min=0.001)] = 2.0,
+    seed: Annotated[int, typer.Option(help="Of the values and the order.", min=0)] = 0,
+    threads: Annotated[int, typer.Option(help="Threads of each peer on the CPU; 0: all cores.", min=0)] = 0,
+    load: Annotated[
+        list[str] | None, typer.Option(help="A module that registers peers; may be repeated.", show_default=False)
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List rows and peers, and measure nothing.")] = False,
+) -> None:
+    """Measures ops and fusions beside numpy and torch: results first, then times, in turns."""
+    _do(
+        "benching:bench", result == "-", op=op or [], shapes=shapes, dtype=dtype or [], direction=direction or [],
+        peers=peers or [], device=device, only=only or [], skip=skip or [], csv=csv, result=result, html=html,
+        history=history or [], repeats=repeats, time=time, seed=seed, threads=threads, load=load or [], listed=listed,
+    )  # fmt: skip
+
+
+@app.command(epilog="Example: tstatic compare before.json after.json --threshold 5")
+def compare(
+    before: Annotated[str, typer.Argument(help="A result of tstatic bench.", show_default=False)],
+    after: Annotated[str, typer.Argument(help="A later one.", show_default=False)],
+    peers: Annotated[
+        list[str] | None, typer.Option(help="Whose times are compared. [tstatic]", show_default=False)
+    ] = None,
+    threshold: Annotated[float, typer.Option(help="Percent that a difference must have at least.", min=0.0)] = 3.0,
+    relative_to: Annotated[str, typer.Option(help="Divide by the times of this peer, turn by turn.")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Compare results of different machines.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Compares two results row by row; exit code 1 if anything became slower or wrong."""
+    _do(
+        "benching:compare_results", as_json, before=before, after=after, peers=peers or [], threshold=threshold,
+        relative_to=relative_to, force=force,
+    )  # fmt: skip
+
+
 @app.command(epilog="Example: tstatic convert model.pth model.pdparams --to paddle --transpose 'fc*.weight'")
 def convert(
     source: Annotated[

@@ -7,8 +7,8 @@ import argparse
 from tstatic.cli.perform import perform
 
 INSTALL = (
-    "The other commands (run, explain, kernels, memory, summary, profile, verify, compile, convert, cache) need typer and rich: "
-    "pip install 'tstatic[cli]'. Paddle scripts run without them: python -m tstatic.as_paddle script.py"
+    "The other commands (run, explain, kernels, memory, summary, profile, verify, compile, bench, compare, convert, cache) need "
+    "typer and rich: pip install 'tstatic[cli]'. Paddle scripts run without them: python -m tstatic.as_paddle script.py"
 )
 
 

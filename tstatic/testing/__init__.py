@@ -2,6 +2,7 @@
 
 * ``recipe``, ``parts``, ``program_builder``  a program as plain data, its parts, and its construction step by step
 * ``strategies``, ``op_kinds``, ``feeds``  draw programs, ops and patterns of fusions, and feeds (only the first needs hypothesis)
+* ``op_samples``  draws inputs of one op
 * ``tolerance``, ``magnitudes``  how far two results may differ
 * ``runner``, ``equivalence``  one program under several strategies
 * ``shrink``, ``script``  the smallest program that shows a difference, as a script

@@ -1,0 +1,12 @@
+"""The benchmark: ops, fusions and small programs, measured beside their peers (docs/benchmarks.md).
+
+* ``rows``, ``shapes``, ``fusions``  what a row is: made from op definitions, from files of sizes, from patterns of fusions
+* ``cases``  the program of a row, its work, its results in float64, and the tolerance rule
+* ``peers``  who is measured; others register by a decorator
+* ``timers``, ``measure``  how calls are timed on a device, and peers in turns
+* ``statistics``  when two peers differ
+* ``suite``  chooses rows, checks results, times what is right
+* ``results``, ``compare``  the file of a result, and the comparison of two
+* ``table``, ``plots``, ``report``  a result as text, CSV and a page
+* ``machine``  what a result belongs to
+"""

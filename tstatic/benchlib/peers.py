@@ -1,0 +1,294 @@
+"""The peers that a row is measured with: tstatic, its references, and torch; others register by one decorator.
+
+A peer is a function from a :class:`~tstatic.benchlib.cases.Case` to ready runs. Torch's is made from the torch forms that op
+definitions state, in the order of the row's program, with torch's own autograd for gradients, so no op is named here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import ml_dtypes
+import numpy as np
+
+from tstatic.benchlib.cases import Case, run_references
+from tstatic.benchlib.rows import BACKWARD, FORWARD
+from tstatic.benchlib.timers import Run, Timer
+from tstatic.errors import ProgramError
+from tstatic.ir.attrs import GRAD
+from tstatic.ir.opdef import op_def
+from tstatic.runtime.scope import Scope
+from tstatic.static.compiled_program import CompiledProgram
+from tstatic.static.executor import Executor
+from tstatic.static.strategy import BuildStrategy
+from tstatic.testing.parts import Array
+from tstatic.testing.runner import baseline_of, everything_on
+
+
+class PeerMissingError(Exception):
+    """A peer cannot measure a row: it is not installed, or has no form of it; the text says which."""
+
+
+@dataclass(frozen=True)
+class Competitor:
+    """A peer that is ready to run a row.
+
+    Attributes:
+        runs: Runs on as many sets of inputs as were asked for.
+        results: Runs once, and returns the results in the order of the case's fetches, as arrays of the host. It is called
+            before any of the runs.
+    """
+
+    runs: Sequence[Run]
+    results: Callable[[], list[Array]]
+
+
+class Prepare(Protocol):
+    """What a peer is: ``(case, timer, sets) -> Competitor``."""
+
+    def __call__(self, case: Case, timer: Timer, sets: int) -> Competitor: ...
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A registered peer.
+
+    Attributes:
+        name: What ``--peers`` selects.
+        prepare: Makes it ready for a row; raises :class:`PeerMissingError` if it cannot.
+        usual: Whether it is measured when nobody names peers.
+    """
+
+    name: str
+    prepare: Prepare
+    usual: bool = True
+
+
+PEERS: dict[str, Peer] = {}
+
+
+def peer(name: str, usual: bool = True) -> Callable[[Prepare], Prepare]:
+    """Registers a function as a peer.
+
+    Args:
+        name: What ``--peers`` selects.
+        usual: Whether it is measured when nobody names peers.
+
+    Raises:
+        ProgramError: If the name is taken.
+
+    Example:
+        >>> @peer("idle", usual=False)
+        ... def idle(case, timer, sets):
+        ...     return Competitor([lambda: None] * sets, lambda: case.expected)
+        >>> PEERS.pop("idle").usual
+        False
+    """
+
+    def add(prepare: Prepare) -> Prepare:
+        if name in PEERS:
+            raise ProgramError(f"there is a peer '{name}' already", fix="choose another name")
+        PEERS[name] = Peer(name, prepare, usual)
+        return prepare
+
+    return add
+
+
+# --------------------------------------------------------------------------------------------------------------- tstatic
+def _executed(strategy: BuildStrategy, case: Case, timer: Timer, sets: int) -> Competitor:
+    executor = Executor(timer.place())
+    compiled = CompiledProgram(case.program, build_strategy=strategy)
+    scopes = []
+    for _ in range(sets):
+        scope = Scope()
+        for name, array in case.state.items():
+            scope.publish(name, array.copy())
+        scopes.append(scope)
+
+    def run(scope: Scope, numpy: bool = False) -> Any:
+        return executor.run(compiled, feed={}, fetch_list=case.fetches, scope=scope, return_numpy=numpy)
+
+    return Competitor([partial(run, scope) for scope in scopes], lambda: list(run(scopes[0], True)))
+
+
+@peer("tstatic")
+def tstatic(case: Case, timer: Timer, sets: int) -> Competitor:
+    """An Executor, with the fusion that the row is about turned on, or every one; on CPU places with the chosen backend."""
+    strategy = everything_on()
+    if case.row.switch:
+        strategy = baseline_of(BuildStrategy())
+        setattr(strategy, case.row.switch, True)
+    return _executed(strategy, case, timer, sets)
+
+
+@peer("unfused")
+def unfused(case: Case, timer: Timer, sets: int) -> Competitor:
+    """An Executor, with every fusion turned off."""
+    return _executed(baseline_of(BuildStrategy()), case, timer, sets)
+
+
+@peer("numpy")
+def reference(case: Case, timer: Timer, sets: int) -> Competitor:
+    """The references of the ops, one after the other, on one thread of the host: what defines the results."""
+    if timer.device != "cpu":
+        raise PeerMissingError("the references run on the host only")
+
+    def run() -> list[Array]:
+        values = run_references(case.program, case.state)
+        return [values[name] for name in case.fetches]
+
+    return Competitor([run] * sets, run)
+
+
+# ----------------------------------------------------------------------------------------------------------------- torch
+@peer("torch")
+def torch_eager(case: Case, timer: Timer, sets: int) -> Competitor:
+    """Torch, op by op, as the op definitions state it; gradients by torch's autograd."""
+    return _torch(case, timer, sets, lambda function: function)
+
+
+@peer("torch.compile", usual=False)
+def torch_compiled(case: Case, timer: Timer, sets: int) -> Competitor:
+    """The same function through ``torch.compile``, which needs a C++ compiler on the CPU and takes seconds for each row."""
+    torch = _import_torch()
+    torch._dynamo.reset()
+    return _torch(case, timer, sets, partial(torch.compile, dynamic=False))
+
+
+def _import_torch() -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise PeerMissingError("torch is not installed") from error
+    return torch
+
+
+def _torch(case: Case, timer: Timer, sets: int, compiled: Callable[[Any], Any]) -> Competitor:
+    torch = _import_torch()
+    recipe = case.row.recipe
+    if timer.device == "cpu":
+        torch.set_num_threads(timer.threads)
+    if case.trains:
+        raise PeerMissingError("a step with an optimizer of tstatic has no torch form")
+    if case.random:
+        raise PeerMissingError("its torch form draws tstatic's numbers, bit by bit, which nobody would run")
+    reason = _no_derivative(case)
+    if reason:
+        raise PeerMissingError(f"the gradient is not what autograd makes: {reason}")
+    forward = compiled(_forward(torch, case, timer.device))
+    wanted = [n for n in recipe.gradients if n + GRAD in case.fetches]
+    runs: list[Run] = []
+    for _ in range(sets):
+        tensors = {n: tensor_of(torch, a, timer.device) for n, a in case.inputs.items()}
+        given = [tensors[one.name] for one in recipe.inputs]
+        if not wanted:
+            runs.append(partial(_without_gradients, torch, forward, given))
+            continue
+        leaves = [tensors[n].requires_grad_() for n in wanted]
+        bars = [tensors.get(f"{n}_bar") for n in recipe.fetches]
+        runs.append(_with_gradients(torch, forward, given, leaves, bars, case.row.direction))
+
+    def results() -> list[Array]:
+        made = list(runs[0]())
+        names = [n + GRAD for n in wanted]
+        if case.row.direction != BACKWARD:
+            names = [*recipe.fetches, *names]
+        found = {n: t for n, t in zip(names, made, strict=True) if t is not None}
+        # No gradient is a gradient of zeros.
+        pairs = [(found.get(n), np.asarray(case.expected[i])) for i, n in enumerate(case.fetches)]
+        return [np.zeros_like(like) if t is None else array_of(torch, t, like) for t, like in pairs]
+
+    return Competitor(runs, results)
+
+
+def _no_derivative(case: Case) -> str:
+    """Returns why a gradient is by definition something else than the derivative of the results; empty if it is the derivative."""
+    if case.row.direction == FORWARD:
+        return ""
+    domains = [op_def(step.type).domain for step in case.row.recipe.steps]
+    return next((str(d.check_grad) for d in domains if d is not None and d.check_grad is not True), "")
+
+
+def _without_gradients(torch: Any, forward: Any, given: Sequence[Any]) -> Any:
+    with torch.no_grad():
+        return forward(*given)
+
+
+def _with_gradients(torch: Any, forward: Any, given: Any, leaves: Any, bars: Any, direction: str) -> Run:
+    def targets() -> tuple[list[Any], list[Any], list[Any]]:
+        outs = list(forward(*given))
+        pairs = [(o, b) for o, b in zip(outs, bars, strict=True) if b is not None and o.requires_grad]
+        return outs, [o for o, _ in pairs], [b for _, b in pairs]
+
+    def both() -> list[Any]:
+        outs, made, seeds = targets()
+        return [*outs, *torch.autograd.grad(made, leaves, seeds, allow_unused=True)]
+
+    if direction != BACKWARD:
+        return both
+    _, made, seeds = targets()
+    # The graph is kept, so that each run does the backward work alone.
+    return lambda: torch.autograd.grad(made, leaves, seeds, retain_graph=True, allow_unused=True)
+
+
+def _forward(torch: Any, case: Case, device: str) -> Callable[..., list[Any]]:
+    """Returns the row's program as a function of tensors: the inputs in their order -> the results in theirs."""
+    recipe = case.row.recipe
+    ops: list[tuple[Any, list[Any], list[tuple[str, ...]]]] = []
+    for step in recipe.steps:
+        definition = op_def(step.type)
+        if definition.lower is None:
+            raise PeerMissingError(f"'{step.type}' has no torch form")
+        taken = inspect.signature(definition.lower).parameters
+        attrs = definition.pick(definition.lower, definition.complete(step.all_attrs()))
+        if "device" in taken:
+            attrs["device"] = device
+        ins, outs = dict(step.inputs), dict(step.outputs)
+        if "wanted" in taken:
+            attrs["wanted"] = tuple(slot.name in outs for slot in definition.outputs)
+        slots = [
+            None if slot.name not in ins else list(ins[slot.name]) if slot.many else ins[slot.name][0]
+            for slot in definition.inputs
+        ]
+        ops.append(
+            (partial(definition.lower, torch, **attrs), slots, [outs.get(s.name, ()) for s in definition.outputs])
+        )
+    names = [one.name for one in recipe.inputs]
+
+    def forward(*tensors: Any) -> list[Any]:
+        values: dict[str, Any] = dict(zip(names, tensors, strict=True))
+        for function, slots, written in ops:
+            made = function(*(_look(values, one) for one in slots))
+            for row, out in zip(written, made if isinstance(made, tuple) else (made,), strict=False):
+                values.update(zip(row, out if isinstance(out, list | tuple) else (out,), strict=False))
+        return [values[n] for n in recipe.fetches]
+
+    return forward
+
+
+def _look(values: Mapping[str, Any], slot: Any) -> Any:
+    return None if slot is None else [values[n] for n in slot] if isinstance(slot, list) else values[slot]
+
+
+def tensor_of(torch: Any, array: Array, device: str) -> Any:
+    """Returns a tensor of its own with an array's numbers."""
+    own = np.array(array, order="C", copy=True)
+    if own.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(own.view(np.int16)).view(torch.bfloat16).to(device)
+    return torch.from_numpy(own).to(device)
+
+
+def array_of(torch: Any, tensor: Any, like: Array) -> Array:
+    """Returns a tensor's numbers as an array; of integers and truth values in the type of ``like``, as torch has fewer of them."""
+    found = tensor.detach().cpu()
+    if found.dtype is torch.bfloat16:
+        return np.asarray(found.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16))
+    array = np.array(found.numpy(), order="C")
+    return array.astype(like.dtype) if like.dtype.kind in "iub" and array.dtype.kind in "iub" else array
+
+
+__all__ = ["PEERS", "Competitor", "Peer", "PeerMissingError", "peer", "tensor_of"]

@@ -1,0 +1,143 @@
+"""The commands ``bench`` and ``compare``: measures ops and fusions beside their peers, and compares two results."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from tstatic.benchlib import report, results, statistics, suite, table
+from tstatic.benchlib.compare import compare
+from tstatic.benchlib.machine import usable_cores
+from tstatic.benchlib.measure import Setting
+from tstatic.benchlib.peers import PEERS
+from tstatic.benchlib.rows import DIRECTIONS
+from tstatic.benchlib.shapes import DEVICES
+from tstatic.benchlib.timers import timer_of
+from tstatic.cli.live import live
+from tstatic.cli.outcome import FINDING, OK, CommandError, Outcome, Table
+from tstatic.cli.show import said
+from tstatic.errors import DTypeError, NotFoundError, ProgramError, near
+from tstatic.ir.types import dtype_of
+
+
+def _listed(texts: Sequence[str]) -> list[str]:
+    return [one.strip() for text in texts for one in text.split(",") if one.strip()]
+
+
+def bench(
+    op: Sequence[str] = (), shapes: str = "", dtype: Sequence[str] = (), direction: Sequence[str] = (),
+    peers: Sequence[str] = (), device: str = "cpu", only: Sequence[str] = (), skip: Sequence[str] = (), csv: str = "",
+    result: str = "", html: str = "", history: Sequence[str] = (), repeats: int = 25, time: float = 2.0, seed: int = 0,
+    threads: int = 0, load: Sequence[str] = (), listed: bool = False,
+) -> Outcome:  # fmt: skip
+    """Measures rows, or lists them."""
+    if device not in DEVICES:
+        raise CommandError(f"--device takes {' or '.join(DEVICES)}, and not {device!r}")
+    directions = _chosen(_listed(direction), DIRECTIONS, "--direction")
+    dtypes = _listed(dtype)
+    try:
+        for name in dtypes:
+            dtype_of(name)
+        if load:
+            sys.path.insert(0, str(Path.cwd()))  # as for a script; an installed command has its own folder there
+        for name in _listed(load):
+            importlib.import_module(name)  # its decorators register peers
+        selection = suite.Selection(
+            _listed(op), Path(shapes) if shapes else None, dtypes, directions, _listed(peers), _listed(only),
+            _listed(skip), device,
+        )  # fmt: skip
+        names = suite.chosen_peers(selection)
+        rows = list(suite.chosen_rows(selection))
+        earlier = [results.read(Path(one)) for one in history]
+    except ImportError as error:
+        raise CommandError(f"--load: {error}") from error
+    except (NotFoundError, ProgramError, DTypeError) as error:
+        raise CommandError(said(error)) from error
+    if not rows:
+        raise CommandError("no row is left to measure: --list shows all of them")
+    if listed:
+        return _listing(rows, names)
+    count = threads or usable_cores()
+    timer = timer_of(device, count)
+    path = Path(result) if result and result != "-" else None
+    run = suite.Suite(timer, names, Setting(repeats, time / 1e3, least=min(repeats, Setting.least)), seed, count, path)
+    try:
+        begun = run.begin()
+    except ProgramError as error:
+        raise CommandError(said(error)) from error
+    with ExitStack() as stack:
+        show: Callable[[results.Record], None] = stack.enter_context(live(names, len(rows), quiet=result == "-"))
+        for one in begun["rows"]:
+            show(one)
+        record = run.run(rows, show)
+    if csv:
+        Path(csv).write_text(table.to_csv(record), encoding="utf-8")
+    if html:
+        Path(html).write_text(report.page(record, earlier), encoding="utf-8")
+    wrong = results.findings(record)
+    parts: list[str | Table] = [table.summary(record), *wrong]
+    parts += [f"{what} written to {name}" for what, name in (("result", path), ("CSV", csv), ("page", html)) if name]
+    return Outcome(record, parts, FINDING if wrong else OK)
+
+
+def _chosen(names: Sequence[str], known: Sequence[str], option: str) -> list[str]:
+    for name in names:
+        if name not in known:
+            raise CommandError(f"{option} takes {', '.join(known)}, and not {name!r}. {near(name, known)}".strip())
+    return list(names)
+
+
+def _listing(rows: Sequence[Any], names: Sequence[str]) -> Outcome:
+    data = {
+        "rows": [{"name": r.name, "subject": r.subject, "dtype": r.dtype, "direction": r.direction, "fusion": r.fusion}
+                 for r in rows],
+        "peers": list(names), "registered_peers": list(PEERS),
+    }  # fmt: skip
+    shown = [(r.subject, r.label, r.dtype, r.direction, r.fusion) for r in rows]
+    columns = ("op or program", "sizes", "type", "direction", "fusion")
+    return Outcome(
+        data, (Table(f"{len(rows)} rows", columns, shown), f"peers: {', '.join(names)}; registered: {', '.join(PEERS)}")
+    )
+
+
+def compare_results(
+    before: str, after: str, peers: Sequence[str] = (), threshold: float = 100 * statistics.FLOOR, relative_to: str = "",
+    force: bool = False,
+) -> Outcome:  # fmt: skip
+    """Compares two results, row by row."""
+    try:
+        first, second = (results.read(Path(one)) for one in (before, after))
+        found = compare(first, second, _listed(peers) or ("tstatic",), threshold / 100, relative_to, force)
+    except ProgramError as error:
+        raise CommandError(said(error)) from error
+    data = {
+        "before": before, "after": after, "changes": [one.to_dict() for one in found.changes],
+        "only_before": list(found.only_before), "only_after": list(found.only_after),
+        "lost": [{"row": r, "peer": p, "detail": d} for r, p, d in found.lost], "different": list(found.different),
+        "regressed": found.regressed,
+    }  # fmt: skip
+    order = {"slower": 0, "faster": 1, "undecided": 2, "same": 3}
+    changed = sorted(found.changes, key=lambda one: (order[one.judgement.finding], -one.judgement.ratio))
+    rows = [
+        (one.row, one.peer, table.duration(one.before), table.duration(one.after), f"{one.judgement.ratio:.3f}",
+         table.interval(one.judgement), {"slower": "worse", "faster": "better"}.get(one.judgement.finding, one.judgement.finding))
+        for one in changed if one.judgement.finding != "same"
+    ]  # fmt: skip
+    counts = {name: len(found.of(name)) for name in order}
+    head = (
+        f"{counts['slower']} worse, {counts['faster']} better, {counts['same']} the same, {counts['undecided']} undecided, "
+        f"{len(found.only_before)} only in {before}, {len(found.only_after)} only in {after}"
+    )
+    parts: list[str | Table] = [head]
+    if rows:
+        parts.append(Table("", ("row", "peer", "before", "after", "ratio", "interval", ""), rows))
+    parts += [f"{row}: {peer}: {detail}" for row, peer, detail in found.lost]
+    parts += [f"compared although it differs: {one}" for one in found.different]
+    return Outcome(data, parts, FINDING if found.regressed else OK)
+
+
+__all__ = ["bench", "compare_results"]
