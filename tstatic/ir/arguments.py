@@ -36,9 +36,10 @@ def notes_signature(function: F, name: str) -> F:
         did you mean 'size'? fluid.layers.fc(input, size, num_flatten_dims=1, ...)
     """
     if inspect.isfunction(function):
-        return _noting(function, function, name)
+        noting: F = _noting(function, function, name)
+        return noting
     if inspect.isclass(function) and inspect.isfunction(vars(function).get("__init__")):
-        function.__init__ = _noting(function.__init__, function, name)
+        setattr(function, "__init__", _noting(vars(function)["__init__"], function, name))  # noqa: B010 - its type may not be
     return function
 
 

@@ -5,5 +5,5 @@
 * ``memory``    lifetimes, and offsets in one arena
 * ``flat_buffers``  the order of parameters, their states and gradients in flat buffers
 * ``plan``      the plan itself, and its text
-* ``report``    how many bytes, of what, at which op
+* ``report``, ``capacity``  how many bytes, of what, at which op; whether they fit in a memory
 """

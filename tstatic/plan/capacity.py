@@ -1,19 +1,16 @@
-"""Whether a run fits in a memory: of a chip, of this machine, or of so many bytes."""
+"""The memory that a run may use: of a chip, of this machine, or of so many bytes."""
 
 from __future__ import annotations
 
 import os
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tstatic import target
-from tstatic.display import UNITS, size
+from tstatic.display import UNITS
 from tstatic.errors import ProgramError, ProgramTypeError, near, shown
 from tstatic.places import CPUPlace, CUDAPlace, Place, resolve
-
-if TYPE_CHECKING:
-    from tstatic.plan.report import MemoryReport
 
 RESERVED_BYTES = 1_000_000_000
 """Of a GPU's memory: what CUDA, its libraries and their workspaces take before a program has anything."""
@@ -42,61 +39,6 @@ class Capacity:
     nbytes: int
     shared: bool = False
     has_held: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """Whether a run fits in a memory; true if it does.
-
-    Attributes:
-        needed_bytes: What the run takes: its peak, parameters and other state.
-        available_bytes: What there is for it.
-        memory: Whose memory.
-        report: The report that ``needed_bytes`` is from.
-    """
-
-    needed_bytes: int
-    available_bytes: int
-    memory: str
-    report: MemoryReport
-
-    @property
-    def free_bytes(self) -> int:
-        """Bytes that are left; negative: bytes that are missing."""
-        return self.available_bytes - self.needed_bytes
-
-    def __bool__(self) -> bool:
-        return self.free_bytes >= 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns it as plain data (JSON), without the report."""
-        return {
-            "fits": bool(self),
-            "needed_bytes": self.needed_bytes,
-            "available_bytes": self.available_bytes,
-            "memory": self.memory,
-        }
-
-    def __str__(self) -> str:
-        of = f"{size(self.needed_bytes)} of {size(self.available_bytes)} ({self.memory})"
-        if self:
-            return f"fits: {of}, {size(self.free_bytes)} left"
-        parts = sorted(self.report.by_category.items(), key=lambda part: -part[1])
-        largest = ", ".join(f"{name} {size(nbytes)}" for name, nbytes in parts[:3] if nbytes)
-        peak = self.report.peak
-        at = f"; most is live at {peak.op} @ {peak.where}" if peak is not None else ""
-        return f"does not fit: {of}, {size(-self.free_bytes)} missing; {largest}{at}"
-
-    __repr__ = __str__
-
-
-def fit(report: MemoryReport, memory: Any = None) -> Fit:
-    """Returns whether the run of a report fits in a memory, which is given as in :func:`capacity`."""
-    found = capacity(memory)
-    places = report.replicas or (report,)
-    needed = [place.total_bytes for place in places]
-    available = found.nbytes + (report.held_bytes if found.has_held else 0)
-    return Fit(sum(needed) if found.shared else max(needed), available, found.name, report)
 
 
 def capacity(memory: Any = None) -> Capacity:

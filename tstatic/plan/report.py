@@ -11,7 +11,7 @@ from tstatic.display import html_table, size
 from tstatic.fusion.codegen.kernel import KernelLocal
 from tstatic.ir.operator import OpRole
 from tstatic.ir.types import Meta
-from tstatic.plan.capacity import Fit, fit
+from tstatic.plan.capacity import capacity
 from tstatic.plan.memory import Lifetime, aligned
 from tstatic.plan.plan import Plan, scratch_name
 from tstatic.where import show
@@ -68,7 +68,7 @@ class MemoryReport:
             memory: Bytes, a size (``"80 GB"``), a chip that need not be here (``"H100"``), or a place; as in
                 :func:`tstatic.plan.capacity.capacity`.
         """
-        return fit(self, memory)
+        return _fit(self, memory)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as plain data (JSON)."""
@@ -108,6 +108,61 @@ class MemoryReport:
         if self.unknown:
             lines.append(f"  sizes known only at run time: {', '.join(self.unknown[:8])}")
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Whether a run fits in a memory; true if it does.
+
+    Attributes:
+        needed_bytes: What the run takes: its peak, parameters and other state.
+        available_bytes: What there is for it.
+        memory: Whose memory.
+        report: The report that ``needed_bytes`` is from.
+    """
+
+    needed_bytes: int
+    available_bytes: int
+    memory: str
+    report: MemoryReport
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes that are left; negative: bytes that are missing."""
+        return self.available_bytes - self.needed_bytes
+
+    def __bool__(self) -> bool:
+        return self.free_bytes >= 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns it as plain data (JSON), without the report."""
+        return {
+            "fits": bool(self),
+            "needed_bytes": self.needed_bytes,
+            "available_bytes": self.available_bytes,
+            "memory": self.memory,
+        }
+
+    def __str__(self) -> str:
+        of = f"{size(self.needed_bytes)} of {size(self.available_bytes)} ({self.memory})"
+        if self:
+            return f"fits: {of}, {size(self.free_bytes)} left"
+        parts = sorted(self.report.by_category.items(), key=lambda part: -part[1])
+        largest = ", ".join(f"{name} {size(nbytes)}" for name, nbytes in parts[:3] if nbytes)
+        peak = self.report.peak
+        at = f"; most is live at {peak.op} @ {peak.where}" if peak is not None else ""
+        return f"does not fit: {of}, {size(-self.free_bytes)} missing; {largest}{at}"
+
+    __repr__ = __str__
+
+
+def _fit(report: MemoryReport, memory: Any = None) -> Fit:
+    """Returns whether the run of a report fits in a memory, which is given as in :func:`tstatic.plan.capacity.capacity`."""
+    found = capacity(memory)
+    places = report.replicas or (report,)
+    needed = [place.total_bytes for place in places]
+    available = found.nbytes + (report.held_bytes if found.has_held else 0)
+    return Fit(sum(needed) if found.shared else max(needed), available, found.name, report)
 
 
 def _row(o: OpMemory) -> dict[str, Any]:

@@ -20,9 +20,9 @@ from tstatic.ir.checks import check_choice, check_int, check_type
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Program
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
-from tstatic.plan.capacity import Fit, capacity
+from tstatic.plan.capacity import capacity
 from tstatic.plan.plan import Plan
-from tstatic.plan.report import MemoryReport, memory_report
+from tstatic.plan.report import Fit, MemoryReport, memory_report
 from tstatic.runtime.lod import open_rows
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.runtime.session import Session

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from tstatic.errors import ProgramError
 from tstatic.ir.program import Program
 from tstatic.ir.types import UNKNOWN
-from tstatic.plan.capacity import Fit
+from tstatic.plan.report import Fit
 
 MOST = 1 << 24
 """The largest batch that is tried."""
