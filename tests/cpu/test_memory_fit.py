@@ -116,14 +116,14 @@ def test_the_memory_of_this_machine_is_what_is_free() -> None:
     [
         ("H1000", ProgramError, "did you mean 'H100'"),
         ("80 XB", ProgramError, "neither a size nor a chip"),
-        (0, ProgramTypeError, "no memory"),
-        (-5, ProgramTypeError, "no memory"),
-        (True, ProgramTypeError, "no memory"),
-        ([1], ProgramTypeError, "no memory"),
-        (float("nan"), ProgramTypeError, "no memory"),
+        (0, ProgramTypeError, "not a memory"),
+        (-5, ProgramTypeError, "not a memory"),
+        (True, ProgramTypeError, "not a memory"),
+        ([1], ProgramTypeError, "not a memory"),
+        (float("nan"), ProgramTypeError, "not a memory"),
     ],
 )
-def test_what_is_no_memory_is_said_to_be_none(net, memory: object, error: type[Exception], words: str) -> None:
+def test_what_is_not_a_memory_is_refused(net, memory: object, error: type[Exception], words: str) -> None:
     compiled, loss = net
     with pytest.raises(error, match=words):
         compiled.max_batch(memory, fetch_list=[loss])

@@ -69,7 +69,7 @@ def capacity(memory: Any = None) -> Capacity:
     if isinstance(memory, int | float) and not isinstance(memory, bool) and memory > 0:
         return Capacity("given", int(memory))
     raise ProgramTypeError(
-        "this is no memory that a run could fit in",
+        "this is not a memory that a run could fit in",
         expected="bytes, a size ('80 GB'), a chip ('H100'), or a place",
         received=shown(memory),
         fix="give bytes, or the name of a chip",

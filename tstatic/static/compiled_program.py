@@ -393,7 +393,7 @@ class CompiledProgram:
             feed_shapes, fetch_list, scope: As in :meth:`memory_report`.
 
         Raises:
-            FeedError, ProgramError: As :meth:`memory_report`, and if ``memory`` is no memory.
+            FeedError, ProgramError: As :meth:`memory_report`, and if ``memory`` is not a memory.
             DeviceError: If the GPU of the place is not there.
 
         Example:
