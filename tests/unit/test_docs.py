@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.snippets import python_blocks
+
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "tests" / "README.md"]
@@ -35,6 +37,19 @@ def test_the_speeds_in_the_readme_are_those_of_the_newest_bench() -> None:
     shown = [cell for line in readme.splitlines() for cell in re.findall(r"\| (\d\.\d\d) (?=\|)", line)]
     assert len(shown) >= 10
     assert [ratio for ratio in shown if f"**{ratio}** by medians" not in newest] == []
+
+
+def test_the_gallery_shows_every_example() -> None:
+    gallery = regenerate.gallery
+    assert set(gallery.RUNS) == {p.stem for p in gallery.EXAMPLES.glob("*.py")} - {"__main__", "library", "training"}
+    assert {p.stem for p in gallery.PICTURES.glob("*.png")} == set(gallery.SHOWS)
+    assert [p.name for p in gallery.PICTURES.glob("*.png") if p.stat().st_size > 60_000] == []
+
+
+def test_every_page_of_the_tutorials_and_recipes_has_code_that_runs() -> None:
+    pages = [p for folder in ("tutorials", "howto") for p in (ROOT / "docs" / folder).glob("*.md") if p.stem != "index"]
+    assert len(pages) >= 13
+    assert [p.name for p in pages if len(python_blocks(p)) < 2] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
