@@ -84,7 +84,6 @@ RESULTS = (
     "tstatic.ir.types.DType",
     "tstatic.distributed.fleet.older.OlderRoleMaker",
     "tstatic.optimizer.averages.FluidModelAverage",
-    "tstatic.optimizer.rules.AdamWOptimizer",
 )
 
 # Modules whose names are all on the page of the package above them, or in other words of Paddle.

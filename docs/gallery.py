@@ -1,7 +1,7 @@
 """Runs the examples with fixed seeds and records their pictures for the gallery: ``make gallery``.
 
-``pictures/`` gets the pictures with few colours, and ``runs.json`` what each run reached. ``page`` makes ``gallery.md`` of these; it is
-one of the generated pages (``regenerate.py``).
+``pictures/`` gets the pictures with few colours, and ``runs.json`` what each run reached. ``page`` makes ``gallery.md`` of these;
+it is one of the generated pages (``regenerate.py``).
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def page() -> str:
         "",
         "Made from the recorded runs (`docs/pictures/runs.json`) by `make docs`; `make gallery` records them anew.",
         "",
-        "Whole programs of `examples/`, on real data that comes with installed packages. The pictures are what the scripts draw, from one",
-        "run with the default seed on two CPU cores. Runs that are named short were stopped before they had reached their goal;",
-        "[examples](examples.md) has what full runs reach, all options, and how to add a script.",
+        "Whole programs of `examples/`, on real data that comes with installed packages. The pictures are what the scripts draw,",
+        "each from one run with the default seed on two CPU cores. Runs that are named short were stopped before they had reached",
+        "their goal; [examples](examples.md) has what full runs reach, all options, and how to add a script.",
         "",
     ]
     for name, run in json.loads(RECORD.read_text(encoding="utf-8")).items():
