@@ -190,4 +190,5 @@ wheel: $(VENV)/.made  ## Build a wheel and run the README's example with it in a
 clean:  ## Remove everything that make made.
 	@rm -rf $(VENV) $(TRITON36) .chromium build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find tstatic -name '*.pyi' -delete
+	@rm -f docs/reference/*.rst
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

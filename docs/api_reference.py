@@ -252,11 +252,11 @@ def _group(value: Any) -> str:
     return FAMILIES.get(parts[2], "Other functions of tensors") if parts[:2] == ["tstatic", "ops"] else "Settings"
 
 
-def _entry(path: str, value: Any) -> Iterator[str]:
+def _entry(path: str, value: Any, arguments: str = "") -> Iterator[str]:
     if not inspect.isclass(value):
         yield from (f".. autofunction:: {path}", "")
         return
-    yield f".. autoclass:: {path}"
+    yield f".. autoclass:: {path}{arguments}"
     yield "   :members:"
     if issubclass(value, enum.Enum):
         yield "   :undoc-members:"
@@ -269,9 +269,9 @@ def _entry(path: str, value: Any) -> Iterator[str]:
 
 
 def _results(members: dict[str, Any]) -> Iterator[str]:
-    """Yields the lines of the classes that users get from calls."""
+    """Yields the lines of the classes that users get from calls: without arguments, because users do not make them."""
     for path, value in members.items():
-        yield from _entry(path, value)
+        yield from _entry(path, value, arguments="()")
 
 
 def _variable(members: dict[str, Any]) -> Iterator[str]:

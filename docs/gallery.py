@@ -87,9 +87,11 @@ def page() -> str:
     ]
     for name, run in json.loads(RECORD.read_text(encoding="utf-8")).items():
         doc = ast.get_docstring(ast.parse((EXAMPLES / f"{name}.py").read_text(encoding="utf-8"))) or ""
-        short = f"A short run (`{run['options']}`)" if run["options"] else "A full run"
-        lines += [f"## {name}", "", " ".join(doc.split("\n\n")[0].split()), ""]
-        lines += [f"{short} reached {run['metric']} {run['reached']:.4g}; a full one is to reach {run['goal']}.", ""]
+        reached = f"{run['metric']} {run['reached']:.4g}"
+        told = f"A full run reached {reached} (wanted: {run['goal']})."
+        if run["options"]:
+            told = f"A short run (`{run['options']}`) reached {reached}; a full one is to reach {run['goal']}."
+        lines += [f"## {name}", "", " ".join(doc.split("\n\n")[0].split()), "", told, ""]
         for picture, shows in SHOWS.items():
             if picture == name or picture.startswith(f"{name}_"):
                 lines += [f"![{shows}](pictures/{picture}.png)", ""]
