@@ -211,7 +211,7 @@ def plot(given: argparse.Namespace, corpus: library.Corpus, vectors: np.ndarray,
                 )
         # t-SNE keeps neighbours; its axes have neither a unit nor a direction.
         axes.set(xticks=[], yticks=[])
-        axes.legend(title="words of")
+        axes.legend(title="words of", loc="upper left")  # to look for the best place takes seconds
 
 
 def main(arguments: list[str] | None = None, sizes: Sizes | None = None) -> int:
