@@ -20,6 +20,7 @@ class Target:
         bandwidth: Bytes per second between the chip and its memory.
         host_bandwidth: Bytes per second between the memories of host and chip, in one direction.
         link_bandwidth: Bytes per second from one chip to the others of a machine.
+        memory_bytes: Size of the chip's memory; 0 where there is no chip.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Target:
     bandwidth: float
     host_bandwidth: float = 5.5e10
     link_bandwidth: float = 4.5e11
+    memory_bytes: int = 0
 
     @property
     def short_name(self) -> str:
@@ -84,11 +86,11 @@ def of_chip(
 
 
 # Shared memory and registers: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
-# Multiprocessors, caches and bandwidth: NVIDIA's data sheets, of the models named here.
-A100 = Target("A100 SXM4 80 GB", "sm_80", 108, 65_536, 166_912, 40 << 20, 2.039e12, 2.5e10, 3.0e11)
-H100 = Target("H100 SXM5 80 GB", "sm_90", 132, 65_536, 232_448, 50 << 20, 3.35e12)
-H200 = Target("H200 SXM5 141 GB", "sm_90", 132, 65_536, 232_448, 50 << 20, 4.8e12)
-B200 = Target("B200", "sm_100", 148, 65_536, 232_448, 126 << 20, 8.0e12, 5.5e10, 9.0e11)
+# Multiprocessors, caches, memories and bandwidth: NVIDIA's data sheets, of the models named here.
+A100 = Target("A100 SXM4 80 GB", "sm_80", 108, 65_536, 166_912, 40 << 20, 2.039e12, 2.5e10, 3.0e11, 80 << 30)
+H100 = Target("H100 SXM5 80 GB", "sm_90", 132, 65_536, 232_448, 50 << 20, 3.35e12, memory_bytes=80 << 30)
+H200 = Target("H200 SXM5 141 GB", "sm_90", 132, 65_536, 232_448, 50 << 20, 4.8e12, memory_bytes=141_000_000_000)
+B200 = Target("B200", "sm_100", 148, 65_536, 232_448, 126 << 20, 8.0e12, 5.5e10, 9.0e11, 180_000_000_000)
 CHIPS = (A100, H100, H200, B200)
 DEFAULT_TARGET = H200
 """What kernels are planned for where there is no GPU: for explanations, reports and the compilers' figures."""

@@ -456,6 +456,7 @@ def test_kernels_that_are_wrong_hang_or_kill_keep_none_from_being_measured(whole
     assert [row["number"] for row in only(lines, "case") if runner.good(row)] == [5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["torch", "numpy"])
 def test_a_missing_library_is_a_line_and_kernels_are_compiled_all_the_same(
     name: str, whole: Path, tmp_path: Path

@@ -92,6 +92,18 @@ def test_memory_grows_with_the_batch(folder: Path, target: str) -> None:
     assert answer(folder, "memory", target, "--feed", "x=9,6", "--batch", "9")["feed_shapes"]["x"] == [9, 6]
 
 
+def test_memory_says_whether_it_fits(folder: Path) -> None:
+    found = answer(folder, "memory", "model", "--fits", "H100")
+    assert found["fit"]["fits"]
+    assert found["fit"]["needed_bytes"] == found["total_bytes"] > found["peak_bytes"]
+    short = tstatic(folder, "memory", "model", "--fits", "1 kB")
+    assert short.returncode == 1
+    assert "does not fit" in short.stdout
+    wrong = tstatic(folder, "memory", "model", "--fits", "H10")
+    assert wrong.returncode == 2
+    assert "did you mean 'H100'" in wrong.stderr
+
+
 @pytest.mark.parametrize("target", ["net.py", "trained", "model"])
 def test_profile_counts_calls_and_writes_a_trace(folder: Path, target: str) -> None:
     found = answer(folder, "profile", target, "--runs", "2", "--trace", "trace.json")

@@ -56,6 +56,7 @@ def test_help_and_wrong_calls_import_nothing_large() -> None:
         assert not {"torch", "triton", "scipy", "rich", "pydantic"} & {m.partition(".")[0] for m in more}
 
 
+@pytest.mark.slow
 def test_every_command_has_an_example_that_runs(tmp_path: Path) -> None:
     write_script(tmp_path, name="train.py")
     assert tstatic(tmp_path, "run", "train.py", ".").returncode == 0

@@ -294,6 +294,7 @@ needs_chromium = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @needs_chromium
 @pytest.mark.parametrize("which", ["fused", "refused"])
 def test_a_browser_clicks_through_it(which: str, tmp_path: Path) -> None:

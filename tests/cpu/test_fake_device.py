@@ -21,7 +21,7 @@ from numpy.lib.array_utils import byte_bounds
 import tstatic as paddle
 from tests.cpu.test_seeds import ALL, OWN, _changed_imports, _with_cpu
 from tests.helpers.drawn import PLAIN
-from tests.helpers.soak import SOAK
+from tests.helpers.soak import SOAK, shards
 from tests.parallel.golden import ROWS, Training, net, strategy
 from tests.parallel.test_equality import EVERY_FUSION, Nets, batch_of
 from tests.parallel.test_faults import through
@@ -60,7 +60,7 @@ def same_bits(a: Any, b: Any) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------- the same bits
-@pytest.mark.parametrize("shard", range(4))
+@pytest.mark.parametrize("shard", shards(4, 1))
 def test_random_programs_give_the_same_bits(shard: int) -> None:
     kinds: dict[str, Any] = [{}, {"backward": True}, {"optimizer": True}, {"special": True}][shard]
 

@@ -18,7 +18,7 @@ from tests.cpu.test_seeds import OWN, _changed_imports, _with_cpu
 from tests.helpers import device_faults as faults
 from tests.helpers.drawn import PLAIN
 from tests.helpers.gpu import trained
-from tests.helpers.soak import SOAK
+from tests.helpers.soak import SOAK, shards
 from tests.parallel.golden import ROWS, Training, net, strategy
 from tests.parallel.test_golden import CASES
 from tstatic import devices, nn, static, testing
@@ -51,7 +51,7 @@ def close(found: Any, expected: Any) -> None:
         np.testing.assert_allclose(np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=2e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("shard", range(4))
+@pytest.mark.parametrize("shard", shards(4, 1))
 def test_random_programs_give_the_references_numbers(shard: int) -> None:
     kinds: dict[str, Any] = [{}, {"backward": True}, {"optimizer": True}, {"special": True}][shard]
     plain = baseline_of(static.BuildStrategy())

@@ -69,6 +69,7 @@ def test_kernels_do_not_depend_on_hash_seeds() -> None:
     assert [one["kernels"] for one in written()] == [wanted] * len(SEEDS)
 
 
+@pytest.mark.slow
 def test_pictures_do_not_depend_on_hash_seeds() -> None:
     wanted = graph()
     assert len(wanted) > 100

@@ -312,6 +312,7 @@ def test_a_pass_that_breaks_the_program_is_caught_and_named() -> None:
         verify(frozen.edit(ops=()), "empties")
 
 
+@pytest.mark.slow
 def test_a_long_program_builds_and_compiles_without_recursion() -> None:
     count = 100_000 if SOAK else 8_000
     main = static.Program()

@@ -19,7 +19,7 @@ from tests.cpu.test_fake_device import samples as samples_of_documents
 from tests.cpu.test_fake_device import values_after
 from tests.cpu.test_seeds import _changed_imports, _with_cpu
 from tests.helpers.drawn import PLAIN
-from tests.helpers.soak import SOAK
+from tests.helpers.soak import SOAK, shards
 from tests.ops import oracles
 from tests.ops.sampler import Sample, map_arrays, op_types, samples
 from tests.parallel.golden import ROWS, Training, net, strategy
@@ -48,7 +48,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("shard", range(4))
+@pytest.mark.parametrize("shard", shards(4, 1))
 def test_random_programs_give_the_references_numbers(shard: int) -> None:
     kinds: dict[str, Any] = [{}, {"backward": True}, {"optimizer": True}, {"special": True}][shard]
     plain = baseline_of(static.BuildStrategy())

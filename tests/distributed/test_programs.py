@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.comm.pool import environment
 
@@ -183,6 +184,7 @@ def test_a_recommender_with_fleet_learns_on_one_process(tmp_path: Path) -> None:
     assert (tmp_path / "epoch_0" / "table").exists()
 
 
+@pytest.mark.slow
 def test_a_net_with_amp_and_gradient_merge_learns(tmp_path: Path) -> None:
     first, last, accuracy, scale, workers = _result(COLLECTIVE, tmp_path)
     assert last < 0.5 * first

@@ -36,6 +36,7 @@ def trained(digits: ModuleType, out: Path, epochs: int, again: bool) -> list[tup
     return seen
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_trained_longer_as_if_in_one(digits: ModuleType, tmp_path: Path) -> None:
     once = trained(digits, tmp_path / "once", 4, False)
     first = trained(digits, tmp_path / "twice", 2, False)

@@ -110,6 +110,7 @@ def test_places_give_the_losses_of_one(gpt: ModuleType, tmp_path: Path, places: 
         assert not np.allclose(trained(gpt, tmp_path / "half", batch=4), alone, **CLOSE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("amp", ["bf16", "fp16"])
 def test_mixed_precision_follows_float32(gpt: ModuleType, tmp_path: Path, amp: str, alone: list[float]) -> None:
     losses = trained(gpt, tmp_path, amp=amp)
@@ -183,12 +184,14 @@ def test_a_killed_run_resumes_bit_for_bit(
     assert "step-00000009" in {p.stem for p in (tmp_path / "killed" / "gpt-checkpoints").iterdir()}
 
 
+@pytest.mark.slow
 def test_other_settings_are_not_resumed(gpt: ModuleType, tmp_path: Path) -> None:
     trained(gpt, tmp_path)
     with pytest.raises(SystemExit, match="another width"), static.scope_guard(static.Scope()):
         gpt.train(gpt.Settings(**{**SMALL, "width": 32}), 1, tmp_path, True, 3)
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_trained_longer(gpt: ModuleType, tmp_path: Path) -> None:
     first = trained(gpt, tmp_path)
     with static.scope_guard(static.Scope()):

@@ -70,6 +70,7 @@ class BrokenOff(Exception):
     """Instead of a signal."""
 
 
+@pytest.mark.slow
 def test_twenty_steps_write_all_that_is_shown(
     script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -41,6 +41,7 @@ def library() -> Any:
     return importlib.import_module("library")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_two_places_give_the_losses_of_one(name: str, tmp_path: Path) -> None:
     alone = losses(run(name, tmp_path / "one"))
@@ -49,6 +50,7 @@ def test_two_places_give_the_losses_of_one(name: str, tmp_path: Path) -> None:
     assert len(set(alone)) == 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_full_run_of_a_model_that_learns_nothing_fails(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

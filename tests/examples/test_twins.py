@@ -44,6 +44,7 @@ def test_fifty_steps_follow_the_torch_twin(name: str) -> None:
     assert np.ptp(ours) > 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.usefixtures("one_thread")
 def test_a_twin_with_another_parameter_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

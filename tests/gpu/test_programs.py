@@ -184,6 +184,7 @@ def test_fused_programs(case: Case, gpu: CudaDevice) -> None:
     close(found, plain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_drawn_programs_with_every_fusion(kind: str, gpu: CudaDevice) -> None:
     compare_drawn(kind, fused=True)

@@ -104,7 +104,7 @@ def close(got: Any, wanted: Any, dtype: str) -> bool:
     return bool(error <= 4 * CLOSE[dtype] * np.abs(wide).max())
 
 
-@pytest.mark.parametrize("mask", [None, *MASKS])
+@pytest.mark.parametrize("mask", [None, *(pytest.param(mask, marks=pytest.mark.slow) for mask in MASKS)])
 def test_masks(mask: str | None) -> None:
     check(SHAPES["plain"], "float32", mask)
 
@@ -114,6 +114,7 @@ def test_shapes(shape: str) -> None:
     check(SHAPES[shape], "float32", None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
 def test_types(dtype: str) -> None:
     check(SHAPES["plain"], dtype, "rows x columns")

@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers.attention_blocks import Block, drawn_block, layout_recipe, recipe
 from tests.helpers.drawn import BY_NAME, made, only
-from tests.helpers.soak import SOAK
+from tests.helpers.soak import SOAK, shards
 from tests.interpret.faults import Fault, _replaced, _text, caught
 from tstatic import testing
 
@@ -26,7 +26,7 @@ def kind_of(number: int) -> str:
     return "training" if number % 10 == 9 else "forward" if number % 10 == 4 else "gradients"
 
 
-@pytest.mark.parametrize("shard", range(7))
+@pytest.mark.parametrize("shard", shards(7, 2))
 def test_drawn_programs_agree(shard: int) -> None:
     for number in range(shard * PROGRAMS // 7, (shard + 1) * PROGRAMS // 7):
         one = layout_recipe(number, kind_of(number))

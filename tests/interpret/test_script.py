@@ -144,7 +144,7 @@ def run_here(text: str, file: Path) -> tuple[int, str]:
     return int(ended.value.code or 0), printed.getvalue()
 
 
-@pytest.mark.parametrize("template", ["pointwise", "update"])
+@pytest.mark.parametrize("template", ["pointwise", pytest.param("update", marks=pytest.mark.slow)])
 def test_a_module_runs_alone(template: str, tmp_path: Path) -> None:
     kernel = all_templates()[template][0]
     file = tmp_path / "alone.py"

@@ -261,6 +261,7 @@ BESIDE = {
 """Ops that models and nets leave unfused and that make more memory of the size of a result, and why."""
 
 
+@pytest.mark.slow
 def test_results_that_torch_allocates_have_memory_of_their_own() -> None:
     """It becomes the value's without a copy; where a model runs the op, nothing else of that size is made."""
     views, beside = set(), set()

@@ -132,6 +132,7 @@ SIZES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     sizes=SIZES, optimizer=st.sampled_from(sorted(OPTIMIZERS)), clip=st.sampled_from(sorted(CLIPS)),

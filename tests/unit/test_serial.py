@@ -55,6 +55,7 @@ def small() -> Program:
 
 
 # --------------------------------------------------------------------------------------------------------- round trips
+@pytest.mark.slow
 @given(programs(NAMES))
 @settings(max_examples=3000 if SOAK else 100)
 def test_saving_and_reading_keep_everything(program: Program) -> None:

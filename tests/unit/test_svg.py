@@ -167,6 +167,7 @@ def test_hostile_names_give_valid_xml() -> None:
     assert any("nul\\x00" in t for t in titles(root))
 
 
+@pytest.mark.slow
 @given(programs(WILD_NAMES), st.integers(1, 9))
 @settings(max_examples=100)
 def test_any_program_gives_valid_xml(program: Program, max_ops: int) -> None:

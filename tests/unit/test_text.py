@@ -31,6 +31,7 @@ SAMPLES = {
 
 
 # -------------------------------------------------------------------------------------------------------- round trips
+@pytest.mark.slow
 @given(programs(WILD_NAMES), st.booleans())
 @settings(max_examples=3000 if SOAK else 100)
 def test_print_and_parse_keep_everything(program: Program, with_details: bool) -> None:
@@ -367,6 +368,7 @@ def test_only_text_is_parsed() -> None:
         parse(b"program")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=400)
 def test_a_damaged_text_is_a_program_or_refused(data: Any) -> None:

@@ -100,10 +100,16 @@ def kernels(
     )  # fmt: skip
 
 
-@app.command(epilog="Example: tstatic memory train.py --batch 64")
+@app.command(epilog="Example: tstatic memory train.py --batch 64 --fits H100")
 def memory(
     target: Target,
     arguments: Arguments = None,
+    fits: Annotated[
+        str,
+        typer.Option(
+            help="Also say whether it fits: '80 GB', a chip that need not be here (H100).", show_default=False
+        ),
+    ] = "",
     top: Annotated[int, typer.Option(help="How many operators to list.", min=0)] = 10,
     every: Every = False,
     switch: Switch = None,
@@ -115,7 +121,7 @@ def memory(
 ) -> None:
     """Says what memory a run takes, of what it consists, and at which line most is live."""
     _do(
-        "looking:memory", as_json, target=target, arguments=arguments or [], top=top, every=every, switches=switch or [],
+        "looking:memory", as_json, target=target, arguments=arguments or [], fits=fits, top=top, every=every, switches=switch or [],
         program=program, first=first, batch=batch, feeds=feed or [],
     )  # fmt: skip
 

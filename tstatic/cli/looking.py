@@ -10,8 +10,10 @@ from typing import Any
 from tstatic.cli.outcome import FINDING, OK, CommandError, Outcome, Table
 from tstatic.cli.subjects import Subject, subject_of
 from tstatic.display import size
+from tstatic.errors import ProgramError
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.ir.types import UNKNOWN
+from tstatic.plan.capacity import capacity
 from tstatic.static.explain import Explanation
 from tstatic.target import DEFAULT_TARGET
 from tstatic.testing.feeds import data_variables
@@ -107,26 +109,40 @@ def _chosen(kernels: Sequence[Kernel], name: str) -> Kernel:
 
 
 # ---------------------------------------------------------------------------------------------------------------- memory
-def memory(top: int = 10, **given: Any) -> Outcome:
-    """Says what memory a run takes, without running the program."""
+def memory(top: int = 10, fits: str = "", **given: Any) -> Outcome:
+    """Says what memory a run takes, and whether it fits in one, without running the program."""
     batch, feeds, every, switches = given.pop("batch"), given.pop("feeds"), given.pop("every"), given.pop("switches")
+    if fits:
+        _check_memory(fits)
     subject = subject_of(**given)
     if every or switches:
         subject = subject.switched(every, switches)
     shapes, note = subject.sizes(batch, feeds)
     report = subject.compiled().memory_report(shapes, list(subject.fetches), subject.scope)
+    fit = report.fits(fits) if fits else None
     most = sorted(report.by_op, key=lambda one: -one.live_bytes)[:top]
     parts: list[str | Table] = [
-        "\n".join((f"{subject.label}: {subject.program!r}", *([note] if note else []), str(report))),
+        "\n".join(
+            filter(None, (f"{subject.label}: {subject.program!r}", note, str(report), "" if fit is None else str(fit)))
+        ),
         Table(
             "Operators at which most is live",
             ("step", "operator", "live", "its results", "line"),
             [(one.step, one.op, size(one.live_bytes), size(one.result_bytes), one.where) for one in most],
         ),
     ]
-    return Outcome(
-        {"program": subject.label, "feed_shapes": {n: list(s) for n, s in shapes.items()}, **report.to_dict()}, parts
-    )
+    data = {"program": subject.label, "feed_shapes": {n: list(s) for n, s in shapes.items()}, **report.to_dict()}
+    if fit is None:
+        return Outcome(data, parts)
+    return Outcome(data | {"fit": fit.to_dict()}, parts, OK if fit else FINDING)
+
+
+def _check_memory(text: str) -> None:
+    """Raises CommandError if a text names no memory, before the script runs."""
+    try:
+        capacity(text)
+    except ProgramError as error:
+        raise CommandError(f"--fits: {error.what}; {error.fix}") from None
 
 
 # --------------------------------------------------------------------------------------------------------------- summary

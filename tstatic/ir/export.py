@@ -12,6 +12,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, module_from_spec
 from typing import Any, TypeVar
 
+from tstatic.ir.arguments import notes_signature
 from tstatic.ir.registry import Registry, load_all
 from tstatic.unsupported import add_namespace, advice, refuse
 
@@ -43,6 +44,7 @@ def export(*names: str, op: str = "", inplace: bool = False) -> Callable[[F], F]
     """
 
     def add(function: F) -> F:
+        function = notes_signature(function, names[0].removeprefix("tensor."))
         written = [f"{name}_" for name in names if inplace and name.startswith(("tensor.", "Variable."))]
         for name in (*names, *written):
             PUBLIC_API.add(name, Export(function, op))

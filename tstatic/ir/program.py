@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from tstatic.errors import IndexRangeError, NotFoundError, ProgramError, ProgramTypeError, near, shown
 from tstatic.ir import names
+from tstatic.ir.arguments import notes_signatures
 from tstatic.ir.methods import ProgramMethods
 from tstatic.ir.operator import OperatorBase, OpRole
 from tstatic.ir.types import dtype_of
@@ -388,6 +389,7 @@ class Block:
     __str__ = to_string
 
 
+@notes_signatures
 class Program(ProgramMethods):
     """What to compute: blocks of ops over named variables.
 

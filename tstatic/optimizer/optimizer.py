@@ -9,6 +9,7 @@ from typing import Any
 from tstatic.autodiff import append_backward
 from tstatic.errors import LossSizeError, ProgramError
 from tstatic.ir import names
+from tstatic.ir.arguments import notes_signatures
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_startup_program, program_guard
@@ -27,6 +28,7 @@ Pair = tuple[Variable, Variable | None]
 Lookups = tuple[Operator, ...]
 
 
+@notes_signatures
 class Optimizer:
     """Base class of update rules.
 

@@ -11,6 +11,7 @@ from tstatic.display import html_table, size
 from tstatic.fusion.codegen.kernel import KernelLocal
 from tstatic.ir.operator import OpRole
 from tstatic.ir.types import Meta
+from tstatic.plan.capacity import Fit, fit
 from tstatic.plan.memory import Lifetime, aligned
 from tstatic.plan.plan import Plan, scratch_name
 from tstatic.where import show
@@ -55,11 +56,26 @@ class MemoryReport:
     replicas: tuple[MemoryReport, ...] = ()
     foreign_bytes: int = 0
 
+    @property
+    def total_bytes(self) -> int:
+        """All that a run needs on its place: the peak, and the values in the scope."""
+        return self.peak_bytes + self.by_category["parameters"] + self.by_category["other state"]
+
+    def fits(self, memory: Any = None) -> Fit:
+        """Returns whether a run fits in a memory; of several places each in its own, or all in the memory of the CPU.
+
+        Args:
+            memory: Bytes, a size (``"80 GB"``), a chip that need not be here (``"H100"``), or a place; as in
+                :func:`tstatic.plan.capacity.capacity`.
+        """
+        return fit(self, memory)
+
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as plain data (JSON)."""
         shared = {"replicas": [one.to_dict() for one in self.replicas]} if self.replicas else {}
         return {
             **shared,
+            "total_bytes": self.total_bytes,
             "peak_bytes": self.peak_bytes,
             "foreign_bytes": self.foreign_bytes,
             "held_bytes": self.held_bytes,

@@ -15,10 +15,12 @@ from tstatic.comm.data_parallel import starts_loss_gradient
 from tstatic.comm.distribution import Distribution
 from tstatic.errors import ProgramError, ProgramTypeError, near, shown
 from tstatic.fusion.codegen.kernel import Kernel
-from tstatic.ir.checks import check_choice, check_type
+from tstatic.ir.arguments import notes_signatures
+from tstatic.ir.checks import check_choice, check_int, check_type
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Program
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
+from tstatic.plan.capacity import Fit, capacity
 from tstatic.plan.plan import Plan
 from tstatic.plan.report import MemoryReport, memory_report
 from tstatic.runtime.lod import open_rows
@@ -30,6 +32,7 @@ from tstatic.static.data_parallel import OWN_PLACE, places_of
 from tstatic.static.explain import Explanation, PropertyStatus
 from tstatic.static.inquiry import as_program, build_explanation
 from tstatic.static.ledger import MOST_RECORDS, CompileRecord
+from tstatic.static.max_batch import largest, with_batch
 from tstatic.static.request import fetch_names
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
@@ -120,6 +123,7 @@ class Settings:
         return given
 
 
+@notes_signatures
 class CompiledProgram:
     """A program to be rewritten and planned by a strategy when it first runs.
 
@@ -371,6 +375,62 @@ class CompiledProgram:
         ]
         largest = max(found, key=lambda report: report.peak_bytes)
         return largest if how is None else replace(largest, replicas=tuple(found))
+
+    def fits(
+        self,
+        memory: Any = None,
+        feed_shapes: Mapping[str, Sequence[int]] | None = None,
+        fetch_list: Any = None,
+        scope: Scope | None = None,
+    ) -> Fit:
+        """Returns whether a run fits in a memory, without running the program; ``print`` says what it takes.
+
+        What a GPU's libraries take while ops run is known after a first run there; before it, it is not counted.
+
+        Args:
+            memory: Bytes, a size (``"80 GB"``), a chip that need not be here (``"H100"``), a place; ``None``: the main memory
+                that is free.
+            feed_shapes, fetch_list, scope: As in :meth:`memory_report`.
+
+        Raises:
+            FeedError, ProgramError: As :meth:`memory_report`, and if ``memory`` is no memory.
+            DeviceError: If the GPU of the place is not there.
+
+        Example:
+            >>> if not compiled.fits("H100", {"x": (4096, 1024)}):
+            ...     print(compiled.max_batch("H100"))
+        """
+        return self.memory_report(feed_shapes, fetch_list, scope).fits(memory)
+
+    def max_batch(
+        self,
+        memory: Any = None,
+        feed_shapes: Mapping[str, Sequence[int | None]] | None = None,
+        fetch_list: Any = None,
+        scope: Scope | None = None,
+        multiple_of: int = 1,
+    ) -> int:
+        """Returns the largest batch whose run fits in a memory, 0 if none does, without running the program.
+
+        It plans about six batches, each as long as a compilation takes. The batch is that of all places together.
+
+        Args:
+            memory: As in :meth:`fits`.
+            feed_shapes: Input name -> shape, with -1 or ``None`` where the size of the batch stands. Inputs that are not named
+                have their declared shapes.
+            fetch_list, scope: As in :meth:`memory_report`.
+            multiple_of: What the batch must be a multiple of; data-parallel programs need one of the number of their places.
+
+        Raises:
+            ProgramError: If no input has an open first size, or one has another open size.
+            FeedError, DeviceError: As :meth:`fits`.
+        """
+        step = check_int(multiple_of, "multiple_of", "max_batch", least=1)
+        capacity(memory)
+        return largest(
+            lambda batch: self.fits(memory, with_batch(self._program, feed_shapes or {}, batch), fetch_list, scope),
+            step,
+        )
 
     def _distribution(self) -> Distribution | None:
         """Returns how the program is distributed over its places; ``None`` for a program on one place."""

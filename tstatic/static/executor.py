@@ -20,6 +20,7 @@ from tstatic.errors import (
     TstaticError,
     shown,
 )
+from tstatic.ir.arguments import notes_signatures
 from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.program import Program
@@ -70,6 +71,7 @@ def _results(entry: Bound, feeds: list[Arrays], scope: Scope, iterations: int, r
     return replicas.run(entry, feeds, scope, iterations)
 
 
+@notes_signatures
 class Executor:
     """Runs programs on one place.
 

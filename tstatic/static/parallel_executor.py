@@ -8,6 +8,7 @@ from typing import Any
 
 from tstatic import places
 from tstatic.errors import FeedError, ProgramError
+from tstatic.ir.arguments import notes_signatures
 from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.program import Program
@@ -19,6 +20,7 @@ from tstatic.static.executor import Executor
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
 
+@notes_signatures
 class ParallelExecutor:
     """Runs a program on ``CPU_NUM`` CPU places or on all visible GPUs.
 

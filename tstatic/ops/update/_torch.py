@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tstatic.ops.update._slots import ROWS, SCALARS
@@ -20,6 +20,26 @@ def torch_start(torch: Any, param: Any, grad: Any, master: Any) -> tuple[Any, An
 def torch_end(pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, ...]:
     """Returns outputs from (old, new) pairs: rounded to the old one's type."""
     return tuple(None if old is None else new.to(old.dtype).reshape(old.shape) for old, new in pairs)
+
+
+PART = 1 << 17
+"""Elements of a part: those of five tensors of float32 are in a core's caches when the next call reads them."""
+
+
+def in_parts(*tensors: Any) -> Iterator[Sequence[Any]]:
+    """Yields tensors of one size in parts, of which several calls walk over each before the next; whole ones on a GPU.
+
+    On a CPU a call on large tensors waits for memory. A GPU would wait for the launches.
+    """
+    size = tensors[0].numel()
+    if (
+        tensors[0].device.type != "cpu"
+        or size <= PART
+        or not all(t.numel() == size and t.is_contiguous() for t in tensors)
+    ):
+        yield tensors
+    else:
+        yield from zip(*(t.view(-1).split(PART) for t in tensors), strict=True)
 
 
 def with_skip(lower: Callable[..., Any], pairs: Sequence[tuple[str, str]], inputs: Sequence[str]) -> Callable[..., Any]:

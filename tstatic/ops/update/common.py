@@ -9,7 +9,7 @@ from tstatic.ir.attrs import one_of
 from tstatic.ir.opdef import Attr, Case, Domain
 from tstatic.ir.opdef import ValueRange as Range
 from tstatic.ops.update._slots import MULTI_PRECISION
-from tstatic.ops.update._torch import torch_end, torch_start
+from tstatic.ops.update._torch import in_parts, torch_end, torch_start
 from tstatic.ops.update._update import register_update
 
 Attrs = Mapping[str, Any]
@@ -90,10 +90,12 @@ def _write_momentum(
 ) -> bool:  # fmt: skip
     if master is not None or use_nesterov or out[0] is None or out[1] is None:
         return False
-    moved = torch.mul(velocity, mu, out=out[1]).add_(grad, alpha=rescale_grad)
-    if regularization_method == "l2_decay" and regularization_coeff:
-        moved.add_(param, alpha=regularization_coeff)
-    torch.addcmul(param, moved, lr.reshape(()), value=-1, out=out[0])
+    decay = regularization_coeff if regularization_method == "l2_decay" else 0.0
+    for p, g, old, new_p, new in in_parts(param, grad, velocity, out[0], out[1]):
+        moved = torch.mul(old, mu, out=new).add_(g, alpha=rescale_grad)
+        if decay:
+            moved.add_(p, alpha=decay)
+        torch.addcmul(p, moved, lr.reshape(()), value=-1, out=new_p)
     return True
 
 
@@ -212,15 +214,17 @@ def _write_adam(
         return False
     to_param, to_m, to_v, to_pow1, to_pow2 = out[:5]
     rate, first, second = lr.reshape(()), pow1.reshape(()), pow2.reshape(())
-    torch.lerp(m, grad, 1 - beta1, out=to_m)
-    torch.mul(v, beta2, out=to_v).addcmul_(grad, grad, value=1 - beta2)
     # As ADAM says: corrections in the step size walk over the moments once less.
     correct = (1 - second).sqrt_()
-    root = torch.sqrt(to_v).add_(correct, alpha=epsilon)
-    step = torch.div(to_m, root, out=root)
-    if with_decay:
-        param = torch.mul(param, 1 - rate * (lr_ratio * coeff), out=to_param)
-    torch.addcmul(param, step, rate * correct / (1 - first), value=-lr_ratio, out=to_param)
+    size = rate * correct / (1 - first)
+    kept = 1 - rate * (lr_ratio * coeff) if with_decay else None
+    for p, g, old_m, old_v, new_p, new_m, new_v in in_parts(param, grad, m, v, to_param, to_m, to_v):
+        torch.lerp(old_m, g, 1 - beta1, out=new_m)
+        torch.mul(old_v, beta2, out=new_v).addcmul_(g, g, value=1 - beta2)
+        root = torch.sqrt(new_v).add_(correct, alpha=epsilon)
+        step = torch.div(new_m, root, out=root)
+        decayed = p if kept is None else torch.mul(p, kept, out=new_p)
+        torch.addcmul(decayed, step, size, value=-lr_ratio, out=new_p)
     for old, new, beta in ((pow1, to_pow1, beta1), (pow2, to_pow2, beta2)):
         if new is not None:
             torch.mul(old, 1 if use_global_beta_pow else beta, out=new)

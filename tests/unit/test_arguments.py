@@ -1,0 +1,63 @@
+"""Calls with arguments that do not fit say what the function takes, and which keyword is like the misspelt one."""
+
+import inspect
+import pickle
+
+import pytest
+
+import tstatic as paddle
+from tstatic import fluid
+from tstatic.ir.arguments import notes_signature
+from tstatic.ir.export import PUBLIC_API
+
+
+def notes(call) -> str:
+    with pytest.raises(TypeError) as caught:
+        call()
+    return "\n".join(getattr(caught.value, "__notes__", []))
+
+
+MISSPELT = {
+    "fluid.layers.fc": (lambda: fluid.layers.fc(input=None, sise=3), "'size'"),
+    "nn.Linear": (lambda: paddle.nn.Linear(3, 4, bias=False), "'bias_attr'"),
+    "optimizer.Adam": (lambda: paddle.optimizer.Adam(learning_rat=0.1), "'learning_rate'"),
+    "Optimizer.minimize": (lambda: paddle.optimizer.Adam().minimize(los=None), "'loss'"),
+    "Executor.run": (lambda: paddle.static.Executor().run(fetchlist=[]), "'fetch_list'"),
+    "Executor": (lambda: paddle.static.Executor(plac=None), "'place'"),
+    "Program.clone": (lambda: paddle.static.Program().clone(fortest=True), "'for_test'"),
+    "static.data": (lambda: paddle.static.data("x", shap=[1]), "'shape'"),
+    "full": (lambda: paddle.full([1], 0.0, dtyp="float32"), "'dtype'"),
+}
+
+
+@pytest.mark.parametrize("name", MISSPELT)
+def test_a_misspelt_keyword_gets_the_near_one_and_what_the_call_takes(name: str) -> None:
+    call, near = MISSPELT[name]
+    note = notes(call)
+    assert note.startswith(f"did you mean {near}")
+    assert f" {name}(" in note
+    assert "self" not in note
+
+
+def test_a_missing_argument_shows_what_the_call_takes() -> None:
+    assert notes(paddle.nn.functional.softmax) == "nn.functional.softmax(x, axis=-1, dtype=None, name=None)"
+
+
+def test_a_keyword_like_no_other_gets_no_suggestion() -> None:
+    assert notes(lambda: paddle.nn.functional.softmax(zzzzzz=1)).startswith("nn.functional.softmax(")
+
+
+def test_an_error_inside_of_a_call_gets_no_note() -> None:
+    def fails(value: int) -> None:
+        inner(wrong=value)
+
+    def inner(right: int) -> None:
+        pass
+
+    assert not notes(lambda: notes_signature(fails, "fails")(3))
+
+
+@pytest.mark.parametrize("name", [n for n in PUBLIC_API if inspect.isfunction(PUBLIC_API[n].function)][::37])
+def test_a_public_function_is_the_one_of_its_module(name: str) -> None:
+    function = PUBLIC_API[name].function
+    assert pickle.loads(pickle.dumps(function)) is function

@@ -1,0 +1,169 @@
+"""Whether a run fits in a memory: of a chip, of this machine, or of so many bytes."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tstatic import target
+from tstatic.display import UNITS, size
+from tstatic.errors import ProgramError, ProgramTypeError, near, shown
+from tstatic.places import CPUPlace, CUDAPlace, Place, resolve
+
+if TYPE_CHECKING:
+    from tstatic.plan.report import MemoryReport
+
+RESERVED_BYTES = 1_000_000_000
+"""Of a GPU's memory: what CUDA, its libraries and their workspaces take before a program has anything."""
+
+_SIZE = re.compile(r"([0-9.]+(?:e[0-9]+)?)\s*([kMGT]?i?B|bytes)", re.IGNORECASE)
+_UNITS = {
+    "bytes": 1.0,
+    "b": 1.0,
+    **{name.lower(): unit for unit, name in UNITS},
+    **{f"{name}ib": float(1 << 10 * i) for i, name in enumerate("kmgt", 1)},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """A memory that runs may use.
+
+    Attributes:
+        name: Whose memory it is.
+        nbytes: Bytes that a run may take of it.
+        shared: Whether all places of a data-parallel program share it, as CPU places do; else each has one.
+        has_held: Whether what arenas and scope hold already is missing from ``nbytes``.
+    """
+
+    name: str
+    nbytes: int
+    shared: bool = False
+    has_held: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Whether a run fits in a memory; true if it does.
+
+    Attributes:
+        needed_bytes: What the run takes: its peak, parameters and other state.
+        available_bytes: What there is for it.
+        memory: Whose memory.
+        report: The report that ``needed_bytes`` is from.
+    """
+
+    needed_bytes: int
+    available_bytes: int
+    memory: str
+    report: MemoryReport
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes that are left; negative: bytes that are missing."""
+        return self.available_bytes - self.needed_bytes
+
+    def __bool__(self) -> bool:
+        return self.free_bytes >= 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns it as plain data (JSON), without the report."""
+        return {
+            "fits": bool(self),
+            "needed_bytes": self.needed_bytes,
+            "available_bytes": self.available_bytes,
+            "memory": self.memory,
+        }
+
+    def __str__(self) -> str:
+        of = f"{size(self.needed_bytes)} of {size(self.available_bytes)} ({self.memory})"
+        if self:
+            return f"fits: {of}, {size(self.free_bytes)} left"
+        parts = sorted(self.report.by_category.items(), key=lambda part: -part[1])
+        largest = ", ".join(f"{name} {size(nbytes)}" for name, nbytes in parts[:3] if nbytes)
+        peak = self.report.peak
+        at = f"; most is live at {peak.op} @ {peak.where}" if peak is not None else ""
+        return f"does not fit: {of}, {size(-self.free_bytes)} missing; {largest}{at}"
+
+    __repr__ = __str__
+
+
+def fit(report: MemoryReport, memory: Any = None) -> Fit:
+    """Returns whether the run of a report fits in a memory, which is given as in :func:`capacity`."""
+    found = capacity(memory)
+    places = report.replicas or (report,)
+    needed = [place.total_bytes for place in places]
+    available = found.nbytes + (report.held_bytes if found.has_held else 0)
+    return Fit(sum(needed) if found.shared else max(needed), available, found.name, report)
+
+
+def capacity(memory: Any = None) -> Capacity:
+    """Returns the memory that an argument names.
+
+    Args:
+        memory: Bytes; a text such as ``"80 GB"`` or ``"24 GiB"``; the name of a chip, which need not be here (``"H100"``) or its
+            ``Target``, of which ``RESERVED_BYTES`` are not for the run; ``CUDAPlace(0)``, of which all that is free is; a
+            ``CPUPlace`` or ``None``: the main memory that this machine has free.
+
+    Raises:
+        ProgramError: If the text is neither a size nor a chip.
+        ProgramTypeError: If it is nothing of these.
+        DeviceError: If the GPU is not there.
+
+    Example:
+        >>> capacity("24 GiB").nbytes
+        25769803776
+    """
+    if memory is None or isinstance(memory, CPUPlace):
+        return Capacity("free main memory", _free_main_memory(), shared=True, has_held=True)
+    if isinstance(memory, Place):
+        return _of_gpu(memory)
+    if isinstance(memory, str):
+        memory = _of_text(memory)
+    if isinstance(memory, target.Target):
+        return Capacity(memory.name, memory.memory_bytes - RESERVED_BYTES)
+    if isinstance(memory, int | float) and not isinstance(memory, bool) and memory > 0:
+        return Capacity("given", int(memory))
+    raise ProgramTypeError(
+        "this is no memory that a run could fit in",
+        expected="bytes, a size ('80 GB'), a chip ('H100'), or a place",
+        received=shown(memory),
+        fix="give bytes, or the name of a chip",
+    )
+
+
+def _of_text(text: str) -> target.Target | float:
+    written = _SIZE.fullmatch(text.strip())
+    if written is not None:
+        return float(written[1]) * _UNITS[written[2].lower()]
+    chips = {chip.short_name: chip for chip in target.CHIPS}
+    if text.strip().lower() in chips:
+        return chips[text.strip().lower()]
+    known = [chip.upper() for chip in chips]
+    raise ProgramError(
+        f"{text!r} is neither a size nor a chip",
+        expected=f"a size such as '80 GB', or one of {', '.join(known)}",
+        received=repr(text),
+        fix=near(text.upper(), known) or "give bytes, or a size with its unit",
+    )
+
+
+def _of_gpu(place: Place) -> Capacity:
+    found = resolve(place)
+    if not isinstance(found, CUDAPlace):  # FLAGS_cpu_fallback
+        return capacity(found)
+    import torch
+
+    free, _ = torch.cuda.mem_get_info(found.get_device_id())
+    return Capacity(f"free memory of {found}", free, has_held=True)
+
+
+def _free_main_memory() -> int:
+    """Returns what the kernel says that programs can still have, caches that it would drop included."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
