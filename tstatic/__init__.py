@@ -18,6 +18,7 @@ The API:
 * ``distribution``  probability distributions; ``fft``, ``signal``, ``geometric`` and ``linalg`` have functions
 * ``callbacks``  training loops with callbacks: progress, CSV, TensorBoard
 * ``vision``     networks for images, transforms, and data sets
+* ``interop``    modules of torch as programs: ``from_torch``
 * ``as_paddle``  runs a script in which ``paddle`` is this package
 * ``cli``, ``__main__``  the command line
 
@@ -50,6 +51,7 @@ __getattr__, __dir__ = facade(
     others={
         "tstatic.flags": "get_flags, set_flags",
         "tstatic.fusion.register": "register_kernel",
+        "tstatic.interop.from_torch": "from_torch",
         "tstatic.io.readers": "batch",
         "tstatic.ir.program": "Variable Tensor",
         "tstatic.ir.types": (

@@ -1065,6 +1065,7 @@ WITHOUT_SAMPLE: dict[str, str] = {
         ),
         FILES,
     ),
+    "tstatic.from_torch": "it takes modules of torch; tests/torch_import compares them",
 }  # fmt: skip
 """Functions that only the check by syntax sees, and why; a new function needs a sample or an entry."""
 

@@ -182,7 +182,7 @@ def test_attributes_of_the_activation(approximate: bool) -> None:
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("attrs", [
     {"is_test": True}, {"use_global_stats": True}, {"is_test": True, "trainable_statistics": True}, {"momentum": 0.3},
-    {"epsilon": 1e-3}, {"tensor": True}, {"bare": True}, {"bare": True, "use_global_stats": True},
+    {"unbiased_variance": True}, {"epsilon": 1e-3}, {"tensor": True}, {"bare": True}, {"bare": True, "use_global_stats": True},
 ])  # fmt: skip
 def test_settings(attrs: dict[str, Any], layout: str) -> None:
     arrays = arrays_for((3, 6, 4, 6), layout, "float32")

@@ -954,6 +954,45 @@ COMMANDS = (
     ),
 )
 
+IMPORTS = (
+    Mutant(
+        "interop/aten_norms.py",
+        "_batch_norm",
+        "operation",
+        "1.0 - momentum",
+        "momentum",
+        ("tests/torch_import/test_semantics.py",),
+        "running_statistics",
+    ),
+    Mutant(
+        "ops/norm/_norm.py",
+        "running_factor",
+        "operation",
+        "count / (count - 1)",
+        "1.0",
+        ("tests/torch_import/test_semantics.py",),
+        "running_statistics",
+    ),
+    Mutant(
+        "interop/exported.py",
+        "functional",
+        "condition",
+        "not _writes_through_views(program)",
+        "True",
+        ("tests/torch_import/test_semantics.py",),
+        "writes_to_memory",
+    ),
+    Mutant(
+        "interop/values.py",
+        "declare_state",
+        "call",
+        "known.get(id(tensor))",
+        "None",
+        ("tests/torch_import/test_semantics.py",),
+        "names_and_lines",
+    ),
+)
+
 MUTANTS = (
     *KERNELS,
     *GRADIENTS,
@@ -971,4 +1010,5 @@ MUTANTS = (
     *DATA,
     *FLEET,
     *COMMANDS,
+    *IMPORTS,
 )

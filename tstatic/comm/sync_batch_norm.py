@@ -14,6 +14,7 @@ from tstatic.ir.opdef import OpDef, op_def, register
 from tstatic.ir.ref import Attrs, Calls, Slots
 from tstatic.ops._low import in_float32
 from tstatic.ops.conv._sliding import is_last
+from tstatic.ops.norm._norm import running_factor
 from tstatic.tuned._common import Array
 from tstatic.tuned.norm import batch_norm_inference
 
@@ -86,6 +87,7 @@ def _normalize_ref(
     data_layout: str,
     epsilon: float,
     momentum: float,
+    unbiased_variance: bool,
 ) -> None:
     source, target = _planes(x, data_layout), _planes(y, data_layout)
     center, spread, total = _merged(everyone)
@@ -101,9 +103,10 @@ def _normalize_ref(
     if saved_inverse is not None:
         np.copyto(saved_inverse, inverse, casting="unsafe")
     keep = momentum if momentum_tensor is None else float(momentum_tensor.reshape(-1)[0])
-    for new, old, now in ((mean_out, mean, center), (variance_out, variance, spread)):
+    running = spread * running_factor(int(total), {"unbiased_variance": unbiased_variance})
+    for new, old, now in ((mean_out, mean, center), (variance_out, variance, running)):
         if new is not None:
-            # Paddle's momentum is the weight of the old value, and its running variance is the biased one.
+            # Paddle's momentum is the weight of the old value.
             np.copyto(new, old * keep + now * (1 - keep) if total else old, casting="unsafe")
 
 

@@ -98,6 +98,7 @@ class PaddleForm:
         absent: Paddle has no such op and none that it could be written as.
         wide: What Paddle's kernel converts whole numbers to, where the op here takes floats only.
         whole: Attributes that are whole numbers in Paddle, and any numbers here.
+        lacks: Attributes that neither Paddle's op nor its gradient has; ``write`` refuses values that need them.
     """
 
     read: Callable[[PaddleOp], OpSpec] | None = None
@@ -105,6 +106,7 @@ class PaddleForm:
     absent: bool = False
     wide: DType | None = None
     whole: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
 
 
 def respelled(*, notes: Mapping[str, str] | None = None, **slots: str) -> PaddleForm:

@@ -10,7 +10,7 @@ import numpy as np
 from tstatic.errors import ProgramError
 from tstatic.ir import paddle_proto as proto
 from tstatic.ir.attrs import LOD, Attr
-from tstatic.ir.opdef import OpDef, OpSpec
+from tstatic.ir.opdef import OpDef, OpSpec, op_def
 from tstatic.ir.paddle_form import SAME, PaddleOp
 from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
 from tstatic.ir.types import UNKNOWN, VAR_KINDS, DType, Meta
@@ -69,6 +69,8 @@ class _Writing:
             ops.append(_op("feed", {"X": ["feed"]}, {"Out": [name]}, [_int("col", column)]))
         for op in block.ops:
             form = op.definition.paddle or SAME
+            forward = op_def(op.definition.of) if op.definition.of else op.definition
+            lacks = forward.paddle.lacks if forward.paddle is not None else ()
             written = [v for n in op.output_arg_names if (v := block._find_var_recursive(n)) is not None]
             read = [v for n in op.input_arg_names if (v := block._find_var_recursive(n)) is not None]
             shapes = {v.name: v._shape for v in (*read, *written)}
@@ -88,7 +90,7 @@ class _Writing:
             role = [_int("op_role", op.role), _text("op_device", op.device)]
             specs = form.write(found) if form.write is not None else [found.made()]
             for spec in _empty(op, written) or specs:
-                attrs = self.attributes(spec, op.definition if spec.type == op.type else None)
+                attrs = self.attributes(spec, op.definition if spec.type == op.type else None, lacks)
                 ops.append(_op(spec.type, spec.inputs, spec.outputs, [*attrs, *role]))
         for column, name in enumerate(fetches):
             ops.append(_op("fetch", {"X": [name]}, {"Out": ["fetch"]}, [_int("col", column)]))
@@ -107,9 +109,11 @@ class _Writing:
             var.name, kind, var.persistable, var.need_check_feed, isinstance(var, Parameter), var.stop_gradient
         )  # fmt: skip
 
-    def attributes(self, spec: OpSpec, definition: OpDef | None) -> list[proto.Attr]:
+    def attributes(self, spec: OpSpec, definition: OpDef | None, lacks: Sequence[str]) -> list[proto.Attr]:
         done = []
         for name, value in spec.attrs.items():
+            if name in lacks:
+                continue
             known = None if definition is None else definition.attrs.get(name)
             if definition is not None and definition.paddle is not None and name in definition.paddle.whole:
                 if value != int(value):

@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.ops._low import torch_wide
 from tstatic.ops.conv._sliding import is_last
-from tstatic.ops.norm._norm import uses_running_statistics
+from tstatic.ops.norm._norm import running_factor, uses_running_statistics
 
 
 def lower_batch_norm(
@@ -41,10 +41,11 @@ def lower_batch_norm(
         axes = [0, *range(2, source.dim())]
         spread, center = torch.var_mean(source, axes, correction=0)
         keep = attrs["momentum"] if momentum_tensor is None else torch_wide(momentum_tensor).reshape(())
+        factor = running_factor(source.numel() // source.shape[1], attrs)
         # Paddle's momentum is the weight of the old value, and its running variance is the biased one.
         result = (
             keep * mean_ + (1 - keep) * center,
-            keep * variance_ + (1 - keep) * spread,
+            keep * variance_ + (1 - keep) * factor * spread,
             center,
             torch.rsqrt(spread + epsilon),
         )
@@ -93,7 +94,8 @@ def _write_batch_norm(
             torch.add(variance, epsilon, out=saved_inverse).rsqrt_()
         return out
     running = new_mean is not None and new_variance is not None
-    if running:
+    biased = running and not attrs["unbiased_variance"]
+    if biased:
         # Paddle's running variance is that of the batch, torch's the estimate of a larger set: count / (count - 1) times it.
         new_variance.mul_(count / (count - 1))
     torch.ops.aten.native_batch_norm.out(
@@ -101,7 +103,7 @@ def _write_batch_norm(
         out=place, save_mean=_nothing(torch, mean) if saved_mean is None else saved_mean,
         save_invstd=_nothing(torch, mean) if saved_inverse is None else saved_inverse,
     )  # fmt: skip
-    if running:
+    if biased:
         new_variance.mul_((count - 1) / count)
     return out
 

@@ -56,3 +56,8 @@ def check_parameters(x: Meta, count: int, **parameters: Meta | None) -> None:
 def uses_running_statistics(attrs: Mapping[str, Any]) -> bool:
     """Returns whether the running statistics normalise, instead of the batch's own."""
     return bool(attrs["use_global_stats"] or (attrs["is_test"] and not attrs["trainable_statistics"]))
+
+
+def running_factor(count: int, attrs: Mapping[str, Any]) -> float:
+    """Returns what the variance of ``count`` values is multiplied by for the running one: Bessel's correction, or 1."""
+    return count / (count - 1) if attrs["unbiased_variance"] and count > 1 else 1.0

@@ -69,17 +69,32 @@ def scaled_dot_product_attention(
             op="scaled_dot_product_attention",
         )
     q, k, v = (transpose(v, [0, 2, 1, 3]) for v, _ in parts)
-    scores = matmul(scale(q, 1.0 / math.sqrt(size)), k, transpose_y=True)
+    mixed = attention_of_heads(q, k, v, attn_mask, dropout_p, is_causal, training)
+    return transpose(mixed, [0, 2, 1, 3], name=name)
+
+
+def attention_of_heads(
+    q: Variable, k: Variable, v: Variable, mask: Variable | None, dropout_p: float, is_causal: bool, training: bool,
+    factor: float | None = None,
+) -> Variable:  # fmt: skip
+    """Returns ``softmax(factor * q @ k.T + mask) @ v``, the length and the size of heads last.
+
+    Args:
+        q, k, v: ``[..., length, size]``, with a known size.
+        mask, dropout_p, is_causal, training: As of :func:`scaled_dot_product_attention`.
+        factor: What the products are multiplied by; ``1 / sqrt(size)`` if ``None``.
+    """
+    scores = matmul(scale(q, 1.0 / math.sqrt(q.shape[-1]) if factor is None else factor), k, transpose_y=True)
     if is_causal:
         # One mask for all heads: a constant where the lengths are known.
-        lengths = [query.shape[1], key.shape[1]]
+        lengths = [q.shape[-2], k.shape[-2]]
         seen = ones_like(scores) if UNKNOWN in lengths else ones(lengths, scores.dtype)
         scores = _allowed(scores, cast(tril(seen), "bool"))
-    elif attn_mask is not None:
-        scores = _allowed(scores, attn_mask) if attn_mask.dtype.name == "bool" else scores + attn_mask
+    elif mask is not None:
+        scores = _allowed(scores, mask) if mask.dtype.name == "bool" else scores + mask
     weights = softmax(scores)
     weights = dropout(weights, dropout_p, training=training) if dropout_p > 0 else weights
-    return transpose(matmul(weights, v), [0, 2, 1, 3], name=name)
+    return matmul(weights, v)
 
 
 def _allowed(scores: Variable, mask: Variable) -> Variable:

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ShapeError
+from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.channels import Channels
 from tstatic.ir.checks import FLOATS, check_dtype, check_rank
-from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, ValueRange, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, OpSpec, Tile, ValueRange, export, register
+from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.split import CHANNELS, WHOLE, tiles
@@ -21,7 +22,7 @@ from tstatic.ops._low import in_float32
 from tstatic.ops.conv._sliding import as_metas, channels, is_last, layout_attr
 from tstatic.ops.norm import _norm_onnx as _onnx
 from tstatic.ops.norm._batch_norm_lower import lower_batch_norm, lower_batch_norm_grad
-from tstatic.ops.norm._norm import OutputView, check_parameters, uses_running_statistics
+from tstatic.ops.norm._norm import OutputView, check_parameters, running_factor, uses_running_statistics
 from tstatic.tuned._common import Array
 from tstatic.tuned.norm import batch_norm as normalize
 from tstatic.tuned.norm import batch_norm_grad, batch_norm_inference, batch_norm_scratch
@@ -118,7 +119,7 @@ def _ref(
     target.store()
     keep = attrs["momentum"] if momentum_tensor is None else float(momentum_tensor.reshape(-1)[0])
     if variance_out is not None:
-        np.multiply(spread, 1 - keep, spread)
+        np.multiply(spread, (1 - keep) * running_factor(x.size // shape[1], attrs), spread)
         np.multiply(variance, keep, variance_out)
         np.add(variance_out, spread, variance_out)
     if mean_out is not None:
@@ -224,13 +225,15 @@ def _channels(
 ) -> Channels | None:
     given = uses_running_statistics(attrs)
     keep = "momentum" if momentum_tensor is None else "momentumtensor"
+    count = x.numel // max(1, x.shape[_axis(x, attrs["data_layout"])])
+    now = f"spread * {running_factor(count, attrs)!r}" if attrs["unbiased_variance"] else "spread"
     texts = {
         "SavedMean": "mean" if given else "cmean(x)",
         "spread": "variance" if given else "cvar(x)",
         "SavedVariance": "rsqrt(spread + epsilon)",
         **_result(scale, bias),
         "MeanOut": "mean" if given else f"mean * {keep} + savedmean * (1 - {keep})",
-        "VarianceOut": "variance" if given else f"variance * {keep} + spread * (1 - {keep})",
+        "VarianceOut": "variance" if given else f"variance * {keep} + {now} * (1 - {keep})",
     }
     return Channels(texts, x.shape, _axis(x, attrs["data_layout"]), ("X",), ("MomentumTensor",)) if x.numel else None
 
@@ -282,7 +285,22 @@ _CASES = (
     _case((0, 3, 2, 2)),
     _case((2, 1, 1, 2), count=1),
     _case((2, 3, 2, 2), is_test=True, bare=True, data_layout="AnyLayout"),
+    _case((2, 2, 3, 2), count=2, unbiased_variance=True),
+    _case((3, 2), count=2, tensor=True, unbiased_variance=True),
 )
+
+
+def _to_paddle(op: PaddleOp) -> list[OpSpec]:
+    """Paddle's running variance is always that of the batch."""
+    if op.attrs["unbiased_variance"] and not uses_running_statistics(op.attrs):
+        raise ProgramError(
+            "Paddle has no batch norm whose running variance is the unbiased one",
+            expected="unbiased_variance=False, or a program for inference",
+            received="unbiased_variance=True in training",
+            fix="save without format='paddle', or save program.clone(for_test=True)",
+            op="batch_norm",
+        )
+    return [op.made()]
 
 
 def _onnx_form(g: Any, x: Any, scale: Any, bias: Any, mean: Any, variance: Any, tensor: Any, **attrs: Any) -> Any:
@@ -304,6 +322,7 @@ BATCH_NORM = register(
             "use_global_stats": False,
             "trainable_statistics": False,
             "data_layout": layout_attr("NCHW"),
+            "unbiased_variance": False,
         },
         infer=_infer,
         ref=plain(_ref, _scratch, recorded=True),
@@ -330,6 +349,7 @@ BATCH_NORM = register(
             ulps=16.0,
         ),
         onnx=_onnx_form,
+        paddle=PaddleForm(write=_to_paddle, lacks=("unbiased_variance",)),
     )
 )
 

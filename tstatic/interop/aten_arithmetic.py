@@ -1,0 +1,305 @@
+"""Arithmetic, comparisons and functions of each element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tstatic.interop.conversion import Call, Converter, Size, converts
+from tstatic.ir.build import as_variable
+from tstatic.ir.program import Variable
+from tstatic.ir.types import DType, bool_, dtype_of, float32, int64
+from tstatic.ops.elementwise import arithmetic, logic, operators, pairs, special, unary
+from tstatic.ops.elementwise._mixed import cast_to
+from tstatic.ops.elementwise.nan_to_num import nan_to_num
+from tstatic.ops.elementwise.scale import clip
+
+Number = bool | int | float
+
+
+# ------------------------------------------------------------------------------------------------------------ arithmetic
+def _pair(c: Call, x: Any, y: Any) -> tuple[Any, Any]:
+    """Returns two operands in the result's dtype; a number beside a Variable stays a number."""
+    a, b = c.cast(x), c.cast(y)
+    if not isinstance(a, Variable) and not isinstance(b, Variable):
+        a = as_variable(a, dtype=c.dtype)
+    return a, b
+
+
+def _times(c: Call, x: Any, alpha: Number) -> Any:
+    return x if alpha == 1 else c.cast(x) * alpha
+
+
+@converts("add.Tensor", "add.Scalar")
+def _add(c: Call, x: Any, y: Any, alpha: Number = 1) -> Any:
+    a, b = _pair(c, x, _times(c, y, alpha))
+    # True + True is True in torch.
+    return logic.logical_or(a, b) if c.dtype is bool_ else a + b
+
+
+@converts("sub.Tensor", "sub.Scalar")
+def _sub(c: Call, x: Any, y: Any, alpha: Number = 1) -> Any:
+    a, b = _pair(c, x, _times(c, y, alpha))
+    return a - b
+
+
+@converts("rsub.Tensor", "rsub.Scalar")
+def _rsub(c: Call, x: Any, y: Any, alpha: Number = 1) -> Any:
+    a, b = _pair(c, _times(c, x, alpha), y)
+    return b - a
+
+
+@converts("mul.Tensor", "mul.Scalar")
+def _mul(c: Call, x: Any, y: Any) -> Any:
+    a, b = _pair(c, x, y)
+    return a * b
+
+
+@converts("div.Tensor", "div.Scalar")
+def _div(c: Call, x: Any, y: Any) -> Any:
+    a, b = _pair(c, x, y)
+    return a / b
+
+
+@converts("div.Tensor_mode")
+def _div_mode(c: Call, x: Any, y: Any, rounding_mode: str | None = None) -> Any:
+    if rounding_mode is None:
+        return _div(c, x, y)
+    if rounding_mode == "floor":
+        return _floor_divide(c, x, y)
+    a, b = _pair(c, x, y)
+    if c.dtype.is_float:
+        return unary.trunc(a / b)
+    # The quotient rounded down, and one more where it is negative and not whole.
+    down, rest = _floor_divide(c, a, b), operators.mod(a, b)
+    negative = logic.logical_xor(a < 0, b < 0)
+    more = logic.logical_and(negative, logic.not_equal(rest, as_variable(0, dtype=c.dtype)))
+    return down + cast_to(more, c.dtype)
+
+
+@converts("floor_divide.default")
+def _floor_divide(c: Call, x: Any, y: Any) -> Any:
+    a, b = _pair(c, x, y)
+    return unary.floor(a / b) if c.dtype.is_float else operators.floordiv(a, b)
+
+
+@converts("remainder.Tensor", "remainder.Scalar")
+def _remainder(c: Call, x: Any, y: Any) -> Any:
+    a, b = _pair(c, x, y)
+    return operators.mod(a, b)
+
+
+@converts("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
+def _pow(c: Call, x: Any, y: Any) -> Any:
+    a, b = _pair(c, x, y)
+    if b == 2 if isinstance(b, int | float) else False:
+        return unary.square(a)
+    if isinstance(b, float) and b == 0.5:
+        return unary.sqrt(a)
+    return unary.pow(a, b) if isinstance(a, Variable) else operators.rpow(b, a)
+
+
+@converts("addcmul.default")
+def _addcmul(c: Call, x: Variable, y: Variable, z: Variable, value: Number = 1) -> Any:
+    return c.cast(x) + _times(c, c.cast(y) * c.cast(z), value)
+
+
+@converts("addcdiv.default")
+def _addcdiv(c: Call, x: Variable, y: Variable, z: Variable, value: Number = 1) -> Any:
+    return c.cast(x) + _times(c, c.cast(y) / c.cast(z), value)
+
+
+@converts("lerp.Scalar", "lerp.Tensor")
+def _lerp(c: Call, x: Variable, y: Variable, weight: Any) -> Any:
+    return c.cast(x) + (c.cast(y) - c.cast(x)) * weight
+
+
+@converts("maximum.default", "max.other")
+def _maximum(c: Call, x: Variable, y: Variable) -> Any:
+    return arithmetic.maximum(c.cast(x), c.cast(y))
+
+
+@converts("minimum.default", "min.other")
+def _minimum(c: Call, x: Variable, y: Variable) -> Any:
+    return arithmetic.minimum(c.cast(x), c.cast(y))
+
+
+@converts("atan2.default")
+def _atan2(c: Call, x: Variable, y: Variable) -> Any:
+    return pairs.atan2(c.cast(x), c.cast(y))
+
+
+@converts("clamp.default", "clip.default")
+def _clamp(c: Call, x: Variable, least: Number | None = None, most: Number | None = None) -> Any:
+    return clip(c.cast(x), least, most)
+
+
+@converts("clamp_min.default")
+def _clamp_min(c: Call, x: Variable, least: Number) -> Any:
+    return clip(c.cast(x), least)
+
+
+@converts("clamp_max.default")
+def _clamp_max(c: Call, x: Variable, most: Number) -> Any:
+    return clip(c.cast(x), None, most)
+
+
+@converts("clamp.Tensor")
+def _clamp_tensor(c: Call, x: Variable, least: Variable | None = None, most: Variable | None = None) -> Any:
+    x = c.cast(x)
+    if least is not None:
+        x = arithmetic.maximum(x, c.cast(least))
+    return x if most is None else arithmetic.minimum(x, c.cast(most))
+
+
+@converts("nan_to_num.default")
+def _nan_to_num(
+    c: Call, x: Variable, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Any:
+    return nan_to_num(x, 0.0 if nan is None else nan, posinf, neginf)
+
+
+# ----------------------------------------------------------------------------------------------------------- comparisons
+def _compared(c: Call, x: Any, y: Any) -> tuple[Variable, Variable]:
+    """Returns two operands in the dtype that torch compares them in."""
+    x, y = (v.variable() if isinstance(v, Size) else v for v in (x, y))
+    if isinstance(x, Variable) and isinstance(y, Variable):
+        dtype = _promoted(c, x, y)
+        return cast_to(x, dtype), cast_to(y, dtype)
+    wide = x.dtype
+    if isinstance(y, float) and not wide.is_inexact:
+        wide = float32
+    elif wide is bool_ and not isinstance(y, bool):
+        wide = int64
+    return cast_to(x, wide), as_variable(y, dtype=wide)
+
+
+def _promoted(c: Call, x: Variable, y: Variable) -> DType:
+    """Returns torch's common dtype of two tensors: one without dimensions does not widen another of its kind."""
+    import torch
+
+    a, b = (torch.empty((1,) * len(c.sizes_of(v)), dtype=getattr(torch, v.dtype.name)) for v in (x, y))
+    return dtype_of(str(torch.result_type(a, b)).removeprefix("torch."))
+
+
+def _comparison(function: Callable[..., Variable]) -> Converter:
+    def convert(c: Call, x: Any, y: Any) -> Variable:
+        return function(*_compared(c, x, y))
+
+    return convert
+
+
+converts("eq.Tensor", "eq.Scalar")(_comparison(logic.equal))
+converts("ne.Tensor", "ne.Scalar")(_comparison(logic.not_equal))
+converts("lt.Tensor", "lt.Scalar")(_comparison(logic.less_than))
+converts("le.Tensor", "le.Scalar")(_comparison(logic.less_equal))
+converts("gt.Tensor", "gt.Scalar")(_comparison(logic.greater_than))
+converts("ge.Tensor", "ge.Scalar")(_comparison(logic.greater_equal))
+
+
+def _logical(function: Callable[..., Variable]) -> Converter:
+    def convert(c: Call, *operands: Variable) -> Variable:
+        return function(*(_truth(v) for v in operands))
+
+    return convert
+
+
+def _truth(x: Variable) -> Variable:
+    """Returns whether elements are other than 0."""
+    return x if x.dtype is bool_ else logic.not_equal(x, as_variable(0, dtype=x.dtype))
+
+
+converts("logical_and.default")(_logical(logic.logical_and))
+converts("logical_or.default")(_logical(logic.logical_or))
+converts("logical_xor.default")(_logical(logic.logical_xor))
+converts("logical_not.default")(_logical(logic.logical_not))
+
+
+def _bitwise(function: Callable[..., Variable]) -> Converter:
+    def convert(c: Call, *operands: Any) -> Variable:
+        return function(
+            *(v if isinstance(v, Variable) else as_variable(v, dtype=c.dtype) for v in map(c.cast, operands))
+        )
+
+    return convert
+
+
+converts("bitwise_and.Tensor", "bitwise_and.Scalar", "__and__.Tensor", "__and__.Scalar")(_bitwise(logic.bitwise_and))
+converts("bitwise_or.Tensor", "bitwise_or.Scalar", "__or__.Tensor", "__or__.Scalar")(_bitwise(logic.bitwise_or))
+converts("bitwise_xor.Tensor", "bitwise_xor.Scalar", "__xor__.Tensor", "__xor__.Scalar")(_bitwise(logic.bitwise_xor))
+converts("bitwise_not.default")(_bitwise(logic.bitwise_not))
+
+
+@converts("isnan.default")
+def _isnan(c: Call, x: Variable) -> Variable:
+    return logic.isnan(x)
+
+
+@converts("isinf.default")
+def _isinf(c: Call, x: Variable) -> Variable:
+    return logic.isinf(x)
+
+
+@converts("isfinite.default")
+def _isfinite(c: Call, x: Variable) -> Variable:
+    return logic.isfinite(x)
+
+
+@converts("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
+def _where(c: Call, condition: Variable, x: Any, y: Any) -> Any:
+    a, b = (v if isinstance(v, Variable) else as_variable(v, dtype=c.dtype) for v in (c.cast(x), c.cast(y)))
+    return logic.where(condition, a, b)
+
+
+@converts("masked_fill.Scalar", "masked_fill.Tensor")
+def _masked_fill(c: Call, x: Variable, mask: Variable, value: Any) -> Any:
+    return _where(c, mask, value, x)
+
+
+# ------------------------------------------------------------------------------------------------------------- functions
+def _each(function: Callable[..., Variable]) -> Converter:
+    """Returns the converter of a function of each element, which is computed in the result's dtype."""
+
+    def convert(c: Call, x: Variable) -> Variable:
+        return function(c.cast(x))
+
+    return convert
+
+
+converts("abs.default")(_each(unary.abs))
+converts("neg.default")(_each(unary.neg))
+converts("exp.default")(_each(unary.exp))
+converts("expm1.default")(_each(unary.expm1))
+converts("log.default")(_each(unary.log))
+converts("log2.default")(_each(unary.log2))
+converts("log10.default")(_each(unary.log10))
+converts("log1p.default")(_each(unary.log1p))
+converts("sqrt.default")(_each(unary.sqrt))
+converts("rsqrt.default")(_each(unary.rsqrt))
+converts("square.default")(_each(unary.square))
+converts("reciprocal.default")(_each(unary.reciprocal))
+converts("sign.default")(_each(unary.sign))
+converts("erf.default")(_each(unary.erf))
+converts("erfinv.default")(_each(special.erfinv))
+converts("sin.default")(_each(unary.sin))
+converts("cos.default")(_each(unary.cos))
+converts("tan.default")(_each(unary.tan))
+converts("asin.default")(_each(unary.asin))
+converts("acos.default")(_each(unary.acos))
+converts("atan.default")(_each(unary.atan))
+converts("sinh.default")(_each(unary.sinh))
+converts("cosh.default")(_each(unary.cosh))
+converts("floor.default")(_each(unary.floor))
+converts("ceil.default")(_each(unary.ceil))
+converts("trunc.default")(_each(unary.trunc))
+converts("lgamma.default")(_each(special.lgamma))
+converts("digamma.default")(_each(special.digamma))
+
+
+@converts("round.default")
+def _round(c: Call, x: Variable) -> Variable:
+    if not c.dtype.is_float:
+        return x
+    # torch rounds a half to the even neighbour, Paddle away from zero.
+    half = logic.equal(unary.abs(x - unary.trunc(x)), as_variable(0.5, dtype=x.dtype))
+    return logic.where(half, unary.round(x * 0.5) * 2.0, unary.round(x))
