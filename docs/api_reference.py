@@ -81,6 +81,7 @@ RESULTS = (
     "tstatic.runtime.random.RandomState",
     "tstatic.comm.process_collectives.Group",
     "tstatic.nn.layer.layers.HookRemover",
+    "tstatic.interop.from_torch.TorchProgram",
     "tstatic.ir.types.DType",
     "tstatic.distributed.fleet.older.OlderRoleMaker",
     "tstatic.optimizer.averages.FluidModelAverage",
