@@ -26,7 +26,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Where packages come from is left to pip's own settings; which versions, to constraints.txt.
 INSTALL := $(PIP) install -qq --constraint constraints.txt
 
-.PHONY: help venv demo gpt examples test slow interpret kernels proof-kernels proof mutants golden ratchets triton36 plan pack gpu check format lint stubs types layers api bench bench-ops docs wheel clean parity
+.PHONY: help venv demo gpt examples test slow interpret kernels proof-kernels proof mutants golden ratchets triton36 plan pack gpu check format lint stubs types layers api bench bench-ops docs docs-site gallery wheel clean parity
 
 help:  ## This list.
 	@grep -E '^[a-z0-9-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -168,6 +168,19 @@ docs: $(VENV)/.dev  ## Write the generated pages of docs/ anew.
 	@$(BIN)/python docs/regenerate.py
 	@CPU_NUM=1 $(BIN)/python docs/scaling_table.py --write
 
+$(VENV)/.docs: $(VENV)/.made pyproject.toml constraints.txt
+	@echo "installing tstatic with what the documentation site needs"
+	@$(INSTALL) --no-build-isolation --editable '.[docs]'
+	@touch $@
+
+docs-site: $(VENV)/.docs  ## Build the documentation site; it opens at build/site/index.html. A warning is an error.
+	@$(BIN)/python -m sphinx --builder html --quiet --fail-on-warning --keep-going --doctree-dir build/doctrees docs build/site $(ARGS)
+	@echo "build/site/index.html"
+
+gallery: $(VENV)/.dev  ## Run the examples with fixed seeds and record their pictures for the gallery (minutes; ARGS="digits gan" for some).
+	@$(BIN)/python docs/gallery.py $(ARGS)
+	@$(BIN)/python docs/regenerate.py
+
 wheel: $(VENV)/.made  ## Build a wheel and run the README's example with it in a clean environment.
 	@rm -rf build dist
 	@$(PIP) wheel -qq --no-deps --no-build-isolation --wheel-dir dist .
@@ -180,4 +193,5 @@ wheel: $(VENV)/.made  ## Build a wheel and run the README's example with it in a
 clean:  ## Remove everything that make made.
 	@rm -rf $(VENV) $(TRITON36) .chromium build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find tstatic -name '*.pyi' -delete
+	@rm -f docs/reference/*.rst
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -15,6 +15,7 @@ HERE = Path(__file__).parent
 RESULTS = HERE.parent / "bench" / "results"
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "bench"), str(HERE)]
 
+import gallery  # noqa: E402
 import plan_page  # noqa: E402 - the lines above make these importable for a script
 import speed_table  # noqa: E402
 
@@ -293,6 +294,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "api.md": api_page,
     "errors.md": errors_page,
     "flags.md": flags.markdown,
+    "gallery.md": gallery.page,
     "ops.md": ops_page,
     "plan.md": plan_table,
     "strategies.md": strategies_page,

@@ -134,15 +134,13 @@ def reload_and_test(path: Path, place: str, x: np.ndarray, y: np.ndarray) -> flo
 
 
 def plot(history: list[tuple[float, float]], path: Path) -> None:
-    """Loss and test accuracy over epochs, as a picture."""
+    """Loss and test accuracy over epochs, side by side."""
     epochs = range(1, len(history) + 1)
-    with training.picture(path, "Digits: training loss and test accuracy") as left:
-        left.plot(epochs, [h[0] for h in history], color="tab:red", label="training loss")
-        left.set_xlabel("epoch")
-        left.set_ylabel("training loss", color="tab:red")
-        right = left.twinx()
-        right.plot(epochs, [h[1] for h in history], color="tab:blue", linestyle="--", label="test accuracy")
-        right.set_ylabel("test accuracy", color="tab:blue")
+    with training.picture(path, "Digits: training loss and test accuracy", columns=2, size=(9.0, 3.6)) as (left, right):
+        training.curves(left, epochs, {"loss": [loss for loss, _ in history]}, "epoch", "cross entropy (nats)")
+        training.curves(
+            right, epochs, {"accuracy": [accuracy for _, accuracy in history]}, "epoch", "share of test digits read"
+        )
 
 
 def main() -> int:

@@ -149,18 +149,23 @@ def resumed(managers: Sequence[static.CheckpointManager], settings: Mapping[str,
 
 
 # -------------------------------------------------------------------------------------------------------------- results
+COLORS = ("#1b3a6b", "#c0392b", "#2e9e6b", "#e0a030", "#7a4fa3", "#555555")
+"""Colours of all pictures, dark to light: the first four differ in grey as well. The others need markers of their own."""
+
+
 @contextlib.contextmanager
 def picture(path: Path, title: str, columns: int = 1, size: tuple[float, float] = (7.0, 4.0)) -> Iterator[Any]:
     """Gives the axes of a new figure (an array if there are several columns) and writes it.
 
-    Lines differ in style and lightness, too: the picture can be read in grey.
+    Lines differ in style and lightness, too: the picture can be read in grey. The background is part of it, so that it can be
+    read on a dark page.
     """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import cycler, pyplot
 
-    lines = cycler(color=["#1b3a6b", "#d1495b", "#3f8f5f", "#e0a030"]) + cycler(linestyle=["-", "--", ":", "-."])
+    lines = cycler(color=COLORS[:4]) + cycler(linestyle=["-", "--", ":", "-."])
     with pyplot.rc_context(
         {"axes.prop_cycle": lines, "axes.grid": True, "axes.axisbelow": True, "grid.alpha": 0.3, "image.cmap": "gray_r"}
     ):

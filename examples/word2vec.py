@@ -202,17 +202,16 @@ def plot(given: argparse.Namespace, corpus: library.Corpus, vectors: np.ndarray,
     at = TSNE(perplexity=perplexity, metric="cosine", init="pca", random_state=0).fit_transform(vectors[chosen])
     title = f"Words of six modules; {ranked:.1%} of unseen pairs are ranked right"
     with training.picture(given.out / "word2vec.png", title, size=(11.0, 8.0)) as axes:
-        for name, marker, color in zip(
-            SHOWN, "os^vDP", ("#1b3a6b", "#d1495b", "#3f8f5f", "#e0a030", "#7a4fa3", "#555555"), strict=True
-        ):
+        for name, marker, color in zip(SHOWN, "os^vDP", training.COLORS, strict=True):
             mine = owners == name
             axes.scatter(*at[mine].T, marker=marker, color=color, s=18, label=name)
             for place, word in zip(at[mine][:14], chosen[mine][:14], strict=True):
                 axes.annotate(
                     corpus.vocabulary[word], place, xytext=(3, 2), textcoords="offset points", fontsize=7, color=color
                 )
+        # t-SNE keeps neighbours; its axes have neither a unit nor a direction.
         axes.set(xticks=[], yticks=[])
-        axes.legend()
+        axes.legend(title="words of", loc="upper left")  # to look for the best place takes seconds
 
 
 def main(arguments: list[str] | None = None, sizes: Sizes | None = None) -> int:

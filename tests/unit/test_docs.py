@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.snippets import python_blocks
+
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "tests" / "README.md"]
@@ -76,6 +78,19 @@ def test_a_result_of_ops_is_shown_with_every_peer_and_every_row_that_is_lost() -
     assert "| torch | 2 | 0 | 0 | 2 | 0 |  |" in text
     assert "| gone | 0 | 0 | 0 | 0 | 0 | 2 missing |" in text
     assert text[-1] == "Slower in 2 pairs: a: 2.00 of torch; b: 1.25 of torch."
+
+
+def test_the_gallery_shows_every_example() -> None:
+    gallery = regenerate.gallery
+    assert set(gallery.RUNS) == {p.stem for p in gallery.EXAMPLES.glob("*.py")} - {"__main__", "library", "training"}
+    assert {p.stem for p in gallery.PICTURES.glob("*.png")} == set(gallery.SHOWS)
+    assert [p.name for p in gallery.PICTURES.glob("*.png") if p.stat().st_size > 60_000] == []
+
+
+def test_every_page_of_the_tutorials_and_recipes_has_code_that_runs() -> None:
+    pages = [p for folder in ("tutorials", "howto") for p in (ROOT / "docs" / folder).glob("*.md") if p.stem != "index"]
+    assert len(pages) >= 13
+    assert [p.name for p in pages if len(python_blocks(p)) < 2] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

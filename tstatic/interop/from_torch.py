@@ -122,9 +122,7 @@ def from_torch(module: Any, example: Any, *, dynamic_shapes: Any = BATCH, prefix
         UnsupportedError: If torch cannot export the module, or an operator has no counterpart; the message names it and the
             line of the module's code.
         ProgramError: If a name has a value in the scope already.
-        MissingPackageError: If torch is not installed.
-
-        Nothing is left in the scope then, nor in the default programs.
+        MissingPackageError: If torch is not installed. After any error nothing is left in the scope, nor in the default programs.
 
     Example:
         >>> import torch

@@ -42,7 +42,7 @@ class Queue:
 
 @export("fluid.reader.GeneratorLoader", "fluid.reader.DataLoaderBase")
 class GeneratorLoader:
-    """Batches from a source that one of the ``set_..._generator`` methods sets; see :func:`from_generator`.
+    """Batches from a source that one of the ``set_..._generator`` methods sets; see :meth:`DataLoader.from_generator`.
 
     Args:
         feed_list: Variables, in the order of the fields of a sample.
@@ -261,7 +261,7 @@ def from_generator(
 
 @export("fluid.io.PyReader", "fluid.reader.PyReader")
 class PyReader(GeneratorLoader):
-    """The loader of :func:`from_generator`, with the names of Paddle 1.x for its sources.
+    """The loader of :meth:`DataLoader.from_generator`, with the names of Paddle 1.x for its sources.
 
     Args:
         feed_list: Variables, in the order of the fields of a sample.

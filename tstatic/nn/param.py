@@ -104,7 +104,7 @@ class ParamAttr:
 
 @export("static.WeightNormParamAttr", "fluid.param_attr.WeightNormParamAttr", "fluid.WeightNormParamAttr")
 class WeightNormParamAttr(ParamAttr):
-    """Settings of a parameter that is learned as a direction v and a length g: w = g * v / |v| (Salimans and Kingma, 2016).
+    """Settings of a parameter that is learned as a direction v and a length g: ``w = g * v / |v|`` (Salimans and Kingma, 2016).
 
     A layer with it has the parameters ``<name>_g`` and ``<name>_v`` in the place of its weight. v starts as the weight would,
     g as its norm, so that the first outputs are those without this.

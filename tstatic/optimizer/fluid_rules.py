@@ -20,7 +20,7 @@ from tstatic.optimizer.optimizer import Optimizer
     "incubate.optimizer.LarsMomentumOptimizer",
 )
 class LarsMomentum(Optimizer):
-    """Momentum with a rate per parameter (You et al., 2017): r = lr * coeff * |p| / (|g| + wd * |p| + epsilon).
+    """Momentum with a rate per parameter (You et al., 2017): ``r = lr * coeff * |p| / (|g| + wd * |p| + epsilon)``.
 
     v = mu * v + r * (g + wd * p); p -= v. The rate is ``learning_rate`` itself where wd, the parameter or the gradient is 0.
 
@@ -81,7 +81,7 @@ class LarsMomentum(Optimizer):
 class Ftrl(Optimizer):
     """FTRL-proximal (McMahan et al., 2013): s' = s + g * g; l' = l + g - (s'^-power - s^-power) / lr * p.
 
-    p = (l1 * sign(l') - l') / (s'^-power / lr + 2 * l2) where |l'| > l1, else 0. Both sums start at 0.
+    ``p = (l1 * sign(l') - l') / (s'^-power / lr + 2 * l2)`` where ``|l'| > l1``, else 0. Both sums start at 0.
 
     Args:
         learning_rate, grad_clip, name: As of :class:`Optimizer`.
@@ -168,7 +168,7 @@ class DecayedAdagrad(Optimizer):
 
 @export("fluid.optimizer.Dpsgd", "fluid.optimizer.DpsgdOptimizer")
 class Dpsgd(Optimizer):
-    """Gradient descent for differential privacy (Abadi et al., 2016): p -= lr * (g / max(1, |g| / clip) + n / batch_size).
+    """Gradient descent for differential privacy (Abadi et al., 2016): ``p -= lr * (g / max(1, |g| / clip) + n / batch_size)``.
 
     n is one normal number per parameter and step, with the deviation ``clip * sigma``. As in Paddle, the gradient of the
     whole batch is clipped, not that of each sample. In data-parallel programs every replica draws a noise, and all add the sum.

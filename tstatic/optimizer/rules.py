@@ -176,7 +176,7 @@ class Adam(_AdamLike):
 
 @export("optimizer.AdamW")
 class AdamW(Adam):
-    """Adam with decoupled weight decay (Loshchilov and Hutter, 2017): p *= 1 - lr * coeff before the Adam step.
+    """Adam with decoupled weight decay (Loshchilov and Hutter, 2017): ``p *= 1 - lr * coeff`` before the Adam step.
 
     ``lazy_mode`` acts as in :class:`Adam`; rows that are left alone do not decay either.
 
