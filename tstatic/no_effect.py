@@ -35,8 +35,12 @@ def no_effect(**reasons: str) -> Callable[[F], F]:
         assert not unknown or any(p.kind is p.VAR_KEYWORD for p in parameters.values()), f"no such arguments: {unknown}"
         lines = "\n".join(f"    {name}: {why}." for name, why in reasons.items())
         # A class is declared by its own dictionary: what a base class says is about that one's arguments.
-        setattr(function, ATTRIBUTE, {**_own(function), **reasons})
-        function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nAccepted without effect:\n{lines}"
+        declared = {**_own(function), **reasons}
+        doc = f"{inspect.cleandoc(function.__doc__ or '')}\n\nAccepted without effect:\n{lines}"
+        inner = function if inspect.isclass(function) else inspect.unwrap(function)
+        for one in (function, inner):
+            setattr(one, ATTRIBUTE, declared)
+            one.__doc__ = doc
         return function
 
     return declare

@@ -7,8 +7,7 @@ import pytest
 
 import tstatic as paddle
 from tstatic import fluid
-from tstatic.ir.arguments import notes_signature
-from tstatic.ir.export import PUBLIC_API
+from tstatic.ir.export import PUBLIC_API, notes_signature
 
 
 def notes(call) -> str:

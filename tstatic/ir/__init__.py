@@ -12,7 +12,6 @@
 * ``product``  which ops multiply two matrices
 * ``program``, ``operator``, ``variable``, ``methods``  the graph that users build
 * ``build``, ``composed``, ``checks``, ``shape_checks``, ``declare``, ``names``  how it is built
-* ``arguments``  what calls of public functions that do not fit are told
 * ``lod``  row offsets of sequences: which variables an op reads them from, and which its results share
 * ``edit``  clone, prune
 * ``frozen``  the single-assignment copy that passes work on, and what must be true of it

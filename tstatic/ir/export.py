@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, module_from_spec
 from typing import Any, TypeVar
 
-from tstatic.ir.arguments import notes_signature
+from tstatic.errors import near
 from tstatic.ir.registry import Registry, load_all
 from tstatic.unsupported import add_namespace, advice, refuse
 
@@ -28,7 +30,9 @@ class Export:
 PUBLIC_API: Registry[Export] = Registry()
 METHODS: dict[str, type] = {}
 """First part of public names that are methods -> the class that has them."""
+C = TypeVar("C")
 F = TypeVar("F", bound=Callable[..., Any])
+_MISSPELT = re.compile(r"unexpected keyword argument '(\w+)'")
 
 
 def export(*names: str, op: str = "", inplace: bool = False) -> Callable[[F], F]:
@@ -81,7 +85,7 @@ def facade(
         for words in (part.split() for part in names.split(","))
     }
 
-    @cache
+    @functools.cache
     def names() -> list[str]:
         own = {
             n for n, v in vars(sys.modules[module]).items() if n[0] != "_" and getattr(v, "__module__", "") == module
@@ -146,3 +150,63 @@ def facade_module(
     )
     sys.modules[module.__name__] = module
     setattr(sys.modules[package], leaf, module)
+
+
+# --------------------------------------------------------------------------------------------------- calls that do not fit
+def notes_signature(function: F, name: str) -> F:
+    """Makes a function or class note what it takes when it is called with arguments that do not fit.
+
+    Python names the inner function and, before version 3.13, no keyword like the misspelt one.
+
+    Args:
+        function: A function, which is wrapped, or a class, whose own ``__init__`` is.
+        name: What users call it: ``"fluid.layers.fc"``.
+
+    Returns:
+        What to call in place of ``function``; a class itself.
+
+    Example:
+        >>> import tstatic.fluid as fluid
+        >>> fluid.layers.fc(input=None, sise=10)
+        Traceback (most recent call last):
+        TypeError: fluid_fc() got an unexpected keyword argument 'sise'
+        did you mean 'size'? fluid.layers.fc(input, size, num_flatten_dims=1, ...)
+    """
+    if inspect.isfunction(function):
+        noting: F = _noting(function, function, name)
+        return noting
+    if inspect.isclass(function) and inspect.isfunction(vars(function).get("__init__")):
+        setattr(function, "__init__", _noting(vars(function)["__init__"], function, name))  # noqa: B010 - its type may not be
+    return function
+
+
+def notes_signatures(cls: type[C]) -> type[C]:
+    """Makes a class and its public methods do what :func:`notes_signature` says; a class decorator."""
+    notes_signature(cls, cls.__name__)
+    for name, method in list(vars(cls).items()):
+        if not name.startswith("_") and inspect.isfunction(method):
+            setattr(cls, name, _noting(method, method, f"{cls.__name__}.{name}"))
+    return cls
+
+
+def _noting(call: Any, shown: Any, name: str) -> Any:
+    @functools.wraps(call)
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return call(*args, **kwargs)
+        except TypeError as error:
+            # Raised by the call itself, not inside of it: there is no frame below this one.
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                error.add_note(_note(str(error), inspect.signature(shown), name))
+            raise
+
+    return noting
+
+
+def _note(message: str, signature: inspect.Signature, name: str) -> str:
+    parameters = [p.replace(annotation=p.empty) for p in signature.parameters.values() if p.name != "self"]
+    misspelt = _MISSPELT.search(message)
+    keywords = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    close = near(misspelt[1], keywords) if misspelt else ""
+    takes = signature.replace(parameters=parameters, return_annotation=signature.empty)
+    return f"{close} {name}{takes}".lstrip()

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from tstatic.errors import IndexRangeError, NotFoundError, ProgramError, ProgramTypeError, near, shown
 from tstatic.ir import names
-from tstatic.ir.arguments import notes_signatures
+from tstatic.ir.export import notes_signatures
 from tstatic.ir.methods import ProgramMethods
 from tstatic.ir.operator import OperatorBase, OpRole
 from tstatic.ir.types import dtype_of

@@ -9,11 +9,11 @@ from typing import Any
 from tstatic.autodiff import append_backward
 from tstatic.errors import LossSizeError, ProgramError
 from tstatic.ir import names
-from tstatic.ir.arguments import notes_signatures
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_startup_program, program_guard
 from tstatic.ir.edit import sub_blocks
+from tstatic.ir.export import notes_signatures
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
 from tstatic.nn.clip import ClipGradBase, append_gradient_clip_ops, check_clip

@@ -15,8 +15,8 @@ from tstatic.comm.data_parallel import starts_loss_gradient
 from tstatic.comm.distribution import Distribution
 from tstatic.errors import ProgramError, ProgramTypeError, near, shown
 from tstatic.fusion.codegen.kernel import Kernel
-from tstatic.ir.arguments import notes_signatures
 from tstatic.ir.checks import check_choice, check_int, check_type
+from tstatic.ir.export import notes_signatures
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Program
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of

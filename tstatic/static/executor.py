@@ -20,9 +20,9 @@ from tstatic.errors import (
     TstaticError,
     shown,
 )
-from tstatic.ir.arguments import notes_signatures
 from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_main_program
+from tstatic.ir.export import notes_signatures
 from tstatic.ir.program import Program
 from tstatic.locks import rlock
 from tstatic.logs import get_logger, warn_once

@@ -8,9 +8,9 @@ from typing import Any
 
 from tstatic import places
 from tstatic.errors import FeedError, ProgramError
-from tstatic.ir.arguments import notes_signatures
 from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_main_program
+from tstatic.ir.export import notes_signatures
 from tstatic.ir.program import Program
 from tstatic.logs import warn_once
 from tstatic.runtime.scope import Scope, global_scope
