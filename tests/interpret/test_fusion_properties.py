@@ -105,7 +105,7 @@ def test_near_misses_stay_unfused_with_the_right_code(fusion: Fusion) -> None:
 @pytest.mark.parametrize("fusion", [f for f in FUSIONS if f.patterns], ids=lambda f: f.name)
 def test_another_operator_gives_what_the_next_one_takes(fusion: Fusion) -> None:
     """Whatever number it chooses by: no truth values where floats are read, and no error while it builds."""
-    recipe, records = next((r, m) for r in drawn(recipes_of(fusion), 20, number=3) if (m := made(fusion, r)))
+    recipe, records = next((r, m) for r in drawn(recipes_of(fusion), 60, number=3) if (m := made(fusion, r)))
     plain_block = recipe.build().main.global_block()
     dtypes = {n: plain_block.var(n).dtype for s in recipe.steps for n in s.writes}
     for pick in range(len(family_of("unary"))):
