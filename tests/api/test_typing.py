@@ -198,6 +198,7 @@ def test_stubs_say_what_modules_have(made: dict[Path, ast.Module]) -> None:
                 assert parameters(node.body[0]) == parameters_of(getattr(module, node.name)), f"{name}.{node.name}"
 
 
+@pytest.mark.slow
 def test_stubs_have_the_methods_of_variables_and_programs(made: dict[Path, ast.Module]) -> None:
     classes = {n.name: n for n in made[stubs.PACKAGE / "ir" / "methods.pyi"].body if isinstance(n, ast.ClassDef)}
     for cls in (Variable, Program):

@@ -478,6 +478,7 @@ def test_without_a_pack_or_what_makes_it_a_line_says_so(tmp_path: Path) -> None:
     assert "No module named 'tstatic'" in error["error"]
 
 
+@pytest.mark.slow
 def test_without_a_gpu_it_says_so_and_keeps_what_an_earlier_run_found(whole: Path, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
@@ -552,6 +553,7 @@ assert entries() > before
 """
 
 
+@pytest.mark.slow
 def test_a_launch_finds_what_was_compiled_beforehand(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     pytest.importorskip("torch")

@@ -27,6 +27,7 @@ def place(tmp_path: Path) -> dict[str, str]:
     return {"TSTATIC_CACHE_DIR": str(tmp_path / "kernels")}
 
 
+@pytest.mark.slow
 def test_a_machine_that_works(tmp_path: Path, place: dict[str, str]) -> None:
     outcome = answer(tmp_path, "doctor", **place)
     checks = found(outcome)

@@ -24,6 +24,7 @@ def test_survivors_name_the_rank_that_failed_in_time(pool: Pool, fault: soak.Fau
     assert result["broken"] == [], result
 
 
+@pytest.mark.slow
 def test_trials_at_random(pool: Pool) -> None:
     """``make proof`` tries 200."""
     rng = random.Random(SEED)

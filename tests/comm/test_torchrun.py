@@ -37,6 +37,7 @@ def test_two_processes_of_torchrun_work_together_and_end_well(pool: Pool) -> Non
     assert "tstatic" not in err
 
 
+@pytest.mark.slow
 def test_the_verdict_is_printed_before_torchrun_ends_the_survivor(pool: Pool) -> None:
     code, out, err = _torchrun(pool, "train", fault="raise", at=3, victims=[1])
     assert code != 0

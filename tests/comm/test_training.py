@@ -187,6 +187,7 @@ def orders(draw: st.DrawFn, processes: int) -> Order:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=TRAININGS)
 @given(order=orders(2))
 def test_two_processes_train_as_one_place_does(ranks: Callable[[int], Ranks], order: Order) -> None:

@@ -245,6 +245,7 @@ def test_a_save_killed_before_any_file_system_call_is_loaded_whole(
     assert EVERY * len(seen) > 8
 
 
+@pytest.mark.slow
 def test_the_first_save_of_all_is_there_or_not(net: Net, tmp_path: Path) -> None:
     for last in range(1, 200):
         folder = tmp_path / str(last)

@@ -38,6 +38,7 @@ def test_drawn_programs_agree(shard: int) -> None:
             raise AssertionError(f"program {number} ({drawn_block(number)}): {error}") from None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packing", ["parts", "pair"])
 def test_scripts_run_alone(packing: str, tmp_path: Path) -> None:
     """Both kernels, each in a process of its own; that of the gradient is given the result that belongs to its inputs."""

@@ -141,6 +141,7 @@ def drawing(compiled: static.CompiledProgram) -> list[str]:
     return [one.type for step in compiled.plan.steps for one in step.op.body if one.definition.random]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("switch", SWITCHES)
 def test_fused_programs_give_the_bits_of_unfused_ones(switch: str) -> None:
     drawn: list[str] = []

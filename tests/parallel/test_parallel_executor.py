@@ -331,6 +331,7 @@ def test_iterations_read_the_feed_anew_when_a_state_variable_gets_another_size()
     assert found == [[[9.0, 9.0]], [[15.0, 15.0]], [[24.0, 24.0]]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("close", [False, True], ids=["dropped", "closed"])
 def test_an_executor_that_is_dropped_or_closed_leaves_no_thread_and_no_memory(close: bool) -> None:
     built = net()

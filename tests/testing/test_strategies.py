@@ -80,6 +80,7 @@ def test_programs_are_many_kinds() -> None:
     assert any(dict(s.attrs).get("axis", -1) >= 0 for r in recipes for s in r.steps if s.type.startswith("elementwise"))
 
 
+@pytest.mark.slow
 def test_hardly_any_draw_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     from hypothesis.internal.conjecture.data import Status
     from hypothesis.internal.conjecture.engine import ConjectureRunner

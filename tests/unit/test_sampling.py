@@ -32,6 +32,7 @@ def test_multinomial_with_replacement() -> None:
     assert scipy.stats.chisquare(counts[WEIGHTS > 0], 40000 * WEIGHTS[WEIGHTS > 0] / 10).pvalue > 1e-5
 
 
+@pytest.mark.slow
 def test_multinomial_without_replacement() -> None:
     firsts, pairs = [], []
     rows = np.tile(WEIGHTS, (20000, 1))
