@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
     """A copy of the project."""
-    for folder in ("tstatic", "tests", "docs", "bench"):
+    for folder in ("tstatic", "tests", "docs", "bench", "examples"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     for file in ("pyproject.toml", "setup.py", "README.md"):
         shutil.copy(ROOT / file, tmp_path)

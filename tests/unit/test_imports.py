@@ -28,6 +28,8 @@ LAZY_PARTS = {
         "tstatic/runtime/checkpoint.py",
     )
 }
+# Loaded by its path in an environment that may lack everything else.
+LAZY_PARTS["tstatic/benchlib/machine.py"] = {"numpy"}
 # Modules that act when they are imported, or that exist for an optional package.
 APART = {"tstatic.as_paddle", "tstatic.__main__", "tstatic.cli", "tstatic.testing", "tstatic.fusion.codegen.prelude",
          "tstatic.ir.parse", "tstatic.runtime.header"}  # fmt: skip

@@ -1,4 +1,4 @@
-"""The machine, the versions and the commit that a result belongs to; loads only numpy, so that bare environments can use it."""
+"""The machine, the versions and the commit of a result; loads nothing but Python's own modules, for bare environments."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 
 def blas() -> str:
     """Returns the libraries of numpy's matrix products, and the processor whose kernels they chose: by it a step varies by half."""
+    import numpy as np
     import threadpoolctl
 
     # A product, so that the library is loaded.
