@@ -87,7 +87,7 @@ class Net:
         names = [self.loss.name, f"{self.hidden.name}@GRAD", *fetch]
         for _ in range(steps):
             found = executor.run(compiled, feed=self.feed, fetch_list=names, scope=scope)
-        return [*found, *(np.array(scope.array(p.name)) for p in self.main.all_parameters())]
+        return [*found, *(np.array(scope.var(p.name).get_tensor()) for p in self.main.all_parameters())]
 
     def explained(self, on: bool = True, fetch: tuple[str, ...] = ()) -> Any:
         shapes = {name: array.shape for name, array in self.feed.items()}
