@@ -360,6 +360,18 @@ def test_sums_of_short_floats_round_once_on_the_device(dtype: str) -> None:
         assert device.to_host(array).tobytes() == expected.tobytes()
 
 
+def test_late_arithmetic_gives_no_warnings_that_would_look_like_failures() -> None:
+    device, together = FakeDevice(), group.Group(2)
+    there = [device.upload(np.float32([v, 3e38])) for v in (np.inf, -np.inf)]
+    threads = ReplicaThreads(2, together)
+    try:
+        threads.run([partial(together.communicator(r, device).all_reduce, [there[r]]) for r in range(2)], 30.0)
+    finally:
+        threads.close()
+    for array in there:  # outside an executor's run, which switches numpy's warnings off
+        assert np.array_equal(device.to_host(array), np.float32([np.nan, np.inf]), equal_nan=True)
+
+
 @pytest.mark.parametrize("replica", [0, 1])
 def test_late_work_that_fails_in_one_replica_names_that_replica_and_leaves_the_state(replica: int) -> None:
     main, startup = static.Program(), static.Program()
