@@ -420,7 +420,9 @@ class TorchDevice(Device):
     def bind_dynamic(
         self, op: FrozenOp, arrays: ArraysByName, reserved: Mapping[str, Any], run: RunByName, stream: Stream
     ) -> BoundStep:
-        return of_calls([(run, (op, _Inside(self, arrays), reserved))])
+        contents = {*op.contents()}
+        only_shape = frozenset(op.reads()) - contents
+        return of_calls([(run, (op, _Inside(self, arrays, only_shape), reserved))])
 
     def launch(
         self, module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, Array], stream: Stream
@@ -505,14 +507,24 @@ def tensors(value: Any) -> Any:
 
 
 class _Inside(MutableMapping[str, Any]):
-    """A mapping of arrays as the references see them: numpy views of tensors."""
+    """A mapping of arrays as the references see them: numpy views of tensors.
 
-    def __init__(self, device: TorchDevice, arrays: ArraysByName) -> None:
+    Args:
+        device: The device.
+        arrays: The arrays by value.
+        only_shape: Values of which one op reads the shape alone: a block may have lost its memory by then.
+    """
+
+    def __init__(self, device: TorchDevice, arrays: ArraysByName, only_shape: frozenset[str]) -> None:
         self._device = device
         self._arrays = arrays
+        self._only_shape = only_shape
 
     def __getitem__(self, name: str) -> Any:
-        return self._device.inside(self._arrays[name])
+        array = self._arrays[name]
+        if name in self._only_shape and isinstance(array, TorchArray) and array.block is not None:
+            return np.broadcast_to(np.zeros((), array.dtype), array.shape)
+        return self._device.inside(array)
 
     def __setitem__(self, name: str, value: Any) -> None:
         self._arrays[name] = self._device.wrap(value) if isinstance(value, np.ndarray) else value
