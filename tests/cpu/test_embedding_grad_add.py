@@ -99,6 +99,7 @@ NETS: dict[str, tuple[Callable[[Any], Any], ...]] = {
 
 
 # ------------------------------------------------------------------------------------------------------------------- bits
+@pytest.mark.numpy_device("bits: torch adds the rows of a table in another order", not_on=("torch",))
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
 @pytest.mark.parametrize("name", NETS)
 def test_the_bits_are_those_of_the_sum(name: str, dtype: str) -> None:
@@ -126,6 +127,7 @@ def test_more_than_two_are_within_the_tolerance(device: str) -> None:
     assert all(same(a, b) for a, b in zip(found, again, strict=True))
 
 
+@pytest.mark.numpy_device("bits: torch adds the rows of a table in another order", not_on=("torch",))
 def test_gradients_added_one_by_one_are_found_too() -> None:
     strategy = only(SWITCH)
     strategy.enable_addto = True
@@ -171,6 +173,7 @@ def test_the_rows_are_added_in_place() -> None:
     assert "1 x embedding_grad_add (fuse_embedding_grad_add)" in str(found)
 
 
+@pytest.mark.numpy_device("bits: torch adds the rows of a table in another order", not_on=("torch",))
 def test_what_is_read_again_is_not_overwritten() -> None:
     net = Net(lookup, product)
     (op,) = (op for op in net.main.global_block().ops if op.type == "matmul_v2_grad")
@@ -273,6 +276,7 @@ FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 }
 
 
+@pytest.mark.numpy_device("the faults are planted in the references", not_on=("torch",))
 @pytest.mark.parametrize("name", FAULTS)
 def test_planted_faults_are_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     FAULTS[name](monkeypatch)
