@@ -95,3 +95,23 @@ def test_specials_of_gradients(type: str) -> None:
 def test_table_names_what_exists() -> None:
     assert {op for op, _ in differences()} <= {*POINTWISE, *(f"{t}_grad" for t in GRADED)}
     assert {case for _, case in differences()} <= set(SPECIALS)
+
+
+@pytest.mark.parametrize("memory", ["apart", "of Out", "of Out@GRAD"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("type", ["relu", "relu6", "hard_sigmoid", "tanh"])
+def test_gradients_in_torch_are_special_where_the_references_are(type: str, dtype: str, memory: str) -> None:
+    """For all pairs of special values, whichever memory the result lies in."""
+    torch = pytest.importorskip("torch")
+    definition = op_def(f"{type}_grad")
+    assert [slot.name for slot in definition.inputs] == ["Out", "Out@GRAD"]
+    values = special_values(dtype_of(dtype))
+    read, arriving = (values[p.ravel()] for p in np.meshgrid(np.arange(values.size), np.arange(values.size)))
+    attrs = definition.complete({})
+    with np.errstate(all="ignore"):
+        (expected,) = run(definition, Sample((read, arriving), attrs, dtype))
+    ins = [torch.from_numpy(a.copy()) for a in (read, arriving)]
+    out = {"apart": torch.full_like(ins[0], 7.0), "of Out": ins[0], "of Out@GRAD": ins[1]}[memory]
+    assert definition.lower is not None
+    definition.lower(torch, *ins, **definition.pick(definition.lower, attrs), out=out)
+    np.testing.assert_allclose(out.numpy(), expected, rtol=1e-6)

@@ -63,6 +63,7 @@ def unary_op(
     paddle: PaddleForm | None = None,
     complex: Complex = "",
     onnx: Callable[..., Any] | None = None,
+    lower_gradient: Callable[..., Any] | None = None,
 ) -> None:
     """Registers an op ``X -> Out`` that is a formula, and its backward op.
 
@@ -84,6 +85,7 @@ def unary_op(
         ulps: Its tolerance, in units in the last place.
         complex: What it does with complex values.
         onnx: Its form in ONNX where that is one operator; ``None`` for the formula's.
+        lower_gradient: The gradient in torch, of what it reads and the attributes; ``None`` for the formula's.
     """
     if isinstance(lower, str):
         function, names, alone = torch_function(lower), tuple(attrs), lower in _WITHOUT_OUT
@@ -100,7 +102,8 @@ def unary_op(
     register(OpDef(
         type, "X -> Out", attrs=attrs, pointwise={"Out": text}, infer=infer, lower=lower, amp=amp,
         activation=activation, paddle=paddle, complex=complex, onnx=onnx,
-        grad=GradOp(", ".join((*reads, "Out@GRAD")) + " -> X@GRAD", pointwise={"X@GRAD": gradient}, grad=rule),
+        grad=GradOp(", ".join((*reads, "Out@GRAD")) + " -> X@GRAD", pointwise={"X@GRAD": gradient}, grad=rule,
+                    lower=lower_gradient),
         domain=Domain(
             "unary", attrs=samples, values={} if values is None else {"X": values}, ulps=ulps,
             others=(*others, *["complex64"] * bool(complex)),

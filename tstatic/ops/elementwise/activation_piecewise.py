@@ -29,6 +29,18 @@ def _lower_relu(torch: Any, x: Any, *, out: Any = None) -> Any:
     return torch.relu(x) if out is None else torch.clamp(x, min=0, out=out)
 
 
+def _lower_relu_back(torch: Any, y: Any, dout: Any, *, out: Any = None) -> Any:
+    if y.device.type != "cpu":
+        return torch.where(y > 0, dout, torch.zeros((), dtype=dout.dtype, device=dout.device), out=out)
+    # torch's `where` is not vectorized on the CPU: 14 times slower. A NaN in Out has no gradient here, but has one in
+    # `threshold_backward`, so that it becomes 0 first: in the result's memory, unless the arriving gradient lies there.
+    free = out is not None and out.data_ptr() != dout.data_ptr()
+    number = torch.nan_to_num(y, 0.0, 1.0, 0.0, out=out if free else None)
+    if out is None:
+        return torch.ops.aten.threshold_backward(dout, number, 0)
+    return torch.ops.aten.threshold_backward.grad_input(dout, number, 0, grad_input=out)
+
+
 def _lower_selu(torch: Any, x: Any, scale: float, alpha: float, *, out: Any = None) -> Any:
     if out is not None:
         return torch.ops.aten.elu.out(x, alpha, scale, 1.0, out=out)
@@ -54,6 +66,7 @@ unary_op(
     ulps=0,
     activation=True,
     onnx=lambda g, x: g("Relu", x),
+    lower_gradient=_lower_relu_back,
 )
 unary_op(
     "relu6", "minimum(maximum(x, 0), threshold)", "where((out > 0) & (out < threshold), dout, 0)",
