@@ -152,6 +152,21 @@ class _Target:
 
 
 @dataclass(frozen=True)
+class _Met:
+    """How inputs of given shapes meet.
+
+    Attributes:
+        shapes: Those of the inputs, with sizes of 1 where they lack dimensions.
+        full: That of all inputs together.
+        outputs: Output position -> what it computes, the shape of the input that it is like, and the axes it is summed over.
+    """
+
+    shapes: tuple[Shape | None, ...]
+    full: Shape
+    outputs: Mapping[int, tuple[expr.Node, Shape, tuple[int, ...]]]
+
+
+@dataclass(frozen=True)
 class _Plan:
     shapes: tuple[Shape | None, ...]
     code: expr_numpy.Code
@@ -188,16 +203,28 @@ class SummedRef(CallRef, ExpressionRef):
         self.nodes = {i: expr.parse(text) for i, text in texts.items()}
         self.like = dict(like)
         self.align = aligned
+        self._met = lru_cache(maxsize=4096)(self._meet)
         self._planned = lru_cache(maxsize=4096)(self._plan)
 
     def _planned_scratch(self, ins: Sequence[Any], outs: Sequence[Any], **attrs: Any) -> Sequence[Meta]:
         return self._planned(tuple(ins), tuple(outs), _by_text(attrs)).scratch
 
-    def _plan(self, ins: tuple[Any, ...], outs: tuple[Any, ...], attrs: tuple[tuple[str, str, Any], ...]) -> _Plan:
-        shapes = self.align([None if m is None else m.shape for m in ins], {n: v for n, _, v in attrs})
+    def _meet(self, given: tuple[Shape | None, ...], attrs: tuple[tuple[str, str, Any], ...]) -> _Met:
+        shapes = self.align(given, {n: v for n, _, v in attrs})
         full = _full(shapes)
         known = {n: expr.const(v) for n, _, v in attrs if isinstance(v, bool | int | float)}
-        absent = [p for p, m in zip(self.params, ins, strict=True) if m is None]
+        absent = [p for p, s in zip(self.params, given, strict=True) if s is None]
+        outputs = {}
+        for i, node in self.nodes.items():
+            aligned = shapes[self.like[i]]
+            if aligned is not None:
+                axes = tuple(a for a, (s, f) in enumerate(zip(aligned, full, strict=True)) if s != f)
+                outputs[i] = expr.substitute(expr.without(node, absent), known), aligned, axes
+        return _Met(tuple(shapes), full, outputs)
+
+    def _plan(self, ins: tuple[Any, ...], outs: tuple[Any, ...], attrs: tuple[tuple[str, str, Any], ...]) -> _Plan:
+        met = self._met(tuple(None if m is None else m.shape for m in ins), attrs)
+        shapes, full = met.shapes, met.full
         inputs = {p: (i, m.dtype.np) for i, (p, m) in enumerate(zip(self.params, ins, strict=True)) if m is not None}
         nodes: dict[int, expr.Node] = {}
         pending: list[tuple[int, Shape, tuple[int, ...], int]] = []
@@ -205,10 +232,7 @@ class SummedRef(CallRef, ExpressionRef):
             # The first output is computed last: it may stand in the buffer of an input that the others read.
             if outs[i] is None:
                 continue
-            node = expr.substitute(expr.without(self.nodes[i], absent), known)
-            aligned = shapes[self.like[i]]
-            assert aligned is not None
-            axes = tuple(a for a, (s, f) in enumerate(zip(aligned, full, strict=True)) if s != f)
+            node, aligned, axes = met.outputs[i]
             # A gradient that is another value summed (that of an addition) needs no buffer for its summands.
             source = inputs[node.value][0] if node.op == "var" and axes else -1
             if source < 0 or shapes[source] != full:
@@ -256,13 +280,11 @@ class SummedRef(CallRef, ExpressionRef):
 
     def lower(self, torch: Any, *tensors: Any, out: Any = None, **attrs: Any) -> Any:
         """Computes the same with torch; one tensor per output slot."""
-        shapes = self.align([None if t is None else tuple(t.shape) for t in tensors], attrs)
-        full = _full(shapes)
-        known = {n: expr.const(v) for n, v in attrs.items() if isinstance(v, bool | int | float)}
-        absent = [p for p, t in zip(self.params, tensors, strict=True) if t is None]
+        met = self._met(tuple(None if t is None else tuple(t.shape) for t in tensors), _by_text(attrs))
+        full = met.full
         named = {
-            p: t.reshape(s)
-            for p, t, s in zip(self.params, tensors, shapes, strict=True)
+            p: t if t.shape == s else t.reshape(s)
+            for p, t, s in zip(self.params, tensors, met.shapes, strict=True)
             if t is not None and s is not None
         }
         count = len(self.nodes)
@@ -270,11 +292,10 @@ class SummedRef(CallRef, ExpressionRef):
         results: list[Any] = [None] * count
         # As in the reference, the first output last: it may be the tensor of an input that the others read.
         for i in reversed(self.nodes):
-            like, aligned, place = tensors[self.like[i]], shapes[self.like[i]], places[i]
-            if like is None or aligned is None or (out is not None and place is None):
+            like, place = tensors[self.like[i]], places[i]
+            if like is None or (out is not None and place is None):
                 continue
-            node = expr.substitute(expr.without(self.nodes[i], absent), known)
-            axes = tuple(a for a, (s, f) in enumerate(zip(aligned, full, strict=True)) if s != f)
+            node, aligned, axes = met.outputs[i]
             if node.op == "var":
                 value = named[node.value]  # nothing is computed: a sum of 16 bits adds up in 32
             else:
