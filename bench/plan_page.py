@@ -17,7 +17,7 @@ def _gb(count: float) -> str:
 
 
 def _percent(before: float, after: float) -> str:
-    return f"-{(1 - after / before) * 100:.0f} %" if before else "-"
+    return f"{(after / before - 1) * 100:+.0f} %" if before else "-"
 
 
 def _model_lines(one: Mapping[str, Any]) -> list[str]:

@@ -56,23 +56,32 @@ class FrozenOp:
     make_kernel: Callable[[Sequence[FrozenOp], Mapping[str, Meta], Sequence[str]], Any] | None = field(
         default=None, repr=False, compare=False
     )
+    # Every pass asks every op what it reads and writes, often: an op keeps the answers.
+    _reads: tuple[str, ...] | None = field(default=None, init=False, repr=False, compare=False)
+    _writes: tuple[str, ...] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def type(self) -> str:
         return self.definition.type
 
-    def reads(self) -> Iterable[str]:
+    def reads(self) -> Sequence[str]:
         """Returns all values that the op reads."""
-        return flat(self.inputs)
+        if self._reads is None:
+            object.__setattr__(self, "_reads", tuple(flat(self.inputs)))
+        assert self._reads is not None
+        return self._reads
 
-    def contents(self) -> Iterable[str]:
+    def contents(self) -> Sequence[str]:
         """Returns the values whose elements the op reads, without those of which it needs only the shape."""
         slots = zip(self.definition.inputs, self.inputs, strict=True)
         return flat([entry for slot, entry in slots if slot.name not in self.definition.shape_only])
 
-    def writes(self) -> Iterable[str]:
+    def writes(self) -> Sequence[str]:
         """Returns all values that the op writes."""
-        return flat(self.outputs)
+        if self._writes is None:
+            object.__setattr__(self, "_writes", tuple(flat(self.outputs)))
+        assert self._writes is not None
+        return self._writes
 
     def input(self, slot: str) -> Entry:
         return self.inputs[[s.name for s in self.definition.inputs].index(slot)]
