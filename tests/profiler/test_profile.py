@@ -12,7 +12,7 @@ import pytest
 import tstatic as paddle
 from tests.cpu.test_hot_step import own_calls, trained
 from tests.profiler.nets import Net
-from tstatic import io, profiler, static
+from tstatic import devices, io, profiler, static
 from tstatic.devices import records
 from tstatic.devices.cpu.copy_speed import copy_speed
 from tstatic.devices.records import Machine, Record
@@ -179,6 +179,13 @@ def test_shares_refer_to_the_machine() -> None:
     assert row.share_of(Machine(6e9, "", "")) == 0.5
     assert row.share_of(None) is None
     assert tables.Row("x", [1]).share_of(Machine(1.0, "", "")) is None
+
+
+def test_torch_on_the_cpu_has_the_cpus_bandwidth() -> None:
+    pytest.importorskip("torch")
+    found = [one.machine(1) for one in (devices.HOST, devices.DEVICES["torch"])]
+    assert found[0] == found[1]
+    assert found[0].source.startswith("measured")
 
 
 # ------------------------------------------------------------------------------------------------------ nothing when off

@@ -33,6 +33,7 @@ from tstatic.devices.base import (
 )
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
+from tstatic.devices.records import Machine
 from tstatic.devices.torch_forms import Blocks, ForeignBlock, Taking, torch_form
 from tstatic.devices.torch_settings import Settings, keep_freed_memory
 from tstatic.errors import needed_for
@@ -430,6 +431,9 @@ class TorchDevice(Device):
         if not self.generated:
             return _CPU.launch(module, launches, arrays, stream)
         return interpret.bind(module, launches, {n: self.inside(a) for n, a in arrays.items()})
+
+    def machine(self, threads: int) -> Machine:
+        return super().machine(threads) if self.deferred or self.place != "cpu" else _CPU.machine(threads)
 
     # ------------------------------------------------------------------------------------------------------------ errors
     def limit(
