@@ -6,19 +6,16 @@ import re
 from pathlib import Path
 
 from tstatic.interop import from_torch as _converters  # noqa: F401 - it registers them
-from tstatic.interop.conversion import CONVERTERS
+from tstatic.interop.conversion import FAMILIES
 
 PAGE = Path(__file__).parents[2] / "docs" / "from_torch.md"
 
 
 def rows() -> list[str]:
-    """The table's rows: a module's sentence, and the operators without their overloads."""
-    found: dict[str, set[str]] = {}
-    for name, convert in CONVERTERS.items():
-        found.setdefault(convert.__module__, set()).add(name.split(".")[1])
+    """The table's rows: a family, and its operators without their overloads."""
     return [
-        f"| {module.rpartition('aten_')[2]} | {', '.join(f'`{n}`' for n in sorted(names))} |"
-        for module, names in sorted(found.items())
+        f"| {family} | {', '.join(f'`{n}`' for n in sorted({name.split('.')[1] for name in own}))} |"
+        for family, own in sorted(FAMILIES.items())
     ]
 
 

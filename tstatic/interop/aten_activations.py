@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from tstatic.interop.conversion import Call, Converter, converts
+from tstatic.interop.conversion import Call, each, family
 from tstatic.ir.program import Variable
 from tstatic.ops.elementwise import activation, activation_piecewise
 from tstatic.ops.elementwise.gated import glu
 from tstatic.ops.elementwise.scale import clip
 from tstatic.ops.random.dropout import dropout
 
-
-def _plain(function: Callable[..., Variable]) -> Converter:
-    def convert(c: Call, x: Variable) -> Variable:
-        return function(c.cast(x))
-
-    return convert
+converts = family("activations")
 
 
-converts("relu.default")(_plain(activation_piecewise.relu))
-converts("relu6.default")(_plain(activation_piecewise.relu6))
-converts("sigmoid.default")(_plain(activation.sigmoid))
-converts("log_sigmoid.default")(_plain(activation.log_sigmoid))
-converts("tanh.default")(_plain(activation.tanh))
-converts("silu.default")(_plain(activation.silu))
-converts("mish.default")(_plain(activation.mish))
-converts("hardswish.default")(_plain(activation_piecewise.hardswish))
-converts("selu.default")(_plain(activation_piecewise.selu))
+converts("relu.default")(each(activation_piecewise.relu))
+converts("relu6.default")(each(activation_piecewise.relu6))
+converts("sigmoid.default")(each(activation.sigmoid))
+converts("log_sigmoid.default")(each(activation.log_sigmoid))
+converts("tanh.default")(each(activation.tanh))
+converts("silu.default")(each(activation.silu))
+converts("mish.default")(each(activation.mish))
+converts("hardswish.default")(each(activation_piecewise.hardswish))
+converts("selu.default")(each(activation_piecewise.selu))
 
 
 @converts("gelu.default")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tstatic.interop.conversion import Call, Converter, Size, converts
+from tstatic.interop.conversion import Call, Converter, Size, each, family
 from tstatic.ir.build import as_variable
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, bool_, dtype_of, float32, int64
@@ -13,6 +13,8 @@ from tstatic.ops.elementwise import arithmetic, logic, operators, pairs, special
 from tstatic.ops.elementwise._mixed import cast_to
 from tstatic.ops.elementwise.nan_to_num import nan_to_num
 from tstatic.ops.elementwise.scale import clip
+
+converts = family("arithmetic")
 
 Number = bool | int | float
 
@@ -257,43 +259,34 @@ def _masked_fill(c: Call, x: Variable, mask: Variable, value: Any) -> Any:
 
 
 # ------------------------------------------------------------------------------------------------------------- functions
-def _each(function: Callable[..., Variable]) -> Converter:
-    """Returns the converter of a function of each element, which is computed in the result's dtype."""
-
-    def convert(c: Call, x: Variable) -> Variable:
-        return function(c.cast(x))
-
-    return convert
-
-
-converts("abs.default")(_each(unary.abs))
-converts("neg.default")(_each(unary.neg))
-converts("exp.default")(_each(unary.exp))
-converts("expm1.default")(_each(unary.expm1))
-converts("log.default")(_each(unary.log))
-converts("log2.default")(_each(unary.log2))
-converts("log10.default")(_each(unary.log10))
-converts("log1p.default")(_each(unary.log1p))
-converts("sqrt.default")(_each(unary.sqrt))
-converts("rsqrt.default")(_each(unary.rsqrt))
-converts("square.default")(_each(unary.square))
-converts("reciprocal.default")(_each(unary.reciprocal))
-converts("sign.default")(_each(unary.sign))
-converts("erf.default")(_each(unary.erf))
-converts("erfinv.default")(_each(special.erfinv))
-converts("sin.default")(_each(unary.sin))
-converts("cos.default")(_each(unary.cos))
-converts("tan.default")(_each(unary.tan))
-converts("asin.default")(_each(unary.asin))
-converts("acos.default")(_each(unary.acos))
-converts("atan.default")(_each(unary.atan))
-converts("sinh.default")(_each(unary.sinh))
-converts("cosh.default")(_each(unary.cosh))
-converts("floor.default")(_each(unary.floor))
-converts("ceil.default")(_each(unary.ceil))
-converts("trunc.default")(_each(unary.trunc))
-converts("lgamma.default")(_each(special.lgamma))
-converts("digamma.default")(_each(special.digamma))
+converts("abs.default")(each(unary.abs))
+converts("neg.default")(each(unary.neg))
+converts("exp.default")(each(unary.exp))
+converts("expm1.default")(each(unary.expm1))
+converts("log.default")(each(unary.log))
+converts("log2.default")(each(unary.log2))
+converts("log10.default")(each(unary.log10))
+converts("log1p.default")(each(unary.log1p))
+converts("sqrt.default")(each(unary.sqrt))
+converts("rsqrt.default")(each(unary.rsqrt))
+converts("square.default")(each(unary.square))
+converts("reciprocal.default")(each(unary.reciprocal))
+converts("sign.default")(each(unary.sign))
+converts("erf.default")(each(unary.erf))
+converts("erfinv.default")(each(special.erfinv))
+converts("sin.default")(each(unary.sin))
+converts("cos.default")(each(unary.cos))
+converts("tan.default")(each(unary.tan))
+converts("asin.default")(each(unary.asin))
+converts("acos.default")(each(unary.acos))
+converts("atan.default")(each(unary.atan))
+converts("sinh.default")(each(unary.sinh))
+converts("cosh.default")(each(unary.cosh))
+converts("floor.default")(each(unary.floor))
+converts("ceil.default")(each(unary.ceil))
+converts("trunc.default")(each(unary.trunc))
+converts("lgamma.default")(each(special.lgamma))
+converts("digamma.default")(each(special.digamma))
 
 
 @converts("round.default")

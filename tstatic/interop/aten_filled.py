@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tstatic.interop.conversion import Call, Size, converts
+from tstatic.interop.conversion import Call, Size, family
 from tstatic.ir.build import as_variable
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
@@ -13,6 +13,8 @@ from tstatic.ops.elementwise._mixed import cast_to
 from tstatic.ops.elementwise.scale import detach
 from tstatic.ops.random import distributions
 from tstatic.ops.shape import creation, diagonal, sequence
+
+converts = family("filled")
 
 
 def _filled(c: Call, sizes: Sequence[Any], value: Any) -> Variable:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tstatic.interop.conversion import Call, Converter, converts
+from tstatic.interop.conversion import Call, Converter, family
 from tstatic.ir.program import Variable
 from tstatic.ops.conv import conv, pool_functions
 from tstatic.ops.conv.interpolate_functions import interpolate
+
+converts = family("images")
 
 Ints = Sequence[int]
 

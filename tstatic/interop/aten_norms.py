@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tstatic.interop.conversion import Call, converts
+from tstatic.interop.conversion import Call, family
 from tstatic.ir.build import as_variable, emit
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType
@@ -18,6 +18,8 @@ from tstatic.ops.norm import group_norm, layer_norm
 from tstatic.ops.reduce.reduction import mean
 from tstatic.ops.reduce.reduction import sum as total
 from tstatic.ops.shape import reshape
+
+converts = family("norms")
 
 Maybe = Variable | None
 

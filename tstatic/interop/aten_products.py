@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tstatic.interop.conversion import Call, converts
+from tstatic.interop.conversion import Call, family
 from tstatic.ir.build import as_variable, emit
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
@@ -17,6 +17,8 @@ from tstatic.ops.matmul.matmul import matmul
 from tstatic.ops.norm.attention import attention_of_heads
 from tstatic.ops.shape import expanding, reshape
 from tstatic.ops.shape.slicing import slice_
+
+converts = family("products")
 
 
 # -------------------------------------------------------------------------------------------------------------- products

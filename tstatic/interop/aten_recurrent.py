@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tstatic.interop.conversion import Call, converts
+from tstatic.interop.conversion import Call, family
 from tstatic.ir.build import emit
 from tstatic.ir.program import Variable
 from tstatic.ops.random.dropout import dropout as drop
 from tstatic.ops.shape import joining, transpose
 from tstatic.ops.shape.creation import full
+
+converts = family("recurrent")
 
 
 @converts("lstm.input")

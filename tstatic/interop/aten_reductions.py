@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tstatic.interop.conversion import Call, converts
+from tstatic.interop.conversion import Call, family
 from tstatic.ir.program import Variable
 from tstatic.ops.elementwise._mixed import cast_to
 from tstatic.ops.elementwise.unary import square
@@ -14,6 +14,8 @@ from tstatic.ops.norm import softmax as softmaxes
 from tstatic.ops.reduce import extrema, ordering, reduction, vector_norm
 from tstatic.ops.reduce.cumsum import cumsum
 from tstatic.ops.shape import reshape
+
+converts = family("reductions")
 
 Axes = int | Sequence[int] | None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tstatic.interop.conversion import Call, Size, converts
+from tstatic.interop.conversion import Call, Size, family
 from tstatic.ir.build import as_variable, emit
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, bool_, int64
@@ -14,6 +14,8 @@ from tstatic.ops.elementwise.logic import where
 from tstatic.ops.indexing import along_axis, gather, placing
 from tstatic.ops.shape import diagonal, expanding, joining, reshape, sequence, slicing, transpose, vision
 from tstatic.ops.shape.pad import pad as pad_images
+
+converts = family("shapes")
 
 LAST = 2**31 - 1
 """A position behind the end of any axis, as the ops' attributes take it."""

@@ -13,28 +13,49 @@ from tstatic.ops.elementwise._mixed import cast_to
 from tstatic.where import Where, show
 
 Converter = Callable[..., Any]
-CONVERTERS: dict[str, Converter] = {}
-"""ATen operator with its overload, as ``"aten.linear.default"`` -> function of a :class:`Call` and the operator's arguments."""
+FAMILIES: dict[str, dict[str, Converter]] = {}
+"""Family -> ATen operator with its overload, as ``"aten.linear.default"`` -> function of a :class:`Call` and its arguments."""
 
 FUNCTION = "from_torch"
 MEMORY = ("device", "layout", "pin_memory", "memory_format", "non_blocking", "copy")
 """Arguments of ATen operators that say where a tensor lies, which a program leaves to its device."""
 
 
-def converts(*names: str) -> Callable[[Converter], Converter]:
-    """Registers the converter of some ATen operators, with their overloads: ``@converts("relu.default")``.
+def family(name: str) -> Callable[..., Callable[[Converter], Converter]]:
+    """Returns the decorator that registers the converters of a family.
 
-    The function takes the :class:`Call` and then the operator's arguments by its schema: Variables in the place of tensors,
-    :class:`Size` in the place of sizes that are known when the program runs. It returns a Variable, or a list of them.
+    A module says ``converts = family("norms")``, and above a function ``@converts("layer_norm.default")``.
+
+    It takes ATen operators, with their overloads. The function that it registers takes the :class:`Call` and then the operator's
+    arguments by its schema: Variables in the place of tensors, :class:`Size` in the place of sizes that are known when the
+    program runs. It returns a Variable, or a list of them.
     """
+    own = FAMILIES.setdefault(name, {})
 
-    def add(function: Converter) -> Converter:
-        for name in names:
-            assert f"aten.{name}" not in CONVERTERS, name
-            CONVERTERS[f"aten.{name}"] = function
-        return function
+    def converts(*operators: str) -> Callable[[Converter], Converter]:
+        def add(function: Converter) -> Converter:
+            for operator in operators:
+                assert converter_of(f"aten.{operator}") is None, operator
+                own[f"aten.{operator}"] = function
+            return function
 
-    return add
+        return add
+
+    return converts
+
+
+def converter_of(operator: str) -> Converter | None:
+    """Returns the converter of an ATen operator, ``None`` if it has none."""
+    return next((own[operator] for own in FAMILIES.values() if operator in own), None)
+
+
+def each(function: Callable[[Variable], Variable]) -> Converter:
+    """Returns the converter of a function of each element, which is computed in the result's dtype."""
+
+    def convert(c: Call, x: Variable) -> Variable:
+        return function(c.cast(x))
+
+    return convert
 
 
 @dataclass(eq=False)

@@ -22,7 +22,7 @@ from tstatic.interop import (  # noqa: F401 - each registers its converters
     aten_shapes,
     values,
 )
-from tstatic.interop.conversion import CONVERTERS, FUNCTION, MEMORY, Call, Result, Size, sizes_of, torch_dtype
+from tstatic.interop.conversion import FUNCTION, MEMORY, Call, Result, Size, converter_of, sizes_of, torch_dtype
 from tstatic.interop.exported import (
     BATCH,
     GRAD_MODE,
@@ -300,7 +300,7 @@ class _Network:
         if written_argument(node) is not None:
             head, _, overload = name.rpartition(".")
             target = f"{head.removesuffix('_')}.{overload}"
-        converter = CONVERTERS.get(target)
+        converter = converter_of(target)
         where = line_of(node)
         if converter is None:
             raise UnsupportedError(
