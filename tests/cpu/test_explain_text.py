@@ -171,7 +171,7 @@ def test_lines_of_a_plan_stay_short() -> None:
     gpt(1)
     compiled = static.CompiledProgram(static.default_main_program(), everything_on())
     compiled.memory_report({"ids": (2, 16), "label": (2, 16, 1)})
-    assert max(map(len, str(compiled.plan).splitlines())) < 400
+    assert max(map(len, str(compiled.plan).splitlines())) < 450
 
 
 @pytest.mark.parametrize(

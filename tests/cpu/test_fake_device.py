@@ -767,6 +767,15 @@ def test_a_single_position_is_checked() -> None:
             exe.run(feed={"x": values, "at": np.array(3)}, fetch_list=[row])
 
 
+def test_a_plan_may_have_more_memory_than_the_machine() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        loss = paddle.mean(static.nn.embedding(static.data("ids", [None], "int64"), [8, 64]))
+    with fake():
+        report = static.CompiledProgram(main).memory_report({"ids": (1 << 29,)}, [loss])
+    assert report.peak_bytes > 1 << 37, "128 GiB of rows"
+
+
 def test_partial_sums_of_references_lie_in_the_arena(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles sum into arrays of their own, which are added up when all are done; updates that ask a word do so, too."""
     with static.program_guard(static.Program(), static.Program()):

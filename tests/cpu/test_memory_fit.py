@@ -36,7 +36,7 @@ def test_a_fit_counts_the_peak_and_what_is_in_the_scope(net) -> None:
     assert "does not fit" in str(short)
     assert "1 bytes missing" in str(short)
     assert "test_memory_fit.py" in str(short)
-    assert "parameters" in str(short)
+    assert "other state" in str(short), "what is largest"
     assert str(report.fits("H200")).startswith("fits: ")
     assert "left" in str(report.fits("H200"))
     assert short.to_dict() == {

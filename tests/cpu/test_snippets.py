@@ -14,12 +14,18 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 HEAVY = re.compile(r"^\s*(import|from) (torch|triton)\b", re.MULTILINE)
 """What takes seconds to import, in each process anew."""
+LARGE = pytest.mark.numpy_device(
+    "plans of 80 GB, whose references the fake device cuts into millions of tiles", not_on=("fake",)
+)
 SNIPPETS = [(page, k, *sample) for page in PAGES for k, sample in enumerate(samples(page))]
 
 
 @pytest.mark.parametrize(
     ("page", "text", "printed"),
-    [pytest.param(p, t, out, marks=pytest.mark.slow if HEAVY.search(t) else ()) for p, _, t, out in SNIPPETS],
+    [
+        pytest.param(p, t, out, marks=[pytest.mark.slow] * bool(HEAVY.search(t)) + [LARGE] * (".max_batch(" in t))
+        for p, _, t, out in SNIPPETS
+    ],
     ids=[f"{p.name}-{k}" for p, k, _, _ in SNIPPETS],
 )
 def test_snippet_runs_and_prints_what_the_page_says(page: Path, text: str, printed: str, tmp_path: Path) -> None:

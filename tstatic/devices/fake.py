@@ -37,7 +37,7 @@ from tstatic.devices.base import (
     Stream,
 )
 from tstatic.devices.clock import FakeEvent, FakeStream, Item, Mark, costs
-from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer
+from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer, addresses_only
 from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls, prepare
 from tstatic.devices.records import Machine
 from tstatic.errors import DeviceError
@@ -358,10 +358,12 @@ class FakeDevice(Device):
             return 0
 
         def like(entry: Any) -> Any:
-            # Never read or written, so that no page of it is ever there.
             if isinstance(entry, tuple):
                 return [like(v) for v in entry]
-            return None if entry is None or entry == EMPTY else np.empty(metas[entry].shape, metas[entry].dtype.np)
+            if entry is None or entry == EMPTY:
+                return None
+            # Never read or written; a plan for another machine may have more of them than this one has memory.
+            return addresses_only(metas[entry].shape, metas[entry].dtype.np)
 
         sums = _Parts(None)
         ins, outs = ([like(e) for e in entries] for entries in (op.inputs, op.outputs))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import mmap
+import sys
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,22 @@ _HUGE = 4 << 20
 """Buffers of at least this many bytes use huge pages, as numpy's arrays do."""
 
 
-def _anonymous(nbytes: int) -> mmap.mmap:
+# Python names it from 3.13 on.
+_NO_RESERVE: int = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
+
+
+def _anonymous(nbytes: int, flags: int = 0) -> mmap.mmap:
     if hasattr(mmap, "MAP_PRIVATE"):
-        return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | flags)
     return mmap.mmap(-1, nbytes)
+
+
+def addresses_only(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Returns an array whose addresses the system knows but keeps no memory for, however large it is, until it is written to."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    if nbytes < _HUGE:
+        return np.empty(shape, dtype)
+    return np.frombuffer(_anonymous(nbytes, _NO_RESERVE), np.uint8).view(dtype).reshape(shape)
 
 
 class Buffer:
