@@ -49,13 +49,13 @@ draw_plainly()
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leaves out what looks at the numpy device while CPU places run on another one.
 
-    The marker says why, and may name the only backends (``not_on``) under which it holds.
+    The marker says why, and may name the only backends (``not_on``) under which it does so, alone or with another (``fake+torch``).
     """
     backend = os.environ.get("TSTATIC_CPU_BACKEND") or "numpy"
     if backend not in ("numpy", "interpret"):
         for item in items:
             marker = item.get_closest_marker("numpy_device")
-            if marker is not None and backend in marker.kwargs.get("not_on", (backend,)):
+            if marker is not None and {backend, *backend.split("+")} & {*marker.kwargs.get("not_on", (backend,))}:
                 why = "; ".join(map(str, marker.args))
                 item.add_marker(pytest.mark.skip(reason=f"CPU places run on '{backend}'{why and f': {why}'}"))
 

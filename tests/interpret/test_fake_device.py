@@ -27,6 +27,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
     return device
 
 
+@pytest.mark.numpy_device("compares the interpreter with the fake device", not_on=("torch",))
 @pytest.mark.parametrize("case", CASES[::3], ids=lambda c: c.name)
 def test_fused_programs_give_the_bits_of_the_interpreter(case: Case, late: FakeDevice) -> None:
     built = build(case)
@@ -38,6 +39,7 @@ def test_fused_programs_give_the_bits_of_the_interpreter(case: Case, late: FakeD
         assert a.tobytes() == b.tobytes()
 
 
+@pytest.mark.numpy_device("compares the interpreter with the fake device", not_on=("torch",))
 def test_tables_of_addresses_point_into_the_device(late: FakeDevice) -> None:
     """The fused update finds parameters and moments through such a table."""
     main, startup = static.Program(), static.Program()

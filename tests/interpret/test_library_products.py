@@ -48,6 +48,7 @@ def chip(kind: str, patch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@pytest.mark.numpy_device("makes devices of its own", not_on=("torch",))
 @pytest.mark.parametrize("kind", ["interpret", "gpu"])
 def test_the_library_multiplies_and_kernels_go_on(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Products of float32, and of sizes whose loads are narrow."""

@@ -76,7 +76,7 @@ LEAVES_ROWS = (
 )
 
 
-def _leaves_rows(op: FrozenOp) -> bool:
+def leaves_rows(op: FrozenOp) -> bool:
     """Returns whether an update skips some rows."""
     return any(s.name == ROW_MASK and e is not None for s, e in zip(op.definition.inputs, op.inputs, strict=True))
 
@@ -100,7 +100,7 @@ def _propose(fits: Callable[[OpDef], bool], singles: bool, view: View) -> Iterat
         # The groups that an op depends on, through any number of others.
         before = frozenset().union(*(after[v] for v in op.reads() if v in after))
         if fits(op.definition) and not op.body and index not in view.forbidden:
-            if _leaves_rows(op):
+            if leaves_rows(op):
                 lazy.append(index)
                 continue
             reader = _later_reader(view, op)

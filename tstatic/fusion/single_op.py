@@ -10,7 +10,9 @@ from tstatic.fusion.codegen.gemm import gemm_kernel
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.products import multiplies
+from tstatic.fusion.codegen.update import update_kernel
 from tstatic.fusion.engine import Fusion, loop_nest
+from tstatic.fusion.multi_tensor import is_update, leaves_rows
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import OpDef
 from tstatic.ir.types import UNKNOWN, Meta
@@ -48,6 +50,8 @@ def _template(op: FrozenOp) -> Callable[[Sequence[FrozenOp], Mapping[str, Meta],
     """Returns what makes the kernel of an op, the same as in a group; ``None`` for an op that has none."""
     if multiplies(op):
         return gemm_kernel
+    if is_update(op.definition):
+        return None if leaves_rows(op) else update_kernel
     if op.definition.channels is not None:
         return batch_norm_kernel
     return loop_nest if is_elementwise(op.definition) or works_on_rows(op.definition) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -40,6 +41,40 @@ def in_parts(*tensors: Any) -> Iterator[Sequence[Any]]:
         yield tensors
     else:
         yield from zip(*(t.view(-1).split(PART) for t in tensors), strict=True)
+
+
+def adam_in_place(
+    torch: Any, tensors: Sequence[Any], step: Any, correct: Any, decay: Any, beta1: float, beta2: float, epsilon: float
+) -> bool:
+    """Updates tensors of a CPU by torch's fused Adam, which walks over them once; returns False where it cannot.
+
+    It computes ``param -= lr / (1 - beta1**t) * m / (sqrt(v) / sqrt(1 - beta2**t) + eps)`` for a count ``t``. The ops have no count
+    but powers, which a user may set to anything: with a count of 1, its ``lr`` and ``eps`` are chosen so that the update is
+    ``param -= step * m / (sqrt(v) + correct * epsilon)``.
+
+    Args:
+        torch: The module.
+        tensors: Parameter, gradient and both moments, new in the memory of the old.
+        step, correct: One number each.
+        decay: What the parameter loses before, as a share; ``None`` for nothing.
+        beta1, beta2, epsilon: As Adam has them.
+    """
+    param = tensors[0]
+    if param.device.type != "cpu" or not all(t.is_contiguous() and t.shape == param.shape for t in tensors):
+        return False
+    if not (0 <= beta1 < 1 and 0 <= beta2 < 1):
+        return False
+    numbers = [float(n) for n in (step, correct, 0.0 if decay is None else decay)]
+    root = math.sqrt(1 - beta2)
+    rate = numbers[0] * (1 - beta1) / root
+    # Without a rate nothing scales the decay.
+    if not (math.isfinite(rate) and rate > 0 and math.isfinite(numbers[2])):
+        return False
+    count = torch.ones((), dtype=torch.float32)
+    lists = [[t] for t in tensors]
+    more = {"weight_decay": numbers[2] / rate, "eps": epsilon * numbers[1] / root, "amsgrad": False, "maximize": False}
+    torch.ops.aten._fused_adamw_.default(*lists, [], [count], lr=rate, beta1=beta1, beta2=beta2, **more)
+    return True
 
 
 def with_skip(lower: Callable[..., Any], pairs: Sequence[tuple[str, str]], inputs: Sequence[str]) -> Callable[..., Any]:

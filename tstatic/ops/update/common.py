@@ -9,7 +9,7 @@ from tstatic.ir.attrs import one_of
 from tstatic.ir.opdef import Attr, Case, Domain
 from tstatic.ir.opdef import ValueRange as Range
 from tstatic.ops.update._slots import MULTI_PRECISION
-from tstatic.ops.update._torch import in_parts, torch_end, torch_start
+from tstatic.ops.update._torch import adam_in_place, in_parts, torch_end, torch_start
 from tstatic.ops.update._update import register_update
 
 Attrs = Mapping[str, Any]
@@ -217,14 +217,18 @@ def _write_adam(
     # As ADAM says: corrections in the step size walk over the moments once less.
     correct = (1 - second).sqrt_()
     size = rate * correct / (1 - first)
-    kept = 1 - rate * (lr_ratio * coeff) if with_decay else None
-    for p, g, old_m, old_v, new_p, new_m, new_v in in_parts(param, grad, m, v, to_param, to_m, to_v):
-        torch.lerp(old_m, g, 1 - beta1, out=new_m)
-        torch.mul(old_v, beta2, out=new_v).addcmul_(g, g, value=1 - beta2)
-        root = torch.sqrt(new_v).add_(correct, alpha=epsilon)
-        step = torch.div(new_m, root, out=root)
-        decayed = p if kept is None else torch.mul(p, kept, out=new_p)
-        torch.addcmul(decayed, step, size, value=-lr_ratio, out=new_p)
+    decay = rate * (lr_ratio * coeff) if with_decay else None
+    in_place = all(a.data_ptr() == b.data_ptr() for a, b in ((param, to_param), (m, to_m), (v, to_v)))
+    if not in_place or not adam_in_place(
+        torch, (param, grad, m, v), size * lr_ratio, correct, decay, beta1, beta2, epsilon
+    ):
+        for p, g, old_m, old_v, new_p, new_m, new_v in in_parts(param, grad, m, v, to_param, to_m, to_v):
+            torch.lerp(old_m, g, 1 - beta1, out=new_m)
+            torch.mul(old_v, beta2, out=new_v).addcmul_(g, g, value=1 - beta2)
+            root = torch.sqrt(new_v).add_(correct, alpha=epsilon)
+            step = torch.div(new_m, root, out=root)
+            decayed = p if decay is None else torch.mul(p, 1 - decay, out=new_p)
+            torch.addcmul(decayed, step, size, value=-lr_ratio, out=new_p)
     for old, new, beta in ((pow1, to_pow1, beta1), (pow2, to_pow2, beta2)):
         if new is not None:
             torch.mul(old, 1 if use_global_beta_pow else beta, out=new)
