@@ -89,14 +89,18 @@ def ops_lines(record: Any, file: str) -> list[str]:
         if peer != "tstatic":
             made.append(f"| {peer} | {len(found)} | {' | '.join(counts)} | {others} |")
     lost = sorted((-one.ratio, row["name"], peer) for row, peer, one in judged if one.finding == "slower")
-    named = "; ".join(f"{name}: {-ratio:.2f} of {peer}" for ratio, name, peer in lost)
+    folded = [
+        "<details>", f"<summary>The {len(lost)} pairs in which tstatic is slower</summary>", "",
+        "| row | peer | tstatic's time over the peer's |", "|---|---|---|",
+        *(f"| {name} | {peer} | {-ratio:.2f} |" for ratio, name, peer in lost), "", "</details>",
+    ]  # fmt: skip
     machine = f"{record['machine']['cpu']}, {record['machine']['cores']} cores"
     return [
         f"`tstatic bench` of {record['begun'][:10]} ({machine}; every row and its times: [{file}]({file})):",
         "",
         *made,
         "",
-        f"Slower in {len(lost)} pairs{': ' if lost else ''}{named}.",
+        *(folded if lost else ["tstatic is slower in no pair."]),
     ]
 
 
