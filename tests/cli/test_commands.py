@@ -152,6 +152,7 @@ def test_verify_compares_every_strategy(folder: Path) -> None:
 
 
 WRONG = """
+from dataclasses import replace
 import numpy as np
 from tstatic.fusion import engine
 from tstatic.static import pipeline
@@ -163,8 +164,7 @@ def unfused(frozen):  # a fused operator that computes something else
     done = kept(frozen)
     if done.ops == frozen.ops:
         return done
-    ops = [op.__class__(**{**{f: getattr(op, f) for f in op.__dataclass_fields__}, "attrs": {**op.attrs, "bias": 9.0}})
-           if op.type == "scale" else op for op in done.ops]
+    ops = [replace(op, attrs={**op.attrs, "bias": 9.0}) if op.type == "scale" else op for op in done.ops]
     return done.edit(ops=tuple(ops))
 pipeline.unfused = unfused
 
