@@ -376,9 +376,11 @@ class TorchDevice(Device):
 
     def _index_checks(self, op: FrozenOp, ins: Sequence[Any]) -> list[Call]:
         """Returns the calls that check the indices which an op reads, wherever they lie in each run."""
+        only_shape = [slot.name in op.definition.shape_only for slot in op.definition.inputs]
 
         def found() -> list[Call]:
-            return index_checks(op.definition, [self.inside(a) for a in ins], op.attrs)
+            seen = [shaped(a) if alone else self.inside(a) for a, alone in zip(ins, only_shape, strict=True)]
+            return index_checks(op.definition, seen, op.attrs)
 
         checked = {one.slot for one in op.definition.indices}
         if not any(
@@ -510,6 +512,13 @@ def tensors(value: Any) -> Any:
     return value
 
 
+def shaped(value: Any) -> Any:
+    """Returns arrays that have the shapes of those of a slot, for the host; those in blocks may have lost their memory."""
+    if isinstance(value, list):
+        return [shaped(one) for one in value]
+    return np.broadcast_to(np.zeros((), value.dtype), value.shape) if isinstance(value, TorchArray) else value
+
+
 class _Inside(MutableMapping[str, Any]):
     """A mapping of arrays as the references see them: numpy views of tensors.
 
@@ -526,9 +535,7 @@ class _Inside(MutableMapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         array = self._arrays[name]
-        if name in self._only_shape and isinstance(array, TorchArray) and array.block is not None:
-            return np.broadcast_to(np.zeros((), array.dtype), array.shape)
-        return self._device.inside(array)
+        return shaped(array) if name in self._only_shape else self._device.inside(array)
 
     def __setitem__(self, name: str, value: Any) -> None:
         self._arrays[name] = self._device.wrap(value) if isinstance(value, np.ndarray) else value
