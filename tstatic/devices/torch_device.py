@@ -423,8 +423,7 @@ class TorchDevice(Device):
     def bind_dynamic(
         self, op: FrozenOp, arrays: ArraysByName, reserved: Mapping[str, Any], run: RunByName, stream: Stream
     ) -> BoundStep:
-        contents = {*op.contents()}
-        only_shape = frozenset(op.reads()) - contents
+        only_shape = frozenset(op.reads()).difference(op.contents())
         return of_calls([(run, (op, _Inside(self, arrays, only_shape), reserved))])
 
     def launch(

@@ -10,6 +10,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_number, same_shape
 from tstatic.ir.opdef import DERIVE, Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.paddle_form import PaddleForm
+from tstatic.ir.pointwise import torch_lowering
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
@@ -29,11 +30,15 @@ def _lower_relu(torch: Any, x: Any, *, out: Any = None) -> Any:
     return torch.relu(x) if out is None else torch.clamp(x, min=0, out=out)
 
 
+_RELU_BACK = "where(out > 0, dout, 0)"
+_relu_back_by_formula = torch_lowering(("out", "dout"), {0: _RELU_BACK}, 1, ())
+
+
 def _lower_relu_back(torch: Any, y: Any, dout: Any, *, out: Any = None) -> Any:
     if y.device.type != "cpu":
-        return torch.where(y > 0, dout, torch.zeros((), dtype=dout.dtype, device=dout.device), out=out)
-    # torch's `where` is not vectorized on the CPU: 14 times slower. A NaN in Out has no gradient here, but has one in
-    # `threshold_backward`, so that it becomes 0 first: in the result's memory, unless the arriving gradient lies there.
+        return _relu_back_by_formula(torch, y, dout, out=out)
+    # The formula takes twice as long on the CPU. A NaN in Out has no gradient here, but has one in `threshold_backward`, so
+    # that it becomes 0 first: in the result's memory, unless the arriving gradient lies there.
     free = out is not None and out.data_ptr() != dout.data_ptr()
     number = torch.nan_to_num(y, 0.0, 1.0, 0.0, out=out if free else None)
     if out is None:
@@ -60,7 +65,7 @@ def _lower_hard_swish(torch: Any, x: Any, threshold: float, scale: float, offset
 unary_op(
     "relu",
     "maximum(x, 0)",
-    "where(out > 0, dout, 0)",
+    _RELU_BACK,
     _lower_relu,
     values=_KINK,
     ulps=0,
