@@ -95,6 +95,33 @@ def test_nothing_is_copied_and_all_is_freed() -> None:
     assert {b.block.tensor.untyped_storage().nbytes() for b in run.session.blocks.all} == {0}
 
 
+def test_checks_of_positions_ask_a_block_that_is_gone_for_its_shape_alone() -> None:
+    def picked() -> list[Any]:
+        x = static.data("x", [4, 3, 8, 8], "float32")
+        h = static.nn.conv2d(x, 4, 3, padding=1, param_attr=static.ParamAttr(name="w1"), bias_attr=False)
+        positions = paddle.argsort(x[:, :1, :2], axis=-1).expand([4, 4, 2, 8])
+        loss = paddle.sum(paddle.take_along_axis(h, positions, 2))
+        paddle.optimizer.Momentum(learning_rate=0.1, momentum=0.9).minimize(loss)
+        return [loss, "w1@GRAD"]
+
+    run = Run(picked)
+    (gradient,) = [step.op for step in run.session.plan.steps if step.op.type == "take_along_axis_grad"]
+    kinds = {slot: run.session.plan.storage[gradient.input(slot)].kind for slot in ("Input", "Index")}
+    assert set(kinds.values()) == {"foreign"}, f"not both lie in blocks, so that the test tests nothing: {kinds}"
+    plain = static.Scope()
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup), static.scope_guard(plain), paddle.utils.unique_name.guard():
+        paddle.seed(5)
+        main.random_seed = startup.random_seed = 5
+        fetches = picked()
+        exe = static.Executor(paddle.CPUPlace())
+        exe.run(startup)
+        expected = [exe.run(main, feed={"x": IMAGES}, fetch_list=fetches) for _ in range(3)]
+    for a, b in zip(run.results, expected, strict=True):
+        for x, y in zip(a, b, strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+
+
 def test_an_error_frees_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run()
     calls = run.session.calls["main"]
