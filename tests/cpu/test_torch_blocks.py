@@ -218,6 +218,33 @@ def test_pages_of_blocks_are_not_mapped_again_in_every_step() -> None:
     assert float(found.stdout) < 500, found.stdout
 
 
+_IMPORTS = """
+import sys
+import numpy as np
+import tstatic as paddle
+from tstatic import static
+
+paddle.enable_static()
+x = static.data("x", [2, 3, 8, 8], "float32")
+loss = paddle.mean(static.nn.conv2d(x, 4, 3))
+clip = paddle.nn.ClipGradByGlobalNorm(1.0)
+paddle.optimizer.Momentum(learning_rate=0.1, grad_clip=clip).minimize(loss)
+exe = static.Executor(paddle.CPUPlace())
+exe.run(static.default_startup_program())
+exe.run(feed={"x": np.ones([2, 3, 8, 8], np.float32)}, fetch_list=[loss])
+print([name for name in sys.modules if name.startswith("torch._dynamo")][:3])
+"""
+
+
+def test_the_first_step_does_not_import_torchs_compiler() -> None:
+    """The import takes seconds; a step that waits for another replica's first one counted as one that hangs."""
+    environment = {**os.environ, "TSTATIC_CPU_BACKEND": "torch"}
+    found = subprocess.run(
+        [sys.executable, "-c", _IMPORTS], env=environment, capture_output=True, text=True, check=True
+    )
+    assert found.stdout == "[]\n"
+
+
 def test_bench_nets_keep_their_largest_results_in_blocks() -> None:
     nets = script("nets")
     net = nets.NETS["cnn"]
