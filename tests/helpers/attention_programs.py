@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,10 @@ class _Draw(LayerDraw):
     def __init__(self, number: int, kind: str) -> None:
         super().__init__(number, kind)
         self.masks: list[str] = []
+        # Draws of their own: programs without mixed precision stay what they are.
+        own = random.Random(-1 - number)
+        self.mixed = self.dtype != "float32" and own.random() < 0.5
+        self.cast_first = own.random() < 0.5
 
     def fresh(self, shape: tuple[int, ...]) -> str:
         # Small where parameters are trained: their products must not grow from step to step.
@@ -86,11 +91,11 @@ class _Draw(LayerDraw):
             scores = self.emit("scale", {"X": scores}, {"scale": head**-0.5}, scores)
         low = self.dtype
         # As mixed precision has it: products of 16 bits, and a softmax of 32.
-        if low != "float32" and self.often(0.5):
+        if self.mixed:
             scores = self.cast(scores, "float32")
         # Gradients of rows that see few keys are small differences. Where the softmax is of 32 bits, kernels give what rounding
         # the result to 16 leaves of them.
-        masked = self.dtype == low or not self.builder.backward
+        masked = not (self.mixed and self.builder.backward)
         if masked and self.often(0.4):
             mask = self.mask((*batch, rows, columns))
             scores = self.emit("elementwise_add", {"X": scores, "Y": mask}, {"axis": -1}, scores)
@@ -98,13 +103,11 @@ class _Draw(LayerDraw):
             mask = self.triangle(rows, columns)
             scores = self.plain("elementwise_add", {"X": scores, "Y": mask}, {"axis": -1})
         weights = self.plain("softmax", {"X": scores}, {"axis": -1})
-        before = self.dtype != low and self.often(0.5)
-        if before:
+        if self.cast_first:
             weights = self.cast(weights, low)
         if self.often(0.4):
             weights = self.dropout(weights)
-        if not before:
-            weights = self.cast(weights, low)
+        weights = self.cast(weights, low)
         mixed = self.emit("matmul_v2", {"X": weights, "Y": v}, {"trans_x": False, "trans_y": False}, weights)
         if self.often(0.3):
             mixed = self.emit("relu", {"X": mixed}, {}, mixed)
