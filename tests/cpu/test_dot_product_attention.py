@@ -274,6 +274,15 @@ def test_attentions_of_mixed_precision_are_fused(switch: str, dtype: str) -> Non
     assert [one.tobytes() for one in fused] == [one.tobytes() for one in plain]
 
 
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_mask_of_dropout_that_is_fetched_has_a_code(backward: bool) -> None:
+    net = Net(core, backward=backward, drop=0.4)
+    (drop,) = [op for op in net.main.global_block().ops if op.type == "dropout"]
+    (mask,) = drop.output("Mask")
+    told = check(net, 0, [*net.fetches, mask])
+    assert [(r.code, mask in r.reason) for r in told.refused] == [("FETCHED", True)]
+
+
 def test_places_agree_with_one() -> None:
     """Data parallelism: gradients of the parameters around a fused attention are summed over the places."""
     net = Net(core)

@@ -25,7 +25,7 @@ from tstatic.fusion.identity_gradients import eliminate_identity_gradients
 from tstatic.fusion.moves import Ends, at_back, in_front
 from tstatic.fusion.pattern import one as pattern_one
 from tstatic.fusion.reasons import MatchRejected
-from tstatic.fusion.redrawn import draw_again
+from tstatic.fusion.redrawn import draw_again, why_stored
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import op_def
@@ -152,13 +152,15 @@ def _almost(view: View, softmax: int) -> tuple[tuple[int, ...], MatchRejected] |
         last = [i for i in following if view.ops[i].type == "matmul_v2" and view.ops[i].input("X") == value]
         if last:
             indices = (found[0], *found[1], softmax, *behind, last[0])
-            changing = next((view.ops[i].type for i in behind if not _keeps_sums(view, i)), "")
-            why = f"{changing} reads weights, which are known only when all keys are seen"
-            return indices, MatchRejected("SUM_INSIDE", why, reader=changing)
-        behind += [i for i in following if _per_element(view, i, draw=True)][:1]
+            changing = next(view.ops[i] for i in behind if not _keeps_sums(view, i))
+            if draws(changing.definition):
+                return indices, why_stored(view, changing)
+            why = f"{changing.type} reads weights, which are known only when all keys are seen"
+            return indices, MatchRejected("SUM_INSIDE", why, reader=changing.type)
+        behind += [i for i in following if is_elementwise(view.ops[i].definition) and not view.ops[i].body][:1]
         if not behind or behind[-1] not in following:
             return None
-        (value,) = view.ops[behind[-1]].writes()
+        value, *_ = view.ops[behind[-1]].writes()
     return None
 
 
