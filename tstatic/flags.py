@@ -187,8 +187,9 @@ _FLAGS = (
         "FLAGS_allow_tf32",
         bool,
         False,
-        "Products and convolutions of float32 may be computed in TF32 on a GPU, which keeps 10 bits of the mantissa. torch's own "
-        "settings are as before when a run ends. The CPU has no TF32, so nothing changes there.",
+        "Products and convolutions of float32, those inside of fused attentions too, may be computed in TF32 on a GPU, which keeps "
+        "10 bits of the mantissa. torch's own settings are as before when a run ends. The CPU has no TF32: nothing changes there.",
+        compiled=True,
     ),
     Flag(
         "FLAGS_cudnn_deterministic",

@@ -95,6 +95,33 @@ def test_nothing_is_copied_and_all_is_freed() -> None:
     assert {b.block.tensor.untyped_storage().nbytes() for b in run.session.blocks.all} == {0}
 
 
+def test_checks_of_positions_ask_a_block_that_is_gone_for_its_shape_alone() -> None:
+    def picked() -> list[Any]:
+        x = static.data("x", [4, 3, 8, 8], "float32")
+        h = static.nn.conv2d(x, 4, 3, padding=1, param_attr=static.ParamAttr(name="w1"), bias_attr=False)
+        positions = paddle.argsort(x[:, :1, :2], axis=-1).expand([4, 4, 2, 8])
+        loss = paddle.sum(paddle.take_along_axis(h, positions, 2))
+        paddle.optimizer.Momentum(learning_rate=0.1, momentum=0.9).minimize(loss)
+        return [loss, "w1@GRAD"]
+
+    run = Run(picked)
+    (gradient,) = [step.op for step in run.session.plan.steps if step.op.type == "take_along_axis_grad"]
+    kinds = {slot: run.session.plan.storage[gradient.input(slot)].kind for slot in ("Input", "Index")}
+    assert set(kinds.values()) == {"foreign"}, f"not both lie in blocks, so that the test tests nothing: {kinds}"
+    plain = static.Scope()
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup), static.scope_guard(plain), paddle.utils.unique_name.guard():
+        paddle.seed(5)
+        main.random_seed = startup.random_seed = 5
+        fetches = picked()
+        exe = static.Executor(paddle.CPUPlace())
+        exe.run(startup)
+        expected = [exe.run(main, feed={"x": IMAGES}, fetch_list=fetches) for _ in range(3)]
+    for a, b in zip(run.results, expected, strict=True):
+        for x, y in zip(a, b, strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+
+
 def test_an_error_frees_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run()
     calls = run.session.calls["main"]
@@ -189,6 +216,33 @@ def test_pages_of_blocks_are_not_mapped_again_in_every_step() -> None:
         check=True,
     )
     assert float(found.stdout) < 500, found.stdout
+
+
+_IMPORTS = """
+import sys
+import numpy as np
+import tstatic as paddle
+from tstatic import static
+
+paddle.enable_static()
+x = static.data("x", [2, 3, 8, 8], "float32")
+loss = paddle.mean(static.nn.conv2d(x, 4, 3))
+clip = paddle.nn.ClipGradByGlobalNorm(1.0)
+paddle.optimizer.Momentum(learning_rate=0.1, grad_clip=clip).minimize(loss)
+exe = static.Executor(paddle.CPUPlace())
+exe.run(static.default_startup_program())
+exe.run(feed={"x": np.ones([2, 3, 8, 8], np.float32)}, fetch_list=[loss])
+print([name for name in sys.modules if name.startswith("torch._dynamo")][:3])
+"""
+
+
+def test_the_first_step_does_not_import_torchs_compiler() -> None:
+    """The import takes seconds; a step that waits for another replica's first one counted as one that hangs."""
+    environment = {**os.environ, "TSTATIC_CPU_BACKEND": "torch"}
+    found = subprocess.run(
+        [sys.executable, "-c", _IMPORTS], env=environment, capture_output=True, text=True, check=True
+    )
+    assert found.stdout == "[]\n"
 
 
 def test_bench_nets_keep_their_largest_results_in_blocks() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import tstatic as paddle
 from tests.helpers.attention_programs import attention_recipe
 from tests.helpers.drawn import BY_NAME, made, only
 from tests.helpers.soak import SOAK, shards
@@ -17,10 +19,12 @@ from tests.interpret.faults import ATTENTION_FAULTS, Fault, caught
 from tests.interpret.kernels import MOST_PROGRAMS, metas_by_name, run_kernel, run_ops
 from tests.interpret.test_attention import made as attention_of
 from tests.interpret.test_gemm import numbers
-from tstatic import testing
+from tests.interpret.test_script import run_here
+from tstatic import static, testing
 from tstatic.fusion import cache
 from tstatic.fusion.codegen.attention import attention_kernel
-from tstatic.target import TINY
+from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.target import H200, TINY
 
 FUSION = BY_NAME["dot_product_attention"]
 PROGRAMS = int(os.environ.get("TSTATIC_ATTENTIONS", "20000" if SOAK else "440"))
@@ -91,6 +95,36 @@ def test_a_row_without_keys_is_what_the_shift_is_for(monkeypatch: pytest.MonkeyP
     got, known = _masked()
     assert np.isnan(got["o"][:, 3]).any()
     assert not np.isnan(known["o"][:, 3]).any()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_products_of_float32_are_rounded_to_tf32_where_that_is_allowed(dtype: str, tmp_path: Path) -> None:
+    def kernels() -> list[Kernel]:
+        main = static.Program()
+        with paddle.utils.unique_name.guard(), static.program_guard(main, static.Program()):
+            q, k, v = (static.data(name, [2, 33, 16], dtype) for name in "qkv")
+            for one in (q, k, v):
+                one.stop_gradient = False
+            out = paddle.matmul(paddle.nn.functional.softmax(paddle.matmul(q, k, transpose_y=True)), v)
+            fetches = [out, *static.gradients([out], [q, k, v])]
+        return list(static.CompiledProgram(main, only(FUSION.switch)).explain(fetch_list=fetches).kernels)
+
+    exact = kernels()
+    paddle.set_flags({"FLAGS_allow_tf32": True})
+    try:
+        rounded = kernels()
+    finally:
+        paddle.set_flags({"FLAGS_allow_tf32": False})
+    assert len(exact) == len(rounded) == 2
+    for a, b in zip(exact, rounded, strict=True):
+        assert 'input_precision="tf32"' not in a.text
+        assert ('input_precision="tf32"' in b.text) == (dtype == "float32")
+        assert (a.text == b.text) == (dtype != "float32")
+        if dtype == "float32":
+            # As the launches are planned later, the flag is what it was when the kernel was made.
+            assert b.plan(H200).launches[-1].constants != a.plan(H200).launches[-1].constants
+            code, printed = run_here(b.text, tmp_path / "kernel.py")
+            assert code == 0, printed
 
 
 @pytest.mark.slow

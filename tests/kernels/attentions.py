@@ -33,8 +33,21 @@ def causal(scores: Any) -> Any:
 MASKS: Mapping[str, Callable[[Any], Any]] = {"mask": added, "causal": causal, "dropout": causal}
 
 
+TF32 = "tf32"
+"""In the place of a type: float32, and FLAGS_allow_tf32."""
+
+
 def attention(head: int, dtype: str, mask: str) -> tuple[Kernel, ...]:
     """Returns the kernels of an attention and of its gradient."""
+    allowed = paddle.get_flags("FLAGS_allow_tf32")
+    try:
+        paddle.set_flags({"FLAGS_allow_tf32": dtype == TF32})
+        return _attention(head, "float32" if dtype == TF32 else dtype, mask)
+    finally:
+        paddle.set_flags(allowed)
+
+
+def _attention(head: int, dtype: str, mask: str) -> tuple[Kernel, ...]:
     main = static.Program()
     with paddle.utils.unique_name.guard(), static.program_guard(main, static.Program()):
         q, k, v = (static.data(name, [BATCH, HEADS, TOKENS, head], dtype) for name in "qkv")
@@ -57,6 +70,8 @@ ROWS: tuple[tuple[int, str, str], ...] = (
     *((head, "bfloat16", "mask") for head in (64, 128, 256)),
     (64, "bfloat16", "dropout"),
     (128, "bfloat16", "dropout"),
+    (64, TF32, "causal"),
+    (128, TF32, "causal"),
 )  # fmt: skip
 """Head size, type, mask."""
 

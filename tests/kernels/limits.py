@@ -41,6 +41,8 @@ def violations(report: Report, *, kind: Kind) -> list[str]:
 
     "attention": as "gemm", but the loop computes powers of scores, at most so many fused multiply-adds for each that a thread has;
     and of the two operands of a product that come from memory as they are, one may be loaded before the loop, 128 bits at a time.
+    Where all operands are float32 rounded to TF32, how they are copied is not asked: matrix units read them along the depth only,
+    so that they are turned around on their way. Blocks too small for the chip's own matrix instruction may take an older one.
     """
     who = f"{report.name} on sm_{report.chip} (triton {report.triton})"
     if report.error:
@@ -164,7 +166,7 @@ def _attention(report: Report) -> list[str]:
         found.append(
             f"{fma} FFMA a loop turn, for {rows * columns // report.threads} scores a thread; wanted at most {most}"
         )
-    if matrix.bulk_loads:
+    if matrix.bulk_loads or all(dot.tf32 for dot in report.dots):
         return found
     wide = {a.origin: a.action for a in report.accesses if a.action in ("copy", "load") and a.bits >= 128}
     wide |= {a.origin: "copy" for a in report.accesses if a.action == "copy" and a.bits >= 128}
@@ -198,6 +200,7 @@ def _units(report: Report) -> list[str]:
     assert matrix is not None
     unit = MATRIX_UNIT[report.chip]
     found = []
+    older = all(dot.tf32 for dot in report.dots)
     by_type: dict[str, list[Dot]] = {}
     for dot in report.dots:
         if not dot.exact:
@@ -205,17 +208,17 @@ def _units(report: Report) -> list[str]:
     for type_, dots in by_type.items():
         # One kind of instruction multiplies both types of 16 bits; a descriptor tells it which.
         name = "f16" if unit == "tcgen05.mma" and type_ == "bf16" else type_
-        count = matrix.counts.get(f"{unit}.{name}", 0)
+        count = matrix.of_type("tf32") if older else matrix.counts.get(f"{unit}.{name}", 0)
         if count < len(dots):
             rows = min(dot.sizes[0] for dot in dots)
             hint = f" (a tile of {rows} rows; it takes at least 64)" if unit != "mma" and rows < 64 else ""
             found.append(f"{count} {unit} of {type_} for {len(dots)} products; wanted one each{hint}")
     other = sum(matrix.counts.values()) - matrix.of_unit(unit)
-    if other:
+    if other and not older:
         found.append(f"{other} matrix instructions that are not {unit}; wanted 0")
     sass = report.sass
     if sass and not matrix.bulk_loads and not report.specialised:
-        wanted = sum(map(len, by_type.values()))
+        wanted = 0 if older else sum(map(len, by_type.values()))
         count = sass.figures()[SASS_FIGURE[unit]]
         if count < wanted:
             found.append(f"{count} {SASS_FIGURE[unit].upper()} in the SASS for {wanted} products; wanted one each")

@@ -474,3 +474,34 @@ ATTENTION = dataclasses.replace(
 def test_limits_of_attentions(changes: dict[str, Any], wanted: str | None) -> None:
     found = violations(dataclasses.replace(ATTENTION, **changes), kind="attention")
     assert [text.split(": ", 1)[1] for text in found] == ([] if wanted is None else [wanted])
+
+
+ROUNDED = tuple(dataclasses.replace(one, type="f32", precision="tf32", loaded=("f32",)) for one in (SCORES, MIXED))
+TF32_ATTENTION = dataclasses.replace(
+    ATTENTION,
+    accesses=(Access("q", "load", 128, 8), Access("k", "load", 128, 8), Access("v", "copy", 32, 64)),
+    sass=None,
+    dots=ROUNDED,
+    matrix=PtxMatrix({"wgmma.tf32": 2}, (MatrixLoop(2, 384),), 0, 0, 0),
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({}, None),
+        ({"matrix": PtxMatrix({"mma.tf32": 8}, (MatrixLoop(8, 384),), 0, 0, 0)}, None),
+        ({"spill_stores": 8}, "8 bytes of spill stores, 0 of spill loads; wanted 0"),
+        (
+            {"matrix": PtxMatrix({"wgmma.tf32": 1}, (MatrixLoop(1, 384),), 0, 0, 0)},
+            "1 wgmma of tf32 for 2 products; wanted one each",
+        ),
+        (
+            {"dots": (ROUNDED[0], MIXED), "matrix": PtxMatrix({"wgmma.tf32": 1, "wgmma.bf16": 1}, (), 0, 0, 0)},
+            "1 matrix instructions of TF32 for operands of 16 bits; wanted 0",
+        ),
+    ],
+)
+def test_limits_of_attentions_that_are_rounded_to_tf32(changes: dict[str, Any], wanted: str | None) -> None:
+    found = violations(dataclasses.replace(TF32_ATTENTION, **changes), kind="attention")
+    assert [text.split(": ", 1)[1] for text in found][:1] == ([] if wanted is None else [wanted])

@@ -37,6 +37,11 @@ class Dot:
         return self.type == "f32" and bool({"bf16", "f16"} & set(self.loaded))
 
     @property
+    def tf32(self) -> bool:
+        """Whether it rounds float32 operands to TF32, as it was asked to."""
+        return self.type == "f32" and self.precision == "tf32" and not self.upcast
+
+    @property
     def exact(self) -> bool:
         """Whether no matrix unit can make it: fp64, or fp32 as IEEE has it."""
         return self.type == "f64" or (self.type == "f32" and self.precision == "ieee" and not self.upcast)

@@ -329,6 +329,11 @@ def watching(torch: Any) -> Iterator[Watched]:
     alive: dict[int, tuple[Any, int]] = {}
 
     class Watch(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed here
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            # Skipping it would import it, seconds in the middle of the first step.
+            return False
+
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             made = function(*args, **(kwargs or {}))
             given = {t.untyped_storage()._cdata for t in _tensors_in(torch, [args, kwargs])}

@@ -45,7 +45,7 @@ from tstatic.fusion.codegen.kernel import (
 from tstatic.fusion.codegen.layouts import Layout, batch_offset, contiguous
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, number
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
-from tstatic.fusion.codegen.numerics import uncontracted
+from tstatic.fusion.codegen.numerics import rounds_to_tf32, uncontracted
 from tstatic.fusion.codegen.script import standalone_main
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
@@ -111,7 +111,9 @@ class AttentionModule:
         self.dtype = metas[self.q].dtype
         self.compute = self.dtype.compute
         self.sizes = sizes_of(found.product, mixed, metas)
-        self.used: set[str] = {"dot", "to_bf16"} if self.dtype.name == "bfloat16" else {"dot"}
+        self.tf32 = rounds_to_tf32(self.dtype)
+        self.dot = "dot_tf32" if self.tf32 else "dot"
+        self.used: set[str] = {self.dot, "to_bf16"} if self.dtype.name == "bfloat16" else {self.dot}
         self.inlined = self._inline()
         # One name for each value in memory, whatever function reads it.
         self.memory = {o.value: o for one in self.inlined for o in one.read}
@@ -230,7 +232,7 @@ class AttentionModule:
     def _product(self, rows: str, columns: str, turned: bool) -> str:
         """Returns the text of a block of a product, with an element for each score; turned, a row of it for each key."""
         a, b, shape = (columns, rows, "COLUMNS, ROWS") if turned else (rows, columns, "ROWS, COLUMNS")
-        return f"dot({a}, tl.trans({b}), tl.zeros(({shape}), {LANGUAGE[self.compute.name]}))"
+        return f"{self.dot}({a}, tl.trans({b}), tl.zeros(({shape}), {LANGUAGE[self.compute.name]}))"
 
     def _scored(self, turned: bool = False) -> list[str]:
         """Lines that make a block of scores."""
@@ -264,7 +266,7 @@ class AttentionModule:
                 "total = total * shrink + tl.sum(p, 1)",
                 f"p = {self._call('weights', 'p')}",
                 f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
-                f"mixed = dot({self._low('p')}, value, mixed * shrink[:, None])",
+                f"mixed = {self.dot}({self._low('p')}, value, mixed * shrink[:, None])",
                 "top = peak",
             ]
 
@@ -312,7 +314,12 @@ class AttentionModule:
     def _blocks(self, table: Table, target: Target) -> tuple[Blocks, ...]:
         s = self.sizes
         head = max(s.depth, s.width)
-        return blocks_of(table, target, head, s.rows, s.columns, self.dtype, drawn=self._drawn)
+        return blocks_of(table, target, head, s.rows, s.columns, self.dtype, drawn=self._drawn, tf32=self.tf32)
+
+    @property
+    def _matrix_unit(self) -> bool:
+        """Whether matrix instructions make the products."""
+        return self.tf32 or self.dtype.is_low
 
     @property
     def _drawn(self) -> bool:

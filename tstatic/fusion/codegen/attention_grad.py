@@ -254,11 +254,11 @@ class _Gradients(AttentionModule):
             if dv is not None:
                 lines += [
                     f"u = {self._call('weights', 'p', turned=True)}",
-                    f"for_values = dot({self._low('u')}, given_here, for_values)",
+                    f"for_values = {self.dot}({self._low('u')}, given_here, for_values)",
                 ]
             if dk is not None:
                 lines += self._scores_gradient(seen, turned=True)
-                lines.append(f"for_keys = dot({self._low('ds')}, query, for_keys)")
+                lines.append(f"for_keys = {self.dot}({self._low('ds')}, query, for_keys)")
             return lines
 
         shared = s.batches // s.key_batches
@@ -297,7 +297,7 @@ class _Gradients(AttentionModule):
                 f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
                 *self._weights_again(seen),
                 *self._scores_gradient(seen),
-                f"for_queries = dot({self._low('ds')}, key, for_queries)",
+                f"for_queries = {self.dot}({self._low('ds')}, key, for_queries)",
             ]
 
         body = [
@@ -380,11 +380,13 @@ class _Gradients(AttentionModule):
 
         def ways(target: Target) -> list[Launches]:
             one, two = joined(target), separate(target)
-            first = bool(one) and joined_first(target, max(s.depth, s.width), self.dtype, drawn=self._drawn)
+            first = bool(one) and joined_first(
+                target, max(s.depth, s.width), self.dtype, drawn=self._drawn, tf32=self.tf32
+            )
             found = one + two if first else two + one
             # What makes the sums of rows in the loops reads the result once more for each block of keys; where no matrix
             # instruction makes the products, they take so long that a launch is what it costs without.
-            made = not self.dtype.is_low
+            made = not self._matrix_unit
             return [
                 *(self._planned(way, parts, delta_parameters, target, made=made) for way in found),
                 self._planned(found[0], parts, delta_parameters, target, made=not made),
@@ -435,7 +437,7 @@ class _Gradients(AttentionModule):
             added = sums.finished(launches[-1], summed, batches * strips, kept, target)
             launches += [one for one in added.launches[1:] if isinstance(one, Launch)]
             partials |= added.partials
-        name = way.name if made != self.dtype.is_low else f"{way.name}, {'no ' * made}sums of rows before"
+        name = way.name if made != self._matrix_unit else f"{way.name}, {'no ' * made}sums of rows before"
         return Launches(tuple(launches), partials, name=name)
 
     def _programs(self, part: _Part) -> tuple[int, ...]:

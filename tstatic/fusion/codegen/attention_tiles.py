@@ -25,7 +25,10 @@ class Blocks:
 
 
 Table = Mapping[str, Mapping[int, tuple[Blocks, ...]]]
-"""Architecture -> head size -> blocks, the ones to be taken first; heads between two sizes are padded to the larger one."""
+"""Architecture -> head size -> blocks, the ones to be taken first; heads between two sizes are padded to the larger one.
+
+Of 16-bit matrices; "tf32" of float32 that is rounded to TF32, on all architectures without a "tf32" of their own ("sm_80 tf32").
+"""
 
 FORWARD: Table = {
     "sm_80": {
@@ -42,6 +45,11 @@ FORWARD: Table = {
         64: (Blocks(128, 64, 8, 3), Blocks(128, 64, 4, 3)),
         128: (Blocks(128, 64, 8, 3), Blocks(128, 64, 4, 2)),
         256: (Blocks(128, 64, 8, 2), Blocks(64, 64, 4, 2)),
+    },
+    "tf32": {
+        64: (Blocks(128, 64, 8, 2), Blocks(64, 64, 4, 2)),
+        128: (Blocks(64, 64, 8, 2), Blocks(64, 32, 8, 2)),
+        256: (Blocks(16, 32, 4, 1),),
     },
 }
 """Of the result."""
@@ -62,6 +70,16 @@ QUERIES: Table = {
         128: (Blocks(128, 64, 8, 2), Blocks(64, 64, 4, 2)),
         256: (Blocks(64, 64, 4, 2),),
     },
+    "tf32": {
+        64: (Blocks(128, 64, 8, 2), Blocks(64, 64, 8, 2)),
+        128: (Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 2)),
+        256: (Blocks(32, 32, 8, 1),),
+    },
+    "sm_80 tf32": {
+        64: (Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 2)),
+        128: (Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 2)),
+        256: (Blocks(32, 32, 8, 1),),
+    },
 }
 """Of the gradient of queries."""
 
@@ -80,6 +98,16 @@ KEYS_AND_VALUES: Table = {
         64: (Blocks(64, 128, 8, 2), Blocks(64, 64, 4, 2)),
         128: (Blocks(64, 128, 8, 2), Blocks(64, 64, 4, 2)),
         256: (Blocks(64, 64, 8, 2),),
+    },
+    "tf32": {
+        64: (Blocks(32, 64, 8, 2), Blocks(64, 64, 8, 2)),
+        128: (Blocks(32, 32, 8, 2), Blocks(64, 32, 8, 2)),
+        256: (Blocks(32, 32, 8, 1),),
+    },
+    "sm_80 tf32": {
+        64: (Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 2)),
+        128: (Blocks(32, 32, 8, 2), Blocks(64, 32, 8, 2)),
+        256: (Blocks(32, 32, 8, 1),),
     },
 }
 """Of the gradients of keys and values by one kernel."""
@@ -100,6 +128,16 @@ APART: Table = {
         128: (Blocks(64, 64, 8, 2),),
         256: (Blocks(64, 64, 8, 2),),
     },
+    "tf32": {
+        64: (Blocks(64, 64, 8, 2),),
+        128: (Blocks(64, 32, 8, 2),),
+        256: (Blocks(32, 32, 8, 1),),
+    },
+    "sm_80 tf32": {
+        64: (Blocks(64, 32, 8, 2),),
+        128: (Blocks(64, 32, 8, 2),),
+        256: (Blocks(32, 32, 8, 1),),
+    },
 }
 """Of each of the two by a kernel of its own: the weights are made twice, but half as much is added up in registers."""
 
@@ -108,6 +146,9 @@ APART_FROM: Mapping[str, tuple[int, int]] = {"sm_80": (256, 128), "sm_90": (256,
 
 JOINED_TO: Mapping[str, tuple[int, int]] = {"sm_80": (128, 0), "sm_90": (128, 0), "sm_100": (128, 0)}
 """Head sizes up to which one launch makes all gradients without spills: without random numbers, and with them; 0: none."""
+
+JOINED_TF32_TO = 128
+"""Of float32 that is rounded to TF32, on every chip."""
 
 DRAWN_A_THREAD = 32
 """Scores of a block per thread, at most, where random numbers are drawn: they are made in registers."""
@@ -126,7 +167,7 @@ def padded(length: int) -> int:
 
 
 def blocks_of(
-    table: Table, target: Target, head: int, rows: int, columns: int, dtype: DType, *, drawn: bool
+    table: Table, target: Target, head: int, rows: int, columns: int, dtype: DType, *, drawn: bool, tf32: bool = False
 ) -> tuple[Blocks, ...]:
     """Returns the blocks of an attention on a chip, the ones to be taken first; none if the table has none for its heads.
 
@@ -137,11 +178,15 @@ def blocks_of(
         rows, columns: How many queries and keys there are.
         dtype: The type of the matrices.
         drawn: Whether random numbers are drawn for each score.
+        tf32: Whether the products round float32 to TF32.
     """
     if target.large_programs:
         # Two blocks along each axis, so that tests in the interpreter see borders.
         return (Blocks(power_of_two(-(-rows // 2), 16, 128), power_of_two(-(-columns // 2), 16, 128), 4, 0),)
-    sizes = table.get(target.architecture, table["sm_90"]) if dtype.is_low else WIDE
+    if dtype.is_low:
+        sizes = table.get(target.architecture, table["sm_90"])
+    else:
+        sizes = table.get(f"{target.architecture} tf32", table["tf32"]) if tf32 else WIDE
     # Heads that are larger than the largest size get its blocks: they are slow, and right.
     fits = next((size for size in sorted(sizes) if padded(head) <= size), max(sizes))
     found = sizes[fits]
@@ -156,8 +201,10 @@ def apart_first(target: Target, head: int, dtype: DType, *, drawn: bool) -> bool
     return not target.large_programs and dtype.is_low and padded(head) >= sizes[drawn]
 
 
-def joined_first(target: Target, head: int, dtype: DType, *, drawn: bool) -> bool:
+def joined_first(target: Target, head: int, dtype: DType, *, drawn: bool, tf32: bool = False) -> bool:
     """Returns whether one launch makes all gradients, where nothing was timed."""
+    if tf32 and not target.large_programs:
+        return padded(head) <= JOINED_TF32_TO
     if target.large_programs or not dtype.is_low:
         return True
     sizes = JOINED_TO.get(target.architecture, JOINED_TO["sm_90"])

@@ -258,3 +258,10 @@ def dot(a, b, total):
     else:
         r = tl.dot(a, b, total, out_dtype=total.dtype)
     return r
+
+
+# In the interpreter, which has no TF32, the product of float32.
+@triton.jit
+def dot_tf32(a, b, total):
+    """Total + a @ b, added up in float32; float32 operands are rounded to TF32."""
+    return tl.dot(a, b, total, input_precision="tf32")

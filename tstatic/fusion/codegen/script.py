@@ -321,8 +321,8 @@ def script(kernel: Kernel, parts: Parts) -> str:
         *_table("INPUTS", parts.inputs),
         *_table("OUTPUTS", parts.outputs),
         f"ALLOWED = {_ALLOWED}",
-        # Some eight units in the last place of float32 (1.2e-7), 45 of float64 (2.2e-16).
-        f"STEP = {1e-6 if low else 1e-14}",
+        # Some eight units in the last place of float32 (1.2e-7), 45 of float64 (2.2e-16); one of TF32.
+        f"STEP = {1e-3 if 'dot_tf32(' in kernel.code else 1e-6 if low else 1e-14}",
         f"JUMPS = {parts.jumps!r}",
         f"BYTES = {sum(kernel.moved)}",
     ]
