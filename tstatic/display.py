@@ -17,6 +17,11 @@ def size(nbytes: float) -> str:
     return f"{nbytes:.0f} bytes"
 
 
+def counted(number: int, noun: str) -> str:
+    """Returns a number and what it counts, in the right number: ``1 block``, ``2 blocks``."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def preformatted(text: str) -> str:
     """Returns text as a block of HTML that keeps its lines; nothing in it is markup."""
     return f'<pre style="overflow:auto;max-height:40em">{html.escape(text)}</pre>'

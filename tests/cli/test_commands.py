@@ -57,7 +57,7 @@ def test_why_is_a_finding_unless_they_are_one_kernel(folder: Path) -> None:
     assert "fuse_elewise_add_act_ops" in apart["text"]
     assert answer(folder, "explain", "net.py", "--all", *pair)["fused"]
     unknown = tstatic(folder, "explain", "net.py", "--why", "fc_0.tmp_11", "gelu_0.tmp_0")
-    assert unknown.returncode == 1
+    assert unknown.returncode == 2
     assert "did you mean 'fc_0.tmp_1'" in unknown.stderr
     assert "typer" not in unknown.stderr
 

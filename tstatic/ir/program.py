@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from tstatic.display import counted
 from tstatic.errors import IndexRangeError, NotFoundError, ProgramError, ProgramTypeError, near, shown
 from tstatic.ir import names
 from tstatic.ir.export import notes_signatures
@@ -384,7 +385,7 @@ class Block:
         return hooks.text(self, with_details)
 
     def __repr__(self) -> str:
-        return f"Block {self.idx} of {self.program!r}: {len(self.ops)} ops, {len(self.vars)} variables"
+        return f"Block {self.idx} of {self.program!r}: {counted(len(self.ops), 'op')}, {counted(len(self.vars), 'variable')}"
 
     __str__ = to_string
 
@@ -571,7 +572,7 @@ class Program(ProgramMethods):
 
     def __repr__(self) -> str:
         ops = sum(len(b.ops) for b in self.blocks)
-        return f"<Program {self.uid}: {len(self.blocks)} blocks, {ops} ops>"
+        return f"<Program {self.uid}: {counted(len(self.blocks), 'block')}, {counted(ops, 'op')}>"
 
     def __deepcopy__(self, memo: Any) -> Program:
         return self.clone()

@@ -23,6 +23,7 @@ from tstatic.ir.types import UNKNOWN, Meta, dtype_of
 from tstatic.plan.capacity import capacity
 from tstatic.plan.plan import Plan
 from tstatic.plan.report import Fit, MemoryReport, memory_report
+from tstatic.runtime.feed import check_shape
 from tstatic.runtime.lod import open_rows
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.runtime.session import Session
@@ -333,7 +334,9 @@ class CompiledProgram:
                     fix=near(name, block.vars) or "use the names of static.data",
                     var=name,
                 )
-            known[name] = Meta(tuple(int(s) for s in shape), dtype_of(var.dtype))
+            sizes = tuple(int(s) for s in shape)
+            check_shape(sizes, var)
+            known[name] = Meta(sizes, dtype_of(var.dtype))
         return known
 
     def memory_report(
