@@ -208,3 +208,17 @@ def test_a_program_in_which_nothing_is_fused_says_so(folder: Path) -> None:
     assert "there was nothing to compare" in done.stdout
     assert "1 drawn feed, 1 step each" in done.stdout
     assert "--interpret" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("explain", "--html"), ("profile", "--trace")],
+)
+@pytest.mark.parametrize(("file", "said"), [("nowhere/x", "there is no folder 'nowhere'"), ("folder", "is a folder")])
+def test_a_file_that_cannot_be_written_is_found_before_the_script_runs(
+    folder: Path, arguments: tuple[str, str], file: str, said: str
+) -> None:
+    done = tstatic(folder, arguments[0], "net.py", arguments[1], file)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "loss" not in done.stderr, "the script did not run"

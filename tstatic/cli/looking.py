@@ -10,6 +10,7 @@ from typing import Any
 from tstatic.cli.outcome import FINDING, OK, CommandError, Outcome, Table
 from tstatic.cli.show import said
 from tstatic.cli.subjects import Subject, subject_of
+from tstatic.cli.targets import check_output
 from tstatic.display import counted, size
 from tstatic.errors import NotFoundError, ProgramError
 from tstatic.fusion.codegen.kernel import Kernel
@@ -41,6 +42,7 @@ def explained(
 
 def explain(why: Sequence[str] = (), verbose: bool = False, html: str = "", **given: Any) -> Outcome:
     """Says what was fused, what not and why."""
+    check_output(html=html)
     subject, found = explained(**given)
     if html:
         found.save_html(html)

@@ -16,7 +16,7 @@ from tstatic import static
 from tstatic.cli.outcome import FINDING, OK, CommandError, Outcome, Table
 from tstatic.cli.scripts import execute
 from tstatic.cli.subjects import SIZE, Subject, subject_of
-from tstatic.cli.targets import check_target
+from tstatic.cli.targets import check_output, check_target
 from tstatic.display import counted, size
 from tstatic.errors import NumericsError, TstaticError
 from tstatic.profiler.recording import Profile
@@ -52,6 +52,7 @@ def profile(
         raise CommandError(
             f"--{'runs' if runs else 'batch'} is for saved programs, and '{target}' is a script, which runs as it stands"
         )
+    check_output(trace=trace)
     if nan:
         paddle.set_flags({"FLAGS_check_nan_inf": True})
     try:

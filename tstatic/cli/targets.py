@@ -69,6 +69,22 @@ def refuse_script_options(target: str, **given: object) -> None:
                                f"{what} is for scripts, and '{target}' is a saved program")  # fmt: skip
 
 
+def check_output(**files: str) -> None:
+    """Checks that files can be written, before a command works for them.
+
+    Args:
+        **files: Option -> the file that it names; empty for none.
+
+    Raises:
+        CommandError: If the folder of one is not there.
+    """
+    for option, name in files.items():
+        if name and not Path(name).absolute().parent.is_dir():
+            raise CommandError(f"--{option} {name}: there is no folder '{Path(name).parent}'")
+        if name and Path(name).is_dir():
+            raise CommandError(f"--{option} {name} is a folder: give a file")
+
+
 def _is_python(path: Path) -> bool:
     if not path.is_file():
         return False

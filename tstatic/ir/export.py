@@ -122,7 +122,8 @@ def facade(
         return refuse(module, name, sys._getframe(1), load_all)
 
     def listed() -> list[str]:
-        return sorted({*vars(sys.modules[module]), *names()})
+        # Without the modules and functions that its own file needs.
+        return sorted({*(name for name in vars(sys.modules[module]) if name.startswith("__")), *names()})
 
     add_namespace(module, names)
     return get, listed
