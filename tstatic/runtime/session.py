@@ -6,6 +6,7 @@ import itertools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from time import perf_counter_ns
 from typing import Any, NoReturn
 
 import numpy as np
@@ -337,7 +338,10 @@ class Session:
         An error leaves the scope as it was before the iteration in which it happened.
         """
         if self.stale():
+            recorder, start = records.recorder, perf_counter_ns()
             self.bind()
+            if recorder is not None:
+                recorder.add("compile", "bind the plan", start)
         with self.settings():
             return self.replay(feeds, iterations)
 
