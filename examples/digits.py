@@ -114,7 +114,7 @@ def train(epochs: int, place: str, out: Path, again: bool = False) -> tuple[floa
     static.save(main, str(out / "digits"))
     reloaded = reload_and_test(out / "digits", place, test_x, test_y)
     plot(history, out / "digits.png")
-    (out / "digits.svg").write_text(main.to_svg(), encoding="utf-8")
+    (out / "digits.svg").write_text(main.to_svg(folded=True), encoding="utf-8")
     print(f"trained {len(history) - begun} epochs of {len(train_x)} images in {seconds:.1f} s on {exe.place}", end="; ")
     print(f"{len(history)} in all, the best was epoch {manager.best()}")
     written = [training.short(out / f"digits.{suffix}") for suffix in ("pdparams", "png", "svg")]

@@ -185,10 +185,10 @@ def write(arrays: Mapping[str, Array], path: Path, to: str) -> Path:
 
 
 def _format_of(path: Path, model: bool) -> str:
-    """Returns the format that a suffix stands for; a model's prefix may have any.
+    """Returns the format of a file by its suffix; a model's prefix may have any.
 
     Raises:
-        CommandError: If a file of weights has a suffix that stands for none.
+        CommandError: If a file of weights has a suffix of no format.
     """
     if path.suffix in TORCH:
         return "torch"

@@ -33,7 +33,7 @@ class Hooks:
     parse: Callable[[str], Program]
     encode: Callable[[Program], bytes]
     decode: Callable[[bytes], Program]
-    svg: Callable[[Program, int], str]
+    svg: Callable[[Program, int, bool], str]
     gradients: Callable[[Any, Any, Any], list[Variable | None]]
 
 
@@ -557,12 +557,12 @@ class Program(ProgramMethods):
         """The program's saved form: ``program.desc.serialize_to_string()``."""
         return ProgramView(self)
 
-    def to_svg(self, max_ops: int = 600) -> str:
-        """Draws the program as SVG text (see :func:`tstatic.viz.svg.svg`)."""
-        return hooks.svg(self, max_ops)
+    def to_svg(self, max_ops: int = 600, folded: bool = False) -> str:
+        """Draws the program as SVG text (:func:`tstatic.viz.svg.svg`), or on a page (:func:`tstatic.viz.overview.overview`)."""
+        return hooks.svg(self, max_ops, folded)
 
     def _repr_svg_(self) -> str:
-        return hooks.svg(self, 200)
+        return hooks.svg(self, 200, sum(len(b.ops) for b in self.blocks) > 40)
 
     def _repr_html_(self) -> str:
         return f'<div style="max-height:40em;overflow:auto">{self._repr_svg_()}</div>'
@@ -577,8 +577,7 @@ class Program(ProgramMethods):
     def __deepcopy__(self, memo: Any) -> Program:
         return self.clone()
 
-    def __copy__(self) -> Program:
-        return self.clone()
+    __copy__ = clone
 
 
 class ProgramView:

@@ -6,7 +6,6 @@ import itertools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from time import perf_counter_ns
 from typing import Any, NoReturn
 
 import numpy as np
@@ -117,6 +116,7 @@ class Session:
         self._writing = Writing(scope, plan.program.writes, "a step")
 
     # ------------------------------------------------------------------------------------------------------------- bind
+    @records.spanning("compile", "bind the plan")
     def bind(self) -> None:
         """Allocates the arena and binds every step to its arrays.
 
@@ -338,10 +338,7 @@ class Session:
         An error leaves the scope as it was before the iteration in which it happened.
         """
         if self.stale():
-            recorder, start = records.recorder, perf_counter_ns()
             self.bind()
-            if recorder is not None:
-                recorder.add("compile", "bind the plan", start)
         with self.settings():
             return self.replay(feeds, iterations)
 
@@ -384,8 +381,7 @@ class Session:
     def _step(self, last: bool) -> list[np.ndarray[Any, Any]]:
         epoch = random.epoch()
         begun, count = self.scope.runs.get(self.uid, (epoch, 0))
-        # `paddle.seed` restarts the count of programs without a seed
-        # of their own, so that they draw the same numbers again.
+        # `paddle.seed` restarts the count of programs without a seed of their own: they draw the same numbers again.
         if begun != epoch and not self.seed:
             count = 0
         if self.keys or self._numbers is not None:
