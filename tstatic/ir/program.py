@@ -558,7 +558,7 @@ class Program(ProgramMethods):
         return ProgramView(self)
 
     def to_svg(self, max_ops: int = 600, folded: bool = False) -> str:
-        """Draws the program as SVG text (:func:`tstatic.viz.svg.svg`), or on a page (:func:`tstatic.viz.overview.overview`)."""
+        """Draws at most ``max_ops`` operators as SVG text; with ``folded`` the whole program, on a page (``tstatic.viz``)."""
         return hooks.svg(self, max_ops, folded)
 
     def _repr_svg_(self) -> str:
