@@ -21,7 +21,6 @@ import numpy as np
 import training
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
-from tqdm import tqdm
 
 import tstatic as paddle
 import tstatic.nn.functional as F
@@ -102,24 +101,24 @@ def train(epochs: int, place: str, out: Path, again: bool = False) -> tuple[floa
         history = [(loss, accuracy) for loss, accuracy in found.state["history"]]
         rng.bit_generator.state = found.state["rng"]
     start, begun = time.perf_counter(), len(history)
-    with tqdm(total=max(epochs, begun), initial=begun, desc="training", unit="epoch") as bar:
+    with training.progress("digits", begun, epochs, "epoch") as advance:
         for epoch in range(begun, epochs):
             losses = [
                 float(exe.run(main, feed=feed, fetch_list=[fetch[0]])[0]) for feed in batches(train_x, train_y, rng)
             ]
             history.append((float(np.mean(losses)), evaluate(exe, test, [fetch[1].name], test_x, test_y)))
             manager.save(epoch + 1, metric=history[-1][1], history=history, rng=rng.bit_generator.state)
-            bar.set_postfix(loss=f"{history[-1][0]:.4f}", test=f"{history[-1][1]:.4f}")
-            bar.update()
+            advance(f"loss {history[-1][0]:.4f}, accuracy {history[-1][1]:.4f}", f"epoch {epoch + 1} of {epochs}")
     seconds = time.perf_counter() - start
     accuracy = history[-1][1]
     static.save(main, str(out / "digits"))
     reloaded = reload_and_test(out / "digits", place, test_x, test_y)
     plot(history, out / "digits.png")
-    (out / "digits.svg").write_text(main.to_svg(), encoding="utf-8")
+    (out / "digits.svg").write_text(main.to_svg(folded=True), encoding="utf-8")
     print(f"trained {len(history) - begun} epochs of {len(train_x)} images in {seconds:.1f} s on {exe.place}", end="; ")
     print(f"{len(history)} in all, the best was epoch {manager.best()}")
-    print(f"wrote {out / 'digits.pdparams'}, {out / 'digits.png'} and {out / 'digits.svg'}")
+    written = [training.short(out / f"digits.{suffix}") for suffix in ("pdparams", "png", "svg")]
+    print("wrote", ", ".join(written))
     return accuracy, reloaded
 
 

@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 import training
 from library import library
-from tqdm import tqdm
 
 import tstatic as paddle
 from tstatic import distributed, static
@@ -174,7 +173,7 @@ def train(settings: Settings, places: int, out: Path, again: bool, save_every: i
         model.loss.name, places=[paddle.CPUPlace()] * places
     )
     begun, started = progress.step, time.perf_counter()
-    with tqdm(total=max(begun, settings.steps), initial=begun, desc="training", unit="step", disable=not first) as bar:
+    with training.progress("gpt", begun, settings.steps, "step", first) as advance:
         for done in range(begun, settings.steps):
             (losses,) = exe.run(program, feed=batch(known, settings, done), fetch_list=[model.loss])
             progress.losses.append(mean_loss(losses))
@@ -183,15 +182,17 @@ def train(settings: Settings, places: int, out: Path, again: bool, save_every: i
             if first and (progress.step % save_every == 0 or progress.step == settings.steps):
                 save(manager, progress, settings, text)
             speed = settings.batch * settings.tokens * (done + 1 - begun) / (time.perf_counter() - started)
-            bar.set_postfix(loss=f"{progress.losses[-1]:.3f}", tokens_per_s=f"{speed:,.0f}", refresh=False)
-            bar.update()
+            now = progress.step % save_every == 0 or progress.step == settings.steps
+            measured = f"loss {progress.losses[-1]:.3f}, {speed:,.0f} tokens/s"
+            advance(measured, f"step {progress.step} of {settings.steps}" if now else "")
     if first:
         plot(progress.losses, out / "gpt.png")
-        print(f"{settings.steps} steps of {settings.batch * settings.tokens} bytes on {parts} places", end="; ")
+        count = settings.batch * settings.tokens
+        print(f"{progress.step} steps of {count} bytes on {parts} place{'s' * (parts != 1)}", end="; ")
         print(f"loss {progress.losses[0]:.3f} -> {np.mean(progress.losses[-20:]):.3f}", end="; ")
         print(f"on unseen text {evaluate(exe, model, unseen, settings):.3f}")
-        print(f"wrote {manager.folder}, {out / 'gpt.png'}")
-        print(sample(exe, model, settings, 300).decode("utf-8", "replace"))
+        print(f"wrote {training.short(manager.folder)}, {training.short(out / 'gpt.png')}")
+        print(training.printable(sample(exe, model, settings, 300)))
     return progress.losses
 
 

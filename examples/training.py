@@ -77,6 +77,41 @@ class History:
     tests: list[dict[str, float]] = field(default_factory=list)
 
 
+@contextlib.contextmanager
+def progress(name: str, begun: int, total: int, unit: str, shown: bool = True) -> Iterator[Callable[[str, str], None]]:
+    """Yields a function that is called after every unit, with what was measured: a bar on a terminal, elsewhere lines.
+
+    Its second argument begins that line, such as ``epoch 3``; it is empty where there is to be none.
+    """
+    done, started = begun, time.perf_counter()
+    with tqdm(total=max(total, begun), initial=begun, desc=name, unit=unit, disable=None if shown else True) as bar:
+
+        def advance(measured: str, line: str) -> None:
+            nonlocal done
+            done += 1
+            bar.set_postfix_str(measured, refresh=False)
+            if bar.disable and shown and line:
+                left = (time.perf_counter() - started) / (done - begun) * (total - done)
+                print(f"{name}: {line}, {measured}; {left:.0f} s left", file=sys.stderr)
+            bar.update()
+
+        yield advance
+
+
+def short(path: Path) -> str:
+    """Returns a path from the current folder, where it lies in that; else as it is."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def printable(text: bytes) -> str:
+    """Returns bytes that a model wrote as text, in which whatever could move a terminal's cursor is an escape."""
+    shown = text.decode("utf-8", "replace").replace("\t", "    ")
+    return "".join(c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+
+
 def fit(
     given: argparse.Namespace,
     name: str,
@@ -109,9 +144,10 @@ def fit(
     ]
     settings = {key: value for key, value in vars(given).items() if key not in FREE}
     history = resumed(managers, settings) if given.resume else History()
-    begun, started = len(history.steps), time.perf_counter()
-    with tqdm(total=max(total, begun), initial=begun, desc=name, unit="step", disable=None) as bar:
+    begun, measured = len(history.steps), ""
+    with progress(name, begun, total, "step") as advance:
         for number in range(begun, total):
+            line = ""
             history.steps.append({key: float(np.mean(value)) for key, value in step(number).items()})
             done = number + 1
             if done % per_epoch == 0 or done == total:
@@ -120,11 +156,8 @@ def fit(
                 measured = ", ".join(f"{k} {v:.4g}" for k, v in (history.steps[-1] | tested).items())
                 for manager in managers:
                     manager.save(done, tested[metric], settings=settings, history=vars(history))
-                bar.set_postfix_str(measured, refresh=False)
-                if bar.disable:  # not a terminal: a line per epoch
-                    left = (time.perf_counter() - started) / (done - begun) * (total - done)
-                    print(f"{name}: epoch {done / per_epoch:.4g}, {measured}; {left:.0f} s left", file=sys.stderr)
-            bar.update()
+                line = f"epoch {done / per_epoch:.4g}"
+            advance(measured, line)
     return history
 
 

@@ -26,7 +26,7 @@ The API:
 What it is made of, from the bottom:
 
 * ``errors``, ``flags``, ``logs``, ``places``, ``target``, ``version``  facts that any layer may need
-* ``guards``, ``locks``, ``where``, ``display``, ``progress``, ``no_effect``, ``unsupported``  what all public functions share
+* ``guards``, ``locks``, ``where``, ``tracebacks``, ``display``, ``progress``, ``no_effect``, ``unsupported``  what all share
 * ``ir``         programs and op definitions
 * ``tuned``, ``ops``, ``devices``  numpy functions for speed, the ops, and what runs them
 * ``autodiff``, ``passes``, ``fusion``, ``comm``  from program to program
@@ -36,6 +36,7 @@ What it is made of, from the bottom:
 
 from importlib import import_module as _import_module
 
+from tstatic import tracebacks as _tracebacks
 from tstatic import where as _where  # noqa: F401 - the name itself is removed below
 from tstatic.ir.export import facade, facade_module
 from tstatic.ir.methods import add_methods
@@ -100,4 +101,5 @@ facade_module("text.datasets", "data sets of texts.", "text")
 _hooks.svg = _draw
 _hooks.gradients = lambda *args: _import_module("tstatic.autodiff").gradients(*args)  # half of all processes never do
 add_methods()
+_tracebacks.install()
 del globals()["where"]  # the module gives way to the function ``tstatic.where``

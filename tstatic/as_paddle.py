@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
+from tstatic.tracebacks import script_traceback
 from tstatic.unsupported import advice
 
 
@@ -63,10 +64,18 @@ def main(arguments: list[str] | None = None) -> int:
     if not given or given[0] in ("-h", "--help"):
         print("usage: python -m tstatic.as_paddle script.py [arguments of the script]", file=sys.stderr)
         return 0 if given else 2
+    script = given[0]
+    if not os.path.isfile(script):
+        print(f"there is no script '{script}'", file=sys.stderr)
+        return 2
     install()
     sys.argv = list(given)
-    sys.path.insert(0, os.path.dirname(os.path.abspath(given[0])))  # as Python does for a script
-    runpy.run_path(given[0], run_name="__main__")
+    sys.path.insert(0, os.path.dirname(os.path.abspath(script)))  # as Python does for a script
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except Exception as error:
+        print(script_traceback(error, script), file=sys.stderr)
+        return 1
     return 0
 
 

@@ -14,7 +14,12 @@ def size(nbytes: float) -> str:
         if abs(nbytes) >= 0.9995 * unit:
             scaled = nbytes / unit
             return f"{scaled:.{2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0}f} {name}"
-    return f"{nbytes:.0f} bytes"
+    return f"{nbytes:.0f} byte{'s' * (round(nbytes) != 1)}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Returns a number and what it counts, in the right number: ``1 block``, ``2 blocks``."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def preformatted(text: str) -> str:

@@ -234,8 +234,7 @@ _FLAGS = (
     ),
     Flag(
         "FLAGS_call_stack_level", int, 1,
-        "Accepted for Paddle scripts, without effect: every error names the user's own line, and tracebacks are Python's.",
-        effect=False,
+        "Which frames Python prints for an uncaught error of tstatic: 0 and 1 your own, 2 all of them.",
     ),
 )  # fmt: skip
 

@@ -12,9 +12,14 @@ _OWN: dict[str, bool] = {}
 Where = tuple[str, int]
 
 
-def _is_own(file: str) -> bool:
-    """Whether a file is this package's or the standard library's (``contextlib``, ``copy``), not the user's."""
-    if file.startswith((_PACKAGE, "<frozen", "<string>")):
+def is_own(file: str) -> bool:
+    """Returns whether a file is this package's."""
+    return file.startswith(_PACKAGE)
+
+
+def is_library(file: str) -> bool:
+    """Returns whether a file is Python's (``contextlib``, ``copy``), or code that is in no file."""
+    if file.startswith(("<frozen", "<string>")):
         return True
     return file.startswith(_LIBRARY) and "site-packages" not in file
 
@@ -26,7 +31,7 @@ def user_line() -> Where | None:
         name = frame.f_code.co_filename
         own = _OWN.get(name)
         if own is None:
-            own = _OWN[name] = _is_own(name)
+            own = _OWN[name] = is_own(name) or is_library(name)
         if not own:
             return name, frame.f_lineno
         frame = frame.f_back  # type: ignore[assignment]

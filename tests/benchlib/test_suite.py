@@ -262,6 +262,19 @@ def test_a_row_that_became_wrong_is_a_regression(record: dict[str, Any]) -> None
     assert found.regressed
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"peers": ["nunpy"]}, "did you mean 'numpy'"),
+        ({"peers": ["tstatic"], "relative_to": "nobody"}, "both time 'nobody'"),
+    ],
+)
+def test_a_comparison_of_nothing_is_refused(record: dict[str, Any], given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ProgramError, match="there is nothing to compare") as error:
+        compare(record, record, **given)
+    assert said in str(error.value)
+
+
 def test_results_of_different_machines_are_refused(record: dict[str, Any]) -> None:
     after = copy.deepcopy(record)
     after["machine"]["cpu"] = "another"

@@ -134,6 +134,8 @@ def test_hostile_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         ({"rename": ["w"]}, "OLD=NEW"),
         ({"rename": ["(=x"]}, "as a regular expression"),
         ({"rename": [".*=same"]}, "two arrays the name"),
+        ({"rename": ["nothing=x"]}, "fits no name; the names are w, count"),
+        ({"bfloat16": ["w"]}, "fits no array of 16-bit unsigned integers"),
     ],
 )
 def test_wrong_options_write_nothing(options: Any, said: str, tmp_path: Path) -> None:
@@ -141,3 +143,11 @@ def test_wrong_options_write_nothing(options: Any, said: str, tmp_path: Path) ->
     with pytest.raises(CommandError, match=said):
         convert(str(tmp_path / "a.npz"), str(tmp_path / "b.npz"), **options)
     assert not (tmp_path / "b.npz").exists()
+
+
+def test_a_suffix_of_no_format_is_refused(tmp_path: Path) -> None:
+    write({"w": ARRAYS["w"]}, tmp_path / "a.npz", "npz")
+    with pytest.raises(CommandError, match=r"no format has the suffix '\.h5'"):
+        convert(str(tmp_path / "a.npz"), str(tmp_path / "b.h5"))
+    assert not (tmp_path / "b.h5").exists()
+    convert(str(tmp_path / "a.npz"), str(tmp_path / "b.h5"), to="tstatic")

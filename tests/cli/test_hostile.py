@@ -168,3 +168,57 @@ def test_a_package_that_is_not_installed_is_the_machines_fault(
     (folder / "w.pth").write_bytes(b"")
     assert perform("weights:convert", False, source=str(folder / "w.pth"), destination=str(folder / "w.npz")) == 3
     assert "pip install torch" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("explain", "trained", "--program", "2"), "--program is for scripts, and 'trained' is a saved program"),
+        (("memory", "trained", "--first", "1"), "--first is for scripts"),
+        (("summary", "trained", "--", "more"), "arguments behind -- are for scripts"),
+        (("profile", "net.py", "--runs", "3"), "--runs is for saved programs"),
+        (("profile", "net.py", "--batch", "3"), "--batch is for saved programs"),
+        (("memory", "trained", "--feed", "x"), "--feed takes NAME=SIZE,SIZE"),
+        (("memory", "trained", "--feed", "xx=3,6"), "has no input 'xx'. did you mean 'x'?"),
+        (("kernels", "trained", "--feed", "x=3"), "shape [-1, 6]"),
+        (("explain", "trained", "--why", "nothing", "fc_0.tmp_1"), "writes 'nothing'"),
+        (("profile", "empty.py"), "ran no program"),
+        (("explain", "trainde"), "did you mean 'trained'"),
+    ],
+)
+def test_options_that_would_do_nothing_are_wrong_calls(saved: Path, arguments: tuple[str, ...], said: str) -> None:
+    done = tstatic(saved, *arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert said in done.stderr
+
+
+@pytest.fixture(scope="module")
+def saved(folder: Path) -> Path:
+    """The folder, with what the script saves."""
+    assert tstatic(folder, "run", "net.py", ".").returncode == 0
+    return folder
+
+
+def test_a_program_in_which_nothing_is_fused_says_so(folder: Path) -> None:
+    text = "import numpy as np\nimport paddle\ny = paddle.exp(paddle.static.data('x', [2]))\n"
+    write_script(
+        folder, f"{text}paddle.static.Executor().run(feed={{'x': np.ones(2, 'f4')}}, fetch_list=[y])\n", "one.py"
+    )
+    done = tstatic(folder, "verify", "one.py", "--examples", "1", "--no-interpret")
+    assert "there was nothing to compare" in done.stdout
+    assert "1 drawn feed, 1 step each" in done.stdout
+    assert "--interpret" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("explain", "--html"), ("profile", "--trace")],
+)
+@pytest.mark.parametrize(("file", "said"), [("nowhere/x", "there is no folder 'nowhere'"), ("folder", "is a folder")])
+def test_a_file_that_cannot_be_written_is_found_before_the_script_runs(
+    folder: Path, arguments: tuple[str, str], file: str, said: str
+) -> None:
+    done = tstatic(folder, arguments[0], "net.py", arguments[1], file)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "loss" not in done.stderr, "the script did not run"

@@ -175,6 +175,23 @@ def learned_mask(net: Net, q: Any, k: Any, v: Any) -> Any:
     return paddle.matmul(F.softmax(paddle.matmul(q, k, transpose_y=True) + bias), v)
 
 
+def whole_weights(net: Net, q: Any, k: Any, v: Any) -> Any:
+    """Of a whole number nothing is left when it is divided by the sum over all keys."""
+    weights = F.softmax(paddle.matmul(q, k, transpose_y=True) * 30.0)
+    mixed = paddle.matmul(paddle.cast(paddle.cast(weights, "int32"), "float32"), v)
+    return mixed + paddle.mean(q) + paddle.mean(k)
+
+
+def several_types(net: Net, q: Any, k: Any, v: Any) -> Any:
+    scores = paddle.matmul(*(paddle.cast(one, "float64") for one in (q, k)), transpose_y=True)
+    return paddle.matmul(F.softmax(paddle.cast(scores, "float32")), v)
+
+
+def wider_softmax(net: Net, q: Any, k: Any, v: Any) -> Any:
+    scores = paddle.cast(paddle.matmul(q, k, transpose_y=True), "float64")
+    return paddle.matmul(paddle.cast(F.softmax(scores), "float32"), v)
+
+
 @pytest.mark.parametrize(
     ("build", "code"),
     [
@@ -190,6 +207,9 @@ def learned_mask(net: Net, q: Any, k: Any, v: Any) -> Any:
         (scores_per_value, "SHAPE_MISMATCH"),
         (forbidden, "FORBIDDEN"),
         (learned_mask, "EXTRA_READER"),
+        (whole_weights, "SUM_INSIDE"),
+        (several_types, "NO_KERNEL_FORM"),
+        (wider_softmax, "NO_KERNEL_FORM"),
     ],
 )
 def test_near_misses(build: Build, code: str) -> None:
@@ -202,6 +222,65 @@ def test_inner_values_can_be_fetched(which: int) -> None:
     net = Net(core)
     told = check(net, 0, [*net.fetches, net.inner[which].name])
     assert [r.code for r in told.refused] == ["FETCHED"]
+
+
+@pytest.mark.parametrize("code", ["FETCHED", "PERSISTABLE", "EXTRA_READER"])
+@pytest.mark.parametrize("which", [0, 1])
+def test_gradients_between_the_products_that_others_need_are_made(which: int, code: str) -> None:
+    net = Net(core, drop=0.4)
+    name = f"{net.inner[which].name}@GRAD"
+    fetches = [*net.fetches, name]
+    gradient = net.main.global_block().var(name)
+    if code == "PERSISTABLE":
+        gradient.persistable = True
+        net.main._touch()
+    if code == "EXTRA_READER":
+        with static.program_guard(net.main, net.startup):
+            fetches[-1] = paddle.cumsum(gradient, -1).name
+    told = check(net, 0, net.fetches if code == "PERSISTABLE" else fetches)
+    assert [r.code for r in told.refused] == [code]
+    assert name in told.refused[0].reason
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("switch", ["fuse_dot_product_attention", "fused_attention"])
+def test_attentions_of_mixed_precision_are_fused(switch: str, dtype: str) -> None:
+    """O1 computes the softmax in float32, between products of 16 bits."""
+    main, startup = static.Program(), static.Program()
+    with paddle.utils.unique_name.guard(), static.program_guard(main, startup):
+        x = static.data("x", [2, ROWS, HEADS * SIZE])
+        out = paddle.nn.MultiHeadAttention(HEADS * SIZE, HEADS, dropout=0.25)(x)
+        loss = paddle.mean(paddle.square(out))
+        optimizer = static.amp.decorate(
+            paddle.optimizer.SGD(0.5), init_loss_scaling=1.0, use_dynamic_loss_scaling=False, level="O1", dtype=dtype
+        )
+        optimizer.minimize(loss)
+    feed = {"x": np.random.default_rng(3).standard_normal((2, ROWS, HEADS * SIZE)).astype("float32")}
+    found = []
+    for strategy in (only(switch), static.BuildStrategy()):
+        compiled = static.CompiledProgram(main, strategy)
+        paddle.seed(5)
+        with static.scope_guard(static.Scope()):
+            exe = static.Executor("cpu")
+            exe.run(startup)
+            losses = [exe.run(compiled, feed=feed, fetch_list=[loss])[0] for _ in range(3)]
+            told = compiled.explain([loss], {"x": x.shape})
+        found.append((losses, {a.op: [m.type for m in a.members] for a in told.applied}))
+    (fused, applied), (plain, _) = found
+    name = "fused_attention" if switch == "fused_attention" else "fused_dot_product_attention"
+    assert set(applied) == {name, f"{name}_grad"}
+    assert all(types.count("cast") >= 2 for types in applied.values()), "those around the softmax"
+    # On this place the operators run as they are.
+    assert [one.tobytes() for one in fused] == [one.tobytes() for one in plain]
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_mask_of_dropout_that_is_fetched_has_a_code(backward: bool) -> None:
+    net = Net(core, backward=backward, drop=0.4)
+    (drop,) = [op for op in net.main.global_block().ops if op.type == "dropout"]
+    (mask,) = drop.output("Mask")
+    told = check(net, 0, [*net.fetches, mask])
+    assert [(r.code, mask in r.reason) for r in told.refused] == [("FETCHED", True)]
 
 
 def test_places_agree_with_one() -> None:

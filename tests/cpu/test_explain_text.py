@@ -53,6 +53,13 @@ def test_a_gpt_of_three_layers_has_at_most_forty_lines() -> None:
     assert str(explained(loss, everything_on(), verbose=True)) == found.to_text(verbose=True)
 
 
+def test_every_switch_that_would_help_is_named_in_full() -> None:
+    found = explained(gpt())
+    text = str(found)
+    assert len(found.off()) > 4
+    assert [one.switch for one in found.off() if one.switch not in text] == []
+
+
 def test_fusions_and_refusals_are_ranked_and_grouped() -> None:
     found = explained(gpt(), everything_on())
     lines = str(found).splitlines()
@@ -176,7 +183,8 @@ def test_lines_of_a_plan_stay_short() -> None:
 
 @pytest.mark.parametrize(
     ("nbytes", "text"),
-    [(0, "0 bytes"), (999, "999 bytes"), (1000, "1.00 kB"), (12_345, "12.3 kB"), (999_600, "1.00 MB"), (123e6, "123 MB"),
+    [(0, "0 bytes"), (1, "1 byte"), (999, "999 bytes"),
+     (1000, "1.00 kB"), (12_345, "12.3 kB"), (999_600, "1.00 MB"), (123e6, "123 MB"),
      (4.5e9, "4.50 GB"), (2e12, "2.00 TB"), (-2048, "-2.05 kB")],
 )  # fmt: skip
 def test_sizes_have_units(nbytes: float, text: str) -> None:

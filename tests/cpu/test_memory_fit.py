@@ -5,7 +5,7 @@ import pytest
 
 import tstatic as paddle
 from tstatic import static, target
-from tstatic.errors import DeviceError, ProgramError, ProgramTypeError
+from tstatic.errors import DeviceError, FeedError, ProgramError, ProgramTypeError
 from tstatic.plan.capacity import RESERVED_BYTES, capacity
 from tstatic.static.max_batch import MOST, largest, with_batch
 
@@ -34,7 +34,7 @@ def test_a_fit_counts_the_peak_and_what_is_in_the_scope(net) -> None:
     assert not short
     assert short.free_bytes == -1
     assert "does not fit" in str(short)
-    assert "1 bytes missing" in str(short)
+    assert "1 byte missing" in str(short)
     assert "test_memory_fit.py" in str(short)
     assert "other state" in str(short), "what is largest"
     assert str(report.fits("H200")).startswith("fits: ")
@@ -171,3 +171,18 @@ def test_the_search_takes_few_plans(limit: int, steps: bool) -> None:
         assert not Planned(found + 1)
     assert len(tried) == len(set(tried))
     assert len(tried) <= (36 if steps else 6)
+
+
+def test_shapes_that_are_missing_or_do_not_fit_are_named(net) -> None:
+    compiled, loss = net
+    with pytest.raises(FeedError, match="no shape is given for input 'x'") as missing:
+        compiled.memory_report({"label": (3, 1)}, [loss])
+    assert "feed_shapes={'x': (-1, 64)}" in str(missing.value)
+    assert missing.value.fix == "add 'x' to feed_shapes"
+    with pytest.raises(FeedError, match="no shape is given for input"):
+        compiled.fits("1 GB", fetch_list=[loss])
+    for wrong in ((3,), (3, 65), (3, 64, 1)):
+        with pytest.raises(FeedError, match="fed shape"):
+            compiled.memory_report(shapes(3) | {"x": wrong}, [loss])
+        with pytest.raises(FeedError, match="fed shape"):
+            compiled.explain([loss], shapes(3) | {"x": wrong})

@@ -97,7 +97,13 @@ def test_the_loss_falls_and_the_model_writes(
     assert abs(losses[0] - np.log(256)) < 0.3
     assert np.mean(losses[-10:]) < 3.8
     assert (tmp_path / "gpt.png").stat().st_size > 1000
-    assert "\ndef " in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "\ndef " in told.out
+    strange = {c for c in told.out + told.err if c != "\n" and not c.isprintable()}
+    assert not strange, "what a model wrote may hold any byte, and a bar's frames are for terminals"
+    lines = told.err.splitlines()
+    assert [line.partition(",")[0] for line in lines] == [f"gpt: step {n} of 60" for n in range(3, 61, 3)]
+    assert "60 steps of 256 bytes on 1 place;" in told.out
     assert {p.stem for p in (tmp_path / "gpt-checkpoints").iterdir()} == {"step-00000060"}
 
 

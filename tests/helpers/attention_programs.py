@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,10 @@ class _Draw(LayerDraw):
     def __init__(self, number: int, kind: str) -> None:
         super().__init__(number, kind)
         self.masks: list[str] = []
+        # Draws of their own: programs without mixed precision stay what they are.
+        own = random.Random(-1 - number)
+        self.mixed = self.dtype != "float32" and own.random() < 0.5
+        self.cast_first = own.random() < 0.5
 
     def fresh(self, shape: tuple[int, ...]) -> str:
         # Small where parameters are trained: their products must not grow from step to step.
@@ -36,6 +41,14 @@ class _Draw(LayerDraw):
         # No parameter, and nobody asks for its gradient: that would be all scores' gradients in memory.
         self.masks.append(self.builder.untrained(shape, self.dtype, ValueRange(-30.0, 2.0), self.random.randrange(256)))
         return self.masks[-1]
+
+    def cast(self, value: str, dtype: str) -> str:
+        """Returns a value in another type, in which the program goes on; the value itself if it is of that type."""
+        if dtype == self.dtype:
+            return value
+        kinds = {"in_dtype": dtype_of(self.dtype), "out_dtype": dtype_of(dtype)}
+        self.dtype = dtype
+        return self.plain("cast", {"X": value}, kinds)
 
     def plain(self, type: str, inputs: dict[str, str], attrs: dict[str, Any]) -> str:
         """Returns the first result of a step that is not asked whether its values are moderate: masks hold -inf."""
@@ -72,17 +85,29 @@ class _Draw(LayerDraw):
         if self.often(0.2):
             q = self.emit("scale", {"X": q}, {"scale": 0.5}, q)
         scores = self.emit("matmul_v2", {"X": q, "Y": k}, {"trans_x": False, "trans_y": True}, q)
+        if scores == q:
+            return q
         if self.often(0.8):
             scores = self.emit("scale", {"X": scores}, {"scale": head**-0.5}, scores)
-        if self.often(0.4):
+        low = self.dtype
+        # As mixed precision has it: products of 16 bits, and a softmax of 32.
+        if self.mixed:
+            scores = self.cast(scores, "float32")
+        # Gradients of rows that see few keys are small differences. Where the softmax is of 32 bits, kernels give what rounding
+        # the result to 16 leaves of them.
+        masked = not (self.mixed and self.builder.backward)
+        if masked and self.often(0.4):
             mask = self.mask((*batch, rows, columns))
             scores = self.emit("elementwise_add", {"X": scores, "Y": mask}, {"axis": -1}, scores)
-        if self.often(0.5):
+        if masked and self.often(0.5):
             mask = self.triangle(rows, columns)
             scores = self.plain("elementwise_add", {"X": scores, "Y": mask}, {"axis": -1})
         weights = self.plain("softmax", {"X": scores}, {"axis": -1})
+        if self.cast_first:
+            weights = self.cast(weights, low)
         if self.often(0.4):
             weights = self.dropout(weights)
+        weights = self.cast(weights, low)
         mixed = self.emit("matmul_v2", {"X": weights, "Y": v}, {"trans_x": False, "trans_y": False}, weights)
         if self.often(0.3):
             mixed = self.emit("relu", {"X": mixed}, {}, mixed)

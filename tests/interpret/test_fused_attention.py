@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+import tstatic as paddle
 from tests.helpers.attention_blocks import PACKINGS, Block, drawn_block, recipe
 from tests.helpers.drawn import BY_NAME, applied_of, codes_of, only, told_of, types_of
 from tests.helpers.soak import SOAK, shards
-from tstatic import testing
+from tstatic import static, testing
 from tstatic.fusion.codegen import attention, attention_grad
 from tstatic.fusion.codegen.attention_tiles import Blocks
 from tstatic.ir.frozen import FrozenOp
@@ -248,6 +249,33 @@ def test_what_almost_fits_is_left_with_a_code(name: str) -> None:
         assert ("layer_norm" in types_of(forward)) == (name != "norm over two axes")
         assert "total" not in {v for m in forward.members for v in m.outputs} or name != "another value is added"
     assert code in codes_of(told, FUSION), (codes_of(told, FUSION), [r.reason for r in told.refused])
+
+
+INNER = ("joined", "mixed", "dropped0", "weights", "masked", "scores", "q_heads", "v_part", "product_qkv", "norm")
+"""Values between the ends of a block, whose gradients are between the ends of its gradient."""
+
+
+@pytest.mark.parametrize("code", ["FETCHED", "PERSISTABLE", "EXTRA_READER"])
+@pytest.mark.parametrize("value", INNER)
+def test_gradients_that_almost_fit_are_left_with_a_code(value: str, code: str) -> None:
+    built = recipe(FULL, "gradients").build()
+    fetches = list(built.fetches)
+    gradient = built.main.global_block().var(f"{value}@GRAD")
+    if code == "FETCHED":
+        fetches.append(gradient.name)
+    elif code == "PERSISTABLE":
+        gradient.persistable = True
+        built.main._touch()
+    else:
+        with static.program_guard(built.main, built.startup):
+            fetches.append(paddle.cumsum(gradient, -1).name)
+    compiled = static.CompiledProgram(built.main, only(FUSION.switch))
+    explained = compiled.explain(fetch_list=fetches)
+    assert gradient.name not in {v.split("#")[0] for a in explained.applied for v in a.gone}
+    assert codes_of(explained, FUSION) == {code}
+    assert any(value in r.reason for r in explained.refused)
+    # Behind the norm, the rest of the gradient is fused.
+    assert any(a.op.endswith("_grad") for a in applied_of(explained, FUSION)) == (value == "norm")
 
 
 @pytest.mark.parametrize("factor", [0.5, 1.0, -1.25])

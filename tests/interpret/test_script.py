@@ -158,6 +158,14 @@ def test_a_module_runs_alone(template: str, tmp_path: Path) -> None:
     assert line.startswith(f"passed: {len({b.value for b in kernel.outputs})} outputs, largest error ")
 
 
+def test_help_is_answered_without_a_gpu_and_an_interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "argv", ["alone.py", "--help"])
+    code, printed = run_here(kernels(CASES[0], "enable_auto_fusion")[0].text, tmp_path / "alone.py")
+    assert code == 0
+    assert printed.startswith("usage: python FILE")
+    assert "passed" not in printed
+
+
 def test_without_a_gpu_and_an_interpreter_it_says_what_it_needs(tmp_path: Path) -> None:
     import torch
 

@@ -131,6 +131,20 @@ def test_a_trace_has_threads_steps_and_data(tmp_path: Path) -> None:
     assert {step_parts.DATA, step_parts.COMPILE} <= parts
 
 
+def test_what_a_first_run_prepares_is_not_called_the_run() -> None:
+    x = static.data("x", [None, 8])
+    for _ in range(40):
+        x = paddle.tanh(x)
+    exe = static.Executor("cpu")
+    with profiler.profile() as made:
+        for _ in range(2):
+            exe.run(feed={"x": np.ones((2, 8), "float32")}, fetch_list=[x])
+    prepared = [event for event in made.events if event.name == "bind the plan"]
+    assert [event.kind for event in prepared] == ["compile"]
+    compiling = next(part for part in made.steps().parts if part.name == step_parts.COMPILE)
+    assert compiling.total >= prepared[0].length + sum(e.length for e in made.events if e.name == "compile")
+
+
 def test_replicas_and_their_collectives_are_told_apart() -> None:
     net = Net(width=16, places=2)
     net.run()

@@ -121,3 +121,10 @@ def test_what_cannot_be_differentiated() -> None:
         testing.check_grads(lambda x: x > 0, {"x": X})
     with pytest.raises(ProgramTypeError, match="takes a program"):
         testing.check_grads(3, {})  # type: ignore[arg-type]
+
+
+def test_checks_that_compile_often_do_not_warn_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    testing.check_grads(lambda x: paddle.tanh(x), {"x": np.linspace(-1, 1, 12).reshape(3, 4).astype("float32")})
+    x = static.data("x", [None, 3])
+    testing.assert_equivalent(paddle.exp(x).block.program, examples=40)
+    assert [r.getMessage() for r in caplog.records if "was compiled" in r.getMessage()] == []

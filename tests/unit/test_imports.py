@@ -79,3 +79,17 @@ def test_imports_point_down() -> None:
     code = "from importlinter.cli import lint_imports; raise SystemExit(lint_imports(no_cache=True))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+def test_a_run_imports_nothing_that_it_does_not_need() -> None:
+    code = """
+import sys
+import numpy as np
+import tstatic as paddle
+from tstatic import static
+y = paddle.mean(static.data("x", [None, 2]) + static.data("y", [2]))
+static.Executor("cpu").run(feed={"x": np.ones((3, 2), "f4"), "y": [1.0, 2.0]}, fetch_list=[y])
+print(sorted({"numpy.ma", "torch", "triton", "difflib"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stdout + done.stderr

@@ -62,3 +62,12 @@ def test_shapes_are_known_without_values() -> None:
     assert np.shape(x) == (-1, 3)
     assert np.ndim(x) == 2
     assert paddle.exp(x).shape == (-1, 3)
+
+
+@pytest.mark.parametrize(
+    ("asks", "wanted"),
+    [(int, "an int"), (float, "a float"), (lambda x: x.numpy(), "an array"), (lambda x: x.item(), "a number")],
+)
+def test_asking_for_a_value_is_refused_in_plain_words(asks: Any, wanted: str) -> None:
+    with pytest.raises(ProgramTypeError, match=f"so it cannot become {wanted}\n.*\n.*a value, to become {wanted}\n"):
+        asks(static.data("x", [1]))

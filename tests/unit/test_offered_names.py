@@ -129,3 +129,10 @@ def test_what_the_reasons_of_fusions_advise_exists() -> None:
 @pytest.mark.parametrize("name", ["paddle.relu6x", "static.nn.sequence_nothing", "exe.runs", "build_strategy.fuse_all"])
 def test_a_name_that_does_not_exist_is_noticed(name: str) -> None:
     assert missing(name)
+
+
+@pytest.mark.parametrize("module", [tstatic, static, tstatic.nn, tstatic.fluid, tstatic.io, tstatic.optimizer])
+def test_dir_lists_public_names_alone(module: ModuleType) -> None:
+    names = [name for name in dir(module) if not name.startswith("__")]
+    assert len(names) > 5
+    assert {"facade", "facade_module", "compiled_program", "annotations", "Any", "np"}.isdisjoint(names)

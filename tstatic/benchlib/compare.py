@@ -8,7 +8,7 @@ from typing import Any
 
 from tstatic.benchlib import results, statistics
 from tstatic.benchlib.statistics import FLOOR, Judgement
-from tstatic.errors import ProgramError
+from tstatic.errors import ProgramError, near
 
 PARTS = ("machine", "device")
 """What must agree for times to be compared; versions and commits may differ: that is what is compared."""
@@ -83,7 +83,7 @@ def compare(
         force: Compare results of different machines.
 
     Raises:
-        ProgramError: If the machines differ.
+        ProgramError: If the machines differ, or the results have no times of a peer in common.
     """
     different = results.differences(before, after, PARTS)
     if different and not force:
@@ -106,6 +106,16 @@ def compare(
             elif a and new["peers"].get(peer, {}).get("state") in ("wrong", "error"):
                 entry = new["peers"][peer]
                 lost.append((name, peer, f"{entry['state']}: {entry['detail']}"))
+    for peer in peers:
+        if not any(one.peer == peer for one in changes) and not any(one == peer for _, one, _ in lost):
+            known = [sorted({p for row in one.values() for p in row["peers"]}) for one in (first, second)]
+            both = f" that both time '{relative_to}', too" if relative_to else ""
+            raise ProgramError(
+                f"there is nothing to compare for peer '{peer}': no row has its times in both results",
+                expected=f"a peer of both, and rows of the same names{both}",
+                received=f"{', '.join(known[0]) or 'no peers'} before, {', '.join(known[1]) or 'no peers'} after",
+                fix=near(peer, {*known[0], *known[1]}) or "name peers that both results have",
+            )
     return Comparison(
         changes, [n for n in first if n not in second], [n for n in second if n not in first], lost, different
     )  # fmt: skip

@@ -32,7 +32,8 @@ class Judgement:
         ratio: Median of its times over the other's: below 1 it is faster.
         low, high: Interval of that median.
         effect: Relative difference that counts, from the control.
-        finding: ``faster``, ``slower``, ``same``; ``undecided`` with too few samples.
+        finding: ``faster``, ``slower``; ``same`` where the ratio differs by less than what counts; ``undecided`` where it differs
+            by more, but its interval holds 1, and with too few samples.
     """
 
     ratio: float
@@ -76,8 +77,9 @@ def _judged(middle: float, low: float, high: float, control: float, floor: float
     finding: Finding = "same"
     if math.isinf(low):
         finding = "undecided"
-    elif abs(middle) > effect and (low > 0 or high < 0):
-        finding = "slower" if middle > 0 else "faster"
+    elif abs(middle) > effect:
+        decided = low > 0 or high < 0
+        finding = ("slower" if middle > 0 else "faster") if decided else "undecided"
     return Judgement(math.exp(middle), math.exp(low), math.exp(min(high, 700)), math.expm1(effect), finding)
 
 

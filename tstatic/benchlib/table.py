@@ -10,6 +10,7 @@ from typing import Any
 
 from tstatic.benchlib import results
 from tstatic.benchlib.statistics import Judgement, quantile
+from tstatic.display import counted
 
 OWN = "tstatic"
 
@@ -56,9 +57,8 @@ def line(row: Mapping[str, Any], peers: Sequence[str]) -> str:
 
 def summary(record: Mapping[str, Any]) -> str:
     """Returns what was found: how often tstatic is faster, the same and slower, by peer."""
-    lines = [
-        f"{len(record['rows'])} rows on {record['device'].get('name', record['machine']['cpu'])}, commit {record['commit']}"
-    ]
+    machine = record["device"].get("name", record["machine"]["cpu"])
+    lines = [f"{counted(len(record['rows']), 'row')} on {machine}, commit {record['commit']}"]
     names = dict.fromkeys(name for row in record["rows"] for name in row["peers"])
     for name in names:
         found = [j for row in record["rows"] for peer, j in results.judgements(row, OWN) if peer == name]

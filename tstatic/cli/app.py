@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from tstatic.cli.perform import perform
+from tstatic.version import __version__
 
 app = typer.Typer(
     name="tstatic",
@@ -38,6 +39,21 @@ Feed = Annotated[
 ]
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"tstatic {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
 def _do(command: str, as_json: bool, **options: Any) -> NoReturn:
     """Runs ``module:function`` of this package and ends with its exit code."""
     raise typer.Exit(perform(command, as_json, **options))
@@ -46,7 +62,11 @@ def _do(command: str, as_json: bool, **options: Any) -> NoReturn:
 SCRIPT = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 
 
-@app.command(context_settings=SCRIPT, epilog="Example: tstatic run train.py --epochs 3")
+@app.command(
+    context_settings=SCRIPT,
+    short_help="Runs a Paddle script unchanged.",
+    epilog="Example: tstatic run train.py --epochs 3",
+)
 def run(
     script: Annotated[str, typer.Argument(help="A Python file.", show_default=False)],
     arguments: Annotated[list[str] | None, typer.Argument(help="Its arguments.", show_default=False)] = None,
@@ -79,7 +99,10 @@ def explain(
     )  # fmt: skip
 
 
-@app.command(epilog="Example: tstatic kernels train.py --all --write kernels")
+@app.command(
+    short_help="Lists, shows or writes the generated kernels of a program.",
+    epilog="Example: tstatic kernels train.py --all --write kernels",
+)
 def kernels(
     target: Target,
     arguments: Arguments = None,
@@ -100,7 +123,10 @@ def kernels(
     )  # fmt: skip
 
 
-@app.command(epilog="Example: tstatic memory train.py --batch 64 --fits H100")
+@app.command(
+    short_help="Says what memory a run takes, and whether it fits.",
+    epilog="Example: tstatic memory train.py --batch 64 --fits H100",
+)
 def memory(
     target: Target,
     arguments: Arguments = None,
@@ -134,11 +160,14 @@ def summary(
     _do("looking:summary", as_json, target=target, arguments=arguments or [], program=program, first=first)
 
 
-@app.command(epilog="Example: tstatic profile train.py --trace trace.json")
+@app.command(
+    short_help="Says where a step goes, by operator and line.",
+    epilog="Example: tstatic profile train.py --trace trace.json",
+)
 def profile(
     target: Target,
     arguments: Arguments = None,
-    runs: Annotated[int, typer.Option(help="Runs of a saved program, on drawn numbers.", min=1)] = 10,
+    runs: Annotated[int, typer.Option(help="Runs of a saved program, on drawn numbers; 0: 10.", min=0)] = 0,
     batch: Annotated[int, typer.Option(help="Open sizes of a saved program; 0: 16.", min=0)] = 0,
     trace: Annotated[str, typer.Option(help="Also write a trace for Perfetto to this file.")] = "",
     top: Annotated[int, typer.Option(help="How many operators to list.", min=1)] = 20,
@@ -154,7 +183,10 @@ def profile(
     )  # fmt: skip
 
 
-@app.command(epilog="Example: tstatic verify train.py --first 2 --examples 3")
+@app.command(
+    short_help="Compares a program with itself under every strategy.",
+    epilog="Example: tstatic verify train.py --first 2 --examples 3",
+)
 def verify(
     target: Target,
     arguments: Arguments = None,
@@ -178,7 +210,11 @@ def verify(
     )  # fmt: skip
 
 
-@app.command("compile", epilog="Example: tstatic compile train.py --all --chip sm_90 --ptx ptx")
+@app.command(
+    "compile",
+    short_help="Compiles kernels for chips that need not be here.",
+    epilog="Example: tstatic compile train.py --all --chip sm_90 --ptx ptx",
+)
 def compile_kernels(
     target: Target,
     arguments: Arguments = None,
@@ -200,7 +236,10 @@ def compile_kernels(
     )  # fmt: skip
 
 
-@app.command(epilog="Example: tstatic bench --op softmax --direction fwd --peers tstatic,numpy --html report.html")
+@app.command(
+    short_help="Measures ops and fusions beside numpy and torch.",
+    epilog="Example: tstatic bench --op softmax --direction fwd --peers tstatic,numpy --html report.html",
+)
 def bench(
     op: Annotated[
         list[str] | None,
@@ -243,7 +282,10 @@ def bench(
     )  # fmt: skip
 
 
-@app.command(epilog="Example: tstatic compare before.json after.json --threshold 5")
+@app.command(
+    short_help="Compares two results of bench, row by row.",
+    epilog="Example: tstatic compare before.json after.json --threshold 5",
+)
 def compare(
     before: Annotated[str, typer.Argument(help="A result of tstatic bench.", show_default=False)],
     after: Annotated[str, typer.Argument(help="A later one.", show_default=False)],
@@ -262,7 +304,10 @@ def compare(
     )  # fmt: skip
 
 
-@app.command(epilog="Example: tstatic convert model.pth model.pdparams --to paddle --transpose 'fc*.weight'")
+@app.command(
+    short_help="Converts weights and models: Paddle, torch, ONNX.",
+    epilog="Example: tstatic convert model.pth model.pdparams --to paddle --transpose 'fc*.weight'",
+)
 def convert(
     source: Annotated[
         str,
@@ -297,13 +342,13 @@ def convert(
     )  # fmt: skip
 
 
-@app.command(epilog="Example: tstatic cache size")
+@app.command(short_help="Lists or removes the generated kernels on disk.", epilog="Example: tstatic cache size")
 def cache(action: Annotated[str, typer.Argument(help="list, size or clear.")] = "list", as_json: Json = False) -> None:
     """Lists generated kernels on disk, says how much they take, or removes them."""
     _do("kernel_cache:kernel_cache", as_json, action=action)
 
 
-@app.command(epilog="Example: tstatic doctor --json")
+@app.command(short_help="Checks this machine, and says what to do.", epilog="Example: tstatic doctor --json")
 def doctor(
     quick: Annotated[bool, typer.Option("--quick", help="Start no other processes: no torch, GPU, Triton.")] = False,
     as_json: Json = False,

@@ -20,6 +20,7 @@ from tstatic.benchlib.timers import timer_of
 from tstatic.cli.live import live
 from tstatic.cli.outcome import FINDING, OK, CommandError, Outcome, Table
 from tstatic.cli.show import said
+from tstatic.cli.targets import check_output
 from tstatic.errors import DTypeError, NotFoundError, ProgramError, near
 from tstatic.ir.types import dtype_of
 
@@ -37,6 +38,7 @@ def bench(
     """Measures rows, or lists them."""
     if device not in DEVICES:
         raise CommandError(f"--device takes {' or '.join(DEVICES)}, and not {device!r}")
+    check_output(csv=csv, json="" if result == "-" else result, html=html)
     directions = _chosen(_listed(direction), DIRECTIONS, "--direction")
     dtypes = _listed(dtype)
     try:

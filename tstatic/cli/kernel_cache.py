@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from tstatic.cli.outcome import ENVIRONMENT, OK, CommandError, Outcome, Table
-from tstatic.display import size
+from tstatic.display import counted, size
 from tstatic.fusion import cache
 
 ACTIONS = ("list", "size", "clear")
@@ -23,14 +24,16 @@ def kernel_cache(action: str = "list") -> Outcome:
         )
     found = sorted(cache.entries(), key=lambda one: -one[1].st_mtime)
     total = sum(info.st_size for _, info in found)
-    data = {
+    data: dict[str, Any] = {
         "folder": str(folder),
         "not_used_because": reason,
         "bytes": total,
         "limit_bytes": cache.LIMIT_BYTES,
-        "kernels": [{"file": str(path), "bytes": info.st_size, "used": info.st_mtime} for path, info in found],
+        "count": len(found),
     }
-    head = f"{folder.parent}: {len(found)} kernels, {size(total)} of at most {size(cache.LIMIT_BYTES)}"
+    if action == "list":
+        data["kernels"] = [{"file": str(path), "bytes": info.st_size, "used": info.st_mtime} for path, info in found]
+    head = f"{folder.parent}: {counted(len(found), 'kernel')}, {size(total)} of at most {size(cache.LIMIT_BYTES)}"
     parts: list[str | Table] = [head] if reason is None else [head, f"The folder is not used: {reason}"]
     if action == "list" and found:
         rows = [

@@ -9,6 +9,7 @@ from typing import Any
 
 from tstatic.benchlib import table
 from tstatic.cli.show import clean
+from tstatic.display import counted
 from tstatic.progress import Progress
 
 Show = Callable[[dict[str, Any]], None]
@@ -32,7 +33,7 @@ def live(peers: Sequence[str], total: int, quiet: bool = False) -> Iterator[Show
         with _on_terminal(peers, total) as show:
             yield show
     else:
-        print(f"{total} rows. {table.MARKS}", flush=True)
+        print(f"{counted(total, 'row')}. {table.MARKS}", flush=True)
         yield lambda row: print(clean(table.line(row, peers)), flush=True)
 
 
@@ -62,4 +63,4 @@ def _on_terminal(peers: Sequence[str], total: int) -> Iterator[Show]:
             shown.update(drawn(rows[-SHOWN:], f"{len(rows)} of {total} rows"), refresh=True)
 
         yield show
-    console.print(drawn(rows, f"{len(rows)} rows"))
+    console.print(drawn(rows, counted(len(rows), "row")))

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from tstatic.cli.outcome import FINDING, OK, CommandError, Outcome, Table
+from tstatic.cli.show import said
 from tstatic.cli.subjects import Subject, subject_of
-from tstatic.display import size
-from tstatic.errors import ProgramError
+from tstatic.cli.targets import check_output
+from tstatic.display import counted, size
+from tstatic.errors import NotFoundError, ProgramError
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.ir.types import UNKNOWN
 from tstatic.plan.capacity import capacity
@@ -40,11 +42,15 @@ def explained(
 
 def explain(why: Sequence[str] = (), verbose: bool = False, html: str = "", **given: Any) -> Outcome:
     """Says what was fused, what not and why."""
+    check_output(html=html)
     subject, found = explained(**given)
     if html:
         found.save_html(html)
     if why:
-        answer = found.why(*why)
+        try:
+            answer = found.why(*why)
+        except NotFoundError as error:
+            raise CommandError(said(error)) from None
         data = {"fused": answer.fused, "code": answer.code, "text": answer.text, "change": answer.change}
         return Outcome(data, (str(answer),), OK if answer.fused else FINDING)
     off = [
@@ -93,7 +99,7 @@ def kernels(show_one: str = "", write: str = "", **given: Any) -> Outcome:
             (folder / f"{kernel.name}.py").write_text(kernel.text, encoding="utf-8")
         data["folder"] = str(folder)
         parts.append(
-            f"{len({k.name for _, k in made})} files in {folder}; each checks itself: TRITON_INTERPRET=1 python FILE"
+            f"{counted(len({k.name for _, k in made}), 'file')} in {folder}; each checks itself: TRITON_INTERPRET=1 python FILE"
         )
     return Outcome(data, parts)
 

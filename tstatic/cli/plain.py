@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tstatic.cli.perform import perform
+from tstatic.version import __version__
 
 INSTALL = (
     "The other commands (run, explain, kernels, memory, summary, profile, verify, compile, bench, compare, convert, cache) need "
@@ -15,6 +16,7 @@ INSTALL = (
 def main(arguments: list[str] | None = None) -> int:
     """Runs a command and returns its exit code; 2 for one that needs more packages."""
     parser = argparse.ArgumentParser("tstatic", epilog=INSTALL)
+    parser.add_argument("--version", action="version", version=f"tstatic {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="{doctor,selftest}")
     doctor = commands.add_parser("doctor", help="check this machine")
     doctor.add_argument("--quick", action="store_true", help="start no other processes")

@@ -16,8 +16,8 @@ from tstatic import static
 from tstatic.cli.outcome import FINDING, OK, CommandError, Outcome, Table
 from tstatic.cli.scripts import execute
 from tstatic.cli.subjects import SIZE, Subject, subject_of
-from tstatic.cli.targets import check_target
-from tstatic.display import size
+from tstatic.cli.targets import check_output, check_target
+from tstatic.display import counted, size
 from tstatic.errors import NumericsError, TstaticError
 from tstatic.profiler.recording import Profile
 from tstatic.profiler.recording import profile as recorded
@@ -25,6 +25,9 @@ from tstatic.progress import tracked
 from tstatic.static.strategy import BuildStrategy
 from tstatic.testing import EquivalenceError, assert_equivalent, check_grads, sample_feeds
 from tstatic.testing.runner import everything_on
+
+RUNS = 10
+"""How many runs of a saved program are measured if nothing else is asked for."""
 
 
 def run(script: str, arguments: Sequence[str]) -> Outcome:
@@ -37,28 +40,34 @@ def run(script: str, arguments: Sequence[str]) -> Outcome:
 def profile(
     target: str,
     arguments: Sequence[str] = (),
-    runs: int = 10,
+    runs: int = 0,
     batch: int = 0,
     trace: str = "",
     top: int = 20,
     nan: bool = False,
 ) -> Outcome:
     """Says where the time of a whole script goes, or that of some runs of a saved program on drawn numbers."""
+    script = check_target(target) is None
+    if script and (runs or batch):
+        raise CommandError(
+            f"--{'runs' if runs else 'batch'} is for saved programs, and '{target}' is a script, which runs as it stands"
+        )
+    check_output(trace=trace)
     if nan:
         paddle.set_flags({"FLAGS_check_nan_inf": True})
     try:
-        if check_target(target) is None:
+        if script:
             with contextlib.redirect_stdout(sys.stderr), recorded() as found:
                 execute(target, arguments)
         else:
-            found = _profile_saved(subject_of(target, arguments), runs, batch or SIZE)
+            found = _profile_saved(subject_of(target, arguments), runs or RUNS, batch or SIZE)
     except NumericsError as error:
         if not nan:
             raise
         raise CommandError(str(error), FINDING) from error
     rows = found.by_place()
     if not rows:
-        raise CommandError(f"'{target}' ran no program: there is nothing to measure", FINDING)
+        raise CommandError(f"'{target}' ran no program: there is nothing to measure")
     if trace:
         found.save_trace(trace)
     whole = sum(row.total for row in rows) or 1
@@ -152,13 +161,15 @@ def verify(
                 failure = failure or str(error)
             results.append(said)
     table = Table(
-        f"{subject.label}: {examples} drawn feeds, {steps} steps each, against the program without fusions",
+        f"{subject.label}: {counted(examples, 'drawn feed')}, {counted(steps, 'step')} each, against the program without fusions",
         ("strategy", "results", "fusions compared", "kernels run"),
         rows,
     )
     kernels = sum(int(one.get("kernels", 0)) for one in results)
     parts: list[str | Table] = [table]
-    if not kernels:
+    if not any(int(one.get("fusions", 0)) for one in results):
+        parts.append("No strategy fused anything in this program: there was nothing to compare.")
+    elif not kernels:
         parts.append(
             "No generated kernel ran: fused operators ran as those that they replace. --interpret runs the kernels in Triton's "
             "interpreter."

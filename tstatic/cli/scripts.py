@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import runpy
 import sys
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 
 from tstatic import as_paddle
 from tstatic.cli.outcome import FINDING, CommandError, ScriptError
+from tstatic.tracebacks import script_traceback
 
 
 def execute(script: str, arguments: Sequence[str]) -> None:
@@ -41,15 +40,7 @@ def execute(script: str, arguments: Sequence[str]) -> None:
             raise ScriptError("", code) from None
         raise ScriptError(str(code)) from None
     except Exception as error:
-        raise ScriptError(_traceback(error, script), FINDING) from error
+        raise ScriptError(script_traceback(error, script), FINDING) from error
     finally:
         sys.argv = before[0]
         sys.path[:] = before[1]
-
-
-def _traceback(error: BaseException, script: str) -> str:
-    """Returns an error's traceback, which begins in the script."""
-    frame: TracebackType | None = error.__traceback__
-    while frame is not None and frame.tb_frame.f_code.co_filename != script:
-        frame = frame.tb_next
-    return "".join(traceback.format_exception(type(error), error, frame)).rstrip()

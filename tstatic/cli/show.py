@@ -15,6 +15,10 @@ WIDTH = 160
 """Columns where the output is not a terminal; in one, it is as wide as that is."""
 
 
+FOLDED = 14
+"""Columns of text that are wider than this are folded where a table is too wide."""
+
+
 def clean(text: str) -> str:
     """Returns text in which control characters, which could move a terminal's cursor, are written as escapes."""
     return "".join(c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -54,6 +58,17 @@ def _line(cells: Iterable[str], widths: Iterable[int]) -> str:
     return "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
+def _least_widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    """Returns how narrow each column of a table may become: numbers stay in one line, texts fold."""
+    found = []
+    for i, column in enumerate(columns):
+        cells = [row[i] for row in rows]
+        whole = max(map(len, (column, *cells)))
+        numbers = all(not cell or cell[0].isdigit() for cell in cells)
+        found.append(whole if numbers else min(whole, FOLDED))
+    return found
+
+
 def _show_in_colours(parts: Sequence[str | Table]) -> None:
     import rich.box  # optional, and takes 50 ms
     import rich.console
@@ -70,8 +85,12 @@ def _show_in_colours(parts: Sequence[str | Table]) -> None:
         if part.title:
             console.print(rich.text.Text(clean(part.title), style="bold"), soft_wrap=True)
         table: Any = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, show_header=any(part.columns))
-        for column in part.columns:
-            table.add_column(rich.text.Text(column), overflow="fold")
-        for row in part.rows:
-            table.add_row(*(rich.text.Text(clean(str(cell))) for cell in row))
-        console.print(table)
+        rows = [[clean(str(cell)) for cell in row] for row in part.rows]
+        widths = _least_widths(part.columns, rows)
+        for column, width in zip(part.columns, widths, strict=True):
+            table.add_column(rich.text.Text(column), overflow="fold", min_width=width)
+        for row in rows:
+            table.add_row(*map(rich.text.Text, row))
+        # A table that cannot be folded any further is wider than the terminal, which then breaks its lines.
+        needed = sum(widths) + 3 * len(widths)
+        console.print(table, width=max(console.width, needed), crop=False)

@@ -13,8 +13,9 @@ from tstatic import errors, fluid, static
 from tstatic.cli.outcome import CommandError
 from tstatic.cli.scripts import execute
 from tstatic.cli.show import said
-from tstatic.cli.targets import FLUID_MODEL, MODEL, STATE, VALUES, check_target
+from tstatic.cli.targets import FLUID_MODEL, MODEL, STATE, VALUES, check_target, refuse_script_options
 from tstatic.ir.program import Program
+from tstatic.runtime.feed import check_shape
 from tstatic.runtime.scope import Scope
 from tstatic.static.compile import Compilation
 from tstatic.static.compiled_program import CompiledProgram, Settings, note_compilations
@@ -86,7 +87,7 @@ class Subject:
             feeds: ``name=2,3`` for single inputs.
         """
         shapes: dict[str, Sequence[int]] = {} if batch else dict(self.feed_shapes)
-        shapes |= dict(_shape_of(text) for text in feeds)
+        shapes |= dict(self._shape_of(text) for text in feeds)
         assumed = []
         for var in data_variables(self.program):
             if var.name not in shapes:
@@ -95,13 +96,24 @@ class Subject:
                     assumed.append(f"{var.name} {list(shapes[var.name])}")
         return shapes, f"Sizes that the program leaves open were assumed: {', '.join(assumed)}." if assumed else ""
 
-
-def _shape_of(text: str) -> tuple[str, tuple[int, ...]]:
-    name, _, sizes = text.partition("=")
-    try:
-        return name, tuple(int(size) for size in sizes.split(",") if size)
-    except ValueError:
-        raise CommandError(f"--feed takes NAME=SIZE,SIZE, for example x=32,784, and not {text!r}") from None
+    def _shape_of(self, text: str) -> tuple[str, tuple[int, ...]]:
+        """Reads ``name=2,3``."""
+        name, given, sizes = text.partition("=")
+        try:
+            shape = tuple(int(size) for size in sizes.split(",") if size)
+        except ValueError:
+            given = ""
+        if not given:
+            raise CommandError(f"--feed takes NAME=SIZE,SIZE, for example x=32,784, and not {text!r}")
+        inputs = {var.name: var for var in data_variables(self.program)}
+        if name not in inputs:
+            known = errors.near(name, inputs) or f"Its inputs: {', '.join(inputs) or 'none'}"
+            raise CommandError(f"--feed: '{self.label}' has no input '{name}'. {known}")
+        try:
+            check_shape(shape, inputs[name])
+        except errors.FeedError as error:
+            raise CommandError(f"--feed {text}: {said(error)}") from None
+        return name, shape
 
 
 # ------------------------------------------------------------------------------------------------------------------ open
@@ -121,6 +133,7 @@ def subject_of(target: str, arguments: Sequence[str] = (), program: int = 0, fir
     """
     saved = check_target(target)
     if saved is not None:
+        refuse_script_options(target, arguments=arguments, program=program, first=first)
         return _load(target, saved)
     found = ran_by(target, arguments, first)
     if not found:

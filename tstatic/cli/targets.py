@@ -37,14 +37,52 @@ def check_target(target: str) -> Path | None:
         return saved
     path = Path(target)
     if not target or not path.exists():
-        beside = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise CommandError(f"there is no script and no saved program '{target}'. {near(path.name, beside)}".strip())
+        raise CommandError(
+            f"there is no script and no saved program '{target}'. {near(path.name, _beside(path))}".strip()
+        )
     if not _is_python(path):
         raise CommandError(
             f"'{target}' is neither a script nor a saved program: give a Python file, or what static.save or "
             "static.save_inference_model wrote (model, model.pdmodel, or a folder with __model__)"
         )
     return None
+
+
+def _beside(path: Path) -> list[str]:
+    """Returns what a misspelt target may have meant: the scripts and folders of its folder, and the prefixes of saved programs."""
+    files = list(path.parent.iterdir()) if path.parent.is_dir() else []
+    prefixes = {one.name.removesuffix(MODEL) for one in files if one.suffix == MODEL}
+    return sorted({*prefixes, *(one.name for one in files)})
+
+
+def refuse_script_options(target: str, **given: object) -> None:
+    """Raises CommandError for options that only a script has a use for, where the target is a saved program.
+
+    Args:
+        target: What a command is pointed at.
+        **given: Option -> its value; those that are empty or 0 were not given. ``arguments`` are those behind ``--``.
+    """
+    for name, value in given.items():
+        if value:
+            what = "arguments behind --" if name == "arguments" else f"--{name}"
+            raise CommandError(f"{what} are for scripts, and '{target}' is a saved program" if name == "arguments" else
+                               f"{what} is for scripts, and '{target}' is a saved program")  # fmt: skip
+
+
+def check_output(**files: str) -> None:
+    """Checks that files can be written, before a command works for them.
+
+    Args:
+        **files: Option -> the file that it names; empty for none.
+
+    Raises:
+        CommandError: If the folder of one is not there.
+    """
+    for option, name in files.items():
+        if name and not Path(name).absolute().parent.is_dir():
+            raise CommandError(f"--{option} {name}: there is no folder '{Path(name).parent}'")
+        if name and Path(name).is_dir():
+            raise CommandError(f"--{option} {name} is a folder: give a file")
 
 
 def _is_python(path: Path) -> bool:

@@ -27,6 +27,15 @@ from tstatic.static.onnx_export import SUFFIX, export_onnx
 Array = np.ndarray[Any, Any]
 TORCH = (".pt", ".pth", ".bin")
 FORMATS = ("tstatic", "paddle", "torch", "safetensors", "npz")
+SUFFIXES = {
+    ".npz": "npz",
+    ".safetensors": "safetensors",
+    ".onnx": "onnx",
+    STATE: "tstatic",
+    VALUES: "tstatic",
+    "": "tstatic",
+}
+"""Suffix of a file -> its format, beside ``TORCH``."""
 OF_MODELS = ("tstatic", "paddle", "onnx")
 
 
@@ -37,17 +46,21 @@ def convert(
     """Reads weights, or an inference model, and writes them in another format."""
     if to and to not in (*FORMATS, *OF_MODELS):
         raise CommandError(f"--to takes one of {', '.join((*FORMATS, 'onnx'))}, and not {to!r}")
-    chosen = to or _format_of(Path(destination))
     model = _model(Path(source))
+    chosen = to or _format_of(Path(destination), model is not None)
     if chosen == "onnx" and model is None:
-        raise CommandError(f"--to onnx is for inference models, and '{source}' is none")
+        raise CommandError(
+            f"--to onnx is for inference models, and '{source}' is none: static.save_inference_model writes one"
+        )
     if model is not None and chosen in OF_MODELS:
         if transpose or rename:
             raise CommandError(
                 "--transpose and --rename are for weights; a model's program knows its variables by name"
             )
         return _convert_model(model, destination, chosen)
-    arrays = {name: _as_bfloat16(name, a, bfloat16) for name, a in read(Path(source)).items()}
+    found = read(Path(source))
+    _check_bfloat16(found, bfloat16)
+    arrays = {name: _as_bfloat16(name, a, bfloat16) for name, a in found.items()}
     if chosen == "npz":
         # numpy alone cannot read bfloat16.
         arrays = {name: a.astype(np.float32) if a.dtype.name == "bfloat16" else a for name, a in arrays.items()}
@@ -171,10 +184,26 @@ def write(arrays: Mapping[str, Array], path: Path, to: str) -> Path:
     return path
 
 
-def _format_of(path: Path) -> str:
+def _format_of(path: Path, model: bool) -> str:
+    """Returns the format of a file by its suffix; a model's prefix may have any.
+
+    Raises:
+        CommandError: If a file of weights has a suffix of no format.
+    """
     if path.suffix in TORCH:
         return "torch"
-    return {".npz": "npz", ".safetensors": "safetensors", ".onnx": "onnx"}.get(path.suffix, "tstatic")
+    if model or path.suffix in SUFFIXES:
+        return SUFFIXES.get(path.suffix, "tstatic")
+    known = ", ".join(one for one in (*SUFFIXES, *TORCH) if one)
+    raise CommandError(f"'{path}': no format has the suffix '{path.suffix}' (known are {known}): --to says which it is")
+
+
+def _check_bfloat16(arrays: Mapping[str, Array], patterns: Sequence[str]) -> None:
+    for pattern in patterns:
+        if not any(fnmatch.fnmatchcase(name, pattern) and a.dtype == np.uint16 for name, a in arrays.items()):
+            raise CommandError(
+                f"--bfloat16 {pattern!r} fits no array of 16-bit unsigned integers, as which Paddle has bfloat16"
+            )
 
 
 def _as_bfloat16(name: str, array: Array, patterns: Sequence[str]) -> Array:
@@ -204,6 +233,8 @@ def _renamed(arrays: Mapping[str, Array], rules: Sequence[str]) -> dict[str, Arr
         pattern, equals, text = rule.partition("=")
         try:
             expression = re.compile(pattern)
+            if equals and pattern and not any(expression.search(name) for name in names.values()):
+                raise CommandError(f"--rename {rule!r} fits no name; the names are {', '.join(list(arrays)[:8])}")
             names = {old: expression.sub(text, new) for old, new in names.items()}
         except re.error as error:
             raise CommandError(f"--rename {rule!r} cannot be read as a regular expression: {error}") from None

@@ -15,7 +15,7 @@ from types import FrameType, TracebackType
 
 from tstatic.comm.liveness import Monitor
 from tstatic.errors import RankFailedError, TstaticError
-from tstatic.where import _is_own, show
+from tstatic.where import is_library, is_own, show
 
 _PATIENCE = 0.3, 1.2
 """Seconds that a process asked to end waits for an accusation, and then for the verdict: launchers end all ranks as soon
@@ -29,7 +29,9 @@ def describe(error: BaseException) -> str:
     if isinstance(error, TstaticError):
         line, op, where = error.what, error.op, error.where
     if where is None:
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_own(f.filename)]
+        frames = [
+            f for f in traceback.extract_tb(error.__traceback__) if not (is_own(f.filename) or is_library(f.filename))
+        ]
         where = show((frames[-1].filename, frames[-1].lineno or 0)) if frames else None
     about = f" in operator '{op}'" if op else ""
     return f"raised {type(error).__name__}{line and f': {line}'}{about}" + (f", at {where}" if where else "")

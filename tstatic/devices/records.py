@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, NamedTuple
@@ -189,3 +190,12 @@ def each(items: Iterable[Any], kind: str, name: str) -> Iterator[Any]:
     finally:
         if isinstance(source, Generator):
             source.close()
+
+
+@contextmanager
+def spanning(kind: str, name: str) -> Iterator[None]:
+    """Records how long a block takes, or, as a decorator, each call of a function, if anything is recorded then."""
+    into, start = recorder, perf_counter_ns()
+    yield
+    if into is not None:
+        into.add(kind, name, start)

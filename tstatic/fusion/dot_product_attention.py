@@ -14,7 +14,7 @@ from typing import Any
 from tstatic.fusion.causal import CAUSAL, FINITE, Masks, for_kernel, gradient_mark
 from tstatic.fusion.codegen.attention import attention_kernel
 from tstatic.fusion.codegen.attention_grad import attention_grad_kernel
-from tstatic.fusion.codegen.attention_parts import Attention, Gradient, one, sizes_of
+from tstatic.fusion.codegen.attention_parts import Attention, Gradient, check_types, one, sizes_of
 from tstatic.fusion.codegen.define import draws, is_elementwise, is_pointwise
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.layouts import Layout, Moved
@@ -25,7 +25,7 @@ from tstatic.fusion.identity_gradients import eliminate_identity_gradients
 from tstatic.fusion.moves import Ends, at_back, in_front
 from tstatic.fusion.pattern import one as pattern_one
 from tstatic.fusion.reasons import MatchRejected
-from tstatic.fusion.redrawn import draw_again
+from tstatic.fusion.redrawn import draw_again, why_stored
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import op_def
@@ -78,6 +78,16 @@ def _per_element(view: View, index: int, draw: bool = False) -> bool:
     return fits(op.definition) and not op.body and len([*op.writes()]) == 1
 
 
+def _keeps_sums(view: View, index: int) -> bool:
+    """Returns whether an op makes a multiple of each weight, or another float type of it: the sum over all keys may follow it."""
+    op = view.ops[index]
+    return _per_element(view, index, draw=True) and (draws(op.definition) or _converts(view, op))
+
+
+def _converts(view: View, op: FrozenOp) -> bool:
+    return op.type == "cast" and all(view.metas[v].dtype.is_float for v in (*op.reads(), *op.writes()))
+
+
 def _before(view: View, value: str) -> tuple[int, tuple[int, ...]] | None:
     """Returns the product that a value is made of, and the ops per element between, in order."""
     shape = view.metas[value].shape
@@ -120,12 +130,12 @@ def forward_of(view: View, softmax: int, any_axis: bool = False) -> Forward | No
         last = [i for i in following if view.ops[i].type == "matmul_v2" and view.ops[i].input("X") == value]
         if last:
             return Forward(found[0], found[1], softmax, tuple(behind), last[0])
-        # Only what multiplies a weight by a number: the sum over all keys comes before the division.
-        drawing = [i for i in following if draws(view.ops[i].definition) and _per_element(view, i, draw=True)]
-        if not drawing:
+        # The kernel divides by the sum over all keys at the end.
+        joining = [i for i in following if _keeps_sums(view, i)]
+        if not joining:
             return None
-        behind.append(drawing[0])
-        (value,) = view.ops[drawing[0]].writes()
+        behind.append(joining[0])
+        (value,) = view.ops[joining[0]].writes()
     return None
 
 
@@ -142,13 +152,15 @@ def _almost(view: View, softmax: int) -> tuple[tuple[int, ...], MatchRejected] |
         last = [i for i in following if view.ops[i].type == "matmul_v2" and view.ops[i].input("X") == value]
         if last:
             indices = (found[0], *found[1], softmax, *behind, last[0])
-            changing = next((view.ops[i].type for i in behind if not draws(view.ops[i].definition)), "")
-            why = f"{changing} reads weights, which are known only when all keys are seen"
-            return indices, MatchRejected("SUM_INSIDE", why, reader=changing)
-        behind += [i for i in following if _per_element(view, i, draw=True)][:1]
+            changing = next(view.ops[i] for i in behind if not _keeps_sums(view, i))
+            if draws(changing.definition):
+                return indices, why_stored(view, changing)
+            why = f"{changing.type} reads weights, which are known only when all keys are seen"
+            return indices, MatchRejected("SUM_INSIDE", why, reader=changing.type)
+        behind += [i for i in following if is_elementwise(view.ops[i].definition) and not view.ops[i].body][:1]
         if not behind or behind[-1] not in following:
             return None
-        (value,) = view.ops[behind[-1]].writes()
+        value, *_ = view.ops[behind[-1]].writes()
     return None
 
 
@@ -163,22 +175,21 @@ def backward_of(view: View, softmax: int) -> Backward | None:
         maker = view.ops[index]
         if maker.type == "matmul_v2_grad" and not maker.body and maker.output("X@GRAD") == value:
             break
-        if not (maker.definition.of and _per_element(view, index, draw=True)):
+        converts = _converts(view, maker)
+        if not (converts or maker.definition.of) or not _per_element(view, index, draw=True):
             return None
         weights.insert(0, index)
-        value = maker.input("Out@GRAD")
-    value, scores = one(op.output("X@GRAD")), list[int]()
-    while len(scores) <= MOST_OPS:
-        following = list(dict.fromkeys(view.readers.get(value, ())))
-        if len(following) != 1:
-            return None
-        reader = view.ops[following[0]]
-        if reader.type == "matmul_v2_grad" and not reader.body and reader.input("Out@GRAD") == value:
-            return Backward(index, tuple(weights), softmax, tuple(scores), following[0])
-        if not _per_element(view, following[0]):
-            return None
-        scores.append(following[0])
-        (value,) = reader.writes()
+        value = maker.input("X" if converts else "Out@GRAD")
+    # Other readers are reported when all ops of the gradient are known.
+    stack: list[tuple[str, tuple[int, ...]]] = [(one(op.output("X@GRAD")), ())]
+    while stack:
+        value, scores = stack.pop()
+        for following in dict.fromkeys(view.readers.get(value, ())) if len(scores) <= MOST_OPS else ():
+            reader = view.ops[following]
+            if reader.type == "matmul_v2_grad" and not reader.body and reader.input("Out@GRAD") == value:
+                return Backward(index, tuple(weights), softmax, scores, following)
+            if _per_element(view, following):
+                stack += [(v, (*scores, following)) for v in reader.writes()]
     return None
 
 
@@ -212,6 +223,7 @@ def whole_of(view: View, forward: Forward) -> tuple[Backward | None, MatchReject
         return backward, MatchRejected("DYNAMIC", "a size of the attention is known only when the program runs")
     try:
         sizes_of(view.ops[forward.product], view.ops[forward.mixed], view.metas)
+        check_types(view.ops[forward.product], op, view.ops[forward.mixed], view.metas)
     except CodegenUnsupported as unfit:
         return backward, MatchRejected(unfit.code, unfit.reason, reader=op.type)
     return backward, None

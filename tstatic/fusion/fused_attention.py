@@ -43,7 +43,7 @@ from tstatic.fusion.dot_product_attention import (
 )
 from tstatic.fusion.engine import Fused, Fusion, Proposal, loop_nest, refuse
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients, pass_on_to_products
-from tstatic.fusion.moves import Ends, at_back, in_front
+from tstatic.fusion.moves import Ends, at_back, in_front, refusal
 from tstatic.fusion.pattern import one
 from tstatic.fusion.product_blocks import (
     CHAIN,
@@ -221,7 +221,8 @@ def _backward_core(view: View, softmax: int) -> tuple[set[int], Ends, Ends, str]
     front = operands_of(view, product, mixed, (*core, *back.indices))
     arriving = one(mixed.input(f"Out{GRAD}")) or ""
     given = in_front(view, [arriving], core)
-    return core, Ends(front.indices | given.indices, {**front.layouts, **given.layouts}), back, arriving
+    left = (*given.left, *front.left)
+    return core, Ends(front.indices | given.indices, {**front.layouts, **given.layouts}, left), back, arriving
 
 
 def _numpy(reference: Reference, op: FrozenOp) -> None:
@@ -449,6 +450,7 @@ def _backward(view: View, softmax: int) -> Iterator[Proposal]:
     source = front.layouts[arriving].value
     last = view.maker.get(source)
     if last is None or not is_product_gradient(view.ops[last].definition) or view.ops[last].body:
+        yield from _not_whole(view, found, source, front)
         return
     found["linear2"] = last
     for name, value in zip(FIRST, dict.fromkeys(at.value for at in back.layouts.values()), strict=False):
@@ -457,6 +459,7 @@ def _backward(view: View, softmax: int) -> Iterator[Proposal]:
             found[f"bias{name}"] = bias
         product = next((i for i in view.readers.get(value, ()) if _takes(view.ops[i], value)), None)
         if product is None:
+            yield from _not_whole(view, found, value, back)
             return
         found[f"linear{name}"] = product
     found |= gradient_before(view, found)
@@ -486,6 +489,16 @@ def _backward(view: View, softmax: int) -> Iterator[Proposal]:
     if "dropout2" in found:
         found = without(found, "dropout2", "bias2")
         yield indices_of(found), partial(fused, view, found)
+
+
+def _not_whole(view: View, found: Found, value: str, ends: Ends) -> Iterator[Proposal]:
+    """Yields why the gradient of an attention does not reach a product, if one that is needed elsewhere is the reason."""
+    adds = [view.ops[i] for i in view.readers.get(value, ()) if view.ops[i].type == "elementwise_add_grad"]
+    handed = [v for op in adds if (v := one(op.output(f"X{GRAD}"))) is not None]
+    products = {i for v in handed for i in view.readers.get(v, ()) if _takes(view.ops[i], v)}
+    why = next(filter(None, (*(why for _, why in ends.left), *(refusal(view, v, products) for v in handed))), None)
+    if why is not None:
+        yield indices_of(found), partial(refuse, why)
 
 
 def _takes(op: FrozenOp, value: str) -> bool:
@@ -561,23 +574,23 @@ def _prepare(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
         return program
     # Blocks are found in the program as it will be; only they are changed.
     view = View(eliminate_identity_gradients(draw_again(program, metas), metas), metas)
-    drawn: set[int] = set()
-    adds: set[int] = set()
-    blocks: set[int] = set()
+    drawn, adds, blocks = set[int](), set[int](), set[int]()
     for index in view.of_type("softmax"):
         forward = forward_of(view, index) if all(v in metas for v in view.ops[index].reads()) else None
         made, trained = _with_gradient(view, forward) if forward is not None else (None, False)
-        if forward is None or made is None or not trained or "linear2" not in made[0]:
+        if forward is None or made is None:
             continue
-        found = {**made[0], **behind_last(view, made[0])}
-        # A gradient has the position of its forward op.
-        drawn |= {view.ops[i].position for i in (*forward.behind_weights, found.get("dropout2", index))}
-        adds |= {view.ops[i].position for n, i in found.items() if view.ops[i].type == "elementwise_add"}
-        blocks.add(view.ops[index].position)
+        # Masks would hide the block from the search, and nobody would learn why it is not fused.
+        drawn |= {view.ops[i].position for i in forward.behind_weights}
+        if trained and "linear2" in made[0]:
+            found = {**made[0], **behind_last(view, made[0])}
+            # A gradient has the position of its forward op.
+            drawn.add(view.ops[found.get("dropout2", index)].position)
+            adds |= {view.ops[i].position for n, i in found.items() if view.ops[i].type == "elementwise_add"}
+            blocks.add(view.ops[index].position)
+    program = draw_again(program, metas, {i for i, op in enumerate(program.ops) if op.position in drawn})
     if not blocks:
         return with_marks(program, metas)
-    dropouts = {i for i, op in enumerate(program.ops) if op.position in drawn}
-    program = draw_again(program, metas, dropouts)
     gradients = {i for i, op in enumerate(program.ops) if op.type == "elementwise_add_grad" and op.position in adds}
     program = pass_on_to_products(program, metas, gradients)
     return computed_again(program, metas, lambda v, forward: v.ops[forward.softmax].position in blocks)

@@ -36,7 +36,7 @@ class Ends:
     left: tuple[tuple[int, MatchRejected], ...] = ()
 
 
-def _refusal(view: View, value: str, inside: set[int]) -> MatchRejected | None:
+def refusal(view: View, value: str, inside: set[int]) -> MatchRejected | None:
     """Returns why a value has to stay in memory; ``None`` if only ops inside read it."""
     if value in view.fetched:
         return MatchRejected("FETCHED", value=value)
@@ -68,11 +68,11 @@ def in_front(view: View, values: Iterable[str], inside: Iterable[int], scaled: b
     every = group | kept
     left: dict[int, MatchRejected] = {}
     while True:
-        outside = {i for i in kept if any(_refusal(view, v, group | kept) for v in view.ops[i].writes())}
+        outside = {i for i in kept if any(refusal(view, v, group | kept) for v in view.ops[i].writes())}
         if outside:
             for i in outside:
                 # What is in front of an op that stays is read by that one, which nobody needs to be told.
-                reasons = [why for v in view.ops[i].writes() if (why := _refusal(view, v, every)) is not None]
+                reasons = [why for v in view.ops[i].writes() if (why := refusal(view, v, every)) is not None]
                 if reasons:
                     left[i] = reasons[0]
             kept -= outside
@@ -180,7 +180,7 @@ def _next(
     if not moving:
         return None
     index = moving[0]
-    why = _refusal(view, value, {*inside, index})
+    why = refusal(view, value, {*inside, index})
     if why is not None:
         left[index] = why
         return None
@@ -192,7 +192,9 @@ def _next(
         if op.type == "sum" or not isinstance(entry, tuple) or len({*entry}) < len(entry) or not {*entry} <= {*ends}:
             return None
         # The other parts have to be free as well.
-        if any(_refusal(view, v, {*inside, index}) is not None for v in entry):
+        unfit = next((found for v in entry if (found := refusal(view, v, {*inside, index})) is not None), None)
+        if unfit is not None:
+            left[index] = unfit
             return None
         return frozenset((index,)), next(iter(op.writes()))
     if not is_spread(op):
@@ -227,7 +229,7 @@ def _spread(view: View, index: int, ends: Sequence[str], inside: set[int]) -> tu
         or not covers([view.ops[i] for i in makers], view.metas)
     ):
         return None
-    if any(_refusal(view, v, every) is not None for v in values):
+    if any(refusal(view, v, every) is not None for v in values):
         return None
     return frozenset((*makers, readers[0])), next(iter(total.writes()))
 

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from tstatic.fusion.codegen.define import define, draws
+from tstatic.fusion.moves import refusal
+from tstatic.fusion.reasons import MatchRejected
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.types import UNKNOWN, Meta
@@ -48,6 +50,15 @@ def draw_again(program: FrozenProgram, metas: Mapping[str, Meta], only: Collecti
     # Of a forward op that made nothing but its mask, nothing is left.
     ops = (changed.get(i, op) for i, op in enumerate(view.ops))
     return program.edit(ops=tuple(op for op in ops if any(op.outputs) or not op.definition.random))
+
+
+def why_stored(view: View, op: FrozenOp) -> MatchRejected:
+    """Returns why the mask of an op that draws is stored, in a program in which gradients draw again."""
+    *_, mask = op.writes()
+    if UNKNOWN in view.metas[mask].shape:
+        return MatchRejected("DYNAMIC", f"the size of '{mask}' is known only when the program runs")
+    gradients = {i for i in view.readers.get(mask, ()) if view.ops[i].definition.redrawn is not None}
+    return refusal(view, mask, gradients) or MatchRejected("RANDOM", reader=op.type)
 
 
 def _is_drawable(op: FrozenOp, metas: Mapping[str, Meta]) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, module_from_spec
+from types import ModuleType
 from typing import Any, TypeVar
 
 from tstatic.errors import near
@@ -122,10 +123,17 @@ def facade(
         return refuse(module, name, sys._getframe(1), load_all)
 
     def listed() -> list[str]:
-        return sorted({*vars(sys.modules[module]), *names()})
+        # Without the modules and functions that its own file needs.
+        kept = (name for name, value in vars(sys.modules[module]).items() if not _is_needed(value))
+        return sorted({*kept, *names()})
 
     add_namespace(module, names)
     return get, listed
+
+
+def _is_needed(value: Any) -> bool:
+    """Returns whether a public module has a value for its own use only."""
+    return isinstance(value, ModuleType) or getattr(value, "__module__", "") in (__name__, "__future__", "typing")
 
 
 def facade_module(

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from tstatic.display import counted
 from tstatic.errors import IndexRangeError, NotFoundError, ProgramError, ProgramTypeError, near, shown
 from tstatic.ir import names
 from tstatic.ir.export import notes_signatures
@@ -32,7 +33,7 @@ class Hooks:
     parse: Callable[[str], Program]
     encode: Callable[[Program], bytes]
     decode: Callable[[bytes], Program]
-    svg: Callable[[Program, int], str]
+    svg: Callable[[Program, int, bool], str]
     gradients: Callable[[Any, Any, Any], list[Variable | None]]
 
 
@@ -384,7 +385,7 @@ class Block:
         return hooks.text(self, with_details)
 
     def __repr__(self) -> str:
-        return f"Block {self.idx} of {self.program!r}: {len(self.ops)} ops, {len(self.vars)} variables"
+        return f"Block {self.idx} of {self.program!r}: {counted(len(self.ops), 'op')}, {counted(len(self.vars), 'variable')}"
 
     __str__ = to_string
 
@@ -556,12 +557,12 @@ class Program(ProgramMethods):
         """The program's saved form: ``program.desc.serialize_to_string()``."""
         return ProgramView(self)
 
-    def to_svg(self, max_ops: int = 600) -> str:
-        """Draws the program as SVG text (see :func:`tstatic.viz.svg.svg`)."""
-        return hooks.svg(self, max_ops)
+    def to_svg(self, max_ops: int = 600, folded: bool = False) -> str:
+        """Draws at most ``max_ops`` operators as SVG text; with ``folded`` the whole program, on a page (``tstatic.viz``)."""
+        return hooks.svg(self, max_ops, folded)
 
     def _repr_svg_(self) -> str:
-        return hooks.svg(self, 200)
+        return hooks.svg(self, 200, sum(len(b.ops) for b in self.blocks) > 40)
 
     def _repr_html_(self) -> str:
         return f'<div style="max-height:40em;overflow:auto">{self._repr_svg_()}</div>'
@@ -571,13 +572,12 @@ class Program(ProgramMethods):
 
     def __repr__(self) -> str:
         ops = sum(len(b.ops) for b in self.blocks)
-        return f"<Program {self.uid}: {len(self.blocks)} blocks, {ops} ops>"
+        return f"<Program {self.uid}: {counted(len(self.blocks), 'block')}, {counted(ops, 'op')}>"
 
     def __deepcopy__(self, memo: Any) -> Program:
         return self.clone()
 
-    def __copy__(self) -> Program:
-        return self.clone()
+    __copy__ = clone
 
 
 class ProgramView:

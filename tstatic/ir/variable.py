@@ -163,13 +163,13 @@ class VariableBase(VariableMethods):
         return iter([self[i] for i in range(self.shape[0])])
 
     def __int__(self) -> int:
-        raise self._not_a_number("int")
+        raise self._not_a_number("an int")
 
     def __float__(self) -> float:
-        raise self._not_a_number("float")
+        raise self._not_a_number("a float")
 
     def __index__(self) -> int:
-        raise self._not_a_number("index")
+        raise self._not_a_number("an index")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **given: Any) -> Any:
         """Makes ``array + variable`` an op, as ``variable + array`` is; refuses other functions of numpy."""
@@ -205,11 +205,11 @@ class VariableBase(VariableMethods):
 
     def numpy(self) -> Any:
         """Raises: a variable has no value while the program is built."""
-        raise self._not_a_number("array")
+        raise self._not_a_number("an array")
 
     def item(self) -> Any:
         """Raises: a variable has no value while the program is built."""
-        raise self._not_a_number("Python number")
+        raise self._not_a_number("a number")
 
     def backward(self, *args: Any, **kwargs: Any) -> None:
         """Raises: gradients are ops of the program, made by ``append_backward`` or ``minimize``."""
@@ -223,8 +223,8 @@ class VariableBase(VariableMethods):
 
     def _not_a_number(self, what: str) -> ProgramTypeError:
         return ProgramTypeError(
-            f"variable '{self.name}' has no value while the program is built, so it cannot become a {what}",
-            expected=f"a Python {what}",
+            f"variable '{self.name}' has no value while the program is built, so it cannot become {what}",
+            expected=f"a value, to become {what}",
             received=repr(self),
             fix="fetch it: exe.run(program, feed=..., fetch_list=[variable])",
             var=self.name,

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from tstatic.display import preformatted, size
+from tstatic.display import counted, preformatted, size
 from tstatic.fusion.codegen.kernel import Kernel, KernelLocal, Launches
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
@@ -112,7 +112,7 @@ class Plan:
         return plan_text(self)
 
     def __repr__(self) -> str:
-        return f"<Plan: {len(self.steps)} steps, {len(self.kernels)} kernels, arena {size(self.arena_bytes)}>"
+        return f"<Plan: {counted(len(self.steps), 'step')}, {counted(len(self.kernels), 'kernel')}, arena {size(self.arena_bytes)}>"
 
     def _repr_html_(self) -> str:
         return preformatted(plan_text(self))

@@ -226,16 +226,25 @@ def check_array(array: np.ndarray[Any, Any], var: Variable) -> np.ndarray[Any, A
     # A parameter or learning rate of one element may be fed with another rank: () for (1,), or a number.
     if numel(var.shape) == 1 and array.size == 1 and not var.is_data:
         return array.reshape(var.shape)
-    fits = len(var.shape) == array.ndim and all(w in (UNKNOWN, g) for w, g in zip(var.shape, array.shape, strict=True))
-    if not fits and checked:
+    check_shape(array.shape, var)
+    return array
+
+
+def check_shape(shape: tuple[int, ...], var: Variable) -> None:
+    """Checks a shape against the variable's declaration, unless that leaves feeds unchecked.
+
+    Raises:
+        FeedError: If the rank or a fixed size differs.
+    """
+    fits = len(var.shape) == len(shape) and all(w in (UNKNOWN, g) for w, g in zip(var.shape, shape, strict=True))
+    if not fits and (var.need_check_feed or not var.is_data):
         raise _fail(
             var,
-            f"The fed Variable '{name}' should have dimensions = {len(var.shape)}, shape = {_spell(var.shape)}, but received "
-            f"fed shape {list(array.shape)}",
-            f"shape {_spell(var.shape)} (-1 takes any size)", f"shape {list(array.shape)}",
-            f"reshape the array fed for '{name}', or change static.data('{name}', shape=...)",
+            f"The fed Variable '{var.name}' should have dimensions = {len(var.shape)}, shape = {_spell(var.shape)}, but received "
+            f"fed shape {list(shape)}",
+            f"shape {_spell(var.shape)} (-1 takes any size)", f"shape {list(shape)}",
+            f"reshape the array fed for '{var.name}', or change static.data('{var.name}', shape=...)",
         )  # fmt: skip
-    return array
 
 
 def _spell(shape: tuple[int, ...]) -> str:

@@ -116,6 +116,7 @@ class Session:
         self._writing = Writing(scope, plan.program.writes, "a step")
 
     # ------------------------------------------------------------------------------------------------------------- bind
+    @records.spanning("compile", "bind the plan")
     def bind(self) -> None:
         """Allocates the arena and binds every step to its arrays.
 
@@ -380,8 +381,7 @@ class Session:
     def _step(self, last: bool) -> list[np.ndarray[Any, Any]]:
         epoch = random.epoch()
         begun, count = self.scope.runs.get(self.uid, (epoch, 0))
-        # `paddle.seed` restarts the count of programs without a seed
-        # of their own, so that they draw the same numbers again.
+        # `paddle.seed` restarts the count of programs without a seed of their own: they draw the same numbers again.
         if begun != epoch and not self.seed:
             count = 0
         if self.keys or self._numbers is not None:

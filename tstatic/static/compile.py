@@ -309,9 +309,14 @@ class Bound:
 
 
 class CompileCache:
-    """Keeps the compilations of one Executor, with their sessions, by key."""
+    """Keeps the compilations of one Executor, with their sessions, by key.
+
+    Attributes:
+        warns: Whether many compilations of one program draw a warning; checks make them on purpose.
+    """
 
     def __init__(self) -> None:
+        self.warns = True
         self._entries: OrderedDict[Key, Bound] = OrderedDict()
         self.ledger = Ledger()
 
@@ -345,7 +350,7 @@ class CompileCache:
         if _log.isEnabledFor(INFO):
             where = f" for {count} places" if count > 1 else ""
             _log.info("compiled %r%s in %.1f ms: %s", program, where, seconds * 1e3, record.reason)
-        if record.number == CACHE_SIZE + 1:
+        if self.warns and record.number == CACHE_SIZE + 1:
             warn_once(
                 ("many compilations", program.uid),
                 f"{program!r} was compiled {record.number} times, and an Executor keeps {CACHE_SIZE} plans: {record.reason}. "

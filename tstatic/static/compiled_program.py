@@ -13,7 +13,7 @@ from tstatic import flags, places
 from tstatic.comm import launch
 from tstatic.comm.data_parallel import starts_loss_gradient
 from tstatic.comm.distribution import Distribution
-from tstatic.errors import ProgramError, ProgramTypeError, near, shown
+from tstatic.errors import FeedError, ProgramError, ProgramTypeError, near, shown
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.ir.checks import check_choice, check_int, check_type
 from tstatic.ir.export import notes_signatures
@@ -23,6 +23,7 @@ from tstatic.ir.types import UNKNOWN, Meta, dtype_of
 from tstatic.plan.capacity import capacity
 from tstatic.plan.plan import Plan
 from tstatic.plan.report import Fit, MemoryReport, memory_report
+from tstatic.runtime.feed import check_shape
 from tstatic.runtime.lod import open_rows
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.runtime.session import Session
@@ -333,8 +334,20 @@ class CompiledProgram:
                     fix=near(name, block.vars) or "use the names of static.data",
                     var=name,
                 )
-            known[name] = Meta(tuple(int(s) for s in shape), dtype_of(var.dtype))
+            sizes = tuple(int(s) for s in shape)
+            check_shape(sizes, var)
+            known[name] = Meta(sizes, dtype_of(var.dtype))
         return known
+
+    def _without_shape(self, error: FeedError, known: Mapping[str, Meta]) -> FeedError:
+        """Makes an error say ``feed_shapes`` where it is a shape that was not given, and no array."""
+        var = self._program.global_block().vars.get(error.var or "")
+        if var is not None and var.is_data and var.name not in known:
+            error.what = f"no shape is given for input '{var.name}'"
+            error.expected = f"feed_shapes={{'{var.name}': {tuple(var.shape)}}}, with a size in the place of each -1"
+            error.received = f"shapes of {', '.join(map(repr, known)) or 'no input'}"
+            error.fix = near(var.name, known) or f"add '{var.name}' to feed_shapes"
+        return error
 
     def memory_report(
         self,
@@ -355,7 +368,7 @@ class CompiledProgram:
             Peak bytes, by category and by op; ``held_bytes`` are the bytes that arenas and scope hold at this moment.
 
         Raises:
-            FeedError: If an input's shape is missing, or the batch cannot be split over the places.
+            FeedError: If an input's shape is missing or does not fit its declaration, or the batch cannot be split over the places.
             ProgramError: If ``feed_shapes`` has a name that the program does not have.
         """
         where = scope if scope is not None else global_scope()
@@ -364,7 +377,10 @@ class CompiledProgram:
         how = self._distribution()
         feeds = [known] if how is None else shard_metas(self._program, known, how.replicas)
         chosen = self._settings.numerics
-        made = compile_program(self._program, self._settings.build, feeds, names, where, how=how, numerics=chosen)
+        try:
+            made = compile_program(self._program, self._settings.build, feeds, names, where, how=how, numerics=chosen)
+        except FeedError as error:
+            raise self._without_shape(error, known) from None
         plans = [one.plan for one in made.replicas]
         self._history.compilation = made
         held = sum(s.held_bytes for s in self._history.sessions) + where.held_bytes()

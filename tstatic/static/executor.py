@@ -468,4 +468,11 @@ class Executor:
         return self._cache.held_bytes
 
 
+def checking_executor(place: Any = None) -> Executor:
+    """Returns an Executor that compiles one program many times without a warning: checks do so on purpose."""
+    made = Executor(place)
+    made._cache.warns = False
+    return made
+
+
 __all__ = ["Executor"]

@@ -348,11 +348,17 @@ class Explanation:
 
 # --------------------------------------------------------------------------------------------------------------- summary
 MOST_FUSIONS, MOST_REWRITINGS, MOST_CODES, MOST_OFF, MOST_SET, WIDTH = 5, 2, 4, 2, 3, 150
+MOST_LINES = 40
 """So much of each kind a summary shows, so that it has at most 40 lines, and so many characters a line."""
 
 
-def _summary(e: Explanation) -> list[str]:
-    """Returns the lines that answer first: what the fusions changed, which of them save most, what stopped the others."""
+def _summary(e: Explanation, most_names: int = 2) -> list[str]:
+    """Returns the lines that answer first: what the fusions changed, which of them save most, what stopped the others.
+
+    Args:
+        e: The explanation.
+        most_names: Lines with names of further switches that are off; 1 where there would be too many lines.
+    """
     t = e.traffic
     lines = [
         f"launches: {t.launches_before} -> {t.launches_after} a step",
@@ -364,7 +370,7 @@ def _summary(e: Explanation) -> list[str]:
         *_set_properties(e),
         *_made(e),
         *_not_made(e),
-        *_off_switches(e),
+        *_off_switches(e, most_names),
     ]
     if e.collectives is not None:
         lines.append(f"replicas: {str(e.collectives).splitlines()[0]}")
@@ -382,6 +388,8 @@ def _summary(e: Explanation) -> list[str]:
             "TSTATIC_CPU_BACKEND=interpret."
         )
     lines.append("explain(verbose=True) lists everything; explain().why(a, b) asks about two operators.")
+    if most_names > 1 and len(lines) >= MOST_LINES:
+        return _summary(e, 1)
     return [line if len(line) <= WIDTH else line[: WIDTH - 3] + "..." for line in lines]
 
 
@@ -400,9 +408,9 @@ def _set_properties(e: Explanation) -> list[str]:
     ]
 
 
-def _wrapped(head: str, parts: Sequence[str]) -> list[str]:
+def _wrapped(head: str, parts: Sequence[str], indent: str = "  ") -> list[str]:
     """Returns a head and a list as lines; none without a list."""
-    wrap = textwrap.TextWrapper(WIDTH, subsequent_indent="  ", max_lines=MOST_SET - 1, placeholder=" ...")
+    wrap = textwrap.TextWrapper(WIDTH, subsequent_indent=indent, max_lines=MOST_SET - 1, placeholder=" ...")
     return wrap.wrap(head + ", ".join(parts)) if parts else []
 
 
@@ -454,14 +462,17 @@ def _not_made(e: Explanation) -> list[str]:
     return lines + [f"             and {', '.join(f'{len(codes[c])} x {c}' for c in rest)}"] * bool(rest)
 
 
-def _off_switches(e: Explanation) -> list[str]:
+def _off_switches(e: Explanation, most: int) -> list[str]:
     found = e.off()
     lines = ["switches that are off, by what each would save by itself:"] if found else []
     for one in found[:MOST_OFF]:
         many = f"{one.count} fusion{'s' * (one.count != 1)}"
         lines.append(f"  {size(one.saving.nbytes):>9}  build_strategy.{one.switch} = True: {many}")
     if found[MOST_OFF:]:
-        lines.append(f"             and {', '.join(one.switch for one in found[MOST_OFF:])}")
+        names = [one.switch for one in found[MOST_OFF:]]
+        lines += (
+            _wrapped("             and ", names, " " * 13) if most > 1 else ["             and " + ", ".join(names)]
+        )
     return lines
 
 

@@ -66,7 +66,7 @@ class CompileRecord:
     Attributes:
         number: Which compilation of its program in its Executor this is, from 1.
         program: The program, in a line.
-        seconds: Time that rewriting, planning and binding took.
+        seconds: Time that rewriting and planning took.
         reason: Why it was made: ``first run``, what differs, or that the plan was no longer kept.
         changes: The parts of the key that differ from the nearest earlier one; empty for a first run.
     """

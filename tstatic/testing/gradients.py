@@ -17,7 +17,7 @@ from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.ir.types import dtype_of
 from tstatic.places import CPUPlace
 from tstatic.runtime.scope import Scope
-from tstatic.static.executor import Executor
+from tstatic.static.executor import checking_executor
 from tstatic.testing.magnitudes import widen
 from tstatic.testing.parts import Array, Feeds, Input
 from tstatic.testing.recipe import Recipe
@@ -150,7 +150,7 @@ class _Check:
         wide.lr_scheduler = None
         wide.grad_order = 0
         self.program = wide
-        self.executor = Executor(CPUPlace())
+        self.executor = checking_executor(CPUPlace())
         self.state = {n: widen(a) for n, a in state.items()}
         self.feeds = {n: widen(a) for n, a in feeds.items()}
         read = {n for op in block.ops for n in op.input_arg_names}

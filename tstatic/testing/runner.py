@@ -16,7 +16,7 @@ from tstatic.ir.program import Program
 from tstatic.places import CPUPlace
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.static.compiled_program import CompiledProgram
-from tstatic.static.executor import Executor
+from tstatic.static.executor import Executor, checking_executor
 from tstatic.static.strategy import BuildStrategy
 from tstatic.static.strategy_property import BOOL, OPTIONAL_BOOL
 from tstatic.testing.magnitudes import SUFFIX, made_values, magnitudes, nudge, perturbable, unit_step, widen
@@ -80,7 +80,7 @@ class Trial:
     fetches: list[str]
     steps: int = 1
     k: float | None = None
-    executor: Executor = field(default_factory=lambda: Executor(CPUPlace()))
+    executor: Executor = field(default_factory=lambda: checking_executor(CPUPlace()))
     _wide: tuple[Program, Program] | None = None
     _references: dict[Any, tuple[CompiledProgram, CompiledProgram]] = field(default_factory=dict)
     _compiled: dict[Any, CompiledProgram] = field(default_factory=dict)

@@ -82,7 +82,7 @@ def svg(program: Program, max_ops: int = 600) -> str:
             received=repr(max_ops),
             fix="leave max_ops out, or pass for example 600",
         )
-    canvas = _Canvas()
+    canvas = Canvas()
     used: set[str] = set()
     left = max_ops
     below = 96.0
@@ -101,11 +101,12 @@ def svg(program: Program, max_ops: int = 600) -> str:
         below = _Panel(canvas, block, shown, used).draw(below)
     if skipped:
         below = canvas.note(below, f"{skipped} more blocks are not drawn (max_ops = {max_ops})")
-    canvas.head(_title(program), used)
+    canvas.head(program_title(program), used)
     return canvas.document(below)
 
 
-def _title(program: Program) -> str:
+def program_title(program: Program) -> str:
+    """Returns the heading of a picture: how much there is in a program."""
     parameters = program.all_parameters()
     elements = sum(max(p.meta.numel, 0) for p in parameters)
     ops = sum(len(b.ops) for b in program.blocks)
@@ -139,20 +140,22 @@ def text_width(text: str, size: float) -> float:
     return EM * size * sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def _meta(var: Variable | None) -> str:
+def meta_text(var: Variable | None) -> str:
+    """Returns dtype and shape of a variable: ``float32[?, 8]``."""
     if var is None:
         return "?"
     shape = "?" if var._shape is None else ", ".join("?" if s < 0 else str(s) for s in var._shape)
     return f"{'?' if var._dtype is None else var._dtype.name}[{shape}]"
 
 
-def _op_tooltip(op: Operator, index: int) -> str:
+def op_tooltip(op: Operator, index: int) -> str:
+    """Returns all there is to say about an op: its number, slots, attributes, role and line."""
     lines = [f"op {index}: {op.type}"]
     for side, slots in (("in", op.inputs), ("out", op.outputs)):
         for slot, row in slots.items():
             for name in row:
                 if name != EMPTY:
-                    lines.append(f"{side} {slot}: {name}  {_meta(op.block._find_var_recursive(name))}")
+                    lines.append(f"{side} {slot}: {name}  {meta_text(op.block._find_var_recursive(name))}")
     lines += [f"{name} = {short(value_text(value), 80)}" for name, value in op.attrs.items()]
     if op.role:
         lines.append(f"role: {role_text(op.role)}")
@@ -161,7 +164,7 @@ def _op_tooltip(op: Operator, index: int) -> str:
 
 
 def _variable_tooltip(name: str, var: Variable | None, made_by: str) -> str:
-    lines = [name, _meta(var)]
+    lines = [name, meta_text(var)]
     if isinstance(var, Parameter):
         lines.append("parameter" if var.trainable else "parameter, not trained")
     elif var is not None and var.persistable:
@@ -176,7 +179,7 @@ def _variable_tooltip(name: str, var: Variable | None, made_by: str) -> str:
 
 
 # -------------------------------------------------------------------------------------------------------------- canvas
-class _Canvas:
+class Canvas:
     """Collects the parts of the document and how wide it gets."""
 
     def __init__(self) -> None:
@@ -213,6 +216,13 @@ class _Canvas:
         for at, (line, style) in enumerate(lines):
             self.text(x, start + LINE * at, line, style, "middle")
         self.parts.append("</g>")
+
+    def frame(self, x: float, y: float, width: float, height: float) -> None:
+        """Draws the frame around the boxes of a group."""
+        self.parts.append(
+            f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="8" fill="#52606d" fill-opacity="0.05" '
+            f'stroke="#9aa5b1" stroke-width="1"/>'
+        )
 
     def curve(self, points: list[tuple[float, float]], kind: str) -> None:
         """Draws an edge: straight down through each point, curved between them, with an arrow at the end."""
@@ -275,7 +285,7 @@ class _Box:
 class _Panel:
     """One block: makes its boxes, lays them out, draws them."""
 
-    def __init__(self, canvas: _Canvas, block: Block, shown: Picture, used: set[str]) -> None:
+    def __init__(self, canvas: Canvas, block: Block, shown: Picture, used: set[str]) -> None:
         self.canvas = canvas
         self.block = block
         self.shown = shown
@@ -301,7 +311,7 @@ class _Panel:
             lines.append((f"block {', '.join(map(str, inner))}", "tst-s"))
         number = self.number[id(item.op)]
         # Pages that carry the picture find an op by its block and its place there.
-        return _Box(role_of(item.op), lines, _op_tooltip(item.op, number), f' data-op="{self.block.idx}.{number}"')
+        return _Box(role_of(item.op), lines, op_tooltip(item.op, number), f' data-op="{self.block.idx}.{number}"')
 
     def value_box(self, name: str, kind: str, made_by: str) -> _Box:
         var = self.block._find_var_recursive(name)
@@ -309,7 +319,7 @@ class _Panel:
             kind = "parameter"
         elif kind == "value" and var is not None and var.persistable:
             kind = "state"
-        return _Box(kind, [(short(name), ""), (short(_meta(var)), "tst-s")], _variable_tooltip(name, var, made_by))
+        return _Box(kind, [(short(name), ""), (short(meta_text(var)), "tst-s")], _variable_tooltip(name, var, made_by))
 
     def source_boxes(self, sources: list[tuple[str, str]]) -> list[_Box]:
         """Makes one box per source; the many references of a large sum share one."""
@@ -320,7 +330,7 @@ class _Panel:
 
     def list_box(self, names: list[str], kind: str) -> _Box:
         lines = [(f"{len(names)} values", ""), (short(names[0], 22) + ", …", "tst-s")]
-        rows = [f"{name}  {_meta(self.block._find_var_recursive(name))}" for name in names]
+        rows = [f"{name}  {meta_text(self.block._find_var_recursive(name))}" for name in names]
         return _Box(kind, lines, "\n".join(rows))
 
     def draw(self, top: float) -> float:

@@ -162,6 +162,23 @@ def sizes_of(product: FrozenOp, mixed: FrozenOp, metas: Mapping[str, Meta]) -> S
     return Sizes(batch, keys, q[-2], k[-2], q[-1], v[-1])
 
 
+def check_types(product: FrozenOp, softmax: FrozenOp, mixed: FrozenOp, metas: Mapping[str, Meta]) -> None:
+    """Checks that both products are of one type, and that the softmax computes in the type in which they are added up.
+
+    Raises:
+        CodegenUnsupported: If not: a matrix instruction multiplies one type, and all of a block is of one.
+    """
+    q, k, v, weights = (
+        metas[one(e)].dtype for e in (product.input("X"), product.input("Y"), mixed.input("Y"), softmax.output("Out"))
+    )
+    if not q == k == v:
+        names = ", ".join(dtype.name for dtype in (q, k, v))
+        raise CodegenUnsupported("NO_KERNEL_FORM", f"queries, keys and values have several types: {names}", product)
+    if weights.compute != q.compute:
+        reason = f"the softmax is of {weights.name}, the products are added up in {q.compute.name}"
+        raise CodegenUnsupported("NO_KERNEL_FORM", reason, softmax)
+
+
 class Inlined:
     """Ops per element on blocks of scores, as a function of the module.
 

@@ -18,6 +18,12 @@ _BEFORE = '''
 # Run alone, this part makes inputs, launches the kernel and compares it with numpy in float64. It needs torch, and a GPU or
 # TRITON_INTERPRET=1.
 import os
+import sys
+
+if {"-h", "--help"} & set(sys.argv[1:]):
+    print("usage: python FILE (on a machine with a GPU), or TRITON_INTERPRET=1 python FILE")
+    print("Makes inputs, launches the kernel and compares it with numpy in float64. The exit code is 0 if all results agree.")
+    raise SystemExit
 
 import numpy as np
 import torch
