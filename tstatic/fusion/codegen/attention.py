@@ -26,6 +26,7 @@ from tstatic.fusion.codegen.attention_tiles import (
     FORWARD,
     Blocks,
     Table,
+    Variant,
     blocks_of,
     padded,
 )
@@ -314,7 +315,13 @@ class AttentionModule:
     def _blocks(self, table: Table, target: Target) -> tuple[Blocks, ...]:
         s = self.sizes
         head = max(s.depth, s.width)
-        return blocks_of(table, target, head, s.rows, s.columns, self.dtype, drawn=self._drawn, tf32=self.tf32)
+        return blocks_of(table, target, head, s.rows, s.columns, self.dtype, self._variant)
+
+    @property
+    def _variant(self) -> Variant:
+        scores = self.sizes.rows * self.sizes.columns
+        full = any(self.metas[o.value].numel >= scores for inlined in self.inlined for o in inlined.read)
+        return "tf32" if self.tf32 else "drawn" if self._drawn else "read" if full else ""
 
     @property
     def _matrix_unit(self) -> bool:

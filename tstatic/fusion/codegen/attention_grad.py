@@ -353,7 +353,7 @@ class _Gradients(AttentionModule):
             return apart + together if alone_first(target) else together + apart
 
         def alone_first(target: Target) -> bool:
-            return apart_first(target, max(s.depth, s.width), self.dtype, drawn=self._drawn)
+            return apart_first(target, max(s.depth, s.width), self.dtype, self._variant)
 
         def separate(target: Target) -> list[_Way]:
             """Returns the ways with a launch for keys and one for queries."""
@@ -380,9 +380,7 @@ class _Gradients(AttentionModule):
 
         def ways(target: Target) -> list[Launches]:
             one, two = joined(target), separate(target)
-            first = bool(one) and joined_first(
-                target, max(s.depth, s.width), self.dtype, drawn=self._drawn, tf32=self.tf32
-            )
+            first = bool(one) and joined_first(target, max(s.depth, s.width), self.dtype, self._variant)
             found = one + two if first else two + one
             # What makes the sums of rows in the loops reads the result once more for each block of keys; where no matrix
             # instruction makes the products, they take so long that a launch is what it costs without.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from tstatic.fusion.codegen.kernel import power_of_two
 from tstatic.ir.types import DType
@@ -27,8 +28,12 @@ class Blocks:
 Table = Mapping[str, Mapping[int, tuple[Blocks, ...]]]
 """Architecture -> head size -> blocks, the ones to be taken first; heads between two sizes are padded to the larger one.
 
-Of 16-bit matrices; "tf32" of float32 that is rounded to TF32, on all architectures without a "tf32" of their own ("sm_80 tf32").
+Of 16-bit matrices. Behind the architecture may stand what makes a kernel need more registers or shared memory, with other blocks
+for some sizes: "drawn" of random numbers for each score, "read" of a mask with a number for each; and "tf32" of float32 that is
+rounded to TF32, which is "tf32" for all architectures that do not stand here.
 """
+
+Variant = Literal["", "drawn", "read", "tf32"]
 
 FORWARD: Table = {
     "sm_80": {
@@ -51,6 +56,8 @@ FORWARD: Table = {
         128: (Blocks(64, 64, 8, 2), Blocks(64, 32, 8, 2)),
         256: (Blocks(16, 32, 4, 1),),
     },
+    "sm_80 drawn": {128: (Blocks(64, 64, 8, 2),)},
+    "sm_100 drawn": {128: (Blocks(64, 64, 8, 2), Blocks(128, 32, 8, 2))},
 }
 """Of the result."""
 
@@ -80,6 +87,9 @@ QUERIES: Table = {
         128: (Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 2)),
         256: (Blocks(32, 32, 8, 1),),
     },
+    "sm_80 drawn": {64: (Blocks(32, 64, 8, 2), Blocks(64, 32, 8, 2), Blocks(32, 64, 4, 2))},
+    "sm_100 drawn": {128: (Blocks(64, 64, 8, 2), Blocks(128, 32, 8, 2))},
+    "sm_100 read": {256: (Blocks(64, 32, 8, 2),)},
 }
 """Of the gradient of queries."""
 
@@ -109,6 +119,9 @@ KEYS_AND_VALUES: Table = {
         128: (Blocks(32, 32, 8, 2), Blocks(64, 32, 8, 2)),
         256: (Blocks(32, 32, 8, 1),),
     },
+    "sm_80 drawn": {64: (Blocks(32, 64, 8, 2), Blocks(64, 32, 8, 2), Blocks(32, 64, 4, 2))},
+    "sm_80 read": {64: (Blocks(64, 32, 8, 2),)},
+    "sm_100 read": {256: (Blocks(32, 64, 8, 2),)},
 }
 """Of the gradients of keys and values by one kernel."""
 
@@ -138,17 +151,23 @@ APART: Table = {
         128: (Blocks(64, 32, 8, 2),),
         256: (Blocks(32, 32, 8, 1),),
     },
+    "sm_80 drawn": {
+        64: (Blocks(32, 64, 8, 2), Blocks(64, 32, 8, 2)),
+        128: (Blocks(32, 64, 8, 2), Blocks(64, 64, 8, 2)),
+    },
+    "sm_80 read": {64: (Blocks(32, 64, 8, 2), Blocks(64, 32, 8, 2), Blocks(32, 64, 4, 2))},
+    "sm_100 read": {256: (Blocks(32, 64, 8, 2),)},
 }
 """Of each of the two by a kernel of its own: the weights are made twice, but half as much is added up in registers."""
 
 APART_FROM: Mapping[str, tuple[int, int]] = {"sm_80": (256, 128), "sm_90": (256, 128), "sm_100": (256, 128)}
 """Head sizes from which no blocks of one kernel keep within the registers: without random numbers, and with them."""
 
-JOINED_TO: Mapping[str, tuple[int, int]] = {"sm_80": (128, 0), "sm_90": (128, 0), "sm_100": (128, 0)}
-"""Head sizes up to which one launch makes all gradients without spills: without random numbers, and with them; 0: none."""
-
-JOINED_TF32_TO = 128
-"""Of float32 that is rounded to TF32, on every chip."""
+JOINED: Mapping[str, tuple[int, ...]] = {
+    "sm_80": (64, 128), "sm_80 drawn": (), "sm_80 read": (128,), "sm_90": (64, 128), "sm_90 drawn": (), "sm_100": (64, 128),
+    "sm_100 drawn": (), "tf32": (64, 128),
+}  # fmt: skip
+"""Head sizes for which one launch makes all gradients without spills."""
 
 DRAWN_A_THREAD = 32
 """Scores of a block per thread, at most, where random numbers are drawn: they are made in registers."""
@@ -166,8 +185,22 @@ def padded(length: int) -> int:
     return power_of_two(length, 16, 1 << 16)
 
 
+def size_of(head: int, sizes: Iterable[int]) -> int:
+    """Returns the size of a table whose blocks heads get: the next larger one; those beyond the largest are slow, and right."""
+    return next((size for size in sorted(sizes) if padded(head) <= size), max(sizes))
+
+
+def _of_chip(table: Mapping[str, Any], target: Target, variant: Variant) -> list[Any]:
+    """Returns what a table has for a chip, what has a variant's own blocks first."""
+    chip = target.architecture
+    if variant == "tf32":
+        return [table.get(f"{chip} tf32", table["tf32"])]
+    found = [table.get(f"{chip} {variant}"), table.get(chip)]
+    return [one for one in found if one is not None] or [table["sm_90"]]
+
+
 def blocks_of(
-    table: Table, target: Target, head: int, rows: int, columns: int, dtype: DType, *, drawn: bool, tf32: bool = False
+    table: Table, target: Target, head: int, rows: int, columns: int, dtype: DType, variant: Variant
 ) -> tuple[Blocks, ...]:
     """Returns the blocks of an attention on a chip, the ones to be taken first; none if the table has none for its heads.
 
@@ -177,35 +210,27 @@ def blocks_of(
         head: The larger one of the lengths of a key and of a value.
         rows, columns: How many queries and keys there are.
         dtype: The type of the matrices.
-        drawn: Whether random numbers are drawn for each score.
-        tf32: Whether the products round float32 to TF32.
+        variant: What else the kernel does.
     """
     if target.large_programs:
         # Two blocks along each axis, so that tests in the interpreter see borders.
         return (Blocks(power_of_two(-(-rows // 2), 16, 128), power_of_two(-(-columns // 2), 16, 128), 4, 0),)
-    if dtype.is_low:
-        sizes = table.get(target.architecture, table["sm_90"])
-    else:
-        sizes = table.get(f"{target.architecture} tf32", table["tf32"]) if tf32 else WIDE
-    # Heads that are larger than the largest size get its blocks: they are slow, and right.
-    fits = next((size for size in sorted(sizes) if padded(head) <= size), max(sizes))
-    found = sizes[fits]
-    if drawn:
+    tables = _of_chip(table, target, variant) if dtype.is_low or variant == "tf32" else [WIDE]
+    size = size_of(head, tables[-1])
+    found: tuple[Blocks, ...] = next(one[size] for one in tables if size in one)
+    if variant == "drawn":
         found = tuple(b for b in found if b.rows * b.columns <= DRAWN_A_THREAD * 32 * b.num_warps) or found[-1:]
     return found
 
 
-def apart_first(target: Target, head: int, dtype: DType, *, drawn: bool) -> bool:
+def apart_first(target: Target, head: int, dtype: DType, variant: Variant) -> bool:
     """Returns whether the gradients of keys and values are made by a kernel each, where nothing was timed."""
     sizes = APART_FROM.get(target.architecture, APART_FROM["sm_90"])
-    return not target.large_programs and dtype.is_low and padded(head) >= sizes[drawn]
+    return not target.large_programs and dtype.is_low and padded(head) >= sizes[variant == "drawn"]
 
 
-def joined_first(target: Target, head: int, dtype: DType, *, drawn: bool, tf32: bool = False) -> bool:
+def joined_first(target: Target, head: int, dtype: DType, variant: Variant) -> bool:
     """Returns whether one launch makes all gradients, where nothing was timed."""
-    if tf32 and not target.large_programs:
-        return padded(head) <= JOINED_TF32_TO
-    if target.large_programs or not dtype.is_low:
+    if target.large_programs or not (dtype.is_low or variant == "tf32"):
         return True
-    sizes = JOINED_TO.get(target.architecture, JOINED_TO["sm_90"])
-    return padded(head) <= sizes[drawn]
+    return size_of(head, (64, 128, 256)) in _of_chip(JOINED, target, variant)[0]
