@@ -328,6 +328,12 @@ def launched(kernel: Kernel) -> Iterator[tuple[str, str, Source]]:
         yield from ((f"@sm_{chip}", f, source) for f, source in sources(kernel, kernel.plan(target)))
 
 
+def template_of(kernel: Kernel, function: str) -> str:
+    """What made a launch's function: of a kernel of several, one of them."""
+    part = re.match(r"part(\d+)_", function) if kernel.parts else None
+    return kernel.template if part is None else kernel.parts[int(part[1])].template
+
+
 def kind_of(source: Source, template: str = "") -> Kind:
     """The kind of a kernel that is no stream."""
     if template.startswith("attention"):
@@ -381,7 +387,7 @@ def _named(label: str, made: Sequence[Kernel]) -> Iterator[tuple[str, Kind, Sour
             streams = function == "kernel" and kernel.template in STREAMING and kernel.outputs[0].count > 1
             yield (
                 f"{label}/{number}{chip}.{function}",
-                "pointwise" if streams else kind_of(source, kernel.template),
+                "pointwise" if streams else kind_of(source, template_of(kernel, function)),
                 source,
             )
 

@@ -119,7 +119,8 @@ KEYS_AND_VALUES: Table = {
         128: (Blocks(32, 32, 8, 2), Blocks(64, 32, 8, 2)),
         256: (Blocks(32, 32, 8, 1),),
     },
-    "sm_80 drawn": {64: (Blocks(32, 64, 8, 2), Blocks(64, 32, 8, 2), Blocks(32, 64, 4, 2))},
+    "sm_80 drawn": {64: (Blocks(64, 32, 8, 2), Blocks(32, 64, 8, 2), Blocks(32, 64, 4, 2))},
+    "sm_100 drawn": {64: (Blocks(64, 64, 8, 2), Blocks(64, 128, 8, 2))},
     "sm_80 read": {64: (Blocks(64, 32, 8, 2),)},
     "sm_100 read": {256: (Blocks(32, 64, 8, 2),)},
 }
