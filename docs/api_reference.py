@@ -66,7 +66,7 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
 # a class under the name that its definition has.
 RESULTS = (
     "tstatic.static.explain.Explanation",
-    "tstatic.static.explain.PropertyStatus",
+    "tstatic.static.property_status.PropertyStatus",
     "tstatic.static.explain.FusionAnswer",
     "tstatic.static.ledger.CompileRecord",
     "tstatic.static.checkpoint_manager.Restored",

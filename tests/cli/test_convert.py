@@ -45,7 +45,9 @@ def test_any_format_into_any_other(first: str, last: str, tmp_path: Path) -> Non
     if "npz" in (first, last):
         arrays["b"] = arrays["b"].astype("float32")
     write(arrays, source, first)
-    outcome = convert(str(source), str(target), last, bfloat16=["b"])
+    # Only Paddle's files hold bfloat16 as integers.
+    bits = ["b"] if first == "paddle" and last != "npz" else []
+    outcome = convert(str(source), str(target), last, bfloat16=bits)
     assert outcome.data["format"] == last
     found = read(target)
     if last == "paddle" and "npz" not in (first, last):

@@ -14,7 +14,8 @@ from tstatic.display import html_table, preformatted, size
 from tstatic.fusion.engine import Rejection
 from tstatic.fusion.reasons import REASONS
 from tstatic.static.amp.rewrite import Converted
-from tstatic.static.explain import WIDTH, Explanation, OffSwitch, OnHost, PropertyStatus
+from tstatic.static.explain import WIDTH, Explanation, OffSwitch, OnHost
+from tstatic.static.property_status import PropertyStatus
 from tstatic.static.savings import Saving
 from tstatic.testing.runner import everything_on
 

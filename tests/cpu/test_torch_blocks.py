@@ -15,7 +15,7 @@ import tstatic as paddle
 from tests.bench.scripts import script
 from tstatic import devices, static
 from tstatic.devices.torch_device import DEVICE, TorchDevice
-from tstatic.devices.torch_forms import ForeignBlock, watching
+from tstatic.devices.torch_forms import Blocks, ForeignBlock, Taking, watching
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def
 from tstatic.ir.types import Meta, float32
@@ -171,6 +171,16 @@ def test_what_the_host_reads_lies_in_the_arena() -> None:
     run = Run(build)
     storage = run.session.plan.storage
     assert [v for v, slot in storage.items() if slot.kind == "foreign"] == []
+
+
+def test_a_result_may_have_the_address_that_a_block_had_before() -> None:
+    read, made, fixed = DEVICE.block(Meta((4,), float32)), DEVICE.block(Meta((4,), float32)), torch.ones(4)
+    view = DEVICE.derive(read, lambda a: a[1:])
+    before = read.tensor.untyped_storage().data_ptr()
+    blocks = Blocks([read.block], [made.block])
+    taking = Taking(torch, lambda: torch.ones(4), [read.tensor, view.tensor, fixed], [made.tensor], blocks, None)
+    assert taking._fixed == {fixed.data_ptr()}
+    assert before not in taking._fixed
 
 
 def test_devices_that_run_late_have_no_blocks() -> None:

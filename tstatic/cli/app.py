@@ -8,8 +8,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+import tstatic
 from tstatic.cli.perform import perform
-from tstatic.version import __version__
 
 app = typer.Typer(
     name="tstatic",
@@ -41,7 +41,7 @@ Feed = Annotated[
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"tstatic {__version__}")
+        print(f"tstatic {tstatic.__version__}")
         raise typer.Exit
 
 

@@ -240,8 +240,9 @@ class Taking:
         self._run = run
         read = {id(block): block for block in blocks.read}
         self._read = [block.tensor for block in read.values()]
-        # All other inputs lie where they lay when they were bound.
+        # All other inputs lie where they lay when they were bound. What a block has now is dropped: a result may get its address.
         self._fixed = {t.untyped_storage().data_ptr() for t in _flat(ins) if isinstance(t, torch.Tensor)}
+        self._fixed -= {tensor.untyped_storage().data_ptr() for tensor in self._read}
         self._outs = [
             (tensor, block, slot, index)
             for slot, (out, filled) in enumerate(zip(outs, blocks.filled, strict=True))

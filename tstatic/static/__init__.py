@@ -9,8 +9,8 @@
 * ``data_parallel``  the replicas of a program on several places
 * ``parallel_executor``  a data-parallel program and its Executor in one, as in Paddle 1.x
 * ``strategy``, ``strategy_property``  BuildStrategy and ExecutionStrategy, and the record of a property
-* ``explain``, ``inquiry``, ``savings``, ``strict_cost``  what the fusions did to a program, and why not more: the records and their
-  text, how they are found, the bytes that each saves or would save, what strict numerics cost
+* ``explain``, ``inquiry``, ``property_status``, ``savings``, ``strict_cost``  what fusions did to a program, and why not more: the
+  records and their text, how they are found, what properties do, the bytes that each saves or would save, what strict numerics cost
 * ``explain_html``, ``explain_script``, ``explain_style``  the page that shows it
 * ``summary``  the operators of a program, its parameters and operations
 * ``dot``  a compiled program as a graph

@@ -30,10 +30,11 @@ from tstatic.runtime.session import Session
 from tstatic.runtime.shards import shard_metas
 from tstatic.static.compile import Bound, Compilation, compile_program, distribution
 from tstatic.static.data_parallel import OWN_PLACE, places_of
-from tstatic.static.explain import Explanation, PropertyStatus
+from tstatic.static.explain import Explanation
 from tstatic.static.inquiry import as_program, build_explanation
 from tstatic.static.ledger import MOST_RECORDS, CompileRecord
 from tstatic.static.max_batch import largest, with_batch
+from tstatic.static.property_status import PropertyStatus
 from tstatic.static.request import fetch_names
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 

@@ -16,13 +16,12 @@ from tstatic.display import preformatted, size
 from tstatic.errors import TstaticError
 from tstatic.fusion.codegen.kernel import Kernel, Launch
 from tstatic.fusion.engine import Applied, OpInfo, Rejection
-from tstatic.fusion.reasons import explain_code
 from tstatic.ir.checks import check_known
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.static.amp.rewrite import Converted
 from tstatic.static.ledger import CompileRecord, ledger_lines
+from tstatic.static.property_status import PropertyStatus, plain
 from tstatic.static.savings import Saving, members_as_data
-from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.static.strict_cost import StrictCost
 from tstatic.target import DEFAULT_TARGET
 from tstatic.where import Where, show
@@ -34,22 +33,6 @@ BANDWIDTH = 0.9 * DEFAULT_TARGET.bandwidth
 def joined(members: Sequence[OpInfo]) -> str:
     """Returns the types of ops as a sum."""
     return " + ".join(m.type for m in members)
-
-
-@dataclass(frozen=True, slots=True)
-class PropertyStatus:
-    """One property: its value, and ``active``, ``not yet active`` or ``no effect``, with the reason.
-
-    ``given`` is whether the user set it: some values are chosen where nothing is set.
-    """
-
-    strategy: str
-    name: str
-    value: Any
-    default: Any
-    status: str
-    reason: str
-    given: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +223,8 @@ class Explanation:
         done: dict[str, Any] = {}
         for v in self.verdicts:
             done.setdefault(v.strategy, {})[v.name] = {
-                "value": _plain(v.value),
-                "default": _plain(v.default),
+                "value": plain(v.value),
+                "default": plain(v.default),
                 "status": v.status,
                 "reason": v.reason,
             }
@@ -398,7 +381,7 @@ def _set_properties(e: Explanation) -> list[str]:
     given = [v for v in e.verdicts if v.given and v.value != v.default]
     times = Counter(a.switch for a in e.applied)
     switches = sorted((v for v in given if v.value is True), key=lambda v: -times[v.name])
-    others = [f"{v.name} = {_plain(v.value)!r} ({v.status})" for v in given if v.value is not True]
+    others = [f"{v.name} = {plain(v.value)!r} ({v.status})" for v in given if v.value is not True]
     acted = [f"{v.name} ({times[v.name]})" for v in switches if times[v.name]]
     idle = [v.name if v.status == "active" else f"{v.name} ({v.status})" for v in switches if not times[v.name]]
     return [
@@ -521,7 +504,7 @@ def _everything(e: Explanation) -> list[str]:
         for v in e.verdicts:
             if v.strategy == strategy:
                 mark = "" if v.value == v.default else " (set)"
-                lines.append(f"  {v.name} = {_plain(v.value)!r}{mark}: {v.status}. {v.reason}")
+                lines.append(f"  {v.name} = {plain(v.value)!r}{mark}: {v.status}. {v.reason}")
     if e.strict is not None:
         lines.append(str(e.strict))
     return lines + ledger_lines(e.compilations, verbose=True)
@@ -553,55 +536,3 @@ def _source(kernel: Kernel) -> dict[str, Any]:
             for c, moved in zip(calls.launches, kernel.moved, strict=True)
         ],
     }  # fmt: skip
-
-
-def _plain(value: Any) -> Any:
-    """Returns a property's value as plain data."""
-    if hasattr(value, "name") and hasattr(value, "value"):
-        return value.name
-    return sorted(value) if isinstance(value, set) else value
-
-
-def properties(
-    build: BuildStrategy,
-    execution: ExecutionStrategy,
-    applied: Sequence[Applied] = (),
-    refused: Sequence[Rejection] = (),
-    fusing: Mapping[str, str] | None = None,
-    said: Mapping[str, str] | None = None,
-    chosen: Iterable[str] = (),
-) -> tuple[PropertyStatus, ...]:
-    """Returns one status per property; that of a fusion's switch tells how often it acted, or why it did not.
-
-    Args:
-        build, execution: The strategies.
-        applied, refused: What the fusions did.
-        fusing: Switch -> name of its fusion, for the switches of fusions.
-        said: Property of the BuildStrategy -> what it did for this program.
-        chosen: Properties whose values the user did not set.
-    """
-    verdicts = []
-    for strategy in (build, execution):
-        for p in type(strategy).properties():
-            value, reason = getattr(strategy, p.name), p.reason
-            if fusing is not None and p.name in fusing and strategy is build:
-                reason = _acted(p.name, bool(value), applied, refused)
-            elif said is not None and strategy is build:
-                reason = said.get(p.name, reason)
-            given = value != p.default and p.name not in chosen
-            verdicts.append(PropertyStatus(type(strategy).__name__, p.name, value, p.default, p.status, reason, given))
-    return tuple(verdicts)
-
-
-def _acted(switch: str, on: bool, applied: Sequence[Applied], refused: Sequence[Rejection]) -> str:
-    if not on:
-        return "off: " + explain_code("OFF", value=switch)[1] + " turns it on."
-    times = sum(a.switch == switch for a in applied)
-    mine = [r for r in refused if r.switch == switch]
-    text = f"applied {times} time{'s' * (times != 1)}"
-    if mine:
-        codes = ", ".join(f"{sum(r.code == c for r in mine)} x {c}" for c in sorted({r.code for r in mine}))
-        text += f"; not applied: {codes}"
-    elif not times:
-        text += ": no operators stand in its pattern"
-    return text + "."

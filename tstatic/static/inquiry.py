@@ -32,9 +32,8 @@ from tstatic.static.explain import (
     Note,
     OffSwitch,
     OnHost,
-    PropertyStatus,
-    properties,
 )
+from tstatic.static.property_status import PropertyStatus, properties
 from tstatic.static.savings import Operators, Savings, bytes_of, named_members
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.static.strict_cost import StrictCost, StrictRefusal

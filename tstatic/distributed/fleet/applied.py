@@ -17,7 +17,7 @@ from tstatic.static.amp.lists import AutoMixedPrecisionLists
 from tstatic.static.amp.optimizer import OptimizerWithMixedPrecision, decorate_older
 from tstatic.static.compiled_program import Settings
 from tstatic.static.data_parallel import OWN_PLACE
-from tstatic.static.explain import PropertyStatus
+from tstatic.static.property_status import PropertyStatus
 from tstatic.static.strategy import BuildStrategy
 
 _SCALES = BuildStrategy.GradientScaleStrategy

@@ -1,0 +1,79 @@
+"""What each property of the strategies does for a program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tstatic.fusion.engine import Applied, Rejection
+from tstatic.fusion.reasons import explain_code
+from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyStatus:
+    """One property: its value, and ``active``, ``not yet active`` or ``no effect``, with the reason.
+
+    ``given`` is whether the user set it: some values are chosen where nothing is set.
+    """
+
+    strategy: str
+    name: str
+    value: Any
+    default: Any
+    status: str
+    reason: str
+    given: bool = True
+
+
+def plain(value: Any) -> Any:
+    """Returns a property's value as plain data."""
+    if hasattr(value, "name") and hasattr(value, "value"):
+        return value.name
+    return sorted(value) if isinstance(value, set) else value
+
+
+def properties(
+    build: BuildStrategy,
+    execution: ExecutionStrategy,
+    applied: Sequence[Applied] = (),
+    refused: Sequence[Rejection] = (),
+    fusing: Mapping[str, str] | None = None,
+    said: Mapping[str, str] | None = None,
+    chosen: Iterable[str] = (),
+) -> tuple[PropertyStatus, ...]:
+    """Returns one status per property; that of a fusion's switch tells how often it acted, or why it did not.
+
+    Args:
+        build, execution: The strategies.
+        applied, refused: What the fusions did.
+        fusing: Switch -> name of its fusion, for the switches of fusions.
+        said: Property of the BuildStrategy -> what it did for this program.
+        chosen: Properties whose values the user did not set.
+    """
+    verdicts = []
+    for strategy in (build, execution):
+        for p in type(strategy).properties():
+            value, reason = getattr(strategy, p.name), p.reason
+            if fusing is not None and p.name in fusing and strategy is build:
+                reason = _acted(p.name, bool(value), applied, refused)
+            elif said is not None and strategy is build:
+                reason = said.get(p.name, reason)
+            given = value != p.default and p.name not in chosen
+            verdicts.append(PropertyStatus(type(strategy).__name__, p.name, value, p.default, p.status, reason, given))
+    return tuple(verdicts)
+
+
+def _acted(switch: str, on: bool, applied: Sequence[Applied], refused: Sequence[Rejection]) -> str:
+    if not on:
+        return "off: " + explain_code("OFF", value=switch)[1] + " turns it on."
+    times = sum(a.switch == switch for a in applied)
+    mine = [r for r in refused if r.switch == switch]
+    text = f"applied {times} time{'s' * (times != 1)}"
+    if mine:
+        codes = ", ".join(f"{sum(r.code == c for r in mine)} x {c}" for c in sorted({r.code for r in mine}))
+        text += f"; not applied: {codes}"
+    elif not times:
+        text += ": no operators stand in its pattern"
+    return text + "."
