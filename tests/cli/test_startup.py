@@ -71,7 +71,7 @@ def test_every_command_has_an_example_that_runs(tmp_path: Path) -> None:
         "--direction",
         "fwd",
         "--peers",
-        "numpy",
+        "tstatic,numpy",
         "--repeats",
         "1",
         "--time",
