@@ -62,7 +62,7 @@ def test_drawn_programs_agree(shard: int) -> None:
     assert count["fused_dot_product_attention"] == programs
     assert count["fused_dot_product_attention_grad"] >= programs // 5
     assert count["causal"] >= programs // 10
-    assert count["dropout"] >= programs // 10
+    assert count["dropout"] >= programs // 5
 
 
 def test_mixed_precision_is_drawn() -> None:

@@ -64,9 +64,8 @@ def refuse_script_options(target: str, **given: object) -> None:
     """
     for name, value in given.items():
         if value:
-            what = "arguments behind --" if name == "arguments" else f"--{name}"
-            raise CommandError(f"{what} are for scripts, and '{target}' is a saved program" if name == "arguments" else
-                               f"{what} is for scripts, and '{target}' is a saved program")  # fmt: skip
+            what = "arguments behind -- are" if name == "arguments" else f"--{name} is"
+            raise CommandError(f"{what} for scripts, and '{target}' is a saved program")
 
 
 def check_output(**files: str) -> None:

@@ -29,8 +29,8 @@ Table = Mapping[str, Mapping[int, tuple[Blocks, ...]]]
 """Architecture -> head size -> blocks, the ones to be taken first; heads between two sizes are padded to the larger one.
 
 Of 16-bit matrices. Behind the architecture may stand what makes a kernel need more registers or shared memory, with other blocks
-for some sizes: "drawn" of random numbers for each score, "read" of a mask with a number for each; and "tf32" of float32 that is
-rounded to TF32, which is "tf32" for all architectures that do not stand here.
+for some sizes: "drawn" of random numbers for each score, "read" of a mask with a number for each. "tf32" is of float32 that is
+rounded to TF32, on all architectures; behind one stands what is other there.
 """
 
 Variant = Literal["", "drawn", "read", "tf32"]
@@ -82,11 +82,7 @@ QUERIES: Table = {
         128: (Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 2)),
         256: (Blocks(32, 32, 8, 1),),
     },
-    "sm_80 tf32": {
-        64: (Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 2)),
-        128: (Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 2)),
-        256: (Blocks(32, 32, 8, 1),),
-    },
+    "sm_80 tf32": {64: (Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 2))},
     "sm_80 drawn": {64: (Blocks(32, 64, 8, 2), Blocks(64, 32, 8, 2), Blocks(32, 64, 4, 2))},
     "sm_100 drawn": {128: (Blocks(64, 64, 8, 2), Blocks(128, 32, 8, 2))},
     "sm_100 read": {256: (Blocks(64, 32, 8, 2),)},
@@ -114,11 +110,7 @@ KEYS_AND_VALUES: Table = {
         128: (Blocks(32, 32, 8, 2), Blocks(64, 32, 8, 2)),
         256: (Blocks(32, 32, 8, 1),),
     },
-    "sm_80 tf32": {
-        64: (Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 2)),
-        128: (Blocks(32, 32, 8, 2), Blocks(64, 32, 8, 2)),
-        256: (Blocks(32, 32, 8, 1),),
-    },
+    "sm_80 tf32": {64: (Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 2))},
     "sm_80 drawn": {64: (Blocks(64, 32, 8, 2), Blocks(32, 64, 8, 2), Blocks(32, 64, 4, 2))},
     "sm_100 drawn": {64: (Blocks(64, 64, 8, 2), Blocks(64, 128, 8, 2))},
     "sm_80 read": {64: (Blocks(64, 32, 8, 2),)},
@@ -147,15 +139,8 @@ APART: Table = {
         128: (Blocks(64, 32, 8, 2),),
         256: (Blocks(32, 32, 8, 1),),
     },
-    "sm_80 tf32": {
-        64: (Blocks(64, 32, 8, 2),),
-        128: (Blocks(64, 32, 8, 2),),
-        256: (Blocks(32, 32, 8, 1),),
-    },
-    "sm_80 drawn": {
-        64: (Blocks(32, 64, 8, 2), Blocks(64, 32, 8, 2)),
-        128: (Blocks(32, 64, 8, 2), Blocks(64, 64, 8, 2)),
-    },
+    "sm_80 tf32": {64: (Blocks(64, 32, 8, 2),)},
+    "sm_80 drawn": {64: (Blocks(32, 64, 8, 2), Blocks(64, 32, 8, 2))},
     "sm_80 read": {64: (Blocks(32, 64, 8, 2), Blocks(64, 32, 8, 2), Blocks(32, 64, 4, 2))},
     "sm_100 read": {256: (Blocks(32, 64, 8, 2),)},
 }
@@ -194,10 +179,9 @@ def size_of(head: int, sizes: Iterable[int]) -> int:
 def _of_chip(table: Mapping[str, Any], target: Target, variant: Variant) -> list[Any]:
     """Returns what a table has for a chip, what has a variant's own blocks first."""
     chip = target.architecture
-    if variant == "tf32":
-        return [table.get(f"{chip} tf32", table["tf32"])]
-    found = [table.get(f"{chip} {variant}"), table.get(chip)]
-    return [one for one in found if one is not None] or [table["sm_90"]]
+    whole = table["tf32"] if variant == "tf32" else table.get(chip, table["sm_90"])
+    own = table.get(f"{chip} {variant}")
+    return [whole] if own is None else [own, whole]
 
 
 def blocks_of(
