@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
+
+KNOWN = ("3.6.0", "3.7.1")
+"""Versions of Triton whose tensors are made of what is set here, and nothing else."""
 
 
 class _Stays:
@@ -20,6 +24,7 @@ def interpret_quickly() -> None:
     The patched functions are the same each time. Other versions of Triton than those with these functions are left alone.
     """
     try:
+        import triton
         from triton.runtime import interpreter
     except ImportError:
         return
@@ -45,3 +50,31 @@ def interpret_quickly() -> None:
 
     pointer = interpreter._get_np_dtype(types.pointer_type(types.float32))
     interpreter._patch_lang, interpreter._get_np_dtype = once, numpy_type
+    if triton.__version__ in KNOWN:
+        _make_types_once(types)
+
+
+def _make_types_once(core: Any) -> None:
+    """Makes Triton construct each type of a block, and the shape of its tensors, once instead of for every operation."""
+    block_type = core.block_type
+
+    known: dict[tuple[str, tuple[int, ...]], Any] = {}
+
+    def with_element_type(self: Any, element: Any) -> Any:
+        shape = tuple(self.shape.values)
+        if isinstance(element, core.pointer_type):
+            return block_type(element, [*shape])
+        key = element.name, shape
+        if key not in known:
+            known[key] = block_type(element, [*shape])
+        return known[key]
+
+    @cache
+    def sizes(shape: tuple[int, ...]) -> tuple[Any, Any]:
+        return core.constexpr(math.prod(shape)), core.tuple([core.constexpr(n) for n in shape])
+
+    def initialise(self: Any, handle: Any, type: Any) -> None:
+        self.handle, self.type, self.dtype = handle, type, type.scalar
+        self.numel, self.shape = sizes(tuple(type.shape.values) if isinstance(type, block_type) else ())
+
+    block_type.with_element_ty, core.tensor.__init__ = with_element_type, initialise

@@ -81,3 +81,11 @@ def test_programs_of_a_small_chip_go_over_several_tiles(
         (one.arguments[-1], one.constants["ROWS"]) for one in launches if {"ROWS", "COLUMNS"} == set(one.constants)
     ]
     assert any(isinstance(strip, int) and strip > tall for strip, tall in strips), launches
+
+
+def test_triton_does_not_compute_checks_that_nothing_reads() -> None:
+    from triton.runtime.interpreter import interpreter_builder
+
+    run(build(CASES[-1]), enable_auto_fusion=True)
+    assert not interpreter_builder.options.debug
+    assert not interpreter_builder.options.sanitize_overflow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -37,3 +38,9 @@ def second() -> str:
 def python(which: str) -> str:
     """The interpreter by the version's word: "pinned" or "3.6"."""
     return {"pinned": pinned, "3.6": second}[which]()
+
+
+def triton(which: str) -> str:
+    """The version of an interpreter's triton."""
+    asked = "import importlib.metadata; print(importlib.metadata.version('triton'))"
+    return subprocess.run([python(which), "-c", asked], check=True, capture_output=True, text=True).stdout.strip()

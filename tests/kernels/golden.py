@@ -4,11 +4,14 @@
 
 A kernel of a way that is planned nowhere (a tile to be timed against others) may be bad, or fail to compile in time: it is refused,
 and stands in a list beside the figures. A product for which every tile is refused must be planned as the library's.
+
+A third file has a digest of each kernel's source: what is on record of an unchanged kernel need not be found out again.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import importlib
 import json
 import re
@@ -60,6 +63,34 @@ def read_refused(triton: str, folder: Path = FOLDER) -> Refused:
     file = refused_path(triton, folder)
     found: Refused = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     return found
+
+
+def sources_path(triton: str, folder: Path = FOLDER) -> Path:
+    """The file with the digests of the sources that the figures are of."""
+    return path(triton, folder).with_suffix(".sources.json")
+
+
+def read_sources(triton: str, folder: Path = FOLDER) -> dict[str, str]:
+    """Kernel -> digest of the source that the figures on record are of."""
+    file = sources_path(triton, folder)
+    found: dict[str, str] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return found
+
+
+def write_sources(triton: str, digests: Mapping[str, str], folder: Path = FOLDER) -> None:
+    """Puts digests on record in place of what was there."""
+    sources_path(triton, folder).write_text(json.dumps(digests, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def digest(source: Source) -> str:
+    """A digest of all that a compiler gets; with its version and the chip it decides the figures."""
+    return hashlib.sha256(repr(source).encode()).hexdigest()[:16]
+
+
+def unchanged(kernels: Mapping[str, Source], digests: Mapping[str, str]) -> set[str]:
+    """The kernels whose source is that of the figures on record, but for a tenth, by which records and limits are checked again."""
+    found = {name: digest(source) for name, source in kernels.items()}
+    return {name for name, own in found.items() if digests.get(name) == own and int(own, 16) % 10}
 
 
 def judge(reports: Iterable[Report], kinds: Mapping[str, Kind]) -> tuple[list[str], Refused]:
@@ -208,6 +239,9 @@ def main(arguments: list[str] | None = None) -> int:
     if reports and given.write and not bad:
         kept = collect(r for r in reports if r.name not in refused)
         print(f"wrote {_write(triton, others | kept, given.folder)}")
+        compiled = {r.name: digest(kernels[r.name][1]) for r in reports}
+        rest = {n: one for n, one in read_sources(triton, given.folder).items() if n in everything and n not in kernels}
+        write_sources(triton, rest | compiled, given.folder)
         listed = {n: why for n, why in recorded.items() if n in everything and n not in kernels} | refused
         if listed or recorded:
             refused_path(triton, given.folder).write_text(json.dumps(listed, indent=1, sort_keys=True) + "\n", "utf-8")

@@ -75,18 +75,38 @@ def test_kernels_are_as_good_as_on_record(which: str) -> None:
     python = environments.python(which)
     kernels = {name: (kind, source) for name, kind, source in registry.kernels(slow=ALL)}
     assert len(kernels) > 250
+    triton = environments.triton(which)
+    known: set[str] = set()
+    if not ALL:
+        known = golden.unchanged({n: source for n, (_, source) in kernels.items()}, golden.read_sources(triton))
+        print(f"{len(known)} of {len(kernels)} kernels have not changed")
     # SASS costs twice as much as compiling: the chip of this generation, with the pinned compiler.
     shown = CHIPS if ALL else (90,) if which == "pinned" else ()
-    chips = {name: registry.chips(name, pinned=which == "pinned") for name in kernels}
-    reports = compile_all({n: s for n, (_, s) in kernels.items()}, chips, python, sass=shown)
-    kinds = {name: kind for name, (kind, _) in kernels.items() if chips[name]}
+    chips = {name: registry.chips(name, pinned=which == "pinned") for name in kernels if name not in known}
+    reports = compile_all({n: kernels[n][1] for n in chips}, chips, python, sass=shown)
+    assert {r.triton for r in reports} == {triton}
+    kinds = {name: kernels[name][0] for name in chips if chips[name]}
     bad, refused = golden.judge(reports, kinds)
     assert bad == []
-    assert golden.changes(golden.read_refused(reports[0].triton), refused, kinds) == []
+    assert golden.changes(golden.read_refused(triton), refused, kinds) == []
     assert not ALL or golden.without_tile(kinds, refused) == []
-    record = golden.read(reports[0].triton)
-    record = {name: chips for name, chips in record.items() if ALL or not registry.slow(name)}
+    record = {name: chips for name, chips in golden.read(triton).items() if ALL or not registry.slow(name)}
+    gone = [name for name in record if name not in kernels]
+    assert gone == []
+    record = {name: chips for name, chips in record.items() if name not in known}
     assert golden.regressions(record, [r for r in reports if r.name not in refused]) == []
+
+
+def test_what_has_not_changed_is_known() -> None:
+    source = sample_kernels.add_relu()
+    kernels = {f"k{i}": dataclasses.replace(source, text=f"{source.text}\n# {i}") for i in range(40)}
+    digests = {name: golden.digest(one) for name, one in kernels.items()}
+    known = golden.unchanged(kernels, digests)
+    # The tenth that is compiled in any case depends on the sources alone.
+    assert 30 <= len(known) < 40
+    assert golden.unchanged(kernels, {}) == set()
+    changed = {**kernels, **{n: dataclasses.replace(kernels[n], num_warps=8) for n in ("k0", "k1", "k2")}}
+    assert golden.unchanged(changed, digests) == known - {"k0", "k1", "k2"}
 
 
 def test_a_bad_kernel_is_refused_where_it_is_planned_nowhere() -> None:
@@ -141,7 +161,8 @@ def test_the_command_writes_then_compares(tmp_path: Path, capsys: pytest.Capture
     common = ["--python", environments.pinned(), "--folder", str(tmp_path), "--registry", f"{__name__}:one_kernel"]
     assert golden.main([*common, "--write"]) == 0
     assert capsys.readouterr().out.startswith("wrote ")
-    (file,) = tmp_path.iterdir()
+    (file,) = tmp_path.glob("*-h200.json")
+    assert golden.read_sources(environments.triton("pinned"), tmp_path) == {"one": golden.digest(one_kernel()[0][2])}
     text = file.read_text(encoding="utf-8")
     file.write_text(text.replace('"loads_128": 4', '"loads_128": 5', 1), encoding="utf-8")
     assert golden.main(common) == 1
