@@ -63,12 +63,10 @@ class _Draw(LayerDraw):
 
     def triangle(self, rows: int, columns: int) -> str:
         """Returns a mask that the program makes: causal, almost so, or one whose later rows see nothing of the first keys."""
-        # A row that sees one key has a gradient of exactly zero where the weight is known to be 1; kernels give what rounding
-        # leaves of a difference, which no tolerance relative to zero allows.
-        alone = int(self.builder.backward)
-        later = rows + alone <= columns and self.often(0.25)
+        # Rows that see a few of the last keys: see below.
+        later = rows <= columns and self.often(0.25) and not (self.mixed and self.builder.backward)
         value = float("-inf") if later else self.random.choice((float("-inf"), -1e9, -1e9, -1e4))
-        diagonal = -1 if later else self.random.choice((1 + alone, max(1 + alone, columns - rows + 1)))
+        diagonal = -1 if later else self.random.choice((1, max(1, columns - rows + 1)))
         # Off by one: a first row that sees a key more, or none but for a finite mask.
         if not later and self.often(0.15):
             diagonal += 1
@@ -94,12 +92,11 @@ class _Draw(LayerDraw):
         if self.mixed:
             scores = self.cast(scores, "float32")
         # Gradients of rows that see few keys are small differences. Where the softmax is of 32 bits, kernels give what rounding
-        # the result to 16 leaves of them.
-        masked = not (self.mixed and self.builder.backward)
-        if masked and self.often(0.4):
+        # the result to 16 leaves of them, but under causal masks.
+        if self.often(0.4) and not (self.mixed and self.builder.backward):
             mask = self.mask((*batch, rows, columns))
             scores = self.emit("elementwise_add", {"X": scores, "Y": mask}, {"axis": -1}, scores)
-        if masked and self.often(0.5):
+        if self.often(0.5):
             mask = self.triangle(rows, columns)
             scores = self.plain("elementwise_add", {"X": scores, "Y": mask}, {"axis": -1})
         weights = self.plain("softmax", {"X": scores}, {"axis": -1})

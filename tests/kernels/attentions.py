@@ -30,7 +30,18 @@ def causal(scores: Any) -> Any:
     return scores + paddle.triu(paddle.full([TOKENS, TOKENS], float("-inf"), scores.dtype), 1)
 
 
-MASKS: Mapping[str, Callable[[Any], Any]] = {"mask": added, "causal": causal, "dropout": causal}
+def mixed(scores: Any) -> Any:
+    """The same behind a cast: mixed precision O1, with the softmax in 32 bits."""
+    return causal(scores.astype("float32"))
+
+
+MASKS: Mapping[str, Callable[[Any], Any]] = {
+    "mask": added,
+    "causal": causal,
+    "dropout": causal,
+    "mixed": mixed,
+    "mixed-dropout": mixed,
+}
 
 
 TF32 = "tf32"
@@ -54,8 +65,8 @@ def _attention(head: int, dtype: str, mask: str) -> tuple[Kernel, ...]:
         for one in (q, k, v):
             one.stop_gradient = False
         weights = F.softmax(MASKS[mask](paddle.scale(paddle.matmul(q, k, transpose_y=True), head**-0.5)))
-        weights = F.dropout(weights, 0.1) if mask == "dropout" else weights
-        out = paddle.matmul(weights, v)
+        weights = F.dropout(weights, 0.1) if "dropout" in mask else weights
+        out = paddle.matmul(weights.astype(dtype) if "mixed" in mask else weights, v)
         given = static.data("given", list(out.shape), dtype)
         fetches = [out.name, *(g.name for g in static.gradients([out], [q, k, v], [given]))]
     strategy = static.BuildStrategy()
@@ -70,6 +81,7 @@ ROWS: tuple[tuple[int, str, str], ...] = (
     *((head, "bfloat16", "mask") for head in (64, 128, 256)),
     (64, "bfloat16", "dropout"),
     (128, "bfloat16", "dropout"),
+    *((head, "bfloat16", mask) for head in (64, 128) for mask in ("mixed", "mixed-dropout")),
     (64, TF32, "causal"),
     (128, TF32, "causal"),
 )  # fmt: skip

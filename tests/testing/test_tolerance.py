@@ -296,6 +296,37 @@ def test_terms_along_rows_are_summed_and_the_largest_is_taken() -> None:
     assert (sizes[grad.name][1] > 0.9).all()  # 2 - 2 over a deviation of 4
 
 
+def test_what_a_mask_hides_does_not_widen_a_softmax() -> None:
+    """The error of a row's largest score is its own; with that of the mask, wrong gradients of 1e-2 passed."""
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x = static.data("x", [2, 3])
+        y = paddle.nn.functional.softmax(x)
+    given = {"x": np.array([[1.0, 2.0, -1e4], [-1e4, -3.0, -1e4]])}
+    (value,) = static.Executor(paddle.CPUPlace()).run(float64_program(main), feed=given, fetch_list=[y.name])
+    sizes = magnitudes(main, given | {y.name: value})
+    assert (sizes[y.name] <= 10 * value).all()
+
+
+def test_what_reads_a_product_counts_its_terms() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        a, b = static.data("a", [1, 2]), static.data("b", [2, 1])
+        product = paddle.matmul(a, b)
+        doubled = product * 2.0
+        weight = paddle.nn.functional.softmax(doubled)
+        after = weight + 1.0
+    given = {"a": np.array([[3.0, -3.0]]), "b": np.array([[1.0], [1.0]])}
+    names = [v.name for v in (product, doubled, weight, after)]
+    found = static.Executor(paddle.CPUPlace()).run(float64_program(main), feed=given, fetch_list=names)
+    sizes = magnitudes(main, given | dict(zip(names, found, strict=True)))
+    assert found[0].item() == 0
+    first, second, third, last = (sizes[n].item() for n in names)
+    assert (first, second) == (6, 12)
+    assert third == pytest.approx(12 + 12, abs=3)  # exp(12 - 12): of each 12
+    assert last == pytest.approx(1 + 1)  # what a softmax makes is no product
+
+
 def test_a_kernel_may_round_inside_a_norm_of_two_numbers() -> None:
     """Where all that is left of a gradient is what did not cancel inside one op, no value between two ops tells."""
     main = static.Program()

@@ -85,7 +85,7 @@ def _leave_out_idle_checks() -> None:
     """
     from triton.runtime import interpreter
 
-    builder = getattr(interpreter, "interpreter_builder", None)
+    builder: Any = getattr(interpreter, "interpreter_builder", None)
     options = getattr(builder, "options", None)
     if options is not None and not options.debug and getattr(options, "sanitize_overflow", False):
         builder.options = replace(options, sanitize_overflow=False)

@@ -90,22 +90,28 @@ def magnitudes(program: Program, values: Mapping[str, Array]) -> dict[str, Array
 
     Returns:
         Variable -> an array of its shape, for results of ops that have expressions, per element or along rows, and of matrix
-        products.
+        products. What reads a product, at once or behind ops per element, counts the product's terms, not its sum: a kernel may
+        add them up in another order than the op that alone would have stored them (the gradient of a softmax between products).
     """
     frozen = freeze(program, [v.name for v in data_variables(program)], [])
     metas = {n: meta_of(a) for n, a in values.items()}
     found: dict[str, Array] = {}
+    products: set[str] = set()
     for op in frozen.ops:
         if op.definition.update or not all(v in values for v in (*op.reads(), *op.writes())):
             continue
         if is_product(op.definition) or is_product_gradient(op.definition):
-            found |= _products(op, values)
+            made = _products(op, values)
+            found |= made
+            products |= made.keys()
             continue
         formula = define(op, metas)
         if formula is None or 0 in formula.full:
             continue
         with np.errstate(all="ignore"):
-            environment = _environment(formula, values)
+            environment = _environment(formula, values, {n: found[n] for n in op.reads() if n in products})
+            if formula.inner is None and not formula.per_row and not products.isdisjoint(op.reads()):
+                products |= {e for i, e in enumerate(op.outputs) if i in formula.nodes and isinstance(e, str)}
             for position, node in formula.nodes.items():
                 entry = op.outputs[position]
                 if isinstance(entry, str) and entry in values:
@@ -127,7 +133,9 @@ def _products(op: FrozenOp, values: Mapping[str, Array]) -> dict[str, Array]:
     return {v: np.abs(a) for v, a in zip(op.outputs, results, strict=True) if isinstance(v, str)}
 
 
-def _environment(formula: LoopBody, values: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
+def _environment(
+    formula: LoopBody, values: Mapping[str, Array], sizes: Mapping[str, Array]
+) -> dict[str, tuple[Array, Array]]:
     done = {}
     for name, position in formula.inputs.items():
         entry, shape = formula.entries[position], formula.aligned[position]
@@ -135,7 +143,8 @@ def _environment(formula: LoopBody, values: Mapping[str, Array]) -> dict[str, tu
         assert shape is not None
         array = values[entry].reshape(shape)
         # Integers and truth values are exact: they add no rounding error.
-        done[name] = array, np.abs(array) if array.dtype == np.float64 else np.zeros(shape)
+        own = sizes[entry].reshape(shape) if entry in sizes else np.abs(array)
+        done[name] = array, own if array.dtype == np.float64 else np.zeros(shape)
     if formula.inner is not None:
         row = formula.full[formula.inner :]
         places = np.arange(math.prod(row), dtype=np.float64).reshape((1,) * formula.inner + row)
@@ -166,7 +175,10 @@ def _sized(
         axes = tuple(range(formula.inner or 0, len(formula.full)))
         value, size = (np.broadcast_to(a, formula.full) for a in pairs[0])
         if node.op == "rmax":
-            done = value.max(axes, keepdims=True), size.max(axes, keepdims=True)
+            # The error of the largest element, however large others are below zero (those that a mask hides).
+            lead = value.shape[: formula.inner or 0]
+            rows, at = size.reshape(*lead, -1), value.reshape(*lead, -1).argmax(-1)[..., None]
+            done = value.max(axes, keepdims=True), np.take_along_axis(rows, at, -1).reshape(*lead, *(1 for _ in axes))
         else:
             done = value.sum(axes, keepdims=True), size.sum(axes, keepdims=True)
     elif function.numpy is None:

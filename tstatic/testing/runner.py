@@ -22,7 +22,7 @@ from tstatic.static.strategy_property import BOOL, OPTIONAL_BOOL
 from tstatic.testing.magnitudes import SUFFIX, made_values, magnitudes, nudge, perturbable, unit_step, widen
 from tstatic.testing.parts import Array, Feeds
 from tstatic.testing.recipe import Recipe
-from tstatic.testing.tolerance import Difference, check, float64_program, ulps_of
+from tstatic.testing.tolerance import Difference, check, float64_program, ulps_of, units
 
 PATTERNS = 2
 """Number of random sign patterns by which inputs and temporaries are perturbed to measure the spread."""
@@ -175,6 +175,7 @@ class Trial:
     ) -> Feeds:
         """Returns perturbations of the temporaries, for the inputs that :func:`perturbable` adds."""
         block = self.program.global_block()
+        makers = {name: op for op in block.ops for name in op.output_arg_names}
         found = {}
         for name, value in values.items():
             dtype = block._var_recursive(name).dtype
@@ -182,7 +183,8 @@ class Trial:
             step = unit_step(value, dtype, rng) if made[name] else np.zeros(value.shape)
             size = sizes.get(name)
             if size is not None and (size > CANCELS * np.abs(value)).any():
-                lost = unit_step(np.nan_to_num(size, posinf=0.0), dtype.compute, rng)
+                # As many units as two kernels for its op may differ by: those of terms that another order adds up.
+                lost = max(1.0, units(makers[name])) * unit_step(np.nan_to_num(size, posinf=0.0), dtype.compute, rng)
                 step = step + np.where(size > CANCELS * np.abs(value), lost, 0.0)
             found[name + SUFFIX] = step
         return found

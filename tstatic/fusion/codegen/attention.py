@@ -111,6 +111,8 @@ class AttentionModule:
             raise CodegenUnsupported("ATTRIBUTE", "the last product takes something else than the weights", mixed)
         self.dtype = metas[self.q].dtype
         self.compute = self.dtype.compute
+        # A softmax of 32 bits between products of 16.
+        self.wide_softmax = metas[found.weights].dtype is not self.dtype
         self.sizes = sizes_of(found.product, mixed, metas)
         self.tf32 = rounds_to_tf32(self.dtype)
         self.dot = "dot_tf32" if self.tf32 else "dot"
@@ -125,8 +127,10 @@ class AttentionModule:
         # The diagonal of a causal mask is a matter of loops.
         a, g, kind = self.found.unmasked, self.gradient, self.compute
 
-        def function_of(name: str, ops: Sequence[FrozenOp], given: Mapping[str, str], result: str) -> Inlined:
-            return Inlined(name, ops, given, result, self.sizes, self.metas, kind)
+        def function_of(
+            name: str, ops: Sequence[FrozenOp], given: Mapping[str, str], result: str, casts_round: bool | None = None
+        ) -> Inlined:
+            return Inlined(name, ops, given, result, self.sizes, self.metas, kind, casts_round)
 
         made = [
             function_of("scores", a.behind_scores, {a.raw: "s"}, a.scores),
@@ -134,7 +138,9 @@ class AttentionModule:
         ]
         if g is not None:
             arriving, leaving = one(g.mixed.output("X@GRAD")), one(g.softmax.input("Out@GRAD"))
-            made.append(function_of("weights_grad", g.weights, {arriving: "d"}, leaving))
+            # Each row's sum of weights times these gradients, which is subtracted from them, is of gradients as they are
+            # before any rounding; where it is almost all of them, rounding them would be all that is left.
+            made.append(function_of("weights_grad", g.weights, {arriving: "d"}, leaving, casts_round=False))
             inner, last = one(g.softmax.output("X@GRAD")), one(g.product.input("Out@GRAD"))
             reads = {v for op in g.scores for v in op.contents()}
             inside = {a.raw, *(v for op in a.behind_scores for v in op.writes())}
@@ -321,7 +327,11 @@ class AttentionModule:
     def _variant(self) -> Variant:
         scores = self.sizes.rows * self.sizes.columns
         full = any(self.metas[o.value].numel >= scores for inlined in self.inlined for o in inlined.read)
-        return "tf32" if self.tf32 else "drawn" if self._drawn else "read" if full else ""
+        if self.tf32:
+            return "tf32"
+        if self._drawn:
+            return "mixed drawn" if self.wide_softmax else "drawn"
+        return "read" if full else "mixed" if self.wide_softmax else ""
 
     @property
     def _matrix_unit(self) -> bool:

@@ -150,9 +150,16 @@ class _Gradients(AttentionModule):
 
     def _scores_gradient(self, seen: str, turned: bool = False) -> list[str]:
         """Lines that make the gradient of a block of raw scores, ``ds``."""
+        own: list[str] = []
+        if self.wide_softmax and self.diagonal is not None and seen:
+            # Of rows that see nothing behind the first keys: the result was rounded, these weights and gradients are not.
+            first, axis = ("first_column", 0) if turned else ("start", 1)
+            known = f"({first} == 0) & (rows < COLUMNS - {self.diagonal})"
+            own = [f"sums = tl.where({known}, tl.sum(p * d, {axis}), sums)"]
         return [
             f"d = {self._product('given_here', 'value', turned)}",
             f"d = {self._call('weights_grad', 'd', turned=turned)}",
+            *own,
             f"ds = p * (d - sums{'[None, :]' if turned else '[:, None]'})",
             f"ds = {self._call('scores_grad', 'raw', 'ds', turned=turned)}",
             *([f"ds = tl.where({seen}, ds, 0.0)"] if seen else []),

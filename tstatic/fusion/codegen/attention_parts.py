@@ -12,9 +12,13 @@ from tstatic.fusion.codegen.lines import Typed, nested
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, Operand, build
 from tstatic.fusion.codegen.reference import Reference
 from tstatic.fusion.codegen.script import Fitting
+from tstatic.ir import expr
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import OpDef, op_def
 from tstatic.ir.types import DType, Meta, Shape, float32
+
+_EXACT = [name for name, function in expr.FUNCTIONS.items() if function.exact]
+"""Functions that jump where their arguments are rounded otherwise."""
 
 CAUSAL_MASK = OpDef("causal_mask", "X -> Out", attrs={"diagonal": 0})
 """Among the ops of an attention: minus infinity above a diagonal."""
@@ -185,6 +189,7 @@ class Inlined:
     Attributes:
         given: Values that the function gets: value -> name of the parameter.
         result: The value that it returns.
+        casts_round: Whether casts round what they take to its own 16-bit type; by default where a function would show it.
     """
 
     def __init__(
@@ -196,6 +201,7 @@ class Inlined:
         sizes: Sizes,
         metas: Mapping[str, Meta],
         compute: DType,
+        casts_round: bool | None = None,
     ) -> None:
         self.name, self.given, self.result = name, given, result
         self.sizes, self.metas, self.compute = sizes, metas, compute
@@ -209,6 +215,9 @@ class Inlined:
                 if operand.value in given and not operand.full:
                     raise CodegenUnsupported("SHAPE_MISMATCH", "the scores are used at two places", ops[0])
             self.group = group
+            if casts_round is None:
+                casts_round = any(expr.calls(n, _EXACT) for _, body in group.ops for n in body.nodes.values())
+        self.casts_round = bool(casts_round)
 
     @property
     def read(self) -> list[Operand]:
@@ -256,7 +265,7 @@ class Inlined:
         )
         low = {v: self.metas[v].dtype for v in self.given}
         given = {v: Typed(n, self.compute, low[v] if low[v].is_low else None) for v, n in self.given.items()}
-        loads, lines = loaded(group, self._index, given)
+        loads, lines = loaded(group, self._index, given, self.casts_round)
         used |= lines.used
         body = [
             f"mask = (rows < {s.rows}) & (columns < {s.columns})",

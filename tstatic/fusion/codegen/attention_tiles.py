@@ -29,11 +29,12 @@ Table = Mapping[str, Mapping[int, tuple[Blocks, ...]]]
 """Architecture -> head size -> blocks, the ones to be taken first; heads between two sizes are padded to the larger one.
 
 Of 16-bit matrices. Behind the architecture may stand what makes a kernel need more registers or shared memory, with other blocks
-for some sizes: "drawn" of random numbers for each score, "read" of a mask with a number for each. "tf32" is of float32 that is
+for some sizes: "drawn" of random numbers for each score, "read" of a mask with a number for each, "mixed" of a
+softmax in 32 bits. "tf32" is of float32 that is
 rounded to TF32, on all architectures; behind one stands what is other there.
 """
 
-Variant = Literal["", "drawn", "read", "tf32"]
+Variant = Literal["", "drawn", "read", "mixed", "mixed drawn", "tf32"]
 
 FORWARD: Table = {
     "sm_80": {
@@ -86,6 +87,7 @@ QUERIES: Table = {
     "sm_80 drawn": {64: (Blocks(32, 64, 8, 2), Blocks(64, 32, 8, 2), Blocks(32, 64, 4, 2))},
     "sm_100 drawn": {128: (Blocks(64, 64, 8, 2), Blocks(128, 32, 8, 2))},
     "sm_100 read": {256: (Blocks(64, 32, 8, 2),)},
+    "sm_100 mixed drawn": {64: (Blocks(64, 64, 8, 2), Blocks(64, 64, 4, 2))},
 }
 """Of the gradient of queries."""
 
@@ -114,6 +116,7 @@ KEYS_AND_VALUES: Table = {
     "sm_80 drawn": {64: (Blocks(64, 32, 8, 2), Blocks(32, 64, 8, 2), Blocks(32, 64, 4, 2))},
     "sm_100 drawn": {64: (Blocks(64, 64, 8, 2), Blocks(64, 128, 8, 2))},
     "sm_80 read": {64: (Blocks(64, 32, 8, 2),)},
+    "sm_80 mixed": {64: (Blocks(64, 64, 8, 2), Blocks(64, 64, 4, 2))},
     "sm_100 read": {256: (Blocks(32, 64, 8, 2),)},
 }
 """Of the gradients of keys and values by one kernel."""
@@ -143,6 +146,7 @@ APART: Table = {
     "sm_80 drawn": {64: (Blocks(32, 64, 8, 2), Blocks(64, 32, 8, 2))},
     "sm_80 read": {64: (Blocks(32, 64, 8, 2), Blocks(64, 32, 8, 2), Blocks(32, 64, 4, 2))},
     "sm_100 read": {256: (Blocks(32, 64, 8, 2),)},
+    "sm_100 mixed drawn": {128: (Blocks(32, 64, 8, 2), Blocks(64, 32, 8, 2))},
 }
 """Of each of the two by a kernel of its own: the weights are made twice, but half as much is added up in registers."""
 
@@ -180,8 +184,9 @@ def _of_chip(table: Mapping[str, Any], target: Target, variant: Variant) -> list
     """Returns what a table has for a chip, what has a variant's own blocks first."""
     chip = target.architecture
     whole = table["tf32"] if variant == "tf32" else table.get(chip, table["sm_90"])
-    own = table.get(f"{chip} {variant}")
-    return [whole] if own is None else [own, whole]
+    names = (variant, "drawn") if variant == "mixed drawn" else (variant,)
+    own = (table.get(f"{chip} {name}") for name in names)
+    return [*(one for one in own if one is not None), whole]
 
 
 def blocks_of(
@@ -203,7 +208,7 @@ def blocks_of(
     tables = _of_chip(table, target, variant) if dtype.is_low or variant == "tf32" else [WIDE]
     size = size_of(head, tables[-1])
     found: tuple[Blocks, ...] = next(one[size] for one in tables if size in one)
-    if variant == "drawn":
+    if "drawn" in variant:
         found = tuple(b for b in found if b.rows * b.columns <= DRAWN_A_THREAD * 32 * b.num_warps) or found[-1:]
     return found
 
@@ -211,7 +216,7 @@ def blocks_of(
 def apart_first(target: Target, head: int, dtype: DType, variant: Variant) -> bool:
     """Returns whether the gradients of keys and values are made by a kernel each, where nothing was timed."""
     sizes = APART_FROM.get(target.architecture, APART_FROM["sm_90"])
-    return not target.large_programs and dtype.is_low and padded(head) >= sizes[variant == "drawn"]
+    return not target.large_programs and dtype.is_low and padded(head) >= sizes["drawn" in variant]
 
 
 def joined_first(target: Target, head: int, dtype: DType, variant: Variant) -> bool:

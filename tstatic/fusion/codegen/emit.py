@@ -119,7 +119,10 @@ def stored(value: Typed, dtype: DType, used: set[str]) -> str:
 
 
 def loaded(
-    group: LoopNest, index: Callable[[Operand], tuple[str, str]], given: Mapping[str, Typed] | None = None
+    group: LoopNest,
+    index: Callable[[Operand], tuple[str, str]],
+    given: Mapping[str, Typed] | None = None,
+    casts_round: bool = True,
 ) -> tuple[list[str], Lines]:
     """Returns the lines that load a group's inputs, and its own, written.
 
@@ -127,6 +130,7 @@ def loaded(
         group: The group.
         index: ``(operand) -> (offset, mask)``.
         given: Inputs that lie in registers: value -> its name there.
+        casts_round: Whether casts round what they take to its own 16-bit type.
     """
     used: set[str] = set()
     loads: list[str] = []
@@ -138,7 +142,7 @@ def loaded(
         text, dtype = load(operand, *index(operand), used)
         loads.append(f"a{i} = {text}")
         names[i] = Typed(f"a{i}", dtype)
-    lines = Lines(group, names, [index(drawing.operand)[0] for drawing in group.drawings])
+    lines = Lines(group, names, [index(drawing.operand)[0] for drawing in group.drawings], casts_round)
     lines.used |= used
     lines.write()
     return loads, lines

@@ -162,10 +162,14 @@ class Lines(Writer):
     Attributes:
         done: The program's values -> typed names.
         drawn_at: Texts of the places of the group's random numbers in their streams.
+        casts_round: Whether casts round what they take to its own 16-bit type.
     """
 
-    def __init__(self, group: LoopNest, loaded: Mapping[int, Typed], drawn_at: Sequence[str] = ()) -> None:
+    def __init__(
+        self, group: LoopNest, loaded: Mapping[int, Typed], drawn_at: Sequence[str] = (), casts_round: bool = True
+    ) -> None:
         super().__init__()
+        self.casts_round = casts_round
         self.group = group
         self.drawn_at = drawn_at
         self._numbers: dict[str, Typed] = {}
@@ -200,7 +204,7 @@ class Lines(Writer):
                 if node.op == "const":
                     # Later lines may hand it to functions that take blocks only.
                     value = Typed(f"tl.full((1,), {value.text}, {LANGUAGE[value.dtype.name]})", value.dtype)
-                if value.low is not None and value.low is not dtype:
+                if value.low is not None and value.low is not dtype and self.casts_round:
                     # A cast from a 16-bit type keeps what was rounded off: a comparison behind it would see the difference.
                     value = self.rounded(value)
                 if self._exact.get(value.text) is dtype:
