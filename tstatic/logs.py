@@ -103,6 +103,12 @@ def warn_once(key: Hashable, message: str, *, topic: str = "all", level: int = l
     return True
 
 
+def leave_unsaid(key: Hashable) -> None:
+    """Keeps ``warn_once`` from saying what a caller says in its own way."""
+    with _lock:
+        _said.add(key)
+
+
 def warn_user(message: str, *, category: type[Warning] = UserWarning) -> None:
     """Issues a Python warning that points at the user's own line, once for each line and text."""
     where = user_line() or ("unknown", 0)

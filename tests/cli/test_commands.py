@@ -217,7 +217,13 @@ def test_cache_lists_counts_and_clears(folder: Path, tmp_path: Path) -> None:
     assert listed["bytes"] == 6
     assert [Path(one["file"]).name for one in listed["kernels"]] == [f"pointwise_{'0' * 64}.py"]
     assert "pointwise" in tstatic(folder, "cache", **place).stdout
-    assert answer(folder, "cache", "clear", **place)["removed_bytes"] == 6
+    for number in range(25):
+        (own / f"pointwise_{number:064}.py").write_text("x = 1\n")
+    text = tstatic(folder, "cache", **place).stdout
+    assert text.count("pointwise") == 20
+    assert "and 5 that were used before" in text
+    assert len(answer(folder, "cache", **place)["kernels"]) == 25
+    assert answer(folder, "cache", "clear", **place)["removed_bytes"] == 25 * 6
     assert [p.name for p in own.iterdir()] == ["notes.txt"], "other files stay"
     assert listed["limit_bytes"] == cache.LIMIT_BYTES
     own.chmod(0o777)
@@ -228,6 +234,10 @@ def test_selftest(folder: Path) -> None:
     found = answer(folder, "selftest")
     assert found["ok"]
     assert len(found["checks"]) == 5
+    assert "kernels ran" in found["checks"][1]["detail"]
+    plain = tstatic(folder, "selftest", "--no-interpret")
+    assert "no generated kernel ran: it takes a GPU, or triton and torch" in plain.stdout
+    assert plain.stderr == ""
 
 
 def test_selftest_says_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:

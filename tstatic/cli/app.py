@@ -29,6 +29,9 @@ Program = Annotated[
     int, typer.Option(help="Number of the script's program; 0: the largest that is fed or fetched from.", min=0)
 ]
 First = Annotated[int, typer.Option(help="End the script when it compiled so many programs; 0: run all of it.", min=0)]
+Interpret = Annotated[
+    bool, typer.Option(help="Run generated kernels in Triton's interpreter, where triton and torch are installed.")
+]
 Every = Annotated[bool, typer.Option("--all", help="Turn every fusion on.")]
 Switch = Annotated[
     list[str] | None, typer.Option(help="Turn a property of the BuildStrategy on; may be repeated.", show_default=False)
@@ -57,6 +60,12 @@ def _options(
 def _do(command: str, as_json: bool, **options: Any) -> NoReturn:
     """Runs ``module:function`` of this package and ends with its exit code."""
     raise typer.Exit(perform(command, as_json, **options))
+
+
+def _interpreted(wanted: bool) -> None:
+    if wanted and find_spec("triton") and find_spec("torch"):
+        # Read at the first use of a CPU place, which is later.
+        os.environ.setdefault("TSTATIC_CPU_BACKEND", "interpret")
 
 
 SCRIPT = {"allow_interspersed_args": False, "ignore_unknown_options": True}
@@ -193,17 +202,13 @@ def verify(
     examples: Annotated[int, typer.Option(help="Drawn feeds for each strategy.", min=1)] = 5,
     steps: Annotated[int, typer.Option(help="Runs in a row, for programs that train.", min=1)] = 1,
     seed: Annotated[int, typer.Option(help="Of the drawn feeds.")] = 0,
-    interpret: Annotated[
-        bool, typer.Option(help="Run generated kernels in Triton's interpreter, where triton and torch are installed.")
-    ] = True,
+    interpret: Interpret = True,
     program: Program = 0,
     first: First = 0,
     as_json: Json = False,
 ) -> None:
     """Compares a program without fusions with itself under every strategy, on drawn feeds."""
-    if interpret and find_spec("triton") and find_spec("torch"):
-        # Read at the first use of a CPU place, which is later.
-        os.environ.setdefault("TSTATIC_CPU_BACKEND", "interpret")
+    _interpreted(interpret)
     _do(
         "running:verify", as_json, target=target, arguments=arguments or [], examples=examples, steps=steps, seed=seed,
         program=program, first=first,
@@ -358,6 +363,7 @@ def doctor(
 
 
 @app.command(epilog="Example: tstatic selftest")
-def selftest(as_json: Json = False) -> None:
+def selftest(interpret: Interpret = True, as_json: Json = False) -> None:
     """Runs small programs whose results are known, in some seconds."""
+    _interpreted(interpret)
     _do("running:selftest", as_json)

@@ -10,6 +10,8 @@ from tstatic.display import counted, size
 from tstatic.fusion import cache
 
 ACTIONS = ("list", "size", "clear")
+SHOWN = 20
+"""Kernels in the table, those that were used last."""
 
 
 def kernel_cache(action: str = "list") -> Outcome:
@@ -43,7 +45,9 @@ def kernel_cache(action: str = "list") -> Outcome:
                 size(info.st_size),
                 time.strftime("%Y-%m-%d %H:%M", time.localtime(info.st_mtime)),
             )
-            for path, info in found
+            for path, info in found[:SHOWN]
         ]
         parts.append(Table("", ("kernel", "folder", "size", "last used"), rows))
+        if len(found) > SHOWN:
+            parts.append(f"and {len(found) - SHOWN:,} that were used before; --json lists them, too")
     return Outcome(data, parts, OK if reason is None else ENVIRONMENT)

@@ -19,11 +19,13 @@ from tstatic.cli.subjects import SIZE, Subject, subject_of
 from tstatic.cli.targets import check_output, check_target
 from tstatic.display import counted, size
 from tstatic.errors import NumericsError, TstaticError
+from tstatic.logs import leave_unsaid
 from tstatic.profiler.recording import Profile
 from tstatic.profiler.recording import profile as recorded
 from tstatic.progress import tracked
 from tstatic.static.strategy import BuildStrategy
 from tstatic.testing import EquivalenceError, assert_equivalent, check_grads, sample_feeds
+from tstatic.testing.equivalence import NO_KERNEL
 from tstatic.testing.runner import everything_on
 
 RUNS = 10
@@ -144,6 +146,8 @@ def verify(
     rows: list[tuple[object, ...]] = []
     results: list[dict[str, Any]] = []
     failure = ""
+    # Said below the table.
+    leave_unsaid(NO_KERNEL)
     with static.scope_guard(subject.scope):
         for name, strategy in tracked(
             "verifying strategies", strategies.items(), len(strategies), lambda pair: pair[0]
@@ -221,10 +225,18 @@ def _step(exe: static.Executor, loss: Any, scope: static.Scope) -> Any:
     return exe.run(loss.block.program, feed=feed, fetch_list=[loss], scope=scope)[0]
 
 
-def _equal_when_fused() -> None:
+def _equal_when_fused() -> str:
     loss, _, scope = _net()
+    # The table says it.
+    leave_unsaid(NO_KERNEL)
     with static.scope_guard(scope):
-        assert_equivalent(loss.block.program, everything_on(), fetch_list=[loss], steps=2, examples=2)
+        made = assert_equivalent(loss.block.program, everything_on(), fetch_list=[loss], steps=2, examples=2)
+    ran = (
+        f"{counted(made.kernels, 'kernel')} ran"
+        if made.kernels
+        else "no generated kernel ran: it takes a GPU, or triton and torch"
+    )
+    return f"{counted(made.fusions, 'fused operator')}, {ran}"
 
 
 def _has_right_gradients() -> None:
@@ -263,7 +275,7 @@ def _is_equal_on_two_places() -> None:
         raise AssertionError(f"the loss is {alone} on one place and {np.mean(both)} on two")
 
 
-CHECKS: dict[str, Callable[[], None]] = {
+CHECKS: dict[str, Callable[[], str | None]] = {
     "a small net trains": _trains,
     "fused programs give the same results": _equal_when_fused,
     "gradients are right": _has_right_gradients,
@@ -277,8 +289,7 @@ def selftest() -> Outcome:
     rows = []
     for name, check in CHECKS.items():
         try:
-            check()
-            rows.append({"check": name, "ok": True, "detail": ""})
+            rows.append({"check": name, "ok": True, "detail": check() or ""})
         except (AssertionError, TstaticError) as error:
             rows.append({"check": name, "ok": False, "detail": str(error)})
     fine = all(one["ok"] for one in rows)

@@ -55,6 +55,10 @@ class EquivalenceError(AssertionError):
         self.script = script
 
 
+NO_KERNEL = "no generated kernel ran"
+"""Key of the warning that says so."""
+
+
 @dataclass(frozen=True, slots=True)
 class Equivalence:
     """How much :func:`assert_equivalent` compared.
@@ -140,7 +144,7 @@ def assert_equivalent(
         fusions, kernels = max(fusions, made), max(kernels, ran)
     if fusions and not kernels:
         warn_once(
-            "no generated kernel ran",
+            NO_KERNEL,
             "assert_equivalent compared fused programs, but no generated kernel ran: on this device fused operators run as those "
             "that they replace. TSTATIC_CPU_BACKEND=interpret runs the kernels in Triton's interpreter",
         )
