@@ -61,8 +61,7 @@ class Browser:
         self._loaded = 0
         self._session = ""
         try:
-            pages = self.send("Target.getTargets")["targetInfos"]
-            target = next(t["targetId"] for t in pages if t["type"] == "page")
+            target = self._page()
             self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
             for domain in ("Page", "Runtime", "Log"):
                 self.send(f"{domain}.enable")
@@ -84,6 +83,17 @@ class Browser:
                 assert "error" not in answer, (method, answer["error"])
                 found: dict[str, Any] = answer["result"]
                 return found
+
+    def _page(self) -> str:
+        """The first page; a browser that is just starting may have none yet."""
+        end = time.monotonic() + self.limit
+        while True:
+            for one in self.send("Target.getTargets")["targetInfos"]:
+                if one["type"] == "page":
+                    page: str = one["targetId"]
+                    return page
+            assert time.monotonic() < end, f"the browser opened no page: see {self._log.name}"
+            time.sleep(0.05)
 
     def _next(self) -> dict[str, Any]:
         end = time.monotonic() + self.limit

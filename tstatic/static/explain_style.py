@@ -25,7 +25,7 @@ button{cursor:pointer}input{background:var(--paper);max-width:60vw}
 [role=tab]{color:var(--soft)}
 [role=tab][aria-selected=true]{background:var(--mark);border-color:var(--mark);color:var(--paper);font-weight:600}
 .views{display:grid;grid-template-columns:minmax(0,1fr) 23rem;gap:.9rem;align-items:start}
-#panel{position:relative;overflow:clip;border:1px solid var(--line);border-radius:8px;height:min(72vh,46rem);
+#panel{position:relative;overflow:clip;border:1px solid var(--line);border-radius:8px;height:clamp(20rem,100vh - 22rem,60rem);
 min-height:20rem;background:var(--paper)}
 #scene{display:block;width:100%;height:100%;touch-action:none;cursor:grab;user-select:none}
 #scene.moving{cursor:grabbing}
