@@ -9,7 +9,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tstatic.fusion import feedforward, fused_attention
+from tstatic.fusion import attention_block, feedforward
 from tstatic.fusion.causal import for_kernel
 from tstatic.fusion.codegen.define import works_on_rows
 from tstatic.fusion.codegen.products import Product, multiplies, products_of, tails_of
@@ -138,7 +138,7 @@ def block_bytes(op: FrozenOp, metas: Metas) -> int:
 
     Sums over rows of its gradients cost partial sums only, as the programs that make the gradients add them up.
     """
-    groups, middle, summing = fused_attention.groups_of(op.body, metas, list(op.writes()))
+    groups, middle, summing = attention_block.groups_of(op.body, metas, list(op.writes()))
     written = {*op.writes()}
     total = parts_bytes(
         [part for part in groups if part is not middle], written | _contents((*middle, *summing)), metas

@@ -5,8 +5,9 @@
 * ``bn_act``, ``bn_add_act``, ``elewise_add_act``, ``relu_depthwise_conv``  fusions with patterns
 * ``linear_cross_entropy``, ``row_groups``, ``row_chunks``, ``live_bytes``  a linear layer and its loss in chunks of rows
 * ``embedding_grad_add``  gradients of lookups in the place of other gradients of the table
-* ``fused_attention``, ``feedforward``, ``product_blocks``  whole blocks with matrix products
-* ``dot_product_attention``, ``causal``, ``moves``  attentions, their masks, and what moves their operands
+* ``fused_attention``, ``attention_block``, ``feedforward``, ``product_blocks``  whole blocks with matrix products
+* ``dot_product_attention``, ``attention_search``, ``causal``, ``moves``  attentions, how they are found, their masks, and what moves
+  their operands
 * ``auto``, ``compiler``  groups of any ops that state expressions
 * ``multi_tensor``, ``gradient_norm``  the updates of many parameters
 * ``in_turn``  kernels of several parts, one after the other
