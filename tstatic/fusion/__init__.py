@@ -6,8 +6,8 @@
 * ``linear_cross_entropy``, ``row_groups``, ``row_chunks``, ``live_bytes``  a linear layer and its loss in chunks of rows
 * ``embedding_grad_add``  gradients of lookups in the place of other gradients of the table
 * ``fused_attention``, ``attention_block``, ``feedforward``, ``product_blocks``  whole blocks with matrix products
-* ``dot_product_attention``, ``attention_search``, ``causal``, ``moves``  attentions, how they are found, their masks, and what moves
-  their operands
+* ``dot_product_attention``, ``attention_search``, ``causal``, ``moves``  attentions: search, masks, what moves their
+  operands
 * ``auto``, ``compiler``  groups of any ops that state expressions
 * ``multi_tensor``, ``gradient_norm``  the updates of many parameters
 * ``in_turn``  kernels of several parts, one after the other
