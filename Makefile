@@ -85,10 +85,10 @@ $(TRITON36)/.made: constraints-device.txt
 
 triton36: $(TRITON36)/.made  ## Make the environment whose older triton compiles kernels too.
 
-kernels: $(VENV)/.dev $(TRITON36)/.made  ## Compile the kernels for chips that need not be here; check limits and figures.
+kernels: $(VENV)/.dev $(TRITON36)/.made  ## Compile kernels for chips that need not be here, those that changed and a tenth of the others; check limits and figures.
 	@$(BIN)/python -m pytest -n 0 tests/kernels $(ARGS)
 
-proof-kernels: $(VENV)/.dev $(TRITON36)/.made  ## The same with 2,000 random kernels, every chip and every disassembly (most of an hour).
+proof-kernels: $(VENV)/.dev $(TRITON36)/.made  ## The same with 2,000 random kernels, every chip and every disassembly (hours).
 	@TSTATIC_KERNELS=all $(BIN)/python -m pytest -n 0 -s tests/kernels $(ARGS)
 
 proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,000 random programs, every planted fault, all kernels, 450 trainings and 200 failures of several processes, 20 killed saves, 100,000 mutated files, 500 steps that signals and forks hit, and the whole suite on torch's operators, on the late-running device and on both; the kernels' tests on torch's operators (hours).

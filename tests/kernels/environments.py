@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 VARIABLE = "TSTATIC_TRITON36_PYTHON"
 
 ALL = os.environ.get("TSTATIC_KERNELS") == "all"
-"""Every kernel for every chip, disassembled: takes most of an hour (``make proof-kernels``)."""
+"""Every kernel for every chip, disassembled: takes hours (``make proof-kernels``)."""
 
 
 def pinned() -> str:
