@@ -6,6 +6,7 @@ import math
 import os
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,36 +80,39 @@ def test_what_is_drawn() -> None:
 
 @pytest.mark.parametrize(
     ("causal", "line", "change"),
-    [(True, r"sums = tl\.where\(.*\), sums\)", "pass"), (False, r"v1 = d\n", "v1 = round_bf16(d)\n")],
+    [(True, r"sums = tl\.where\(.*\), sums\)", "pass"), (False, r"v1 = d\n", "v1 = wide(to_bf16(d))\n")],
     ids=["sums of the stored result", "rounded before the difference"],
 )
 def test_small_gradients_of_a_softmax_in_32_bits(
-    causal: bool, line: str, change: str, monkeypatch: pytest.MonkeyPatch
+    causal: bool, line: str, change: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """What is left of a difference where a row sees a key or two."""
     triangle = np.triu(np.full((33, 33), -np.inf, np.float32), 1)
     # A mask that is fed, and leaves each row the first key.
     mask = np.where(np.arange(33) > 0, -1e4, 0).astype(np.float32)
 
-    def check() -> None:
+    def check() -> Sequence[Kernel]:
         main = static.Program()
         with paddle.utils.unique_name.guard(), static.program_guard(main, static.Program()):
             q, k, v, given = (static.data(name, [2, 33, 16], "bfloat16") for name in ("q", "k", "v", "given"))
             for one in (q, k, v):
                 one.stop_gradient = False
-            scores = paddle.matmul(q, k, transpose_y=True).astype("float32")
+            scores = (paddle.matmul(q, k, transpose_y=True) * 0.25).astype("float32")
             scores = scores + (paddle.assign(triangle) if causal else static.data("mask", [33], "float32"))
             out = paddle.matmul(paddle.nn.functional.softmax(scores).astype("bfloat16"), v)
             fetches = [out, *static.gradients([out], [q, k, v], [given])]
-        sizes = {"q": 2, "k": 2, "v": 4, "given": 4}
+        sizes = {"q": 8, "k": 2, "v": 4, "given": 4}
         feeds = [
             {n: size * numbers((2, 33, 16), "bfloat16", seed + i) for i, (n, size) in enumerate(sizes.items())}
             | ({} if causal else {"mask": mask})
             for seed in range(6)
         ]
         testing.assert_equivalent(main, only(FUSION.switch), feeds, fetches, shrink=False)
+        return static.CompiledProgram(main, only(FUSION.switch)).explain(fetch_list=fetches).kernels
 
-    check()
+    for kernel in check():
+        code, printed = run_here(kernel.text, tmp_path / "kernel.py")
+        assert code == 0, printed
     load = cache.load
     monkeypatch.setattr(cache, "load", lambda text, title: load(re.sub(line, change, text), title))
     with pytest.raises(testing.EquivalenceError, match="q@GRAD"):

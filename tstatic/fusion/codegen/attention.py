@@ -395,4 +395,9 @@ class AttentionModule:
             template, body, "\n\n\n".join(texts), self.used, parameters, (memory[0], memory[1]),
             lambda target: candidates(target)[0], main,
         )  # fmt: skip
-        return replace(kernel, alternatives=lambda target: tuple(candidates(target)[1:]))
+        rounded = {
+            v for one in self.inlined if one.group and one.casts_round for op, _ in one.group.ops for v in op.writes()
+        }
+        # Those between the products, and the one in front of what is saved.
+        unrounded = tuple(v for op in body if op.type == "cast" for v in op.writes() if v not in rounded)
+        return replace(kernel, alternatives=lambda target: tuple(candidates(target)[1:]), unrounded=unrounded)

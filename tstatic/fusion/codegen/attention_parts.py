@@ -189,7 +189,7 @@ class Inlined:
     Attributes:
         given: Values that the function gets: value -> name of the parameter.
         result: The value that it returns.
-        casts_round: Whether casts round what they take to its own 16-bit type; by default where a function would show it.
+        casts_round: Whether casts round what they take to its own 16-bit type: where a function would show it.
     """
 
     def __init__(

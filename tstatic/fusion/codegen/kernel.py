@@ -260,6 +260,7 @@ class Kernel:
         alternatives: ``(target) -> further ways to make the results``, to be timed against those of ``plan``.
         parts: Kernels that it runs one after the other; without it it is one template's.
         between: Shared buffers that hold values, which a part writes and a later one reads.
+        unrounded: Results of casts that take what was computed, before it is rounded to 16 bits.
     """
 
     name: str
@@ -275,6 +276,7 @@ class Kernel:
     alternatives: Callable[[Target], tuple[Launches, ...]] = field(default=lambda target: (), repr=False, compare=False)
     parts: tuple[Kernel, ...] = ()
     between: tuple[KernelArgument, ...] = ()
+    unrounded: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         arrays = f"{len(self.inputs)} inputs, {len(self.outputs)} outputs"

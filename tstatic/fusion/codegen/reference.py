@@ -79,6 +79,7 @@ class Reference:
         names: Values that are given -> what they are called.
         rule: Writes ops that state no expressions.
         written: Values that the kernel writes to memory.
+        unrounded: Results of casts that take what was computed, before it is rounded to 16 bits.
 
     Attributes:
         lines: What was written.
@@ -93,7 +94,9 @@ class Reference:
         names: Mapping[str, str],
         rule: Rule | None,
         written: Collection[str],
+        unrounded: Collection[str] = (),
     ) -> None:
+        self.unrounded = unrounded
         self.metas = metas
         self.rule = rule
         self.written = written
@@ -178,7 +181,7 @@ class _Expressions:
             assert isinstance(entry, str)
             meta, target = self.reference.metas[entry], d.targets[position]
             value = self._value(node)
-            if value.low is not None and value.low is not meta.dtype:
+            if value.low is not None and value.low is not meta.dtype and entry not in self.reference.unrounded:
                 # As kernels do: a cast from a 16-bit type keeps what was rounded off.
                 self.reference.jumps = True
                 value = Value(f"rounded({value.text}, torch.{value.low.name})", value.shape)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tstatic.fusion.codegen.kernel import RNG, STOPPED, Kernel, KernelArgument, Launch, LibraryProduct, Table
@@ -11,7 +12,7 @@ from tstatic.fusion.codegen.lines import nested
 from tstatic.fusion.codegen.reference import RUN, NoNameError, Reference, Rule
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS, OpDef, ValueRange
-from tstatic.ir.types import DType, Meta, Shape
+from tstatic.ir.types import DType, Meta, Shape, float64
 from tstatic.target import DEFAULT_TARGET, TINY, Target
 
 _BEFORE = '''
@@ -146,7 +147,7 @@ raise SystemExit(int(bool(failed)))
 
 # Relative beyond 1, absolute below: two units in the last place of
 # the 16-bit types, 84 of float32, where sums have another order.
-_ALLOWED = '{"torch.float64": 1e-09, "torch.float32": 1e-05, "torch.float16": 0.002, "torch.bfloat16": 0.016}'
+_ALLOWED = {"torch.float64": 1e-09, "torch.float32": 1e-05, "torch.float16": 0.002, "torch.bfloat16": 0.016}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +162,7 @@ class Parts:
         helpers: Functions that it calls.
         sizes: Numbers of elements that texts of tables are made of.
         jumps: Whether a value that is rounded otherwise can give another result.
+        narrow: Whether an output of float64 holds what the kernel computes in float32.
         fitting: Lines of a function that makes inputs which others decide.
     """
 
@@ -172,6 +174,7 @@ class Parts:
     helpers: Sequence[str] = ()
     sizes: Sequence[int] = ()
     jumps: bool = False
+    narrow: bool = False
     fitting: Sequence[str] = ()
 
 
@@ -213,7 +216,8 @@ def standalone_main(
     def text(kernel: Kernel) -> str:
         keys = _keys(kernel)
         written = {b.value for one in (kernel, *kernel.parts) for b in one.outputs}
-        reference = Reference(metas, keys, rule, written)
+        unrounded = {v for one in (kernel, *kernel.parts) for v in one.unrounded}
+        reference = Reference(metas, keys, rule, written, unrounded)
         try:
             reference.write(body)
         # The kernel itself is good: only its check cannot be written in numpy.
@@ -231,17 +235,26 @@ def standalone_main(
                 [*reference.lines, f"return {{{results}}}"],
                 list(reference.helpers.values()),
                 jumps=reference.jumps,
-                fitting=_fitted(fitting, keys, rule) if fitting is not None and fitting.value in keys else (),
+                narrow=any(_widens(op, metas) for op in body if not written.isdisjoint(op.writes())),
+                fitting=_fitted(fitting, keys, rule, unrounded)
+                if fitting is not None and fitting.value in keys
+                else (),
             ),
         )
 
     return text
 
 
-def _fitted(fitting: Fitting, keys: Mapping[str, str], rule: Rule | None) -> list[str]:
+def _widens(op: FrozenOp, metas: Mapping[str, Meta]) -> bool:
+    """Returns whether an op makes float64 of a narrower float type."""
+    made, given = ({metas[v].dtype for v in values} for values in (op.writes(), op.reads()))
+    return op.type == "cast" and made == {float64} and all(t.is_float and t is not float64 for t in given)
+
+
+def _fitted(fitting: Fitting, keys: Mapping[str, str], rule: Rule | None, unrounded: Collection[str]) -> list[str]:
     """Returns the lines that make inputs of the others."""
     given = {v: k for v, k in keys.items() if v not in (fitting.value, fitting.saved)}
-    reference = Reference(fitting.metas, given, rule, ())
+    reference = Reference(fitting.metas, given, rule, (), unrounded)
     reference.write(fitting.ops)
     shape = fitting.metas[fitting.value].shape
     strides = tuple(8 * step for step in fitting.strides)
@@ -326,7 +339,8 @@ def script(kernel: Kernel, parts: Parts) -> str:
         "",
         *_table("INPUTS", parts.inputs),
         *_table("OUTPUTS", parts.outputs),
-        f"ALLOWED = {_ALLOWED}",
+        "ALLOWED = "
+        + json.dumps({**_ALLOWED, "torch.float64": _ALLOWED["torch.float32" if parts.narrow else "torch.float64"]}),
         # Some eight units in the last place of float32 (1.2e-7), 45 of float64 (2.2e-16); one of TF32.
         f"STEP = {1e-3 if 'dot_tf32(' in kernel.code else 1e-6 if low else 1e-14}",
         f"JUMPS = {parts.jumps!r}",
