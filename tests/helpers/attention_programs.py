@@ -66,6 +66,8 @@ class _Draw(LayerDraw):
         # Rows that see a few of the last keys: see below.
         later = rows <= columns and self.often(0.25) and not (self.mixed and self.builder.backward)
         value = float("-inf") if later else self.random.choice((float("-inf"), -1e9, -1e9, -1e4))
+        if self.mixed and self.builder.backward:
+            value = min(value, -1e9)  # a mask of -1e4 is added like one that is fed: see below
         diagonal = -1 if later else self.random.choice((1, max(1, columns - rows + 1)))
         # Off by one: a first row that sees a key more, or none but for a finite mask.
         if not later and self.often(0.15):
