@@ -31,7 +31,8 @@ def keeps_a_pair_on_the_stack(report: Report) -> bool:
     Most registers are left then (it stays at 32 on sm_80, at 48 on sm_100): it is a choice of the assembler, of which one kernel in
     200 is, and not one that is too large.
     """
-    return report.registers <= 64 and 0 < report.spill_stores <= 8 and report.spill_loads <= 8
+    most = {80: 32, 100: 48}.get(report.chip, 0)
+    return report.registers <= most and 0 < report.spill_stores <= 8 and report.spill_loads <= 8
 
 
 def drawn(count: int, number: int) -> dict[str, Source]:

@@ -30,8 +30,7 @@ Table = Mapping[str, Mapping[int, tuple[Blocks, ...]]]
 
 Of 16-bit matrices. Behind the architecture may stand what makes a kernel need more registers or shared memory, with other blocks
 for some sizes: "drawn" of random numbers for each score, "read" of a mask with a number for each, "mixed" of a
-softmax in 32 bits. "tf32" is of float32 that is
-rounded to TF32, on all architectures; behind one stands what is other there.
+softmax in 32 bits. "tf32" is of float32 that is rounded to TF32, on all architectures; behind one stands what is other there.
 """
 
 Variant = Literal["", "drawn", "read", "mixed", "mixed drawn", "tf32"]
