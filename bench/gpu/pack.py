@@ -21,15 +21,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import packfile
 import report
-from plan_count import FUSIONS, built, fused_kernels, moved, paddle, static, strategy
+from plan_count import FUSIONS, built, fused_kernels, moved, paddle, rewritten, static, strategy
 from plan_floors import build_program
 
+from tstatic.flags import flag
 from tstatic.fusion.codegen.batch_norm import RECOMPUTES
-from tstatic.fusion.codegen.kernel import STOPPED, Kernel, Launches, LibraryProduct
-from tstatic.fusion.codegen.products import is_product, is_product_gradient, products_of
+from tstatic.fusion.codegen.kernel import RNG, STOPPED, Kernel, Launches, LibraryProduct
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
+from tstatic.fusion.codegen.products import multiplies, products_of
 from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, metas_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def
+from tstatic.ir.rng import RngKey, kernel_numbers
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops.norm.batch_norm import RECOMPUTED
 from tstatic.target import DEFAULT_TARGET
@@ -41,8 +44,17 @@ KINDS = {
 }  # fmt: skip
 """Slot -> which numbers it can hold; others are normal."""
 
-Given = Sequence[tuple[Sequence[int], str]]
+CAUSAL = 0.5
+"""The part of the products that is left where a mask is known when the kernel is made, which then does not read it."""
+SEED, RUN = 7 + (5 << 32), 3
+"""Of the random numbers that kernels draw."""
+MADE = "made"
+"""The kind of an input that the kernel before must have made: numbers at random would make no sense of it."""
+
 Json = dict[str, Any]
+Earlier = tuple[FrozenOp, Json]
+"""An op and the variant of its kernel."""
+Given = Sequence[tuple[Sequence[int], str]]
 
 
 # --------------------------------------------------------------------------------------------------------- the programs
@@ -75,6 +87,32 @@ def _cross_entropy(x: Any, label: Any) -> Any:
 
 def _masked(x: Any, mask: Any) -> Any:
     return _act("softmax")(x * 0.125 + mask)
+
+
+def _attention(
+    shape: Sequence[int], dtype: str, causal: bool = False, masked: bool = False, drop: float = 0.0, tf32: bool = False
+) -> Any:
+    """A program with an attention and its gradients, whose mask the program makes or is fed."""
+
+    def build(_: Any) -> tuple[list[str], list[str]]:
+        paddle.set_flags({"FLAGS_allow_tf32": tf32})
+        qkv = [static.data(name, list(shape), dtype) for name in "qkv"]
+        for one in qkv:
+            one.stop_gradient = False
+        q, k, v = qkv
+        fed = [static.data("mask", [shape[-2]] * 2, dtype)] if masked else []
+        scores = paddle.scale(paddle.matmul(q, k, transpose_y=True), shape[-1] ** -0.5)
+        if causal:
+            scores = scores + paddle.triu(paddle.full([shape[-2]] * 2, float("-inf"), dtype), 1)
+        for mask in fed:
+            scores = scores + mask
+        weights = _act("softmax")(scores)
+        out = paddle.matmul(paddle.nn.functional.dropout(weights, drop) if drop else weights, v)
+        fed.append(static.data("start", list(shape), dtype))
+        made = [g.name for g in static.gradients([out], qkv, fed[-1:])]
+        return [x.name for x in (*qkv, *fed)], [out.name, *made]
+
+    return build
 
 
 def _layers(x: Any, w: Any, b: Any, w2: Any, b2: Any) -> Any:
@@ -166,6 +204,17 @@ def programs() -> Iterator[tuple[str, str, Any, Any]]:
             for m, k, n in ((40, 24, 72), sizes)
         ]
         yield label, "fuse_gemm_epilogue", pair[0], pair[1]
+    for label, head, dtype, kind in (
+        ("attention/causal-64", 64, half, {"causal": True}),
+        ("attention/causal-128", 128, half, {"causal": True}),
+        ("attention-more/mask-64", 64, half, {"masked": True}),
+        ("attention-more/dropout-64", 64, half, {"causal": True, "drop": 0.1}),
+        ("attention-tf32/causal-64", 64, "float32", {"causal": True, "tf32": True}),
+        ("attention-fp32/causal-64", 64, "float32", {"causal": True}),
+    ):
+        sizes = (1, 1, 136, head), (8, 16, 2048, head) if dtype == half else (4, 16, 1024, head)
+        pair = [_attention(shape, dtype, **kind) for shape in sizes]
+        yield label, "fuse_dot_product_attention", pair[0], pair[1]
     opt = paddle.optimizer
     for label, switch, make in (
         ("adamw/clip", "fuse_adamw", lambda: opt.AdamW(0.01, grad_clip=_clip())),
@@ -237,6 +286,13 @@ def draw(rng: np.random.Generator, kind: str, shape: Sequence[int], name: str, b
     return np.asarray(values).astype(dtype_of(name).np)
 
 
+def _as_tf32(values: Any) -> Any:
+    """Numbers of 32 bits, rounded to the 10 bits of TF32; others as they are."""
+    if values is None or values.dtype != np.float32:
+        return values
+    return ((values.view(np.uint32) + 0x1000) & 0xFFFFE000).view(np.float32)
+
+
 def values_of(body: Sequence[FrozenOp], arrays: Mapping[str, Any]) -> dict[str, Any]:
     """All values of some ops by their references."""
     known = dict(arrays)
@@ -246,9 +302,11 @@ def values_of(body: Sequence[FrozenOp], arrays: Mapping[str, Any]) -> dict[str, 
             if op.definition is RECOMPUTED:
                 known[op.output("Y")] = _normalised(*ins, op.attrs)
                 continue
+            if multiplies(op) and flag("FLAGS_allow_tf32"):
+                ins = [_as_tf32(a) for a in ins]
             metas = infer_outputs(op.definition, metas_of(ins), op.attrs)
             outs = allocate([m if e is not None else None for m, e in zip(metas, op.outputs, strict=True)])
-            call_ref(op.definition, ins, outs, op.attrs)
+            call_ref(op.definition, ins, outs, op.attrs, rng=RngKey(SEED, position=op.position, run=RUN))
             known.update((e, o) for e, o in zip(op.outputs, outs, strict=True) if isinstance(e, str))
     return known
 
@@ -264,6 +322,8 @@ class Writer:
 
     def __init__(self) -> None:
         self.arrays: list[np.ndarray[Any, Any]] = []
+        self.constants: dict[str, Any] = {}
+        """What the checked program computes from nothing, such as a causal mask: kernels do not read it."""
 
     def array(self, values: np.ndarray[Any, Any]) -> int:
         """Keeps an array; types that plain numpy lacks are kept as their bits."""
@@ -275,8 +335,13 @@ class Writer:
         """Keeps an array that a kernel reads besides values."""
         return {"array": self.array(numbers), "dtype": numbers.dtype.name}
 
-    def variant(self, op: FrozenOp, kernel: Kernel, metas: Mapping[str, Meta], exact: bool) -> Json:
-        """A kernel's launches and buffers; with ``exact`` its inputs, and what it should make of them in 64 bits."""
+    def variant(
+        self, op: FrozenOp, kernel: Kernel, metas: Mapping[str, Meta], exact: bool, before: Earlier | None = None
+    ) -> Json:
+        """A kernel's launches and buffers; with ``exact`` its inputs, and what it should make of them in 64 bits.
+
+        A kernel that reads what its ops do not read themselves goes on from what the one ``before`` makes of the same inputs.
+        """
         calls, *others = kernel.candidates(DEFAULT_TARGET)
         body = told(op.body, {b.value for b in kernel.inputs})
         slots = _slots(body)
@@ -285,11 +350,17 @@ class Writer:
         named = {a for one in calls.launches for a in one.arguments if isinstance(a, str)}
         named |= {v for table in calls.tables.values() for v in table.values}
         results = [v for v in dict.fromkeys(x for one in op.body for x in one.writes()) if v in {*outputs, *named}]
+        lacking = [b.value for b in kernel.inputs if b.value in named and b.value not in slots]
+        made: set[str] = set()
+        if lacking:
+            assert before is not None, f"no kernel before this one made {lacking}"
+            made = {v for one in before[0].body for v in one.writes()} & named
+            results = [v for v in results if v not in made]
         content: Json = {
             "kernel": kernel.name,
             "text": kernel.code,
             "bytes": moved(kernel),
-            "flops": _operations(op.body, metas),
+            "flops": _operations(op.body, metas) * (1.0 if named.issuperset(slots) else CAUSAL),
             "way": calls.name,
             "launches": _launches(calls, ""),
             "partials": {n: [count, dtype.name] for n, (count, dtype) in calls.partials.items()},
@@ -297,17 +368,21 @@ class Writer:
                 n: {"values": list(t.values), "dtype": "int64"} if t.numbers is None else self.table(t.numbers)
                 for n, t in calls.tables.items()
             }
-            | ({STOPPED: self.table(np.zeros(1, np.bool_))} if calls.asks else {}),
+            | ({STOPPED: self.table(np.zeros(1, np.bool_))} if calls.asks else {})
+            | ({RNG: self.table(kernel_numbers(SEED, RUN, 0))} if RNG in named else {}),
             "inputs": {
-                v: {"shape": list(metas[v].shape), "dtype": metas[v].dtype.name, "kind": KINDS.get(slots[v], "normal"),
+                v: {"shape": list(metas[v].shape), "dtype": metas[v].dtype.name,
+                    "kind": MADE if v in made else KINDS.get(slots[v], "normal"),
                     **({"below": below[v]} if v in below else {})}
-                for v in slots
+                for v in (*slots, *lacking)
                 if v in named
             },
             "outputs": {v: {"shape": list(metas[v].shape), "dtype": metas[v].dtype.name} for v in results},
         }  # fmt: skip
+        if before and made:
+            content["before"] = {k: v for k, v in before[1].items() if k != "ways"}
         if exact:
-            self._exact(content, body, metas, slots, below)
+            self._exact(content, body, metas, slots, below, before[0].body if before and made else ())
             return content
         # Buffers of other ways have names of their own: all ways of a row share its tensors.
         content["ways"] = {way.name: _launches(way, f"{way.name}: ") for way in others}
@@ -323,12 +398,19 @@ class Writer:
         metas: Mapping[str, Meta],
         slots: Mapping[str, str],
         below: Mapping[str, int],
+        before: Sequence[FrozenOp],
     ) -> None:
         rng = np.random.default_rng(5)
+        made = {v for op in before for v in op.writes()}
         given = {
             v: draw(rng, KINDS.get(slot, "normal"), metas[v].shape, metas[v].dtype.name, below.get(v, 2))
+            if v not in self.constants
+            else self.constants[v]
             for v, slot in slots.items()
+            if v not in made
         }
+        ran = values_of(before, given)
+        given |= {v: ran[v] for v in content["inputs"] if v in made}
         rounded = values_of(body, given)
         wide = {v: a.astype(np.float64) if dtype_of(metas[v].dtype).is_float else a for v, a in given.items()}
         true = values_of(_wide(body), wide)
@@ -364,14 +446,19 @@ def _launches(calls: Launches, prefix: str) -> list[Json]:
 
 
 def _operations(body: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> int:
-    """Products and sums of the matrix products among some ops."""
-    products = [
-        p
-        for op in body
-        if is_product(op.definition) or is_product_gradient(op.definition)
-        for p in products_of(op, metas)
-    ]
-    return sum(2 * p.rows * p.columns * p.depth for p in products)
+    """Products and sums of the matrix products among some ops; of a batch of matrices, what the ops themselves state."""
+    total = 0
+    for op in body:
+        if not multiplies(op):
+            continue
+        try:
+            total += sum(2 * p.rows * p.columns * p.depth for p in products_of(op, metas))
+        except CodegenUnsupported:
+            cost = op.definition.cost
+            entries = [None if e is None else metas[str(e)] for e in (*op.inputs, *op.outputs)]
+            assert cost is not None
+            total += int(cost(*entries, **op.definition.pick(cost, op.attrs)).flops)
+    return total
 
 
 def _wide(body: Sequence[FrozenOp]) -> list[FrozenOp]:
@@ -391,41 +478,55 @@ def make(
 
     Args:
         writer: Takes the arrays.
-        wanted: Only labels that contain this.
+        wanted: Only labels that contain one of these words, with commas between them.
         tiny: What is to be timed is as small as what is checked, for devices that only pretend.
         say: Is told what is being made.
     """
     cases: list[Json] = []
     skipped: dict[str, str] = {}
     for label, switch, small, large in programs():
-        if wanted not in label:
+        if not any(word in label for word in wanted.split(",")):
             continue
         say(label)
+        flags = paddle.get_flags("FLAGS_allow_tf32")
         try:
             if not any(f.switch == switch for f in FUSIONS):
                 raise LookupError(f"no fusion listens to {switch}")
-            first = _kernels(small, switch)
+            first = _kernels(small, switch, writer.constants)
             second = first if tiny else _kernels(large, switch)
             if not first or [op.type for op, _, _ in first] != [op.type for op, _, _ in second]:
                 raise LookupError(f"kernels of the two sizes differ: {len(first)} and {len(second)}")
+            earlier: tuple[Earlier, Earlier] | tuple[None, None] = (None, None)
             for number, ((op, kernel, metas), (other, large_kernel, large_metas)) in enumerate(
                 zip(first, second, strict=True)
             ):
-                check = writer.variant(op, kernel, metas, exact=True)
-                timed = writer.variant(other, large_kernel, large_metas, exact=False)
+                check = writer.variant(op, kernel, metas, exact=True, before=earlier[0])
+                timed = writer.variant(other, large_kernel, large_metas, exact=False, before=earlier[1])
+                earlier = (op, check), (other, timed)
                 name = f"{label}/{number}.{op.type}"
                 cases.append(
                     {"name": name, "fusion": op.fusion, "template": kernel.template, "check": check, "time": timed}
                 )
         except Exception as error:
             skipped[label] = f"{type(error).__name__}: {error}"
+        finally:
+            paddle.set_flags(flags)
     return cases, skipped
 
 
-def _kernels(build: Any, switch: str) -> list[tuple[FrozenOp, Kernel, Mapping[str, Meta]]]:
+def _kernels(
+    build: Any, switch: str, constants: dict[str, Any] | None = None
+) -> list[tuple[FrozenOp, Kernel, Mapping[str, Meta]]]:
+    """The fused ops of a program with their kernels; ``constants`` gets what the program computes from nothing."""
     main, (feeds, fetches) = built(build)
     block = main.global_block()
-    return fused_kernels(main, strategy(switch), {f: [int(s) for s in block.var(f).shape] for f in feeds}, fetches)
+    shapes = {f: [int(s) for s in block.var(f).shape] for f in feeds}
+    if constants is not None:
+        constants.clear()
+        for op in rewritten(main, strategy(switch), shapes, fetches)[0]:
+            if all(v in constants for v in op.reads()):
+                constants |= values_of([op], constants)
+    return fused_kernels(main, strategy(switch), shapes, fetches)
 
 
 def elements(entry: Mapping[str, Any]) -> int:
@@ -437,7 +538,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Writes the file; 1 where a case could not be made."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", nargs="?", type=Path, default=DEFAULT)
-    parser.add_argument("--only", default="", help="cases whose label contains this")
+    parser.add_argument("--only", default="", help="cases whose label contains one of these words (a,b)")
     parser.add_argument("--tiny", action="store_true", help="nothing large, for a device that only pretends")
     args = parser.parse_args(arguments)
     paddle.enable_static()

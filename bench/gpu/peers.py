@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import attention_peers
 import torch
 import torch.nn.functional as F
 
@@ -431,6 +432,10 @@ def _all() -> dict[str, Peer]:
     for layout in ("NHWC", "NCHW"):
         for label, residual in (("bn_act", False), ("bn_add_act", True)):
             found |= {f"{label}/{layout}/{i}": p for i, p in enumerate(_norm_peers(layout == "NHWC", residual))}
+    for label, row in attention_peers.ROWS.items():
+        found[f"{label}/0"] = Peer(attention_peers.forward_of(row), attention_peers.library_of(row))
+        eager, prepare = attention_peers.gradient_by_library(row)
+        found[f"{label}/1"] = Peer(attention_peers.gradient_of(row), eager, prepare)
     return found
 
 

@@ -80,6 +80,14 @@ GOALS = {
     ("gemm-4096", "backward"): Goal(0.0, {"eager": 1.05}),
     ("gemm-infer-4096", "forward"): Goal(0.0, {"eager": 1.0}),
     ("gemm-infer-4096", "backward"): Goal(0.0, {"eager": 1.05}),
+    ("attention", "forward"): Goal(0.0, {"cudnn": 0.9}),
+    ("attention", "backward"): Goal(0.0, {"cudnn": 0.8}),
+    ("attention-more", "forward"): Goal(0.0, dict.fromkeys(("eager", "compiled", "cudnn", "flash", "efficient"), 1.3)),
+    ("attention-more", "backward"): Goal(0.0, dict.fromkeys(("eager", "compiled", "cudnn", "flash", "efficient"), 1.3)),
+    ("attention-fp32", "forward"): Goal(0.0, {"efficient": 1.0}),
+    ("attention-fp32", "backward"): Goal(0.0, {"efficient": 1.0}),
+    ("attention-tf32", "forward"): Goal(0.0, {"efficient": 1.0}),
+    ("attention-tf32", "backward"): Goal(0.0, {"efficient": 1.0}),
     ("adamw", "forward"): Goal(0.92, {"eager": 1.1}),
     ("all_optimizer", "forward"): Goal(0.92, {"eager": 1.1}),
 }
@@ -110,9 +118,10 @@ def ordered(cases: Sequence[Json], rows: Sequence[Mapping[str, Any]], bytes_per_
 class Rows(runner.Bench):
     """Times a case in several rounds, its competitors in random order, with peers of other libraries and the kernel again."""
 
-    def __init__(self, *args: Any, seed: int = 0, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, seed: int = 0, rounds: int = ROUNDS, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._random = random.Random(seed)
+        self._rounds = rounds
 
     def race(
         self,
@@ -154,7 +163,7 @@ class Rows(runner.Bench):
             if why:
                 failed[peer] = {"error": why}
         rounds = []
-        for _ in range(ROUNDS):
+        for _ in range(self._rounds):
             names = list(competitors)
             self._random.shuffle(names)
             rounds.append(self.device.race({name: competitors[name] for name in names}, expected))
@@ -234,6 +243,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", type=Path, help="folder of results, with those of contact.py")
     parser.add_argument("--pack", type=Path, default=HERE.parent / "out" / "gpu-pack.npz", help="file of pack.py")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often each row's competitors take their turns")
+    parser.add_argument("--only", default="", help="rows whose name contains one of these words (a,b)")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds after which no row is begun")
     parser.add_argument(
         "--dry-run", action="store_true", help="interpret the kernels and invent the times: no GPU needed"
@@ -263,8 +274,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     contact = Lines(args.results, "contact", begun).read()
     ceilings = next((line for line in contact if line["what"] == "ceilings"), runner.USUAL)
     rows = [line for line in contact if line["what"] == "case"]
-    order = ordered(pack["cases"], rows, ceilings["bytes_per_s"])
-    return run(Rows(device, pack["arrays"]), order, lines, ceilings=ceilings, end=begun + args.limit, say=say)
+    cases = [case for case in pack["cases"] if any(word in case["name"] for word in args.only.split(","))]
+    order = ordered(cases, rows, ceilings["bytes_per_s"])
+    return run(Rows(device, pack["arrays"], rounds=args.rounds), order, lines, ceilings=ceilings, end=begun + args.limit, say=say)
 
 
 if __name__ == "__main__":

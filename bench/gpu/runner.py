@@ -83,6 +83,8 @@ class Bench:
         for name, entry in variant["inputs"].items():
             if "array" in entry:
                 made[name] = device.put(self.arrays[f"a{entry['array']}"], entry["dtype"])
+            elif entry["kind"] == "made":
+                made[name] = device.empty(_count(entry), entry["dtype"])
             else:
                 made[name] = device.draw(_count(entry), entry["dtype"], entry["kind"], entry.get("below", 2))
         for name, entry in variant["outputs"].items():
@@ -96,7 +98,17 @@ class Bench:
                 else self.arrays[f"a{table['array']}"]
             )
             made[name] = device.put(numbers, table["dtype"])
+        if tables and any(e["kind"] == "made" and "array" not in e for e in variant["inputs"].values()):
+            self._go_on_from(variant["before"], made)
         return made
+
+    def _go_on_from(self, before: Mapping[str, Any], made: Mapping[str, Any]) -> None:
+        """Has the kernel before make what this one reads of it, of the same inputs."""
+        own = {n: made[n] for n in before["inputs"]}
+        own |= {n: made.get(n, self.device.empty(_count(e), e["dtype"])) for n, e in before["outputs"].items()}
+        own |= {n: self.device.empty(count, dtype) for n, (count, dtype) in before["partials"].items()}
+        own |= {n: self.device.put(self.arrays[f"a{t['array']}"], t["dtype"]) for n, t in before["tables"].items()}
+        self._run(self.load(before["text"], before["kernel"]), before, own)
 
     def check(self, variant: Mapping[str, Any]) -> Json:
         """Compares with the exact values: each output's distance, and how far it may be."""

@@ -10,6 +10,8 @@ import importlib.util
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import attention_peers
+
 Call = Callable[[], Any]
 Maker = Callable[..., Call]
 
@@ -57,9 +59,13 @@ def _liger_softmax_grad(y: Any, dy: Any) -> Call:
     return call
 
 
-PACKAGES = {"liger": "liger_kernel"}
+PACKAGES = {"liger": "liger_kernel", **dict.fromkeys(attention_peers.LIBRARIES, "torch")}
 
 WHEELS: Mapping[str, Mapping[str, Maker]] = {
+    f"{label}/{number}": {name: attention_peers.maker_of(row, name) for name in attention_peers.LIBRARIES}
+    for label, row in attention_peers.ROWS.items()
+    for number in (0, 1)
+} | {
     "compiler/residual-LN/0": {"liger": _liger_norm},
     "compiler/residual-LN/1": {"liger": _liger_norm_grad},
     "compiler/residual-LN-4096/0": {"liger": _liger_norm},
