@@ -146,3 +146,15 @@ def test_programs_do_not_run_on_what_stands_in_for_a_gpu_unasked(tmp_path: Path)
     lines = packfile.Lines(tmp_path, "programs", 0.0).read()
     assert any("no CUDA device" in line["error"] for line in lines if line["what"] == "error")
     assert lines[-1]["passed"] == 0
+
+
+@pytest.mark.slow
+def test_tests_do_not_run_in_the_interpreter_unasked(tmp_path: Path) -> None:
+    """Without ``--dry-run`` triton is not imported before it is told to compile; then there must be a GPU."""
+    if places.device_count():
+        pytest.skip("there is a GPU")
+    run("gpu/ring.py", str(tmp_path), code=2)
+    errors = lines_of(tmp_path, "error")
+    assert [error for error in errors if "no CUDA device" in error["error"]] == errors
+    assert len(errors) == 1
+    assert lines_of(tmp_path, "end")[0]["passed"] == 0
