@@ -16,6 +16,7 @@ import argparse
 import datetime
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -54,7 +55,9 @@ def parsed(arguments: Sequence[str] | None) -> tuple[Path, argparse.Namespace, l
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds after which no test is begun (540)")
     parser.add_argument("--patience", type=float, default=PATIENCE_S, help="seconds that one test may take (120)")
     parser.add_argument(
-        "--workers", type=int, help="processes that share the tests (half the cores, at most 8; 1 with --dry-run)"
+        "--workers",
+        type=int,
+        help="processes that share the tests (half the cores, at most 8; 1 with --dry-run); one alone shows pytest's output",
     )
     parser.add_argument("--programs", action="store_true", help="the tests of tests/gpu, on CUDAPlace(0)")
     # Only as the first: behind an option of pytest a word is that option's.
@@ -93,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )  # fmt: skip
         try:
             watching.run()
-        except (Exception, KeyboardInterrupt) as error:
+        except (Exception, KeyboardInterrupt, SystemExit) as error:
             lines.add("error", stage="supervisor", error=described(error))
         kernels = claims.count("kernel")
     return ended(lines, kernels, [code for code in watching.codes if code not in (0, 1)])
@@ -115,7 +118,7 @@ def ended(lines: Lines, kernels: int, bad_codes: Sequence[int]) -> int:
     stopped = next((line["why"] for line in known if line["what"] == "stopped"), "")
     count = {what: sum(t["outcome"] == what for t in tests) for what in ("passed", "skipped", "failed")}
     # A file that cannot be imported, and a process that died outside of a test, leave tests out.
-    count["failed"] += sum(error["stage"] in ("collect", "worker") for error in errors) if tests else 0
+    count["failed"] += sum(error["stage"] in ("collect", "worker", "supervisor") for error in errors) if tests else 0
     launched = sum(test["launched"] for test in tests)
     code = bad_codes[0] if bad_codes else int(bool(count["failed"]))
     seconds = time.time() - lines.begun
@@ -127,21 +130,27 @@ def ended(lines: Lines, kernels: int, bad_codes: Sequence[int]) -> int:
     print(f"{count['passed']} tests, {kernels} kernels, {launched} calls; all is in {where}", flush=True)
     if count["failed"]:
         return 1
-    return 2 if bad_codes or not tests else int(bool(stopped))
+    if not tests and (bad_codes or errors):
+        return 2
+    return int(bool(bad_codes or errors or stopped))
 
 
 def summary(tests: Sequence[Json], errors: Sequence[Json], stopped: str) -> list[str]:
     """A line for each failed test: its name and what was raised; then what else went wrong."""
     told = [f"{_end(t['name'], NAME_WIDTH)}: {t['error']}" for t in tests if t["outcome"] == "failed"]
-    told += [f"{e['stage']}: {_end(e.get('name', ''), NAME_WIDTH)} {_last(e['error'])}" for e in errors]
+    told += [
+        " ".join((f"{e['stage']}:", _end(e.get("name", ""), NAME_WIDTH), _short(e))).replace("  ", " ") for e in errors
+    ]
     kept = [text[:WIDTH] for text in told[:MOST_FAILURES]]
     if len(told) > len(kept):
         kept.append(f"and {len(told) - len(kept)} more")
     return [*kept, *([stopped] if stopped else [])]
 
 
-def _last(text: str) -> str:
-    return text.strip().rpartition("\n")[2].strip()
+def _short(error: Json) -> str:
+    """What the watching process says begins with what counts; a traceback ends with it."""
+    text: str = error["error"]
+    return " ".join(text.split()) if error["stage"] == "worker" else text.strip().rpartition("\n")[2].strip()
 
 
 def _end(name: str, most: int) -> str:
@@ -149,4 +158,6 @@ def _end(name: str, most: int) -> str:
 
 
 if __name__ == "__main__":
+    # The workers end with this process, also if it alone is told to end.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     sys.exit(main())

@@ -89,7 +89,7 @@ class Supervisor:
         command: Starts a worker, given its number.
         lines: The file of results.
         claims: Shared by the workers.
-        count: How many run at once.
+        count: How many run at once; what one alone prints is shown, that of several is not.
         end: When no test is begun any more (``time.time``).
         patience: Seconds that a test may take.
         environment: Of the workers.
@@ -153,9 +153,10 @@ class Supervisor:
         number = self.started
         self.started += 1
         said = self.claims.folder / f"said-{number}"
+        shown = None if self.count == 1 else subprocess.DEVNULL
         with said.open("wb") as file:
             process = subprocess.Popen(
-                self.command(number), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=file,
+                self.command(number), stdin=subprocess.DEVNULL, stdout=shown, stderr=file,
                 env=self.environment,
             )  # fmt: skip
         self._running[number] = _Worker(number, process, said)
