@@ -111,7 +111,7 @@ class Contact:
     def _start(self) -> None:
         self.lines.add(
             "start", date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), checkout=report.commit(),
-            python=sys.version.split()[0], system=platform.platform(), cores=_cores(), dry_run=self.dry_run,
+            python=sys.version.split()[0], system=platform.platform(), cores=usable_cores(), dry_run=self.dry_run,
             libraries={name: version(name) for name in LIBRARIES}, gpu=_nvidia_smi("name,driver_version,compute_cap,clocks.sm"),
         )  # fmt: skip
 
@@ -134,7 +134,7 @@ class Contact:
         folder = Path(self._folder.name, "jobs")
         folder.mkdir()
         jobs = compiling.jobs_of(cases)[: self.compile_most]
-        cores = _cores()
+        cores = usable_cores()
         peers = 0 if self.dry_run or not jobs else max(1, min(6, cores // 3))
         processes = min(2 if self.dry_run else max(1, cores - peers), len(jobs))
         plan = {
@@ -245,7 +245,7 @@ class Contact:
         self.lines.add("end", good=right, cases=len(rows), seconds=time.time() - self.begun)
         for line in wrong:
             self.say(f"{line.get('stage', 'stopped')}: {line.get('error') or line['why']}")
-        self.say(f"{right} of {len(rows)} kernels are good; all is in {self.lines.path}")
+        self.say(f"{right} of {len(rows)} kernels are good; all is in {self.lines.path.name}")
         return 2 if not rows else int(right < len(rows) or bool(wrong))
 
     # -------------------------------------------------------------------------------------------------------- details
@@ -282,7 +282,8 @@ def put_aside(path: Path) -> None:
         number += 1
 
 
-def _cores() -> int:
+def usable_cores() -> int:
+    """Returns how many this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -52,7 +52,7 @@ def read(path: Path) -> Json:
 class Lines:
     """A file that gets a line of JSON for each thing that is known, and is on disk after each.
 
-    Several processes may append, one after the other.
+    Several processes may append at once: a line is one write.
 
     Args:
         folder: The folder of results; it is made.
@@ -68,9 +68,8 @@ class Lines:
     def add(self, what: str, **content: Any) -> None:
         """Appends a line."""
         line = json.dumps({"what": what, "at": round(time.time() - self.begun, 3), **content}, default=str)
-        with self.path.open("a") as file:
-            file.write(line + "\n")
-            file.flush()
+        with self.path.open("ab", buffering=0) as file:
+            file.write(f"{line}\n".encode())
             os.fsync(file.fileno())
 
     def read(self) -> list[Json]:

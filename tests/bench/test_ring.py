@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import pytest
 from tests.bench.scripts import hidden, run, script
 from tstatic import places
 
-packfile = script("packfile")
+packfile, supervisor, ring = (script(name) for name in ("packfile", "supervisor", "ring"))
 
 pytest.importorskip("triton")
 
@@ -146,3 +149,192 @@ def test_programs_do_not_run_on_what_stands_in_for_a_gpu_unasked(tmp_path: Path)
     lines = packfile.Lines(tmp_path, "programs", 0.0).read()
     assert any("no CUDA device" in line["error"] for line in lines if line["what"] == "error")
     assert lines[-1]["passed"] == 0
+
+
+@pytest.mark.slow
+def test_tests_do_not_run_in_the_interpreter_unasked(tmp_path: Path) -> None:
+    """Without ``--dry-run`` triton is not imported before it is told to compile; then there must be a GPU."""
+    if places.device_count():
+        pytest.skip("there is a GPU")
+    run("gpu/ring.py", str(tmp_path), code=2)
+    errors = lines_of(tmp_path, "error")
+    assert [error for error in errors if "no CUDA device" in error["error"]] == errors
+    assert len(errors) == 1
+    assert lines_of(tmp_path, "end")[0]["passed"] == 0
+
+
+# ------------------------------------------------------------------------------------------------- what ends a process
+ENDS = """
+import os, time
+
+import device
+import pytest
+
+
+def innermost():
+    os.abort()
+
+
+def test_a_first():
+    pass
+
+
+def test_abort():
+    innermost()
+
+
+def test_hangs():
+    time.sleep(100)
+
+
+def test_loses():
+    def gone(self):
+        raise device.DeviceLostError("an illegal memory access was encountered")
+
+    device.DryRun.wait = gone
+
+
+def test_says_so():
+    raise RuntimeError("CUDA error: an illegal memory access was encountered, and more\\nthan a line of it")
+
+
+@pytest.mark.parametrize("n", range(6))
+def test_last(n):
+    pass
+"""
+
+
+@pytest.mark.slow
+def test_tests_that_end_their_process_fail_and_the_others_run(tmp_path: Path) -> None:
+    tests = tmp_path / "test_ends.py"
+    tests.write_text(ENDS)
+    (tmp_path / "test_first.py").write_text("def test_first():\n    pass\n")
+    (tmp_path / "test_other.py").write_text("def test_first():\n    pass\n")
+    done = run("gpu/ring.py", str(tmp_path), "--dry-run", "--workers", "2", "--patience", "4", str(tmp_path), code=1)
+    lines = packfile.Lines(tmp_path, "tests", 0.0).read()
+    found: dict[str, list[dict[str, Any]]] = {}
+    for line in lines:
+        if line["what"] == "test":
+            found.setdefault(line["name"].rpartition("::")[2], []).append(line)
+    begun = Counter(line["name"].rpartition("::")[2] for line in lines if line["what"] == "begin")
+    assert begun == Counter(dict.fromkeys(found, 1)) + Counter(["test_first"]), "each test runs once"
+    assert sum(name.startswith("test_last") for name in found) == 6
+    errors = {name: rows[-1]["error"] for name, rows in found.items() if rows[-1]["outcome"] == "failed"}
+    assert sorted(errors) == ["test_abort", "test_hangs", "test_loses", "test_says_so"]
+    assert errors["test_abort"].startswith("SIGABRT ended the process: File ")
+    assert errors["test_abort"].endswith("in innermost"), "the innermost frame"
+    assert "in test_abort" in found["test_abort"][0]["why"]
+    assert found["test_abort"][0]["why"].splitlines()[1] == "Fatal Python error: Aborted"
+    assert errors["test_hangs"].startswith("it did not end within 4 s: File ")
+    assert errors["test_hangs"].endswith("in test_hangs")
+    assert [row["outcome"] for row in found["test_loses"]] == ["passed", "failed"]
+    assert "illegal memory access" in errors["test_loses"]
+    [end] = [line for line in lines if line["what"] == "end"]
+    assert (end["passed"], end["failed"], end["stopped"]) == (10, 4, "")
+    assert not [line for line in lines if line["what"] == "error"]
+    assert "10 passed, 4 failed, 0 skipped" in done.stdout
+    [told] = [line for line in done.stdout.splitlines() if "test_says_so: RuntimeError: CUDA error" in line]
+    assert "and more than a line" in told
+
+
+WORKER = """
+import json, os, pathlib, sys, time
+lines, number, folder = pathlib.Path(sys.argv[1]), int(sys.argv[2]), pathlib.Path(sys.argv[3])
+
+
+def add(what, **content):
+    with lines.open("a") as file:
+        file.write(json.dumps({"what": what, "worker": number, **content}) + "\\n")
+
+
+"""
+
+
+def supervised(folder: Path, body: str, **settings: Any) -> tuple[Any, list[dict[str, Any]]]:
+    """Workers that run some text instead of tests."""
+    (folder / "worker.py").write_text(WORKER + body)
+    lines = packfile.Lines(folder, "tests", 0.0)
+    lines.add("start")
+    given = {"count": 1, "end": time.time() + 60, "patience": 60.0, "environment": {}, "say": lambda text: None}
+    made = supervisor.Supervisor(
+        lambda n: [sys.executable, str(folder / "worker.py"), str(lines.path), str(n), str(folder)],
+        lines, supervisor.Claims(folder), **given | settings,
+    )  # fmt: skip
+    made.run()
+    return made, lines.read()[1:]
+
+
+DEATHS = {
+    "os.kill(os.getpid(), 8)": "SIGFPE ended the process: File ",
+    "os._exit(0)": "the process ended with code 0",
+    "add('test', name='t', outcome='passed')\nos.kill(os.getpid(), 9)": "when it was over, SIGKILL ended the process",
+    "time.sleep(100)": "it did not end within 1 s: File ",
+}
+
+
+@pytest.mark.parametrize("death", DEATHS, ids=lambda text: text.rpartition("\n")[2])
+def test_what_ended_a_process_is_told_and_another_goes_on(death: str, tmp_path: Path) -> None:
+    body = "import faulthandler\nfaulthandler.enable()\nif number:\n    add('begin', name='u')\n"
+    body += (
+        "    add('test', name='u', outcome='passed')\n    (folder / f'finished-{number}').touch()\n    sys.exit(0)\n"
+    )
+    body += f"add('begin', name='t')\n{death}\n"
+    made, lines = supervised(tmp_path, body, patience=1.0)
+    failed = [line for line in lines if line.get("outcome") == "failed"]
+    assert [line["name"] for line in failed] == ["t"]
+    assert failed[0]["error"].startswith(DEATHS[death])
+    assert [line["name"] for line in lines if line["what"] == "begin"] == ["t", "u"]
+    assert (made.started, made.codes) == (2, [0])
+
+
+def test_a_process_that_dies_before_its_first_test_is_not_begun_anew(tmp_path: Path) -> None:
+    made, [line] = supervised(tmp_path, "sys.exit('no library, no tests')", count=2)
+    assert (line["what"], line["stage"], made.started) == ("error", "worker", 2)
+    assert "the process ended with code 1" in line["error"]
+    assert "no library, no tests" in line["error"]
+
+
+def test_a_test_that_runs_on_when_the_time_is_up_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "GRACE_S", 0.2)
+    made, lines = supervised(tmp_path, "add('begin', name='long')\ntime.sleep(100)", end=time.time() + 1.0)
+    assert [(line["what"], line.get("why")) for line in lines] == [
+        ("begin", None),
+        ("stopped", "the time was up in long"),
+    ]
+    assert made.started == 1
+
+
+def test_half_a_line_is_read_when_it_is_whole_and_rubbish_is_left_out(tmp_path: Path) -> None:
+    body = """
+if number:
+    (folder / f"finished-{number}").touch()
+    sys.exit(0)
+with lines.open("a") as file:
+    file.write('rubbish\\n{"what": "begin", "name": "t", ')
+    file.flush()
+    time.sleep(0.3)
+    file.write('"worker": 0}\\n')
+os._exit(3)
+"""
+    made, lines = supervised(tmp_path, body)
+    assert [(line["what"], line["name"]) for line in lines] == [("begin", "t"), ("test", "t")]
+    assert lines[-1]["error"] == "the process ended with code 3"
+    assert (made.started, made.codes) == (2, [0])
+
+
+def test_the_thread_that_failed_comes_first() -> None:
+    said = "said\nFatal Python error: Bus error\n\nThread 0x1 (most recent call first):\n" + "  File x\n" * 500
+    said += "\nCurrent thread 0x2 (most recent call first):\n  File here\n"
+    assert supervisor.fatal(said).splitlines()[:3] == [
+        "Fatal Python error: Bus error", "Current thread 0x2 (most recent call first):", "  File here"
+    ]  # fmt: skip
+    assert supervisor.fatal("plain words\n") == "plain words"
+
+
+def test_the_summary_is_short() -> None:
+    tests = [{"outcome": "failed", "name": f"tests/{'x' * 200}[{n}]", "error": "E" * 300} for n in range(70)]
+    told = ring.summary([*tests, {"outcome": "passed", "name": "y"}], [], "the time was up before z")
+    assert (len(told), told[60], told[61]) == (62, "and 10 more", "the time was up before z")
+    assert {len(text) for text in told[:60]} == {160}
+    assert told[7].startswith("...x")
+    assert "x[7]: EEE" in told[7]
