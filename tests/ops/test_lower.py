@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.ops.oracles import check_inplace, check_lower
@@ -27,3 +29,29 @@ def test_inplace(type: str) -> None:
     definition = op_def(type)
     if not sum(check_inplace(definition, sample) for sample in samples(definition, 12, limit=36)):
         pytest.skip("input and output never have the same shape and dtype")
+
+
+@pytest.mark.parametrize("sizes", [(2, 2), (0, 4)])
+@pytest.mark.parametrize("kind", ["contiguous", "transposed", "empty"])
+def test_torchs_kernel_that_cuts_gets_what_it_takes_on_a_gpu(
+    kind: str, sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU it ends the process for a size of 0, and reads and writes elsewhere for what is dense and not contiguous."""
+    torch = pytest.importorskip("torch")
+    plain, called = torch.split_with_sizes_copy, []
+
+    def checked(x: Any, sizes: Any, axis: int, *, out: Any) -> None:
+        assert x.is_contiguous()
+        assert x.numel()
+        assert 0 not in sizes
+        called.append(tuple(sizes))
+        plain(x, sizes, axis, out=out)
+
+    monkeypatch.setattr(torch, "split_with_sizes_copy", checked)
+    x = torch.arange(24.0).reshape(4, 6)
+    x = {"contiguous": x.reshape(6, 4), "transposed": x.t(), "empty": x.new_zeros((0, 4))}[kind]
+    parts = torch.split(x, sizes, 1)
+    out = [torch.full(p.shape, -1.0) for p in parts]
+    op_def("split").lower(torch, x, num=0, sections=sizes, axis=1, out=out)  # type: ignore[misc]
+    assert all(torch.equal(a, b) for a, b in zip(out, parts, strict=True))
+    assert bool(called) == (kind == "contiguous" and 0 not in sizes)

@@ -194,7 +194,8 @@ def _cut(torch: Any, x: Any, sizes: Sequence[int], axis: int, out: Any) -> Any:
     """Cuts a tensor; results that nobody reads have no place in ``out``."""
     if out is None:
         return ([p.contiguous() for p in torch.split(x, sizes, axis)],)
-    if all(place is not None for place in out):
+    # torch's kernel for GPUs divides by the size of a part, and takes what is dense for contiguous.
+    if all(place is not None for place in out) and x.is_contiguous() and x.numel() and 0 not in sizes:
         torch.split_with_sizes_copy(x, sizes, axis, out=out)
     else:
         for part, place in zip(torch.split(x, sizes, axis), out, strict=True):
