@@ -248,7 +248,8 @@ def _shifted_numbers(text: str) -> str:
     start = text.find("def weights_grad(")
     if start < 0:
         return text
-    return text[:start] + re.sub(r"(draws \+ \d+, )offsets\)", r"\1offsets + 1)", text[start:], count=1)
+    text, rest = text[:start], text[start:]
+    return text + re.sub(r"(draws \+ \d+, .*?)(offsets|fours)(, turned)?\)", r"\1\2 + 4\3)", rest, count=1)
 
 
 ATTENTION_FAULTS = (
@@ -257,13 +258,16 @@ ATTENTION_FAULTS = (
     _replaced(
         "block on the diagonal skipped", r"last = tl\.minimum\(top_row \+ ROWS \+ ", "last = tl.minimum(top_row + "
     ),
-    _replaced("row without keys", r'tl\.where\(peak == float\("-inf"\), 0\.0, peak\)', "peak"),
+    _replaced("row without keys", r'tl\.where\(peak == float\("-inf"\), 0\.0, ([^)]*)\)', r"\1"),
+    _replaced("factor of powers lost", r"p = exp_less(\w*)\(s, [\d.]+,", r"p = exp_less\1(s, 1.0,"),
     _text("scale dropped", _scale_dropped),
     _text("dropout of another position", _shifted_numbers),
     _replaced("gradient of queries added twice", r"key, for_queries\)", "key, for_queries + for_queries)"),
     _replaced("gradient of keys without its sums", r"d - sums\[:, None\]", "d"),
     _replaced(
-        "largest score of one block", r"shrink = tl\.exp\(top - shift\)", "shrink = tl.full(top.shape, 1.0, top.dtype)"
+        "largest score of one block",
+        r"shrink = (?:tl\.exp\(top - shift\)|exp_less\(top, [\d.]+, shift\))",
+        "shrink = tl.full(top.shape, 1.0, top.dtype)",
     ),
 )
 """Faults of attentions; seen by programs that have one (``attention_programs``)."""

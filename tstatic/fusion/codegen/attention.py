@@ -53,6 +53,9 @@ from tstatic.ir.types import DType, Meta
 from tstatic.target import Target
 
 
+LOG2E = math.log2(math.e)
+
+
 def attention_kernel(
     found: Attention,
     mixed: FrozenOp,
@@ -116,7 +119,14 @@ class AttentionModule:
         self.sizes = sizes_of(found.product, mixed, metas)
         self.tf32 = rounds_to_tf32(self.dtype)
         self.dot = "dot_tf32" if self.tf32 else "dot"
+        # Powers of 2 in the place of those of e: the factor between them, and that of the scores, is part of one operation.
+        plain = self.dtype.is_low and not self.wide_softmax
+        self.folded = found.factor if plain else None
+        self.powers = self.compute.name == "float32"
+        self.factor = number((self.folded or 1.0) * LOG2E, self.compute) if self.powers else ""
         self.used: set[str] = {self.dot, "to_bf16"} if self.dtype.name == "bfloat16" else {self.dot}
+        if self.powers:
+            self.used.add("exp_less")
         self.inlined = self._inline()
         # One name for each value in memory, whatever function reads it.
         self.memory = {o.value: o for one in self.inlined for o in one.read}
@@ -172,13 +182,25 @@ class AttentionModule:
     def _call(self, name: str, *given: str, turned: bool = False) -> str:
         more = "".join(f", {p.name}" for p in self.tail)
         rows, columns = ("[None, :]", "[:, None]") if turned else ("[:, None]", "[None, :]")
+        if any(one.name == name and one.draws_fours for one in self.inlined):
+            more += f", fours{columns}, {turned}"
         return f"{name}({', '.join(given)}, batch, rows{rows}, columns{columns}{more})"
 
+    def _columns(self, first: str) -> list[str]:
+        """Lines that number the keys of a block from a first one."""
+        fours = [f"fours = {first} + 4 * tl.arange(0, COLUMNS // 4)"] if any(o.draws_fours for o in self.inlined) else []
+        return [f"columns = {first} + tl.arange(0, COLUMNS)", *fours]
+
     # ---------------------------------------------------------------------------------------------------------- the texts
-    def _load(self, name: str, batch: str, at: str, count: int, inner: str, length: int) -> str:
-        """Returns the text that loads a block of rows of a matrix."""
+    def _load(
+        self, name: str, batch: str, at: str, count: int, inner: str, length: int, *, whole: bool = False
+    ) -> str:
+        """Returns the text that loads a block of rows of a matrix; ``whole``: all of them are there."""
         place = self._place(name, batch, at, inner)
-        text = f"tl.load({place}, mask={self._inside(at, count, inner, length)}, other=0)"
+        mask = f"({inner} < {length})[None, :]" if whole else self._inside(at, count, inner, length)
+        text = f"tl.load({place}, mask={mask}, other=0)"
+        if whole and padded(length) == length:
+            text = f"tl.load({place})"
         factor = self.places[name].factor
         if factor is None:
             return text
@@ -242,10 +264,10 @@ class AttentionModule:
         return f"{self.dot}({a}, tl.trans({b}), tl.zeros(({shape}), {LANGUAGE[self.compute.name]}))"
 
     def _scored(self, turned: bool = False) -> list[str]:
-        """Lines that make a block of scores."""
+        """Lines that make a block of scores; without their factor where powers take it in."""
         return [
             f"raw = {self._product('query', 'key', turned)}",
-            f"s = {self._call('scores', 'raw', turned=turned)}",
+            "s = raw" if self.folded else f"s = {self._call('scores', 'raw', turned=turned)}",
         ]
 
     def _constants(self) -> tuple[KernelParameter, ...]:
@@ -260,19 +282,24 @@ class AttentionModule:
         keys = s.key_batch
 
         def loop(seen: str) -> list[str]:
+            shift = f"peak * {self.factor}" if self.powers else "peak"
+            powers = (
+                [f"p = exp_less(s, {self.factor}, shift[:, None])", f"shrink = exp_less(top, {self.factor}, shift)"]
+                if self.powers
+                else ["p = tl.exp(s - shift[:, None])", "shrink = tl.exp(top - shift)"]
+            )
             return [
-                "columns = start + tl.arange(0, COLUMNS)",
-                f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth)}",
+                *self._columns("start"),
+                f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth, whole=not seen)}",
                 *self._scored(),
                 *([f's = tl.where({seen}, s, float("-inf"))'] if seen else []),
                 "peak = tl.maximum(top, tl.max(s, 1))",
                 "# A row without any score above -inf so far has no largest one to be subtracted.",
-                'shift = tl.where(peak == float("-inf"), 0.0, peak)',
-                "p = tl.exp(s - shift[:, None])",
-                "shrink = tl.exp(top - shift)",
+                f'shift = tl.where(peak == float("-inf"), 0.0, {shift})',
+                *powers,
                 "total = total * shrink + tl.sum(p, 1)",
                 f"p = {self._call('weights', 'p')}",
-                f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
+                f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width, whole=not seen)}",
                 f"mixed = {self.dot}({self._low('p')}, value, mixed * shrink[:, None])",
                 "top = peak",
             ]
@@ -290,7 +317,11 @@ class AttentionModule:
             self._store("out", "batch", "rows", s.rows, "wide", s.width, "(mixed / total[:, None])", self.dtype),
         ]
         if self.lse is not None:
-            text = "top.to(tl.float64) + tl.log(total).to(tl.float64)"
+            text = "top.to(tl.float64)"
+            if self.powers:
+                # What the powers have less, as it was rounded.
+                text = f"(top * {self.factor}).to(tl.float64) * tl.full((1,), {math.log(2)!r}, tl.float64)"
+            text += " + tl.log(total).to(tl.float64)"
             body.append(f"tl.store(lse + batch * {s.rows} + rows, {text}, mask=rows < {s.rows})")
         return self._function("kernel", parameters, body)
 

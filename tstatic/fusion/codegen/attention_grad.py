@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tstatic.fusion.codegen import sums
-from tstatic.fusion.codegen.attention import AttentionModule
+from tstatic.fusion.codegen.attention import LOG2E, AttentionModule
 from tstatic.fusion.codegen.attention_loops import over_keys, over_queries, own_rows
 from tstatic.fusion.codegen.attention_parts import Attention, Gradient, one
 from tstatic.fusion.codegen.attention_sums import SUM_ROWS, strips_of
@@ -146,7 +146,14 @@ class _Gradients(AttentionModule):
         # over them need masks: those over queries, or those over keys.
         masked = [f"p = tl.where({seen}, p, 0.0)"] if seen else []
         each = "[None, :]" if turned else "[:, None]"
-        return [*self._scored(turned), f"p = tl.exp(s - saved{each} - rest{each})", *masked]
+        if not self.powers:
+            power = f"tl.exp(s - saved{each} - rest{each})"
+        elif self.folded:
+            power = f"exp_less(s, {self.factor}, saved{each})"
+        else:
+            self.used.add("exp_less_both")
+            power = f"exp_less_both(s, {self.factor}, saved{each}, rest{each})"
+        return [*self._scored(turned), f"p = {power}", *masked]
 
     def _scores_gradient(self, seen: str, turned: bool = False) -> list[str]:
         """Lines that make the gradient of a block of raw scores, ``ds``."""
@@ -165,16 +172,20 @@ class _Gradients(AttentionModule):
             *([f"ds = tl.where({seen}, ds, 0.0)"] if seen else []),
         ]
 
-    def _row_loads(self) -> list[str]:
+    def _row_loads(self, *, whole: bool = False) -> list[str]:
+        """Lines that load what belongs to a block of queries; ``whole``: all of them are there."""
         s, kind = self.sizes, LANGUAGE[self.compute.name]
+        to_powers = f" * tl.full((1,), {LOG2E!r}, tl.float64)" if self.powers else ""
+        # Rounding what was saved counts less than rounding results to 16 bits.
+        rest = [] if self.folded else [f"rest = (exact - saved.to(tl.float64)).to({kind})"]
         return [
-            f"query = {self._load('q', 'batch', 'rows', s.rows, 'dims', s.depth)}",
-            f"given_here = {self._load('given', 'batch', 'rows', s.rows, 'wide', s.width)}",
-            f"exact = tl.load(lse + batch * {s.rows} + rows, mask=rows < {s.rows}, other=0)",
+            f"query = {self._load('q', 'batch', 'rows', s.rows, 'dims', s.depth, whole=whole)}",
+            f"given_here = {self._load('given', 'batch', 'rows', s.rows, 'wide', s.width, whole=whole)}",
+            f"exact = tl.load(lse + batch * {s.rows} + rows, mask=rows < {s.rows}, other=0){to_powers}",
             f"saved = exact.to({kind})",
-            f"rest = (exact - saved.to(tl.float64)).to({kind})",
+            *rest,
             "if MADE:",
-            f"    result = {self._load('out', 'batch', 'rows', s.rows, 'wide', s.width)}",
+            f"    result = {self._load('out', 'batch', 'rows', s.rows, 'wide', s.width, whole=whole)}",
             "    sums = sum_products(result, given_here)",
             "else:",
             f"    sums = tl.load(delta + batch * {s.rows} + rows, mask=rows < {s.rows}, other=0)",
@@ -255,7 +266,7 @@ class _Gradients(AttentionModule):
         parameters = (*pointers, *self.tail, *self._constants())
 
         def loop(seen: str) -> list[str]:
-            lines = ["rows = start + tl.arange(0, ROWS)", *self._row_loads()]
+            lines = ["rows = start + tl.arange(0, ROWS)", *self._row_loads(whole=not seen)]
             # A row of a block for each key: weights go from registers into the products that add up over queries.
             lines += self._weights_again(seen, turned=True)
             if dv is not None:
@@ -275,7 +286,7 @@ class _Gradients(AttentionModule):
         body = [
             f"keys = tl.program_id(1){self._wide}",
             "first_column = tl.program_id(0) * COLUMNS",
-            "columns = first_column + tl.arange(0, COLUMNS)",
+            *self._columns("first_column"),
             *self._head(),
             f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth)}",
             f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
@@ -299,9 +310,9 @@ class _Gradients(AttentionModule):
 
         def loop(seen: str) -> list[str]:
             return [
-                "columns = start + tl.arange(0, COLUMNS)",
-                f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth)}",
-                f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
+                *self._columns("start"),
+                f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth, whole=not seen)}",
+                f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width, whole=not seen)}",
                 *self._weights_again(seen),
                 *self._scores_gradient(seen),
                 f"for_queries = {self.dot}({self._low('ds')}, key, for_queries)",

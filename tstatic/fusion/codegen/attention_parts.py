@@ -62,6 +62,16 @@ class Attention:
         return (self.product, *self.behind_scores, self.softmax, *self.behind_weights)
 
     @property
+    def factor(self) -> float | None:
+        """What the product is multiplied by to be the scores, a causal mask aside, if that is all and it is positive."""
+        factor = 1.0
+        for op in self.unmasked.behind_scores:
+            if op.type != "scale" or len([e for e in op.inputs if e]) > 1 or op.attrs["bias"]:
+                return None
+            factor *= op.attrs["scale"]
+        return factor if 0 < factor < math.inf else None
+
+    @property
     def diagonal(self) -> int | None:
         """The last key that the first query sees, where each query sees one more; ``None`` where masks are in memory."""
         return next((op.attrs["diagonal"] for op in self.behind_scores if op.definition is CAUSAL_MASK), None)
@@ -229,6 +239,12 @@ class Inlined:
     def draws(self) -> bool:
         return self.group is not None and bool(self.group.drawings)
 
+    @property
+    def draws_fours(self) -> bool:
+        """Whether random numbers are drawn for four scores at a time: those of a row lie beside each other in their stream."""
+        drawings = self.group.drawings if self.group is not None else ()
+        return bool(drawings) and self.sizes.columns % 4 == 0 and all(one.operand.full for one in drawings)
+
     def _index(self, operand: Operand) -> tuple[str, str]:
         """Returns offset and mask of an operand's elements in a block of scores."""
         assert self.group is not None
@@ -256,7 +272,8 @@ class Inlined:
 
     def text(self, names: Mapping[str, str], pointers: Sequence[str], used: set[str]) -> str:
         """Returns the function; ``names`` are those of the parameters of values in memory."""
-        head = f"def {self.name}({', '.join([*self.given.values(), 'batch', 'rows', 'columns', *pointers])}):"
+        more = ["fours", "turned: tl.constexpr"] if self.draws_fours else []
+        head = f"def {self.name}({', '.join([*self.given.values(), 'batch', 'rows', 'columns', *pointers, *more])}):"
         if self.group is None:
             return "\n".join(["@triton.jit", *nested(head, [f"return {self.given[self.result]}"])])
         s = self.sizes
@@ -265,7 +282,8 @@ class Inlined:
         )
         low = {v: self.metas[v].dtype for v in self.given}
         given = {v: Typed(n, self.compute, low[v] if low[v].is_low else None) for v, n in self.given.items()}
-        loads, lines = loaded(group, self._index, given, self.casts_round)
+        fours = [f"(batch * {s.rows} + rows) * {s.columns} + fours, turned"] * len(group.drawings)
+        loads, lines = loaded(group, self._index, given, self.casts_round, fours if self.draws_fours else ())
         used |= lines.used
         body = [
             f"mask = (rows < {s.rows}) & (columns < {s.columns})",

@@ -42,8 +42,8 @@ FORWARD: Table = {
         256: (Blocks(64, 32, 8, 2), Blocks(64, 64, 8, 2), Blocks(64, 32, 4, 2)),
     },
     "sm_90": {
-        64: (Blocks(128, 64, 4, 3), Blocks(128, 64, 8, 3)),
-        128: (Blocks(128, 64, 8, 3), Blocks(64, 64, 4, 3)),
+        64: (Blocks(64, 64, 4, 3), Blocks(128, 64, 8, 3)),
+        128: (Blocks(64, 64, 4, 3), Blocks(128, 64, 8, 3), Blocks(128, 128, 8, 3)),
         256: (Blocks(64, 64, 8, 2),),
     },
     "sm_100": {
@@ -68,8 +68,8 @@ QUERIES: Table = {
         256: (Blocks(64, 32, 8, 2), Blocks(32, 32, 4, 2)),
     },
     "sm_90": {
-        64: (Blocks(128, 64, 8, 2), Blocks(64, 64, 4, 2), Blocks(64, 128, 8, 2)),
-        128: (Blocks(64, 64, 8, 2), Blocks(64, 64, 4, 2)),
+        64: (Blocks(64, 64, 4, 2), Blocks(128, 64, 8, 2)),
+        128: (Blocks(64, 64, 4, 2), Blocks(64, 64, 8, 2)),
         256: (Blocks(64, 64, 8, 2), Blocks(64, 64, 8, 1)),
     },
     "sm_100": {
@@ -97,8 +97,8 @@ KEYS_AND_VALUES: Table = {
         256: (Blocks(32, 64, 8, 2),),
     },
     "sm_90": {
-        64: (Blocks(64, 128, 8, 2), Blocks(64, 64, 8, 2), Blocks(64, 64, 4, 2)),
-        128: (Blocks(64, 64, 8, 2), Blocks(32, 64, 4, 2), Blocks(64, 128, 8, 2)),
+        64: (Blocks(64, 64, 4, 3), Blocks(64, 64, 4, 2), Blocks(64, 128, 8, 2)),
+        128: (Blocks(32, 64, 4, 2), Blocks(64, 128, 8, 2)),
         256: (Blocks(32, 64, 8, 2), Blocks(64, 64, 8, 2)),
     },
     "sm_100": {
@@ -116,6 +116,7 @@ KEYS_AND_VALUES: Table = {
     "sm_100 drawn": {64: (Blocks(64, 64, 8, 2), Blocks(64, 128, 8, 2))},
     "sm_80 read": {64: (Blocks(64, 32, 8, 2),)},
     "sm_80 mixed": {64: (Blocks(64, 64, 8, 2), Blocks(64, 64, 4, 2))},
+    "sm_90 mixed drawn": {64: (Blocks(64, 128, 8, 2), Blocks(64, 64, 4, 2))},
     "sm_100 read": {256: (Blocks(32, 64, 8, 2),)},
 }
 """Of the gradients of keys and values by one kernel."""

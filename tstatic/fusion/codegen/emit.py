@@ -123,6 +123,7 @@ def loaded(
     index: Callable[[Operand], tuple[str, str]],
     given: Mapping[str, Typed] | None = None,
     casts_round: bool = True,
+    drawn_fours: Sequence[str] = (),
 ) -> tuple[list[str], Lines]:
     """Returns the lines that load a group's inputs, and its own, written.
 
@@ -131,6 +132,7 @@ def loaded(
         index: ``(operand) -> (offset, mask)``.
         given: Inputs that lie in registers: value -> its name there.
         casts_round: Whether casts round what they take to its own 16-bit type.
+        drawn_fours: Texts of each fourth place of the random numbers, where four lie beside each other.
     """
     used: set[str] = set()
     loads: list[str] = []
@@ -142,7 +144,8 @@ def loaded(
         text, dtype = load(operand, *index(operand), used)
         loads.append(f"a{i} = {text}")
         names[i] = Typed(f"a{i}", dtype)
-    lines = Lines(group, names, [index(drawing.operand)[0] for drawing in group.drawings], casts_round)
+    drawn_at = [index(drawing.operand)[0] for drawing in group.drawings]
+    lines = Lines(group, names, drawn_at, casts_round, drawn_fours)
     lines.used |= used
     lines.write()
     return loads, lines

@@ -162,16 +162,23 @@ class Lines(Writer):
     Attributes:
         done: The program's values -> typed names.
         drawn_at: Texts of the places of the group's random numbers in their streams.
+        drawn_fours: The same of each fourth place, where four lie beside each other; empty elsewhere.
         casts_round: Whether casts round what they take to its own 16-bit type.
     """
 
     def __init__(
-        self, group: LoopNest, loaded: Mapping[int, Typed], drawn_at: Sequence[str] = (), casts_round: bool = True
+        self,
+        group: LoopNest,
+        loaded: Mapping[int, Typed],
+        drawn_at: Sequence[str] = (),
+        casts_round: bool = True,
+        drawn_fours: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.casts_round = casts_round
         self.group = group
         self.drawn_at = drawn_at
+        self.drawn_fours = drawn_fours
         self._numbers: dict[str, Typed] = {}
         self.loaded = loaded
         self.done: dict[str, Typed] = {}
@@ -224,7 +231,10 @@ class Lines(Writer):
             if name in read:
                 own = f"{name}_{drawing}"
                 if own not in self._numbers:
-                    self.lines.append(f"{own} = {function}(rng, draws + {2 * drawing}, {self.drawn_at[drawing]})")
+                    at = self.drawn_at[drawing]
+                    if name == DRAWN and self.drawn_fours:
+                        function, at = "_drawn_fours", self.drawn_fours[drawing]
+                    self.lines.append(f"{own} = {function}(rng, draws + {2 * drawing}, {at})")
                     self.used.add(function)
                     self._numbers[own] = Typed(own, dtype)
                 found[name] = self._numbers[own]
