@@ -34,8 +34,8 @@ from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType
 from tstatic.target import Target
 
-_SPLIT = 4
-"""Programs for each multiprocessor that share what is summed over more than rows."""
+_SPLIT = 8
+"""Programs for each multiprocessor that share what is summed over more than rows: half of its warps, whose loads are under way."""
 
 _FEW = 8
 """So many terms of each sum are one program's tile."""
@@ -366,7 +366,16 @@ def _sum_kernel(group: LoopNest) -> Kernel:
     outer = group.numel // (kept * inner)
     rows = outer * inner
     direct = inner == 1 and (rows <= _FEW or kept >= _MANY_SUMS)
-    loads, lines = loaded(group, lambda operand: (coordinates(group.iteration_space, operand, "offsets"), "mask"))
+
+    def index(operand: Operand) -> tuple[str, str]:
+        # What has one element for each sum (a bias) is read once, and not with each tile.
+        if operand.dims == dims:
+            return "columns[None, :]", f"columns[None, :] < {kept}"
+        return coordinates(group.iteration_space, operand, "offsets"), "mask"
+
+    loads, lines = loaded(group, index)
+    once = [line for line, operand in zip(loads, group.inputs, strict=True) if operand.dims == dims]
+    loads = [line for line in loads if line not in once]
     totals, stores, writes = [], [], []
     for operand in group.outputs:
         value = lines.done[operand.value]
@@ -393,6 +402,7 @@ def _sum_kernel(group: LoopNest) -> Kernel:
     ]
     body = [
         f"columns = tl.program_id(0).to({offset_type(group)}) * COLUMNS + tl.arange(0, COLUMNS)",
+        *once,
         *totals,
         *sums.over_strip(1, offset_type(group), [*tile, *loads, *lines.lines, *stores]),
         *writes,
