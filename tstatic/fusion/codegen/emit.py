@@ -37,6 +37,9 @@ from tstatic.target import Target
 _SPLIT = 8
 """Programs for each multiprocessor that share what is summed over more than rows: half of its warps, whose loads are under way."""
 
+_STRICT_SPLIT = 4
+"""The same under strict numerics, whose bits depend on it."""
+
 _FEW = 8
 """So many terms of each sum are one program's tile."""
 
@@ -366,6 +369,7 @@ def _sum_kernel(group: LoopNest) -> Kernel:
     outer = group.numel // (kept * inner)
     rows = outer * inner
     direct = inner == 1 and (rows <= _FEW or kept >= _MANY_SUMS)
+    split = _STRICT_SPLIT if strict_numerics() else _SPLIT
 
     def index(operand: Operand) -> tuple[str, str]:
         # What has one element for each sum (a bias) is read once, and not with each tile.
@@ -422,11 +426,11 @@ def _sum_kernel(group: LoopNest) -> Kernel:
         elif inner > 1:
             # A column is contiguous: one for each program, and so many programs for each multiprocessor.
             wide, tall = 1, power_of_two(rows, 32, 1024)
-            strips = max(1, min(-(-rows // tall), _SPLIT * target.multiprocessors // max(1, kept)))
+            strips = max(1, min(-(-rows // tall), split * target.multiprocessors // max(1, kept)))
         else:
             # Rows are contiguous: a warp reads 32 neighbouring columns at once.
             wide, tall = power_of_two(kept, 32, 128), 8
-            strips = max(1, min(-(-rows // tall), _SPLIT * target.multiprocessors // max(1, -(-kept // wide))))
+            strips = max(1, min(-(-rows // tall), split * target.multiprocessors // max(1, -(-kept // wide))))
         if direct:
             strips = 1
         # Whole tiles, of which the last strip may have fewer.

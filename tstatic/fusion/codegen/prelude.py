@@ -52,7 +52,7 @@ def _tree_sum(a, axis: tl.constexpr):
     return tl.sum(a, axis)
 
 
-# exp2 takes powers that are subnormal for 0, in two instructions less; beside the 1 of the largest value they are lost anyway.
+# exp2 of float32 takes subnormal powers for 0, and three instructions less; beside the 1 of the largest value they are lost.
 @triton.jit
 def _online(peak, total, a, mask):
     """Per place of a block: the largest value met there and the sum of exp(a - largest), with one more block taken in.
@@ -61,7 +61,8 @@ def _online(peak, total, a, mask):
     largest value grows; one of the two powers is exp(0). ``peak`` begins at the lowest finite number.
     """
     a = tl.where(mask, a, float("-inf"))
-    power = tl.exp2(tl.abs(a - peak) * -1.4426950408889634)
+    low = tl.abs(a - peak)
+    power = tl.exp(0 - low) if a.dtype == tl.float64 else tl.exp2(low * -1.4426950408889634)
     return tl.where(a > peak, a, peak), tl.where(a > peak, total * power + 1, total + power)
 
 
@@ -265,17 +266,10 @@ def from_bf16(a):
     return r
 
 
-# Two numbers at a time are rounded at four times the speed of one. The other is 0 and lies in the lower half: the pair has the bits
-# of the rounded float32.
 @triton.jit
 def round_bf16(a):
     """float32 rounded to what bfloat16 can hold."""
-    if INTERPRETED:
-        r = from_bf16(to_bf16(a))
-    else:
-        asm: tl.constexpr = "cvt.rn.bf16x2.f32 $0, $1, 0f00000000;"
-        r = tl.inline_asm_elementwise(asm, "=f,f", [a], dtype=tl.float32, is_pure=True, pack=1)
-    return r
+    return from_bf16(to_bf16(a))
 
 
 @triton.jit
