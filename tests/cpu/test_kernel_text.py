@@ -179,18 +179,18 @@ WORDS = """
     enable_fp_fusion
 """
 
+PRELUDE = Path(emit_module.__file__).with_name("prelude.py")
+
 
 def known() -> set[str]:
-    prelude = Path(emit_module.__file__).with_name("prelude.py").read_text("utf-8")
-    fixed = (prelude, reference_module.WORDS, script_module._BEFORE + script_module._AFTER)
+    fixed = (PRELUDE.read_text("utf-8"), reference_module.WORDS, script_module._BEFORE + script_module._AFTER)
     return set(WORDS.split()).union(*map(identifiers, fixed))
 
 
 def test_names_are_counted_or_of_a_fixed_set() -> None:
     allowed = known()
-    texts = {"0", "1", "TRITON_INTERPRET", "__main__", "inf", "nan", "rng"} | strings(
-        script_module._BEFORE + script_module._AFTER
-    )
+    fixed = strings(script_module._BEFORE + script_module._AFTER) | strings(PRELUDE.read_text("utf-8"))
+    texts = {"0", "1", "TRITON_INTERPRET", "__main__", "inf", "nan", "rng"} | fixed
     for case in range(len(CASES)):
         for kernel in kernels(case):
             for name in identifiers(kernel.text):

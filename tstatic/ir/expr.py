@@ -48,6 +48,7 @@ class Function:
         triton: A text over ``{a}, {b}, {c}`` for generated kernels; empty where they use ``expand``, or have no form. Names
             that begin with ``_`` are functions of ``fusion/codegen/prelude.py``.
         rounded: The same, rounded once, where ``triton`` is approximate in 32 bits; no form in 64 bits.
+        fast: The same of 32 bits in fewer instructions and other last bits, where strict numerics does not ask for those.
         direct: torch's function of the same arguments, if it is one call that takes ``out``.
         whole: Whether integers have integers as the result.
         numbers: Which arguments of ``direct`` may be numbers: ``any``; ``second``, and ``swapped`` where the order does not
@@ -66,6 +67,7 @@ class Function:
     direct: str = ""
     whole: bool = False
     numbers: str = "any"
+    fast: str = ""
 
 
 FUNCTIONS: dict[str, Function] = {}
@@ -84,6 +86,7 @@ def define(
     direct: str = "",
     whole: bool = False,
     numbers: str = "any",
+    fast: str = "",
 ) -> None:
     """Adds a function to the language; ``torch`` defaults to torch's function of the same name."""
     lowered = torch if torch is not None else (lambda t, *args: getattr(t, name)(*args))
@@ -91,7 +94,7 @@ def define(
     direct = direct or (name if torch is None and not name.startswith("is") else "")
     exact = exact or kind == "bool"
     FUNCTIONS[name] = Function(
-        numpy, lowered, derivatives, expand, kind, triton, exact, rounded, direct, whole, numbers
+        numpy, lowered, derivatives, expand, kind, triton, exact, rounded, direct, whole, numbers, fast
     )
 
 
@@ -149,7 +152,7 @@ define("acos", np.arccos, None, "-1 / sqrt(1 - a * a)")
 define("atan", np.arctan, None, "1 / (1 + a * a)")
 define("sinh", np.sinh, None, "cosh(a)")
 define("cosh", np.cosh, None, "sinh(a)")
-define("tanh", np.tanh, None, "1 - r * r", triton="_tanh({a})")
+define("tanh", np.tanh, None, "1 - r * r", triton="_tanh({a})", fast="_tanh32({a})")
 define("asinh", np.arcsinh, None, "1 / sqrt(a * a + 1)")
 define("acosh", np.arccosh, None, "1 / sqrt(a * a - 1)")
 define("atanh", np.arctanh, None, "1 / (1 - a * a)")

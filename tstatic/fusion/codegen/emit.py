@@ -34,8 +34,11 @@ from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType
 from tstatic.target import Target
 
-_SPLIT = 4
-"""Programs for each multiprocessor that share what is summed over more than rows."""
+_SPLIT = 8
+"""Programs for each multiprocessor that share what is summed over more than rows: half of its warps, whose loads are under way."""
+
+_STRICT_SPLIT = 4
+"""The same under strict numerics, whose bits depend on it."""
 
 _FEW = 8
 """So many terms of each sum are one program's tile."""
@@ -369,7 +372,17 @@ def _sum_kernel(group: LoopNest) -> Kernel:
     outer = group.numel // (kept * inner)
     rows = outer * inner
     direct = inner == 1 and (rows <= _FEW or kept >= _MANY_SUMS)
-    loads, lines = loaded(group, lambda operand: (coordinates(group.iteration_space, operand, "offsets"), "mask"))
+    split = _STRICT_SPLIT if strict_numerics() else _SPLIT
+
+    def index(operand: Operand) -> tuple[str, str]:
+        # What has one element for each sum (a bias) is read once, and not with each tile.
+        if operand.dims == dims:
+            return "columns[None, :]", f"columns[None, :] < {kept}"
+        return coordinates(group.iteration_space, operand, "offsets"), "mask"
+
+    loads, lines = loaded(group, index)
+    once = [line for line, operand in zip(loads, group.inputs, strict=True) if operand.dims == dims]
+    loads = [line for line in loads if line not in once]
     totals, stores, writes = [], [], []
     for operand in group.outputs:
         value = lines.done[operand.value]
@@ -396,6 +409,7 @@ def _sum_kernel(group: LoopNest) -> Kernel:
     ]
     body = [
         f"columns = tl.program_id(0).to({offset_type(group)}) * COLUMNS + tl.arange(0, COLUMNS)",
+        *once,
         *totals,
         *sums.over_strip(1, offset_type(group), [*tile, *loads, *lines.lines, *stores]),
         *writes,
@@ -415,11 +429,11 @@ def _sum_kernel(group: LoopNest) -> Kernel:
         elif inner > 1:
             # A column is contiguous: one for each program, and so many programs for each multiprocessor.
             wide, tall = 1, power_of_two(rows, 32, 1024)
-            strips = max(1, min(-(-rows // tall), _SPLIT * target.multiprocessors // max(1, kept)))
+            strips = max(1, min(-(-rows // tall), split * target.multiprocessors // max(1, kept)))
         else:
             # Rows are contiguous: a warp reads 32 neighbouring columns at once.
             wide, tall = power_of_two(kept, 32, 128), 8
-            strips = max(1, min(-(-rows // tall), _SPLIT * target.multiprocessors // max(1, -(-kept // wide))))
+            strips = max(1, min(-(-rows // tall), split * target.multiprocessors // max(1, -(-kept // wide))))
         if direct:
             strips = 1
         # Whole tiles, of which the last strip may have fewer.

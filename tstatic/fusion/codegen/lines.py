@@ -41,6 +41,7 @@ _LONG = 60
 # All but printable ASCII without quotes and backslashes.
 _UNSAFE = re.compile(r"[^ !#-&(-\[\]-~]")
 _COLUMN = Node("var", value=COLUMN)
+_ONE = Node("const", value=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +362,12 @@ class Expression:
             condition = convert(self._value(node.args[0]), bool_)
             yes, no = self._alike(node.args[1:], like)
             return self._call(node.op, (condition, yes, no), yes.dtype)
+        if node.op == "add" and _ONE in node.args and not self.lines.rounds_once:
+            over = node.args[node.args[0] == _ONE]
+            argument = self._value(over.args[0]) if over.op == "erf" else None
+            if argument is not None and argument.dtype is float32:
+                self.lines.used.add("_erf_plus_one")
+                return Typed(f"_erf_plus_one({_bare(argument.text)})", float32)
         logical = node.op in _LOGIC
         operands = self._alike(node.args, bool_ if logical else None, logical, node.op in MODULAR)
         dtype = operands[0].dtype
@@ -383,7 +390,11 @@ class Expression:
         function = FUNCTIONS[name]
         # In 64 bits Triton's own division and root round once already.
         apart = dtype is float32 or not function.rounded.startswith("tl.")
-        text = function.rounded if self.lines.rounds_once and apart and function.rounded else function.triton
+        text = function.triton
+        if self.lines.rounds_once:
+            text = function.rounded if apart and function.rounded else text
+        elif dtype is float32:
+            text = function.fast or text
         self.lines.used.update(word for word in _words(text) if word.startswith("_"))
         texts = dict(zip("abc", (o.text for o in operands), strict=False))
         filled = text.format(**texts)

@@ -137,14 +137,17 @@ def _written(lines: Iterable[_Line]) -> list[str]:
     return done
 
 
-def _loop(length: int, body: Sequence[str]) -> list[str]:
+def _loop(length: int, body: Sequence[str], back: bool = False) -> list[str]:
+    # From the last block back to the first: a pass before ended there, and those are the blocks that the L2 cache still has.
+    first = [f"first = ({length} - 1) // COLUMNS * COLUMNS - behind"] if back else []
     inside = [
+        *first,
         "columns = first + tl.arange(0, COLUMNS)[None, :]",
         f"mask = row_mask & (columns < {length})",
         f"offsets = rows * {length} + columns",
         *body,
     ]
-    return nested(f"for first in range(0, {length}, COLUMNS):", inside)
+    return nested(f"for {'behind' if back else 'first'} in range(0, {length}, COLUMNS):", inside)
 
 
 def passes(lines: Lines, loads: Sequence[str], stores: Sequence[str], length: int) -> list[str]:
@@ -190,5 +193,6 @@ def passes(lines: Lines, loads: Sequence[str], stores: Sequence[str], length: in
         body += [*before, *_loop(length, [*found.needed(wanted), *inside]), *after, *found.per_row(level)]
     if stores:
         wanted = [w for store in stores for w in _NAME.findall(store) if w in found.lines]
-        body += _loop(length, [*found.needed(wanted), *stores])
+        # Sums are made in one direction only: strict numerics asks for the same order in whichever pass a sum is made.
+        body += _loop(length, [*found.needed(wanted), *stores], back=last > 0)
     return body
