@@ -261,7 +261,7 @@ def _own_product(part: Any, target: Any) -> Iterator[Launches]:
 
 def _tail_of_default(tail: Any, used: set[str]) -> str:
     """What stands behind a product goes on with what its type does not hold."""
-    return _TEXT(replace(tail, rounds=tail.stores), used)
+    return _TEXT(replace(tail, rounds=tail.rounds and tail.stores), used)
 
 
 _TEXT = Tail.text
@@ -306,7 +306,7 @@ def test_a_deep_product_is_not_cut_along_its_depth() -> None:
         assert not any(one.contract for one in second.launches if isinstance(one, Launch))
     with using_numerics("default"):
         loose = gemm.gemm_kernel([product, add], metas, ["z"])
-    ways = [[one.function for one in way.launches] for way in loose.candidates(H200)]
+        ways = [[one.function for one in way.launches] for way in loose.candidates(H200)]
     assert ways[:2] == [["library product"], ["part", "combine"]]
     assert len(ways) > 2
 
