@@ -166,10 +166,10 @@ def _contents(ops: Iterable[FrozenOp]) -> set[str]:
 def matrix_bytes(op: FrozenOp, metas: Metas) -> int:
     """Bytes of matrix products and what is around them.
 
-    Each product reads its two matrices, and each part between products what it needs beside: e(MK+KN+2MN) for a product with a
-    bias and an activation whose argument is kept. A product that the device's library makes, of 32 bits or more, or whose rows
-    do not begin at multiples of 16 bytes, is a pass of its own: e(MK+KN+MN) with or without what is only added to it, and anything
-    else that follows reads it once more.
+    Each product reads its two matrices, and each part between products what it needs beside: e(MK+KN+MN) for a product with a
+    bias and an activation. A product that the device's library makes is a pass of its own: e(MK+KN+MN) with or without what is only
+    added to it, and anything else that follows reads it once more. These are products of 32 bits or more, those whose rows do not
+    begin at multiples of 16 bytes, and those with several results: e(MK+KN+3MN) where the sum with the bias is kept.
     """
     return parts_bytes(feedforward.parts_of(op.body, metas), {*op.writes()}, metas)
 
@@ -192,13 +192,23 @@ def parts_bytes(parts: Sequence[Sequence[FrozenOp]], needed: set[str], metas: Me
         for product, tail in zip(products, tails_of(part, main, products), strict=True):
             total += sum(metas[v].nbytes for v in (product.a, product.b))
             total += sum(metas[v].nbytes for v in {v for one in tail for v in one.contents()} - made)
-            if tail and _by_library(product) and not _added(product, tail, stored, metas):
-                total += metas[product.out].nbytes * (1 if product.out in stored else 2)
+            total += metas[product.out].nbytes * _again(product, tail, stored, metas)
     return total
 
 
-def _by_library(product: Product) -> bool:
-    return not product.dtype.is_low or not product.aligned
+def _again(product: Product, tail: Sequence[FrozenOp], stored: set[str], metas: Metas) -> int:
+    """Returns how often a product is written or read beside what is kept: 0 where a tile of it stays in registers."""
+    if not tail or _added(product, tail, stored, metas):
+        return 0
+    low, kept = product.dtype.is_low, product.out in stored
+    # A library writes a product of 16 bits, or its sum with a bias, where it is kept.
+    biased = len(tail) > 1 and _added(product, tail[:1], stored, metas) and not stored.isdisjoint(tail[0].writes())
+    direct = low and (kept or biased)
+    results = [v for one in tail for v in one.writes() if v in stored]
+    summed = any(metas[v].numel < metas[product.out].numel for v in results)
+    if low and product.aligned and len(results) + kept < 2 and not summed:
+        return 0
+    return 1 if kept or direct else 2
 
 
 def _added(product: Product, tail: Sequence[FrozenOp], stored: set[str], metas: Metas) -> bool:

@@ -100,7 +100,8 @@ def markdown(result: Mapping[str, Any]) -> str:
         "- the arena holds all that a step computes, parameters and their state apart; so much has to be free on a GPU",
         "- columns of one switch alone count every op, fused ones too, as one launch that reads each input once",
         "- formulas are those of `bench/plan_formulas.py`: streams of the table of floors, partial sums of sums over rows, and for",
-        "  products that the device's library makes (32 bits, or rows off multiples of 16 bytes) one more pass for what follows",
+        "  products that the device's library makes (32 bits, rows off multiples of 16 bytes, several results) one more pass\n"
+        "  for what follows",
         f"- wanted: kernels with a formula move at most {WANTED} times its bytes, and fusion saves at least 40 % of launches",
         "",
     ]

@@ -163,21 +163,22 @@ def test_matrix_products_in_16_bits_move_what_the_formulas_say(name: str, monkey
         row = rows[what]
         assert row["table"]
         assert 1.0 <= row["worst"] <= page.WANTED
-    # 8,192 tokens: both products, the argument of the activation kept, and in BERT the rows behind them.
+    # 8,192 tokens: both products, the argument of the activation kept and read again, and in BERT the rows behind them.
     e, m, d = 2, 8192, 768
     wide, narrow, token = e * (9 * m * d + 4 * d * d), e * (5 * m * d + 4 * d * d), e * m * d
     small = 100_000
     # BERT has a block of two small products, too, that the library makes.
     found = {count.matrix_bytes(op, metas) for op, _, metas in kernels if op.type == "fused_feedforward"}
     (forward,) = {nbytes for nbytes in found if nbytes > wide}
-    behind = 4 * token if name == "bert-bf16" else 0
+    behind = (8 if name == "bert-bf16" else 4) * token
     assert abs(forward - wide - narrow - behind) < small
     found = {count.matrix_bytes(op, metas) for op, _, metas in kernels if op.type == "fused_feedforward_grad"}
     before = {"gpt-bf16": (0, 3), "bert-bf16": (5,)}[name]
     for nbytes, streams in zip(sorted(n for n in found if n > wide), before, strict=True):
         # Three sums over rows of what comes before the products: partial sums of two programs per multiprocessor.
         partial = 3 * 2 * 264 * d * 4 if streams else 0
-        assert abs(nbytes - wide - 3 * narrow - streams * token - partial) < small
+        # The library's product lies in memory before the activation's gradient is made of it.
+        assert abs(nbytes - wide - 8 * token - 3 * narrow - streams * token - partial) < small
 
 
 def test_a_program_is_compiled_within_a_shallow_stack(tmp_path: Path) -> None:

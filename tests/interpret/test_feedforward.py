@@ -154,12 +154,11 @@ def test_parts_are_the_kernels_of_the_other_templates() -> None:
     assert backward.kernel is not None
     assert [p.template for p in forward.kernel.parts] == ["gemm", "gemm", "rows"]
     assert [p.template for p in backward.kernel.parts] == ["rows", "gemm", "gemm"]
-    # Bias and activation are in the products' epilogues.
-    assert [one.function for one in forward.kernel.plan(DEFAULT_TARGET).launches] == [
-        "part0_kernel",
-        "part1_kernel",
-        "part2_kernel",
-    ]
+    # The library adds the biases: the first sum is kept, and the rows read the second.
+    launches = forward.kernel.plan(DEFAULT_TARGET).launches
+    functions = ["library product", "part0_go_on", "library product", "part2_kernel"]
+    assert [one.function for one in launches] == functions
+    assert all(getattr(one, "addend", "") for one in (launches[0], launches[2]))
     assert sum(forward.kernel.moved) == sum(n for p in forward.kernel.parts for n in p.moved)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.interpret.kernels import metas_by_name, run_kernel, run_ops
 from tstatic.fusion.codegen.gemm import gemm_kernel
-from tstatic.fusion.codegen.kernel import Launch
+from tstatic.fusion.codegen.kernel import Kernel, Launch, Launches, LibraryProduct
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def
@@ -125,25 +125,77 @@ def test_backward(dtype: str) -> None:
     check(gradients(dtype), dtype)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("turned", [False, True])
-def test_operands_copied_as_boxes(dtype: str, turned: bool) -> None:
-    """Where rows begin at multiples of 16 bytes, one way copies boxes of the matrices: never the first."""
-    attrs: dict[str, Any] = {"sizes": (40, 56, 48), "trans_x": turned, "trans_y": turned}
-    for problem in (linear(dtype, **attrs), gradients(dtype, **attrs)):
-        check(problem, dtype)
-        kernel = gemm_kernel(problem.body, metas_by_name(run_ops(problem.body, problem.arrays)), problem.needed)
-        for target in (TINY, A100, H200, B200):
-            names = [way.name for way in kernel.candidates(target)]
-            assert "boxes" not in names[0]
-            assert "specialised" not in names[0]
-            copies = target is TINY or (target is not A100 and dtype != "float32")
-            assert any("boxes" in name for name in names) == copies
-            assert any("specialised" in name for name in names) == (target is H200 and dtype != "float32")
-        for way in kernel.candidates(H200):
-            for launch in way.launches:
-                if isinstance(launch, Launch):
-                    assert launch.scratch == (256 if launch.function.endswith("boxes") else 0)
+def by_library(problem: Problem) -> tuple[Kernel, Launches]:
+    """A kernel, and the way in which an H200's library makes the product."""
+    kernel = gemm_kernel(problem.body, metas_by_name(run_ops(problem.body, problem.arrays)), problem.needed)
+    return kernel, next(way for way in kernel.candidates(H200) if way.name == "library")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("saved", [False, True], ids=["dropped", "kept"])
+def test_the_library_adds_the_bias_and_writes_what_is_kept(dtype: str, saved: bool) -> None:
+    kernel, way = by_library(linear(dtype, saved=saved, sizes=(40, 56, 48)))
+    product, behind = way.launches
+    assert isinstance(product, LibraryProduct)
+    assert isinstance(behind, Launch)
+    assert (product.addend, product.addend_shape) == ("b", (48,)), (
+        "one dimension: cuBLASLt adds it on the way to memory"
+    )
+    assert "b" not in behind.arguments
+    assert behind.arguments == ((product.out, "y"))
+    assert bool(way.partials) != saved
+    if saved:
+        assert product.out == "z"
+        assert kernel.plan(H200).name == "library", "one tensor is read and one written behind the product"
+        assert kernel.moved == (2 * (40 * 56 + 56 * 48 + 40 * 48 + 48), 2 * 2 * 40 * 48)
+
+
+def test_the_library_writes_a_product_that_is_kept() -> None:
+    problem = linear("bfloat16", sizes=(40, 56, 48))
+    _, way = by_library(Problem(problem.body, problem.arrays, ["p", "y"]))
+    product, behind = way.launches
+    assert (product.arguments, behind.arguments) == (("x", "w", "p"), ("p", "b", "y"))
+    assert not way.partials
+
+
+@pytest.mark.parametrize("case", ["float32", "another type", "read twice", "a matrix"])
+def test_other_sums_are_made_behind_the_library(case: str) -> None:
+    dtype = "float32" if case == "float32" else "bfloat16"
+    problem = linear(dtype, sizes=(40, 56, 48))
+    if case == "another type":
+        problem.arrays["b"] = numbers((48,), "float32", 3)
+        problem.body[1:2] = [
+            op("cast", {"X": "p"}, {"Out": "wide"}, in_dtype="bfloat16", out_dtype="float32"),
+            op("elementwise_add", {"X": "wide", "Y": "b"}, {"Out": "z"}, axis=2),
+        ]
+    elif case == "read twice":
+        problem.body[2] = op("elementwise_mul", {"X": "z", "Y": "p"}, {"Out": "y"})
+    elif case == "a matrix":
+        problem.arrays["b"] = numbers((2, 20, 48), "bfloat16", 3)
+        problem.body[1] = op("elementwise_add", {"X": "p", "Y": "b"}, {"Out": "z"})
+    product, behind = by_library(problem)[1].launches
+    assert isinstance(product, LibraryProduct)
+    assert not product.addend
+    assert "b" in behind.arguments
+    check(problem, dtype)
+
+
+def test_the_library_comes_first_where_sums_follow() -> None:
+    """And for several results. Elsewhere tiles keep what follows in registers."""
+    sums = gradients("bfloat16", sizes=(1024, 1024, 1024))
+
+    def names(problem: Problem) -> list[str]:
+        metas = metas_by_name(run_ops(problem.body, problem.arrays))
+        return [way.name for way in gemm_kernel(problem.body, metas, problem.needed).candidates(H200)]
+
+    assert names(sums)[0] == "library + library"
+    assert not any("256" in name for name in names(sums) if name.endswith("+ library"))
+    one = linear("bfloat16", saved=False, sizes=(2048, 64, 4096))
+    assert names(one)[:2] == ["generated 128x128x64", "generated 128x256x64"]
+    one.body[2:] = [op("scale", {"X": "z"}, {"Out": "s"}, scale=2.0), op("relu", {"X": "s"}, {"Out": "y"})]
+    assert names(Problem(one.body, one.arrays, ["s", "y"]))[0] == "library"
+    few = linear("bfloat16", saved=False, sizes=(128, 64, 128))
+    assert names(few)[0] == "generated 64x64x64", "the smallest where there are fewer tiles than multiprocessors"
 
 
 def test_one_gradient() -> None:
@@ -214,7 +266,7 @@ def test_sums_over_other_axes_are_refused() -> None:
 def test_chips_multiply_wide_types_by_their_library() -> None:
     """Kernels for chips multiply 16-bit elements whose loads are wide; TF32 is nobody's default."""
 
-    def planned(dtype: str, k: int) -> str:
+    def planned(dtype: str, k: int, *needed: str) -> str:
         body = linear(dtype).body
         shapes = {
             "x": (2, 512, k),
@@ -225,8 +277,9 @@ def test_chips_multiply_wide_types_by_their_library() -> None:
             "y": (2, 512, 512),
         }
         metas = metas_by_name({n: np.empty(s, dtype_of(dtype).np) for n, s in shapes.items()})
-        return gemm_kernel(body, metas, ["z", "y"]).plan(H200).name
+        return gemm_kernel(body, metas, needed).plan(H200).name
 
-    assert planned("bfloat16", 768).startswith("generated")
-    assert planned("bfloat16", 767) == "library"
-    assert planned("float32", 768) == "library"
+    assert planned("bfloat16", 768, "y").startswith("generated")
+    assert planned("bfloat16", 767, "y") == "library"
+    assert planned("bfloat16", 768, "z", "y") == "library"
+    assert planned("float32", 768, "z", "y") == "library"

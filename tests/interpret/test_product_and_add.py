@@ -32,19 +32,20 @@ def kernel(dtype: str = "float32", act: str | None = None, columns: int = 9) -> 
     return found
 
 
-def test_the_library_adds_a_bias_that_stands_alone() -> None:
-    made = kernel()
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_library_adds_a_bias_that_stands_alone(dtype: str) -> None:
+    made = kernel(dtype, columns=8)
     (launch,) = made.plan(DEFAULT_TARGET).launches
     assert isinstance(launch, LibraryProduct)
     assert launch.addend == "b"
-    assert made.moved == (4 * (6 * 16 + 16 * 9 + 6 * 9 + 9),), "each operand and the result once"
+    assert made.moved == (launch.dtype.itemsize * (6 * 16 + 16 * 8 + 6 * 8 + 8),), "each operand and the result once"
     assert made.moved == (made.nbytes,)
 
 
 @pytest.mark.parametrize(
     "case",
-    [{"act": "relu"}, {"dtype": "bfloat16", "columns": 16}, {"columns": 1}],
-    ids=["act", "16 bits", "one column"],
+    [{"act": "relu"}, {"act": "relu", "dtype": "bfloat16", "columns": 16}, {"columns": 1}],
+    ids=["act", "act of 16 bits", "one column"],
 )
 def test_other_tails_are_kernels(case: dict[str, Any]) -> None:
     for launch in kernel(**case).plan(DEFAULT_TARGET).launches:

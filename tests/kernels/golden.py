@@ -3,7 +3,7 @@
 ``python tests/kernels/golden.py --write`` renews them (``--python`` for another environment's triton).
 
 A kernel of a way that is planned nowhere (a tile to be timed against others) may be bad, or fail to compile in time: it is refused,
-and stands in a list beside the figures. A product for which every tile is refused must be planned as the library's.
+and stands in a list beside the figures.
 
 A third file has a digest of each kernel's source: what is on record of an unchanged kernel need not be found out again.
 """
@@ -15,7 +15,6 @@ import ast
 import hashlib
 import importlib
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -122,32 +121,6 @@ def changes(recorded: Refused, refused: Refused, names: Iterable[str]) -> list[s
     return fresh + good
 
 
-def without_tile(kinds: Mapping[str, Kind], refused: Refused) -> list[str]:
-    """Products that the library makes although one of their tiles is not refused: they should be planned with that one.
-
-    Args:
-        kinds: All kernels and their kinds, those of ways that are planned nowhere included.
-        refused: Those that are refused.
-    """
-    planned: dict[str, bool] = {}
-    tiles: dict[str, list[str]] = {}
-    for name, kind in kinds.items():
-        if name.startswith(("gemm/", "attention/", "attention_grad/")):
-            row = re.split("[~.]", name)[0]
-            ours = kind in ("gemm", "attention")
-            if registered.is_alternative(name):
-                tiles.setdefault(row, []).extend([name] if ours else [])
-            else:
-                planned[row] = planned.get(row, False) or ours
-    return [
-        f"{row}: planned as the library's product, though {name} is not refused"
-        for row, ours in planned.items()
-        if not ours
-        for name in tiles.get(row, [])
-        if name not in refused
-    ]
-
-
 def collect(reports: Iterable[Report]) -> Golden:
     """Figures by kernel and chip, figures that are 0 left out; a kernel that did not compile has none."""
     golden: Golden = {}
@@ -237,8 +210,6 @@ def main(arguments: list[str] | None = None) -> int:
     targets = {name: registered.chips(name, pinned=pinned) for name in kernels}
     reports = compile_all({n: s for n, (_, s) in kernels.items()}, targets, given.python, given.workers)
     bad, refused = judge(reports, kinds)
-    if given.only in "gemm/":
-        bad += without_tile({n: kinds[n] for n in kinds if targets[n]}, refused)
     triton = reports[0].triton if reports else ""
     record = read(triton, given.folder) if reports else {}
     recorded = read_refused(triton, given.folder) if reports else {}

@@ -18,8 +18,6 @@ MATRIX_UNIT = {80: "mma", 86: "mma", 89: "mma", 90: "wgmma", 100: "tcgen05.mma",
 """Matrix instruction of a chip, as the PTX calls it."""
 SASS_FIGURE = {"mma": "hmma", "wgmma": "hgmma", "tcgen05.mma": "utcmma"}
 PLURAL = {"load": "loads", "copy": "copies", "store": "stores", "atomic": "atomics"}
-SPECIALISED_THREADS = 384
-"""Four warps that load, eight that multiply."""
 FFMA_A_SCORE = 6
 """Fused multiply-adds per element of the scores: a scale, the power, and what its polynomial may take."""
 
@@ -35,9 +33,9 @@ def violations(report: Report, *, kind: Kind) -> list[str]:
     elements, that stream's share of 128 bits (16-bit beside 32-bit: 64).
 
     "gemm" further: a matrix instruction of the chip and of the operands' type for each product (no TF32 for operands of 16 bits),
-    no fused multiply-add in the loops around them, operands copied asynchronously 128 bits or a box at a time, and where warps
-    are to do different work, they do. Kernels whose products no matrix unit can make (fp64, fp32 as IEEE has it) need none of
-    that, and may spill. Where boxes are copied or warps do different work, the SASS is not asked.
+    no fused multiply-add in the loops around them, operands copied asynchronously 128 bits or a box at a time. Kernels whose
+    products no matrix unit can make (fp64, fp32 as IEEE has it) need none of that, and may spill. Where boxes are copied, the SASS
+    is not asked.
 
     "attention": as "gemm", but the loop computes powers of scores, at most so many fused multiply-adds for each that a thread has;
     and of the two operands of a product that come from memory as they are, one may be loaded before the loop, 128 bits at a time.
@@ -137,18 +135,13 @@ def _gemm(report: Report) -> list[str]:
     if not report.dots or matrix is None:
         return ["no matrix product; wanted at least one"]
     found: list[str] = []
-    # What Triton makes of boxes and of warps with work of their own is read from its own forms and the PTX alone.
-    sass = None if matrix.bulk_loads or report.specialised else report.sass
+    # What Triton makes of boxes is read from its own forms and the PTX alone.
+    sass = None if matrix.bulk_loads else report.sass
     found += _types(report) + _units(report)
     fma = max((loop.fma for loop in (*matrix.loops, *(sass.loops if sass else ()))), default=0)
     if fma:
         found.append(f"{fma} FFMA in a loop around matrix instructions; wanted 0")
     found += _operand_loads(report)
-    if report.specialised and report.chip >= 90:
-        if not matrix.register_moves:
-            found.append("warps are to do different work, but no registers move between them (setmaxnreg); wanted some")
-        if report.threads != SPECIALISED_THREADS:
-            found.append(f"{report.threads} threads where warps are to do different work; wanted {SPECIALISED_THREADS}")
     return found
 
 
@@ -185,7 +178,7 @@ def _types(report: Report) -> list[str]:
     matrix = report.matrix
     assert matrix is not None
     found = []
-    sass = None if matrix.bulk_loads or report.specialised else report.sass
+    sass = None if matrix.bulk_loads else report.sass
     if any(dot.upcast for dot in report.dots):
         found.append("operands of 16 bits are cast to 32 before a product; wanted a product of 16 bits")
     tf32 = max(matrix.of_type("tf32"), sass.tf32 if sass else 0)
@@ -217,7 +210,7 @@ def _units(report: Report) -> list[str]:
     if other and not older:
         found.append(f"{other} matrix instructions that are not {unit}; wanted 0")
     sass = report.sass
-    if sass and not matrix.bulk_loads and not report.specialised:
+    if sass and not matrix.bulk_loads:
         wanted = 0 if older else sum(map(len, by_type.values()))
         count = sass.figures()[SASS_FIGURE[unit]]
         if count < wanted:

@@ -134,7 +134,7 @@ def gemm(
 @triton.jit
 def boxes(
     a, b, bias, pre, out, M, N, K,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SPECIALISED: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
 ):
     left_box = tl.make_tensor_descriptor(a, [M, K], [K, 1], [ROWS, DEPTH])
     right_box = tl.make_tensor_descriptor(b, [K, N], [N, 1], [DEPTH, COLUMNS])
@@ -142,7 +142,7 @@ def boxes(
     top = tl.program_id(0) // wide * ROWS
     left = tl.program_id(0) % wide * COLUMNS
     acc = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
-    for k in tl.range(0, K, DEPTH, warp_specialize=SPECIALISED):
+    for k in range(0, K, DEPTH):
         acc = tl.dot(left_box.load([top, k]), right_box.load([k, left]), acc)
     tail(acc, bias, pre, out, top, left, M, N, ROWS, COLUMNS)
 
@@ -280,10 +280,10 @@ def gemm(
     return Source(GEMM, "gemm", signature, {**constants, "HOW": how}, divisible, num_warps, num_stages)
 
 
-def boxes(num_warps: int = 8, *, specialised: bool = False, scratch: int = 256) -> Source:
+def boxes(scratch: int = 256) -> Source:
     """The same with descriptors that the kernel makes itself."""
-    source = gemm(num_warps=num_warps)
-    constants = {"ROWS": 128, "COLUMNS": 128, "DEPTH": 64, "SPECIALISED": specialised}
+    source = gemm()
+    constants = {"ROWS": 128, "COLUMNS": 128, "DEPTH": 64}
     return dataclasses.replace(source, function="boxes", constants=constants, scratch=scratch)
 
 

@@ -243,12 +243,10 @@ BOXES = dataclasses.replace(
     GEMM,
     accesses=(),
     sass=None,
-    threads=384,
-    specialised=True,
     scratch=256,
     scratch_given=256,
     copies=TensorCopies((BoxCopy(8192, 8192),), ((16384, 16384),)),
-    matrix=dataclasses.replace(MATRIX, bulk_loads=2, register_moves=8),
+    matrix=dataclasses.replace(MATRIX, bulk_loads=2),
 )
 EXACT = dataclasses.replace(DOT, type="f32", precision="ieee", loaded=("f32",))
 
@@ -263,7 +261,7 @@ def test_good_products_violate_nothing() -> None:
         gemm_violations(GEMM, chip=100, matrix=dataclasses.replace(MATRIX, counts={"tcgen05.mma.f16": 8}), sass=None)
         == []
     )
-    # What boxes and specialised warps become in the SASS is not asked.
+    # What boxes become in the SASS is not asked.
     assert gemm_violations(BOXES, sass=Sass({"FFMA": 3}, 0, (MatrixLoop(1, 3),))) == []
 
 
@@ -310,12 +308,6 @@ def test_products_in_full_precision_are_exempt_and_may_spill() -> None:
             {"accesses": (Access("a", "copy", 128, 8), Access("b", "load", 16, 32))},
             "b: 32 loads of 16 bits; wanted asynchronous copies of 128 bits, or of boxes",
         ),
-        (BOXES, {"threads": 256}, "256 threads where warps are to do different work; wanted 384"),
-        (
-            BOXES,
-            {"matrix": dataclasses.replace(MATRIX, bulk_loads=2)},
-            "warps are to do different work, but no registers move between them (setmaxnreg); wanted some",
-        ),
         (BOXES, {"scratch": 384}, "384 bytes of scratch per program; the launch gives 256"),
         (
             BOXES,
@@ -338,8 +330,7 @@ SAMPLES: dict[str, tuple[Source, tuple[int, ...]]] = {
     "bf16": (sample_kernels.gemm(), (80, 90, 100)),
     "fp16": (sample_kernels.gemm("*fp16"), (90,)),
     "fp32": (sample_kernels.gemm("*fp32", "ieee", (64, 64, 32)), (90,)),
-    "boxes": (sample_kernels.boxes(), (100,)),
-    "specialised": (sample_kernels.boxes(4, specialised=True), (90,)),
+    "boxes": (sample_kernels.boxes(), (90, 100)),
     "upcast": (sample_kernels.gemm(how="upcast", tile=(128, 128, 32)), (90, 100)),
     "unaligned": (sample_kernels.gemm(aligned=False), (90,)),
     "large": (sample_kernels.gemm(tile=(128, 256, 64), num_warps=4), (90,)),
@@ -347,13 +338,12 @@ SAMPLES: dict[str, tuple[Source, tuple[int, ...]]] = {
     "scaled": (sample_kernels.gemm(how="scaled"), (90,)),
     "short": (sample_kernels.gemm(tile=(32, 128, 64), num_warps=4), (90,)),
     "wide": (sample_kernels.wide(), (100,)),
-    "ignored": (sample_kernels.boxes(8, specialised=True), (90,)),
     "unasked": (sample_kernels.boxes(scratch=0), (90,)),
     "host": (sample_kernels.host_boxes(), (90,)),
 }
-"""Sample -> source and chips; the first five are good."""
-GOOD_SAMPLES = ("bf16", "fp16", "fp32", "boxes", "specialised")
-BY_BOTH = ("bf16", "specialised", "host")
+"""Sample -> source and chips; the first four are good."""
+GOOD_SAMPLES = ("bf16", "fp16", "fp32", "boxes")
+BY_BOTH = ("bf16", "boxes", "host")
 """Those that the older version compiles, too: it refuses others, or none."""
 
 
@@ -380,8 +370,8 @@ def test_good_samples_violate_nothing(which: str) -> None:
     assert report.sass.count("LDGSTS") > 0
     # The tail, behind the loop, is full of them.
     assert report.sass.count("FFMA") > 100
-    specialised = compiled(which)["specialised", 90]
-    assert (specialised.warps, specialised.threads, specialised.scratch) == (4, 384, 256)
+    boxes = compiled(which)["boxes", 90]
+    assert (boxes.warps, boxes.threads, boxes.scratch) == (8, 256, 256)
 
 
 @pytest.mark.parametrize(
@@ -404,7 +394,6 @@ def test_good_samples_violate_nothing(which: str) -> None:
             100,
             ["768 columns of tensor memory; wanted at most 512", "1 function bodies that trap and write nothing"],
         ),
-        ("ignored", 90, ["no registers move", "256 threads"]),
         ("unasked", 90, ["256 bytes of scratch per program; the launch gives 0"]),
     ],
 )

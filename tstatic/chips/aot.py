@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tstatic.chips.ir import read_copies, read_dots, specialised
+from tstatic.chips.ir import read_copies, read_dots
 from tstatic.chips.matrix import read_matrix
 from tstatic.chips.report import SHARED_LIMIT, Report
 from tstatic.chips.sass import read_log, read_ptx, read_sass, threads_per_block
@@ -271,7 +271,6 @@ def _report(job: _Job, triton: str, answer: Mapping[str, Any]) -> Report:
         stages=job.source.num_stages,
         scratch=answer["scratch"],
         dots=dots,
-        specialised=bool(forms) and specialised(forms["ttir"]),
         copies=copies,
         matrix=read_matrix(answer["ptx"]) if forms else None,
         fused=answer["rounding"]["fused"],

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-__all__ = ["BoxCopy", "Dot", "TensorCopies", "read_copies", "read_dots", "specialised"]
+__all__ = ["BoxCopy", "Dot", "TensorCopies", "read_copies", "read_dots"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +82,6 @@ _DOT = re.compile(r" = tt\.dot (%[\w$.]+)(?:#\d+)?, (%[\w$.]+)(?:#\d+)?,")
 _PRECISION = re.compile(r"inputPrecision = (\w+)")
 _DOT_TYPES = re.compile(r": tensor<([\dx]+)x([a-z]\w*)[^>]*>+ \* tensor<([\dx]+)x([a-z]\w*)")
 _ELEMENT = re.compile(r"tensor<(?:[\dx]+x)?(?:!tt\.ptr<)?([a-z]\w*)")
-
-
-def specialised(ttir: str) -> bool:
-    """Whether the kernel asks for a loop whose warps do different work."""
-    return "tt.warp_specialize" in ttir
 
 
 def read_dots(ttir: str, parameters: Sequence[str]) -> tuple[Dot, ...]:

@@ -52,7 +52,6 @@ class Report:
         scratch: Bytes of global memory per program that the compiled code needs.
         scratch_given: Bytes that the launch gives it.
         dots: Matrix products that the source asks for.
-        specialised: Whether the source asks for a loop whose warps do different work.
         copies: Copies of boxes of a tensor (TMA), in a kernel with matrix products or such copies.
         matrix: Matrix instructions of the PTX, there.
         fused: Products and sums that are one instruction: which -> how many.
@@ -84,7 +83,6 @@ class Report:
     scratch: int = 0
     scratch_given: int = 0
     dots: tuple[Dot, ...] = ()
-    specialised: bool = False
     copies: TensorCopies | None = None
     matrix: PtxMatrix | None = None
     fused: Mapping[str, int] = field(default_factory=dict)

@@ -87,7 +87,6 @@ def source(kernel: Kernel, launch: Launch, small: Mapping[str, bool], calls: Lau
         small=off,
         contract=launch.contract,
         behind=tuple(sorted(behind)),
-        scratch=launch.scratch,
     )
 
 

@@ -5,7 +5,7 @@
 * ``lines``, ``emit``, ``numerics``, ``prelude``  its text
 * ``rows``, ``row_blocks``, ``sums``  kernels along rows, and sums in a fixed order
 * ``batch_norm``, ``channel_sums``, ``per_channel``  batch norm
-* ``gemm``, ``gemm_tiles``, ``products``  matrix products with what follows them
+* ``gemm``, ``gemm_tail``, ``gemm_tiles``, ``products``  matrix products with what follows them
 * ``composite``  kernels of several parts, one after the other
 * ``attention``, ``attention_grad``, ``attention_parts``, ``attention_loops``, ``attention_tiles``, ``attention_sums``, ``layouts``
   attention without scores in memory, the sums over rows of its gradients, and where its matrices lie

@@ -1,7 +1,7 @@
 """Matrix products with ops per element after them: the epilogue reads the product from registers, tile by tile.
 
 A product that is cut along its depth, or that the device's library makes, lies in memory first; a second function reads it there
-and goes on with the same lines.
+and goes on. The library adds a bias itself, and writes the sum where it is kept, so that what follows only reads it.
 """
 
 from __future__ import annotations
@@ -13,21 +13,15 @@ from dataclasses import replace
 from tstatic.fusion.codegen import sums
 from tstatic.fusion.codegen.emit import (
     as_kernel,
-    coordinates,
     drawing_table,
     function,
-    loaded,
-    pointers_of,
     rounds_apart,
-    stored,
 )
+from tstatic.fusion.codegen.gemm_tail import Tail
 from tstatic.fusion.codegen.gemm_tiles import (
-    BOX_TILES,
-    DESCRIPTOR_BYTES,
     GROUP,
     LEAST_PART,
     Tile,
-    fitting,
     fixed_tile,
     split_depth,
     tiles_of,
@@ -45,7 +39,7 @@ from tstatic.fusion.codegen.kernel import (
     operands,
     power_of_two,
 )
-from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, nested
+from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, nested
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, Operand, build
 from tstatic.fusion.codegen.numerics import strict_numerics, uncontracted
 from tstatic.fusion.codegen.products import (
@@ -91,12 +85,12 @@ class _Module:
             _Part(index, product, tail, metas, needed, self.used)
             for index, (product, tail) in enumerate(zip(products, tails, strict=True))
         ]
-        if sum(part.group is not None and bool(part.group.drawings) for part in self.parts) > 1:
+        if sum(part.tail.drawn for part in self.parts) > 1:
             raise CodegenUnsupported("TWO_PRODUCTS", "random numbers are drawn behind both products", self.op)
 
     def kernel(self) -> Kernel:
         text = "\n\n\n".join(t for part in self.parts for t in part.functions())
-        summed = [len(part.summed) for part in self.parts if part.summed]
+        summed = [len(part.tail.summed) for part in self.parts if part.tail.summed]
         if summed:
             self.used.add("to_bf16")
             text += f"\n\n\n{sums.text(*summed)}"
@@ -120,7 +114,7 @@ class _Module:
         found = []
         for part in self.parts:
             others = {v for other in self.parts if other is not part for v in other.reads}
-            pairs = part.group.inplace if part.group is not None else ()
+            pairs = part.tail.group.inplace if part.tail.group is not None else ()
             found += [(a, b) for a, b in pairs if a != part.product.out and a not in shared | others]
         return tuple(found)
 
@@ -153,9 +147,10 @@ class _Part:
 
     Attributes:
         product: What is multiplied.
-        group: The ops behind it as a loop nest; ``None`` without any.
-        summed: Results that are sums over the rows.
-        addend: What is added to the product, one number per column or per element, if nothing else follows.
+        tail: What follows it.
+        addend: What the library adds to it, one number per column or per element; ``None`` for nothing.
+        made: What the library then makes: the product, or the sum.
+        rest: What follows that, if it is not what follows the product.
         reads, writes: Values in memory.
         parameters: Of its main function.
     """
@@ -174,92 +169,67 @@ class _Part:
         self.strict = strict_numerics()
         self.used = used
         self.metas = metas
+        self.needed = needed
         self.compute = product.dtype.compute
-        self.group: LoopNest | None = None
-        written = {v for op in tail for v in op.writes()}
+        group = self._group(tail) if tail else None
+        stores = product.out in needed or group is None
+        # Others read the rounded product from memory: the tail goes on with the same numbers.
+        rounds = product.dtype.is_low and group is not None and (stores or self.strict)
+        self.tail = Tail(product, self.prefix, "tail", product.out, group, stores, rounds)
         if tail:
-            group = build(tail, metas, [v for v in needed if v in written])
-            if index:
-                # Both parts' names are in one module: partial sums are found by them.
-                group = replace(
-                    group,
-                    inputs=tuple(replace(o, name=f"second_{o.name}") for o in group.inputs),
-                    outputs=tuple(replace(o, name=f"second_{o.name}") for o in group.outputs),
-                )
-            self.group = group
-            self._check(tail[0])
-        self.summed = self.group.summed if self.group is not None else ()
-        self.stores_product = product.out in needed or self.group is None
-        found = None if self.group is None or self.stores_product else lone_addend(product, self.group)
-        self.addend = found if found is not None and (found.full or self._per_column(found)) else None
-        inside = self.group.inputs if self.group is not None else ()
+            self.tail.check(tail[0])
+        self.addend, self.made, self.rest = self._left_to_library(tail)
+        inside = group.inputs if group is not None else ()
         self.reads = tuple(dict.fromkeys((product.a, product.b, *(o.value for o in inside if o.value != product.out))))
-        results = self.group.outputs if self.group is not None else ()
-        self.writes = (*([product.out] if self.stores_product else []), *(o.value for o in results))
-        self.behind = self._pointers()
+        results = group.outputs if group is not None else ()
+        self.writes = (*([product.out] if stores else []), *(o.value for o in results))
         self.parameters = self._main_parameters()
 
-    def _check(self, op: FrozenOp) -> None:
-        """Checks that the ops behind the product work on its elements."""
-        assert self.group is not None
-        product, space = self.product, self.group.iteration_space
-        if self.group.inner is not None:
-            raise CodegenUnsupported("ROWS_KERNEL", "an operator along rows has a kernel of its own", op)
-        places = [o for o in self.group.inputs if o.value == product.out]
-        if len(places) != 1 or not places[0].full or math.prod(space) != product.rows * product.columns:
-            raise CodegenUnsupported(
-                "SHAPE_MISMATCH", f"the operators after the product work on {list(space)}, not on its elements", op
-            )
-        for operand in self.group.outputs:
-            if not operand.full and not self._per_column(operand):
-                raise CodegenUnsupported("SUM_SHAPE", f"'{operand.value}' is a sum over other axes than the rows", op)
-            if not operand.full and not operand.dtype.is_float:
-                raise CodegenUnsupported("SUM_TYPE", "a group sums floats only", op)
+    def _group(self, ops: Sequence[FrozenOp]) -> LoopNest:
+        """Returns the loop nest of ops behind the product."""
+        written = {v for op in ops for v in op.writes()}
+        group = build(ops, self.metas, [v for v in self.needed if v in written])
+        if not self.prefix:
+            return group
+        # Both parts' names are in one module: partial sums are found by them.
+        return replace(
+            group,
+            inputs=tuple(replace(o, name=f"{self.prefix}{o.name}") for o in group.inputs),
+            outputs=tuple(replace(o, name=f"{self.prefix}{o.name}") for o in group.outputs),
+        )
 
-    # ------------------------------------------------------------------------------------------------------------ the text
-    def _per_column(self, operand: Operand) -> bool:
-        """Returns whether an operand has one element per column of the product."""
-        cut = self._cut()
-        return cut is not None and not any(operand.dims[:cut]) and all(operand.dims[cut:])
+    def _left_to_library(self, tail: Sequence[FrozenOp]) -> tuple[Operand | None, str, Tail | None]:
+        """Returns what a library adds to the product, what it makes then, and what follows that.
 
-    def _cut(self) -> int | None:
-        """Returns where the columns begin among the dimensions of the group; ``None`` if a dimension has rows and columns."""
-        assert self.group is not None
-        space = self.group.iteration_space
-        for cut in range(len(space) + 1):
-            if math.prod(space[:cut]) == self.product.rows and math.prod(space[cut:]) == self.product.columns:
-                return cut
-        return None
-
-    def _index(self, operand: Operand) -> tuple[str, str]:
-        """Returns offset and mask of an operand's elements on a tile."""
-        assert self.group is not None
-        if operand.full:
-            return "offsets", "mask"
-        if self._per_column(operand):
-            return "columns", f"columns < {self.product.columns}"
-        cut = self._cut()
-        if cut is not None and all(operand.dims[:cut]) and not any(operand.dims[cut:]):
-            return "rows", f"rows < {self.product.rows}"
-        return f"({coordinates(self.group.iteration_space, operand, 'offsets')})", "mask"
-
-    def _pointers(self) -> tuple[KernelParameter, ...]:
-        """Returns the parameters of the tail's memory."""
-        found: list[KernelParameter] = []
-        if self.stores_product:
-            found.append(
-                KernelParameter(f"{self.prefix}out", "pointer", TYPES[self.product.dtype.name], self.product.out)
-            )
-        if self.group is not None:
-            found += [p for p in pointers_of(self.group) if p.operand != self.product.out]
-        return tuple(found)
+        ``None`` for no addend, and where nothing follows, or the same as the product. A sum of 16 bits is rounded once; strict
+        numerics round the product first, as the ops by themselves do.
+        """
+        p = self.product
+        if not tail or self.strict:
+            return None, p.out, None
+        first, *others = tail
+        if not self.tail.stores and not any(p.out in op.reads() for op in others):
+            alone = build([first], self.metas, list(first.writes()))
+            addend = lone_addend(p, alone)
+            if addend is not None:
+                made, row = alone.outputs[0].value, replace(self.tail, group=alone).per_column(addend)
+                if not others and (row or addend.full):
+                    return addend, made, None
+                # A matrix would be copied to where the sum goes first.
+                if others and row and p.dtype.is_low:
+                    rest = Tail(p, self.prefix, "rest", made, self._group(others), read=True)
+                    if rest.fits:
+                        return addend, made, rest
+        if self.tail.stores and p.dtype.is_low:
+            return None, p.out, replace(self.tail, name="rest", stores=False, rounds=False, read=True)
+        return None, p.out, None
 
     def _main_parameters(self) -> tuple[KernelParameter, ...]:
         kind = TYPES[self.product.dtype.name]
         return (
             KernelParameter("a", "pointer", kind, self.product.a),
             KernelParameter("b", "pointer", kind, self.product.b),
-            *self.behind,
+            *self.tail.pointers,
             # A number that the compiler does not know: it would write out the loop over a depth that it knows.
             KernelParameter("depth", "integer", "i32"),
             *(KernelParameter(n, "constant") for n in ("ROWS", "COLUMNS", "STEP", "WHOLE", "GROUP")),
@@ -268,12 +238,13 @@ class _Part:
     def functions(self) -> Iterator[str]:
         """Yields the text of the functions."""
         yield self._product()
-        yield self._tail()
+        yield self.tail.text(self.used)
         yield self._main()
         yield self._part()
-        yield self._combine()
-        if self.product.aligned:
-            yield self._boxes()
+        yield self._combine("combine", self.tail)
+        if self.rest is not None:
+            yield self.rest.text(self.used)
+            yield self._combine("go_on", self.rest)
 
     def _product(self) -> str:
         """One tile of the product, or of a part of its depth."""
@@ -317,42 +288,6 @@ class _Part:
         ]
         return "\n".join(["@triton.jit", *nested(head, body)])
 
-    def _tail(self) -> str:
-        """What is made of a tile of the product."""
-        p = self.product
-        wide = ".to(tl.int64)" if p.wide_offsets else ""
-        body = [
-            f"rows = (block[0]{wide} * ROWS + tl.arange(0, ROWS))[:, None]",
-            "columns = (block[1] * COLUMNS + tl.arange(0, COLUMNS))[None, :]",
-            f"mask = (rows < {p.rows}) & (columns < {p.columns})",
-            f"offsets = rows * {p.columns} + columns",
-        ]
-        total = Typed("total", self.compute, p.dtype if p.dtype.is_low else None)
-        if self.stores_product:
-            text = stored(total, p.dtype, self.used)
-            body.append(f"tl.store({self.prefix}out + offsets, {text}, mask=mask)")
-        if p.dtype.is_low and self.group is not None and (self.stores_product or self.strict):
-            # Others read the rounded product from memory: the tail goes on with the same numbers.
-            self.used.add(f"round_{TYPES[p.dtype.name]}")
-            body.append(f"total = round_{TYPES[p.dtype.name]}(total)")
-            total = Typed("total", self.compute)
-        if self.group is not None:
-            loads, lines = loaded(self.group, self._index, {p.out: total})
-            self.used |= lines.used
-            body += [*loads, *lines.lines]
-            for operand in self.group.outputs:
-                value = lines.done[operand.value]
-                if operand.full:
-                    text = stored(value, operand.dtype, self.used)
-                    body.append(f"tl.store({operand.name} + offsets, {text}, mask=mask)")
-                else:
-                    place = f"p_{operand.name} + block[0] * {p.columns} + columns"
-                    added = f"tl.sum(tl.where(mask, {value.text}, 0.0), 0)[None, :]"
-                    body.append(f"tl.store({place}, {added}, mask=columns < {p.columns})")
-        names = ", ".join(("total", "block", *(q.name for q in self.behind)))
-        head = f"def {self.prefix}tail({names}, ROWS: tl.constexpr, COLUMNS: tl.constexpr):"
-        return "\n".join(["@triton.jit", *nested(head, body)])
-
     def _block(self) -> list[str]:
         """Lines that say which tile a program has."""
         p = self.product
@@ -362,15 +297,12 @@ class _Part:
             "block = tl.swizzle2d(program // wide, program % wide, tall, wide, GROUP)",
         ]
 
-    def _passed(self) -> str:
-        return "".join(f"{q.name}, " for q in self.behind)
-
     def _main(self) -> str:
         name = f"{self.prefix}kernel" if self.prefix else "kernel"
         body = [
             *self._block(),
             f"total = {self.prefix}product(a, b, block, 0, depth, ROWS, COLUMNS, STEP, WHOLE)",
-            f"{self.prefix}tail(total, block, {self._passed()}ROWS, COLUMNS)",
+            f"{self.tail.function}({self.tail.passed})",
         ]
         return function(name, self.parameters, body)
 
@@ -394,50 +326,18 @@ class _Part:
         return function(f"{self.prefix}part", parameters, body)
 
     @property
-    def _box_parameters(self) -> tuple[KernelParameter, ...]:
-        names = ("ROWS", "COLUMNS", "STEP", "GROUP", "PROGRAMS", "SPECIALISED")
-        return (*self.parameters[:-5], *(KernelParameter(n, "constant") for n in names))
-
-    def _boxes(self) -> str:
-        """Tiles one after the other; the chip copies their operands as boxes of the matrices, and fills what lies beyond with 0."""
-        p = self.product
-        if p.trans_a:
-            left, of_a = "tl.trans(left.load([start, top]))", (p.depth, p.rows, "STEP, ROWS")
-        else:
-            left, of_a = "left.load([top, start])", (p.rows, p.depth, "ROWS, STEP")
-        if p.trans_b:
-            right, of_b = "tl.trans(right.load([first, start]))", (p.columns, p.depth, "COLUMNS, STEP")
-        else:
-            right, of_b = "right.load([start, first])", (p.depth, p.columns, "STEP, COLUMNS")
-        body = [
-            *(
-                f"{name} = tl.make_tensor_descriptor({memory}, [{tall}, {wide}], [{wide}, 1], [{box}])"
-                for name, memory, (tall, wide, box) in (("left", "a", of_a), ("right", "b", of_b))
-            ),
-            f"tall, wide = tl.cdiv({p.rows}, ROWS), tl.cdiv({p.columns}, COLUMNS)",
-            "for program in tl.range(tl.program_id(0), tall * wide, PROGRAMS, warp_specialize=SPECIALISED):",
-            "    block = tl.swizzle2d(program // wide, program % wide, tall, wide, GROUP)",
-            "    top, first = block[0] * ROWS, block[1] * COLUMNS",
-            f"    total = tl.zeros((ROWS, COLUMNS), {LANGUAGE[self.compute.name]})",
-            "    for start in range(0, depth, STEP):",
-            f"        total = dot({left}, {right}, total)",
-            f"    {self.prefix}tail(total, block, {self._passed()}ROWS, COLUMNS)",
-        ]
-        return function(f"{self.prefix}boxes", self._box_parameters, body)
-
-    @property
     def _parts(self) -> KernelLocal:
         return KernelLocal(f"partial:{self.prefix}parts")
 
-    def _combine_parameters(self, dtype: DType) -> tuple[KernelParameter, ...]:
+    def _combine_parameters(self, parts: str, dtype: DType, tail: Tail) -> tuple[KernelParameter, ...]:
         return (
-            KernelParameter("parts", "pointer", TYPES[dtype.name], self._parts),
-            *self.behind,
+            KernelParameter("parts", "pointer", TYPES[dtype.name], parts),
+            *tail.pointers,
             *(KernelParameter(n, "constant") for n in ("PARTS", "ROWS", "COLUMNS")),
         )
 
-    def _combine(self) -> str:
-        """The sum of all parts, in their order, or the library's product; and the tail."""
+    def _combine(self, name: str, tail: Tail) -> str:
+        """The sum of all parts, in their order, or what the library made; and what follows."""
         p = self.product
         self.used.add("wide")
         wide = ".to(tl.int64)" if p.wide_offsets else ""
@@ -450,9 +350,9 @@ class _Part:
             "total = wide(tl.load(parts + places, mask=inside, other=0))",
             "for part in range(1, PARTS):",
             f"    total += wide(tl.load(parts + part{wide} * {p.rows * p.columns} + places, mask=inside, other=0))",
-            f"{self.prefix}tail(total, block, {self._passed()}ROWS, COLUMNS)",
+            f"{tail.function}({tail.passed})",
         ]
-        return function(f"{self.prefix}combine", self._combine_parameters(self.compute), body)
+        return function(f"{self.prefix}{name}", self._combine_parameters(self._parts, self.compute, tail), body)
 
     # ------------------------------------------------------------------------------------------------------------ launches
     def ways(self, target: Target) -> Iterator[Launches]:
@@ -464,56 +364,29 @@ class _Part:
         generated = [self._generated(tile, target) for tile in self._tiles(target)]
         if self.product.depth >= split_depth(target):
             # Parts give every multiprocessor work, so that the tile may be large: it loads less for each product.
-            largest = max(self._tiles(target), key=lambda tile: tile.rows * tile.columns)
+            largest = max(
+                tiles_of(self.product, target, drawn=self.tail.drawn), key=lambda tile: tile.rows * tile.columns
+            )
             split = self._split(largest, target)
             generated[:0] = [] if split is None else [split]
         library = self._library(target)
         # Kernels of chips multiply 16-bit elements as well as the library does, and only if loads are wide. The library's
         # product of float32 is not rounded to TF32; a product with nothing behind it gains nothing by a kernel of ours.
-        ours = target.large_programs or (self.product.dtype.is_low and self.product.aligned and self.group is not None)
-        # No chip has run what copies boxes yet: it is never the first.
-        yield from (*generated, library) if ours else (library, *generated)
-        yield from self._copied(target)
-
-    def _copied(self, target: Target) -> Iterator[Launches]:
-        """Yields the ways whose operands are copied as boxes, on chips that can; the second one's warps do different work."""
-        if not self.product.aligned or not (target.large_programs or self.product.dtype.is_low):
-            return
-        if target.large_programs:
-            yield self._boxed(self._tiles(target)[0], target, specialised=False)
-        elif target.architecture in BOX_TILES:
-            tiles = BOX_TILES[target.architecture]
-            tile = fitting(tiles, drawn=self._drawn)[0]
-            yield self._boxed(tile, target, specialised=False)
-            if target.architecture == "sm_90" and tile is tiles[0] and not self.summed:
-                # Four warps copy, and two times four are added that multiply half of the rows each. Triton's pass for that
-                # fails on sums over the rows, and spills on chips of other generations.
-                yield self._boxed(replace(tile, num_warps=4), target, specialised=True)
-
-    def _boxed(self, tile: Tile, target: Target, *, specialised: bool) -> Launches:
-        tall, wide = tile.blocks(self.product)
-        programs = min(tall * wide, target.multiprocessors)
-        constants = self._constants(tile, tile.depth) | {"PROGRAMS": programs, "SPECIALISED": specialised}
-        del constants["WHOLE"]
-        main = Launch(
-            f"{self.prefix}boxes",
-            (programs,),
-            (*operands(self._box_parameters), self.product.depth),
-            constants,
-            tile.num_warps,
-            argument_types(self._box_parameters),
-            stages=tile.stages,
-            scratch=2 * DESCRIPTOR_BYTES,
-        )
-        name = "specialised" if specialised else "boxes"
-        return replace(self._finished(main, tall, target), name=f"{name} {tile.name}")
-
-    def _tiles(self, target: Target) -> list[Tile]:
-        return tiles_of(self.product, target, drawn=self._drawn)
+        ours = self.product.dtype.is_low and self.product.aligned and not self._less_by_library
+        yield from (*generated, library) if ours or target.large_programs else (library, *generated)
 
     @property
-    def _drawn(self) -> bool:
-        return self.group is not None and bool(self.group.drawings)
+    def _less_by_library(self) -> bool:
+        """Whether a library's product, and a kernel for what follows it, take less time than one kernel, measured on an H200.
+
+        That is so where nothing follows the product and addend, where there are several results, and where there are sums over
+        the rows.
+        """
+        alone = self.tail.group is None or (self.addend is not None and self.rest is None)
+        return alone or len(self.writes) > 1 or bool(self.tail.summed)
+
+    def _tiles(self, target: Target) -> list[Tile]:
+        return tiles_of(self.product, target, drawn=self.tail.drawn, summed=bool(self.tail.summed))
 
     def _constants(self, tile: Tile, depth: int) -> dict[str, int]:
         whole = self.product.depth % depth == 0
@@ -531,15 +404,15 @@ class _Part:
             argument_types(self.parameters),
             stages=tile.stages,
         )
-        return replace(self._finished(main, tall, target), name=f"generated {tile.name}")
+        return replace(self._finished(main, tall, target, self.tail), name=f"generated {tile.name}")
 
-    def _finished(self, main: Launch, tall: int, target: Target) -> Launches:
+    def _finished(self, main: Launch, tall: int, target: Target, tail: Tail) -> Launches:
         """Returns the launch and those that complete sums over rows."""
         calls = Launches((main,), {})
-        if self.summed:
-            calls = sums.finished(main, self.summed, tall, self.product.columns, target)
-        if self.group is not None and self.group.drawings:
-            calls = replace(calls, tables={DRAWS: drawing_table(self.group)})
+        if tail.summed:
+            calls = sums.finished(main, tail.summed, tall, self.product.columns, target)
+        if tail.group is not None and tail.drawn:
+            calls = replace(calls, tables={DRAWS: drawing_table(tail.group)})
         return calls
 
     def _split(self, tile: Tile, target: Target) -> Launches | None:
@@ -562,39 +435,47 @@ class _Part:
             (*argument_types(self.parameters[:2]), f"*{TYPES[self.compute.name]}", "i32"),
             stages=tile.stages,
         )
-        combined = self._combined(count, self.compute, target)
+        combined = self._combined("combine", self.tail, self._parts, count, self.compute, target)
         partials = {self._parts: (count * p.rows * p.columns, self.compute), **combined.partials}
         return Launches((first, *combined.launches), partials, combined.tables, f"{count} parts {tile.name}")
 
-    def _combined(self, count: int, dtype: DType, target: Target) -> Launches:
+    def _combined(self, name: str, tail: Tail, parts: str, count: int, dtype: DType, target: Target) -> Launches:
         p = self.product
         if target.large_programs:
             rows, columns = (power_of_two(-(-n // 2), 16, 256) for n in (p.rows, p.columns))
         else:
             # 16 values a thread: 8 rows of 128 columns for a warp of four.
             rows, columns = power_of_two(p.rows, 1, 16), power_of_two(p.columns, 16, 128)
-            if self.summed:
+            if tail.summed:
                 # Each block of rows leaves a partial sum.
                 rows = power_of_two(p.rows, 1, 64)
         tall, wide = math.ceil(p.rows / rows), math.ceil(p.columns / columns)
-        parameters = self._combine_parameters(dtype)
+        parameters = self._combine_parameters(parts, dtype, tail)
         main = Launch(
-            f"{self.prefix}combine",
+            f"{self.prefix}{name}",
             (tall * wide,),
             operands(parameters),
             {"PARTS": count, "ROWS": rows, "COLUMNS": columns},
             types=argument_types(parameters),
         )
-        return self._finished(main, tall, target)
+        return self._finished(main, tall, target, tail)
 
     def _library(self, target: Target) -> Launches:
         p = self.product
         made = LibraryProduct(p.a, p.b, p.out, (p.rows, p.columns, p.depth), p.trans_a, p.trans_b, p.dtype)
-        if self.addend is not None and not strict_numerics():
-            rows = p.rows if self.addend.full else 1
-            made = replace(made, out=self.writes[0], addend=self.addend.value, addend_rows=rows)
-        if self.group is None or made.addend:
-            return Launches((made,), {}, name="library")
-        rest = self._combined(1, p.dtype, target)
-        partials = {self._parts: (p.rows * p.columns, p.dtype), **rest.partials}
-        return Launches((replace(made, out=self._parts), *rest.launches), partials, rest.tables, "library")
+        # The flag may be another than when the text was written.
+        strict = strict_numerics()
+        if self.addend is not None and not strict:
+            made = replace(made, addend=self.addend.value, addend_rows=p.rows if self.addend.full else 1)
+        if self.tail.group is None or (made.addend and self.rest is None):
+            return Launches((replace(made, out=self.made),), {}, name="library")
+        parts: str = self._parts
+        if self.rest is not None and not strict:
+            name, tail = "go_on", self.rest
+            parts = self.made if self.made in self.needed else parts
+        else:
+            name, tail = "combine", self.tail
+        behind = self._combined(name, tail, parts, 1, p.dtype, target)
+        buffer = {self._parts: (p.rows * p.columns, p.dtype)} if parts == self._parts else {}
+        launches = replace(made, out=parts), *behind.launches
+        return Launches(launches, {**buffer, **behind.partials}, behind.tables, "library")

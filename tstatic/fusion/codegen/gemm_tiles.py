@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tstatic.fusion.codegen.kernel import power_of_two
@@ -48,14 +48,8 @@ TILES: Mapping[str, tuple[Tile, ...]] = {
 }
 """Tiles that compile without spills with the tails of the golden set, from the largest to the smallest."""
 
-BOX_TILES: Mapping[str, tuple[Tile, ...]] = {
-    "sm_90": (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 8, 3)),
-    "sm_100": (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 8, 3)),
-}
-"""Those of chips that copy boxes of a matrix (TMA)."""
-
-DESCRIPTOR_BYTES = 128
-"""A tensor descriptor that a program makes in global memory."""
+WIDE_TILES: Mapping[str, Tile] = {"sm_90": Tile(128, 256, 64, 8, 3)}
+"""Wider ones, for tails without sums and random numbers; on an H200 the best tiles of large products with several results."""
 
 DRAWN_A_THREAD = 32
 """Elements of a tile per thread, at most, where random numbers are drawn."""
@@ -64,26 +58,28 @@ GROUP = 8
 """Blocks of rows whose programs run side by side, so that they share columns in the L2 cache."""
 
 
-def tiles_of(product: Product, target: Target, *, drawn: bool) -> list[Tile]:
+def tiles_of(product: Product, target: Target, *, drawn: bool, summed: bool = True) -> list[Tile]:
     """Returns the tiles of a product on a chip, the one to be taken first.
 
     Args:
         product: What is multiplied.
         target: The chip.
         drawn: Whether random numbers are drawn behind it.
+        summed: Whether sums over the rows are made behind it.
     """
     if target.large_programs:
         # Two blocks along each axis, so that tests in the interpreter see borders; few programs.
         sizes = (product.rows, 2), (product.columns, 2), (product.depth, 3)
         rows, columns, depth = (power_of_two(-(-size // count), 16, 256) for size, count in sizes)
         return [Tile(rows, columns, depth, 4, 0)]
-    tiles = fitting(TILES.get(target.architecture, TILES["sm_90"]), drawn=drawn)
+    # Random numbers are made in registers: with more elements a thread they spill.
+    most = DRAWN_A_THREAD * 32 if drawn else math.inf
+    tiles = [t for t in TILES.get(target.architecture, TILES["sm_90"]) if t.rows * t.columns <= most * t.num_warps]
+    wide = WIDE_TILES.get(target.architecture)
+    if wide is not None and not drawn and not summed:
+        tiles.insert(1, wide)
     # The first one that gives every multiprocessor a program; the smallest if none does.
-    full = [
-        t
-        for t in tiles
-        if math.ceil(product.rows / t.rows) * math.ceil(product.columns / t.columns) >= target.multiprocessors
-    ]
+    full = [t for t in tiles if math.prod(t.blocks(product)) >= target.multiprocessors]
     first = full[0] if full else tiles[-1]
     return [first, *(t for t in tiles if t is not first)]
 
@@ -97,11 +93,3 @@ def fixed_tile(product: Product, target: Target) -> Tile | None:
     if not product.dtype.is_low or not (product.aligned or target.large_programs):
         return None
     return tiles_of(product, target, drawn=True)[0]
-
-
-def fitting(tiles: Sequence[Tile], *, drawn: bool) -> tuple[Tile, ...]:
-    """Returns the tiles whose tail keeps within the registers.
-
-    Random numbers are made in registers: with more elements a thread they spill.
-    """
-    return tuple(t for t in tiles if not drawn or t.rows * t.columns <= DRAWN_A_THREAD * 32 * t.num_warps)

@@ -83,7 +83,6 @@ class Launch:
         contract: Whether the compiler may make one operation with one rounding of a product and a sum; not where the bits
             must be those of the two.
         stages: Depth of the software pipeline of the main loop; 0 leaves it to the compiler.
-        scratch: Bytes of global memory that the compiled code keeps for each program (tensor descriptors made in the kernel).
         elements: Argument -> how many of its elements it reads or writes, where that is not all of them.
         finishes: Whether it only adds partial sums: its arguments are then a buffer of these and a result, for each result, and
             how many strips and columns they have.
@@ -97,7 +96,6 @@ class Launch:
     types: tuple[str, ...] = ()
     contract: bool = True
     stages: int = 0
-    scratch: int = 0
     elements: Mapping[str, int] = field(default_factory=dict)
     finishes: bool = False
 
