@@ -586,8 +586,11 @@ class Session:
             self.checks.free()
         self.checks = None
         self.arena = self._staged = None
+        # Calls and their arrays hold the arena's memory on a device whose arrays count who uses them.
         self.arrays = {}
         self.calls = {"main": [], "update": []}
+        self._queued = {}
+        self._at = self._numbers = self._scratch = self._recorded = None
         self.workspaces = []
         self._feeds, self.keys, self.runners = [], [], []
         self.blocks = Blocks()
