@@ -196,7 +196,7 @@ def _widens(view: View, op: FrozenOp) -> bool:
     if op.type != "cast":
         return False
     (read,), (made,) = op.reads(), op.writes()
-    return view.metas[read].dtype.itemsize < view.metas[made].dtype.itemsize
+    return bool(view.metas[read].dtype.itemsize < view.metas[made].dtype.itemsize)
 
 
 def _works_along_rows(view: View, index: int) -> bool:

@@ -590,7 +590,8 @@ class Session:
         self.arrays = {}
         self.calls = {"main": [], "update": []}
         self._queued = {}
-        self._at = self._numbers = self._scratch = self._recorded = None
+        self._recorded = RecordedCalls(self.plan, self.device, self.threads, self.streams, self.place, {})
+        self._at = self._numbers = None
         self.workspaces = []
         self._feeds, self.keys, self.runners = [], [], []
         self.blocks = Blocks()

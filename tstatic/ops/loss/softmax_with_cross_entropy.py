@@ -185,7 +185,7 @@ def _lower(
         out = torch.empty_like(logits), logits.new_empty(shape)
     for x, y, probabilities, loss in _in_parts(axis, logits, label, *out):
         wide = torch_wide(x)
-        picked = None
+        picked: Any = None
         if loss is not None and not soft_label:
             # Ignored labels may lie out of range, so they gather class 0.
             ignored = y == ignore_index
@@ -223,8 +223,9 @@ def _grad_lower(
         out = torch.empty_like(probabilities)
     tiny = torch.finfo(probabilities.dtype).tiny
     for p, y, ds, dl, dlogits in _in_parts(axis, probabilities, label, dsoftmax, dloss, out):
-        weight = None if dl is None else torch_wide(dl)
-        at = own = None
+        weight: Any = None if dl is None else torch_wide(dl)
+        at: Any = None
+        own: Any = None
         if weight is not None and not soft_label:
             # Only the class of a label has a term of its own; what lies there is read before the result, which may share its place.
             ignored = y == ignore_index
@@ -239,7 +240,7 @@ def _grad_lower(
             continue
         wide = torch_wide(p)
         shared = dlogits.dtype != wide.dtype or dlogits.data_ptr() == p.data_ptr()
-        total = torch.empty_like(wide) if shared else dlogits
+        total: Any = torch.empty_like(wide) if shared else dlogits
         # Both outputs may have a gradient; they add up.
         if not use_softmax:
             total = total.zero_() if ds is None else total.copy_(ds)

@@ -43,7 +43,7 @@ def _sgd_lower(torch: Any, param: Any, lr: Any, grad: Any, master: Any) -> Any:
 
 
 def _write_sgd(torch: Any, param: Any, lr: Any, grad: Any, master: Any, *, out: Any) -> bool:
-    if grad.shape != param.shape or master is not None or not {param.dtype} == {grad.dtype} == {lr.dtype}:
+    if grad.shape != param.shape or master is not None or len({t.dtype for t in (param, grad, lr)}) > 1:
         return False
     torch.addcmul(param, grad, lr.reshape(()), value=-1, out=out[0])
     return True
