@@ -184,17 +184,16 @@ def _lower(
         shape = [1 if i == axis % logits.dim() else n for i, n in enumerate(logits.shape)]
         out = torch.empty_like(logits), logits.new_empty(shape)
     for x, y, probabilities, loss in _in_parts(axis, logits, label, *out):
-        wide = torch_wide(x)
         picked: Any = None
         if loss is not None and not soft_label:
             # Ignored labels may lie out of range, so they gather class 0.
             ignored = y == ignore_index
             picked = torch_wide(x.gather(axis, torch.where(ignored, 0, y).long()) if x.numel() else loss)
         if use_softmax and x.numel():
-            # In the place of the result, or of what is widened for it, which may be that of the logits, too.
-            place = wide if wide is not x else probabilities
-            highest = wide.amax(axis, keepdim=True)
-            near = torch.sub(wide, highest, out=place)
+            # In the place of the result, which may be that of the logits, too; of 16 bits in 32 until it is rounded.
+            highest = torch_wide(x.amax(axis, keepdim=True))
+            place = probabilities if probabilities is not None and probabilities.dtype == highest.dtype else None
+            near = torch.sub(x, highest) if place is None else torch.sub(x, highest, out=place)
             wanted = (near * y).sum(axis, keepdim=True) if loss is not None and soft_label else None
             powers = near.exp_()
             total = powers.sum(axis, keepdim=True)
@@ -207,7 +206,7 @@ def _lower(
         elif picked is not None:
             found = picked.clamp(min=torch.finfo(x.dtype).tiny).log().neg_()
         elif loss is not None:
-            found = (wide.clamp(min=torch.finfo(x.dtype).tiny).log_() * y).sum(axis, keepdim=True).neg_()
+            found = (torch_wide(x).clamp(min=torch.finfo(x.dtype).tiny).log_() * y).sum(axis, keepdim=True).neg_()
         if not use_softmax and probabilities is not None:
             probabilities.copy_(x)
         if loss is not None:
