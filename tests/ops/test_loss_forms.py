@@ -59,7 +59,10 @@ def test_results_lie_in_the_place_of_what_is_read(both: bool) -> None:
 
 def test_of_large_logits_only_a_part_is_widened() -> None:
     """GPT-2's, of which only sizes are there."""
-    x, y = torch.empty(8192, 50304, dtype=torch.bfloat16, device="meta"), torch.empty(8192, 1, dtype=torch.int64, device="meta")
+    x, y = (
+        torch.empty(8192, 50304, dtype=torch.bfloat16, device="meta"),
+        torch.empty(8192, 1, dtype=torch.int64, device="meta"),
+    )
     attrs = {**ATTRS, "soft_label": False, "use_softmax": True}
     out = torch.empty_like(x), x.new_empty(8192, 1)
     with Held() as seen:
