@@ -12,13 +12,16 @@ import pytest
 import torch
 
 import tstatic as paddle
+from tests.bench.scripts import script
 from tests.helpers.drawn import only
 from tests.helpers.linear_loss_programs import SWITCH, linear_loss_recipe, short_chunks, with_short_chunks
 from tests.helpers.soak import SOAK
 from tstatic import static, testing
 from tstatic.errors import TstaticError
 from tstatic.fusion import linear_cross_entropy
+from tstatic.fusion.codegen.kernel import LibraryProduct
 from tstatic.fusion.row_chunks import Chunks
+from tstatic.static import inquiry
 from tstatic.testing.runner import everything_on
 
 F = paddle.nn.functional
@@ -307,6 +310,44 @@ def test_the_logits_are_never_whole(waits: bool) -> None:
 
 def entropy_of(logits: Any) -> Any:
     return F.softmax_with_cross_entropy(logits, static.data("label", [None, 1], "int64"))
+
+
+def planned_for_a_gpu(classes: int) -> tuple[Any, int]:
+    """The plan of a layer in 16 bits whose losses are in 32, with gradients, and the bytes of its logits in 16 bits."""
+    rows = 2 * linear_cross_entropy.LEAST_ROWS
+    count = script("plan_count")
+    main = static.Program()
+    with static.program_guard(main, static.Program()), paddle.utils.unique_name.guard():
+        x, w = (
+            static.create_parameter([size, 64], "bfloat16", name=name) for name, size in (("x", rows), ("w", classes))
+        )
+        logits = paddle.cast(paddle.matmul(x, w, transpose_y=True), "float32")
+        loss = paddle.mean(F.softmax_with_cross_entropy(logits, label((rows, 1))))
+        paddle.optimizer.SGD(0.1).minimize(loss)
+    strategy = static.BuildStrategy()
+    strategy.build_cinn_pass = strategy.fuse_gemm_epilogue = strategy.fuse_linear_cross_entropy = True
+    with short_chunks(linear_cross_entropy.LEAST_ROWS):
+        return count.planned(main, strategy, {"label": (rows, 1)}, [loss.name]), 2 * rows * classes
+
+
+@pytest.mark.parametrize(
+    ("classes", "chunks"), [(linear_cross_entropy.MANY_CLASSES // 2, 2), (linear_cross_entropy.MANY_CLASSES, 4)]
+)
+def test_logits_in_16_bits_are_there_once(classes: int, chunks: int) -> None:
+    """Their kernel widens them in registers and puts the gradient in their place; chunks of the weight's are added up there."""
+    plan, logits = planned_for_a_gpu(classes)
+    kernels = [(op, made) for op, made in inquiry.working(plan) if made is not None]
+    losses = [op for op, _ in kernels if "softmax_with_cross_entropy" in [one.type for one in op.body]]
+    assert len(losses) == chunks
+    assert all([one.type for one in op.body].count("cast") == 2 for op in losses)
+    sums = [made.calls for op, made in kernels if op.type == "fused_gemm_epilogue_grad"]
+    assert len(sums) == chunks - 1
+    for calls in sums:
+        assert all(isinstance(one, LibraryProduct) for one in calls.launches)
+        assert not calls.partials
+    gradients = 2 * 64 * (classes + 2 * linear_cross_entropy.LEAST_ROWS)
+    few = 2 * linear_cross_entropy.LEAST_ROWS * 32
+    assert logits // chunks + gradients <= plan.arena_bytes <= logits // chunks + gradients + few
 
 
 def test_as_few_chunks_as_do() -> None:

@@ -22,6 +22,7 @@ from tests.helpers.drawn import PLAIN
 from tests.helpers.fusion_programs import CASES, Case, build, run
 from tests.helpers.gpu import REAL, trained
 from tests.ops import oracles
+from tests.ops.held import no_collection
 from tests.ops.sampler import op_types, samples
 from tests.parallel.golden import ROWS, Training, net, strategy
 from tests.parallel.test_equality import EVERY_FUSION
@@ -93,6 +94,29 @@ def test_a_run_waits_for_the_callers_stream_and_the_caller_for_the_run(gpu: Cuda
 
 
 # ------------------------------------------------------------------------------------------------------ whole programs
+def test_what_a_startup_program_needed_is_given_back(gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its arena is as large as all variables together."""
+    of = torch.multiprocessing.reductions.StorageWeakRef
+    arenas = []
+
+    def allocate(nbytes: int, kind: Any = "device", purpose: str = "memory") -> Any:
+        made = CudaDevice.allocate(gpu, nbytes, kind, purpose)
+        if "arena" in purpose:
+            arenas.append(of(made.tensor.untyped_storage()))
+        return made
+
+    monkeypatch.setattr(gpu, "allocate", allocate)
+    exe = static.Executor(paddle.CUDAPlace(0))
+    with static.program_guard(static.Program(), static.Program()), static.scope_guard(static.Scope()):
+        loss = paddle.mean(static.nn.fc(static.data("x", [2, 3]), 4))
+        with no_collection():
+            exe.run(static.default_startup_program())
+            assert [one.expired() for one in arenas] == [True]
+        exe.run(feed={"x": np.ones((2, 3), np.float32)}, fetch_list=[loss])
+        # What may run again keeps its own.
+        assert [one.expired() for one in arenas] == [True, False]
+
+
 @pytest.mark.parametrize("name", [*GOLDEN][:: 1 if REAL else 3])
 def test_golden_numbers(name: str, gpu: CudaDevice) -> None:
     rows, switches, steps, losses, gradient, weights = GOLDEN[name]

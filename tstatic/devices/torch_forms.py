@@ -132,7 +132,12 @@ class TorchForm:
             attrs = {**attrs, "wanted": tuple(out is not None for out in outs)}
         run = partial(self.function, torch, *ins, **attrs)
         if skip is not None:
-            return _select_results, (torch, skip, run, outs)
+            return _select_results, (
+                torch,
+                skip,
+                partial(self._run_apart, torch, run, outs) if self.writes else run,
+                outs,
+            )
         if self.writes:
             out = outs[0] if self.single else tuple(outs)
             return (partial(run, out=out), ()) if out is not None else None
@@ -149,6 +154,19 @@ class TorchForm:
         if self.single and not self.listed:
             return _copy_result, (run, outs[0])
         return _copy_results, (run, outs)
+
+    def _run_apart(self, torch: Any, run: Callable[..., Any], outs: Sequence[Any]) -> Any:
+        """Runs a form that writes its results, in new memory: with the calls, and so the bits, that it has otherwise."""
+        made = [
+            [None if one is None else torch.empty_like(one) for one in out]
+            if isinstance(out, list)
+            else None
+            if out is None
+            else torch.empty_like(out)
+            for out in outs
+        ]
+        run(out=made[0] if self.single else tuple(made))
+        return tuple(made)
 
 
 _FORMS: dict[int, tuple[OpDef, TorchForm | None]] = {}

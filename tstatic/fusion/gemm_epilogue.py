@@ -170,7 +170,8 @@ def _no_matrix(view: View, op: FrozenOp) -> MatchRejected | None:
 def _left_to_rows(view: View, product: FrozenOp, tail: _Tail) -> int:
     """Returns how many ops of a tail stay with the product if a kernel along rows reads the result.
 
-    That kernel reads the rows anyway, and adds the residual on the way.
+    That kernel reads the rows anyway, adds the residual on the way, and widens them in registers: in memory they would take
+    twice the bytes.
     """
     count = len(tail.ops)
     if compiler.FUSION.switch not in view.later or not any(
@@ -181,13 +182,21 @@ def _left_to_rows(view: View, product: FrozenOp, tail: _Tail) -> int:
     while count:
         op = view.ops[tail.ops[count - 1]]
         residual = op.type in _ADDS and sum(view.metas[v].shape == shape for v in op.contents()) > 1
-        if not residual and not (count < len(tail.ops) and draws(op.definition)):
+        if not residual and not _widens(view, op) and not (count < len(tail.ops) and draws(op.definition)):
             break
         count -= 1
     # A library's product lies in memory: adding the bias would be a pass of its own.
     if count == 1 and not view.metas[tail.result].dtype.is_low and _bias(view, view.ops[tail.ops[0]]) is not None:
         return 0
     return count
+
+
+def _widens(view: View, op: FrozenOp) -> bool:
+    """Returns whether an op is a cast to a type of more bytes."""
+    if op.type != "cast":
+        return False
+    (read,), (made,) = op.reads(), op.writes()
+    return bool(view.metas[read].dtype.itemsize < view.metas[made].dtype.itemsize)
 
 
 def _works_along_rows(view: View, index: int) -> bool:

@@ -502,48 +502,76 @@ def run_torch(t: Any, node: Node, tensors: Mapping[str, Any], values: Mapping[st
         values: Numbers that it names.
         out: A tensor of the result's shape to write to, if the last function can; the caller copies any other result.
     """
-    memo: dict[Node, Any] = {}
     direct = node.args and FUNCTIONS[node.op].direct
     kinds = {tensors[v].dtype for v in variables(node) if v in tensors}
     parts = (node,) if direct and FUNCTIONS[node.op].kind == "bool" else node.args
     widens = not direct or len(kinds) != 1 or not all(map(_unrounded, parts))
-
-    def value(n: Node) -> Any:
-        if n in memo:
-            return memo[n]
-        if n.op == "const":
-            result = n.value
-        elif n.op == "var":
-            if n.value in tensors:
-                result = tensors[n.value]
-                if widens and result.dtype in (t.float16, t.bfloat16):
-                    result = result.float()
-            else:
-                result = values[n.value]
-        else:
-            result = FUNCTIONS[n.op].torch(t, *(value(a) for a in n.args))
-        memo[n] = result
-        return result
-
+    given: dict[Node, Any] = {}
+    for leaf in _leaves(node):
+        one = leaf.value if leaf.op == "const" else tensors[leaf.value] if leaf.value in tensors else values[leaf.value]
+        low = widens and leaf.value in tensors and one.dtype in (t.float16, t.bfloat16)
+        given[leaf] = one.float() if low else one
     if out is None or not direct:
-        return value(node)
+        return _torch_values(t, [node], given)[0]
     if node.op == "where":
-        chosen = [value(a) for a in node.args[1:]]
+        condition, *choices = node.args
+        compares = _compares(condition, tensors, out)
+        # A number or an input needs no other results; what both sides share with the condition is computed once.
+        wanted = [*choices, *(condition.args if compares else (condition,))]
+        chosen, rest = (found := _torch_values(t, wanted, given))[:2], found[2:]
         if _selects(*chosen) and chosen[0].dtype == out.dtype:
             kind = _whole_numbers(t, out)
-            bits, condition = out.view(kind), node.args[0]
-            if _compares(condition, tensors, out) and all(x.data_ptr() != out.data_ptr() for x in tensors.values()):
+            bits = out.view(kind)
+            if compares and all(x.data_ptr() != out.data_ptr() for x in tensors.values()):
                 # Written as numbers into the result, a comparison is faster than as truth values, and takes no memory.
-                ones = [value(a) for a in condition.args]
-                mask = getattr(t, FUNCTIONS[condition.op].direct)(*_as_tensors(t, condition.op, ones), out=bits)
+                mask = getattr(t, FUNCTIONS[condition.op].direct)(*_as_tensors(t, condition.op, rest), out=bits)
             else:
-                mask = value(condition)
+                mask = FUNCTIONS[condition.op].torch(t, *rest) if compares else rest[0]
             t.mul(chosen[0].view(kind), mask, out=bits)
             return out
-    args = [value(a) for a in node.args]
+        args = [FUNCTIONS[condition.op].torch(t, *rest) if compares else rest[0], *chosen]
+    else:
+        args = _torch_values(t, node.args, given)
     if not _fits(t, node.op, args, out):
         return FUNCTIONS[node.op].torch(t, *args)
     return getattr(t, direct)(*_as_tensors(t, node.op, args), out=out)
+
+
+def _leaves(node: Node) -> set[Node]:
+    """Returns the variables and numbers of an expression."""
+    uses: Counter[Node] = Counter()
+    count_uses(node, uses)
+    return {n for n in uses if n.op in ("var", "const")}
+
+
+def _torch_values(t: Any, nodes: Sequence[Node], given: Mapping[Node, Any]) -> list[Any]:
+    """Evaluates expressions, equal parts once; each inner result is dropped when its last reader has run.
+
+    There is no function that calls itself: its closure would be a cycle, which keeps all inner results until the garbage
+    collector finds it.
+    """
+    uses: Counter[Node] = Counter()
+    for node in nodes:
+        count_uses(node, uses)
+    left = Counter(uses)
+    made: dict[Node, Any] = {}
+    stack = [*reversed(nodes)]
+    while stack:
+        node = stack[-1]
+        if node in made or node in given:
+            stack.pop()
+            continue
+        missing = [a for a in node.args if a not in made and a not in given]
+        if missing:
+            stack += reversed(missing)
+            continue
+        stack.pop()
+        made[node] = FUNCTIONS[node.op].torch(t, *(made[a] if a in made else given[a] for a in node.args))
+        for arg in node.args:
+            left[arg] -= 1
+            if not left[arg]:
+                made.pop(arg, None)
+    return [made[n] if n in made else given[n] for n in nodes]
 
 
 def _compares(node: Node, tensors: Mapping[str, Any], out: Any) -> bool:

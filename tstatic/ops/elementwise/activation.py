@@ -304,6 +304,15 @@ def _gelu_lower(torch: Any, x: Any, approximate: bool, *, out: Any = None) -> An
     return torch.nn.functional.gelu(x, approximate=kind)
 
 
+def _gelu_grad_lower(torch: Any, x: Any, dout: Any, approximate: bool, *, out: Any = None) -> Any:
+    # Beyond 40 the derivative is 0 or 1 in every type, and torch's formula 0 times infinity.
+    near = x.clamp(-40, 40)
+    kind = "tanh" if approximate else "none"
+    if out is not None:
+        return torch.ops.aten.gelu_backward.grad_input(dout, near, approximate=kind, grad_input=out)
+    return torch.ops.aten.gelu_backward(dout, near, approximate=kind)
+
+
 _REF, _GRAD_REF = CallRef(_calls, _scratch_metas), CallRef(_grad_calls, _scratch_metas)
 
 
@@ -312,7 +321,7 @@ register(OpDef(
     infer=infer_float, ref=_REF, split=Split(ELEMENTS, FIRST),
     grad=GradOp(
         "X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": f"where(approximate, {_TANH_GRAD}, {_EXACT_GRAD})"},
-        ref=_GRAD_REF, split=Split(ELEMENTS, FIRST), grad=DERIVE,
+        ref=_GRAD_REF, split=Split(ELEMENTS, FIRST), grad=DERIVE, lower=_gelu_grad_lower,
     ),
     lower=_gelu_lower,
     amp="gray", activation=True, domain=Domain("unary", attrs=({"approximate": False}, {"approximate": True}), ulps=8),

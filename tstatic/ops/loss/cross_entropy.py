@@ -94,25 +94,28 @@ def _grad_calls(
 
 
 def _lower(torch: Any, x: Any, label: Any, source: Any, soft_label: bool, ignore_index: int) -> Any:
-    wide = torch_wide(x)
     # The floor is that of the input's dtype, also where the arithmetic is wider: it is part of the definition.
-    logs = wide.clamp(min=torch.finfo(x.dtype).tiny).log()
+    floor = torch.finfo(x.dtype).tiny
     if soft_label:
-        return (-(label.to(wide.dtype) * logs).sum(-1, keepdim=True)).to(x.dtype)
+        logs = torch_wide(x).clamp(min=floor).log_()
+        return logs.mul_(label).sum(-1, keepdim=True).neg_().to(x.dtype)
     column = label.reshape(*x.shape[:-1], 1).long()
     ignored = column == ignore_index
-    loss = -logs.gather(-1, torch.where(ignored, 0, column)) if logs.numel() else wide.new_zeros(column.shape)
-    return torch.where(ignored, torch.zeros_like(loss), loss).to(x.dtype)
+    picked = torch_wide(x.gather(-1, torch.where(ignored, 0, column)) if x.numel() else x.new_ones(column.shape))
+    return torch.where(ignored, 0, picked.clamp(min=floor).log_().neg_()).to(x.dtype)
 
 
 def _grad_lower(torch: Any, x: Any, label: Any, dloss: Any, soft_label: bool, ignore_index: int) -> Any:
-    p, dy = map(torch_wide, (x, dloss))
-    p = p.clamp(min=torch.finfo(x.dtype).tiny)
+    floor, dy = torch.finfo(x.dtype).tiny, torch_wide(dloss)
     if soft_label:
-        return (-label.to(p.dtype) / p * dy).to(x.dtype)
-    column = label.reshape(*x.shape[:-1], 1)
-    hot = (torch.arange(x.shape[-1], device=x.device) == column) & (column != ignore_index)
-    return torch.where(hot, -dy / p, torch.zeros_like(p)).to(x.dtype)
+        return torch.div(label, torch_wide(x).clamp(min=floor)).mul_(-dy).to(x.dtype)
+    column = label.reshape(*x.shape[:-1], 1).long()
+    ignored = column == ignore_index
+    at, made = torch.where(ignored, 0, column), torch.zeros_like(x)
+    if not x.numel():
+        return made
+    own = -dy / torch_wide(x.gather(-1, at)).clamp(min=floor)
+    return made.scatter_(-1, at, torch.where(ignored, 0, own).to(x.dtype))
 
 
 def _rule(ctx: GradContext) -> list[OpSpec]:
@@ -199,12 +202,14 @@ def _lower2(torch: Any, x: Any, label: Any, source: Any, ignore_index: int) -> A
 
 def _grad_lower2(torch: Any, label: Any, match: Any, xshape: Any, dloss: Any, ignore_index: int) -> Any:
     shape = xshape.shape[:-1]
-    column = label.reshape(*shape[:-1], 1)
+    column = label.reshape(*shape[:-1], 1).long()
     # MatchX is 1 in ignored rows, whose gradient is 0 all the same.
-    hot = (torch.arange(shape[-1], device=label.device) == column) & (column != ignore_index)
-    wide = torch_wide(match).clamp(min=torch.finfo(match.dtype).tiny)
-    value = (-dloss / wide).to(match.dtype)
-    return torch.where(hot, value, torch.zeros_like(value))
+    ignored = column == ignore_index
+    made = match.new_zeros(shape)
+    if not made.numel():
+        return made
+    own = -dloss / torch_wide(match).clamp(min=torch.finfo(match.dtype).tiny)
+    return made.scatter_(-1, torch.where(ignored, 0, column), torch.where(ignored, 0, own).to(match.dtype))
 
 
 def _rule2(ctx: GradContext) -> list[OpSpec]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -156,55 +156,110 @@ def _grad_calls(
 
 
 # --------------------------------------------------------------------------------------------------------------- torch
+_PART = 1 << 24
+"""Elements of the rows that are widened at a time: what is in 32 bits takes 64 MiB each, and not twice the logits."""
+
+
+def _in_parts(axis: int, *tensors: Any) -> Iterator[Sequence[Any]]:
+    """Yields tensors some rows at a time, if the first one is large and its rows lie one behind the other; ``None`` stays."""
+    first, rows = tensors[0], [t for t in tensors if t is not None]
+    if (
+        first.numel() <= _PART
+        or axis % first.dim() != first.dim() - 1
+        or not all(t.is_contiguous() and t.shape[:-1] == first.shape[:-1] for t in rows)
+    ):
+        yield tensors
+        return
+    count = max(1, _PART // first.shape[-1])
+    flat = [None if t is None else t.view(-1, t.shape[-1]).split(count) for t in tensors]
+    for number in range(-(-(first.numel() // first.shape[-1]) // count)):
+        yield [None if t is None else t[number] for t in flat]
+
+
 def _lower(
-    torch: Any, logits: Any, label: Any, source: Any, soft_label: bool, ignore_index: int, axis: int, use_softmax: bool
-) -> Any:
-    wide = torch_wide(logits)
-    logs = wide.log_softmax(axis) if use_softmax else wide.clamp(min=torch.finfo(logits.dtype).tiny).log()
-    probabilities = wide.softmax(axis) if use_softmax else wide
-    if soft_label:
-        loss = -(label.to(wide.dtype) * logs).sum(axis, keepdim=True)
-    else:
-        # Ignored labels may lie out of range, so they gather class 0.
-        ignored = label == ignore_index
-        loss = (
-            -logs.gather(axis, torch.where(ignored, 0, label).long()) if logs.numel() else wide.new_zeros(label.shape)
-        )
-        loss = torch.where(ignored, torch.zeros_like(loss), loss)
-    return probabilities.to(logits.dtype), loss.to(logits.dtype)
+    torch: Any, logits: Any, label: Any, source: Any, soft_label: bool, ignore_index: int, axis: int,
+    use_softmax: bool, *, out: Any = None,
+) -> Any:  # fmt: skip
+    if out is None:
+        shape = [1 if i == axis % logits.dim() else n for i, n in enumerate(logits.shape)]
+        out = torch.empty_like(logits), logits.new_empty(shape)
+    for x, y, probabilities, loss in _in_parts(axis, logits, label, *out):
+        picked: Any = None
+        if loss is not None and not soft_label:
+            # Ignored labels may lie out of range, so they gather class 0.
+            ignored = y == ignore_index
+            picked = torch_wide(x.gather(axis, torch.where(ignored, 0, y).long()) if x.numel() else loss)
+        if use_softmax and x.numel():
+            # In the place of the result, which may be that of the logits, too; of 16 bits in 32 until it is rounded.
+            highest = torch_wide(x.amax(axis, keepdim=True))
+            place = probabilities if probabilities is not None and probabilities.dtype == highest.dtype else None
+            near = torch.sub(x, highest) if place is None else torch.sub(x, highest, out=place)
+            wanted = (near * y).sum(axis, keepdim=True) if loss is not None and soft_label else None
+            powers = near.exp_()
+            total = powers.sum(axis, keepdim=True)
+            if probabilities is not None:
+                torch.div(powers, total, out=probabilities)
+            if wanted is not None:
+                found = total.log() * y.sum(axis, keepdim=True) - wanted
+            elif picked is not None:
+                found = total.log() - (picked - highest)
+        elif picked is not None:
+            found = picked.clamp(min=torch.finfo(x.dtype).tiny).log().neg_()
+        elif loss is not None:
+            found = (torch_wide(x).clamp(min=torch.finfo(x.dtype).tiny).log_() * y).sum(axis, keepdim=True).neg_()
+        if not use_softmax and probabilities is not None:
+            probabilities.copy_(x)
+        if loss is not None:
+            loss.copy_(found if soft_label else torch.where(ignored, 0, found))
+    return out
 
 
 def _grad_lower(
-    torch: Any,
-    label: Any,
-    probabilities: Any,
-    dsoftmax: Any,
-    dloss: Any,
-    soft_label: bool,
-    ignore_index: int,
-    axis: int,
-    use_softmax: bool,
-) -> Any:
-    p = torch_wide(probabilities)
-    floored = p.clamp(min=torch.finfo(probabilities.dtype).tiny)
-    # Both outputs may have a gradient; they add up.
-    total = torch.zeros_like(p)
-    if dsoftmax is not None:
-        total = p * (dsoftmax - (p * dsoftmax).sum(axis, keepdim=True)) if use_softmax else dsoftmax
-    if dloss is None:
-        return total.to(probabilities.dtype)
-    if soft_label:
-        weights = label.to(p.dtype)
-        inner = p * weights.sum(axis, keepdim=True) - weights if use_softmax else -weights / floored
-    else:
-        ignored = label == ignore_index
-        at = torch.arange(p.shape[axis], device=p.device).reshape(
-            [-1 if i == axis % p.dim() else 1 for i in range(p.dim())]
-        )
-        hot = (at == label).to(p.dtype)
-        inner = p - hot if use_softmax else torch.where(hot > 0, -1 / floored, torch.zeros_like(p))
-        inner = torch.where(ignored, torch.zeros_like(inner), inner)
-    return (total + inner * dloss).to(probabilities.dtype)
+    torch: Any, label: Any, probabilities: Any, dsoftmax: Any, dloss: Any, soft_label: bool, ignore_index: int,
+    axis: int, use_softmax: bool, *, out: Any = None,
+) -> Any:  # fmt: skip
+    if out is None:
+        out = torch.empty_like(probabilities)
+    tiny = torch.finfo(probabilities.dtype).tiny
+    for p, y, ds, dl, dlogits in _in_parts(axis, probabilities, label, dsoftmax, dloss, out):
+        weight: Any = None if dl is None else torch_wide(dl)
+        at: Any = None
+        own: Any = None
+        if weight is not None and not soft_label:
+            # Only the class of a label has a term of its own; what lies there is read before the result, which may share its place.
+            ignored = y == ignore_index
+            at, weight = torch.where(ignored, 0, y).long(), torch.where(ignored, 0, weight)
+            picked = torch_wide(p.gather(axis, at)) if p.numel() else weight
+            own = (picked - 1) * weight if use_softmax else -weight / picked.clamp(min=tiny)
+        if ds is None and at is not None:
+            # One product for all classes, rounded as it is written.
+            dlogits = torch.mul(p, weight, out=dlogits) if use_softmax else dlogits.zero_()
+            if p.numel():
+                dlogits.scatter_(axis, at, own.to(p.dtype)).masked_fill_(ignored, 0)
+            continue
+        wide = torch_wide(p)
+        shared = dlogits.dtype != wide.dtype or dlogits.data_ptr() == p.data_ptr()
+        total: Any = torch.empty_like(wide) if shared else dlogits
+        # Both outputs may have a gradient; they add up.
+        if not use_softmax:
+            total = total.zero_() if ds is None else total.copy_(ds)
+            if soft_label and weight is not None:
+                total -= y / wide.clamp(min=tiny) * weight
+        elif p.numel():
+            # What is the same for a whole row, times the probability, and the label's own part.
+            whole = 0 if weight is None else weight * y.sum(axis, keepdim=True) if soft_label else weight
+            if ds is None:
+                torch.mul(wide, whole, out=total)
+            else:
+                whole = whole - torch.mul(wide, ds, out=total).sum(axis, keepdim=True)
+                torch.add(ds, whole, out=total).mul_(wide)
+            if soft_label and weight is not None:
+                total.addcmul_(torch_wide(y), weight, value=-1)
+        if at is not None and p.numel():
+            total.scatter_add_(axis, at, -weight if use_softmax else own)
+        if shared:
+            dlogits.copy_(total)
+    return out
 
 
 # ---------------------------------------------------------------------------------------------------------------- rows

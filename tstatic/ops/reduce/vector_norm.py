@@ -232,10 +232,9 @@ def _squared_copy(x: Any, out: Any, scratch: Sequence[Any]) -> None:
 
 
 def _squared_lower(torch: Any, x: Any) -> Any:
-    if x.itemsize > 2:
-        return x.square().sum().reshape(1)
-    # Added up in float32 without a copy in it.
-    return torch.linalg.vector_norm(x, dtype=torch.float32).square().reshape(1).to(x.dtype)
+    # Added up, in float32 at least, without squares or a copy in memory.
+    wide = torch.float32 if x.itemsize == 2 else x.dtype
+    return torch.linalg.vector_norm(x, dtype=wide).square().reshape(1).to(x.dtype)
 
 
 def _squared_grad_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any]) -> Calls:

@@ -111,8 +111,9 @@ def with_out(lower: Callable[..., Any], write: Callable[..., bool], without: Seq
     def form(torch: Any, *values: Any, out: Any = None, **attrs: Any) -> Any:
         if out is not None and all(values[i] is None for i in without):
             given = [v for i, v in enumerate(values) if i not in without]
-            kinds = {t.dtype for t in (*given, *out) if t is not None}
-            if len(kinds) == 1 and given[0].itemsize > 2 and write(torch, *given, out=out, **attrs):
+            # That of the state; parameters with a copy of it, and their gradients, may have 16 bits.
+            wide = {t.dtype for t in (*given, *out) if t is not None and t.itemsize > 2}
+            if len(wide) == 1 and write(torch, *given, out=out, **attrs):
                 return out
         news = lower(torch, *values, **attrs)
         if out is None:

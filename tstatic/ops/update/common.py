@@ -43,7 +43,7 @@ def _sgd_lower(torch: Any, param: Any, lr: Any, grad: Any, master: Any) -> Any:
 
 
 def _write_sgd(torch: Any, param: Any, lr: Any, grad: Any, master: Any, *, out: Any) -> bool:
-    if grad.shape != param.shape or master is not None:
+    if grad.shape != param.shape or master is not None or len({t.dtype for t in (param, grad, lr)}) > 1:
         return False
     torch.addcmul(param, grad, lr.reshape(()), value=-1, out=out[0])
     return True
@@ -89,6 +89,8 @@ def _write_momentum(
     regularization_method: str, regularization_coeff: float, rescale_grad: float, out: Any,
 ) -> bool:  # fmt: skip
     if master is not None or use_nesterov or out[0] is None or out[1] is None:
+        return False
+    if len({t.dtype for t in (param, grad, velocity, lr)}) > 1:
         return False
     decay = regularization_coeff if regularization_method == "l2_decay" else 0.0
     for p, g, old, new_p, new in in_parts(param, grad, velocity, out[0], out[1]):
@@ -209,26 +211,36 @@ def _write_adam(
     b2: Any, eps: Any, mask: Any, *, beta1: float, beta2: float, epsilon: float, lazy_mode: bool, use_global_beta_pow: bool,
     lr_ratio: float = 1.0, coeff: float = 0.0, with_decay: bool = False, out: Any,
 ) -> bool:  # fmt: skip
-    given = (master, b1, b2, eps, *((mask,) if lazy_mode else ()))
+    given = (b1, b2, eps, *((mask,) if lazy_mode else ()))
     if any(t is not None for t in given) or any(t is None for t in out[:3]):
         return False
-    to_param, to_m, to_v, to_pow1, to_pow2 = out[:5]
+    rounded, to_m, to_v, to_pow1, to_pow2, to_master = out
+    kept, to_param = (param, rounded) if master is None else (master, to_master)
+    if to_param is None or kept.itemsize <= 2:
+        return False
     rate, first, second = lr.reshape(()), pow1.reshape(()), pow2.reshape(())
     # As ADAM says: corrections in the step size walk over the moments once less.
     correct = (1 - second).sqrt_()
     size = rate * correct / (1 - first)
     decay = rate * (lr_ratio * coeff) if with_decay else None
-    in_place = all(a.data_ptr() == b.data_ptr() for a, b in ((param, to_param), (m, to_m), (v, to_v)))
-    if not in_place or not adam_in_place(
-        torch, (param, grad, m, v), size * lr_ratio, correct, decay, beta1, beta2, epsilon
+    in_place = all(a.data_ptr() == b.data_ptr() for a, b in ((kept, to_param), (m, to_m), (v, to_v)))
+    alike = grad.dtype == kept.dtype
+    if not (in_place and alike) or not adam_in_place(
+        torch, (kept, grad, m, v), size * lr_ratio, correct, decay, beta1, beta2, epsilon
     ):
-        for p, g, old_m, old_v, new_p, new_m, new_v in in_parts(param, grad, m, v, to_param, to_m, to_v):
-            torch.lerp(old_m, g, 1 - beta1, out=new_m)
+        for p, g, old_m, old_v, new_p, new_m, new_v in in_parts(kept, grad, m, v, to_param, to_m, to_v):
+            if alike:
+                torch.lerp(old_m, g, 1 - beta1, out=new_m)
+            else:
+                # A gradient of 16 bits is widened as it is read.
+                torch.mul(old_m, beta1, out=new_m).add_(g, alpha=1 - beta1)
             torch.mul(old_v, beta2, out=new_v).addcmul_(g, g, value=1 - beta2)
             root = torch.sqrt(new_v).add_(correct, alpha=epsilon)
             step = torch.div(new_m, root, out=root)
             decayed = p if decay is None else torch.mul(p, 1 - decay, out=new_p)
             torch.addcmul(decayed, step, size, value=-lr_ratio, out=new_p)
+    if master is not None:
+        rounded.copy_(to_param)
     for old, new, beta in ((pow1, to_pow1, beta1), (pow2, to_pow2, beta2)):
         if new is not None:
             torch.mul(old, 1 if use_global_beta_pow else beta, out=new)
