@@ -116,7 +116,9 @@ def _cudnn(row: Row, q: Any, k: Any, v: Any, mask: Any) -> tuple[Any, Callable[[
 
 def _plain(row: Row, q: Any, k: Any, v: Any, mask: Any) -> tuple[Any, Callable[[Any], Any]]:
     scale = q.shape[-1] ** -0.5
-    hidden = torch.full(q.shape[-2:-1] * 2, float("-inf"), dtype=q.dtype, device=q.device).triu(1) if row.causal else mask
+    hidden = (
+        torch.full(q.shape[-2:-1] * 2, float("-inf"), dtype=q.dtype, device=q.device).triu(1) if row.causal else mask
+    )
     added = torch.zeros((), dtype=q.dtype, device=q.device) if hidden is None else hidden
 
     def forward() -> tuple[Any, Any]:
@@ -173,10 +175,8 @@ def gradient_by_library(row: Row) -> tuple[Callable[..., Any], Callable[..., Seq
 
     def prepare(*ins: Any) -> Sequence[Any]:
         q, k, v, mask, (dy, _) = _split(row, ins)
-        if not q.is_cuda:
-            name = "plain"
-        else:
-            name = "efficient" if row.masked or q.dtype == torch.float32 else "flash"
+        on_gpu = "efficient" if row.masked or q.dtype == torch.float32 else "flash"
+        name = on_gpu if q.is_cuda else "plain"
         return dy, LIBRARIES[name][1](row, q, k, v, mask)[1]
 
     return (lambda dy, backward: backward(dy)), prepare
@@ -189,6 +189,5 @@ ROWS: Mapping[str, Row] = {
     "attention-more/dropout-64": Row(causal=True, drop=0.1),
     "attention-fp32/causal-64": Row(causal=True),
     "attention-tf32/causal-64": Row(causal=True),
-    "attention-x3/causal-64": Row(causal=True),
 }
 """Label of a row -> how it is masked."""

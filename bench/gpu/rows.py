@@ -276,7 +276,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = [line for line in contact if line["what"] == "case"]
     cases = [case for case in pack["cases"] if any(word in case["name"] for word in args.only.split(","))]
     order = ordered(cases, rows, ceilings["bytes_per_s"])
-    return run(Rows(device, pack["arrays"], rounds=args.rounds), order, lines, ceilings=ceilings, end=begun + args.limit, say=say)
+    return run(
+        Rows(device, pack["arrays"], rounds=args.rounds),
+        order,
+        lines,
+        ceilings=ceilings,
+        end=begun + args.limit,
+        say=say,
+    )
 
 
 if __name__ == "__main__":

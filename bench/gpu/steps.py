@@ -212,7 +212,9 @@ def table(rows: Sequence[Row]) -> str:
     lines = []
     for model in dict.fromkeys(row["model"] for row in rows):
         lines.append(models.MODELS[model].title)
-        mine = next((r["median_s"] for r in rows if r["model"] == model and r["name"] == "tstatic" and "error" not in r), None)
+        mine = next(
+            (r["median_s"] for r in rows if r["model"] == model and r["name"] == "tstatic" and "error" not in r), None
+        )
         for row in (r for r in rows if r["model"] == model):
             if "error" in row:
                 lines.append(f"  {row['name']:<18} {row['error'][-600:]}")
@@ -222,7 +224,9 @@ def table(rows: Sequence[Row]) -> str:
             text += f"  {row['held_bytes'] / 1e9:6.2f} GB" if "held_bytes" in row else ""
             text += f"  plan {row['planned_bytes'] / 1e9:.2f} GB" if "planned_bytes" in row else ""
             text += f"  loss {row['losses'][0]:.4f} {row['losses'][-1]:.4f}  first step {row['first_step_s']:.1f} s"
-            text += f" (kernels {row['compile_s']:.1f} s, {row['compiled']} of {row['jobs']})" if "compile_s" in row else ""
+            text += (
+                f" (kernels {row['compile_s']:.1f} s, {row['compiled']} of {row['jobs']})" if "compile_s" in row else ""
+            )
             lines.append(text + "".join(f"\n    not compiled: {one}" for one in row.get("failed", ())))
     return "\n".join(lines)
 

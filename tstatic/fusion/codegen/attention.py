@@ -52,7 +52,6 @@ from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
 from tstatic.target import Target
 
-
 LOG2E = math.log2(math.e)
 
 
@@ -188,13 +187,13 @@ class AttentionModule:
 
     def _columns(self, first: str) -> list[str]:
         """Lines that number the keys of a block from a first one."""
-        fours = [f"fours = {first} + 4 * tl.arange(0, COLUMNS // 4)"] if any(o.draws_fours for o in self.inlined) else []
+        fours = (
+            [f"fours = {first} + 4 * tl.arange(0, COLUMNS // 4)"] if any(o.draws_fours for o in self.inlined) else []
+        )
         return [f"columns = {first} + tl.arange(0, COLUMNS)", *fours]
 
     # ---------------------------------------------------------------------------------------------------------- the texts
-    def _load(
-        self, name: str, batch: str, at: str, count: int, inner: str, length: int, *, whole: bool = False
-    ) -> str:
+    def _load(self, name: str, batch: str, at: str, count: int, inner: str, length: int, *, whole: bool = False) -> str:
         """Returns the text that loads a block of rows of a matrix; ``whole``: all of them are there."""
         place = self._place(name, batch, at, inner)
         mask = f"({inner} < {length})[None, :]" if whole else self._inside(at, count, inner, length)
