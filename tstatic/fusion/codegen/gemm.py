@@ -467,14 +467,12 @@ class _Part:
             largest = max(self._tiles(target), key=lambda tile: tile.rows * tile.columns)
             split = self._split(largest, target)
             generated[:0] = [] if split is None else [split]
-        library = self._library(target)
-        # Kernels of chips multiply 16-bit elements as well as the library does, and only if loads are wide. The library's
-        # product of float32 is not rounded to TF32. A product with nothing behind it gains nothing by a kernel of ours, and
-        # neither does one to which a matrix is added, which the library does in its place.
+        # Kernels multiply 16-bit elements as well as the library does, and only if loads are wide. Its product of float32 is not
+        # rounded to TF32. Where nothing follows, or a matrix is added (in its place), a kernel of ours gains nothing.
         alone = self.group is None or (self.addend is not None and self.addend.full)
         ours = target.large_programs or (self.product.dtype.is_low and self.product.aligned and not alone)
         # No chip has run what copies boxes yet: it is never the first.
-        yield from (*generated, library) if ours else (library, *generated)
+        yield from (*generated, self._library(target)) if ours else (self._library(target), *generated)
         yield from self._copied(target)
 
     def _copied(self, target: Target) -> Iterator[Launches]:
