@@ -29,7 +29,7 @@ LEAST_ROWS = 4096
 """The fewest rows of a chunk: with fewer, products would no longer fill a chip."""
 
 MANY_CLASSES = 1 << 15
-"""So many classes fill it with half the rows: 2,048 times 32,768 logits are 4,096 tiles of 128 by 128."""
+"""So many classes fill it with half the rows where logits have 16 bits: 2,048 times 32,768 are 4,096 tiles of 128 by 128."""
 
 _TAKEN = "turn that fusion off"
 
@@ -62,7 +62,7 @@ def rewritten(
         program: The frozen program.
         metas: Metadata of all its values; those of new ones are added.
         log: Gets the records.
-        least: The fewest rows of a chunk; half of them where there are :data:`MANY_CLASSES`.
+        least: The fewest rows of a chunk; half of them where there are :data:`MANY_CLASSES` and logits have 16 bits.
     """
     if not any(is_loss(op.definition) for op in program.ops):
         return program
@@ -106,7 +106,8 @@ def _count(view: View, metas: dict[str, Meta], group: RowGroup, least: int) -> i
     Raises:
         MatchRejected: If the rows are too few for two chunks, or the whole logits do not decide it, either.
     """
-    if group.classes >= MANY_CLASSES:
+    low = any(metas[v].dtype.is_low for v in group.made(view) if group.kinds.get(v) == WIDE)
+    if low and group.classes >= MANY_CLASSES:
         least = -(-least // 2)
     possible = [*counts(group.rows, least)]
     if not possible:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir import expr, expr_numpy
+from tstatic.ir.expr_torch import run_torch
 from tstatic.ir.ref import Attrs, Calls, ExpressionRef, Expressions, Metas, Ref, Slots
 from tstatic.ir.types import Meta, Shape, dtype_of, numel
 
@@ -116,7 +117,7 @@ def torch_lowering(
         for i in reversed(range(count)):
             if i not in nodes or (out is not None and places[i] is None):
                 continue
-            result = expr.run_torch(torch, known[key][i], named, {}, places[i])
+            result = run_torch(torch, known[key][i], named, {}, places[i])
             if not hasattr(result, "dtype"):
                 result = torch.full_like(like, result) if places[i] is None else places[i].fill_(result)
             if result is not places[i]:

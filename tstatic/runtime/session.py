@@ -584,16 +584,12 @@ class Session:
             self.communicator.free()
         if self.checks is not None:
             self.checks.free()
-        self.checks = None
-        self.arena = self._staged = None
+        self.checks = self.arena = self._staged = self._at = self._numbers = None
         # Calls and their arrays hold the arena's memory on a device whose arrays count who uses them.
-        self.arrays = {}
+        self.arrays, self._queued = {}, {}
         self.calls = {"main": [], "update": []}
-        self._queued = {}
         self._recorded = RecordedCalls(self.plan, self.device, self.threads, self.streams, self.place, {})
-        self._at = self._numbers = None
-        self.workspaces = []
-        self._feeds, self.keys, self.runners = [], [], []
+        self.workspaces, self._feeds, self.keys, self.runners = [], [], [], []
         self.blocks = Blocks()
 
     @property

@@ -12,6 +12,7 @@ from tstatic.errors import ShapeError, UnsupportedError
 from tstatic.ir import expr, expr_numpy
 from tstatic.ir.checks import FLOATS, NUMBERS, check_dtype, check_same_dtype
 from tstatic.ir.evaluate import meta_of
+from tstatic.ir.expr_torch import run_torch
 from tstatic.ir.opdef import (
     DERIVE,
     GRAD,
@@ -299,9 +300,7 @@ class SummedRef(CallRef, ExpressionRef):
             if node.op == "var":
                 value = named[node.value]  # nothing is computed: a sum of 16 bits adds up in 32
             else:
-                value = expr.run_torch(
-                    torch, node, named, {}, place.view(full) if place is not None and not axes else None
-                )
+                value = run_torch(torch, node, named, {}, place.view(full) if place is not None and not axes else None)
             if not hasattr(value, "dtype"):
                 # An expression without variables is a number of Python.
                 value = torch.full((), value, dtype=like.dtype, device=like.device)
