@@ -7,8 +7,8 @@
 * ``recording``  the numpy calls of a reference, made again without it
 * ``split``  how its work is cut into tiles
 * ``indices``  which inputs hold positions, and their limits
-* ``expr``, ``expr_numpy``, ``pointwise``, ``channels``, ``formula``, ``drawn``  expressions, and what follows from them; those
-  on channels, of updates, and over random numbers
+* ``expr``, ``expr_numpy``, ``expr_torch``, ``pointwise``, ``channels``, ``formula``, ``drawn``  expressions, and what follows from
+  them; those on channels, of updates, and over random numbers
 * ``product``  which ops multiply two matrices
 * ``program``, ``operator``, ``variable``, ``methods``  the graph that users build
 * ``build``, ``composed``, ``checks``, ``shape_checks``, ``declare``, ``names``  how it is built
