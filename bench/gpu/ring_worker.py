@@ -224,7 +224,9 @@ class Plugin:
         # A test that fails and cannot be cleaned up after has two lines.
         self._before = self.launches.count
         self._failed |= report.failed
-        words = {"error": _exception(report), "why": report.longreprtext[-1500:]} if report.failed else {}
+        words = (
+            {"error": _exception(report), "why": _causes(report) + report.longreprtext[-1500:]} if report.failed else {}
+        )
         self.add(
             "test", name=report.nodeid, outcome=report.outcome, seconds=report.duration, launched=launched, **words
         )
@@ -254,10 +256,19 @@ class Programs(Plugin):
         self.reach()
 
 
+def _causes(report: Any) -> str:
+    """The exceptions that others were raised from, the first one first: they stand far before the end of a traceback."""
+    chain = getattr(report.longrepr, "chain", ())
+    told = [str(crash.message)[:300] for _, crash, _ in chain[:-1] if crash is not None]
+    return "".join(f"{text}\n" for text in told)
+
+
 def _exception(report: Any) -> str:
     """What was raised, in one line."""
     crash = getattr(report.longrepr, "reprcrash", None)
     text = report.longreprtext.strip().rpartition("\n")[2] if crash is None else crash.message
+    if causes := _causes(report).split("\n")[0]:
+        text = f"{causes[:110]} <- {text}"
     return " ".join(text.split())[:300]
 
 

@@ -30,7 +30,7 @@ from tests.parallel.test_golden import CASES as GOLDEN
 from tstatic import devices, nn, static, testing
 from tstatic.devices.cuda import CudaDevice
 from tstatic.devices.torch_forms import torch_form
-from tstatic.errors import IndexRangeError
+from tstatic.errors import FeedError, IndexRangeError
 from tstatic.ir.opdef import op_def
 from tstatic.places import CPUPlace, CUDAPlace
 from tstatic.testing.runner import baseline_of, everything_on, trial_of_recipe
@@ -144,7 +144,12 @@ def test_samples_run_on_their_place(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CPU_NUM", "2" if "CUDAPlace(1)" in code else "1")
     code = _changed_imports(code)
-    there = values_after(code.replace("CUDAPlace(1)", "CUDAPlace(0)"), name)
+    try:
+        there = values_after(code.replace("CUDAPlace(1)", "CUDAPlace(0)"), name)
+    except FeedError as error:
+        if "does not match the device number" not in str(error):
+            raise
+        pytest.skip("it feeds a list for more GPUs than there are")
     assert bool(there) == (".run(" in code), "a sample that runs a program keeps something"
     close(there, values_after(_with_cpu(code), name))
 
@@ -204,7 +209,8 @@ def test_fused_programs(case: Case, gpu: CudaDevice) -> None:
     plain, _ = run(build(case), **switches)
     with devices.use("gpu"):
         found, compiled = run(build(case), **switches)
-    assert bool(compiled.plan.kernels) == (gpu.generated and bool(compiled.plan.fused)), "what is fused is a kernel"
+    fused = any(step.op.body for step in compiled.plan.steps)
+    assert bool(compiled.plan.kernels) == (gpu.generated and fused), "what is fused is a kernel"
     close(found, plain)
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.ops.oracles import check_inplace, check_lower
 from tests.ops.sampler import op_types, samples
 from tstatic.ir.opdef import op_def
+from tstatic.ops import _torch_out
 
 
 @pytest.mark.parametrize("type", op_types())
@@ -55,3 +56,13 @@ def test_torchs_kernel_that_cuts_gets_what_it_takes_on_a_gpu(
     op_def("split").lower(torch, x, num=0, sections=sizes, axis=1, out=out)  # type: ignore[misc]
     assert all(torch.equal(a, b) for a, b in zip(out, parts, strict=True))
     assert bool(called) == (kind == "contiguous" and 0 not in sizes)
+
+
+@pytest.mark.parametrize(
+    "shapes", [((3, 4), (4, 2)), ((4,), (4,)), ((2, 1, 3, 4), (5, 4, 2)), ((0, 4), (4, 2)), ((3, 4), (4,))]
+)
+def test_products_of_integers_where_torch_has_none(shapes: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(_torch_out, "MOST_PRODUCTS", 7)
+    x, y = (torch.randint(-(1 << 40), 1 << 40, shape) for shape in shapes)
+    assert torch.equal(_torch_out.integer_product(torch, x, y), torch.matmul(x, y))

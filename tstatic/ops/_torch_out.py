@@ -34,6 +34,8 @@ def filled(out: Any, result: Any) -> Any:
 
 def product(torch: Any, x: Any, y: Any, out: Any) -> Any:
     """Writes the matrix product ``x @ y``, with broadcasting as in ``torch.matmul``, to a contiguous ``out``."""
+    if x.is_cuda and not (x.is_floating_point() or x.is_complex()):
+        return filled(out, integer_product(torch, x, y))
     if out is None:
         return torch.matmul(x, y)
     if x.dim() == 1 or y.dim() == 1:
@@ -56,6 +58,25 @@ def product(torch: Any, x: Any, y: Any, out: Any) -> Any:
         y = y.expand(*batch, inner, columns).reshape(count, inner, columns)
         torch.bmm(x, y, out=out.view(count, rows, columns))
     return out
+
+
+MOST_PRODUCTS = 1 << 24
+"""Products of integers that are in memory at a time."""
+
+
+def integer_product(torch: Any, x: Any, y: Any) -> Any:
+    """Returns the matrix product of integers as sums of products: torch has none on GPUs."""
+    if y.dim() == 1:
+        return integer_product(torch, x, y[:, None])[..., 0]
+    if x.dim() == 1:
+        return integer_product(torch, x[None], y)[..., 0, :]
+    batch = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    total = x.new_zeros((*batch, x.shape[-2], y.shape[-1]))
+    step = max(1, MOST_PRODUCTS // max(1, total.numel()))
+    for i in range(0, x.shape[-1], step):
+        products = x[..., :, i : i + step, None] * y[..., None, i : i + step, :]
+        total += products.sum(-2, dtype=total.dtype)
+    return total
 
 
 def _count(sizes: Any) -> int:

@@ -407,7 +407,7 @@ def _mul_grad_copying(ins: Sequence[Any], outs: Sequence[Any], x_columns: int, y
 
 def _mul_lower(torch: Any, x: Any, y: Any, x_num_col_dims: int = 1, y_num_col_dims: int = 1, *, out: Any = None) -> Any:
     x2, y2 = x.reshape(_flat(x.shape, x_num_col_dims)), y.reshape(_flat(y.shape, y_num_col_dims))
-    found = torch.mm(x2, y2, out=None if out is None else out.view(x2.shape[0], y2.shape[1]))
+    found = product(torch, x2, y2, None if out is None else out.view(x2.shape[0], y2.shape[1]))
     return found.reshape(*x.shape[:x_num_col_dims], *y.shape[y_num_col_dims:])
 
 
