@@ -236,6 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", type=Path, help="folder of results")
     parser.add_argument("--only", default="", help="competitors of these models (a,b)")
+    parser.add_argument("--names", help="only these competitors (a;b)")
     parser.add_argument("--limit", type=float, default=150.0, help="seconds for one competitor and one model")
     parser.add_argument("--dry-run", action="store_true", help="a small model on the CPU: no GPU needed")
     parser.add_argument("--one", nargs=2, metavar=("NAME", "MODEL"), help=argparse.SUPPRESS)
@@ -252,7 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args.results.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     for model in args.only.split(",") if args.only else MODELS:
-        for name in COMPETITORS:
+        for name in args.names.split(";") if args.names else COMPETITORS:
             if args.dry_run and name == "torch.compile":
                 continue
             command = [sys.executable, __file__, str(args.results), "--one", name, model] + ["--dry-run"] * args.dry_run
