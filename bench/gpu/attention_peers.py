@@ -170,6 +170,15 @@ def maker_of(row: Row, name: str) -> Callable[..., Call]:
     return maker
 
 
+def libraries_of(row: Row, number: int) -> Sequence[str]:
+    """The libraries that make a row's result (0) or gradient (1): flash kernels take no mask.
+
+    The efficient gradient reads where it drew, which lies in the host's memory unless all of it is recorded in a graph.
+    """
+    absent = {"flash"} if row.masked else {"efficient"} if row.drop and number else set()
+    return [name for name in LIBRARIES if name not in absent]
+
+
 def gradient_by_library(row: Row) -> tuple[Callable[..., Any], Callable[..., Sequence[Any]]]:
     """A gradient as torch's own kernel makes it from what its forward pass kept, and what prepares it."""
 

@@ -62,7 +62,7 @@ def _liger_softmax_grad(y: Any, dy: Any) -> Call:
 PACKAGES = {"liger": "liger_kernel", **dict.fromkeys(attention_peers.LIBRARIES, "torch")}
 
 WHEELS: Mapping[str, Mapping[str, Maker]] = {
-    f"{label}/{number}": {name: attention_peers.maker_of(row, name) for name in attention_peers.LIBRARIES}
+    f"{label}/{number}": {n: attention_peers.maker_of(row, n) for n in attention_peers.libraries_of(row, number)}
     for label, row in attention_peers.ROWS.items()
     for number in (0, 1)
 } | {

