@@ -440,15 +440,16 @@ class _Part:
         return Launches((first, *combined.launches), partials, combined.tables, f"{count} parts {tile.name}")
 
     def _combined(self, name: str, tail: Tail, parts: str, count: int, dtype: DType, target: Target) -> Launches:
-        p = self.product
+        p, num_warps = self.product, 4
         if target.large_programs:
             rows, columns = (power_of_two(-(-n // 2), 16, 256) for n in (p.rows, p.columns))
         else:
             # 16 values a thread: 8 rows of 128 columns for a warp of four.
             rows, columns = power_of_two(p.rows, 1, 16), power_of_two(p.columns, 16, 128)
             if tail.summed:
-                # Each block of rows leaves a partial sum.
+                # Each block of rows leaves a partial sum. Of 32 bits, so many values a thread of four warps would spill.
                 rows = power_of_two(p.rows, 1, 64)
+                num_warps = 4 if dtype.is_low else 8
         tall, wide = math.ceil(p.rows / rows), math.ceil(p.columns / columns)
         parameters = self._combine_parameters(parts, dtype, tail)
         main = Launch(
@@ -456,7 +457,8 @@ class _Part:
             (tall * wide,),
             operands(parameters),
             {"PARTS": count, "ROWS": rows, "COLUMNS": columns},
-            types=argument_types(parameters),
+            num_warps,
+            argument_types(parameters),
         )
         return self._finished(main, tall, target, tail)
 
