@@ -408,8 +408,7 @@ def _one(x: Meta, y: Meta) -> Meta:
 
 
 def _torch_close(torch: Any, x: Any, y: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
-    # On a GPU torch does not broadcast the first one.
-    x, y = torch.broadcast_tensors(*map(torch_wide, (x, y)))
+    x, y = torch.broadcast_tensors(*map(torch_wide, (x, y)))  # on a GPU torch does not broadcast the first
     return torch.isclose(x, y, rtol, atol, equal_nan)
 
 

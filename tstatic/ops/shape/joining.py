@@ -191,16 +191,15 @@ def _split_lower(torch: Any, xs: Sequence[Any], dout: Any, *, axis: int, out: An
 
 
 def _cut(torch: Any, x: Any, sizes: Sequence[int], axis: int, out: Any) -> Any:
-    """Cuts a tensor; results that nobody reads have no place in ``out``."""
+    """Cuts a tensor; what nobody reads has no place in ``out``. A GPU's own call takes nothing empty and nothing transposed."""
     if out is None:
         return ([p.contiguous() for p in torch.split(x, sizes, axis)],)
-    # torch's kernel for GPUs divides by the size of a part, and takes what is dense for contiguous.
     if all(place is not None for place in out) and x.is_contiguous() and x.numel() and 0 not in sizes:
         torch.split_with_sizes_copy(x, sizes, axis, out=out)
-    else:
-        for part, place in zip(torch.split(x, sizes, axis), out, strict=True):
-            if place is not None:
-                place.copy_(part)
+        return (out,)
+    for part, place in zip(torch.split(x, sizes, axis), out, strict=True):
+        if place is not None:
+            place.copy_(part)
     return (out,)
 
 
