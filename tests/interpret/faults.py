@@ -266,7 +266,7 @@ ATTENTION_FAULTS = (
     _replaced("gradient of keys without its sums", r"d - sums\[:, None\]", "d"),
     _replaced(
         "largest score of one block",
-        r"shrink = (?:tl\.exp\(top - shift\)|exp_less\(top, [\d.]+, shift\))",
+        r"shrink = (?:tl\.exp\(top - shift\)|tl\.where\(top == .*)$",
         "shrink = tl.full(top.shape, 1.0, top.dtype)",
     ),
 )

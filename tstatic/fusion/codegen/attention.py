@@ -118,10 +118,10 @@ class AttentionModule:
         self.sizes = sizes_of(found.product, mixed, metas)
         self.tf32 = rounds_to_tf32(self.dtype)
         self.dot = "dot_tf32" if self.tf32 else "dot"
-        # Powers of 2 in the place of those of e: the factor between them, and that of the scores, is part of one operation.
-        plain = self.dtype.is_low and not self.wide_softmax
-        self.folded = found.factor if plain else None
-        self.powers = self.compute.name == "float32"
+        # Powers of 2 in the place of those of e: the factor between them, and that of the scores, is part of one operation. The
+        # largest weight of a row is then 1 up to a rounding of 32 bits, which only results of 16 bits do not show.
+        self.powers = self.dtype.is_low and not self.wide_softmax
+        self.folded = found.factor if self.powers else None
         self.factor = number((self.folded or 1.0) * LOG2E, self.compute) if self.powers else ""
         self.used: set[str] = {self.dot, "to_bf16"} if self.dtype.name == "bfloat16" else {self.dot}
         if self.powers:
@@ -281,12 +281,12 @@ class AttentionModule:
         keys = s.key_batch
 
         def loop(seen: str) -> list[str]:
-            shift = f"peak * {self.factor}" if self.powers else "peak"
-            powers = (
-                [f"p = exp_less(s, {self.factor}, shift[:, None])", f"shrink = exp_less(top, {self.factor}, shift)"]
-                if self.powers
-                else ["p = tl.exp(s - shift[:, None])", "shrink = tl.exp(top - shift)"]
-            )
+            shift, shrink = "peak", "tl.exp(top - shift)"
+            power = "tl.exp(s - shift[:, None])"
+            if self.powers:
+                # What the sums so far have less is the last shift as it was rounded; where nothing is larger, they stay.
+                shift, shrink = f"peak * {self.factor}", 'tl.where(top == float("-inf"), 0.0, tl.exp2(before - shift))'
+                power = f"exp_less(s, {self.factor}, shift[:, None])"
             return [
                 *self._columns("start"),
                 f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth, whole=not seen)}",
@@ -294,8 +294,10 @@ class AttentionModule:
                 *([f's = tl.where({seen}, s, float("-inf"))'] if seen else []),
                 "peak = tl.maximum(top, tl.max(s, 1))",
                 "# A row without any score above -inf so far has no largest one to be subtracted.",
+                *(["before = shift"] if self.powers else []),
                 f'shift = tl.where(peak == float("-inf"), 0.0, {shift})',
-                *powers,
+                f"p = {power}",
+                f"shrink = {shrink}",
                 "total = total * shrink + tl.sum(p, 1)",
                 f"p = {self._call('weights', 'p')}",
                 f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width, whole=not seen)}",
@@ -310,6 +312,7 @@ class AttentionModule:
             *self._head(),
             f"query = {self._load('q', 'batch', 'rows', s.rows, 'dims', s.depth)}",
             f'top = tl.full((ROWS,), float("-inf"), {kind})',
+            *([f"shift = tl.zeros((ROWS,), {kind})"] if self.powers else []),
             f"total = tl.zeros((ROWS,), {kind})",
             f"mixed = tl.zeros((ROWS, WIDTH), {kind})",
             *over_keys(s.columns, self.diagonal, loop),
@@ -319,7 +322,7 @@ class AttentionModule:
             text = "top.to(tl.float64)"
             if self.powers:
                 # What the powers have less, as it was rounded.
-                text = f"(top * {self.factor}).to(tl.float64) * tl.full((1,), {math.log(2)!r}, tl.float64)"
+                text = f"shift.to(tl.float64) * tl.full((1,), {math.log(2)!r}, tl.float64)"
             text += " + tl.log(total).to(tl.float64)"
             body.append(f"tl.store(lse + batch * {s.rows} + rows, {text}, mask=rows < {s.rows})")
         return self._function("kernel", parameters, body)
