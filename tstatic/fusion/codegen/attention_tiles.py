@@ -84,7 +84,8 @@ QUERIES: Table = {
     },
     "sm_80 tf32": {64: (Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 2))},
     "sm_80 drawn": {64: (Blocks(32, 64, 8, 2), Blocks(64, 32, 8, 2), Blocks(32, 64, 4, 2))},
-    "sm_100 drawn": {128: (Blocks(64, 64, 8, 2), Blocks(128, 32, 8, 2))},
+    "sm_90 drawn": {128: (Blocks(64, 64, 8, 2),)},
+    "sm_100 drawn": {128: (Blocks(64, 32, 8, 2), Blocks(128, 32, 8, 2))},
     "sm_100 read": {256: (Blocks(64, 32, 8, 2),)},
     "sm_100 mixed drawn": {64: (Blocks(64, 64, 8, 2), Blocks(64, 64, 4, 2))},
 }
@@ -116,7 +117,8 @@ KEYS_AND_VALUES: Table = {
     "sm_100 drawn": {64: (Blocks(64, 64, 8, 2), Blocks(64, 128, 8, 2))},
     "sm_80 read": {64: (Blocks(64, 32, 8, 2),)},
     "sm_80 mixed": {64: (Blocks(64, 64, 8, 2), Blocks(64, 64, 4, 2))},
-    "sm_90 mixed drawn": {64: (Blocks(64, 128, 8, 2), Blocks(64, 64, 4, 2))},
+    "sm_90 drawn": {64: (Blocks(64, 128, 8, 2), Blocks(64, 64, 4, 2))},
+    "sm_90 mixed drawn": {64: (Blocks(64, 64, 8, 2), Blocks(64, 64, 4, 2))},
     "sm_100 read": {256: (Blocks(32, 64, 8, 2),)},
 }
 """Of the gradients of keys and values by one kernel."""
@@ -143,10 +145,10 @@ APART: Table = {
         256: (Blocks(32, 32, 8, 1),),
     },
     "sm_80 tf32": {64: (Blocks(64, 32, 8, 2),)},
-    "sm_80 drawn": {64: (Blocks(32, 64, 8, 2), Blocks(64, 32, 8, 2))},
+    "sm_80 drawn": {64: (Blocks(32, 64, 8, 2), Blocks(64, 32, 8, 2)), 128: (Blocks(64, 32, 8, 2),)},
     "sm_80 read": {64: (Blocks(32, 64, 8, 2), Blocks(64, 32, 8, 2), Blocks(32, 64, 4, 2))},
     "sm_100 read": {256: (Blocks(32, 64, 8, 2),)},
-    "sm_100 mixed drawn": {128: (Blocks(32, 64, 8, 2), Blocks(64, 32, 8, 2))},
+    "sm_100 mixed drawn": {128: (Blocks(64, 64, 8, 2), Blocks(32, 64, 8, 2))},
 }
 """Of each of the two by a kernel of its own: the weights are made twice, but half as much is added up in registers."""
 
