@@ -21,7 +21,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> Lines:
     python = environments.second()
     folder = tmp_path_factory.mktemp("contact")
     pack = folder / "pack.npz"
-    run("gpu/pack.py", str(pack), "--tiny", "--only", "re")
+    run("gpu/pack.py", str(pack), "--tiny", "--only", "relu,residual")
     kept = {k: v for k, v in os.environ.items() if k not in ("TRITON_INTERPRET", "TSTATIC_CPU_BACKEND", "PYTHONPATH")}
     command = [python, "-W", "error", "bench/gpu/contact.py", str(folder), "--pack", str(pack), "--dry-run"]
     done = subprocess.run(command, cwd=environments.ROOT, env=kept, capture_output=True, text=True, timeout=240)
