@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +19,9 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parents[1])]
+sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+
+import apart  # noqa: E402 - found through the line above
 
 Row = dict[str, Any]
 Step = Callable[[], float]
@@ -193,17 +194,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in COMPETITORS[: 3 if args.dry_run else None]:
             command = [sys.executable, __file__, str(args.results), "--one", name, str(number)]
             command += ["--dry-run"] * args.dry_run
-            row: Row = {"name": name, "shape": list(shape)}
-            try:
-                done = subprocess.run(command, capture_output=True, text=True, timeout=args.limit)
-                lines = done.stdout.strip().splitlines()
-                failed = (done.stderr.strip().splitlines() or ["no message"])[-1]
-                row = json.loads(lines[-1]) if not done.returncode else {**row, "error": failed}
-            except subprocess.TimeoutExpired:
-                row["error"] = f"not done after {args.limit:g} s"
-            rows.append(row)
-            with (args.results / "linear_loss.jsonl").open("a") as file:
-                file.write(json.dumps(row) + "\n")
+            given = {"name": name, "shape": list(shape)}
+            last = lambda said: (said.strip().splitlines() or [""])[-1]  # noqa: E731
+            rows.append(apart.row_of(command, given, args.limit, args.results / "linear_loss.jsonl", last))
     print(table(rows))
     print("\n".join(f"behind: {text}" for text in behind(rows)))
     return 0

@@ -48,8 +48,6 @@ CAUSAL = 0.5
 """The part of the products that is left where a mask is known when the kernel is made, which then does not read it."""
 SEED, RUN = 7 + (5 << 32), 3
 """Of the random numbers that kernels draw."""
-MADE = "made"
-"""The kind of an input that the kernel before must have made: numbers at random would make no sense of it."""
 
 Json = dict[str, Any]
 Earlier = tuple[FrozenOp, Json]
@@ -372,7 +370,7 @@ class Writer:
             | ({RNG: self.table(kernel_numbers(SEED, RUN, 0))} if RNG in named else {}),
             "inputs": {
                 v: {"shape": list(metas[v].shape), "dtype": metas[v].dtype.name,
-                    "kind": MADE if v in made else KINDS.get(slots[v], "normal"),
+                    "kind": packfile.MADE if v in made else KINDS.get(slots[v], "normal"),
                     **({"below": below[v]} if v in below else {})}
                 for v in (*slots, *lacking)
                 if v in named

@@ -16,6 +16,8 @@ from typing import Any
 Json = dict[str, Any]
 
 HEAD = "head.json"
+MADE = "made"
+"""The kind of an input that the kernel before must have made: numbers at random would make no sense of it."""
 MARGIN = 3.0
 """How much farther from the exact values than the ops themselves a kernel may be."""
 MOST_BYTES = 8 * 2**20

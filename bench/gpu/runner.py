@@ -83,7 +83,7 @@ class Bench:
         for name, entry in variant["inputs"].items():
             if "array" in entry:
                 made[name] = device.put(self.arrays[f"a{entry['array']}"], entry["dtype"])
-            elif entry["kind"] == "made":
+            elif entry["kind"] == packfile.MADE:
                 made[name] = device.empty(_count(entry), entry["dtype"])
             else:
                 made[name] = device.draw(_count(entry), entry["dtype"], entry["kind"], entry.get("below", 2))
@@ -98,7 +98,7 @@ class Bench:
                 else self.arrays[f"a{table['array']}"]
             )
             made[name] = device.put(numbers, table["dtype"])
-        if tables and any(e["kind"] == "made" and "array" not in e for e in variant["inputs"].values()):
+        if tables and any(e["kind"] == packfile.MADE and "array" not in e for e in variant["inputs"].values()):
             self._go_on_from(variant["before"], made)
         return made
 

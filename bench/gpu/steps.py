@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import statistics
 import subprocess
 import sys
@@ -25,8 +24,10 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1])]
 
-import compiling  # noqa: E402 - found through the line above
+import apart  # noqa: E402 - found through the line above
+import compiling  # noqa: E402
 import models  # noqa: E402
+from contact import usable_cores  # noqa: E402
 
 Row = dict[str, Any]
 Step = Callable[[], float]
@@ -76,8 +77,11 @@ def _tstatic(model: str, fused: bool, dry: bool) -> tuple[Step, Row]:
 
 def compiled_beforehand(plan: Any) -> Row:
     """Has processes compile the kernels of a plan, and says how many there were and which failed."""
+    import torch
+
     from tstatic.fusion.codegen.kernel import STOPPED, Launch
 
+    major, minor = torch.cuda.get_device_capability()
     jobs: dict[str, Row] = {}
     for made in plan.kernels.values():
         kernel = made.kernel
@@ -97,9 +101,15 @@ def compiled_beforehand(plan: Any) -> Row:
             jobs.setdefault(compiling._key(job), job)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        count = max(1, min(len(os.sched_getaffinity(0)) - 1, len(jobs)))
+        count = max(1, min(usable_cores() - 1, len(jobs)))
         wanted = sorted(jobs.values(), key=lambda job: -len(job["text"]))
-        plan_of_jobs = {"capability": 90, "pack": "", "kernel_processes": count, "kernels": wanted, "peers": []}
+        plan_of_jobs = {
+            "capability": 10 * major + minor,
+            "pack": "",
+            "kernel_processes": count,
+            "kernels": wanted,
+            "peers": [],
+        }
         (folder / compiling.JOBS).write_text(json.dumps(plan_of_jobs))
         command = [sys.executable, str(HERE / "compiling.py"), name]
         running = [subprocess.Popen([*command, str(n)], stderr=subprocess.DEVNULL) for n in range(count)]
@@ -257,17 +267,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if args.dry_run and name == "torch.compile":
                 continue
             command = [sys.executable, __file__, str(args.results), "--one", name, model] + ["--dry-run"] * args.dry_run
-            row: Row = {"name": name, "model": model}
-            try:
-                done = subprocess.run(command, capture_output=True, text=True, timeout=args.limit)
-                lines = done.stdout.strip().splitlines()
-                failed = done.stderr.strip()[-1500:] or "no message"
-                row = json.loads(lines[-1]) if not done.returncode else {**row, "error": failed}
-            except subprocess.TimeoutExpired:
-                row["error"] = f"not done after {args.limit:g} s"
-            rows.append(row)
-            with (args.results / "steps.jsonl").open("a") as file:
-                file.write(json.dumps(row) + "\n")
+            given = {"name": name, "model": model}
+            rows.append(
+                apart.row_of(
+                    command, given, args.limit, args.results / "steps.jsonl", lambda said: said.strip()[-1500:]
+                )
+            )
     print(table(rows))
     return int(any("error" in row for row in rows))
 
