@@ -5,8 +5,9 @@ Nothing is run.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,6 +25,7 @@ class Model:
         feeds: Input -> shape.
         parameters: How many numbers are learned, as published; a build that has others is wrong.
         lacks: What the published training has and this step has not.
+        tf32: Whether ``FLAGS_allow_tf32`` is set: products of float32 may be rounded to TF32.
     """
 
     title: str
@@ -31,6 +33,17 @@ class Model:
     feeds: Mapping[str, Shape]
     parameters: int
     lacks: str = ""
+    tf32: bool = False
+
+    @contextlib.contextmanager
+    def flags(self, paddle: Any) -> Iterator[None]:
+        """The step's flags, while it is compiled or run."""
+        before = paddle.get_flags("FLAGS_allow_tf32")
+        paddle.set_flags({"FLAGS_allow_tf32": self.tf32})
+        try:
+            yield
+        finally:
+            paddle.set_flags(before)
 
 
 def _heads(paddle: Any, part: Any, heads: int, size: int) -> Any:
@@ -171,23 +184,25 @@ _GPT_FEEDS: Mapping[str, Shape] = {"ids": (8, 1024), "label": (8, 1024, 1)}
 _BERT_FEEDS: Mapping[str, Shape] = {
     "ids": (64, 128), "kinds": (64, 128), "mask": (64, 1, 1, 128), "places": (1280,), "label": (1280, 1), "follows": (64, 1),
 }  # fmt: skip
+_TF32 = "fp32 throughout, products in TF32"
 _LOW = "AMP O2: bfloat16, float32 copies of the parameters"
 
 MODELS: dict[str, Model] = {
     "gpt": Model(
         "GPT-2 124M, 8 x 1024 tokens, AdamW, clip by global norm", _gpt, _GPT_FEEDS, 124_475_904,
-        "fp32 throughout; dropout 0",
+        f"{_TF32}; dropout 0", tf32=True,
     ),
     "gpt-fed": Model(
         "GPT-2 124M with the causal mask fed, 8 x 1024 tokens, AdamW, clip by global norm", partial(_gpt, fed=True),
-        {**_GPT_FEEDS, "mask": (1024, 1024)}, 124_475_904, "fp32 throughout; dropout 0; a fed mask is none that compilers know",
+        {**_GPT_FEEDS, "mask": (1024, 1024)}, 124_475_904, f"{_TF32}; dropout 0; a fed mask is none that compilers know",
+        tf32=True,
     ),
     "gpt-bf16": Model(
         "GPT-2 124M in bfloat16, 8 x 1024 tokens, AdamW, clip by global norm", partial(_gpt, low=True), _GPT_FEEDS,
         124_475_904, f"{_LOW}; dropout 0",
     ),
     "bert": Model(
-        "BERT-base, 64 x 128 tokens, AdamW, clip by global norm", _bert, _BERT_FEEDS, 110_106_428, "fp32 throughout",
+        "BERT-base, 64 x 128 tokens, AdamW, clip by global norm", _bert, _BERT_FEEDS, 110_106_428, _TF32, tf32=True,
     ),
     "bert-bf16": Model(
         "BERT-base in bfloat16, 64 x 128 tokens, AdamW, clip by global norm", partial(_bert, low=True), _BERT_FEEDS,

@@ -49,6 +49,11 @@ LARGE_DEPTH = 200
 def model(name: str, say: Callable[[str], None]) -> dict[str, Any]:
     """A training step: launches, bytes, what acted, and how the kernels stand to their formulas."""
     one: Model = MODELS[name]
+    with one.flags(paddle):
+        return _model(name, one, say)
+
+
+def _model(name: str, one: Model, say: Callable[[str], None]) -> dict[str, Any]:
     start = time.perf_counter()
     main, loss = built(one.build)
     built_s = time.perf_counter() - start

@@ -116,18 +116,19 @@ class Device:
 
     def _product_of(self, launch: Mapping[str, Any], tensors: Mapping[str, Any]) -> Call:
         """A product that torch makes between the launches."""
-        rows, columns, depth = launch["product"]
-        shapes = (rows, depth), (depth, columns), (rows, columns)
-        turned = (*launch["turned"], False)
         first, second, *addend, last = launch["arguments"]
         a, b, out = (
-            tensors[name].view(shape[::-1]).T if turn else tensors[name].view(shape)
-            for name, shape, turn in zip((first, second, last), shapes, turned, strict=True)
+            tensors[name].as_strided(*place)
+            for name, place in zip((first, second, last), launch["product"], strict=True)
         )
+        turned_a, turned_b = launch["turned"]
+        a, b = a.mT if turned_a else a, b.mT if turned_b else b
         if addend:
             added = tensors[addend[0]].view(launch["addend"])
             return lambda: torch.addmm(added, a, b, out=out)
-        return lambda: torch.mm(a, b, out=out)
+        if out.dim() > 2 and not out.is_contiguous():
+            return lambda: out.copy_(torch.matmul(a, b))
+        return lambda: torch.matmul(a, b, out=out)
 
     def options(self, launch: Mapping[str, Any]) -> dict[str, Any]:
         """What a launch says to the compiler."""

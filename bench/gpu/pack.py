@@ -432,8 +432,8 @@ def _launches(calls: Launches, prefix: str) -> list[Json]:
         arguments = [f"{prefix}{a}" if a in calls.partials else a for a in c.arguments]
         if isinstance(c, LibraryProduct):
             found.append(
-                {"product": list(c.sizes), "turned": [c.trans_a, c.trans_b], "addend": list(c.addend_shape),
-                 "arguments": arguments}
+                {"product": [[at.shape, at.strides, at.offset] for _, at in c.matrices],
+                 "turned": [c.trans_a, c.trans_b], "addend": list(c.addend_shape), "arguments": arguments}
             )  # fmt: skip
         else:
             found.append(

@@ -124,14 +124,14 @@ def kind_of(number: int) -> str:
 
 def _multiply(product: LibraryProduct, arrays: Mapping[str, Any]) -> None:
     """Makes what a device's library makes between the launches of a kernel."""
-    rows, columns, depth = product.sizes
-    a = arrays[product.a].reshape((depth, rows) if product.trans_a else (rows, depth))
-    b = arrays[product.b].reshape((columns, depth) if product.trans_b else (depth, columns))
+    a, b, out = (at.seen(arrays[value]) for value, at in product.matrices)
     wide = np.result_type(product.dtype.compute.np)
-    made = (a.T if product.trans_a else a).astype(wide) @ (b.T if product.trans_b else b).astype(wide)
+    made = (a.swapaxes(-1, -2) if product.trans_a else a).astype(wide) @ (
+        b.swapaxes(-1, -2) if product.trans_b else b
+    ).astype(wide)
     if product.addend:
         made = made + arrays[product.addend].reshape(product.addend_shape).astype(wide)
-    arrays[product.out].reshape(rows, columns)[...] = made.astype(product.dtype.np)
+    out[...] = made.astype(product.dtype.np)
 
 
 def ulps(got: Any, wanted: Any) -> float:

@@ -14,7 +14,7 @@ from tests.helpers.attention_blocks import PACKINGS, Block, drawn_block, recipe
 from tests.helpers.drawn import BY_NAME, applied_of, codes_of, only, told_of, types_of
 from tests.helpers.soak import SOAK, shards
 from tstatic import static, testing
-from tstatic.fusion.codegen import attention, attention_grad
+from tstatic.fusion.codegen import attention_grad, attention_module
 from tstatic.fusion.codegen.attention_tiles import Blocks
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta, dtype_of
@@ -292,7 +292,7 @@ def test_gradients_of_biases_are_sums_that_the_attention_leaves(
 ) -> None:
     """Whatever the blocks of queries and of keys: what has fewer blocks leaves zeros in the strips that it has not."""
     sizes = {id(attention_grad.QUERIES): (queries, 16), id(attention_grad.KEYS_AND_VALUES): (16, keys)}
-    whole = attention.blocks_of
+    whole = attention_module.blocks_of
 
     def blocks(table: Any, *given: Any, **named: Any) -> Any:
         if id(table) not in sizes:
@@ -300,7 +300,7 @@ def test_gradients_of_biases_are_sums_that_the_attention_leaves(
         rows, columns = sizes[id(table)]
         return (Blocks(rows, columns, 4, 0),)
 
-    monkeypatch.setattr(attention, "blocks_of", blocks)
+    monkeypatch.setattr(attention_module, "blocks_of", blocks)
     one = recipe(replace(FULL, packing=packing, biases=True), "gradients")
     (backward,) = [a for a in applied_of(told_of(one, FUSION.switch), FUSION) if a.op.endswith("_grad")]
     assert backward.kernel is not None

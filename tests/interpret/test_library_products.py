@@ -2,51 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import tstatic as paddle
-from tests.cpu.test_cuda_device import Library
+from tests.helpers.chips import chip
 from tests.helpers.drawn import BY_NAME, only
 from tests.helpers.epilogue_programs import epilogue_recipe
 from tests.helpers.feedforward_programs import Block, recipe
-from tstatic import devices, static, testing
-from tstatic.devices import interpret
-from tstatic.devices.cuda import CudaDevice
+from tstatic import static, testing
 from tstatic.fusion.codegen.kernel import LibraryProduct
 from tstatic.runtime import generated
-from tstatic.target import H200
 
 GEMM, BLOCK = BY_NAME["gemm_epilogue"].switch, BY_NAME["feedforward"].switch
-
-
-class Chip(CudaDevice):
-    """The class of GPUs on tensors of the CPU; what a GPU would compile, Triton interprets."""
-
-    def __init__(self) -> None:
-        super().__init__(place="cpu", cuda=Library())
-        self.generated = True
-
-    def begin(self) -> None:
-        interpret.begin()
-        super().begin()
-
-
-@contextlib.contextmanager
-def chip(kind: str, patch: pytest.MonkeyPatch) -> Iterator[None]:
-    """CPU places are a device that plans kernels as a chip does."""
-    if kind == "interpret":
-        patch.setattr(interpret.DEVICE, "target", H200)
-        yield
-        return
-    made = Chip()
-    patch.setitem(devices.DEVICES, made.name, made)
-    with devices.use(made.name):
-        yield
 
 
 @pytest.mark.numpy_device("makes devices of its own", not_on=("torch",))

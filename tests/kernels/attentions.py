@@ -84,6 +84,8 @@ ROWS: tuple[tuple[int, str, str], ...] = (
     *((head, "bfloat16", mask) for head in (64, 128) for mask in ("mixed", "mixed-dropout")),
     (64, TF32, "causal"),
     (128, TF32, "causal"),
+    # The library multiplies these: between the products is a kernel along rows.
+    *((64, "float32", mask) for mask in ("causal", "mask", "dropout")),
 )  # fmt: skip
 """Head size, type, mask."""
 

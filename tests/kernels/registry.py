@@ -401,7 +401,8 @@ def models() -> Iterator[tuple[str, tuple[Kernel, ...]]]:
         strategy = static.BuildStrategy()
         for fusion in FUSIONS:
             setattr(strategy, fusion.switch, True)
-        found = static.CompiledProgram(main, strategy).explain(fetch_list=[loss], feed_shapes=model.feeds)
+        with model.flags(paddle):
+            found = static.CompiledProgram(main, strategy).explain(fetch_list=[loss], feed_shapes=model.feeds)
         yield name, tuple({kernel.name: kernel for kernel in found.kernels}.values())
 
 

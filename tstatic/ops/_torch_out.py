@@ -33,7 +33,7 @@ def filled(out: Any, result: Any) -> Any:
 
 
 def product(torch: Any, x: Any, y: Any, out: Any) -> Any:
-    """Writes the matrix product ``x @ y``, with broadcasting as in ``torch.matmul``, to a contiguous ``out``."""
+    """Writes the matrix product ``x @ y``, with broadcasting as in ``torch.matmul``, to ``out``."""
     if x.is_cuda and not (x.is_floating_point() or x.is_complex()):
         return filled(out, integer_product(torch, x, y))
     if out is None:
@@ -47,9 +47,12 @@ def product(torch: Any, x: Any, y: Any, out: Any) -> Any:
         product(torch, x, y, place)
         return out
     rows, inner, columns = x.shape[-2], x.shape[-1], y.shape[-1]
-    if y.dim() == 2 and x.is_contiguous():
+    if out.dim() > 2 and not out.is_contiguous():
+        # Heads in a packed result: batches that lie at several distances.
+        out.copy_(torch.matmul(x, y))
+    elif y.dim() == 2 and x.is_contiguous() and out.is_contiguous():
         torch.mm(x.view(_count(x.shape[:-1]), inner), y, out=out.view(_count(x.shape[:-1]), columns))
-    elif x.dim() == 2 and y.dim() == 2:
+    elif out.dim() == 2:
         torch.mm(x, y, out=out)
     else:
         batch = out.shape[:-2]

@@ -86,7 +86,7 @@ def generated_work(
 
 def _product(device: Device, product: LibraryProduct, arrays: Mapping[str, Any], stream: Stream) -> list[Call]:
     """Returns the calls of a product that the device's library makes, as those of an operator."""
-    a, b, out = (device.derive(arrays[v], partial(np.reshape, shape=shape)) for v, shape in product.matrices)
+    a, b, out = (device.derive(arrays[v], at.seen) for v, at in product.matrices)
     attrs = {"trans_x": product.trans_a, "trans_y": product.trans_b}
     read, definition = [a, b], op_def("matmul_v2")
     if product.addend:

@@ -2,57 +2,25 @@
 
 Neither scores nor weights are in memory. The forward kernel saves the logarithm of each row's sum of powers, from which the
 backward kernels make the weights again (FlashAttention-2, T. Dao, 2023); each gradient is added up by one program in a fixed
-order.
+order. What no matrix unit multiplies in full precision, the device's library does first (``attention_library``).
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
+from tstatic.fusion.codegen.attention_library import LibraryWay
 from tstatic.fusion.codegen.attention_loops import over_keys, own_rows
-from tstatic.fusion.codegen.attention_parts import (
-    Attention,
-    Gradient,
-    Inlined,
-    fitting_result,
-    numpy_matmul,
-    one,
-    sizes_of,
-)
-from tstatic.fusion.codegen.attention_tiles import (
-    FORWARD,
-    Blocks,
-    Table,
-    Variant,
-    blocks_of,
-    padded,
-)
-from tstatic.fusion.codegen.emit import as_kernel, drawing_table, function, rounds_apart, stored
-from tstatic.fusion.codegen.kernel import (
-    DRAWS,
-    RNG,
-    Kernel,
-    KernelArgument,
-    KernelLocal,
-    KernelParameter,
-    Launch,
-    Launches,
-    argument_types,
-    operands,
-)
-from tstatic.fusion.codegen.layouts import Layout, batch_offset, contiguous
-from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, number
-from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
-from tstatic.fusion.codegen.numerics import rounds_to_tf32, uncontracted
-from tstatic.fusion.codegen.script import standalone_main
+from tstatic.fusion.codegen.attention_module import AttentionModule
+from tstatic.fusion.codegen.attention_parts import Attention, one
+from tstatic.fusion.codegen.attention_tiles import FORWARD, Blocks
+from tstatic.fusion.codegen.kernel import Kernel, KernelParameter, Launches
+from tstatic.fusion.codegen.layouts import Layout, contiguous
+from tstatic.fusion.codegen.lines import LANGUAGE
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.types import DType, Meta
+from tstatic.ir.types import Meta
 from tstatic.target import Target
-
-LOG2E = math.log2(math.e)
 
 
 def attention_kernel(
@@ -79,205 +47,21 @@ def attention_kernel(
         CodegenUnsupported: If an op between the products is not one per element.
     """
     result = one(mixed.output("Out"))
-    module = AttentionModule(
+    module = _Forward(
         found, mixed, None, metas, lse, (layouts or {}).get(result, contiguous(result, metas[result].shape)), layouts
     )
     return module.forward(body or [*found.ops, *saving, mixed])
 
 
-class AttentionModule:
-    """The functions of one direction."""
-
-    def __init__(
-        self,
-        found: Attention,
-        mixed: FrozenOp,
-        gradient: Gradient | None,
-        metas: Mapping[str, Meta],
-        lse: str | None,
-        out: Layout,
-        layouts: Mapping[str, Layout] | None = None,
-        biases: Mapping[str, str] | None = None,
-    ) -> None:
-        # Value that gradients lie in -> the sum over its rows.
-        self.biases = biases or {}
-        self.found, self.gradient, self.metas, self.lse, self.out = found, gradient, metas, lse, out
-        self.diagonal = found.diagonal
-        self.layouts = layouts or {}
-        # Name of a pointer -> where its matrices lie.
-        self.places: dict[str, Layout] = {}
-        self.multiplies = False
-        self.q, self.k = one(found.product.input("X")), one(found.product.input("Y"))
-        self.v = one(mixed.input("Y"))
-        if one(mixed.input("X")) != found.used:
-            raise CodegenUnsupported("ATTRIBUTE", "the last product takes something else than the weights", mixed)
-        self.dtype = metas[self.q].dtype
-        self.compute = self.dtype.compute
-        # A softmax of 32 bits between products of 16.
-        self.wide_softmax = metas[found.weights].dtype is not self.dtype
-        self.sizes = sizes_of(found.product, mixed, metas)
-        self.tf32 = rounds_to_tf32(self.dtype)
-        self.dot = "dot_tf32" if self.tf32 else "dot"
-        # Powers of 2 in the place of those of e: the factor between them, and that of the scores, is part of one operation. The
-        # largest weight of a row is then 1 up to a rounding of 32 bits, which only results of 16 bits do not show.
-        self.powers = self.dtype.is_low and not self.wide_softmax
-        self.folded = found.factor if self.powers else None
-        self.factor = number((self.folded or 1.0) * LOG2E, self.compute) if self.powers else ""
-        self.used: set[str] = {self.dot, "to_bf16"} if self.dtype.name == "bfloat16" else {self.dot}
-        if self.powers:
-            self.used.add("exp_less")
-        self.inlined = self._inline()
-        # One name for each value in memory, whatever function reads it.
-        self.memory = {o.value: o for one in self.inlined for o in one.read}
-        self.names = {value: f"m{i}" for i, value in enumerate(self.memory)}
-        self.all_parameters: list[KernelParameter] = []
-
-    def _inline(self) -> list[Inlined]:
-        # The diagonal of a causal mask is a matter of loops.
-        a, g, kind = self.found.unmasked, self.gradient, self.compute
-
-        def function_of(
-            name: str, ops: Sequence[FrozenOp], given: Mapping[str, str], result: str, casts_round: bool | None = None
-        ) -> Inlined:
-            return Inlined(name, ops, given, result, self.sizes, self.metas, kind, casts_round)
-
-        made = [
-            function_of("scores", a.behind_scores, {a.raw: "s"}, a.scores),
-            function_of("weights", a.behind_weights, {a.weights: "p"}, a.used),
-        ]
-        if g is not None:
-            arriving, leaving = one(g.mixed.output("X@GRAD")), one(g.softmax.input("Out@GRAD"))
-            # Each row's sum of weights times these gradients, which is subtracted from them, is of gradients as they are
-            # before any rounding; where it is almost all of them, rounding them would be all that is left.
-            made.append(function_of("weights_grad", g.weights, {arriving: "d"}, leaving, casts_round=False))
-            inner, last = one(g.softmax.output("X@GRAD")), one(g.product.input("Out@GRAD"))
-            reads = {v for op in g.scores for v in op.contents()}
-            inside = {a.raw, *(v for op in a.behind_scores for v in op.writes())}
-            # Gradients that read scores get them from the raw ones again.
-            again = () if reads.isdisjoint(inside) else a.behind_scores
-            made.append(function_of("scores_grad", (*again, *g.scores), {a.raw: "s", inner: "d"}, last))
-        return made
-
-    # --------------------------------------------------------------------------------------------------------- parameters
-    @property
-    def tail(self) -> tuple[KernelParameter, ...]:
-        """Parameters of what the functions on scores read."""
-        found = [KernelParameter(self.names[v], "pointer", TYPES[o.dtype.name], v) for v, o in self.memory.items()]
-        if self._drawn:
-            found += [KernelParameter("rng", "pointer", "i64", RNG), KernelParameter("draws", "pointer", "i64", DRAWS)]
-        return tuple(found)
-
-    def _pointer(self, name: str, value: str) -> KernelParameter:
-        dtype = self.compute if isinstance(value, KernelLocal) else self.metas[value].dtype
-        return KernelParameter(name, "pointer", TYPES[dtype.name], value)
-
-    def _placed(self, name: str, value: str | Layout) -> KernelParameter:
-        """Returns the pointer to matrices, which may lie in another value's memory."""
-        if not isinstance(value, Layout):
-            value = self.layouts.get(value) or contiguous(value, self.metas[value].shape)
-        self.places[name] = value
-        return self._pointer(name, value.value)
-
-    def _call(self, name: str, *given: str, turned: bool = False) -> str:
-        more = "".join(f", {p.name}" for p in self.tail)
-        rows, columns = ("[None, :]", "[:, None]") if turned else ("[:, None]", "[None, :]")
-        if any(one.name == name and one.draws_fours for one in self.inlined):
-            more += f", fours{columns}, {turned}"
-        return f"{name}({', '.join(given)}, batch, rows{rows}, columns{columns}{more})"
-
-    def _columns(self, first: str) -> list[str]:
-        """Lines that number the keys of a block from a first one."""
-        fours = (
-            [f"fours = {first} + 4 * tl.arange(0, COLUMNS // 4)"] if any(o.draws_fours for o in self.inlined) else []
-        )
-        return [f"columns = {first} + tl.arange(0, COLUMNS)", *fours]
-
-    # ---------------------------------------------------------------------------------------------------------- the texts
-    def _load(self, name: str, batch: str, at: str, count: int, inner: str, length: int, *, whole: bool = False) -> str:
-        """Returns the text that loads a block of rows of a matrix; ``whole``: all of them are there."""
-        place = self._place(name, batch, at, inner)
-        mask = f"({inner} < {length})[None, :]" if whole else self._inside(at, count, inner, length)
-        text = f"tl.load({place}, mask={mask}, other=0)"
-        if whole and padded(length) == length:
-            text = f"tl.load({place})"
-        factor = self.places[name].factor
-        if factor is None:
-            return text
-        return self._low(self._times(text, factor))
-
-    def _store(
-        self, name: str, batch: str, at: str, count: int, inner: str, length: int, text: str, dtype: DType
-    ) -> str:
-        place, value = self._place(name, batch, at, inner), self._block(name, text, dtype)
-        return f"tl.store({place}, {value}, mask={self._inside(at, count, inner, length)})"
-
-    def _block(self, name: str, text: str, dtype: DType) -> str:
-        """Returns the text of a block as it is stored."""
-        value = stored(Typed(text, self.compute), dtype, self.used)
-        factor = self.places[name].factor
-        if factor is None:
-            return value
-        # The op that multiplies reads what the gradient before it has stored.
-        return stored(Typed(self._times(value, factor), self.compute), dtype, self.used)
-
-    def _inside(self, at: str, count: int, inner: str, length: int) -> str:
-        return f"({at} < {count})[:, None] & ({inner} < {length})[None, :]"
-
-    def _times(self, text: str, factor: float) -> str:
-        # A function of its own: a variable here is called as the prelude's function.
-        self.used.add("wide")
-        self.multiplies = True
-        return f"times({text}, {number(factor, self.compute)})"
-
-    def _place(self, name: str, batch: str, at: str, inner: str) -> str:
-        """Returns the text of the pointers to a block of rows of a matrix."""
-        layout = self.places[name]
-        step = layout.strides[-2]
-        row = f"{at}[:, None]" if layout.shape[-2] * step < 1 << 30 else f"{at}[:, None].to(tl.int64)"
-        return f"{name} + {batch_offset(layout, batch)} + {row} * {step} + {inner}[None, :]"
-
-    def _low(self, text: str) -> str:
-        """Returns a block as the matrices' type holds it: an operand of the next product."""
-        return stored(Typed(text, self.compute), self.dtype, self.used)
-
-    @property
-    def _wide(self) -> str:
-        s = self.sizes
-        most = s.batches * max(s.rows * s.columns, s.rows * s.depth, s.rows * s.width, s.columns * s.depth)
-        most = max(most, *(self.metas[at.value].numel for at in (self.out, *self.layouts.values())))
-        return ".to(tl.int64)" if most >= 1 << 30 else ""
-
-    def _function(
-        self, name: str, parameters: tuple[KernelParameter, ...], body: list[str]
-    ) -> tuple[str, tuple[KernelParameter, ...]]:
-        """Returns the text of a function, and its parameters."""
-        self.all_parameters += [p for p in parameters if p.kind == "pointer"]
-        return function(name, parameters, body), parameters
-
-    def _head(self) -> list[str]:
-        return ["dims, wide = tl.arange(0, DEPTH), tl.arange(0, WIDTH)"]
-
-    def _product(self, rows: str, columns: str, turned: bool) -> str:
-        """Returns the text of a block of a product, with an element for each score; turned, a row of it for each key."""
-        a, b, shape = (columns, rows, "COLUMNS, ROWS") if turned else (rows, columns, "ROWS, COLUMNS")
-        return f"{self.dot}({a}, tl.trans({b}), tl.zeros(({shape}), {LANGUAGE[self.compute.name]}))"
-
-    def _scored(self, turned: bool = False) -> list[str]:
-        """Lines that make a block of scores; without their factor where powers take it in."""
-        return [
-            f"raw = {self._product('query', 'key', turned)}",
-            "s = raw" if self.folded else f"s = {self._call('scores', 'raw', turned=turned)}",
-        ]
-
-    def _constants(self) -> tuple[KernelParameter, ...]:
-        return tuple(KernelParameter(n, "constant") for n in ("ROWS", "COLUMNS", "DEPTH", "WIDTH"))
+class _Forward(AttentionModule):
+    """The functions of the result."""
 
     def _forward(self) -> tuple[str, tuple[KernelParameter, ...]]:
         s, kind = self.sizes, LANGUAGE[self.compute.name]
-        given = [self._placed(n, v) for n, v in (("q", self.q), ("k", self.k), ("v", self.v), ("out", self.out))]
+        given = [self.placed(n, v) for n, v in (("q", self.q), ("k", self.k), ("v", self.v), ("out", self.out))]
         if self.lse is not None:
-            given.append(self._pointer("lse", self.lse))
-        parameters = (*given, *self.tail, *self._constants())
+            given.append(self.pointer("lse", self.lse))
+        parameters = (*given, *self.tail, *self.constants())
         keys = s.key_batch
 
         def loop(seen: str) -> list[str]:
@@ -288,9 +72,9 @@ class AttentionModule:
                 shift, shrink = f"peak * {self.factor}", 'tl.where(top == float("-inf"), 0.0, tl.exp2(before - shift))'
                 power = f"exp_less(s, {self.factor}, shift[:, None])"
             return [
-                *self._columns("start"),
-                f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth, whole=not seen)}",
-                *self._scored(),
+                *self.columns("start"),
+                f"key = {self.load('k', 'keys', 'columns', s.columns, 'dims', s.depth, whole=not seen)}",
+                *self.scored(),
                 *([f's = tl.where({seen}, s, float("-inf"))'] if seen else []),
                 "peak = tl.maximum(top, tl.max(s, 1))",
                 "# A row without any score above -inf so far has no largest one to be subtracted.",
@@ -299,24 +83,24 @@ class AttentionModule:
                 f"p = {power}",
                 f"shrink = {shrink}",
                 "total = total * shrink + tl.sum(p, 1)",
-                f"p = {self._call('weights', 'p')}",
-                f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width, whole=not seen)}",
-                f"mixed = {self.dot}({self._low('p')}, value, mixed * shrink[:, None])",
+                f"p = {self.call('weights', 'p')}",
+                f"value = {self.load('v', 'keys', 'columns', s.columns, 'wide', s.width, whole=not seen)}",
+                f"mixed = {self.dot}({self.low('p')}, value, mixed * shrink[:, None])",
                 "top = peak",
             ]
 
         body = [
-            f"batch = tl.program_id(1){self._wide}",
+            f"batch = tl.program_id(1){self.wide_offsets}",
             f"keys = {keys}",
             *own_rows(last_first=self.diagonal is not None),
-            *self._head(),
-            f"query = {self._load('q', 'batch', 'rows', s.rows, 'dims', s.depth)}",
+            *self.head(),
+            f"query = {self.load('q', 'batch', 'rows', s.rows, 'dims', s.depth)}",
             f'top = tl.full((ROWS,), float("-inf"), {kind})',
             *([f"shift = tl.zeros((ROWS,), {kind})"] if self.powers else []),
             f"total = tl.zeros((ROWS,), {kind})",
             f"mixed = tl.zeros((ROWS, WIDTH), {kind})",
             *over_keys(s.columns, self.diagonal, loop),
-            self._store("out", "batch", "rows", s.rows, "wide", s.width, "(mixed / total[:, None])", self.dtype),
+            self.store("out", "batch", "rows", s.rows, "wide", s.width, "(mixed / total[:, None])", self.dtype),
         ]
         if self.lse is not None:
             text = "top.to(tl.float64)"
@@ -325,112 +109,23 @@ class AttentionModule:
                 text = f"shift.to(tl.float64) * tl.full((1,), {math.log(2)!r}, tl.float64)"
             text += " + tl.log(total).to(tl.float64)"
             body.append(f"tl.store(lse + batch * {s.rows} + rows, {text}, mask=rows < {s.rows})")
-        return self._function("kernel", parameters, body)
-
-    # ----------------------------------------------------------------------------------------------------------- the kernel
-    def _texts(self) -> list[str]:
-        tail = [p.name for p in self.tail]
-        texts = [inlined.text(self.names, tail, self.used) for inlined in self.inlined]
-        if self.multiplies:
-            texts.insert(0, "@triton.jit\ndef times(a, b):\n    return wide(a) * b")
-        return texts
+        return self.function("kernel", parameters, body)
 
     def forward(self, body: Sequence[FrozenOp]) -> Kernel:
         text, parameters = self._forward()
+        library = LibraryWay(self, None, self.places)
+        texts = [*self.texts(), text, *library.texts()]
 
         def programs(blocks: Blocks) -> int:
             return math.ceil(self.sizes.rows / blocks.rows)
 
         def ways(target: Target) -> list[Launches]:
-            return [
+            made = [
                 Launches(
-                    (self._launch("kernel", parameters, one, programs(one), self.sizes.batches),), {}, name=one.name
+                    (self.launch("kernel", parameters, one, programs(one), self.sizes.batches),), {}, name=one.name
                 )
-                for one in self._blocks(FORWARD, target)
+                for one in self.blocks(FORWARD, target)
             ]
+            return library.among(made, target)
 
-        return self._finished("attention", [*self._texts(), text], parameters, body, ways)
-
-    def _blocks(self, table: Table, target: Target) -> tuple[Blocks, ...]:
-        s = self.sizes
-        head = max(s.depth, s.width)
-        return blocks_of(table, target, head, s.rows, s.columns, self.dtype, self._variant)
-
-    @property
-    def _variant(self) -> Variant:
-        scores = self.sizes.rows * self.sizes.columns
-        full = any(self.metas[o.value].numel >= scores for inlined in self.inlined for o in inlined.read)
-        if self.tf32:
-            return "tf32"
-        if self._drawn:
-            return "mixed drawn" if self.wide_softmax else "drawn"
-        return "read" if full else "mixed" if self.wide_softmax else ""
-
-    @property
-    def _matrix_unit(self) -> bool:
-        """Whether matrix instructions make the products."""
-        return self.tf32 or self.dtype.is_low
-
-    @property
-    def _drawn(self) -> bool:
-        return any(inlined.draws for inlined in self.inlined)
-
-    def _launch(
-        self,
-        name: str,
-        parameters: tuple[KernelParameter, ...],
-        blocks: Blocks,
-        programs: int,
-        batches: int,
-        more: Mapping[str, int] | None = None,
-    ) -> Launch:
-        s = self.sizes
-        constants = {
-            "ROWS": blocks.rows, "COLUMNS": blocks.columns, "DEPTH": padded(s.depth), "WIDTH": padded(s.width),
-            **(more or {}),
-        }  # fmt: skip
-        given, types = operands(parameters), argument_types(parameters)
-        # Of a value that several matrices lie in, a launch may read or write some.
-        elements: Counter[str] = Counter()
-        for p in parameters:
-            if p.name in self.places and self.places[p.name].value == p.operand:
-                elements[p.operand] += math.prod(self.places[p.name].shape)
-        parts = {v: n for v, n in elements.items() if n < self.metas[v].numel}
-        return Launch(
-            name, (programs, batches), given, constants, blocks.num_warps, types, stages=blocks.stages, elements=parts
-        )
-
-    def _finished(
-        self,
-        template: str,
-        texts: Sequence[str],
-        parameters: tuple[KernelParameter, ...],
-        body: Sequence[FrozenOp],
-        ways: Callable[[Target], list[Launches]],
-    ) -> Kernel:
-        made = {v for op in body for v in op.writes()}
-        named = dict.fromkeys(p.operand for p in self.all_parameters if not isinstance(p.operand, KernelLocal))
-        memory = [
-            tuple(KernelArgument(v, self.metas[v].dtype, self.metas[v].numel) for v in named if (v in made) == written)
-            for written in (False, True)
-        ]
-        drawn = [inlined.group for inlined in self.inlined if inlined.group is not None and inlined.draws]
-        tables = {DRAWS: drawing_table(drawn[0])} if drawn else {}
-
-        def candidates(target: Target) -> list[Launches]:
-            found = [replace(one, tables=tables) for one in ways(target)]
-            return [uncontracted(one) for one in found] if rounds_apart(self.used) else found
-
-        g = self.gradient
-        fitting = fitting_result(body, g.mixed, self.out, str(self.lse), self.metas) if g is not None else None
-        main = standalone_main(body, self.metas, numpy_matmul, fitting)
-        kernel = as_kernel(
-            template, body, "\n\n\n".join(texts), self.used, parameters, (memory[0], memory[1]),
-            lambda target: candidates(target)[0], main,
-        )  # fmt: skip
-        rounded = {
-            v for one in self.inlined if one.group and one.casts_round for op, _ in one.group.ops for v in op.writes()
-        }
-        # Those between the products, and the one in front of what is saved.
-        unrounded = tuple(v for op in body if op.type == "cast" for v in op.writes() if v not in rounded)
-        return replace(kernel, alternatives=lambda target: tuple(candidates(target)[1:]), unrounded=unrounded)
+        return self.finished("attention", texts, parameters, body, ways)

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tstatic.fusion.codegen import sums
-from tstatic.fusion.codegen.attention import LOG2E, AttentionModule
+from tstatic.fusion.codegen.attention_library import LibraryWay, gradients_wanted
 from tstatic.fusion.codegen.attention_loops import over_keys, over_queries, own_rows
+from tstatic.fusion.codegen.attention_module import LOG2E, AttentionModule
 from tstatic.fusion.codegen.attention_parts import Attention, Gradient, one
 from tstatic.fusion.codegen.attention_sums import SUM_ROWS, strips_of
 from tstatic.fusion.codegen.attention_tiles import (
@@ -36,7 +37,6 @@ from tstatic.fusion.codegen.kernel import (
 )
 from tstatic.fusion.codegen.layouts import Layout, batch_offset, contiguous
 from tstatic.fusion.codegen.lines import LANGUAGE, nested
-from tstatic.fusion.codegen.loop_nest import Operand
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
 from tstatic.target import Target
@@ -106,17 +106,17 @@ def attention_grad_kernel(
 class _Gradients(AttentionModule):
     """The functions of the gradient."""
 
-    def _constants(self) -> tuple[KernelParameter, ...]:
+    def constants(self) -> tuple[KernelParameter, ...]:
         names = ("MADE", *(["STRIPS"] if self.biases else []))
-        return (*super()._constants(), *(KernelParameter(name, "constant") for name in names))
+        return (*super().constants(), *(KernelParameter(name, "constant") for name in names))
 
     def _delta(self) -> tuple[str, tuple[KernelParameter, ...]]:
         s, g = self.sizes, self.gradient
         assert g is not None
         parameters = (
-            self._placed("out", self.out),
-            self._placed("given", one(g.mixed.input("Out@GRAD"))),
-            self._pointer("delta", DELTA),
+            self.placed("out", self.out),
+            self.placed("given", one(g.mixed.input("Out@GRAD"))),
+            self.pointer("delta", DELTA),
             KernelParameter("ROWS", "constant"),
             KernelParameter("WIDTH", "constant"),
         )
@@ -126,9 +126,9 @@ class _Gradients(AttentionModule):
         def place(name: str) -> str:
             layout = self.places[name]
             if layout.is_plain:
-                return f"{name} + rows[:, None]{self._wide} * {s.width} + inner[None, :]"
-            first = batch_offset(self.places[name], f"(rows{self._wide} // {s.rows})")
-            return f"{name} + ({first} + rows{self._wide} % {s.rows} * {layout.strides[-2]})[:, None] + inner[None, :]"
+                return f"{name} + rows[:, None]{self.wide_offsets} * {s.width} + inner[None, :]"
+            first = batch_offset(self.places[name], f"(rows{self.wide_offsets} // {s.rows})")
+            return f"{name} + ({first} + rows{self.wide_offsets} % {s.rows} * {layout.strides[-2]})[:, None] + inner[None, :]"
 
         mask = f"(rows < {count})[:, None] & (inner < {s.width})[None, :]"
         body = [
@@ -138,7 +138,7 @@ class _Gradients(AttentionModule):
             f"b = wide(tl.load({place('given')}, mask={mask}, other=0))",
             f"tl.store(delta + rows, tl.sum(a * b, 1), mask=rows < {count})",
         ]
-        return self._function("row_sums", parameters, body)
+        return self.function("row_sums", parameters, body)
 
     def _weights_again(self, seen: str, turned: bool = False) -> list[str]:
         """Lines that make a block of weights again; ``seen`` is its mask, and empty where all scores count."""
@@ -153,7 +153,7 @@ class _Gradients(AttentionModule):
         else:
             self.used.add("exp_less_both")
             power = f"exp_less_both(s, {self.factor}, saved{each}, rest{each})"
-        return [*self._scored(turned), f"p = {power}", *masked]
+        return [*self.scored(turned), f"p = {power}", *masked]
 
     def _scores_gradient(self, seen: str, turned: bool = False) -> list[str]:
         """Lines that make the gradient of a block of raw scores, ``ds``."""
@@ -164,11 +164,11 @@ class _Gradients(AttentionModule):
             known = f"({first} == 0) & (rows < COLUMNS - {self.diagonal})"
             own = [f"sums = tl.where({known}, tl.sum(p * d, {axis}), sums)"]
         return [
-            f"d = {self._product('given_here', 'value', turned)}",
-            f"d = {self._call('weights_grad', 'd', turned=turned)}",
+            f"d = {self.product_text('given_here', 'value', turned)}",
+            f"d = {self.call('weights_grad', 'd', turned=turned)}",
             *own,
             f"ds = p * (d - sums{'[None, :]' if turned else '[:, None]'})",
-            f"ds = {self._call('scores_grad', 'raw', 'ds', turned=turned)}",
+            f"ds = {self.call('scores_grad', 'raw', 'ds', turned=turned)}",
             *([f"ds = tl.where({seen}, ds, 0.0)"] if seen else []),
         ]
 
@@ -179,13 +179,13 @@ class _Gradients(AttentionModule):
         # Rounding what was saved counts less than rounding results to 16 bits.
         rest = [] if self.folded else [f"rest = (exact - saved.to(tl.float64)).to({kind})"]
         return [
-            f"query = {self._load('q', 'batch', 'rows', s.rows, 'dims', s.depth, whole=whole)}",
-            f"given_here = {self._load('given', 'batch', 'rows', s.rows, 'wide', s.width, whole=whole)}",
+            f"query = {self.load('q', 'batch', 'rows', s.rows, 'dims', s.depth, whole=whole)}",
+            f"given_here = {self.load('given', 'batch', 'rows', s.rows, 'wide', s.width, whole=whole)}",
             f"exact = tl.load(lse + batch * {s.rows} + rows, mask=rows < {s.rows}, other=0){to_powers}",
             f"saved = exact.to({kind})",
             *rest,
             "if MADE:",
-            f"    result = {self._load('out', 'batch', 'rows', s.rows, 'wide', s.width, whole=whole)}",
+            f"    result = {self.load('out', 'batch', 'rows', s.rows, 'wide', s.width, whole=whole)}",
             "    sums = sum_products(result, given_here)",
             "else:",
             f"    sums = tl.load(delta + batch * {s.rows} + rows, mask=rows < {s.rows}, other=0)",
@@ -198,19 +198,15 @@ class _Gradients(AttentionModule):
         given = one(g.mixed.input("Out@GRAD"))
         pairs = (("q", self.q), ("k", self.k), ("v", self.v), ("given", given))
         return [
-            *(self._placed(n, v) for n, v in pairs), self._placed("out", self.out),
-            self._pointer("lse", self.lse), self._pointer("delta", DELTA),
+            *(self.placed(n, v) for n, v in pairs), self.placed("out", self.out),
+            self.pointer("lse", self.lse), self.pointer("delta", DELTA),
         ]  # fmt: skip
 
     def _gradient_pointers(self, name: str, gradient: str) -> list[KernelParameter]:
         """Returns the pointers to a gradient and, where its rows are summed, to the partial sums."""
-        found = [self._placed(name, gradient)]
+        found = [self.placed(name, gradient)]
         bias = self.biases.get(self.places[name].value)
-        return found if bias is None else [*found, self._pointer(f"{name}_sums", sums.partial(self._sum(bias)))]
-
-    def _sum(self, bias: str) -> Operand:
-        number = [*self.biases.values()].index(bias)
-        return Operand(f"bias{number}", bias, self.metas[bias].dtype, ())
+        return found if bias is None else [*found, self.pointer(f"{name}_sums", sums.partial(self.sum_of(bias)))]
 
     def _gradient(
         self, name: str, batch: str, at: str, count: int, inner: str, length: int, text: str, value: str,
@@ -228,14 +224,14 @@ class _Gradients(AttentionModule):
         dtype = self.metas[value].dtype
         bias = self.biases.get(self.places[name].value)
         if bias is None:
-            return [self._store(name, batch, at, count, inner, length, text, dtype)]
+            return [self.store(name, batch, at, count, inner, length, text, dtype)]
         strips = strips_of(self.places[name], self.metas[bias].numel)
         assert strips is not None, "summed_together has said so"
         self.used.add("wide")
         # What a sum alone would read: what is stored.
         return [
-            f"block = {self._block(name, text, dtype)}",
-            f"tl.store({self._place(name, batch, at, inner)}, block, mask={self._inside(at, count, inner, length)})",
+            f"block = {self.block(name, text, dtype)}",
+            f"tl.store({self.place(name, batch, at, inner)}, block, mask={self.inside(at, count, inner, length)})",
             strips.call(batch, f"{name}_sums + {inner}", "block", f"{at} < {count}", f"{inner} < {length}", *own),
         ]
 
@@ -254,7 +250,7 @@ class _Gradients(AttentionModule):
             "else:",
             f"    queries({queries})",
         ]
-        return self._function("gradients", (*shared.values(), *self._constants(), *more), body)
+        return self.function("gradients", (*shared.values(), *self.constants(), *more), body)
 
     def _grad_keys(self, name: str, dk: str | None, dv: str | None) -> tuple[str, tuple[KernelParameter, ...]]:
         """The gradients of keys and values: a program has a block of keys, and goes over all queries that read them."""
@@ -263,7 +259,7 @@ class _Gradients(AttentionModule):
         for n, v in (("dk", dk), ("dv", dv)):
             if v is not None:
                 pointers += self._gradient_pointers(n, v)
-        parameters = (*pointers, *self.tail, *self._constants())
+        parameters = (*pointers, *self.tail, *self.constants())
 
         def loop(seen: str) -> list[str]:
             lines = ["rows = start + tl.arange(0, ROWS)", *self._row_loads(whole=not seen)]
@@ -271,12 +267,12 @@ class _Gradients(AttentionModule):
             lines += self._weights_again(seen, turned=True)
             if dv is not None:
                 lines += [
-                    f"u = {self._call('weights', 'p', turned=True)}",
-                    f"for_values = {self.dot}({self._low('u')}, given_here, for_values)",
+                    f"u = {self.call('weights', 'p', turned=True)}",
+                    f"for_values = {self.dot}({self.low('u')}, given_here, for_values)",
                 ]
             if dk is not None:
                 lines += self._scores_gradient(seen, turned=True)
-                lines.append(f"for_keys = {self.dot}({self._low('ds')}, query, for_keys)")
+                lines.append(f"for_keys = {self.dot}({self.low('ds')}, query, for_keys)")
             return lines
 
         shared = s.batches // s.key_batches
@@ -284,12 +280,12 @@ class _Gradients(AttentionModule):
         if shared > 1:
             inside = nested(f"for head in range(0, {shared}):", [f"batch = {s.batch_of_head}", *inside])
         body = [
-            f"keys = tl.program_id(1){self._wide}",
+            f"keys = tl.program_id(1){self.wide_offsets}",
             "first_column = tl.program_id(0) * COLUMNS",
-            *self._columns("first_column"),
-            *self._head(),
-            f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth)}",
-            f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
+            *self.columns("first_column"),
+            *self.head(),
+            f"key = {self.load('k', 'keys', 'columns', s.columns, 'dims', s.depth)}",
+            f"value = {self.load('v', 'keys', 'columns', s.columns, 'wide', s.width)}",
             f"for_keys = tl.zeros((COLUMNS, DEPTH), {kind})",
             f"for_values = tl.zeros((COLUMNS, WIDTH), {kind})",
             *(["batch = keys"] if shared == 1 else []),
@@ -300,35 +296,35 @@ class _Gradients(AttentionModule):
             body += self._gradient("dk", "keys", "columns", s.columns, "dims", s.depth, "for_keys", dk, own)
         if dv is not None:
             body += self._gradient("dv", "keys", "columns", s.columns, "wide", s.width, "for_values", dv, own)
-        return self._function(name, parameters, body)
+        return self.function(name, parameters, body)
 
     def _grad_queries(self, dq: str) -> tuple[str, tuple[KernelParameter, ...]]:
         """The gradient of queries: a program has a block of them, and goes over all keys; the last program has the first."""
         s, kind = self.sizes, LANGUAGE[self.compute.name]
         own = "tl.num_programs(0) - 1 - tl.program_id(0)", f"({s.rows} + ROWS - 1) // ROWS"
-        parameters = (*self._backward_pointers(), *self._gradient_pointers("dq", dq), *self.tail, *self._constants())
+        parameters = (*self._backward_pointers(), *self._gradient_pointers("dq", dq), *self.tail, *self.constants())
 
         def loop(seen: str) -> list[str]:
             return [
-                *self._columns("start"),
-                f"key = {self._load('k', 'keys', 'columns', s.columns, 'dims', s.depth, whole=not seen)}",
-                f"value = {self._load('v', 'keys', 'columns', s.columns, 'wide', s.width, whole=not seen)}",
+                *self.columns("start"),
+                f"key = {self.load('k', 'keys', 'columns', s.columns, 'dims', s.depth, whole=not seen)}",
+                f"value = {self.load('v', 'keys', 'columns', s.columns, 'wide', s.width, whole=not seen)}",
                 *self._weights_again(seen),
                 *self._scores_gradient(seen),
-                f"for_queries = {self.dot}({self._low('ds')}, key, for_queries)",
+                f"for_queries = {self.dot}({self.low('ds')}, key, for_queries)",
             ]
 
         body = [
-            f"batch = tl.program_id(1){self._wide}",
+            f"batch = tl.program_id(1){self.wide_offsets}",
             f"keys = {s.key_batch}",
             *own_rows(last_first=True),
-            *self._head(),
+            *self.head(),
             *self._row_loads(),
             f"for_queries = tl.zeros((ROWS, DEPTH), {kind})",
             *over_keys(s.columns, self.diagonal, loop),
             *self._gradient("dq", "batch", "rows", s.rows, "dims", s.depth, "for_queries", dq, own),
         ]
-        return self._function("queries", parameters, body)
+        return self.function("queries", parameters, body)
 
     def backward(self, needed: Sequence[str], body: Sequence[FrozenOp] = ()) -> Kernel:
         g = self.gradient
@@ -357,27 +353,30 @@ class _Gradients(AttentionModule):
             self.used.add("to_bf16")
             self.all_parameters += [KernelParameter("", "pointer", "", bias) for bias in self.biases.values()]
 
+        library = LibraryWay(self, gradients_wanted((("dq", dq), ("dk", dk), ("dv", dv))), self.places)
+        texts += library.texts()
+
         def key_ways(target: Target) -> list[_Way]:
             """Returns the ways to make the gradients of keys and values."""
             single = [n for n in ("keys", "values") if n in parts]
             apart = [
-                _Way(f"apart {one.name}", tuple(_Part(n, one) for n in single)) for one in self._blocks(APART, target)
+                _Way(f"apart {one.name}", tuple(_Part(n, one) for n in single)) for one in self.blocks(APART, target)
             ]
             together = [
                 _Way(f"keys and values {one.name}", (_Part("keys_and_values", one),))
-                for one in self._blocks(KEYS_AND_VALUES, target)
+                for one in self.blocks(KEYS_AND_VALUES, target)
                 if both
             ]
             return apart + together if alone_first(target) else together + apart
 
         def alone_first(target: Target) -> bool:
-            return apart_first(target, max(s.depth, s.width), self.dtype, self._variant)
+            return apart_first(target, max(s.depth, s.width), self.dtype, self.variant)
 
         def separate(target: Target) -> list[_Way]:
             """Returns the ways with a launch for keys and one for queries."""
             groups = [key_ways(target)] if {"keys", "values"} & parts.keys() else []
             if dq is not None:
-                found = self._blocks(QUERIES, target)
+                found = self.blocks(QUERIES, target)
                 groups.append([_Way(f"queries {one.name}", (_Part("queries", one),)) for one in found])
             # One group changes at a time: their times add up.
             first = [group[0] for group in groups]
@@ -388,7 +387,7 @@ class _Gradients(AttentionModule):
             """Returns the ways with one launch for all: both kinds of programs have as many warps."""
             if "gradients" not in parts:
                 return []
-            keys, queries = self._blocks(KEYS_AND_VALUES, target), self._blocks(QUERIES, target)
+            keys, queries = self.blocks(KEYS_AND_VALUES, target), self.blocks(QUERIES, target)
             pairs = [(k, next((q for q in queries if q.num_warps == k.num_warps), None)) for k in keys]
             return [
                 _Way(f"one launch {k.name}, queries {q.rows}x{q.columns}", (_Part("gradients", k, q),))
@@ -398,18 +397,19 @@ class _Gradients(AttentionModule):
 
         def ways(target: Target) -> list[Launches]:
             one, two = joined(target), separate(target)
-            first = bool(one) and joined_first(target, max(s.depth, s.width), self.dtype, self._variant)
+            first = bool(one) and joined_first(target, max(s.depth, s.width), self.dtype, self.variant)
             found = one + two if first else two + one
             # What makes the sums of rows in the loops reads the result once more for each block of keys; where no matrix
             # instruction makes the products, they take so long that a launch is what it costs without.
-            made = not self._matrix_unit
-            return [
+            made = not self.matrix_unit
+            generated = [
                 *(self._planned(way, parts, delta_parameters, target, made=made) for way in found),
                 self._planned(found[0], parts, delta_parameters, target, made=not made),
             ]
+            return library.among(generated, target)
 
         body = body or [*self.found.ops, *g.ops]
-        return self._finished("attention_grad", [*self._texts(), *texts], next(iter(parts.values())), body, ways)
+        return self.finished("attention_grad", [*self.texts(), *texts], next(iter(parts.values())), body, ways)
 
     def _planned(
         self,
@@ -445,15 +445,15 @@ class _Gradients(AttentionModule):
             if part.queries is not None:
                 more |= {OWN_BLOCKS["ROWS"]: part.queries.rows, OWN_BLOCKS["COLUMNS"]: part.queries.columns}
             batches = s.batches if part.name in ("queries", "gradients") else s.key_batches
-            launches.append(self._launch(part.name, own, part.blocks, sum(blocks[id(part)]), batches, more))
+            launches.append(self.launch(part.name, own, part.blocks, sum(blocks[id(part)]), batches, more))
         if self.biases:
-            summed = [self._sum(bias) for bias in self.biases.values()]
+            summed = [self.sum_of(bias) for bias in self.biases.values()]
             kept = self.metas[summed[0].value].numel
             batches = self.metas[next(iter(self.biases))].numel // (kept * s.rows)
             added = sums.finished(launches[-1], summed, batches * strips, kept, target)
             launches += [one for one in added.launches[1:] if isinstance(one, Launch)]
             partials |= added.partials
-        name = way.name if made != self._matrix_unit else f"{way.name}, {'no ' * made}sums of rows before"
+        name = way.name if made != self.matrix_unit else f"{way.name}, {'no ' * made}sums of rows before"
         return Launches(tuple(launches), partials, name=name)
 
     def _programs(self, part: _Part) -> tuple[int, ...]:

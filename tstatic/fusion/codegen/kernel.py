@@ -10,9 +10,10 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from tstatic.display import preformatted, size
-from tstatic.ir.types import DType
+from tstatic.ir.types import DType, Shape
 from tstatic.target import DEFAULT_TARGET, Target
 
 
@@ -115,16 +116,43 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class LibraryProduct:
-    """A matrix product that the device's library makes, between the launches of a kernel: ``out = op(a) @ op(b) + addend``.
+class Matrices:
+    """Where matrices lie in a value's memory.
 
     Attributes:
-        a, b, out: Values of the program, or names of partial buffers; contiguous.
+        shape: Dimensions of batches, then rows and columns.
+        strides: Elements between neighbours along each dimension; 0 where several share one.
+        offset: The first element's place.
+    """
+
+    shape: Shape
+    strides: tuple[int, ...]
+    offset: int = 0
+
+    @property
+    def lie_together(self) -> bool:
+        """Whether they are one run of memory from the value's first element on."""
+        return not self.offset and self.strides == steps_of(self.shape)
+
+    def seen(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Returns them as a view of an array that is contiguous."""
+        flat = array.reshape(-1)[self.offset :]
+        return as_strided(flat, self.shape, [flat.itemsize * step for step in self.strides])
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryProduct:
+    """Matrix products that the device's library makes, between the launches of a kernel: ``out = op(a) @ op(b) + addend``.
+
+    Attributes:
+        a, b, out: Values of the program, or names of partial buffers.
         sizes: Rows, columns and depth of the product.
         trans_a, trans_b: Whether the memory of ``a`` is ``[depth, rows]``, that of ``b`` ``[columns, depth]``.
         dtype: The type of ``a``, ``b``, ``addend`` and ``out``.
         addend: One number per column, or per element; empty for none.
         addend_rows: 1, or as many as ``out`` has.
+        batched: Where the matrices of ``a``, ``b`` and ``out`` lie, if there are several of each; without it there is one of each,
+            and it lies together.
     """
 
     a: str
@@ -136,6 +164,7 @@ class LibraryProduct:
     dtype: DType
     addend: str = ""
     addend_rows: int = 1
+    batched: tuple[Matrices, ...] = ()
 
     function = "library product"
     """As reports call it."""
@@ -154,12 +183,18 @@ class LibraryProduct:
         return self.sizes[1:2] if self.addend_rows == 1 else self.sizes[:2]
 
     @property
-    def matrices(self) -> tuple[tuple[str, tuple[int, int]], ...]:
-        """``a``, ``b`` and ``out``, each with its shape in memory."""
+    def matrices(self) -> tuple[tuple[str, Matrices], ...]:
+        """``a``, ``b`` and ``out``, each with the place of its matrices in memory."""
         rows, columns, depth = self.sizes
         a = (depth, rows) if self.trans_a else (rows, depth)
         b = (columns, depth) if self.trans_b else (depth, columns)
-        return (self.a, a), (self.b, b), (self.out, (rows, columns))
+        places = self.batched or tuple(Matrices(shape, steps_of(shape)) for shape in (a, b, (rows, columns)))
+        return tuple(zip((self.a, self.b, self.out), places, strict=True))
+
+    @property
+    def count(self) -> int:
+        """How many products it makes."""
+        return math.prod(self.batched[2].shape[:-2]) if self.batched else 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -323,7 +358,7 @@ class Kernel:
         if isinstance(launch, LibraryProduct):
             rows, columns, depth = launch.sizes
             added = launch.addend_rows * columns if launch.addend else 0
-            elements = rows * depth + depth * columns + rows * columns + added
+            elements = launch.count * (rows * depth + depth * columns + rows * columns) + added
             return int(elements * launch.dtype.itemsize)
         for value, count in launch.elements.items():
             sizes[value] = min(sizes[value], count * widths[value])
@@ -339,6 +374,11 @@ class Kernel:
                     # The launches beside it read a number per tensor, not the tensors.
                     total += sum(sizes[v] for v in dict.fromkeys(table.values))
         return int(total)
+
+
+def steps_of(shape: Shape) -> tuple[int, ...]:
+    """Returns the strides, in elements, of an array that is contiguous."""
+    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
 def operands(parameters: Iterable[KernelParameter]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from tstatic.fusion.codegen.kernel import Matrices, steps_of
 from tstatic.fusion.codegen.reference import Reference
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import EMPTY, GRAD
@@ -43,6 +44,11 @@ class Layout:
     def rows_lie(self) -> bool:
         """Whether the elements of a row of the last dimension lie side by side."""
         return not self.shape or self.strides[-1] == 1 or self.shape[-1] == 1
+
+    @property
+    def matrices(self) -> Matrices:
+        """Where its elements lie, as a library is told."""
+        return Matrices(self.shape, self.strides, self.offset)
 
     def permuted(self, order: Sequence[int]) -> Layout:
         """Returns it with dimensions in another order: the result's ``i`` is dimension ``order[i]`` here."""
@@ -96,8 +102,7 @@ class Layout:
 
 def contiguous(value: str, shape: Shape) -> Layout:
     """Returns the layout of a value of its own."""
-    strides = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
-    return Layout(value, shape, strides)
+    return Layout(value, shape, steps_of(shape))
 
 
 # ------------------------------------------------------------------------------------------------------------------- ops

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from tstatic.fusion.codegen.kernel import RNG, STOPPED, Kernel, KernelArgument, Launch, LibraryProduct, Table
+from tstatic.fusion.codegen.kernel import RNG, STOPPED, Kernel, KernelArgument, Launch, LibraryProduct, Matrices, Table
 from tstatic.fusion.codegen.lines import nested
 from tstatic.fusion.codegen.reference import RUN, NoNameError, Reference, Rule
 from tstatic.ir.frozen import FrozenOp
@@ -396,13 +396,19 @@ def _content(one: Table, keys: Mapping[str, str]) -> str:
     return f"[{', '.join(named)}]"
 
 
+def _matrices(memory: str, at: Matrices) -> str:
+    if at.lie_together:
+        return f"{memory}.view({at.shape})"
+    return f"{memory}.as_strided({at.shape}, {at.strides}, {at.offset})"
+
+
 def _call(launch: Launch | LibraryProduct, keys: Mapping[str, str], target: Target) -> str:
     if isinstance(launch, LibraryProduct):
-        a, b, out = (f'memory["{keys[v]}"].view({shape})' for v, shape in launch.matrices)
-        a, b = f"{a}{'.T' if launch.trans_a else ''}", f"{b}{'.T' if launch.trans_b else ''}"
+        a, b, out = (_matrices(f'memory["{keys[v]}"]', at) for v, at in launch.matrices)
+        a, b = f"{a}{'.mT' if launch.trans_a else ''}", f"{b}{'.mT' if launch.trans_b else ''}"
         if launch.addend:
             return f'torch.addmm(memory["{keys[launch.addend]}"].view({launch.addend_shape}), {a}, {b}, out={out})'
-        return f"torch.mm({a}, {b}, out={out})"
+        return f"torch.matmul({a}, {b}, out={out})"
     given = [f'memory["{keys[a]}"]' if isinstance(a, str) else repr(a) for a in launch.arguments]
     # The interpreter has neither warps nor a compiler.
     named = {n: int(v) for n, v in launch.constants.items()} | ({} if target is TINY else launch.options)
