@@ -126,8 +126,6 @@ class Device:
         if addend:
             added = tensors[addend[0]].view(launch["addend"])
             return lambda: torch.addmm(added, a, b, out=out)
-        if out.dim() > 2 and not out.is_contiguous():
-            return lambda: out.copy_(torch.matmul(a, b))
         return lambda: torch.matmul(a, b, out=out)
 
     def options(self, launch: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1])]
 
 import apart  # noqa: E402 - found through the line above
 
@@ -43,10 +43,18 @@ def arrays(shape: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return x, w, rng.integers(0, classes, (rows, 1))
 
 
+def _workspace() -> int:
+    """Bytes that torch holds for cuBLAS, whatever runs; it gives them back."""
+    import torch
+
+    before = torch.cuda.memory_allocated()
+    torch._C._cuda_clearCublasWorkspaces()
+    return int(before - torch.cuda.memory_allocated())
+
+
 def _tstatic(shape: Sequence[int], chunks: bool, dry: bool) -> tuple[Step, Row]:
-    """A step of the static program, and the bytes that its plan takes."""
-    import tstatic as paddle
-    from tstatic import static
+    """A step of the static program, the bytes that it holds, and those that its plan says."""
+    from plan_count import paddle, planned, static
 
     paddle.enable_static()
     x, w, label = arrays(shape)
@@ -75,13 +83,14 @@ def _tstatic(shape: Sequence[int], chunks: bool, dry: bool) -> tuple[Step, Row]:
     feed = {"label": label}
     step = lambda: float(executor.run(compiled, feed=feed, fetch_list=[loss])[0])  # noqa: E731
     step()
-    report = compiled.memory_report({"label": label.shape}, [loss])
-    row = {"bytes": report.peak_bytes}
+    planned_bytes = planned(main, strategy, {"label": label.shape}, [loss.name]).arena_bytes
+    row = {"bytes": planned_bytes, "planned_bytes": planned_bytes}
     if not dry:
         import torch
 
-        # What the allocator held at most, beside the two parameters, which the plan does not count, either.
-        row["held_bytes"] = torch.cuda.max_memory_allocated() - sum(a.size * given[0].dtype.itemsize for a in (x, w))
+        # What the allocator held at most, beside the two parameters and cuBLAS's memory; torch's steps are counted so, too.
+        given_bytes = sum(a.size * given[0].dtype.itemsize for a in (x, w))
+        row["bytes"] = torch.cuda.max_memory_allocated() - given_bytes - _workspace()
     return step, row
 
 
@@ -92,6 +101,7 @@ def _torch(shape: Sequence[int], compiled: bool, dry: bool) -> tuple[Step, Row]:
     device, kind = ("cpu", torch.float32) if dry else ("cuda", torch.bfloat16)
     x, w, label = (torch.from_numpy(a).to(device) for a in arrays(shape))
     given = [torch.nn.Parameter(a.to(kind)) for a in (x, w)]
+    del x, w
     optimizer = torch.optim.SGD(given, 1e-3)
 
     def loss_of(x: Any, w: Any) -> Any:
@@ -109,12 +119,11 @@ def _torch(shape: Sequence[int], compiled: bool, dry: bool) -> tuple[Step, Row]:
     step()
     if dry:
         return step, {"bytes": None}
-    held = torch.cuda.memory_allocated()
+    # Beside the parameters and cuBLAS's memory: labels, gradients, what a step makes.
     torch.cuda.reset_peak_memory_stats()
     step()
-    # Without the gradients that stay from step to step, which the plan counts, too.
-    kept = sum(p.grad.nbytes for p in given if p.grad is not None)
-    return step, {"bytes": torch.cuda.max_memory_allocated() - held + kept}
+    most = torch.cuda.max_memory_allocated()
+    return step, {"bytes": most - sum(p.nbytes for p in given) - _workspace()}
 
 
 def measured(name: str, shape: Sequence[int], dry: bool) -> Row:

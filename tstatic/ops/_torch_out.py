@@ -49,7 +49,7 @@ def product(torch: Any, x: Any, y: Any, out: Any) -> Any:
     rows, inner, columns = x.shape[-2], x.shape[-1], y.shape[-1]
     if out.dim() > 2 and not out.is_contiguous():
         # Heads in a packed result: batches that lie at several distances.
-        out.copy_(torch.matmul(x, y))
+        torch.matmul(x, y, out=out)
     elif y.dim() == 2 and x.is_contiguous() and out.is_contiguous():
         torch.mm(x.view(_count(x.shape[:-1]), inner), y, out=out.view(_count(x.shape[:-1]), columns))
     elif out.dim() == 2:
