@@ -401,7 +401,7 @@ class _Gradients(AttentionModule):
             found = one + two if first else two + one
             # What makes the sums of rows in the loops reads the result once more for each block of keys; where no matrix
             # instruction makes the products, they take so long that a launch is what it costs without.
-            made = not self.matrix_unit
+            made = not self.dtype.is_low
             generated = [
                 *(self._planned(way, parts, delta_parameters, target, made=made) for way in found),
                 self._planned(found[0], parts, delta_parameters, target, made=not made),
@@ -453,7 +453,7 @@ class _Gradients(AttentionModule):
             added = sums.finished(launches[-1], summed, batches * strips, kept, target)
             launches += [one for one in added.launches[1:] if isinstance(one, Launch)]
             partials |= added.partials
-        name = way.name if made != self.matrix_unit else f"{way.name}, {'no ' * made}sums of rows before"
+        name = way.name if made != self.dtype.is_low else f"{way.name}, {'no ' * made}sums of rows before"
         return Launches(tuple(launches), partials, name=name)
 
     def _programs(self, part: _Part) -> tuple[int, ...]:
