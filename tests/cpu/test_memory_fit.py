@@ -1,5 +1,7 @@
 """Whether a run fits in a memory, and the largest batch that does."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -85,6 +87,57 @@ def test_a_batch_of_several_places_is_that_of_all_together(net) -> None:
     assert report.fits(paddle.CPUPlace()).needed_bytes == sum(r.total_bytes for r in report.replicas)
     one = compiled.max_batch("3 MB", fetch_list=[loss], multiple_of=2)
     assert one < two.max_batch("3 MB", fetch_list=[loss], multiple_of=2) <= 2 * one + 2
+
+
+def attention() -> tuple[static.CompiledProgram, paddle.static.Variable]:
+    """Kernels keep none of the scores, 2 MiB for each of 8 heads."""
+    q, k, v = (static.create_parameter([8, 1024, 64], "bfloat16") for _ in range(3))
+    weights = paddle.nn.functional.softmax(paddle.matmul(q, k, transpose_y=True) * 0.125)
+    loss = paddle.mean(paddle.matmul(weights, v))
+    paddle.optimizer.SGD(0.1).minimize(loss)
+    strategy = static.BuildStrategy()
+    strategy.fuse_dot_product_attention = True
+    return static.CompiledProgram(static.default_main_program(), strategy), loss
+
+
+def test_a_chip_is_planned_for_with_its_kernels() -> None:
+    compiled, loss = attention()
+    here = compiled.memory_report(fetch_list=[loss])
+    scores = 8 * 1024 * 1024 * 2
+    assert here.peak_bytes > scores
+    assert here.planned_for == ""
+    chip = compiled.memory_report(fetch_list=[loss], place="h100")
+    assert chip.peak_bytes < scores
+    assert chip.planned_for == target.H100.name
+    assert str(chip).startswith("arena ")
+    assert f" on {target.H100.name}; held now" in str(chip)
+    assert chip.to_dict()["planned_for"] == target.H100.name
+    same = compiled.memory_report(fetch_list=[loss], place=target.H100)
+    assert (same.peak_bytes, same.by_op) == (chip.peak_bytes, chip.by_op)
+    assert compiled.fits("H100", fetch_list=[loss]).needed_bytes == chip.total_bytes
+    assert compiled.fits(target.H100, fetch_list=[loss]).needed_bytes == chip.total_bytes
+    assert compiled.fits("1 GB", fetch_list=[loss]).needed_bytes == here.total_bytes
+    assert compiled.fits(paddle.CPUPlace(), fetch_list=[loss]).needed_bytes == here.total_bytes
+    assert compiled.memory_report(fetch_list=[loss], place=paddle.CPUPlace()).by_op == here.by_op
+
+
+def test_more_fits_on_a_chip_than_operators_alone_would_let() -> None:
+    x = static.data("x", [None, 512, 64], "bfloat16")
+    out = paddle.matmul(paddle.nn.functional.softmax(paddle.matmul(x, x, transpose_y=True)), x)
+    strategy = static.BuildStrategy()
+    strategy.fuse_dot_product_attention = True
+    compiled = static.CompiledProgram(static.default_main_program(), strategy)
+    small = dataclasses.replace(target.A100, memory_bytes=RESERVED_BYTES + (1 << 24))
+    assert compiled.max_batch(small, fetch_list=[out]) > 4 * compiled.max_batch(1 << 24, fetch_list=[out])
+
+
+@pytest.mark.parametrize("place", ["H1000", "80 GB", 7, [1]])
+def test_what_is_neither_a_place_nor_a_chip_is_refused(net, place: object) -> None:
+    compiled, loss = net
+    with pytest.raises(ProgramError, match="neither a place nor a chip"):
+        compiled.memory_report(shapes(2), [loss], place=place)
+    with pytest.raises(DeviceError):
+        compiled.memory_report(shapes(2), [loss], place=paddle.CUDAPlace(77))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tstatic.display import counted, size
 from tstatic.errors import NotFoundError, ProgramError
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.ir.types import UNKNOWN
-from tstatic.plan.capacity import capacity
+from tstatic.plan.capacity import capacity, chip_of
 from tstatic.static.explain import Explanation
 from tstatic.target import DEFAULT_TARGET
 from tstatic.testing.feeds import data_variables
@@ -124,7 +124,8 @@ def memory(top: int = 10, fits: str = "", **given: Any) -> Outcome:
     if every or switches:
         subject = subject.switched(every, switches)
     shapes, note = subject.sizes(batch, feeds)
-    report = subject.compiled().memory_report(shapes, list(subject.fetches), subject.scope)
+    # A chip is planned for with its kernels.
+    report = subject.compiled().memory_report(shapes, list(subject.fetches), subject.scope, chip_of(fits))
     fit = report.fits(fits) if fits else None
     most = sorted(report.by_op, key=lambda one: -one.live_bytes)[:top]
     parts: list[str | Table] = [

@@ -80,16 +80,21 @@ def _of_text(text: str) -> target.Target | float:
     written = _SIZE.fullmatch(text.strip())
     if written is not None:
         return float(written[1]) * _UNITS[written[2].lower()]
-    chips = {chip.short_name: chip for chip in target.CHIPS}
-    if text.strip().lower() in chips:
-        return chips[text.strip().lower()]
-    known = [chip.upper() for chip in chips]
+    chip = chip_of(text)
+    if chip is not None:
+        return chip
+    known = [chip.short_name.upper() for chip in target.CHIPS]
     raise ProgramError(
         f"{text!r} is neither a size nor a chip",
         expected=f"a size such as '80 GB', or one of {', '.join(known)}",
         received=repr(text),
         fix=near(text.upper(), known) or "give bytes, or a size with its unit",
     )
+
+
+def chip_of(name: str) -> target.Target | None:
+    """Returns the chip of a name in any case, such as ``"H100"``; ``None`` if there is none."""
+    return next((chip for chip in target.CHIPS if chip.short_name == name.strip().lower()), None)
 
 
 def _of_gpu(place: Place) -> Capacity:

@@ -45,6 +45,7 @@ class MemoryReport:
             results, and, of steps that have run, what it was seen to hold beside them in the first run.
         unknown: Values whose sizes depend on other values; they are allocated outside the arena.
         replicas: Of a data-parallel program: the report of each place, in their order.
+        planned_for: The GPU, or the chip that need not be here, that it was planned for; empty: CPU places.
     """
 
     peak_bytes: int
@@ -55,6 +56,7 @@ class MemoryReport:
     unknown: tuple[str, ...]
     replicas: tuple[MemoryReport, ...] = ()
     foreign_bytes: int = 0
+    planned_for: str = ""
 
     @property
     def total_bytes(self) -> int:
@@ -83,6 +85,7 @@ class MemoryReport:
             "peak": None if self.peak is None else _row(self.peak),
             "by_op": [_row(o) for o in self.by_op],
             "unknown": list(self.unknown),
+            "planned_for": self.planned_for,
         }
 
     def __repr__(self) -> str:
@@ -96,7 +99,8 @@ class MemoryReport:
     def __str__(self) -> str:
         outside = f", blocks of the device's library {size(self.foreign_bytes)}" if self.foreign_bytes else ""
         arena = self.peak_bytes - self.foreign_bytes
-        lines = [f"arena {size(arena)}{outside}; held now {size(self.held_bytes)}"]
+        chip = f" on {self.planned_for}" if self.planned_for else ""
+        lines = [f"arena {size(arena)}{chip}{outside}; held now {size(self.held_bytes)}"]
         lines += [f"  {name:<12} {size(nbytes):>10}" for name, nbytes in self.by_category.items()]
         if self.peak is not None:
             lines.append(

@@ -118,6 +118,11 @@ class LoweredProgram:
         with flags.using_numerics(self.numerics):
             return pipeline.lower(self.after, self.metas, self.build, self.device, self.target)
 
+    def plan_on(self, chip: Target) -> Plan:
+        """Returns the plan for a chip that need not be here."""
+        with flags.using_numerics(self.numerics):
+            return pipeline.lower(self.after, self.metas, self.build, None, chip)
+
 
 @dataclass(frozen=True)
 class Compilation:

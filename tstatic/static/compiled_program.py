@@ -13,6 +13,7 @@ from tstatic import flags, places
 from tstatic.comm import launch
 from tstatic.comm.data_parallel import starts_loss_gradient
 from tstatic.comm.distribution import Distribution
+from tstatic.devices import Device, cpu_device, of_place
 from tstatic.errors import FeedError, ProgramError, ProgramTypeError, near, shown
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.ir.checks import check_choice, check_int, check_type
@@ -20,7 +21,8 @@ from tstatic.ir.export import notes_signatures
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Program
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
-from tstatic.plan.capacity import capacity
+from tstatic.places import Place
+from tstatic.plan.capacity import capacity, chip_of
 from tstatic.plan.plan import Plan
 from tstatic.plan.report import Fit, MemoryReport, memory_report
 from tstatic.runtime.feed import check_shape
@@ -37,6 +39,7 @@ from tstatic.static.max_batch import largest, with_batch
 from tstatic.static.property_status import PropertyStatus
 from tstatic.static.request import fetch_names
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
+from tstatic.target import CHIPS, Target
 
 S = TypeVar("S", BuildStrategy, ExecutionStrategy)
 ASSUMED = 16
@@ -75,6 +78,33 @@ class History:
             for session in entry.sessions:
                 if session.runs % drop_every == 0:
                     session.release()
+
+
+def _planned_for(place: Any, *, sizes: bool = False) -> Device | Target | None:
+    """Returns the GPU, or the chip, that a run is planned for; ``None``: a CPU place.
+
+    Args:
+        place: A place, a chip or its name, or ``None``.
+        sizes: Whether it may be a size, too.
+
+    Raises:
+        ProgramError: If it is nothing of these.
+        DeviceError: If the GPU of the place is not there.
+    """
+    if isinstance(place, Place):
+        device = of_place(place)
+        return None if device is cpu_device() else device
+    if place is None or isinstance(place, Target):
+        return place
+    chip = chip_of(place) if isinstance(place, str) else None
+    if chip is None and not sizes:
+        raise ProgramError(
+            "this is neither a place nor a chip",
+            expected=f"CPUPlace(), CUDAPlace(0), or one of {', '.join(one.short_name.upper() for one in CHIPS)}",
+            received=shown(place),
+            fix="give a place, or the name of a chip",
+        )
+    return chip
 
 
 @dataclass(frozen=True, eq=False)
@@ -355,6 +385,7 @@ class CompiledProgram:
         feed_shapes: Mapping[str, Sequence[int]] | None = None,
         fetch_list: Any = None,
         scope: Scope | None = None,
+        place: Any = None,
     ) -> MemoryReport:
         """Returns how much memory a run takes, without running the program.
 
@@ -364,32 +395,43 @@ class CompiledProgram:
             feed_shapes: Input name -> shape; of the whole batch, which the places share.
             fetch_list: Variables that will be fetched; their memory is kept to the end.
             scope: The scope of the persistable variables; the global scope if ``None``.
+            place: Where it would run: a place, or a chip that need not be here (``"H100"``, or its ``Target``), on which fused
+                ops are kernels; CPU places if ``None``.
 
         Returns:
             Peak bytes, by category and by op; ``held_bytes`` are the bytes that arenas and scope hold at this moment.
 
         Raises:
             FeedError: If an input's shape is missing or does not fit its declaration, or the batch cannot be split over the places.
-            ProgramError: If ``feed_shapes`` has a name that the program does not have.
+            ProgramError: If ``feed_shapes`` has a name that the program does not have, or the chip is unknown.
+            DeviceError: If the GPU of the place is not there.
         """
+        planned_for = _planned_for(place)
         where = scope if scope is not None else global_scope()
         known = self._feed_metas(feed_shapes)
         names, _ = fetch_names(fetch_list)
         how = self._distribution()
         feeds = [known] if how is None else shard_metas(self._program, known, how.replicas)
         chosen = self._settings.numerics
+        device = planned_for if isinstance(planned_for, Device) else None
         try:
-            made = compile_program(self._program, self._settings.build, feeds, names, where, how=how, numerics=chosen)
+            made = compile_program(
+                self._program, self._settings.build, feeds, names, where, how=how, numerics=chosen, device=device
+            )
         except FeedError as error:
             raise self._without_shape(error, known) from None
-        plans = [one.plan for one in made.replicas]
-        self._history.compilation = made
+        chip = planned_for if isinstance(planned_for, Target) else None
+        plans = [one.plan if chip is None else one.plan_on(chip) for one in made.replicas]
+        if planned_for is None:
+            self._history.compilation = made
         held = sum(s.held_bytes for s in self._history.sessions) + where.held_bytes()
         parameters = frozenset(p.name for p in self._program.all_parameters())
         found = [
             memory_report(plan, state, held, parameters, self._history.beside_bytes(plan))
             for plan, state in zip(plans, made.states, strict=True)
         ]
+        name = chip.name if chip is not None else "" if device is None else str(place)
+        found = [replace(report, planned_for=name) for report in found]
         largest = max(found, key=lambda report: report.peak_bytes)
         return largest if how is None else replace(largest, replicas=tuple(found))
 
@@ -406,7 +448,7 @@ class CompiledProgram:
 
         Args:
             memory: Bytes, a size (``"80 GB"``), a chip that need not be here (``"H100"``), a place; ``None``: the main memory
-                that is free.
+                that is free. The run is planned for the chip or the place, else for a CPU place.
             feed_shapes, fetch_list, scope: As in :meth:`memory_report`.
 
         Raises:
@@ -417,7 +459,9 @@ class CompiledProgram:
             >>> if not compiled.fits("H100", {"x": (4096, 1024)}):
             ...     print(compiled.max_batch("H100"))
         """
-        return self.memory_report(feed_shapes, fetch_list, scope).fits(memory)
+        capacity(memory)
+        place = memory if _planned_for(memory, sizes=True) is not None else None
+        return self.memory_report(feed_shapes, fetch_list, scope, place).fits(memory)
 
     def max_batch(
         self,

@@ -174,7 +174,7 @@ def lower(
     frozen: FrozenProgram,
     metas: Mapping[str, Meta],
     strategy: BuildStrategy,
-    device: Device,
+    device: Device | None,
     target: Target,
 ) -> Plan:
     """Plans a simplified and fused program.
@@ -184,14 +184,16 @@ def lower(
         metas: Metadata of all its values.
         strategy: The strategy, which decides how memory is planned.
         device: Runs the plan: fused ops as generated kernels, or as the ops that they replaced, with the same bits as unfused.
+            ``None``: nothing does, and memory that a device's library takes is not planned.
         target: The chip that kernels are planned for.
     """
-    streams = device.compute_streams
-    if not device.generated:
-        return make_plan(
-            unfused(frozen), metas, plan_options(strategy), None, device.scratch_bytes, streams, device.block_use
-        )
+    options = plan_options(strategy)
+    if device is not None and not device.generated:
+        streams = device.compute_streams
+        return make_plan(unfused(frozen), metas, options, None, device.scratch_bytes, streams, device.block_use)
     if strict_numerics():
         frozen, target = kernel_per_op(frozen, metas), target.strict
     frozen, metas, kernels = planned_kernels(frozen, metas, kernels_of(frozen, metas), target)
-    return make_plan(frozen, metas, plan_options(strategy), kernels, device.scratch_bytes, streams, device.block_use)
+    if device is None:
+        return make_plan(frozen, metas, options, kernels)
+    return make_plan(frozen, metas, options, kernels, device.scratch_bytes, device.compute_streams, device.block_use)
