@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from tstatic.fusion.codegen import sums
 from tstatic.fusion.codegen.attention_module import AttentionModule
 from tstatic.fusion.codegen.attention_parts import one
+from tstatic.fusion.codegen.attention_tiles import padded
 from tstatic.fusion.codegen.emit import function
 from tstatic.fusion.codegen.kernel import (
     KernelLocal,
@@ -237,37 +238,41 @@ class LibraryWay:
         m, s, kind = self.module, self.module.sizes, LANGUAGE[self.module.compute.name]
         factors = self._factors()
         assert factors is not None
-        buffers = [m.pointer("scores_at", SCORES), *([m.pointer("d_at", GRADIENTS)] if self.through_scores else [])]
-        parameters = (*buffers, *self._shared_parameters())
+        buffers, sizes = [m.pointer("scores_at", SCORES)], list[KernelParameter]()
+        if self.through_scores:
+            read = (("out", m.out), ("given", self.places["given"]))
+            buffers += [m.pointer("d_at", GRADIENTS), *(m.placed(name, place) for name, place in read)]
+            sizes.append(KernelParameter("WIDTH", "constant"))
+        parameters = (*buffers, *self._shared_parameters(), *sizes)
         given = f"tl.where(seen, {self._times(self._loaded('d_at'), factors[2], m.compute)}, 0.0)"
-        again = [
-            *self._block("start"),
-            "# Products take all of a row: of one that is NaN, what it does not see is 0 all the same.",
-            "p = tl.where(seen, tl.exp(s - saved[:, None] - rest[:, None]), 0.0)",
-            *([f"d = {given}", f"d = {m.call('weights_grad', 'd')}"] if self.through_scores else []),
-        ]
         body = [
             *self._head(),
             f"exact = tl.load(lse + batch * {s.rows} + rows, mask=rows < {s.rows}, other=0)",
             f"saved = exact.to({kind})",
             f"rest = (exact - saved.to(tl.float64)).to({kind})",
         ]
-        last = list[str]()
+        loop = [
+            *self._block("start"),
+            "# Products take all of a row: of one that is NaN, what it does not see is 0 all the same.",
+            "p = tl.where(seen, tl.exp(s - saved[:, None] - rest[:, None]), 0.0)",
+        ]
         if self.through_scores:
-            sum_up = [*again, "sums += tl.sum(p * d, 1)"]
             body += [
-                f"sums = tl.zeros((ROWS,), {kind})",
-                *nested(f"for start in range(0, {self._until()}, COLUMNS):", sum_up),
+                "wide = tl.arange(0, WIDTH)",
+                f"result = {m.load('out', 'batch', 'rows', s.rows, 'wide', s.width)}",
+                f"sums = sum_products(result, {m.load('given', 'batch', 'rows', s.rows, 'wide', s.width)})",
             ]
-            last += [
+            loop += [
+                f"d = {given}",
+                f"d = {m.call('weights_grad', 'd')}",
                 "ds = p * (d - sums[:, None])",
                 f"ds = {self._times(m.call('scores_grad', 'raw', 'ds'), factors[3], m.compute)}",
                 self._kept("d_at", "ds"),
             ]
         if "dv" in self.wanted:
             # Behind the gradients: they read the scores that this replaces.
-            last.append(self._kept("scores_at", self._times(m.call("weights", "p"), factors[1], m.compute)))
-        body += nested(f"for start in range(0, {s.columns}, COLUMNS):", [*again, *last])
+            loop.append(self._kept("scores_at", self._times(m.call("weights", "p"), factors[1], m.compute)))
+        body += nested(f"for start in range(0, {s.columns}, COLUMNS):", loop)
         return m.function("gradient_rows", parameters, body)
 
     def _strip_sums(self) -> tuple[str, Parameters]:
@@ -369,10 +374,15 @@ class LibraryWay:
             # Eight scores a thread of four warps.
             columns = power_of_two(s.columns, 16, 512)
             rows = power_of_two(s.rows, 1, 1024 // columns)
+        constants = {"ROWS": rows, "COLUMNS": columns}
+        named = operands(self.parameters)
         read = {m.lse: cut.count * s.rows} if m.lse is not None else {}
+        if self.wanted and self.through_scores:
+            constants["WIDTH"] = padded(s.width)
+            read |= dict.fromkeys((m.out.value, self.places["given"].value), cut.count * s.rows * s.width)
         return Launch(
-            name, (math.ceil(s.rows / rows), cut.count), (*operands(self.parameters), cut.first),
-            {"ROWS": rows, "COLUMNS": columns}, types=argument_types(self.parameters), elements=read,
+            name, (math.ceil(s.rows / rows), cut.count), (*named, cut.first), constants,
+            types=argument_types(self.parameters), elements=read,
         )  # fmt: skip
 
     def _summed(self, value: str, operand: Operand, target: Target) -> Launches:
