@@ -126,7 +126,7 @@ def loaded(
     index: Callable[[Operand], tuple[str, str]],
     given: Mapping[str, Typed] | None = None,
     casts_round: bool = True,
-    drawn_fours: Sequence[str] = (),
+    drawn_eights: Sequence[str] = (),
 ) -> tuple[list[str], Lines]:
     """Returns the lines that load a group's inputs, and its own, written.
 
@@ -135,7 +135,7 @@ def loaded(
         index: ``(operand) -> (offset, mask)``.
         given: Inputs that lie in registers: value -> its name there.
         casts_round: Whether casts round what they take to its own 16-bit type.
-        drawn_fours: Texts of each fourth place of the random numbers, where four lie beside each other.
+        drawn_eights: Arguments that draw halves eight at a time, where eight lie beside each other.
     """
     used: set[str] = set()
     loads: list[str] = []
@@ -148,7 +148,7 @@ def loaded(
         loads.append(f"a{i} = {text}")
         names[i] = Typed(f"a{i}", dtype)
     drawn_at = [index(drawing.operand)[0] for drawing in group.drawings]
-    lines = Lines(group, names, drawn_at, casts_round, drawn_fours)
+    lines = Lines(group, names, drawn_at, casts_round, drawn_eights)
     lines.used |= used
     lines.write()
     return loads, lines
