@@ -87,9 +87,7 @@ def philox_key(rng: Any, seed: int = 0) -> PhiloxKey:
 
 
 # --------------------------------------------------------------------------------------------------- any array library
-def philox(
-    c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, rounds: int = ROUNDS
-) -> tuple[Any, Any, Any, Any]:
+def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, rounds: int = ROUNDS) -> tuple[Any, Any, Any, Any]:
     """Runs the rounds on four counter words: numpy uint64 arrays, torch int64 tensors or Python ints below 2^32.
 
     A product needs 64 bits. int64 wraps around to the same bits, and the mask after the shift drops the copied sign.
@@ -163,9 +161,7 @@ def _schedule(k0: int, k1: int, rounds: int) -> tuple[tuple[Array, Array], ...]:
     )
 
 
-def _words(
-    first: int, count: int, key: PhiloxKey, work: Array, rounds: int
-) -> tuple[Array, Array, Array, Array]:
+def _words(first: int, count: int, key: PhiloxKey, work: Array, rounds: int) -> tuple[Array, Array, Array, Array]:
     """Returns the four words of ``count`` blocks as uint64 views of ``work`` of which only the low 32 bits count.
 
     The blocks must lie within one multiple of 2^32. The counter's last three words are the same for all of them, so

@@ -282,7 +282,7 @@ class Inlined:
         )
         low = {v: self.metas[v].dtype for v in self.given}
         given = {v: Typed(n, self.compute, low[v] if low[v].is_low else None) for v, n in self.given.items()}
-        eights = [f"(batch * {s.rows} + rows) * {s.columns} + eights, columns, turned"] * len(group.drawings)
+        eights = [f"(batch * {s.rows} + rows) * {s.columns} + eights, columns, 8, turned"] * len(group.drawings)
         loads, lines = loaded(group, self._index, given, self.casts_round, eights if self.draws_eights else ())
         used |= lines.used
         body = [

@@ -165,7 +165,7 @@ class Lines(Writer):
     Attributes:
         done: The program's values -> typed names.
         drawn_at: Texts of the places of the group's random numbers in their streams.
-        drawn_eights: Arguments that draw halves eight at a time, where eight lie beside each other; empty elsewhere.
+        drawn_runs: Arguments by which halves are drawn for runs of neighbours at a time; empty where they do not lie so.
         casts_round: Whether casts round what they take to its own 16-bit type.
     """
 
@@ -175,13 +175,13 @@ class Lines(Writer):
         loaded: Mapping[int, Typed],
         drawn_at: Sequence[str] = (),
         casts_round: bool = True,
-        drawn_eights: Sequence[str] = (),
+        drawn_runs: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.casts_round = casts_round
         self.group = group
         self.drawn_at = drawn_at
-        self.drawn_eights = drawn_eights
+        self.drawn_runs = drawn_runs
         self._numbers: dict[str, Typed] = {}
         self.loaded = loaded
         self.done: dict[str, Typed] = {}
@@ -235,8 +235,8 @@ class Lines(Writer):
                 own = f"{name}_{drawing}"
                 if own not in self._numbers:
                     at = self.drawn_at[drawing]
-                    if name == HALF and self.drawn_eights:
-                        function, at = "_half_eights", self.drawn_eights[drawing]
+                    if name == HALF and self.drawn_runs:
+                        function, at = "_half_runs", self.drawn_runs[drawing]
                     self.lines.append(f"{own} = {function}(rng, draws + {2 * drawing}, {at})")
                     self.used.add(function)
                     self._numbers[own] = Typed(own, dtype)

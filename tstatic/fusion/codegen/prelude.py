@@ -237,26 +237,30 @@ def _drawn(rng, draw, at):
 @triton.jit
 def _half(rng, draw, at):
     """The half of each place of an op's stream: 16 bits, eight in a block, made in seven rounds."""
-    c0, c1, c2, c3 = _words(rng, draw, (at >> 1 >> 1).to(tl.int64) >> 1, 0, 7)
+    c0, c1, c2, c3 = _words(rng, draw, at.to(tl.int64) >> 3, 0, 7)
     word = (at >> 1) & 3
     pair = tl.where(word < 2, tl.where(word == 0, c0, c1), tl.where(word == 2, c2, c3))
-    return ((pair << (16 - 16 * (at & 1))) >> 16).to(tl.int32)
+    return ((pair << (16 - 16 * (at & 1).to(tl.uint32))) >> 16).to(tl.int32)
 
 
-# Words change threads in pairs of halves, before they are taken apart.
+# Where one thread makes a run's words and others use them, numbers of 64 bits go there in one step; words that are joined twice
+# would take two, with twice the barriers.
 @triton.jit
-def _half_eights(rng, draw, at, columns, turned: tl.constexpr):
-    """The same for a matrix of which only each eighth column's places are given (turned: each eighth row's)."""
+def _half_runs(rng, draw, at, columns, run: tl.constexpr, turned: tl.constexpr):
+    """The same for a matrix of which only the first place of each run of 8 or 4 columns is given (turned: of rows)."""
     c0, c1, c2, c3 = _words(rng, draw, at >> 3, 0, 7)
-    fours = tl.join(c0.to(tl.uint64) | (c1.to(tl.uint64) << 32), c2.to(tl.uint64) | (c3.to(tl.uint64) << 32))
-    if turned:
-        fours = tl.expand_dims(tl.permute(fours, (0, 2, 1)), 2)
+    low, high = c0.to(tl.uint64) | (c1.to(tl.uint64) << 32), c2.to(tl.uint64) | (c3.to(tl.uint64) << 32)
+    if run == 4:
+        fours = tl.expand_dims(tl.where(at & 4 == 0, low, high), 2)
+        fours = tl.reshape(tl.broadcast_to(fours, (at.shape[0], at.shape[1], 4)), (at.shape[0], 4 * at.shape[1]))
+    elif turned:
+        fours = tl.expand_dims(tl.permute(tl.join(low, high), (0, 2, 1)), 2)
         fours = tl.reshape(tl.broadcast_to(fours, (at.shape[0], 2, 4, at.shape[1])), (8 * at.shape[0], at.shape[1]))
     else:
-        fours = tl.expand_dims(fours, 3)
+        fours = tl.expand_dims(tl.join(low, high), 3)
         fours = tl.reshape(tl.broadcast_to(fours, (at.shape[0], at.shape[1], 2, 4)), (at.shape[0], 8 * at.shape[1]))
     pair = tl.where(columns & 2 != 0, fours >> 32, fours).to(tl.uint32)
-    return ((pair << (16 - 16 * (columns & 1))) >> 16).to(tl.int32)
+    return ((pair << (16 - 16 * (columns & 1).to(tl.uint32))) >> 16).to(tl.int32)
 
 
 # The product is not rounded before the difference is taken: where a and less are large, most of both cancels.
