@@ -27,7 +27,7 @@ From the bits of an element (``bits``, 32 of them; ``second`` is its second draw
 
 The *half* of an element is one of eight in a block, made in seven rounds: element ``i`` takes half ``i % 8`` of block
 ``b = i // 8``, which is the low (``i`` even) or the high 16 bits of word ``i % 8 // 2``. Key and counter are as above. Seven
-rounds pass all statistical tests of BigCrush (the paper's table 2), and flash attention draws its dropout with as many.
+rounds pass BigCrush, too, as the paper says, and flash attention draws its dropout with as many.
 """
 
 from __future__ import annotations

@@ -394,8 +394,8 @@ def _sum_kernel(group: LoopNest) -> Kernel:
         return coordinates(group.iteration_space, operand, "offsets"), "mask"
 
     run = run_of(group, kept) if inner == 1 else 0
-    runs = [f"rows * {kept} + runs[None, :], columns[None, :], {run}, False"] * len(group.drawings) if run else []
-    loads, lines = loaded(group, index, drawn_runs=runs)
+    drawn = [f"rows * {kept} + runs[None, :], columns[None, :], {run}, False"] * len(group.drawings) if run else []
+    loads, lines = loaded(group, index, drawn_runs=drawn)
     once = [line for line, operand in zip(loads, group.inputs, strict=True) if operand.dims == dims]
     loads = [line for line in loads if line not in once]
     totals, stores, writes = [], [], []
