@@ -299,7 +299,7 @@ def test_along_rows_the_same_elements_are_dropped(length: int) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "run"), [("float32", 4), ("bfloat16", 8), ("float64", 0)])
-@pytest.mark.parametrize("columns", [16, 24, 12])
+@pytest.mark.parametrize("columns", [16, 24, 12, 20])
 def test_beside_sums_over_rows_the_same_elements_are_dropped(dtype: str, run: int, columns: int) -> None:
     """The gradient of a bias that was added before; all sums are exact."""
 
