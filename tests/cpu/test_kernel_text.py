@@ -51,7 +51,7 @@ def test_importing_a_module_runs_nothing_of_its_script() -> None:
 
 # ------------------------------------------------------------------------------------------------------------ hostile text
 ALPHABET = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-COUNTED = re.compile(r"(?:[xyavwpt]|p_y|sum_y|drawn_|unit24_|unit53_)\d+")
+COUNTED = re.compile(r"(?:[xyavwpt]|p_y|sum_y|drawn_|half_|unit24_|unit53_)\d+")
 PIECES = [
     '"', "'", '"""', "'''", "\\", "\n", "\r", "\x00", "\u2028", "\ud800", "#", ";", "import os", "os.system('x')", "{", "}", "{a}",
     "%s", "tl.store", "__import__", ")", "(", ":", " ", "\t", "x0", "partial:y0", "table:blocks", "é", "漢", "0", "a", "@GRAD",

@@ -34,7 +34,7 @@ class Recipe:
 
 
 def _step(draw: st.DrawFn, rank: int) -> Step:
-    chance = st.sampled_from([0.1, 0.25, 0.5, 0.9])
+    chance = st.sampled_from([0.1, 0.25, 0.5, 0.9, 0.005])
     name = draw(st.sampled_from(["dropout", "dropout", "slices", "uniform", "scale", "add", "multiply", "relu"]))
     if name == "dropout":
         mode = draw(st.sampled_from(["upscale_in_train", "downscale_in_infer"]))
@@ -50,7 +50,7 @@ def _step(draw: st.DrawFn, rank: int) -> Step:
 @st.composite
 def recipes(draw: st.DrawFn, dtypes: tuple[str, ...] = ("float32", "float64")) -> Recipe:
     """Programs with one to seven steps, at least one of which draws."""
-    shape = tuple(draw(st.lists(st.integers(1, 7), min_size=1, max_size=3)))
+    shape = tuple(draw(st.lists(st.one_of(st.integers(1, 7), st.sampled_from([8, 16])), min_size=1, max_size=3)))
     steps = [_step(draw, len(shape)) for _ in range(draw(st.integers(1, 6)))]
     steps.insert(draw(st.integers(0, len(steps))), ("dropout", (0.4, "upscale_in_train", 0)))
     kind = draw(st.sampled_from(["forward", "gradients", "gradients alone", "training"]))

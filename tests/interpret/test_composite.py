@@ -125,7 +125,7 @@ def test_functions_have_the_number_of_their_part() -> None:
     _, kernel, _, _ = made(["y", "s"], ["d"])
     functions = re.findall(r"^def (\w+)\(", kernel.code, re.M)
     assert len(functions) == len(set(functions)), "helpers are there once"
-    assert {"part0_kernel", "part1_kernel", "part1_finish", "_drawn"} <= set(functions)
+    assert {"part0_kernel", "part1_kernel", "part1_finish", "_half"} <= set(functions)
     assert kernel.template == "composite"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS, OpDef
 from tstatic.ir.rng import RngKey, kernel_numbers
 from tstatic.ir.types import dtype_of
-from tstatic.tuned.philox import philox_key, random_bits
+from tstatic.tuned.philox import philox_key, random_bits, torch_halves
 
 F = paddle.nn.functional
 SWITCHES = ("enable_auto_fusion", "build_cinn_pass")
@@ -64,6 +65,56 @@ def test_words_are_those_of_the_generator(key: RngKey, first: int, own: int) -> 
     for function, args in interpret.bind(loaded, [launch], arrays):  # type: ignore[list-item]
         function(*args)
     assert np.array_equal(arrays["y"][:13], random_bits(13, philox_key(key, own), first))
+
+
+HALVES = """@triton.jit
+def kernel(y, rng, draws, first, n, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    tl.store(y + offsets, _half(rng, draws, first + offsets), mask=offsets < n)"""
+
+RUNS = """@triton.jit
+def kernel(y, rng, draws, first, RUN: tl.constexpr, TURNED: tl.constexpr):
+    rows, columns = tl.arange(0, 4), tl.arange(0, 16)
+    runs = RUN * tl.arange(0, 16 // RUN)
+    if TURNED:
+        found = _half_runs(rng, draws, first + rows[None, :] * 24 + runs[:, None], columns[:, None], RUN, True)
+        tl.store(y + rows[None, :] * 16 + columns[:, None], found)
+    else:
+        found = _half_runs(rng, draws, first + rows[:, None] * 24 + runs[None, :], columns[None, :], RUN, False)
+        tl.store(y + rows[:, None] * 16 + columns[None, :], found)"""
+
+
+def halves(count: int, key: Any, first: int) -> list[int]:
+    """Halves by the torch form, which other tests compare with the definition."""
+    torch = pytest.importorskip("torch")
+    found: list[int] = torch_halves(torch, count, key, first).tolist()
+    return found
+
+
+@seed(4)
+@settings(max_examples=8 * TIMES, **PLAIN)
+@example(RngKey(2**64 - 1, 3, 2**32 - 1, 2**31 - 1), 2**35 - 3, 0)
+@given(key=KEYS, first=st.integers(0, 2**40), own=st.sampled_from([0, 0, 7, -1, 2**40 + 1]))
+def test_halves_are_those_of_the_generator(key: RngKey, first: int, own: int) -> None:
+    """One by one, and in runs along rows and along columns of a matrix."""
+    numbers = kernel_numbers(key.seed, key.run, key.place)
+    table = np.array([key.position, own], np.int64)
+
+    def run(text: str, function: str, at: int, more: tuple[int, ...], constants: dict[str, Any]) -> Any:
+        arrays = {"y": np.zeros(64, np.int32), "rng": numbers, "draws": table}
+        loaded = cache.load(module("", helpers({function}), text), "halves")
+        launch = "kernel", (1,), ("y", "rng", "draws", at, *more), constants, {}
+        for call, args in interpret.bind(loaded, [launch], arrays):  # type: ignore[list-item]
+            call(*args)
+        return arrays["y"]
+
+    got = run(HALVES, "_half", first, (23,), {"BLOCK": 32})
+    assert got[:23].tolist() == halves(23, philox_key(key, own), first)
+    for length, turned in ((8, False), (8, True), (4, False)):
+        whole = first // length * length
+        wanted = halves(4 * 24, philox_key(key, own), whole)
+        got = run(RUNS, "_half_runs", whole, (), {"RUN": length, "TURNED": turned}).reshape(4, 16)
+        assert got.tolist() == [wanted[24 * row :][:16] for row in range(4)]
 
 
 def alone(definition: OpDef, arrays: dict[str, Any], attrs: dict[str, Any], key: RngKey, outputs: int) -> None:
@@ -115,7 +166,7 @@ def test_uniform_numbers(
     key=KEYS,
     dtype=DTYPES,
     shape=SHAPES.filter(bool),
-    p=st.sampled_from([0.0, 1e-9, 0.1, 0.5, 0.75, 1.0]),
+    p=st.sampled_from([0.0, 1e-9, 1e-3, 2.0**-7, 0.1, 0.5, 0.75, 1 - 2.0**-7, 0.995, 1.0]),
     mode=st.sampled_from(["upscale_in_train", "downgrade_in_infer"]),
     kind=st.sampled_from(["dropout", "dropout, mask", "dropout_nd", "gradient", "gradient of slices"]),
     test=st.sampled_from([False, False, False, True]),
@@ -211,31 +262,125 @@ def test_on_a_late_device_without_feeds(monkeypatch: pytest.MonkeyPatch) -> None
         assert same_bits(run(only("enable_auto_fusion")), plain)
 
 
-def rows(switch: str | None, fetch_mask: bool = False) -> tuple[list[Any], Any, Any]:
+def in_runs(compiled: static.CompiledProgram) -> set[int]:
+    """For how many neighbours together the kernels of the last plan draw halves; 0: for each by itself."""
+    texts = [one.kernel.code for one in compiled.plan.kernels.values()]
+    found = [re.search(r"= (?:_half_runs\(.*, (\d), \w+|_half\(.*)\)$", text, re.M) for text in texts]
+    return {int(one[1] or 0) for one in found if one is not None}
+
+
+def rows(switch: str | None, fetch_mask: bool = False, length: int = 9) -> tuple[list[Any], Any, Any]:
     """Softmax with dropout, a layer norm with dropout, and gradients; rows are summed otherwise in kernels."""
     main = static.Program()
     main.random_seed = 3
     with paddle.utils.unique_name.guard(), static.program_guard(main, static.Program()):
-        x = static.data("x", [6, 9], "float32")
+        x = static.data("x", [6, length], "float32")
         x.stop_gradient = False
         kept = F.dropout(F.softmax(x), 0.5)
         normed = static.nn.layer_norm(kept + x, scale=False, shift=False, begin_norm_axis=1)
         y = F.dropout(normed, 0.25)
-        fetches = [kept, y, *static.gradients([y], [x], [static.data("given", [6, 9])])]
+        fetches = [kept, y, *static.gradients([y], [x], [static.data("given", [6, length])])]
     masks = [op.output("Mask")[0] for op in main.global_block().ops if op.type == "dropout"]
-    feed = {n: np.linspace(-1, 2, 54, dtype=np.float32).reshape(6, 9) for n in ("x", "given")}
+    feed = {n: np.linspace(-1, 2, 6 * length, dtype=np.float32).reshape(6, length) for n in ("x", "given")}
     compiled = static.CompiledProgram(main, only(switch or "fuse_bn_act_ops"))
     wanted = [*fetches, *masks[: 1 if fetch_mask else 0]]
     return static.Executor("cpu").run(compiled, feed=feed, fetch_list=wanted), compiled, (wanted, masks)
 
 
-def test_along_rows_the_same_elements_are_dropped() -> None:
-    plain, _, _ = rows(None)
-    fused, compiled, _ = rows("build_cinn_pass")
+@pytest.mark.parametrize("length", [9, 16, 20])
+def test_along_rows_the_same_elements_are_dropped(length: int) -> None:
+    plain, _, _ = rows(None, length=length)
+    fused, compiled, _ = rows("build_cinn_pass", length=length)
+    assert in_runs(compiled) == {4 * (length > 9)}
     assert sorted(drawing(compiled)) == ["dropout", "dropout", "dropout_grad", "dropout_grad"]
     for a, b in zip(fused, plain, strict=True):
         assert np.array_equal(a == 0, b == 0)
-        np.testing.assert_allclose(a, b, 1e-5, 1e-6)
+        np.testing.assert_allclose(a, b, 1e-5, 4e-6)
+
+
+@pytest.mark.parametrize(("dtype", "run"), [("float32", 4), ("bfloat16", 8), ("float64", 0)])
+@pytest.mark.parametrize("columns", [16, 24, 12, 20])
+def test_beside_sums_over_rows_the_same_elements_are_dropped(dtype: str, run: int, columns: int) -> None:
+    """The gradient of a bias that was added before; all sums are exact."""
+
+    def run_it(switch: str) -> tuple[list[Any], static.CompiledProgram]:
+        main = static.Program()
+        main.random_seed = 8
+        with paddle.utils.unique_name.guard(), static.program_guard(main, static.Program()):
+            x, given = static.data("x", [10, columns], dtype), static.data("given", [10, columns], dtype)
+            bias = static.data("bias", [columns], dtype)
+            x.stop_gradient = bias.stop_gradient = False
+            y = F.dropout(x + bias, 0.5)
+            fetches = [y, *static.gradients([y], [x, bias], [given])]
+        compiled = static.CompiledProgram(main, only(switch))
+        rng = np.random.default_rng(1)
+        feed = {n: rng.integers(1, 4, s).astype(dtype_of(dtype).np) for n, s in
+                (("x", (10, columns)), ("given", (10, columns)), ("bias", (columns,)))}  # fmt: skip
+        return static.Executor("cpu").run(compiled, feed=feed, fetch_list=fetches), compiled
+
+    plain, _ = run_it("fuse_bn_act_ops")
+    fused, compiled = run_it("enable_auto_fusion")
+    assert same_bits(fused, plain)
+    assert 0 < np.count_nonzero(plain[0]) < plain[0].size
+    sums = [one.kernel for one in compiled.plan.kernels.values() if one.kernel.template == "sum"]
+    assert sums
+    wanted = run if columns % 8 == 0 or run != 8 else 0
+    assert [f", {wanted}, False)" in one.code if wanted else "_half(rng" in one.code for one in sums] == [True] * len(
+        sums
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("columns", [40, 12])
+def test_behind_a_product_the_same_elements_are_dropped(dtype: str, columns: int) -> None:
+    def run_it(switch: str) -> tuple[list[Any], static.CompiledProgram]:
+        main = static.Program()
+        main.random_seed = 8
+        with paddle.utils.unique_name.guard(), static.program_guard(main, static.Program()):
+            x, w, r = (static.data(n, s, dtype) for n, s in (("x", [33, 8]), ("w", [8, columns]), ("r", [33, columns])))
+            y = F.dropout(paddle.matmul(x, w), 0.5) + r
+        compiled = static.CompiledProgram(main, only(switch))
+        rng = np.random.default_rng(1)
+        feed = {v.name: rng.integers(1, 3, v.shape).astype(dtype_of(dtype).np) for v in main.list_vars() if v.is_data}
+        return static.Executor("cpu").run(compiled, feed=feed, fetch_list=[y]), compiled
+
+    plain, _ = run_it("fuse_bn_act_ops")
+    fused, compiled = run_it("fuse_gemm_epilogue")
+    assert in_runs(compiled) == {8 * (columns == 40)}
+    assert same_bits(fused, plain)
+
+
+@pytest.mark.parametrize("drop", [0.3, 0.004])
+@pytest.mark.parametrize("columns", [40, 12])
+def test_in_an_attention_the_same_elements_are_dropped(columns: int, drop: float) -> None:
+    """Values and what arrives are unit matrices, so that results and gradients show single weights."""
+
+    def run_it(switch: str) -> tuple[list[Any], static.CompiledProgram]:
+        main = static.Program()
+        main.random_seed = 8
+        with paddle.utils.unique_name.guard(), static.program_guard(main, static.Program()):
+            q, k, v = (
+                static.data(n, [3, s, e]) for n, s, e in (("q", 33, 8), ("k", columns, 8), ("v", columns, columns))
+            )
+            for one in (q, k, v):
+                one.stop_gradient = False
+            given = static.data("given", [3, 33, columns])
+            out = paddle.matmul(F.dropout(F.softmax(paddle.matmul(q, k, transpose_y=True)), drop), v)
+            fetches = [out, *static.gradients([out], [q, k, v], [given])]
+        rng = np.random.default_rng(1)
+        feed = {n: rng.normal(size=(3, s, 8)).astype(np.float32) for n, s in (("q", 33), ("k", columns))}
+        feed["v"] = np.stack([np.eye(columns, dtype=np.float32)] * 3)
+        feed["given"] = np.stack([np.eye(33, columns, dtype=np.float32)] * 3)
+        compiled = static.CompiledProgram(main, only(switch))
+        return static.Executor("cpu").run(compiled, feed=feed, fetch_list=fetches), compiled
+
+    plain, _ = run_it("fuse_bn_act_ops")
+    fused, compiled = run_it("fuse_dot_product_attention")
+    assert in_runs(compiled) == ({8 * (columns == 40)} if drop == 0.3 else set())
+    assert 0 < np.count_nonzero(plain[0]) < plain[0].size
+    for a, b in zip(fused, plain, strict=True):
+        assert np.array_equal(a == 0, b == 0)
+        np.testing.assert_allclose(a, b, 1e-4, 1e-5)
 
 
 def test_a_mask_is_written_only_where_it_is_read() -> None:

@@ -14,7 +14,7 @@ from scipy import special
 
 from tstatic.ir.rng import RngKey
 from tstatic.tuned import draw
-from tstatic.tuned.philox import CHUNK, philox_key, random_bits
+from tstatic.tuned.philox import CHUNK, HALF_ROUNDS, fill_bits, philox_key, random_bits
 
 KEY = philox_key(RngKey(seed=31, position=5, run=2))
 Array = np.ndarray[Any, Any]
@@ -107,7 +107,7 @@ LAYOUTS: dict[str, Callable[[Any], Array]] = {
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("fill", "args"), [*((d[0], d[1]) for d in DISTRIBUTIONS), (draw.fill_keep, (0.3,))])
-@pytest.mark.parametrize("start", [0, 3])
+@pytest.mark.parametrize("start", [0, 3, 13])
 def test_layouts(layout: str, fill: Fill, args: Any, start: int) -> None:
     dtype = np.uint8 if fill is draw.fill_keep else np.float32
     out = LAYOUTS[layout](dtype)
@@ -169,11 +169,72 @@ def test_permutations_of_three_are_equally_frequent() -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------- coin flips
-@pytest.mark.parametrize("drop", [0.0, 0.1, 0.5, 0.999, 1.0])
+LEAST = 2.0**-7
+DROPS = [
+    0.0,
+    1e-9,
+    1e-3,
+    np.nextafter(LEAST, 0),
+    LEAST,
+    0.1,
+    0.3,
+    0.5,
+    1 - LEAST,
+    np.nextafter(1 - LEAST, 1),
+    0.999,
+    1.0,
+]
+"""Chances on both sides of the limits of 16 bits."""
+
+
+@pytest.mark.parametrize("drop", DROPS)
 def test_keep(drop: float) -> None:
     kept = filled(draw.fill_keep, drop, dtype=np.uint8)
     assert set(np.unique(kept)) <= {0, 1}
     assert abs(kept.mean() - (1 - drop)) <= 5 * math.sqrt(drop * (1 - drop) / N)
+
+
+@pytest.mark.parametrize("drop", DROPS)
+def test_keep_formula(drop: float) -> None:
+    kept = filled(draw.fill_keep, drop, shape=1003, dtype=np.uint8)
+    if LEAST <= drop <= 1 - LEAST:
+        words = np.empty(502, np.uint32)
+        fill_bits(words, 0, KEY, HALF_ROUNDS)
+        # The low half of a word first.
+        halves = [half for word in words.tolist() for half in (word % 2**16, word >> 16)]
+        assert kept.tolist() == [h >= round(drop * 2**16) for h in halves[:1003]]
+    else:
+        assert kept.tolist() == [b >= math.floor(drop * 2**32) for b in random_bits(1003, KEY).tolist()]
+
+
+def test_which_bits_keep() -> None:
+    assert draw.keep_rule(0.0) == (32, 0)
+    assert draw.keep_rule(1.0) == (32, 2**32)
+    assert draw.keep_rule(LEAST) == (16, 512)
+    assert draw.keep_rule(1 - LEAST) == (16, 65024)
+    assert draw.keep_rule(float(np.nextafter(LEAST, 0))) == (32, 2**25 - 1)
+    assert draw.keep_rule(0.1) == (16, 6554)
+    # No chance, neither that to be dropped nor that to be kept, is moved by more than this part of itself.
+    for p in np.concatenate([np.geomspace(1e-6, 0.5, 4000), 1 - np.geomspace(1e-6, 0.5, 4000)]).tolist():
+        bits, threshold = draw.keep_rule(p)
+        moved = abs(threshold / 2.0**bits - p)
+        assert moved <= 2.0**-10 * min(p, 1 - p), p
+
+
+@pytest.mark.parametrize("start", [1, 2, 3, 4, 5, 7, 8, 13, 1000, CHUNK - 1, CHUNK + 4])
+@pytest.mark.parametrize("drop", [0.003, 0.3])
+def test_any_cut_keeps_the_same(drop: float, start: int) -> None:
+    whole = filled(draw.fill_keep, drop, shape=CHUNK + 2000, dtype=np.uint8)
+    assert np.array_equal(
+        filled(draw.fill_keep, drop, shape=1501, dtype=np.uint8, start=start), whole[start : start + 1501]
+    )
+    # Behind the block where the counter's second word begins to count.
+    far = 8 * 2**32 - 40
+    whole = filled(draw.fill_keep, drop, shape=100, dtype=np.uint8, start=far)
+    begin = start % 64
+    assert np.array_equal(
+        filled(draw.fill_keep, drop, shape=36, dtype=np.uint8, start=far + begin), whole[begin : begin + 36]
+    )
 
 
 def test_bernoulli() -> None:

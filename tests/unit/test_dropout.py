@@ -56,6 +56,31 @@ def test_ends(how: Any) -> None:
     assert not mask.any()
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("start", [0, 3, 13])
+@pytest.mark.parametrize("p", [0.0, 1e-3, 2.0**-7, 0.1, 0.5, 1 - 2.0**-7, 0.995, 1.0])
+def test_torch_keeps_the_same(p: float, start: int) -> None:
+    torch = pytest.importorskip("torch")
+    definition = op_def("dropout")
+    key = RngKey(3, position=7)
+    key = key.tile(start) if start else key
+    attrs = definition.complete({"dropout_prob": p, **UP})
+    x = np.ones((30, 41), np.float32)
+    kept = run(x, rng=key, dropout_prob=p, **UP)[1]
+    lower = {n: attrs[n] for n in ("dropout_prob", "is_test", "dropout_implementation", "seed")}
+    mask = definition.lower(torch, torch.ones(30, 41), None, rng=key, **lower)[1]
+    assert np.array_equal(mask.numpy(), kept)
+
+
+@pytest.mark.parametrize("p", [1e-3, 0.3])
+def test_tiles_keep_what_the_whole_keeps(p: float) -> None:
+    x = np.ones(5000, np.float32)
+    whole = run(x, rng=RngKey(3), dropout_prob=p)[1]
+    for cut in (1, 3, 8, 12, 4001):
+        tile = run(x[cut:], rng=RngKey(3).tile(cut), dropout_prob=p)[1]
+        assert np.array_equal(tile, whole[cut:])
+
+
 def test_mask_depends_on_the_key_alone() -> None:
     x = np.ones((2, CHUNK), np.float32)
     one, other = run(x)[1], run(x * 5)[1]

@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 
 from tstatic.ir.rng import RngKey, op_position, piece_start
 from tstatic.tuned import philox
-from tstatic.tuned.philox import CHUNK, WORD, PhiloxKey, draw_bits, fill_bits, philox_key, random_bits, torch_bits
+from tstatic.tuned.philox import (
+    CHUNK,
+    HALF_ROUNDS,
+    WORD,
+    PhiloxKey,
+    draw_bits,
+    fill_bits,
+    philox_key,
+    random_bits,
+    torch_bits,
+    torch_halves,
+)
 
 # Counter, key and result, from the known answers that the authors publish with their implementation.
 KNOWN = [
@@ -21,6 +32,16 @@ KNOWN = [
         (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
         (0xA4093822, 0x299F31D0),
         (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+    ),
+]
+# Of seven rounds.
+KNOWN_SEVEN = [
+    ((0, 0, 0, 0), (0, 0), (0x5F6FB709, 0x0D893F64, 0x4F121F81, 0x4F730A48)),
+    ((WORD,) * 4, (WORD,) * 2, (0x5207DDC2, 0x45165E59, 0x4D8EE751, 0x8C52F662)),
+    (
+        (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+        (0xA4093822, 0x299F31D0),
+        (0x4DFCCABA, 0x190A87F0, 0xC47362BA, 0xB6B5242A),
     ),
 ]
 
@@ -39,6 +60,15 @@ def test_known_answers_of_the_tuned_form(counter: Any, key: Any, answer: Any) ->
     block = counter[0] + (counter[1] << 32)
     out = np.empty(4, np.uint32)
     fill_bits(out, block, PhiloxKey(key[0], key[1], 0, counter[2], counter[3]))
+    assert tuple(out.tolist()) == answer
+
+
+@pytest.mark.parametrize(("counter", "key", "answer"), KNOWN_SEVEN)
+def test_known_answers_of_seven_rounds(counter: Any, key: Any, answer: Any) -> None:
+    assert philox.philox(*counter, *key, HALF_ROUNDS) == answer
+    out = np.empty(4, np.uint32)
+    block = counter[0] + (counter[1] << 32)
+    fill_bits(out, block, PhiloxKey(key[0], key[1], 0, counter[2], counter[3]), HALF_ROUNDS)
     assert tuple(out.tolist()) == answer
 
 
@@ -90,6 +120,46 @@ def test_torch_takes_the_run_count_as_a_tensor() -> None:
     assert (
         torch_bits(torch, 99, philox_key(key)).tolist() == random_bits(99, philox_key(RngKey(9, 0, 4, 6, 3))).tolist()
     )
+
+
+def half(i: int, key: PhiloxKey = KEY) -> int:
+    """The definition of an element's half."""
+    b = i // 8
+    words = philox.philox(b & WORD, (b >> 32) ^ key.c1, key.c2, key.c3, key.k0, key.k1, 7)
+    return words[i % 8 // 2] >> 16 * (i % 2) & 0xFFFF
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("count", "start"), [(1, 0), (403, 0), (403, 7), (19, 8 * 2**32 - 5), (9, 8 * 2**33 + 3), (0, 3)]
+)
+def test_torch_has_the_halves(count: int, start: int) -> None:
+    torch = pytest.importorskip("torch")
+    found = torch_halves(torch, count, KEY, start).tolist()
+    assert found == [half(i) for i in range(start, start + count)]
+
+
+def test_halves_of_seven_rounds_are_even_and_apart() -> None:
+    words = np.empty(1 << 20, np.uint32)
+    fill_bits(words, 0, KEY, HALF_ROUNDS)
+    halves = words.view(np.uint16)
+    assert halves[:100].tolist() == [half(i) for i in range(100)]
+    n = halves.size
+    # Each of the 16 bits at each of the eight places of a block.
+    bits = np.unpackbits(halves.view(np.uint8).reshape(-1, 16), axis=1).astype(np.int64)
+    assert np.abs(bits.sum(0) - len(bits) / 2).max() < 5 * np.sqrt(len(bits)) / 2
+    # All values, about equally often: the statistic has 65535 degrees of freedom.
+    counts = np.bincount(halves, minlength=1 << 16)
+    chi = float(((counts - n / 65536) ** 2).sum() / (n / 65536))
+    assert abs(chi - 65535) < 5 * np.sqrt(2 * 65535)
+    u = halves.astype(np.float64) / 2**16 - 0.5
+    assert abs(u.mean() + 2.0**-17) < 5 / np.sqrt(12 * n)
+    # Neighbours in a word, in a block, in the next block, and a row of 64 further on.
+    for lag in (1, 2, 3, 4, 5, 6, 7, 8, 16, 64):
+        assert abs(float((u[lag:] * u[:-lag]).mean())) < 5 / 12 / np.sqrt(n)
+        for chance in (0.1, 0.5):
+            kept = (u >= chance - 0.5).astype(np.float64) - (1 - round(chance * 65536) / 65536)
+            assert abs(float((kept[lag:] * kept[:-lag]).mean())) < 5 * chance * (1 - chance) / np.sqrt(n)
 
 
 def test_layout_of_the_key() -> None:

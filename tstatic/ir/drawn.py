@@ -9,12 +9,14 @@ from tstatic.ir.types import Shape
 
 DRAWN = "drawn"
 """The element's random word less 2^31, as int32: words in the order of signed numbers."""
+HALF = "half"
+"""The 16 bits by which dropout keeps the element, as int32."""
 UNIT_24 = "unit24"
 """The upper 24 bits of the element's random word, as float32."""
 UNIT_53 = "unit53"
 """53 bits of the two words of the element, as float64."""
 
-NUMBERS = (DRAWN, UNIT_24, UNIT_53)
+NUMBERS = (DRAWN, HALF, UNIT_24, UNIT_53)
 """What the expressions of an op that draws may read beside its slots; ``tuned/philox.py`` says which words are whose."""
 
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from tstatic.tuned.philox import (
     CHUNK,
+    HALF_ROUNDS,
+    ROUNDS,
     SECOND_DRAW,
     WORD,
     Array,
@@ -22,25 +24,27 @@ from tstatic.tuned.philox import (
 ONE_24 = 2.0**-24
 ONE_53 = 2.0**-53
 TURN = 2 * math.pi
+LEAST_HALVES = 2.0**-7
+"""Chances to be dropped, or kept, from which 16 bits decide."""
 
 Kernel = Callable[[Array, int], None]
 """``(view, block)``: writes a one-dimensional contiguous view with the numbers from block ``block`` on."""
 
 
-def each_chunk(out: Array, compute: np.dtype[Any], start: int, kernel: Kernel) -> None:
+def each_chunk(out: Array, compute: np.dtype[Any], start: int, kernel: Kernel, per_block: int = 4) -> None:
     """Runs ``kernel`` over an array of any strides and dtype, in C order, from element ``start`` of the stream on.
 
-    Numbers are computed in ``compute`` and rounded once when ``out`` has another dtype.
+    Numbers are computed in ``compute`` and rounded once when ``out`` has another dtype; ``per_block`` of them are a block.
     """
     total = out.size
-    # Chunks begin at whole blocks of four words, so a tile that begins inside a block draws it all and drops its first
+    # Chunks begin at whole blocks, so a tile that begins inside a block draws it all and drops its first
     # numbers: any cut of the work gives the same bits.
     plain = out.flags.c_contiguous
     flat = out.reshape(-1) if plain else None
-    at = -(start % 4)
+    at = -(start % per_block)
     while at < total:
         count = min(CHUNK, total - at)
-        block = (start + at) // 4
+        block = (start + at) // per_block
         if flat is not None and at >= 0 and out.dtype == compute:
             kernel(flat[at : at + count], block)
         else:
@@ -305,25 +309,39 @@ def fill_permutation(out: Array, key: PhiloxKey) -> None:
     np.bitwise_and(out, WORD, out)
 
 
+def keep_rule(drop: float) -> tuple[int, int]:
+    """Returns how many bits of an element decide whether dropout keeps it, and the number from which they keep it.
+
+    Args:
+        drop: The chance to be dropped.
+
+    Returns:
+        ``(16, threshold)`` or, where 16 bits would be too coarse for the chance, ``(32, threshold)``. A threshold of 0 keeps
+        all, and 2^32 none.
+    """
+    if LEAST_HALVES <= drop <= 1 - LEAST_HALVES:
+        return 16, round(drop * 2.0**16)
+    return 32, min(int(drop * 2.0**32), 1 << 32)
+
+
 def fill_keep(out: Array, drop: float, key: PhiloxKey, start: int = 0) -> None:
-    """Writes 1 where an element is kept, 0 with chance ``drop``: kept when ``bits >= floor(drop * 2^32)``."""
-    # A comparison of words: no float is made, and chances are exact to 2^-32.
-    threshold = keep_threshold(drop)
+    """Writes 1 where dropout keeps an element, 0 with chance ``drop``, by :func:`keep_rule`."""
+    # A comparison of whole numbers: no float is made.
+    bits, threshold = keep_rule(drop)
     if threshold > WORD:
         out.fill(0)
         return
+    per_block, number = (8, np.uint16) if bits == 16 else (4, np.uint32)
+    rounds = HALF_ROUNDS if bits == 16 else ROUNDS
+    least = number(threshold)
 
     def kernel(view: Array, block: int) -> None:
-        bits = buffers_of_thread(np.uint32)[0][: view.shape[0]]
-        fill_bits(bits, block, key)
-        np.greater_equal(bits, np.uint32(threshold), view.view(np.bool_))
+        # Words in order are halves in order, the low one first.
+        words = buffers_of_thread(np.uint32)[0][: -(-view.shape[0] * bits // 32)]
+        fill_bits(words, block, key, rounds)
+        np.greater_equal(words.view(number)[: view.shape[0]], least, view.view(np.bool_))
 
-    each_chunk(out, np.dtype(np.uint8), start, kernel)
-
-
-def keep_threshold(drop: float) -> int:
-    """Returns the word below which elements are dropped; 2^32 drops all."""
-    return min(int(drop * 2.0**32), 1 << 32)
+    each_chunk(out, np.dtype(np.uint8), start, kernel, per_block)
 
 
 def fill_bernoulli(out: Array, p: Array, key: PhiloxKey, start: int = 0) -> float | None:

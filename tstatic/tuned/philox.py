@@ -1,7 +1,8 @@
-"""Philox-4x32-10: counter-based random bits, and the distributions made from them.
+"""Philox-4x32: counter-based random bits, and the distributions made from them.
 
 The generator (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011) maps a counter of
-four 32-bit words, under a key of two, to four random words. This layout is fixed, kernels for other devices follow it:
+four 32-bit words, under a key of two, to four random words, in ten rounds (fewer only where this is said). This layout is
+fixed, kernels for other devices follow it:
 
 * key = (low word of the seed, high word of the seed XOR (place * 0x9E3779B9 mod 2^32));
 * elements come in blocks of four: element ``i`` is word ``i % 4`` of block ``b = i // 4``;
@@ -21,7 +22,12 @@ From the bits of an element (``bits``, 32 of them; ``second`` is its second draw
 * integer in [0, n): ``bits * n >> 32`` for n <= 2^32, with ``bits * 2^32 + second`` and a shift by 64 above. A value's
   chance is off by less than n / 2^32 (n / 2^64) of itself;
 * permutation: elements sorted by ``(bits, index)``; equal bits, which n elements have n^2 / 2^33 times, keep order;
-* kept by dropout: ``bits >= floor(p * 2^32)``.
+* kept by dropout: for ``2^-7 <= p <= 1 - 2^-7`` by 16 bits of an element: ``half >= round(p * 2^16)`` (ties to even), which
+  moves a chance by less than 2^-10 of itself. For all other p: ``bits >= floor(p * 2^32)``. ``draw.keep_rule`` says which.
+
+The *half* of an element is one of eight in a block, made in seven rounds: element ``i`` takes half ``i % 8`` of block
+``b = i // 8``, which is the low (``i`` even) or the high 16 bits of word ``i % 8 // 2``. Key and counter are as above. Seven
+rounds pass BigCrush, too, as the paper says, and flash attention draws its dropout with as many.
 """
 
 from __future__ import annotations
@@ -37,6 +43,8 @@ Array = np.ndarray[Any, Any]
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
+HALF_ROUNDS = 7
+"""Rounds of the halves by which dropout keeps elements: the time of dropout is that of its random numbers."""
 WORD = 0xFFFFFFFF
 SECOND_DRAW = 0x80000000
 
@@ -79,12 +87,12 @@ def philox_key(rng: Any, seed: int = 0) -> PhiloxKey:
 
 
 # --------------------------------------------------------------------------------------------------- any array library
-def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> tuple[Any, Any, Any, Any]:
-    """Runs ten rounds on four counter words: numpy uint64 arrays, torch int64 tensors or Python ints below 2^32.
+def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, rounds: int = ROUNDS) -> tuple[Any, Any, Any, Any]:
+    """Runs the rounds on four counter words: numpy uint64 arrays, torch int64 tensors or Python ints below 2^32.
 
     A product needs 64 bits. int64 wraps around to the same bits, and the mask after the shift drops the copied sign.
     """
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         p0 = c0 * MULTIPLIERS[0]
         p1 = c2 * MULTIPLIERS[1]
         # Words 1 and 3 are the low halves; 0 and 2 mix the other product's high half with an unmultiplied word and the key.
@@ -93,13 +101,27 @@ def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> tuple[Any, A
     return c0, c1, c2, c3
 
 
+def _torch_words(torch: Any, first: int, end: int, key: PhiloxKey, device: Any, rounds: int) -> tuple[Any, ...]:
+    """Returns the four words of blocks ``first .. end`` as int64 tensors."""
+    block = torch.arange(first, end, dtype=torch.int64, device=device)
+    zero = torch.zeros_like(block)
+    counter = block & WORD, ((block >> 32) & WORD) ^ key.c1, zero + key.c2, zero + key.c3
+    return philox(*counter, key.k0, key.k1, rounds)
+
+
 def torch_bits(torch: Any, n: int, key: PhiloxKey, start: int = 0, device: Any = None) -> Any:
     """Returns the random words of elements ``start .. start + n`` as an int64 tensor of shape [n], values below 2^32."""
     first = start // 4
-    block = torch.arange(first, -(-(start + n) // 4), dtype=torch.int64, device=device)
-    zero = torch.zeros_like(block)
-    words = philox(block & WORD, ((block >> 32) & WORD) ^ key.c1, zero + key.c2, zero + key.c3, key.k0, key.k1)
+    words = _torch_words(torch, first, -(-(start + n) // 4), key, device, ROUNDS)
     return torch.stack(words, -1).reshape(-1)[start - 4 * first :][:n]
+
+
+def torch_halves(torch: Any, n: int, key: PhiloxKey, start: int = 0, device: Any = None) -> Any:
+    """Returns the halves of elements ``start .. start + n`` as an int64 tensor of shape [n], values below 2^16."""
+    first = start // 8
+    words = _torch_words(torch, first, -(-(start + n) // 8), key, device, HALF_ROUNDS)
+    halves = [half for word in words for half in (word & 0xFFFF, word >> 16)]
+    return torch.stack(halves, -1).reshape(-1)[start - 8 * first :][:n]
 
 
 # ------------------------------------------------------------------------------------------------------------- numpy
@@ -131,15 +153,15 @@ _COUNT.setflags(write=False)
 
 
 @lru_cache(maxsize=256)
-def _schedule(k0: int, k1: int) -> tuple[tuple[Array, Array], ...]:
-    """Returns the key words of rounds 4 to 10 as arrays, which ufuncs take faster than ints; runs change only the counter."""
+def _schedule(k0: int, k1: int, rounds: int) -> tuple[tuple[Array, Array], ...]:
+    """Returns the key words of rounds 4 to the last as arrays, which ufuncs take faster than ints; runs change only the counter."""
     return tuple(
         (np.array((k0 + i * WEYL[0]) & WORD, np.uint64), np.array((k1 + i * WEYL[1]) & WORD, np.uint64))
-        for i in range(3, ROUNDS)
+        for i in range(3, rounds)
     )
 
 
-def _words(first: int, count: int, key: PhiloxKey, work: Array) -> tuple[Array, Array, Array, Array]:
+def _words(first: int, count: int, key: PhiloxKey, work: Array, rounds: int) -> tuple[Array, Array, Array, Array]:
     """Returns the four words of ``count`` blocks as uint64 views of ``work`` of which only the low 32 bits count.
 
     The blocks must lie within one multiple of 2^32. The counter's last three words are the same for all of them, so
@@ -184,7 +206,7 @@ def _words(first: int, count: int, key: PhiloxKey, work: Array) -> tuple[Array, 
     # Now words 0..3 are c, low half of d, a, low half of b.
     x0, x1, x2, x3 = c, d, a, b
     # Only what is multiplied next has to be masked to 32 bits: the product of a dirty word would overflow.
-    for key0, key1 in _schedule(int(key.k0), int(key.k1)):
+    for key0, key1 in _schedule(int(key.k0), int(key.k1), rounds):
         mul(x0, _MULTIPLY[0], x0)
         mul(x2, _MULTIPLY[1], x2)
         shift(x2, s, t)
@@ -199,7 +221,7 @@ def _words(first: int, count: int, key: PhiloxKey, work: Array) -> tuple[Array, 
     return x0, x1, x2, x3
 
 
-def fill_bits(out: Array, start_block: int, key: PhiloxKey) -> None:
+def fill_bits(out: Array, start_block: int, key: PhiloxKey, rounds: int = ROUNDS) -> None:
     """Writes the words of blocks from ``start_block`` on into ``out`` (uint32, one-dimensional, contiguous).
 
     What is written depends on the block numbers alone, so any cut of the work gives the same bits. The last block may
@@ -211,7 +233,7 @@ def fill_bits(out: Array, start_block: int, key: PhiloxKey) -> None:
         block = start_block + done // 4
         # A chunk stays within one value of the counter's second word.
         count = min(BLOCKS, -(-(total - done) // 4), (1 << 32) - (block & WORD))
-        words = _words(block, count, key, work)
+        words = _words(block, count, key, work, rounds)
         whole = min(count, (total - done) // 4)
         # The conversion to uint32 drops the upper halves, which need no mask for that.
         four = out[done : done + 4 * whole].reshape(whole, 4)

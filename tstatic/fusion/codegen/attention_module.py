@@ -148,16 +148,16 @@ class AttentionModule:
     def call(self, name: str, *given: str, turned: bool = False) -> str:
         more = "".join(f", {p.name}" for p in self.tail)
         rows, columns = ("[None, :]", "[:, None]") if turned else ("[:, None]", "[None, :]")
-        if any(one.name == name and one.draws_fours for one in self.inlined):
-            more += f", fours{columns}, {turned}"
+        if any(one.name == name and one.draws_eights for one in self.inlined):
+            more += f", eights{columns}, {turned}"
         return f"{name}({', '.join(given)}, batch, rows{rows}, columns{columns}{more})"
 
     def columns(self, first: str) -> list[str]:
         """Lines that number the keys of a block from a first one."""
-        fours = (
-            [f"fours = {first} + 4 * tl.arange(0, COLUMNS // 4)"] if any(o.draws_fours for o in self.inlined) else []
+        eights = (
+            [f"eights = {first} + 8 * tl.arange(0, COLUMNS // 8)"] if any(o.draws_eights for o in self.inlined) else []
         )
-        return [f"columns = {first} + tl.arange(0, COLUMNS)", *fours]
+        return [f"columns = {first} + tl.arange(0, COLUMNS)", *eights]
 
     # ---------------------------------------------------------------------------------------------------------- the texts
     def load(self, name: str, batch: str, at: str, count: int, inner: str, length: int, *, whole: bool = False) -> str:

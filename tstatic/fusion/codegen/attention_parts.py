@@ -240,10 +240,10 @@ class Inlined:
         return self.group is not None and bool(self.group.drawings)
 
     @property
-    def draws_fours(self) -> bool:
-        """Whether random numbers are drawn for four scores at a time: those of a row lie beside each other in their stream."""
+    def draws_eights(self) -> bool:
+        """Whether halves are drawn for eight scores at a time: those of a row lie beside each other in their stream."""
         drawings = self.group.drawings if self.group is not None else ()
-        return bool(drawings) and self.sizes.columns % 4 == 0 and all(one.operand.full for one in drawings)
+        return bool(drawings) and self.sizes.columns % 8 == 0 and all(one.operand.full for one in drawings)
 
     def _index(self, operand: Operand) -> tuple[str, str]:
         """Returns offset and mask of an operand's elements in a block of scores."""
@@ -272,7 +272,7 @@ class Inlined:
 
     def text(self, names: Mapping[str, str], pointers: Sequence[str], used: set[str]) -> str:
         """Returns the function; ``names`` are those of the parameters of values in memory."""
-        more = ["fours", "turned: tl.constexpr"] if self.draws_fours else []
+        more = ["eights", "turned: tl.constexpr"] if self.draws_eights else []
         head = f"def {self.name}({', '.join([*self.given.values(), 'batch', 'rows', 'columns', *pointers, *more])}):"
         if self.group is None:
             return "\n".join(["@triton.jit", *nested(head, [f"return {self.given[self.result]}"])])
@@ -282,8 +282,8 @@ class Inlined:
         )
         low = {v: self.metas[v].dtype for v in self.given}
         given = {v: Typed(n, self.compute, low[v] if low[v].is_low else None) for v, n in self.given.items()}
-        fours = [f"(batch * {s.rows} + rows) * {s.columns} + fours, turned"] * len(group.drawings)
-        loads, lines = loaded(group, self._index, given, self.casts_round, fours if self.draws_fours else ())
+        eights = [f"(batch * {s.rows} + rows) * {s.columns} + eights, columns, 8, turned"] * len(group.drawings)
+        loads, lines = loaded(group, self._index, given, self.casts_round, eights if self.draws_eights else ())
         used |= lines.used
         body = [
             f"mask = (rows < {s.rows}) & (columns < {s.columns})",

@@ -126,7 +126,7 @@ def loaded(
     index: Callable[[Operand], tuple[str, str]],
     given: Mapping[str, Typed] | None = None,
     casts_round: bool = True,
-    drawn_fours: Sequence[str] = (),
+    drawn_runs: Sequence[str] = (),
 ) -> tuple[list[str], Lines]:
     """Returns the lines that load a group's inputs, and its own, written.
 
@@ -135,7 +135,7 @@ def loaded(
         index: ``(operand) -> (offset, mask)``.
         given: Inputs that lie in registers: value -> its name there.
         casts_round: Whether casts round what they take to its own 16-bit type.
-        drawn_fours: Texts of each fourth place of the random numbers, where four lie beside each other.
+        drawn_runs: Arguments by which halves are drawn for runs of neighbours at a time, where they lie so.
     """
     used: set[str] = set()
     loads: list[str] = []
@@ -148,10 +148,23 @@ def loaded(
         loads.append(f"a{i} = {text}")
         names[i] = Typed(f"a{i}", dtype)
     drawn_at = [index(drawing.operand)[0] for drawing in group.drawings]
-    lines = Lines(group, names, drawn_at, casts_round, drawn_fours)
+    lines = Lines(group, names, drawn_at, casts_round, drawn_runs)
     lines.used |= used
     lines.write()
     return loads, lines
+
+
+def run_of(group: LoopNest, length: int) -> int:
+    """Returns for how many neighbours of a row halves are drawn together: for those that a thread reads at a time, if for any.
+
+    Args:
+        group: The group.
+        length: Of a row; each begins where the one before it ends.
+    """
+    wide = max((o.dtype.itemsize for o in (*group.inputs, *group.outputs) if o.full), default=8)
+    run = 8 if wide <= 2 else 4
+    fits = wide <= 4 and length % run == 0 and length >= 2 * run
+    return run if fits and group.drawings and all(one.operand.full for one in group.drawings) else 0
 
 
 def coordinates(iteration_space: tuple[int, ...], operand: Operand, offset: str) -> str:
@@ -380,7 +393,9 @@ def _sum_kernel(group: LoopNest) -> Kernel:
             return "columns[None, :]", f"columns[None, :] < {kept}"
         return coordinates(group.iteration_space, operand, "offsets"), "mask"
 
-    loads, lines = loaded(group, index)
+    run = run_of(group, kept) if inner == 1 else 0
+    drawn = [f"rows * {kept} + runs[None, :], columns[None, :], {run}, False"] * len(group.drawings) if run else []
+    loads, lines = loaded(group, index, drawn_runs=drawn)
     once = [line for line, operand in zip(loads, group.inputs, strict=True) if operand.dims == dims]
     loads = [line for line in loads if line not in once]
     totals, stores, writes = [], [], []
@@ -407,8 +422,10 @@ def _sum_kernel(group: LoopNest) -> Kernel:
         f"mask = (inside[:, None] < strip) & (rows < {rows}) & (columns[None, :] < {kept})",
         f"offsets = {position.replace('columns', 'columns[None, :]')}",
     ]
+    first = f"tl.program_id(0).to({offset_type(group)}) * COLUMNS"
     body = [
-        f"columns = tl.program_id(0).to({offset_type(group)}) * COLUMNS + tl.arange(0, COLUMNS)",
+        f"columns = {first} + tl.arange(0, COLUMNS)",
+        *([f"runs = {first} + {run} * tl.arange(0, COLUMNS // {run})"] if "_half_runs" in lines.used else []),
         *once,
         *totals,
         *sums.over_strip(1, offset_type(group), [*tile, *loads, *lines.lines, *stores]),

@@ -139,7 +139,12 @@ class Tail:
             body.append(f"total = round_{TYPES[p.dtype.name]}(total)")
             total = Typed("total", p.dtype.compute)
         if self.group is not None:
-            loads, lines = loaded(self.group, self._index, {self.value: total})
+            drawings = self.group.drawings
+            eights: list[str] = []
+            if p.columns % 8 == 0 and drawings and all(one.operand.full for one in drawings):
+                body.append("eights = (block[1] * COLUMNS + 8 * tl.arange(0, COLUMNS // 8))[None, :]")
+                eights = [f"rows * {p.columns} + eights, columns, 8, False"] * len(drawings)
+            loads, lines = loaded(self.group, self._index, {self.value: total}, drawn_runs=eights)
             used |= lines.used
             body += [*loads, *lines.lines]
             for operand in self.group.outputs:

@@ -12,7 +12,7 @@ from tstatic.fusion.codegen.define import LoopBody
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest
 from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.ir import expr
-from tstatic.ir.drawn import DRAWN, UNIT_24, UNIT_53
+from tstatic.ir.drawn import DRAWN, HALF, UNIT_24, UNIT_53
 from tstatic.ir.expr import FUNCTIONS, MODULAR, Node, count_uses, parse, substitute
 from tstatic.ir.pointwise import ALONG, COLUMN
 from tstatic.ir.types import DType, bool_, float32, float64, int32, wrap
@@ -29,7 +29,9 @@ LANGUAGE = {
     "bool": "tl.int1",
 }  # fmt: skip
 
-DRAW = {DRAWN: ("_drawn", int32), UNIT_24: ("_unit24", float32), UNIT_53: ("_unit53", float64)}
+DRAW = {
+    DRAWN: ("_drawn", int32), HALF: ("_half", int32), UNIT_24: ("_unit24", float32), UNIT_53: ("_unit53", float64),
+}  # fmt: skip
 """Random numbers of expressions -> the function of the prelude that draws them, and their type."""
 
 _INTEGER_TOO = frozenset(
@@ -163,7 +165,7 @@ class Lines(Writer):
     Attributes:
         done: The program's values -> typed names.
         drawn_at: Texts of the places of the group's random numbers in their streams.
-        drawn_fours: The same of each fourth place, where four lie beside each other; empty elsewhere.
+        drawn_runs: Arguments by which halves are drawn for runs of neighbours at a time; empty where they do not lie so.
         casts_round: Whether casts round what they take to its own 16-bit type.
     """
 
@@ -173,13 +175,13 @@ class Lines(Writer):
         loaded: Mapping[int, Typed],
         drawn_at: Sequence[str] = (),
         casts_round: bool = True,
-        drawn_fours: Sequence[str] = (),
+        drawn_runs: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.casts_round = casts_round
         self.group = group
         self.drawn_at = drawn_at
-        self.drawn_fours = drawn_fours
+        self.drawn_runs = drawn_runs
         self._numbers: dict[str, Typed] = {}
         self.loaded = loaded
         self.done: dict[str, Typed] = {}
@@ -233,8 +235,8 @@ class Lines(Writer):
                 own = f"{name}_{drawing}"
                 if own not in self._numbers:
                     at = self.drawn_at[drawing]
-                    if name == DRAWN and self.drawn_fours:
-                        function, at = "_drawn_fours", self.drawn_fours[drawing]
+                    if name == HALF and self.drawn_runs:
+                        function, at = "_half_runs", self.drawn_runs[drawing]
                     self.lines.append(f"{own} = {function}(rng, draws + {2 * drawing}, {at})")
                     self.used.add(function)
                     self._numbers[own] = Typed(own, dtype)

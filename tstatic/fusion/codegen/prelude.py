@@ -195,8 +195,8 @@ def _erf_plus_one(a):
 # Key and counter are those of ``tuned/philox.py``, whose words lie in pairs in memory. ``rng`` has the program's seed, then the run
 # and the place's part of the key; ``draw`` the op's number and the trip of a loop, then its own seed. Places are not negative.
 @triton.jit
-def _words(rng, draw, block, flip):
-    """The four random words of each block of an op's stream: Philox-4x32 with ten rounds on the number of the block."""
+def _words(rng, draw, block, flip, rounds: tl.constexpr):
+    """The four random words of each block of an op's stream: Philox-4x32 on the number of the block."""
     own = tl.load(draw + 1)
     seed = tl.where(own == 0, tl.load(rng), own)
     run = tl.load(rng + 1)
@@ -207,7 +207,7 @@ def _words(rng, draw, block, flip):
     c1 = ((block ^ op) >> 32).to(tl.uint32)
     c2 = op.to(tl.uint32)
     c3 = run.to(tl.uint32) ^ flip
-    for _ in tl.static_range(10):
+    for _ in tl.static_range(rounds):
         p0 = c0.to(tl.uint64) * 0xD2511F53
         p1 = c2.to(tl.uint64) * 0xCD9E8D57
         c0 = (p1 >> 32).to(tl.uint32) ^ c1 ^ k0
@@ -222,7 +222,7 @@ def _words(rng, draw, block, flip):
 @triton.jit
 def _philox(rng, draw, at, flip):
     """The random word of each place of an op's stream."""
-    c0, c1, c2, c3 = _words(rng, draw, at.to(tl.int64) >> 2, flip)
+    c0, c1, c2, c3 = _words(rng, draw, at.to(tl.int64) >> 2, flip, 10)
     word = at & 3
     return tl.where(word < 2, tl.where(word == 0, c0, c1), tl.where(word == 2, c2, c3))
 
@@ -233,17 +233,34 @@ def _drawn(rng, draw, at):
     return (_philox(rng, draw, at, 0) ^ 0x80000000).to(tl.int32, bitcast=True)
 
 
-# One computation of four words instead of four, each for a place: drawing takes a quarter of the time.
+# Where neighbours lie in one thread, the compiler makes the words of a block once for all of them.
 @triton.jit
-def _drawn_fours(rng, draw, at, turned: tl.constexpr):
-    """The same for a matrix of which only each fourth column's places are given (turned: each fourth row's)."""
-    c0, c1, c2, c3 = _words(rng, draw, at >> 2, 0)
-    words = tl.join(tl.join(c0, c2), tl.join(c1, c3))
-    if turned:
-        r = tl.reshape(tl.permute(words, (0, 2, 3, 1)), (4 * at.shape[0], at.shape[1]))
+def _half(rng, draw, at):
+    """The half of each place of an op's stream: 16 bits, eight in a block, made in seven rounds."""
+    c0, c1, c2, c3 = _words(rng, draw, at.to(tl.int64) >> 3, 0, 7)
+    word = (at >> 1) & 3
+    pair = tl.where(word < 2, tl.where(word == 0, c0, c1), tl.where(word == 2, c2, c3))
+    return ((pair << (16 - 16 * (at & 1).to(tl.uint32))) >> 16).to(tl.int32)
+
+
+# Where one thread makes a run's words and others use them, numbers of 64 bits go there in one step; words that are joined twice
+# would take two, with twice the barriers.
+@triton.jit
+def _half_runs(rng, draw, at, columns, run: tl.constexpr, turned: tl.constexpr):
+    """The same for a matrix of which only the first place of each run of 8 or 4 columns is given (turned: of rows)."""
+    c0, c1, c2, c3 = _words(rng, draw, at >> 3, 0, 7)
+    low, high = c0.to(tl.uint64) | (c1.to(tl.uint64) << 32), c2.to(tl.uint64) | (c3.to(tl.uint64) << 32)
+    if run == 4:
+        fours = tl.expand_dims(tl.where(at & 4 == 0, low, high), 2)
+        fours = tl.reshape(tl.broadcast_to(fours, (at.shape[0], at.shape[1], 4)), (at.shape[0], 4 * at.shape[1]))
+    elif turned:
+        fours = tl.expand_dims(tl.permute(tl.join(low, high), (0, 2, 1)), 2)
+        fours = tl.reshape(tl.broadcast_to(fours, (at.shape[0], 2, 4, at.shape[1])), (8 * at.shape[0], at.shape[1]))
     else:
-        r = tl.reshape(words, (at.shape[0], 4 * at.shape[1]))
-    return (r ^ 0x80000000).to(tl.int32, bitcast=True)
+        fours = tl.expand_dims(tl.join(low, high), 3)
+        fours = tl.reshape(tl.broadcast_to(fours, (at.shape[0], at.shape[1], 2, 4)), (at.shape[0], 8 * at.shape[1]))
+    pair = tl.where(columns & 2 != 0, fours >> 32, fours).to(tl.uint32)
+    return ((pair << (16 - 16 * (columns & 1).to(tl.uint32))) >> 16).to(tl.int32)
 
 
 # The product is not rounded before the difference is taken: where a and less are large, most of both cancels.

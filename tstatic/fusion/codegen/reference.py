@@ -11,7 +11,7 @@ import numpy as np
 
 from tstatic.fusion.codegen.define import LoopBody, define, define_channels
 from tstatic.fusion.codegen.lines import _bare, number, safe
-from tstatic.ir.drawn import DRAWN, UNIT_24, UNIT_53
+from tstatic.ir.drawn import DRAWN, HALF, UNIT_24, UNIT_53
 from tstatic.ir.expr import FUNCTIONS, INFIX, Node, count_uses, parse, substitute
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.pointwise import COLUMN
@@ -29,24 +29,30 @@ _EXACT_INTEGER = 1 << 53
 RUN = (7 + (5 << 32), 3 + (1 << 32))
 """Seed, and run count and place, of a script's random numbers."""
 
-WORDS = '''def words(shape, position, own, flip=0):
-    """The random word of each element, Philox-4x32-10: under the key of seed and place, of the counter (block of four, op, run)."""
+WORDS = '''def words(shape, position, own, flip=0, half=False):
+    """The random word of each element, Philox-4x32-10: under the key of seed and place, of the counter (block of four, op, run).
+
+    half: 16 bits of it, of a block of eight and seven rounds.
+    """
     m, w = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
     seed, run = own or RNG[0], RNG[1] % 2**32
     k0, k1 = seed % 2**32, (seed // 2**32 ^ RNG[1] // 2**32) % 2**32
     at = np.arange(int(np.prod(shape)), dtype=np.uint64)
-    c0, c1 = at // 4 % 2**32, at // 4 // 2**32
+    block = at // (8 if half else 4)
+    c0, c1 = block % 2**32, block // 2**32
     c2, c3 = np.full_like(at, position), np.full_like(at, run ^ flip)
-    for i in range(10):
+    for i in range(7 if half else 10):
         p0, p1 = c0 * m[0], c2 * m[1]
         c0, c2 = p1 // 2**32 ^ c1 ^ (k0 + i * w[0]) % 2**32, p0 // 2**32 ^ c3 ^ (k1 + i * w[1]) % 2**32
         c1, c3 = p1 % 2**32, p0 % 2**32
-    return np.choose((at % 4).astype(int), (c0, c1, c2, c3)).reshape(shape).astype(np.int64)'''
+    found = np.choose(((at // 2 if half else at) % 4).astype(int), (c0, c1, c2, c3))
+    return (found // 2 ** (at % 2 * 16) % 2**16 if half else found).reshape(shape).astype(np.int64)'''
 
-_WORDS = Node("var", value=DRAWN)
+_WORDS = Node("var", value=DRAWN), Node("var", value=HALF)
 
 _NUMBERS = {
     DRAWN: "(words{given}) - 2**31)",
+    HALF: "words{given}, half=True)",
     UNIT_24: "(words{given}) >> 8)",
     UNIT_53: "(words{given}) * 2**21 + (words{given}, 2**31) >> 11))",
 }
@@ -236,7 +242,7 @@ class _Expressions:
         for v in values:
             shape = broadcast_shapes(shape, v.shape)
         # Random words are whole numbers here and there: nothing is rounded before they are compared.
-        if function.exact and _WORDS not in node.args:
+        if function.exact and not any(word in node.args for word in _WORDS):
             self.reference.jumps = True
             # Kernels compute 16-bit values in float32 and round them where a jump would show it.
             values = [v if v.low is None else Value(f"rounded({v.text}, torch.{v.low.name})", v.shape) for v in values]

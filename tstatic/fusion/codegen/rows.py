@@ -13,6 +13,7 @@ from tstatic.fusion.codegen.emit import (
     loaded,
     offset_type,
     pointers_of,
+    run_of,
     stored,
 )
 from tstatic.fusion.codegen.kernel import Kernel, KernelParameter, Launch, Launches, operands, power_of_two
@@ -73,7 +74,9 @@ def rows_kernel(group: LoopNest) -> Kernel:
     assert group.inner is not None
     length, count = math.prod(group.iteration_space[group.inner :]), group.rows
     check_sums(group)
-    loads, lines = loaded(group, lambda operand: _index(group, operand))
+    run = run_of(group, length) if length <= LONGEST else 0
+    runs = [f"rows * {length} + runs, columns, {run}, False"] * len(group.drawings) if run else []
+    loads, lines = loaded(group, lambda operand: _index(group, operand), drawn_runs=runs)
     # The row does not fit into registers: several passes in blocks, out of the cache.
     if length > LONGEST:
         return _long_rows(group, loads, lines)
@@ -98,6 +101,7 @@ def rows_kernel(group: LoopNest) -> Kernel:
     ]
     body = [
         "columns = tl.arange(0, COLUMNS)[None, :]",
+        *([f"runs = {run} * tl.arange(0, COLUMNS // {run})[None, :]"] if "_half_runs" in lines.used else []),
         *totals,
         *sums.over_strip(0, offset_type(group), [*tile, *loads, *lines.lines, *stores]),
         *writes,

@@ -20,7 +20,7 @@ from tstatic.ir.types import Meta, Shape, dtype_of, normalize_axis
 from tstatic.ops._gradients import grad_is_op
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned import draw
-from tstatic.tuned.philox import CHUNK, WORD, buffers_of_thread, philox_key, torch_bits
+from tstatic.tuned.philox import CHUNK, WORD, buffers_of_thread, philox_key, torch_bits, torch_halves
 
 Array = np.ndarray[Any, Any]
 
@@ -84,8 +84,9 @@ def _torch_mask(torch: Any, shape: Shape, dropout_prob: float, is_test: bool, ke
     """Returns the mask of kept elements as uint8; in inference all are kept."""
     if is_test:
         return torch.ones(shape, dtype=torch.uint8, device=device)
-    bits = torch_bits(torch, math.prod(shape), key, start, device)
-    return (bits >= draw.keep_threshold(dropout_prob)).to(torch.uint8).reshape(shape)
+    bits, threshold = draw.keep_rule(dropout_prob)
+    numbers = (torch_halves if bits == 16 else torch_bits)(torch, math.prod(shape), key, start, device)
+    return (numbers >= threshold).to(torch.uint8).reshape(shape)
 
 
 def _torch_scaled(x: Any, mask: Any, factor: float) -> Any:
@@ -109,17 +110,18 @@ def _grad_lower(
 def _drawn(x: Meta, shape: Shape, dropout_prob: float, is_test: bool, dropout_implementation: str) -> Drawn:
     """Returns what kernels compute; ``x`` is scaled as :func:`_scaled` does it, where ``shape`` is that of the mask."""
     scale = scale_of(dropout_prob, is_test, dropout_implementation)
-    threshold = 0 if is_test else draw.keep_threshold(dropout_prob)
+    bits, threshold = (32, 0) if is_test else draw.keep_rule(dropout_prob)
     if threshold == 0:
         kept = "1"
     elif threshold > WORD:
         kept = "0"
     else:
-        # Words are drawn as signed numbers.
-        kept = "(drawn >= threshold)"
-    # A dropped element is multiplied by 0, not replaced: NaN stays, and zeros keep their sign.
-    texts = {"Out": f"x * {kept} * scale", "Mask": kept}
-    return Drawn(texts, shape, {"threshold": threshold - (1 << 31), "scale": scale})
+        kept = "(half >= threshold)" if bits == 16 else "(drawn >= threshold)"
+    # A dropped element is multiplied by 0, not replaced: NaN stays, and zeros keep their sign. The bits are those of two products,
+    # and the inner one is a choice between two numbers.
+    texts = {"Out": f"x * ({kept} * scale)", "Mask": kept}
+    # Words are drawn as signed numbers.
+    return Drawn(texts, shape, {"threshold": threshold - (1 << 31) * (bits == 32), "scale": scale})
 
 
 def _drawn_forward(
@@ -226,7 +228,7 @@ _MODES = tuple(
     for p in (0.3, 0.0, 1.0)
 )
 
-_REDRAWN = _redrawn("dropout_grad", _ref, _lower, _drawn_forward, ATTRS, Split(ELEMENTS, FIRST, FIRST, multiple=4))
+_REDRAWN = _redrawn("dropout_grad", _ref, _lower, _drawn_forward, ATTRS, Split(ELEMENTS, FIRST, FIRST, multiple=8))
 
 
 def _onnx_form(g: Any, x: Any, tensor: Any, *, dropout_prob: float, is_test: bool, dropout_implementation: str) -> Any:
@@ -238,7 +240,7 @@ def _onnx_form(g: Any, x: Any, tensor: Any, *, dropout_prob: float, is_test: boo
 
 register(OpDef(
     "dropout", "X, Seed? -> Out, Mask~", lod="X", attrs=ATTRS, infer=_infer, ref=_ref, lower=_lower,
-    split=Split(ELEMENTS, FIRST, WHOLE, FIRST, FIRST, multiple=4), inplace=(("X", "Out"),),
+    split=Split(ELEMENTS, FIRST, WHOLE, FIRST, FIRST, multiple=8), inplace=(("X", "Out"),),
     grad=_gradient("dropout_grad", _REDRAWN),
     random=True, drawn=_drawn_forward, amp="gray",
     domain=Domain(
