@@ -84,7 +84,7 @@ def test_drawn_programs_agree(
     assert min(seen["gradients"], seen["results"], seen["through strides"]) > count
 
 
-def kernels(dtype: str, heads: int = 2, shared: bool = False, rows: int = 33) -> list[Kernel]:
+def explained(dtype: str, heads: int = 2, shared: bool = False, rows: int = 33) -> static.Explanation:
     main = static.Program()
     with paddle.utils.unique_name.guard(), static.program_guard(main, static.Program()):
         q = static.data("q", [3, heads, rows, 16], dtype)
@@ -93,7 +93,11 @@ def kernels(dtype: str, heads: int = 2, shared: bool = False, rows: int = 33) ->
             one.stop_gradient = False
         out = paddle.matmul(paddle.nn.functional.softmax(paddle.matmul(q, k, transpose_y=True)), v)
         fetches = [out, *static.gradients([out], [q, k, v])]
-    return list(static.CompiledProgram(main, only(CORE.switch)).explain(fetch_list=fetches).kernels)
+    return static.CompiledProgram(main, only(CORE.switch)).explain(fetch_list=fetches)
+
+
+def kernels(dtype: str, heads: int = 2, shared: bool = False, rows: int = 33) -> list[Kernel]:
+    return list(explained(dtype, heads, shared, rows).kernels)
 
 
 def ways(made: list[Kernel]) -> list[bool]:
@@ -115,6 +119,15 @@ def test_which_attentions_the_library_multiplies() -> None:
         assert ways(kernels("float32")) == [False, False]
     finally:
         paddle.set_flags({"FLAGS_allow_tf32": False})
+
+
+def test_explanations_say_so_and_what_would_be_a_kernel() -> None:
+    for dtype, remedy in (("float32", "FLAGS_allow_tf32, or 16 bits, make"), ("float64", "16 bits make")):
+        told = explained(dtype)
+        line = f"attentions of {dtype}: 9 launches, since only the library multiplies it in full precision; {remedy} each a kernel"
+        assert line in str(told)
+        assert " bytes in 2 x library product, " in told.to_text(verbose=True)
+    assert "only the library" not in str(explained("bfloat16"))
 
 
 def test_scores_of_as_many_batches_are_held_as_the_cache_has_room_for() -> None:

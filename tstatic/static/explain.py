@@ -14,7 +14,7 @@ from typing import Any
 from tstatic.comm.distribution import Report
 from tstatic.display import preformatted, size
 from tstatic.errors import TstaticError
-from tstatic.fusion.codegen.kernel import Kernel, Launch
+from tstatic.fusion.codegen.kernel import Kernel, Launch, LibraryProduct
 from tstatic.fusion.engine import Applied, OpInfo, Rejection
 from tstatic.ir.checks import check_known
 from tstatic.ir.program import Operator, Program, Variable
@@ -352,6 +352,7 @@ def _summary(e: Explanation, most_names: int = 2) -> list[str]:
         *([e.note] if e.note else []),
         *_set_properties(e),
         *_made(e),
+        *_by_library(e),
         *_not_made(e),
         *_off_switches(e, most_names),
     ]
@@ -395,6 +396,23 @@ def _wrapped(head: str, parts: Sequence[str], indent: str = "  ") -> list[str]:
     """Returns a head and a list as lines; none without a list."""
     wrap = textwrap.TextWrapper(WIDTH, subsequent_indent=indent, max_lines=MOST_SET - 1, placeholder=" ...")
     return wrap.wrap(head + ", ".join(parts)) if parts else []
+
+
+def _by_library(e: Explanation) -> list[str]:
+    """Returns what the library multiplies, some batches at a time, in the place of one kernel."""
+    counts: Counter[str] = Counter()
+    for kernel in e.kernels:
+        products = [
+            one for one in kernel.plan(DEFAULT_TARGET).launches if isinstance(one, LibraryProduct) and one.batched
+        ]
+        for name in {one.dtype.name for one in products}:
+            counts[name] += len(kernel.plan(DEFAULT_TARGET).launches)
+    remedy = {"float32": "FLAGS_allow_tf32, or 16 bits, make"}
+    return [
+        f"attentions of {name}: {count} launches, since only the library multiplies it in full precision; "
+        f"{remedy.get(name, '16 bits make')} each a kernel"
+        for name, count in sorted(counts.items())
+    ]
 
 
 def _made(e: Explanation) -> list[str]:
@@ -465,6 +483,16 @@ def _types(types: Iterable[str], most: int = 4) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------------ everything
+def _moves(kernel: Kernel) -> str:
+    """Returns the bytes of a kernel's launches, those of one function together."""
+    moved: Counter[str] = Counter()
+    count: Counter[str] = Counter()
+    for launch, nbytes in zip(kernel.plan(DEFAULT_TARGET).launches, kernel.moved, strict=True):
+        moved[launch.function] += nbytes
+        count[launch.function] += 1
+    return ", ".join(f"{n:,} bytes in {f'{count[f]} x ' * (count[f] > 1)}{f}" for f, n in moved.items())
+
+
 def _everything(e: Explanation) -> list[str]:
     t = e.traffic
     lines = [
@@ -485,8 +513,7 @@ def _everything(e: Explanation) -> list[str]:
         lines.append(f"  {a.switch}: {joined(a.members)} -> {a.op} [{e.kernel_kind}]")
         lines.extend(f"    {m.type} -> {', '.join(m.outputs)}{_at(m.where, 2)}" for m in a.members)
         if a.kernel is not None:
-            launches = zip(a.kernel.plan(DEFAULT_TARGET).launches, a.kernel.moved, strict=True)
-            lines.append(f"    moves {', '.join(f'{moved:,} bytes in {c.function}' for c, moved in launches)}")
+            lines.append(f"    moves {_moves(a.kernel)}")
         if (a.kernel is not None or a.rewritten) and e.saved:
             memory = f", and {e.saved[i].memory:,} bytes at the peak" if e.saved[i].memory else ""
             lines.append(f"    saves {e.saved[i].nbytes:,} bytes and {e.saved[i].launches} launches{memory}")
