@@ -13,7 +13,7 @@ from tstatic import flags, places
 from tstatic.comm import launch
 from tstatic.comm.data_parallel import starts_loss_gradient
 from tstatic.comm.distribution import Distribution
-from tstatic.devices import Device, cpu_device, of_place
+from tstatic.devices import Device
 from tstatic.errors import FeedError, ProgramError, ProgramTypeError, near, shown
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.ir.checks import check_choice, check_int, check_type
@@ -21,8 +21,7 @@ from tstatic.ir.export import notes_signatures
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Program
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
-from tstatic.places import Place
-from tstatic.plan.capacity import capacity, chip_of
+from tstatic.plan.capacity import capacity
 from tstatic.plan.plan import Plan
 from tstatic.plan.report import Fit, MemoryReport, memory_report
 from tstatic.runtime.feed import check_shape
@@ -37,9 +36,9 @@ from tstatic.static.inquiry import as_program, build_explanation
 from tstatic.static.ledger import MOST_RECORDS, CompileRecord
 from tstatic.static.max_batch import largest, with_batch
 from tstatic.static.property_status import PropertyStatus
-from tstatic.static.request import fetch_names
+from tstatic.static.request import fetch_names, planned_for
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
-from tstatic.target import CHIPS, Target
+from tstatic.target import Target
 
 S = TypeVar("S", BuildStrategy, ExecutionStrategy)
 ASSUMED = 16
@@ -78,33 +77,6 @@ class History:
             for session in entry.sessions:
                 if session.runs % drop_every == 0:
                     session.release()
-
-
-def _planned_for(place: Any, *, sizes: bool = False) -> Device | Target | None:
-    """Returns the GPU, or the chip, that a run is planned for; ``None``: a CPU place.
-
-    Args:
-        place: A place, a chip or its name, or ``None``.
-        sizes: Whether it may be a size, too.
-
-    Raises:
-        ProgramError: If it is nothing of these.
-        DeviceError: If the GPU of the place is not there.
-    """
-    if isinstance(place, Place):
-        device = of_place(place)
-        return None if device is cpu_device() else device
-    if place is None or isinstance(place, Target):
-        return place
-    chip = chip_of(place) if isinstance(place, str) else None
-    if chip is None and not sizes:
-        raise ProgramError(
-            "this is neither a place nor a chip",
-            expected=f"CPUPlace(), CUDAPlace(0), or one of {', '.join(one.short_name.upper() for one in CHIPS)}",
-            received=shown(place),
-            fix="give a place, or the name of a chip",
-        )
-    return chip
 
 
 @dataclass(frozen=True, eq=False)
@@ -406,23 +378,23 @@ class CompiledProgram:
             ProgramError: If ``feed_shapes`` has a name that the program does not have, or the chip is unknown.
             DeviceError: If the GPU of the place is not there.
         """
-        planned_for = _planned_for(place)
+        chosen_for = planned_for(place)
         where = scope if scope is not None else global_scope()
         known = self._feed_metas(feed_shapes)
         names, _ = fetch_names(fetch_list)
         how = self._distribution()
         feeds = [known] if how is None else shard_metas(self._program, known, how.replicas)
         chosen = self._settings.numerics
-        device = planned_for if isinstance(planned_for, Device) else None
+        device = chosen_for if isinstance(chosen_for, Device) else None
         try:
             made = compile_program(
                 self._program, self._settings.build, feeds, names, where, how=how, numerics=chosen, device=device
             )
         except FeedError as error:
             raise self._without_shape(error, known) from None
-        chip = planned_for if isinstance(planned_for, Target) else None
+        chip = chosen_for if isinstance(chosen_for, Target) else None
         plans = [one.plan if chip is None else one.plan_on(chip) for one in made.replicas]
-        if planned_for is None:
+        if chosen_for is None:
             self._history.compilation = made
         held = sum(s.held_bytes for s in self._history.sessions) + where.held_bytes()
         parameters = frozenset(p.name for p in self._program.all_parameters())
@@ -460,7 +432,7 @@ class CompiledProgram:
             ...     print(compiled.max_batch("H100"))
         """
         capacity(memory)
-        place = memory if _planned_for(memory, sizes=True) is not None else None
+        place = memory if planned_for(memory, sizes=True) is not None else None
         return self.memory_report(feed_shapes, fetch_list, scope, place).fits(memory)
 
     def max_batch(

@@ -1,4 +1,4 @@
-"""Reads the arguments of a run: the arrays that it feeds, the names that it fetches, the state that the program reads."""
+"""Reads the arguments of a run: what it feeds, the names that it fetches, the state that the program reads, the plan's device."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.devices import Device, cpu_device, of_place
 from tstatic.errors import FeedTypeError, ProgramError, reason, shown
 from tstatic.ir.checks import check_type
 from tstatic.ir.evaluate import meta_of
@@ -14,9 +15,12 @@ from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
+from tstatic.places import Place
+from tstatic.plan.capacity import chip_of
 from tstatic.runtime.feed import Arrays, read_feed
 from tstatic.runtime.lod import FetchedLods, open_rows
 from tstatic.runtime.scope import Scope, dtype_check
+from tstatic.target import CHIPS, Target
 
 Signature = tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
 """Name, shape and dtype of all fed arrays, sorted by name."""
@@ -224,3 +228,30 @@ def damaged_program(base: Program, error: Exception) -> ProgramError | None:
         fix="save it again from the code that built it, or take an older copy of the file",
         op="Executor.run",
     )
+
+
+def planned_for(place: Any, *, sizes: bool = False) -> Device | Target | None:
+    """Returns the GPU, or the chip, that a run is planned for; ``None``: a CPU place.
+
+    Args:
+        place: A place, a chip or its name, or ``None``.
+        sizes: Whether it may be a size, too.
+
+    Raises:
+        ProgramError: If it is nothing of these.
+        DeviceError: If the GPU of the place is not there.
+    """
+    if isinstance(place, Place):
+        device = of_place(place)
+        return None if device is cpu_device() else device
+    if place is None or isinstance(place, Target):
+        return place
+    chip = chip_of(place) if isinstance(place, str) else None
+    if chip is None and not sizes:
+        raise ProgramError(
+            "this is neither a place nor a chip",
+            expected=f"CPUPlace(), CUDAPlace(0), or one of {', '.join(one.short_name.upper() for one in CHIPS)}",
+            received=shown(place),
+            fix="give a place, or the name of a chip",
+        )
+    return chip
