@@ -151,16 +151,19 @@ def _attention(report: Report) -> list[str]:
     if not report.dots or matrix is None:
         return ["no matrix product; wanted at least one"]
     found = _types(report) + _units(report)
-    # The first product makes scores.
-    rows, columns, _ = report.dots[0].sizes
-    most = FFMA_A_SCORE * rows * columns // report.threads
-    fma = max((loop.fma for loop in (*matrix.loops, *(report.sass.loops if report.sass else ()))), default=0)
-    if fma > most:
-        found.append(
-            f"{fma} FFMA a loop turn, for {rows * columns // report.threads} scores a thread; wanted at most {most}"
-        )
+    # Products of two operands that were loaded make scores, or their gradients; a launch for all gradients may have other blocks
+    # of queries than of keys, and then a loop for each.
+    made = [dot.sizes for dot in report.dots if all(len(side) == 1 for side in dot.sides)] or [report.dots[0].sizes]
+    scores = [rows * columns // report.threads for rows, columns, _ in made]
+    for loops in (matrix.loops, report.sass.loops if report.sass else ()):
+        turns = [loop.fma for loop in loops]
+        for fma, each in ((max(turns, default=0), max(scores)), (min(turns, default=0), min(scores))):
+            if fma > FFMA_A_SCORE * each:
+                found.append(
+                    f"{fma} FFMA a loop turn, for {each} scores a thread; wanted at most {FFMA_A_SCORE * each}"
+                )
     if matrix.bulk_loads or all(dot.tf32 for dot in report.dots):
-        return found
+        return list(dict.fromkeys(found))
     wide = {a.origin: a.action for a in report.accesses if a.action in ("copy", "load") and a.bits >= 128}
     wide |= {a.origin: "copy" for a in report.accesses if a.action == "copy" and a.bits >= 128}
     for dot in dict.fromkeys(report.dots):

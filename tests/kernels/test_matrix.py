@@ -416,7 +416,12 @@ def test_a_box_made_by_the_host_for_half_as_many_rows_is_told(which: str) -> Non
 
 
 # ---------------------------------------------------------------------------------------------------------- attentions
+def loops(*fma: int) -> tuple[MatrixLoop, ...]:
+    return tuple(MatrixLoop(2, one) for one in fma)
+
+
 SCORES = Dot("bf16", "tf32", (128, 64, 64), ("bf16",), ("k", "q"), (("q",), ("k",)))
+SMALLER = dataclasses.replace(SCORES, sizes=(32, 64, 64))
 MIXED = Dot("bf16", "tf32", (128, 64, 64), ("bf16",), ("k", "q", "v"), (("k", "q"), ("v",)))
 ATTENTION = dataclasses.replace(
     GEMM,
@@ -438,6 +443,19 @@ ATTENTION = dataclasses.replace(
         ({"tensor_memory": 513}, "513 columns of tensor memory; wanted at most 512"),
         (
             {"matrix": PtxMatrix({"wgmma.bf16": 4}, (MatrixLoop(4, 385),), 0, 0, 0)},
+            "385 FFMA a loop turn, for 64 scores a thread; wanted at most 384",
+        ),
+        # Two kinds of programs, of 16 scores a thread and of 64, each with its loop.
+        (
+            {"dots": (SMALLER, SCORES), "sass": None, "matrix": PtxMatrix({"wgmma.bf16": 4}, loops(96, 384), 0, 0, 0)},
+            None,
+        ),
+        (
+            {"dots": (SMALLER, SCORES), "sass": None, "matrix": PtxMatrix({"wgmma.bf16": 4}, loops(97, 384), 0, 0, 0)},
+            "97 FFMA a loop turn, for 16 scores a thread; wanted at most 96",
+        ),
+        (
+            {"dots": (SMALLER, SCORES), "sass": None, "matrix": PtxMatrix({"wgmma.bf16": 4}, loops(96, 385), 0, 0, 0)},
             "385 FFMA a loop turn, for 64 scores a thread; wanted at most 384",
         ),
         ({"dots": (SCORES, MIXED) * 3, "sass": None}, "4 wgmma of bf16 for 6 products; wanted one each"),
