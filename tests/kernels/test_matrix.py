@@ -416,7 +416,7 @@ def test_a_box_made_by_the_host_for_half_as_many_rows_is_told(which: str) -> Non
 
 
 # ---------------------------------------------------------------------------------------------------------- attentions
-def loops(*fma: int) -> tuple[MatrixLoop, ...]:
+def turns(*fma: int) -> tuple[MatrixLoop, ...]:
     return tuple(MatrixLoop(2, one) for one in fma)
 
 
@@ -447,15 +447,15 @@ ATTENTION = dataclasses.replace(
         ),
         # Two kinds of programs, of 16 scores a thread and of 64, each with its loop.
         (
-            {"dots": (SMALLER, SCORES), "sass": None, "matrix": PtxMatrix({"wgmma.bf16": 4}, loops(96, 384), 0, 0, 0)},
+            {"dots": (SMALLER, SCORES), "sass": None, "matrix": PtxMatrix({"wgmma.bf16": 4}, turns(96, 384), 0, 0, 0)},
             None,
         ),
         (
-            {"dots": (SMALLER, SCORES), "sass": None, "matrix": PtxMatrix({"wgmma.bf16": 4}, loops(97, 384), 0, 0, 0)},
+            {"dots": (SMALLER, SCORES), "sass": None, "matrix": PtxMatrix({"wgmma.bf16": 4}, turns(97, 384), 0, 0, 0)},
             "97 FFMA a loop turn, for 16 scores a thread; wanted at most 96",
         ),
         (
-            {"dots": (SMALLER, SCORES), "sass": None, "matrix": PtxMatrix({"wgmma.bf16": 4}, loops(96, 385), 0, 0, 0)},
+            {"dots": (SMALLER, SCORES), "sass": None, "matrix": PtxMatrix({"wgmma.bf16": 4}, turns(96, 385), 0, 0, 0)},
             "385 FFMA a loop turn, for 64 scores a thread; wanted at most 384",
         ),
         ({"dots": (SCORES, MIXED) * 3, "sass": None}, "4 wgmma of bf16 for 6 products; wanted one each"),
