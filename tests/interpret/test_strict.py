@@ -99,7 +99,7 @@ def test_functions_of_sums_give_the_same_bits() -> None:
 def test_fusions_that_compute_otherwise_are_refused_and_their_cost_is_told() -> None:
     main, startup = static.Program(), static.Program()
     with static.program_guard(main, startup):
-        q, k, v = (static.data(n, [2, 2, 128, 64]) for n in "qkv")
+        q, k, v = (static.data(n, [2, 2, 128, 64], "bfloat16") for n in "qkv")
         y = paddle.matmul(F.softmax(paddle.matmul(q, k, transpose_y=True) * 0.125), v)
     told = static.CompiledProgram(main, everything_on()).explain(fetch_list=[y])
     assert told.strict is not None
@@ -107,8 +107,8 @@ def test_fusions_that_compute_otherwise_are_refused_and_their_cost_is_told() -> 
     assert (cost.rejection.switch, cost.rejection.code) == ("fuse_dot_product_attention", "NUM_STRICT")
     # The scores and the weights, two of 128 x 128 numbers a head, are written and read again.
     assert cost.launches == told.strict.launches == 2
-    assert cost.bytes == told.strict.bytes == 4 * 4 * 128 * 128 * 4
-    assert "Strict numerics: 2 launches and 1,048,576 bytes a step more than default numerics" in str(told)
+    assert cost.bytes == told.strict.bytes == 4 * 4 * 128 * 128 * 2
+    assert "Strict numerics: 2 launches and 524,288 bytes a step more than default numerics" in str(told)
     assert told.to_dict()["strict"]["refused"][0]["launches"] == 2
     default = static.CompiledProgram(main, everything_on(), numerics="default").explain(fetch_list=[y])
     assert default.strict is None
