@@ -27,6 +27,7 @@ import tstatic.nn.functional as F
 from tstatic import static
 
 BATCH = 64
+RATE = 2e-3
 GOAL = 0.97
 
 
@@ -53,7 +54,9 @@ def network(image: static.Variable) -> static.Variable:
     return static.nn.fc(x, size=10)
 
 
-def build() -> tuple[static.Program, static.Program, static.Program, list[static.Variable]]:
+def build(
+    learning_rate: float | paddle.optimizer.lr.LRScheduler = RATE,
+) -> tuple[static.Program, static.Program, static.Program, list[static.Variable]]:
     """Builds the training, test and startup programs; the variables are loss and accuracy."""
     main, startup = static.Program(), static.Program()
     with static.program_guard(main, startup), paddle.utils.unique_name.guard():
@@ -63,7 +66,7 @@ def build() -> tuple[static.Program, static.Program, static.Program, list[static
         loss = F.cross_entropy(logits, label)
         accuracy = static.accuracy(logits, label)
         test = main.clone(for_test=True)
-        paddle.optimizer.Adam(learning_rate=2e-3).minimize(loss)
+        paddle.optimizer.Adam(learning_rate).minimize(loss)
     return main, test, startup, [loss, accuracy]
 
 
@@ -90,7 +93,9 @@ def train(epochs: int, place: str, out: Path, again: bool = False) -> tuple[floa
     out.mkdir(parents=True, exist_ok=True)
     paddle.seed(1)
     train_x, train_y, test_x, test_y = digits()
-    main, test, startup, fetch = build()
+    # Smaller from epoch to epoch: what the last batches leave does not decide how good the network is.
+    rate = paddle.optimizer.lr.ExponentialDecay(RATE, gamma=0.85)
+    main, test, startup, fetch = build(rate)
     exe = static.Executor(place)
     exe.run(startup)
     rng = np.random.default_rng(0)
@@ -103,6 +108,7 @@ def train(epochs: int, place: str, out: Path, again: bool = False) -> tuple[floa
     start, begun = time.perf_counter(), len(history)
     with training.progress("digits", begun, epochs, "epoch") as advance:
         for epoch in range(begun, epochs):
+            rate.step(epoch)
             losses = [
                 float(exe.run(main, feed=feed, fetch_list=[fetch[0]])[0]) for feed in batches(train_x, train_y, rng)
             ]
