@@ -21,7 +21,8 @@ from tstatic.ir.export import notes_signatures
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Program
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
-from tstatic.plan.capacity import capacity
+from tstatic.places import Place
+from tstatic.plan.capacity import capacity, chip_of
 from tstatic.plan.plan import Plan
 from tstatic.plan.report import Fit, MemoryReport, memory_report
 from tstatic.runtime.feed import check_shape
@@ -432,7 +433,7 @@ class CompiledProgram:
             ...     print(compiled.max_batch("H100"))
         """
         capacity(memory)
-        place = memory if planned_for(memory, sizes=True) is not None else None
+        place = chip_of(memory) if isinstance(memory, str) else memory if isinstance(memory, Place | Target) else None
         return self.memory_report(feed_shapes, fetch_list, scope, place).fits(memory)
 
     def max_batch(

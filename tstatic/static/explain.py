@@ -402,11 +402,9 @@ def _by_library(e: Explanation) -> list[str]:
     """Returns what the library multiplies, some batches at a time, in the place of one kernel."""
     counts: Counter[str] = Counter()
     for kernel in e.kernels:
-        products = [
-            one for one in kernel.plan(DEFAULT_TARGET).launches if isinstance(one, LibraryProduct) and one.batched
-        ]
-        for name in {one.dtype.name for one in products}:
-            counts[name] += len(kernel.plan(DEFAULT_TARGET).launches)
+        launches = kernel.plan(DEFAULT_TARGET).launches
+        for name in {one.dtype.name for one in launches if isinstance(one, LibraryProduct) and one.batched}:
+            counts[name] += len(launches)
     remedy = {"float32": "FLAGS_allow_tf32, or 16 bits, make"}
     return [
         f"attentions of {name}: {count} launches, since only the library multiplies it in full precision; "

@@ -230,12 +230,11 @@ def damaged_program(base: Program, error: Exception) -> ProgramError | None:
     )
 
 
-def planned_for(place: Any, *, sizes: bool = False) -> Device | Target | None:
+def planned_for(place: Any) -> Device | Target | None:
     """Returns the GPU, or the chip, that a run is planned for; ``None``: a CPU place.
 
     Args:
         place: A place, a chip or its name, or ``None``.
-        sizes: Whether it may be a size, too.
 
     Raises:
         ProgramError: If it is nothing of these.
@@ -247,7 +246,7 @@ def planned_for(place: Any, *, sizes: bool = False) -> Device | Target | None:
     if place is None or isinstance(place, Target):
         return place
     chip = chip_of(place) if isinstance(place, str) else None
-    if chip is None and not sizes:
+    if chip is None:
         raise ProgramError(
             "this is neither a place nor a chip",
             expected=f"CPUPlace(), CUDAPlace(0), or one of {', '.join(one.short_name.upper() for one in CHIPS)}",

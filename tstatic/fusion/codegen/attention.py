@@ -113,7 +113,7 @@ class _Forward(AttentionModule):
 
     def forward(self, body: Sequence[FrozenOp]) -> Kernel:
         text, parameters = self._forward()
-        library = LibraryWay(self, None, self.places)
+        library = LibraryWay(self)
         texts = [*self.texts(), text, *library.texts()]
 
         def programs(blocks: Blocks) -> int:

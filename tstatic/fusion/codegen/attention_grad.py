@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tstatic.fusion.codegen import sums
-from tstatic.fusion.codegen.attention_library import LibraryWay, gradients_wanted
+from tstatic.fusion.codegen.attention_library import LibraryWay
 from tstatic.fusion.codegen.attention_loops import over_keys, over_queries, own_rows
 from tstatic.fusion.codegen.attention_module import LOG2E, AttentionModule
 from tstatic.fusion.codegen.attention_parts import Attention, Gradient, one
@@ -353,7 +353,7 @@ class _Gradients(AttentionModule):
             self.used.add("to_bf16")
             self.all_parameters += [KernelParameter("", "pointer", "", bias) for bias in self.biases.values()]
 
-        library = LibraryWay(self, gradients_wanted((("dq", dq), ("dk", dk), ("dv", dv))), self.places)
+        library = LibraryWay(self, [name for name, v in (("dq", dq), ("dk", dk), ("dv", dv)) if v is not None])
         texts += library.texts()
 
         def key_ways(target: Target) -> list[_Way]:
@@ -399,8 +399,8 @@ class _Gradients(AttentionModule):
             one, two = joined(target), separate(target)
             first = bool(one) and joined_first(target, max(s.depth, s.width), self.dtype, self.variant)
             found = one + two if first else two + one
-            # What makes the sums of rows in the loops reads the result once more for each block of keys; where no matrix
-            # instruction makes the products, they take so long that a launch is what it costs without.
+            # What makes the sums of rows in the loops reads the result once more for each block of keys; products of more than
+            # 16 bits take so long that a launch is what it costs without.
             made = not self.dtype.is_low
             generated = [
                 *(self._planned(way, parts, delta_parameters, target, made=made) for way in found),

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from tstatic.fusion.codegen import sums
 from tstatic.fusion.codegen.attention_module import AttentionModule
-from tstatic.fusion.codegen.attention_parts import one
 from tstatic.fusion.codegen.attention_tiles import padded
 from tstatic.fusion.codegen.emit import function
 from tstatic.fusion.codegen.kernel import (
@@ -98,21 +97,18 @@ class LibraryWay:
 
     Args:
         module: Its sizes and its ops per element; gets the function along rows.
-        gradients: Of the gradient: ``"dq"``, ``"dk"``, ``"dv"`` -> the value, those that are wanted.
-        places: Name of a pointer of the module -> where its matrices lie.
+        wanted: Of the gradient: those among ``"dq"``, ``"dk"`` and ``"dv"`` that are wanted; of the attention itself nothing.
     """
 
-    def __init__(
-        self, module: AttentionModule, gradients: Mapping[str, str] | None, places: Mapping[str, Layout]
-    ) -> None:
-        self.module, self.places = module, places
-        self.wanted = gradients or {}
-        self.through_scores = {"dq", "dk"} & self.wanted.keys()
+    def __init__(self, module: AttentionModule, wanted: Collection[str] = ()) -> None:
+        self.module, self.places, self.wanted = module, module.places, wanted
+        self.through_scores = {"dq", "dk"}.intersection(wanted)
         s = module.sizes
         # Where heads share keys, gradients would have to be added up over the heads.
         shared = s.keys != s.batch and bool(self.wanted)
         held = s.rows * s.columns * module.dtype.itemsize
-        self.offered = not (module.matrix_unit or shared) and held <= MOST_BYTES and self._factors() is not None
+        one_factor, *self.factors = self._factors()
+        self.offered = not (module.matrix_unit or shared) and held <= MOST_BYTES and one_factor
         self.parameters: Parameters = ()
         self.strips: Parameters = ()
 
@@ -120,17 +116,21 @@ class LibraryWay:
     def _factor(self, *names: str) -> float:
         return math.prod(self.places[n].factor or 1.0 for n in names if n in self.places)
 
-    def _factors(self) -> tuple[float, float, float, float] | None:
+    def _factors(self) -> tuple[bool, float, float, float, float]:
         """Returns by what scores, weights, their gradients and those of scores are multiplied, as the library multiplies by none.
 
-        ``None`` where queries and keys would need gradients of scores with different factors.
+        The first result is whether queries and keys take gradients of scores with one factor.
         """
         if not self.wanted:
-            return self._factor("q", "k"), self._factor("v", "out"), 1.0, 1.0
+            return True, self._factor("q", "k"), self._factor("v", "out"), 1.0, 1.0
         both = {self._factor(name, other) for name, other in (("dq", "k"), ("dk", "q")) if name in self.wanted} or {1.0}
-        if len(both) > 1:
-            return None
-        return self._factor("q", "k"), self._factor("given", "dv"), self._factor("given", "v"), both.pop()
+        return (
+            len(both) == 1,
+            self._factor("q", "k"),
+            self._factor("given", "dv"),
+            self._factor("given", "v"),
+            both.pop(),
+        )
 
     @staticmethod
     def _times(text: str, factor: float, kind: DType) -> str:
@@ -170,14 +170,12 @@ class LibraryWay:
     def _block(self, start: str) -> list[str]:
         """Lines that load a block of scores, from a column on: those that count, and what they are."""
         m, s = self.module, self.module.sizes
-        factors = self._factors()
-        assert factors is not None
         below = "" if m.diagonal is None else f" & (columns[None, :] <= rows[:, None] + {m.diagonal})"
         return [
             *m.columns(start),
             f"inside = (columns < {s.columns})[None, :] & (rows < {s.rows})[:, None]",
             f"seen = inside{below}",
-            f"raw = {self._times(self._loaded('scores_at'), factors[0], m.compute)}",
+            f"raw = {self._times(self._loaded('scores_at'), self.factors[0], m.compute)}",
             f's = tl.where(seen, {m.call("scores", "raw")}, float("-inf"))',
         ]
 
@@ -200,10 +198,8 @@ class LibraryWay:
     def _weight_rows(self) -> tuple[str, Parameters]:
         """Weights of scores, in their place, and the logarithm of each row's sum of powers."""
         m, s, kind = self.module, self.module.sizes, LANGUAGE[self.module.compute.name]
-        factors = self._factors()
-        assert factors is not None
         parameters = (m.pointer("scores_at", SCORES), *self._shared_parameters())
-        used = self._times(m.call("weights", "p"), factors[1], m.compute)
+        used = self._times(m.call("weights", "p"), self.factors[1], m.compute)
         body = [
             *self._head(),
             f'top = tl.full((ROWS,), float("-inf"), {kind})',
@@ -236,15 +232,13 @@ class LibraryWay:
     def _gradient_rows(self) -> tuple[str, Parameters]:
         """What the last product took of the weights, in the place of scores, and gradients of scores in that of weights'."""
         m, s, kind = self.module, self.module.sizes, LANGUAGE[self.module.compute.name]
-        factors = self._factors()
-        assert factors is not None
         buffers, sizes = [m.pointer("scores_at", SCORES)], list[KernelParameter]()
         if self.through_scores:
             read = (("out", m.out), ("given", self.places["given"]))
             buffers += [m.pointer("d_at", GRADIENTS), *(m.placed(name, place) for name, place in read)]
             sizes.append(KernelParameter("WIDTH", "constant"))
         parameters = (*buffers, *self._shared_parameters(), *sizes)
-        given = f"tl.where(seen, {self._times(self._loaded('d_at'), factors[2], m.compute)}, 0.0)"
+        given = f"tl.where(seen, {self._times(self._loaded('d_at'), self.factors[2], m.compute)}, 0.0)"
         body = [
             *self._head(),
             f"exact = tl.load(lse + batch * {s.rows} + rows, mask=rows < {s.rows}, other=0)",
@@ -266,12 +260,12 @@ class LibraryWay:
                 f"d = {given}",
                 f"d = {m.call('weights_grad', 'd')}",
                 "ds = p * (d - sums[:, None])",
-                f"ds = {self._times(m.call('scores_grad', 'raw', 'ds'), factors[3], m.compute)}",
+                f"ds = {self._times(m.call('scores_grad', 'raw', 'ds'), self.factors[3], m.compute)}",
                 self._kept("d_at", "ds"),
             ]
         if "dv" in self.wanted:
             # Behind the gradients: they read the scores that this replaces.
-            loop.append(self._kept("scores_at", self._times(m.call("weights", "p"), factors[1], m.compute)))
+            loop.append(self._kept("scores_at", self._times(m.call("weights", "p"), self.factors[1], m.compute)))
         body += nested(f"for start in range(0, {s.columns}, COLUMNS):", loop)
         return m.function("gradient_rows", parameters, body)
 
@@ -400,8 +394,3 @@ class LibraryWay:
             types=argument_types(self.strips),
         )  # fmt: skip
         return sums.finished(main, [operand], strips, kept, target)
-
-
-def gradients_wanted(pairs: Sequence[tuple[str, str | None]]) -> dict[str, str]:
-    """Returns the gradients among (name, value) that have a value."""
-    return {name: one(value) for name, value in pairs if value is not None}
