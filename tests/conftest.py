@@ -37,6 +37,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.helpers import time_left
 from tests.helpers.plain_draws import draw_plainly
 from tstatic import flags, logs, places
 from tstatic.devices import records
@@ -44,6 +45,11 @@ from tstatic.ir import declare
 from tstatic.runtime import scope
 
 draw_plainly()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Says once a minute how long the rest takes."""
+    time_left.register(config)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -196,7 +196,8 @@ BACK = "the transfer from rank 1 to rank 0, float32 of shape [3]"
 def test_an_unmatched_transfer_ends_and_names_both_ranks(pool: Pool, kind: str, said: str) -> None:
     with pool.trial("unmatched", 2, kind=kind) as trial:
         assert trial.wait(30.0 * SLACK)[0] == 1, trial.everything()
-        ((what, text, seconds),) = trial.said(0)
+        connected, (what, text, seconds) = trial.said(0)
+        assert connected == "connected"
         assert what == "error"
         # Two that both send: either rank may be the first to notice.
         if kind == "crossed":
