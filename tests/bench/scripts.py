@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
+from tests.helpers.patience import HANG
+
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "bench"
 
@@ -61,7 +63,7 @@ def run(path: str, *arguments: str, code: int | None = 0, **environment: str) ->
         text=True,
         cwd=ROOT,
         env=kept | {"CPU_NUM": "1"} | environment,
-        timeout=240,
+        timeout=HANG,
     )
     assert code is None or done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.bench.scripts import ROOT, hidden, run, script
+from tests.helpers.patience import HANG
 from tests.helpers.soak import SOAK
 
 packfile, runner, compiling = (script(name) for name in ("packfile", "runner", "compiling"))
@@ -487,7 +488,7 @@ def test_without_a_gpu_it_says_so_and_keeps_what_an_earlier_run_found(whole: Pat
     before.write_text("what an earlier run found")
     command = ["make", "gpu", "PART=contact", f"GPU_PYTHON={sys.executable}"]
     settings = f"ARGS={tmp_path} --pack {whole} --compile-most 0"
-    done = subprocess.run([*command, settings], cwd=ROOT, capture_output=True, text=True, timeout=240)
+    done = subprocess.run([*command, settings], cwd=ROOT, capture_output=True, text=True, timeout=HANG)
     assert done.returncode != 0
     assert "no CUDA device" in done.stderr
     [error] = only(packfile.Lines(tmp_path, "contact", 0.0).read(), "error")
@@ -560,6 +561,6 @@ def test_a_launch_finds_what_was_compiled_beforehand(tmp_path: Path) -> None:
     kept = {k: v for k, v in os.environ.items() if k not in ("TRITON_INTERPRET", "TSTATIC_CPU_BACKEND")}
     done = subprocess.run(
         [sys.executable, "-c", TWICE],
-        cwd=ROOT, env=kept | {"TRITON_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True, timeout=240,
+        cwd=ROOT, env=kept | {"TRITON_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True, timeout=HANG,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.cases import SCRIPT, tstatic, write_script
+from tests.helpers.patience import HANG
 
 pytestmark = pytest.mark.numpy_device("the commands choose the device themselves")
 
@@ -153,7 +154,7 @@ def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path, command: st
     assert stream.readline() == "ready\n"
     time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=HANG)
     assert process.returncode == 130
     assert "interrupted" in said
     assert "Traceback" not in said

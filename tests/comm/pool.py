@@ -15,9 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.helpers.patience import pace
+
 ROOT = Path(__file__).parents[2]
 
-SLACK = 3.0
+SLACK = 3.0 * pace()
 """Deadlines are so many times what is promised: the machine may be busy."""
 
 

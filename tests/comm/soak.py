@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.comm.pool import Pool, Trial
+from tests.helpers.patience import pace
 
-STEP_TIMEOUT = 1.0
-GRACE = 1.0
+STEP_TIMEOUT = 1.0 * pace()
+GRACE = 1.0 * pace()
 """Seconds, as flags; the promises below follow from them. Shorter ones would take a busy machine for a rank that stopped."""
 
 
@@ -89,12 +90,12 @@ def run(pool: Pool, rng: random.Random, slack: float, fault: Fault) -> dict[str,
                 start = time.time()
                 for victim in victims:
                     trial.send(victim, fault.sent)
-            trial.wait(20.0 + fault.limit * slack, told)
+            trial.wait((20.0 + fault.limit) * slack, told)
             if fault.kind == "stopped":
                 for victim in victims:
                     with contextlib.suppress(ProcessLookupError):
                         trial.send(victim, signal.SIGCONT)
-            trial.wait(20.0 + (GRACE + 5.0) * slack)
+            trial.wait((20.0 + GRACE + 5.0) * slack)
         except TimeoutError as error:
             broken.append(str(error))
         if not broken:
@@ -159,7 +160,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--slack", type=float, default=1.0, help="times the promised deadlines")
+    parser.add_argument("--slack", type=float, default=pace(), help="times the promised deadlines")
     options = parser.parse_args()
     slowest: Counter[str] = Counter()
 

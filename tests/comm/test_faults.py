@@ -9,9 +9,13 @@ import pytest
 
 from tests.comm import soak
 from tests.comm.pool import SLACK, Pool, Trial
+from tests.helpers.patience import pace
 from tests.helpers.seed import SEED
 
 pytestmark = pytest.mark.torch
+
+SECOND = f"{pace():g}"
+"""A second on a quiet machine, as a flag."""
 
 
 def _named(trial: Trial, rank: int) -> tuple[int, str]:
@@ -42,12 +46,12 @@ def test_the_soak_sees_a_wrong_name(pool: Pool, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_survivors_that_are_in_no_collective_are_ended(pool: Pool, number: int) -> None:
-    flags = {"FLAGS_step_timeout_s": "1", "FLAGS_failure_grace_s": "0.5"}
+    flags = {"FLAGS_step_timeout_s": SECOND, "FLAGS_failure_grace_s": "0.5"}
     with pool.trial("absorbed", 3, flags) as trial:
         for rank in range(3):
             trial.until(rank, 1, 10.0 * SLACK)
         trial.send(2, number)
-        codes = trial.wait((1 + 2 + 0.5 + 2) * SLACK, [0, 1])
+        codes = trial.wait((pace() + 2 + 0.5 + 2) * SLACK, [0, 1])
         assert [codes[0], codes[1]] == [1, 1]
         for rank in (0, 1):
             assert f"rank {rank} of 3: rank 2 " in trial.err(rank)
@@ -62,7 +66,7 @@ def test_a_rank_that_dies_while_the_group_is_made_is_named(pool: Pool) -> None:
 
 
 def test_a_stopped_rank_that_goes_on_learns_that_it_was_given_up(pool: Pool) -> None:
-    with pool.trial("train", 2, {"FLAGS_step_timeout_s": "1"}, fault="stop", at=2, victims=[1]) as trial:
+    with pool.trial("train", 2, {"FLAGS_step_timeout_s": SECOND}, fault="stop", at=2, victims=[1]) as trial:
         assert trial.wait(10.0 * SLACK, [0])[0] == 1
         assert _named(trial, 0) == (1, "stopped")
         trial.send(1, signal.SIGCONT)
@@ -71,7 +75,7 @@ def test_a_stopped_rank_that_goes_on_learns_that_it_was_given_up(pool: Pool) -> 
 
 
 def test_ranks_that_were_all_suspended_go_on(pool: Pool) -> None:
-    flags = {"FLAGS_step_timeout_s": "1"}
+    flags = {"FLAGS_step_timeout_s": SECOND}
     with pool.trial("train", 2, flags, fault="", at=-1, victims=[], steps=100, pause=0.01) as trial:
         for rank in range(2):
             trial.until(rank, 1, 10.0 * SLACK)
@@ -80,14 +84,14 @@ def test_ranks_that_were_all_suspended_go_on(pool: Pool) -> None:
                 trial.send(rank, number)
             if number == signal.SIGSTOP:
                 with pytest.raises(TimeoutError):
-                    trial.wait(1.5)  # longer than the step may take
+                    trial.wait(1.5 * pace())  # longer than the step may take
         assert trial.wait(60.0 * SLACK) == {0: 0, 1: 0}
         assert trial.err(0) + trial.err(1) == ""
 
 
 @pytest.mark.parametrize(("fault", "code"), [("kill", -9), ("stop", 1)])
 def test_python_ends_by_itself_after_a_failure(pool: Pool, fault: str, code: int) -> None:
-    flags = {"FLAGS_step_timeout_s": "1"}
+    flags = {"FLAGS_step_timeout_s": SECOND}
     arguments = {"fault": fault, "at": 2, "victims": [1], "count": 300_000}
     with pool.trial("train", 2, flags, whole_exit=True, **arguments) as trial:
         assert trial.wait(20.0 * SLACK, [0])[0] == 1

@@ -15,6 +15,7 @@ import pytest
 import tstatic as paddle
 from tests.comm import cases
 from tests.comm.pool import ROOT, SLACK, Pool, environment, free_port
+from tests.helpers.patience import pace
 from tstatic import flags, static
 from tstatic.distributed import launch as launcher
 
@@ -47,7 +48,7 @@ def _alone(optimizer: Any, steps: int, places: int) -> tuple[list[Any], list[lis
 def _train(pool: Pool, optimizer: str, steps: int, fields: dict[str, Any], size: int = 2) -> list[list[Any]]:
     """What the ranks say: the parameters after the startup program, those at the end, losses and collectives."""
     arguments = {"fields": fields, "steps": steps, "optimizer": optimizer}
-    with pool.trial("fleet_train", size, {"FLAGS_step_timeout_s": "20"}, **arguments) as trial:
+    with pool.trial("fleet_train", size, {"FLAGS_step_timeout_s": f"{20 * pace():g}"}, **arguments) as trial:
         assert trial.wait(40.0 * SLACK) == dict.fromkeys(range(size), 0), trial.everything()
         return [trial.said(rank) for rank in range(size)]
 
@@ -156,7 +157,7 @@ def _expected(rank: int, size: int, run: int = 1) -> list[Any]:
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_every_collective_of_a_program_gives_what_numpy_gives(pool: Pool, size: int) -> None:
-    with pool.trial("collectives", size, {"FLAGS_step_timeout_s": "20"}) as trial:
+    with pool.trial("collectives", size, {"FLAGS_step_timeout_s": f"{20 * pace():g}"}) as trial:
         assert trial.wait(40.0 * SLACK) == dict.fromkeys(range(size), 0), trial.everything()
         for rank in range(size):
             (found,) = trial.said(rank)
@@ -247,7 +248,7 @@ def test_a_global_shuffle_moves_samples_between_processes(pool: Pool, counts: li
 # ------------------------------------------------------------------------------------------------------------- launchers
 def _run(command: list[str], tmp_path: Path, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, cwd=tmp_path, env=environment(FLAGS_step_timeout_s="20", **more), capture_output=True, text=True,
+        command, cwd=tmp_path, env=environment(FLAGS_step_timeout_s=f"{20 * pace():g}", **more), capture_output=True, text=True,
         timeout=60.0 * SLACK, check=False,
     )  # fmt: skip
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.patience import HANG
 from tstatic import flags
 from tstatic.comm.exits import describe
 from tstatic.comm.liveness import At, Monitor, odd_ones
@@ -18,7 +19,7 @@ from tstatic.comm.mesh import Mesh, own_address
 from tstatic.errors import RankFailedError, ShapeError
 
 
-def _meshes(size: int, seconds: float = 5.0) -> list[Mesh]:
+def _meshes(size: int, seconds: float = HANG) -> list[Mesh]:
     made = [Mesh(rank, size, "127.0.0.1") for rank in range(size)]
     addresses = {mesh.rank: mesh.address for mesh in made}
     threads = [threading.Thread(target=m.connect, args=(addresses, time.monotonic() + seconds)) for m in made]
@@ -38,7 +39,7 @@ def monitors() -> Iterator[list[Monitor]]:
         one.leave()
 
 
-def _until(condition: Any, seconds: float = 15.0) -> None:
+def _until(condition: Any, seconds: float = HANG) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -124,9 +125,9 @@ def test_a_mesh_lets_nobody_in_who_does_not_know_the_secret() -> None:
     hung_up = socket.create_connection(("127.0.0.1", first.port))
     hung_up.close()
     addresses = {0: first.address, 1: second.address}
-    thread = threading.Thread(target=second.connect, args=(addresses, time.monotonic() + 20))
+    thread = threading.Thread(target=second.connect, args=(addresses, time.monotonic() + HANG))
     thread.start()
-    first.connect(addresses, time.monotonic() + 20)
+    first.connect(addresses, time.monotonic() + HANG)
     thread.join()
     assert [*first._sockets] == [1]
     assert [*second._sockets] == [0]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.comm.pool import SLACK, Pool, Trial
+from tests.helpers.patience import pace
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -43,7 +44,12 @@ class Machines:
 
     def start(self, pool: Pool, case: str, **arguments: Any) -> Trial:
         """Runs a case on all ranks, told who they are as torchrun does."""
-        common = {"LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": HOSTS[0], "MASTER_PORT": "29731", "FLAGS_step_timeout_s": "2"}
+        common = {
+            "LOCAL_WORLD_SIZE": "2",
+            "MASTER_ADDR": HOSTS[0],
+            "MASTER_PORT": "29731",
+            "FLAGS_step_timeout_s": f"{2 * pace():g}",
+        }
         return pool.trial(
             case,
             4,

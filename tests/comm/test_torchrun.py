@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from tests.comm.pool import SLACK, Pool
+from tests.helpers.patience import pace
 
 pytestmark = pytest.mark.torch
 
 
 def _torchrun(pool: Pool, case: str, **arguments: Any) -> tuple[int, str, str]:
     """Runs a case in two processes that torchrun starts; returns its exit code, stdout and stderr."""
-    flags = {"FLAGS_step_timeout_s": "20", "PYTHONWARNINGS": "default"}
+    flags = {"FLAGS_step_timeout_s": f"{20 * pace():g}", "PYTHONWARNINGS": "default"}
     with pool.trial("torchrun", 1, flags, name=case, arguments=arguments) as trial:
         try:
             code = trial.wait(60.0 * SLACK)[0]

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.comm import trainer
 from tests.comm.pool import SLACK, Pool, Trial
 from tests.comm.trainer import Array, Order
+from tests.helpers.patience import pace
 from tests.parallel.golden import strategy
 from tests.parallel.test_equality import CHOICES, CLIPS, EVERY_FUSION, OPTIMIZERS, ROWS, Nets, agree
 from tstatic.comm import group
@@ -45,7 +46,7 @@ class Ranks:
         if self._trial is None:
             self._place = self._folder / str(self._trials)
             self._place.mkdir()
-            flags = {"CPU_NUM": "1", "FLAGS_step_timeout_s": "20"}
+            flags = {"CPU_NUM": "1", "FLAGS_step_timeout_s": f"{20 * pace():g}"}
             self._trial = self._pool.trial("training", self.size, flags, folder=str(self._place))
             self._trials += 1
             self._orders = 0

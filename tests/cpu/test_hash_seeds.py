@@ -11,6 +11,7 @@ from functools import cache
 import pytest
 
 from tests.helpers.fusion_programs import CASES, build
+from tests.helpers.patience import HANG
 from tests.helpers.soak import SOAK
 from tstatic import static
 from tstatic.ir.frozen import freeze
@@ -56,7 +57,7 @@ def written() -> list[dict[str, object]]:
             for seed in seeds
         ]
         for process in running:
-            printed, _ = process.communicate(timeout=120)
+            printed, _ = process.communicate(timeout=HANG)
             assert process.returncode == 0
             found.append(json.loads(printed.splitlines()[-1]))
     return found

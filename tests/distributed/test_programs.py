@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.comm.pool import environment
+from tests.helpers.patience import HANG
 
 RECOMMENDER = '''
 """Click-through rates from sparse ids, as in a recommender's training script."""
@@ -168,7 +169,7 @@ def _result(script: str, tmp_path: Path) -> list[float]:
     path.write_text(script)
     done = subprocess.run(
         [sys.executable, "-m", "tstatic.as_paddle", str(path)], cwd=tmp_path, env=environment(), capture_output=True,
-        text=True, timeout=120, check=False,
+        text=True, timeout=HANG, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (line,) = [one for one in done.stdout.splitlines() if one.startswith("RESULT ")]

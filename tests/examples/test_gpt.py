@@ -18,6 +18,7 @@ import pytest
 
 import tstatic as paddle
 from tests.helpers import warm
+from tests.helpers.patience import HANG
 from tstatic import static
 
 ROOT = Path(__file__).parents[2]
@@ -69,7 +70,7 @@ def run(*command: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     """Runs Python in a process of its own and looks at how it ended."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, *command], capture_output=True, text=True, cwd=ROOT, env=environment, timeout=240
+        [sys.executable, *command], capture_output=True, text=True, cwd=ROOT, env=environment, timeout=HANG
     )
     assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done

@@ -13,6 +13,7 @@ import pytest
 
 from tests.helpers.attention_blocks import Block, drawn_block, layout_recipe, recipe
 from tests.helpers.drawn import BY_NAME, made, only
+from tests.helpers.patience import HANG
 from tests.helpers.soak import SOAK, shards
 from tests.interpret.faults import Fault, _replaced, _text, caught
 from tstatic import testing
@@ -54,7 +55,7 @@ def test_scripts_run_alone(packing: str, tmp_path: Path) -> None:
             env={**os.environ, "TRITON_INTERPRET": "1"},
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=HANG,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         assert f"passed: {outputs} outputs" in done.stdout

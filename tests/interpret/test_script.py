@@ -23,6 +23,7 @@ from tests.helpers import feedforward_programs
 from tests.helpers.fusion_programs import CASES, Case, build
 from tests.helpers.optimizer_programs import CASES as OPTIMIZERS
 from tests.helpers.optimizer_programs import training
+from tests.helpers.patience import HANG
 from tests.interpret.test_composite import made as composite
 from tstatic import static
 from tstatic.fusion import FUSIONS
@@ -151,7 +152,7 @@ def test_a_module_runs_alone(template: str, tmp_path: Path) -> None:
     file.write_text(kernel.text, encoding="utf-8")
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"TRITON_INTERPRET": "1"}
     done = subprocess.run(
-        [sys.executable, "-I", str(file)], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120
+        [sys.executable, "-I", str(file)], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=HANG
     )
     assert done.returncode == 0, done.stdout + done.stderr
     (line,) = done.stdout.splitlines()
@@ -174,7 +175,7 @@ def test_without_a_gpu_and_an_interpreter_it_says_what_it_needs(tmp_path: Path) 
     file = tmp_path / "alone.py"
     file.write_text(kernels(CASES[0], "enable_auto_fusion")[0].text, encoding="utf-8")
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    done = subprocess.run([sys.executable, str(file)], env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, str(file)], env=environment, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 1
     assert "set TRITON_INTERPRET=1" in done.stderr
 

@@ -21,6 +21,7 @@ from tests.cpu.bn_nets import gradients_of, residual, strategy, trained
 from tests.helpers import feedforward_programs
 from tests.helpers.drawn import PLAIN, ROW_FAMILIES, drawn, only
 from tests.helpers.epilogue_programs import epilogue_recipe
+from tests.helpers.patience import HANG
 from tests.helpers.quick_interpreter import interpret_quickly
 from tests.helpers.soak import SOAK
 from tstatic import static, testing
@@ -239,7 +240,7 @@ def test_other_processes_give_the_same_bits() -> None:
     ]
     here = digests()
     for process in running:
-        printed, _ = process.communicate(timeout=600)
+        printed, _ = process.communicate(timeout=HANG)
         assert process.returncode == 0
         assert json.loads(printed.splitlines()[-1]) == here
 

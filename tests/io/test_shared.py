@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.helpers.patience import HANG
 from tests.io.test_data_loader import Calls, values
 from tstatic import io
 from tstatic.io.collate import collate
@@ -198,7 +199,7 @@ def test_nothing_is_left_over_after_a_signal(how: signal.Signals, tmp_path: Path
         os.killpg(process.pid, how)  # as Ctrl-C does: also to the workers
     else:
         process.send_signal(how)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=HANG)
     assert said.rstrip().endswith("KeyboardInterrupt") if how == signal.SIGINT else said == ""
     assert ends_with_its_group(process)
     assert set(os.listdir("/dev/shm")) <= left
@@ -217,7 +218,7 @@ def test_nothing_is_left_over_after_a_signal(how: signal.Signals, tmp_path: Path
 )
 def test_a_loader_that_is_left_early_ends_its_workers(parts: dict[str, str], tmp_path: Path) -> None:
     process = script(tmp_path, **parts)
-    assert process.communicate(timeout=60) == ("0\n1\n2\n3\ndone\n", "")
+    assert process.communicate(timeout=HANG) == ("0\n1\n2\n3\ndone\n", "")
     assert process.returncode == 0
     assert ends_with_its_group(process)
 
@@ -233,5 +234,5 @@ def test_readers_in_processes_end_in_spite_of_a_handler(tmp_path: Path) -> None:
     """
     path = tmp_path / "readers.py"
     path.write_text(textwrap.dedent(text))
-    done = subprocess.run([sys.executable, "-W", "error", str(path)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-W", "error", str(path)], capture_output=True, text=True, timeout=HANG)
     assert (done.stdout, done.stderr) == ("0\n", "")

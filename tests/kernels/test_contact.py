@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.bench.scripts import run
+from tests.helpers.patience import HANG
 from tests.kernels import environments
 
 Lines = list[dict[str, Any]]
@@ -24,7 +25,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> Lines:
     run("gpu/pack.py", str(pack), "--tiny", "--only", "relu,residual")
     kept = {k: v for k, v in os.environ.items() if k not in ("TRITON_INTERPRET", "TSTATIC_CPU_BACKEND", "PYTHONPATH")}
     command = [python, "-W", "error", "bench/gpu/contact.py", str(folder), "--pack", str(pack), "--dry-run"]
-    done = subprocess.run(command, cwd=environments.ROOT, env=kept, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=environments.ROOT, env=kept, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 2, done.stderr
     return [json.loads(text) for text in (folder / "contact.jsonl").read_text().splitlines()]
 

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
+from tests.helpers.patience import HANG, pace
 from tests.parallel.golden import ROWS, Net, Training, strategy
 from tstatic import static
 from tstatic.comm.group import Group
 from tstatic.runtime import replica_threads
 
-SLACK = 3.0
+SLACK = 3.0 * pace()
 """Deadlines of the requirement are multiplied by this: the machine that tests may be busy."""
 
 
@@ -97,20 +98,20 @@ def test_an_error_ends_all_replicas_names_one_and_changes_nothing(replica: int, 
 @pytest.mark.parametrize("at", [0, 3, 5, 6])
 def test_a_replica_that_sleeps_is_given_up_and_its_place_refused(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert replica_threads.GRACE <= 2.0, "what users wait for besides the time-out"
-    grace = 0.3
+    grace = 0.3 * pace()
     monkeypatch.setattr(replica_threads, "GRACE", grace)
     fault = Fault()
     training = Training(faulty(fault, at), 3)
     feed = {"X": ROWS[:9]}
     training.step(feed)
     before = weights(training)
-    fault.replica, fault.action = 1, lambda: fault.release.wait(60) and None
-    paddle.set_flags({"FLAGS_step_timeout_s": 0.5})
+    fault.replica, fault.action = 1, lambda: fault.release.wait(HANG) and None
+    paddle.set_flags({"FLAGS_step_timeout_s": 0.5 * pace()})
     try:
         start = time.monotonic()
         with pytest.raises(paddle.errors.DeviceError, match="replica 1 of 3 did not finish") as caught:
             training.step(feed)
-        assert time.monotonic() - start < (0.5 + grace) * SLACK
+        assert time.monotonic() - start < (0.5 * pace() + grace) * SLACK
         assert "py_func" in str(caught.value)
         assert "test_faults.py:" in str(caught.value)
         with pytest.raises(paddle.errors.DeviceError, match="never came back"):
@@ -128,10 +129,10 @@ def test_a_replica_that_sleeps_is_given_up_and_its_place_refused(at: int, monkey
 
 
 def test_a_replica_that_hangs_is_named_and_not_one_that_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replica_threads, "GRACE", 0.4)
+    monkeypatch.setattr(replica_threads, "GRACE", 0.4 * pace())
     group, release = Group(3), threading.Event()
     threads = replica_threads.ReplicaThreads(3, group, lambda replica: f"in task {replica}")
-    slow, hanging, waiting = partial(time.sleep, 0.15), partial(release.wait, 60), group.communicator(2).commit
+    slow, hanging, waiting = partial(time.sleep, 0.15), partial(release.wait, HANG), group.communicator(2).commit
     try:
         with pytest.raises(paddle.errors.DeviceError, match="replica 1 of 3 did not finish") as caught:
             threads.run([slow, hanging, waiting], 0.05)
@@ -148,7 +149,7 @@ def test_a_replica_that_hangs_is_named_and_not_one_that_is_slow(monkeypatch: pyt
 def test_other_processes_learn_the_operator_of_the_replica_that_is_waited_for() -> None:
     group, release = Group(2), threading.Event()
     threads = replica_threads.ReplicaThreads(2, group, lambda replica: f"in task {replica}")
-    tasks = [group.communicator(0).commit, lambda: release.wait(60) and group.communicator(1).commit()]
+    tasks = [group.communicator(0).commit, lambda: release.wait(HANG) and group.communicator(1).commit()]
     run = threading.Thread(target=threads.run, args=(tasks, 60.0))
     run.start()
     try:

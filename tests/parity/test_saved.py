@@ -13,6 +13,7 @@ import pytest
 
 import tstatic as paddle
 from tests.cpu.test_paddle_files import build_numbers
+from tests.helpers.patience import HANG
 from tests.parity import compare, record
 from tests.parity.record import PADDLE, ROOT
 from tests.parity.saved import both_ways, models
@@ -30,7 +31,7 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 def in_paddle(module: str, folder: Path) -> dict[str, np.ndarray]:
     """Runs a module in Paddle's Python; returns the answers that it wrote."""
     command = [str(PADDLE), "-m", module, str(folder)]
-    done = subprocess.run(command, cwd=ROOT, env=record.environment(), capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, cwd=ROOT, env=record.environment(), capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stderr[-3000:]
     with np.load(folder / "answers.npz") as answers:
         return dict(answers)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.patience import HANG
 from tstatic.devices.cpu.pool import Job, Pool
 
 
@@ -27,10 +28,10 @@ class Recorder:
     def tile(self, name: str, wait: bool) -> None:
         if wait:
             # Each thread has one of the tiles.
-            self.together.wait(10.0)
+            self.together.wait(HANG)
         self.entered.release()
         if wait and threading.current_thread() is not threading.main_thread():
-            self.gate.wait(10.0)
+            self.gate.wait(HANG)
         self.done.append(name)
 
     def bound(self, tag: str, tiles: int, threads: int, wait: bool = False) -> Any:
@@ -51,7 +52,7 @@ def test_an_interrupt_waits_for_the_helpers_and_the_next_job_is_whole(threads: i
 
     def interrupt() -> None:
         for _ in range(threads):
-            record.entered.acquire(timeout=10.0)
+            record.entered.acquire(timeout=HANG)
         os.kill(os.getpid(), number)
         time.sleep(0.05)
         record.gate.set()
@@ -78,7 +79,7 @@ def test_a_second_interrupt_while_helpers_are_waited_for_changes_nothing() -> No
 
     def interrupt() -> None:
         for _ in range(2):
-            record.entered.acquire(timeout=10.0)
+            record.entered.acquire(timeout=HANG)
         for _ in range(5):
             _thread.interrupt_main()
             time.sleep(0.01)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.patience import HANG
 from tests.helpers.source import ROOT
 
 PRELUDE = "import numpy as np\nimport tstatic as paddle\nfrom tstatic import static\n"
@@ -42,7 +43,7 @@ def ran(folder: Path, text: str, *runner: str, **variables: str) -> subprocess.C
     (folder / "script.py").write_text(text)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "FLAGS_call_stack_level": "1", **variables}
     command = [sys.executable, *runner, "script.py"]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=HANG)
 
 
 def foreign_frames(stderr: str) -> list[str]:
