@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 
 import tstatic as paddle
+from tests.helpers.patience import pace
 from tstatic import static
 from tstatic.errors import DeviceError, ForkedProcessError
 
-LIMIT = 20.0
+LIMIT = 20.0 * pace()
 """Seconds after which a trial counts as hung; one takes milliseconds."""
 
 REFUSED = "refused"

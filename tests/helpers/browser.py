@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.helpers.patience import HANG
+
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
     "--remote-debugging-pipe", "--window-size=1280,900",
@@ -41,7 +43,7 @@ class Browser:
         limit: Seconds to wait for any answer.
     """
 
-    def __init__(self, path: str, profile: Path, limit: float = 60) -> None:
+    def __init__(self, path: str, profile: Path, limit: float = HANG) -> None:
         theirs_in, self._in = os.pipe()
         self._out, theirs_out = os.pipe()
         # A shell puts the pipes where the browser looks for them.

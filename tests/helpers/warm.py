@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import tstatic.testing  # noqa: F401 - what scripts import, loaded once
+from tests.helpers.patience import HANG
 from tests.helpers.plain_draws import draw_plainly
 from tstatic import flags
 
@@ -35,7 +36,7 @@ def run(
     cwd: Path,
     module: bool = False,
     without: tuple[str, ...] = (),
-    timeout: float = 240.0,
+    timeout: float = HANG,
     **environ: str,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a script with warnings as errors, as ``python -W error script arguments`` does.

@@ -176,7 +176,7 @@ def script(folder: Path, **parts: str) -> subprocess.Popen[str]:
 
 def ends_with_its_group(process: subprocess.Popen[str]) -> bool:
     """Whether all processes of the script end within seconds."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + HANG
     while time.monotonic() < deadline:
         alive = []
         for stat in Path("/proc").glob("[0-9]*/stat"):

@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.helpers.patience import pace
 from tests.mutants.change import changed
 
 ROOT = Path(__file__).parents[2]
@@ -90,7 +91,7 @@ def plant(
     tests: tuple[str, ...] = (),
     k: str = "",
     interpret: bool = False,
-    wall_s: float = 6 * LIMIT_S,
+    wall_s: float = 6 * LIMIT_S * pace(),
     **more: str,
 ) -> Outcome:
     """Runs the tests of a mutant, or some tests without any.

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import tstatic as paddle
+from tests.helpers.patience import HANG
 from tstatic import static
 from tstatic.guards import Guarded
 from tstatic.utils import unique_name
@@ -46,9 +47,9 @@ def test_threads_build_their_own_programs_at_the_same_time() -> None:
             with static.name_scope(f"net{number}"), static.device_guard("cpu" if number else "gpu:0"):
                 h = static.data("x", [None, 4])
                 for _ in range(5):
-                    barrier.wait(20.0)
+                    barrier.wait(HANG)
                     h = static.nn.fc(h, 4, activation="tanh")
-            barrier.wait(20.0)
+            barrier.wait(HANG)
             static.global_scope().var(f"of{number}")
             names = static.global_scope().local_var_names()
             op = main.global_block().ops[-1]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from tests.helpers.patience import HANG
 from tstatic.errors import DeviceError, ForkedProcessError
 from tstatic.runtime.interrupt import Writing, check_whole, shield
 from tstatic.runtime.scope import Scope
@@ -128,11 +129,11 @@ def test_a_fork_in_the_middle_of_another_threads_update_leaves_the_child_without
     def update() -> None:
         with Writing(scope, ["w"], "a step"):
             inside.set()
-            go.wait(10.0)
+            go.wait(HANG)
 
     thread = threading.Thread(target=update)
     thread.start()
-    inside.wait(10.0)
+    inside.wait(HANG)
     child = _forked()
     if child == 0:
         code = 1

@@ -7,13 +7,14 @@ import random
 
 import pytest
 
+from tests.helpers.patience import pace
 from tests.helpers.seed import SEED
 from tests.mutants.change import DoesNotApplyError, changed
 from tests.mutants.planting import LIMIT_S, ROOT, Mutant, plant
 from tests.mutants.table import MUTANTS
 
 SAMPLE = 3
-SAMPLE_WALL_S = 60.0
+SAMPLE_WALL_S = 60.0 * pace()
 """Seconds of the clock that the tests of one drawn mutant may take."""
 QUICK = ("tests/unit/test_lr_plateau.py",)
 
