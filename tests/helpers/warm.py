@@ -92,7 +92,7 @@ class _Server:
     def close(self) -> None:
         if self._process.stdin is not None:
             self._process.stdin.close()
-        self._process.wait(10)
+        self._process.wait(HANG)
 
 
 def run_text(text: str, *arguments: str, cwd: Path, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -28,7 +28,7 @@ def work(rank, start, done):
     dice = random.Random(rank)
     for round in range(ROUNDS):
         text = f"def value():\n    return {round}\n" + "# fill\n" * random.Random(round).randrange(3000)
-        start.wait(HANG)
+        start.wait(900)
         if rank == 0 and round % 2:  # somebody spoils the entry while the others write and read it
             path = cache.folder() / (cache._stem(text.encode(), "k") + ".py")
             for _ in range(3):
@@ -38,7 +38,7 @@ def work(rank, start, done):
         assert inspect.getsource(module.value) == f"def value():\n    return {round}\n", "a wrong source"
         if dice.random() < 0.1:
             cache.trim(0)
-        done.wait(HANG)
+        done.wait(900)
         if rank == 0 and round % 2 == 0:  # nobody spoiled it: it is there, and right
             assert Path(module.__file__).read_bytes() == text.encode(), "a wrong file"
     os._exit(0)  # a failed assert leaves by the other way, with 1
