@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -206,7 +207,8 @@ def test_an_unmatched_transfer_ends_and_names_both_ranks(pool: Pool, kind: str, 
             assert "rank 0" in text
             assert "rank 1" in text
         else:
-            assert text == said
+            # The clock says how long rank 0 waited, the system perhaps why the connection closed.
+            assert re.sub(r"within [\d.]+ s", "within 1.5 s", text).removesuffix(" (Connection reset by peer)") == said
         assert seconds < 4.0 * SLACK
 
 
