@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tstatic.autodiff.backward import Backward, PendingOp, run
+from tstatic.autodiff.early import before_updates
 from tstatic.autodiff.paths import path_to, requirements
 from tstatic.autodiff.recompute import recompute
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError, UnsupportedError, shown
@@ -122,8 +123,11 @@ def append_backward(
     chosen = _names(parameter_list, "parameter_list") if parameter_list is not None else None
     excluded = {id(op) for one in around for op in one.excludes}
     ops = [op for one in around for op in one.ops if id(op) not in excluded]
-    before = len(block.ops)
     path = path_to(ops, [loss.name])
+    reordered = before_updates(ops, path) if block.idx == 0 else None
+    if reordered is not None:
+        ops = reordered[0]
+        path = path_to(ops, [loss.name])
     forward = [ops[i] for i in path]
     needed = requirements(block, forward, set(), no_grad, True)
     if chosen is not None:
@@ -136,6 +140,8 @@ def append_backward(
             ops[i].role |= OpRole.Loss
             break
     work = Backward(block, block, prefix)
+    if reordered is not None:
+        work.updates = reordered[1]
     if loss.name in needed:
         seed = work.grad_name(loss.name)
         work.metas[seed] = loss.meta
@@ -160,9 +166,11 @@ def append_backward(
         known = {p.name for p in parameters}
         parameters += [block._var_recursive(n) for n in sorted(chosen - known)]  # type: ignore[misc]
     _mark_parameters(work, parameters)
-    work.append()
+    if work.early:
+        block.ops[:] = ops
+    added = work.append(work.updates if work.early else None)
     if callbacks:
-        for op in block.ops[before:]:
+        for op in added:
             for callback in callbacks:
                 callback(block=block, context={"op": op})
     pairs: list[Pair] = []
@@ -235,9 +243,15 @@ def gradients(
     program = block.program
     ops = list(block.ops)
     path = path_to(ops, [t.name for t in outs])
+    reordered = before_updates(ops, path) if block.idx == 0 else None
+    if reordered is not None:
+        ops = reordered[0]
+        path = path_to(ops, [t.name for t in outs])
     roots = {v.name for v in ins if v.name not in no_grad and not v.stop_gradient}
     needed = requirements(block, [ops[i] for i in path], roots, no_grad, False)
     work = Backward(block, block, _next_prefix(program), roots)
+    if reordered is not None:
+        work.updates = reordered[1]
     for target, seed in zip(outs, seeds, strict=True):
         if target.name not in needed:
             continue
@@ -262,7 +276,9 @@ def gradients(
     run(work, ops, path, needed)
     for name in list(work.partial_grads):
         work.accumulate(name, None)
-    work.append()
+    if work.early:
+        block.ops[:] = ops
+    work.append(work.updates if work.early else None)
     results: list[Variable | None] = []
     for v in ins:
         final = finals.get(v.name)

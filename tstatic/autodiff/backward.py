@@ -98,6 +98,9 @@ class Backward:
         self.metas: dict[str, Meta] = {}
         # Gradient -> the row offsets of its variable, whose rows it has.
         self.lods: dict[str, tuple[str, ...]] = {}
+        # Where the updates of an earlier minimize begin, if the backward ops can stand before them, and whether they must.
+        self.updates: int | None = None
+        self.early = False
 
     def grad_name(self, name: str) -> str:
         """Returns the name of the complete gradient of a forward variable."""
@@ -361,9 +364,14 @@ class Backward:
                 )
 
     # -------------------------------------------------------------------------------------------------------- append
-    def append(self) -> None:
-        """Appends the pending ops to the target block, and creates the gradient variables."""
+    def append(self, at: int | None = None) -> list[Operator]:
+        """Adds the pending ops to the target block, and creates the gradient variables; returns the ops.
+
+        Args:
+            at: Position of the first of them; at the end by default.
+        """
         block = self.target
+        added: list[Operator] = []
         for new_op in self.pending:
             definition = op_def(new_op.type)
             # A backward op may have fewer attributes than its forward op, all of whose were copied.
@@ -384,8 +392,11 @@ class Backward:
                 where=new_op.where, position=new_op.position, namescope=NAME_SCOPE.get(block.program),
             )  # fmt: skip
             block.built += 1
-            block.ops.append(op)
+            added.append(op)
+        at = len(block.ops) if at is None else at
+        block.ops[at:at] = added
         block.program._touch()
+        return added
 
     def infer_outputs(self, definition: OpDef, new_op: PendingOp, attrs: Mapping[str, Any]) -> None:
         """Infers the metadata of temporaries that a rule made; a gradient has the metadata of its variable."""
@@ -413,15 +424,35 @@ def run(
     carried: frozenset[str] = frozenset(),
 ) -> None:
     """Creates the backward ops of ``path``, last first; ``carried`` names may be overwritten by the ops that read them."""
-    last = last_writers(ops)
+    overwritten = stale_at(work, ops, carried)
     for i in reversed(path):
-        op = ops[i]
-        own = set(op.output_arg_names)
-        work.op(
-            op,
-            lambda n: n in needed,
-            lambda n, i=i, own=own: n not in carried and last.get(n, -1) > i and n not in own,  # type: ignore[misc]
-        )
+        work.op(ops[i], lambda n: n in needed, overwritten(i))
+
+
+def stale_at(
+    work: Backward, ops: Sequence[Operator], carried: frozenset[str] = frozenset()
+) -> Callable[[int], Callable[[str], bool]]:
+    """Returns a function: position of an op -> a function that says whether a later op overwrites a variable.
+
+    Where only updates of an earlier ``minimize`` do so, it notes that the backward ops must stand before them.
+    """
+    last = last_writers(ops)
+    before = last if work.updates is None else last_writers(ops[: work.updates])
+
+    def at(i: int) -> Callable[[str], bool]:
+        own = set(ops[i].output_arg_names)
+
+        def stale(name: str) -> bool:
+            if name in carried or name in own or last.get(name, -1) <= i:
+                return False
+            if before.get(name, -1) > i:
+                return True
+            work.early = True
+            return False
+
+        return stale
+
+    return at
 
 
 def differentiate_block(body: Block, outs: Sequence[str], ins: Sequence[str], prefix: str = "") -> int:

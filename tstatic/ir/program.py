@@ -414,9 +414,10 @@ class Program(ProgramMethods):
         self._seed = Program._first_seed
         self._role = OpRole.Forward
         self._role_var: tuple[str, ...] = ()
+        self._updates: tuple[int, ...] = ()
         # Facts that later stages attach (learning-rate scheduler, loss name); copied by clone.
-        self.lr_scheduler: Any = None
-        self.lr_var: Variable | None = None
+        # Name of a learning-rate variable -> its value from now on; None where that is in the scope. One for each optimizer.
+        self.learning_rates: dict[str, Callable[[], float | None] | None] = {}
         self.loss_name: str | None = None
         self.mixed_precision: tuple[Any, ...] = ()
         self.readers: list[Any] = []  # loaders that give a run what its feed lacks
@@ -496,6 +497,18 @@ class Program(ProgramMethods):
             yield
         finally:
             self._role, self._role_var = old
+
+    @contextlib.contextmanager
+    def _updates_guard(self, updates: tuple[int, ...] | None = None) -> Iterator[None]:
+        """Gives ops of a training a number: by default a new one, or inside such a guard its number."""
+        old = self._updates
+        if updates is None:
+            updates = old or (1 + max((n for block in self.blocks for op in block.ops for n in op.updates), default=0),)
+        self._updates = updates
+        try:
+            yield
+        finally:
+            self._updates = old
 
     def _optimized_guard(self, param_and_grads: Sequence[Any]) -> Any:
         names = tuple(v.name if isinstance(v, Variable) else str(v) for v in param_and_grads)

@@ -81,17 +81,18 @@ class GradientMergeOptimizer(OptimizerWrapper):
             updates: list[Operator] = self._optimizer.apply_gradients(pairs)
             return updates
         program = pairs[0][0].block.program
-        with program_guard(program, default_startup_program()):
-            first, hold = self._count(program)
-            merged = [(p, self._merge(p, g, first, hold)) for p, g in pairs]
-        inner = [*chain(self._optimizer)]
-        for one in inner:
-            one._skip_update = hold
-        try:
-            updates = self._optimizer.apply_gradients(merged)
-        finally:
+        with program._updates_guard():
+            with program_guard(program, default_startup_program()):
+                first, hold = self._count(program)
+                merged = [(p, self._merge(p, g, first, hold)) for p, g in pairs]
+            inner = [*chain(self._optimizer)]
             for one in inner:
-                one._skip_update = None
+                one._skip_update = hold
+            try:
+                updates = self._optimizer.apply_gradients(merged)
+            finally:
+                for one in inner:
+                    one._skip_update = None
         return updates
 
     def _count(self, program: Program) -> tuple[Variable, Variable]:

@@ -71,14 +71,16 @@ class LookAhead:
             The inner optimizer's update ops, and (parameter, gradient) pairs in program order.
         """
         check_variable(loss, "loss", "LookAhead.minimize")
-        ops, pairs = self.inner_optimizer.minimize(loss, startup_program, parameters, no_grad_set)
         program = loss.block.program
         startup = startup_program if startup_program is not None else default_startup_program()
-        with program_guard(program, startup), program._role_guard(OpRole.Optimize):
-            first, sync = self._schedule()
-            for param, grad in pairs:
-                if grad is not None:
-                    self._follow(param, first, sync)
+        with program._updates_guard():
+            ops, pairs = self.inner_optimizer.minimize(loss, startup_program, parameters, no_grad_set)
+            with program_guard(program, startup), program._role_guard(OpRole.Optimize):
+                first, sync = self._schedule()
+                for param, grad in pairs:
+                    if grad is not None:
+                        with program._role_guard(OpRole.Optimize, (param.name, grad.name)):
+                            self._follow(param, first, sync)
         return ops, pairs
 
     def _schedule(self) -> tuple[Variable, Variable]:
