@@ -15,9 +15,10 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_length, check_type, same_shape
 from tstatic.ir.opdef import GRAD, export
 from tstatic.ir.operator import OpRole
-from tstatic.ir.program import Block, Parameter, Program, Variable
+from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
+from tstatic.logs import warn_once
 from tstatic.no_effect import no_effect
-from tstatic.where import Where, user_line
+from tstatic.where import Where, show, user_line
 
 Pair = tuple[Variable, Variable | None]
 
@@ -178,7 +179,22 @@ def append_backward(
         grad = block._find_var_recursive(work.grad_name(p.name))
         if grad is not None and p.name in needed and p.name not in no_grad:
             pairs.append((p, grad))
+    for op, name in work.cut:
+        _tell_cut(op, name, ops, [p.name for p in parameters if p.name in needed])
     return pairs
+
+
+def _tell_cut(op: Operator, name: str, ops: Sequence[Operator], parameters: Sequence[str]) -> None:
+    """Warns of parameters that get no gradient through a call of a Python function without a backward function."""
+    before = ops[: next(i for i, one in enumerate(ops) if one is op)]
+    read = {name, *(n for i in path_to(before, [name]) for n in before[i].input_arg_names)}
+    lost = [p for p in parameters if p in read]
+    if lost:
+        warn_once(
+            ("no gradient", op.block.program.uid, op.block.idx, op.position, tuple(lost)),
+            f"no gradient flows through '{op.type}' at {show(op.where)} to {', '.join(lost)}: give it a backward function, or set "
+            "stop_gradient = True on what it returns to say that none is meant to",
+        )
 
 
 def _mark_parameters(work: Backward, parameters: Sequence[Variable]) -> None:

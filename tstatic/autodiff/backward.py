@@ -64,6 +64,24 @@ def reads_value(grad: OpDef, slot: Slot, wanted: Sequence[Slot]) -> bool:
     return True
 
 
+def unstated_gradient(op: str, slot: str, name: str) -> UnsupportedError:
+    """Returns the error for a gradient that the registration of a kernel does not state: its parameter would never be trained.
+
+    Args:
+        op: The kernel's op type.
+        slot: The input slot whose gradient is needed.
+        name: The variable in it.
+    """
+    return UnsupportedError(
+        f"the kernel '{op}' states no gradient of its input '{slot}', and '{name}' needs one",
+        expected=f"'{slot}{GRAD}' in grad of register_kernel('{op}', ...)",
+        received="gradients of other inputs only",
+        fix=f"state it, or say that there is none: grad={{..., '{slot}{GRAD}': None}}",
+        op=op,
+        var=name,
+    )
+
+
 def _fresh_fix(block: Block, name: str) -> str:
     """Returns advice about a value that is overwritten before a gradient reads it."""
     last = next((op for op in reversed(block.ops) if name in op.output_arg_names), None)
@@ -101,6 +119,8 @@ class Backward:
         # Where the updates of an earlier minimize begin, if the backward ops can stand before them, and whether they must.
         self.updates: int | None = None
         self.early = False
+        # Calls of Python functions, each with an input that needs a gradient and gets none from it.
+        self.cut: list[tuple[Operator, str]] = []
 
     def grad_name(self, name: str) -> str:
         """Returns the name of the complete gradient of a forward variable."""
@@ -220,11 +240,23 @@ class Backward:
                 self.pending.append(self.conjugate(grads[name], name, op.where))
                 grads[name] = self.pending[-1].outputs["Out"][0]
             self.conjugates = []
+        calls = any(spec.kind == "function" for spec in definition.attrs.values())
+        counts = {n: len(self.partial_grads.get(n, ())) for n in wanted} if calls else {}
+        if isinstance(definition.grad, GradOp):
+            for slot in definition.grad.unstated:
+                lacking = wanted.intersection(op.inputs.get(slot, ()))
+                if lacking:
+                    raise unstated_gradient(op.type, slot, min(lacking)).add_context(where=show(op.where))
         if isinstance(definition.grad, GradOp) or definition.grad is DERIVE:
             self.grad_op(op, op_def(f"{op.type}_grad"), grads, wanted, stale)
         else:
             assert callable(definition.grad)
             self.grad_from_rule(op, definition, definition.grad, grads, wanted, stale)
+        # What only a shape is read of is an input whose gradient the user's function answers with None.
+        answered = {n for slot in definition.shape_only for n in op.input(slot)}
+        self.cut += [
+            (op, n) for n in sorted(counts) if n not in answered and len(self.partial_grads.get(n, ())) == counts[n]
+        ]
         if self.conjugates is not None:
             self.pending += self.conjugates
             self.conjugates = None

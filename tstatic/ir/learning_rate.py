@@ -15,8 +15,5 @@ class SetRate:
 
     value: float | None = None
 
-    def __call__(self) -> float | None:
-        return self.value
-
 
 __all__ = ["SetRate"]

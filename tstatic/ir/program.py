@@ -12,6 +12,7 @@ from tstatic.display import counted
 from tstatic.errors import IndexRangeError, NotFoundError, ProgramError, ProgramTypeError, near, shown
 from tstatic.ir import names
 from tstatic.ir.export import notes_signatures
+from tstatic.ir.learning_rate import SetRate
 from tstatic.ir.methods import ProgramMethods
 from tstatic.ir.operator import OperatorBase, OpRole
 from tstatic.ir.types import dtype_of
@@ -416,8 +417,8 @@ class Program(ProgramMethods):
         self._role_var: tuple[str, ...] = ()
         self._updates: tuple[int, ...] = ()
         # Facts that later stages attach (learning-rate scheduler, loss name); copied by clone.
-        # Name of a learning-rate variable -> its value from now on; None where that is in the scope. One for each optimizer.
-        self.learning_rates: dict[str, Callable[[], float | None] | None] = {}
+        # Learning-rate variable of each optimizer -> what gives its value; None where that is in the scope.
+        self.learning_rates: dict[str, SetRate | Callable[[], float] | None] = {}
         self.loss_name: str | None = None
         self.mixed_precision: tuple[Any, ...] = ()
         self.readers: list[Any] = []  # loaders that give a run what its feed lacks

@@ -25,6 +25,7 @@ from tstatic.logs import warn_once
 from tstatic.no_effect import no_effect
 from tstatic.optimizer.lr_decay import LRScheduler
 from tstatic.passes.row_gradients import results_by_rows
+from tstatic.where import show, user_line
 
 Pair = tuple[Variable, Variable | None]
 Lookups = tuple[Operator, ...]
@@ -249,7 +250,14 @@ class Optimizer:
             chosen = self._parameter_list
         startup = startup_program if startup_program is not None else default_startup_program()
         with program_guard(loss.block.program, startup):
-            return list(append_backward(loss, chosen, no_grad_set, callbacks, self._checkpoints))
+            pairs = list(append_backward(loss, chosen, no_grad_set, callbacks, self._checkpoints))
+        if not pairs:
+            warn_once(
+                ("nothing to train", loss.block.program.uid, loss.name),
+                f"minimize at {show(user_line())} found no gradient for any parameter: no trainable parameter reaches the loss "
+                f"'{loss.name}' without a stop_gradient or an operator without a gradient in between, so nothing is trained",
+            )
+        return pairs
 
     def apply_optimize(
         self, loss: Variable, startup_program: Program | None, params_grads: Sequence[Pair]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 from tstatic.devices import owner_of
+from tstatic.ir.learning_rate import SetRate
 from tstatic.ir.program import Program
 from tstatic.runtime.scope import Scope
 
@@ -15,8 +16,13 @@ _NOTHING: AbstractContextManager[None] = contextlib.nullcontext()
 
 def scheduled(program: Program, scope: Scope) -> AbstractContextManager[None]:
     """Writes the current values of the program's learning rates; if the block raises, restores the previous ones."""
+    rates: list[tuple[str, float]] = []
+    for name, rate in program.learning_rates.items():
+        # Most optimizers have a rate that nobody changes: of those, a step makes no call.
+        value = rate.value if type(rate) is SetRate else None if rate is None else rate()
+        if value is not None:
+            rates.append((name, value))
     # Read before anything is written: a scheduler that raises leaves the old rates in place.
-    rates = [(n, value) for n, rate in program.learning_rates.items() if rate and (value := rate()) is not None]
     return _written(rates, scope) if rates else _NOTHING
 
 
