@@ -337,7 +337,7 @@ def _two_layers() -> tuple[Any, dict[str, Any]]:
 
 
 def test_a_second_optimizer_reads_the_weights_of_the_forward_pass() -> None:
-    """Two updates with one gradient each are two steps from the same point: the second backward pass stands before the first update."""
+    """Two updates with one gradient each are one with twice the rate: both backward passes stand before the first update."""
     found = []
     for rates in ((0.25,), (0.125, 0.125)):
         with static.program_guard(static.Program(), static.Program()), static.scope_guard(static.Scope()):

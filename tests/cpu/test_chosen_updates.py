@@ -56,7 +56,8 @@ def test_every_form_of_a_fetch_list_chooses() -> None:
     nets = Nets()
     (l1, l2), (t1, t2) = nets.losses, nets.results
     everything = nets.run([l1])
-    assert of("a", everything) and of("b", everything)
+    assert of("a", everything)
+    assert of("b", everything)
     for chosen in ([l1, t1], [t1], [t1[0]], [l1, [t1]], t1, t1[0], (l1, t1), [*t1[0]]):
         found = nets.run(chosen)
         assert found == of("a", everything), chosen
@@ -164,14 +165,16 @@ def test_reports_are_of_the_chosen_updates() -> None:
     shapes = {"x": (2, 2), "y": (2, 2)}
     whole, part = (compiled.memory_report(shapes, fetch_list=f) for f in ([nets.losses[0]], [nets.results[0]]))
     assert part.to_dict()["by_category"]["parameters"] < whole.to_dict()["by_category"]["parameters"]
-    texts = [compiled.explain(f, shapes).to_text() for f in ([nets.losses[0]], [nets.results[0]])]
+    texts = [compiled.explain(f, shapes).to_text(verbose=True) for f in ([nets.losses[0]], [nets.results[0]])]
     launches = [int(text.partition("launches a step: ")[2].split()[0]) for text in texts]
     assert launches[1] < launches[0]
 
 
 def test_equivalence_of_the_chosen_updates() -> None:
     nets = Nets()
-    assert testing.assert_equivalent(static.default_main_program(), fetch_list=[nets.losses[0], nets.results[0]], examples=1)
+    assert testing.assert_equivalent(
+        static.default_main_program(), fetch_list=[nets.losses[0], nets.results[0]], examples=1
+    )
 
 
 def test_batches_of_a_data_set_choose(tmp_path: Path) -> None:

@@ -178,9 +178,7 @@ def indices() -> Any:
 
 @pytest.mark.parametrize("build", [no_parameters, another_loss, detached, indices])
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_minimize_that_trains_nothing_says_so_once(
-    build: Any, wrapped: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_minimize_that_trains_nothing_says_so_once(build: Any, wrapped: bool, caplog: pytest.LogCaptureFixture) -> None:
     """Paddle returns two empty lists; so does tstatic, and the log has a warning with the caller's line."""
     loss = build()
     rule: Any = paddle.optimizer.Adam(0.1)

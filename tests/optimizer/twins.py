@@ -75,9 +75,7 @@ def loss_of(side: str, shared: bool, norm: bool) -> Any:
         hidden = static.nn.batch_norm(
             hidden, param_attr=parameter(f"{side}_scale", [4]), bias_attr=parameter(f"{side}_shift", [4]), **names
         )
-    out = static.nn.fc(
-        hidden, 1, weight_attr=parameter(f"{side}_w1", [4, 1]), bias_attr=parameter(f"{side}_b1", [1])
-    )
+    out = static.nn.fc(hidden, 1, weight_attr=parameter(f"{side}_w1", [4, 1]), bias_attr=parameter(f"{side}_b1", [1]))
     return paddle.mean(paddle.square(out - static.data(f"y{side}", [None, 1])))
 
 

@@ -200,12 +200,12 @@ PROGRAMS: dict[str, Callable[[Any], Answer]] = {
 def answer(paddle: Any, name: str) -> Answer:
     """Runs a program in a world of its own."""
     static = paddle.static
-    with static.program_guard(static.Program(), static.Program()), static.scope_guard(static.Scope()):
-        with paddle.utils.unique_name.guard():
-            try:
-                found = PROGRAMS[name](paddle)
-            except Exception as error:
-                return type(error).__name__
+    program = static.program_guard(static.Program(), static.Program())
+    with program, static.scope_guard(static.Scope()), paddle.utils.unique_name.guard():
+        try:
+            found = PROGRAMS[name](paddle)
+        except Exception as error:
+            return type(error).__name__
     assert not isinstance(found, str)
     return [[round(value, 4) for value in row] for row in found]
 

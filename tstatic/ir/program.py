@@ -12,7 +12,6 @@ from tstatic.display import counted
 from tstatic.errors import IndexRangeError, NotFoundError, ProgramError, ProgramTypeError, near, shown
 from tstatic.ir import names
 from tstatic.ir.export import notes_signatures
-from tstatic.ir.learning_rate import SetRate
 from tstatic.ir.methods import ProgramMethods
 from tstatic.ir.operator import OperatorBase, OpRole
 from tstatic.ir.types import dtype_of
@@ -417,8 +416,7 @@ class Program(ProgramMethods):
         self._role_var: tuple[str, ...] = ()
         self._updates: tuple[int, ...] = ()
         # Facts that later stages attach (learning-rate scheduler, loss name); copied by clone.
-        # Learning-rate variable of each optimizer -> what gives its value; None where that is in the scope.
-        self.learning_rates: dict[str, SetRate | Callable[[], float] | None] = {}
+        self.learning_rates: dict[str, Any] = {}  # name of the variable -> a scheduler, a SetRate, or None in a loaded program
         self.loss_name: str | None = None
         self.mixed_precision: tuple[Any, ...] = ()
         self.readers: list[Any] = []  # loaders that give a run what its feed lacks
@@ -498,18 +496,6 @@ class Program(ProgramMethods):
             yield
         finally:
             self._role, self._role_var = old
-
-    @contextlib.contextmanager
-    def _updates_guard(self, updates: tuple[int, ...] | None = None) -> Iterator[None]:
-        """Gives ops of a training a number: by default a new one, or inside such a guard its number."""
-        old = self._updates
-        if updates is None:
-            updates = old or (1 + max((n for block in self.blocks for op in block.ops for n in op.updates), default=0),)
-        self._updates = updates
-        try:
-            yield
-        finally:
-            self._updates = old
 
     def _optimized_guard(self, param_and_grads: Sequence[Any]) -> Any:
         names = tuple(v.name if isinstance(v, Variable) else str(v) for v in param_and_grads)

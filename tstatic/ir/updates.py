@@ -1,8 +1,9 @@
-"""Prunes a program to the updates that a run makes: those of the optimizers in its fetch list, or all."""
+"""Numbers the ops of each training, and prunes a program to the updates of a run: those in its fetch list, or all."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
 
 from tstatic.errors import FeedTypeError
 from tstatic.ir.edit import prune, sub_blocks
@@ -14,6 +15,24 @@ UpdateKey = tuple[int, int, str, tuple[str, ...]]
 """What identifies an op in the copies of its program, too: its block, position, type and outputs."""
 
 _TRAINING = OpRole.Backward | OpRole.Optimize | OpRole.LRSched
+
+
+@contextlib.contextmanager
+def numbered(program: Program, updates: tuple[int, ...] | None = None) -> Iterator[None]:
+    """Gives the ops of a training that are built inside its number, by which a run that chooses it knows them.
+
+    Args:
+        program: The program that they are built in.
+        updates: The numbers; by default a new one, or those of the block of this function around it.
+    """
+    old = program._updates
+    if updates is None:
+        updates = old or (1 + max((n for block in program.blocks for op in block.ops for n in op.updates), default=0),)
+    program._updates = updates
+    try:
+        yield
+    finally:
+        program._updates = old
 
 
 def key_of(op: Operator) -> UpdateKey:
@@ -108,4 +127,4 @@ def with_updates(
     return prune(program, feeds, list(fetches), _Choice(program, chosen).keeps)
 
 
-__all__ = ["UpdateKey", "key_of", "with_updates"]
+__all__ = ["UpdateKey", "key_of", "numbered", "with_updates"]

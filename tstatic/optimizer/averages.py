@@ -15,6 +15,7 @@ from tstatic.ir.declare import default_main_program, program_guard
 from tstatic.ir.opdef import export
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Parameter, Program, Variable
+from tstatic.ir.updates import numbered
 from tstatic.nn.param import create_global_var
 from tstatic.no_effect import no_effect
 from tstatic.ops.elementwise.arithmetic import minimum
@@ -228,7 +229,7 @@ class ExponentialMovingAverage(_Average):
                 value = _wide(param, average.dtype)
                 decay = self._rate if average.dtype is self._rate.dtype else cast(self._rate, average.dtype)
                 slots = {"Average": average, "Value": value, "Decay": decay}
-                with program._updates_guard(self._updates[param.name]):
+                with numbered(program, self._updates[param.name]):
                     emit("exponential_moving_average", slots, outputs={"AverageOut": average})
 
     def _average(self, param: Parameter) -> Variable:
@@ -299,7 +300,7 @@ class ModelAverage(_Average):
                 self._sums[param.name] = state
                 slots = {"param": _wide(param, state["sum_1"].dtype), **{f"in_{n}": v for n, v in state.items()}}
                 outputs = {f"out_{n}": v for n, v in state.items()}
-                with program._updates_guard(trained_by[param.name]):
+                with numbered(program, trained_by[param.name]):
                     emit("average_accumulates", slots, attrs, outputs=outputs)
         self._fill_programs()
 

@@ -17,11 +17,12 @@ from tstatic.ir.export import notes_signatures
 from tstatic.ir.learning_rate import SetRate
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
+from tstatic.ir.updates import numbered
+from tstatic.logs import warn_once
 from tstatic.nn.clip import ClipGradBase, append_gradient_clip_ops, check_clip
 from tstatic.nn.initializer import Constant
 from tstatic.nn.param import startup_value
 from tstatic.nn.regularizer import L2Decay, WeightDecayRegularizer
-from tstatic.logs import warn_once
 from tstatic.no_effect import no_effect
 from tstatic.optimizer.lr_decay import LRScheduler
 from tstatic.passes.row_gradients import results_by_rows
@@ -281,7 +282,7 @@ class Optimizer:
         program = pairs[0][0].block.program
         startup = default_startup_program()
         self._startup = startup
-        with program_guard(program, startup), program._updates_guard(), program._role_guard(OpRole.Optimize):
+        with program_guard(program, startup), numbered(program), program._role_guard(OpRole.Optimize):
             lr = self._create_global_learning_rate(program, startup)
             if self._grad_clip is not None:
                 self._grad_clip(pairs)

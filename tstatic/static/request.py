@@ -13,8 +13,8 @@ from tstatic.ir.checks import check_type
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.program import Operator, Program, Variable
-from tstatic.ir.updates import UpdateKey, key_of
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
+from tstatic.ir.updates import UpdateKey, key_of
 from tstatic.places import Place
 from tstatic.plan.capacity import chip_of
 from tstatic.runtime.feed import Arrays, read_feed

@@ -18,6 +18,7 @@ from tstatic.ir.opdef import export
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.ir.types import DType, dtype_of
+from tstatic.ir.updates import numbered
 from tstatic.nn.param import create_global_var
 from tstatic.optimizer.optimizer import Optimizer, Pair, sparse_gradients
 from tstatic.optimizer.wrapper import OptimizerWrapper
@@ -132,7 +133,7 @@ class OptimizerWithMixedPrecision(OptimizerWrapper):
         if not pairs:
             return []
         program = pairs[0][0].block.program
-        with program._updates_guard():
+        with numbered(program):
             with program_guard(program, default_startup_program()), program._role_guard(OpRole.Optimize):
                 if self._master_grad:
                     pairs = [(p, self._wide(g)) for p, g in pairs]
