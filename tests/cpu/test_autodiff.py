@@ -361,6 +361,16 @@ def test_a_loss_built_after_an_update_is_told_how_to_keep_the_weight() -> None:
     assert "before the first update" in str(caught.value)
 
 
+def test_an_operator_does_not_move_before_one_that_reads_what_it_overwrites() -> None:
+    loss, _ = _two_layers()
+    total = paddle.scale(loss, 1.0)
+    paddle.optimizer.SGD(0.1).minimize(loss)
+    paddle.scale(total, 1.0)  # behind the update, and no part of the second loss
+    paddle.assign(loss * 2.0, output=total)
+    with pytest.raises(ProgramError, match="a later operator overwrote it"):
+        paddle.optimizer.SGD(0.1).minimize(total)
+
+
 def test_a_gradient_that_reads_no_overwritten_value_is_built() -> None:
     x, y = leaf("x", [1, 2]), leaf("y", [2, 1])
     h = paddle.scale(y, 1.0)

@@ -1037,7 +1037,7 @@ TWO_OPTIMIZERS = (
         "not written.isdisjoint((*ops[i].input_arg_names, *names)) or not read.isdisjoint(names)",
         "False",
         (C + "test_autodiff.py",),
-        "built_after_an_update",
+        "does_not_move",
     ),
     Mutant(
         "optimizer/averages.py",

@@ -19,7 +19,10 @@ def before_updates(ops: Sequence[Operator], path: Sequence[int]) -> tuple[list[O
         All ops in their new order, and the position behind the moved ones. ``None`` if there is no optimizer, or one of them
         cannot move: it reads or writes what an op that it would pass writes, or writes what such an op reads.
     """
-    first = next((i for i, op in enumerate(ops) if op.role & OpRole.Optimize), None)
+    # Counters of steps have the role of a schedule, too, and stand before everything.
+    first = next(
+        (i for i, op in enumerate(ops) if op.role & (OpRole.Optimize | OpRole.LRSched) == OpRole.Optimize), None
+    )
     if first is None or not path:
         return None
     late = {i for i in path if i >= first}

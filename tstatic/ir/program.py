@@ -416,7 +416,9 @@ class Program(ProgramMethods):
         self._role_var: tuple[str, ...] = ()
         self._updates: tuple[int, ...] = ()
         # Facts that later stages attach (learning-rate scheduler, loss name); copied by clone.
-        self.learning_rates: dict[str, Any] = {}  # name of the variable -> a scheduler, a SetRate, or None in a loaded program
+        self.learning_rates: dict[
+            str, Any
+        ] = {}  # name of the variable -> a scheduler, a SetRate, or None in a loaded program
         self.loss_name: str | None = None
         self.mixed_precision: tuple[Any, ...] = ()
         self.readers: list[Any] = []  # loaders that give a run what its feed lacks

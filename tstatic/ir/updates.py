@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from tstatic.errors import FeedTypeError
 from tstatic.ir.edit import prune, sub_blocks
@@ -11,7 +11,7 @@ from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Operator, Program
 from tstatic.where import show
 
-UpdateKey = tuple[int, int, str, tuple[str, ...]]
+_Key = tuple[int, int, str, tuple[str, ...]]
 """What identifies an op in the copies of its program, too: its block, position, type and outputs."""
 
 _TRAINING = OpRole.Backward | OpRole.Optimize | OpRole.LRSched
@@ -35,7 +35,7 @@ def numbered(program: Program, updates: tuple[int, ...] | None = None) -> Iterat
         program._updates = old
 
 
-def key_of(op: Operator) -> UpdateKey:
+def _key(op: Operator) -> _Key:
     """Returns what identifies an op that ``minimize`` returned.
 
     Raises:
@@ -61,11 +61,11 @@ class _Choice:
         chosen: The ops in the fetch list; all updates if empty.
     """
 
-    def __init__(self, program: Program, chosen: Collection[UpdateKey]) -> None:
+    def __init__(self, program: Program, chosen: Sequence[Operator]) -> None:
         self.program = program
-        self.chosen = frozenset(chosen)
+        self.chosen = frozenset(map(_key, chosen))
         found = [op for block in program.blocks for op in block.ops if self.picks(op)]
-        missing = self.chosen.difference(map(key_of, found))
+        missing = self.chosen.difference(map(_key, found))
         if missing:
             _, _, type, outputs = min(missing)
             raise FeedTypeError(
@@ -81,7 +81,7 @@ class _Choice:
 
     def picks(self, op: Operator) -> bool:
         """Returns whether the fetch list names an op."""
-        return bool(self.chosen and op.role & OpRole.Optimize and key_of(op) in self.chosen)
+        return bool(self.chosen and op.role & OpRole.Optimize and _key(op) in self.chosen)
 
     def keeps(self, op: Operator) -> bool | None:
         """Returns whether an op of the program stays; ``None`` if what reads its results decides."""
@@ -109,7 +109,7 @@ class _Choice:
 
 
 def with_updates(
-    program: Program, feeds: Sequence[str], fetches: Sequence[str], chosen: Collection[UpdateKey] = ()
+    program: Program, feeds: Sequence[str], fetches: Sequence[str], chosen: Sequence[Operator] = ()
 ) -> Program:
     """Returns a copy with only what the fetches and the updates need.
 
@@ -119,12 +119,12 @@ def with_updates(
         program: The program; it is not changed.
         feeds: Names that are fed.
         fetches: Names that are fetched.
-        chosen: The updates to make, by their keys; all if empty.
+        chosen: The updates to make: ops of the program, or of one that it is a copy of; all if empty.
 
     Raises:
-        FeedTypeError: If the program has no such update.
+        FeedTypeError: If the program has no such update, or an op is not part of an optimizer.
     """
     return prune(program, feeds, list(fetches), _Choice(program, chosen).keeps)
 
 
-__all__ = ["UpdateKey", "key_of", "numbered", "with_updates"]
+__all__ = ["numbered", "with_updates"]

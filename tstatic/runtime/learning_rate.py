@@ -19,7 +19,7 @@ def scheduled(program: Program, scope: Scope) -> AbstractContextManager[None]:
     rates: list[tuple[str, float]] = []
     for name, rate in program.learning_rates.items():
         # Most optimizers have a rate that nobody changes: of those, a step makes no call.
-        value = rate.value if type(rate) is SetRate else None if rate is None else rate()
+        value = rate.value if isinstance(rate, SetRate) else None if rate is None else rate()
         if value is not None:
             rates.append((name, value))
     # Read before anything is written: a scheduler that raises leaves the old rates in place.

@@ -19,9 +19,9 @@ from tstatic.devices import Device, cpu_device
 from tstatic.devices.cpu.pool import usable_cpus
 from tstatic.fusion.engine import Log
 from tstatic.ir.frozen import FrozenProgram
-from tstatic.ir.program import Program
+from tstatic.ir.program import Operator, Program
 from tstatic.ir.types import Meta
-from tstatic.ir.updates import UpdateKey, with_updates
+from tstatic.ir.updates import with_updates
 from tstatic.logs import get_logger, warn_once
 from tstatic.plan.plan import Plan
 from tstatic.plan.shapes import infer_program
@@ -249,7 +249,7 @@ def compile_program(
     scope: Scope,
     *,
     how: Distribution | None = None,
-    kept: Sequence[UpdateKey] | None = None,
+    kept: Sequence[Operator] | None = None,
     device: Device | None = None,
     key: Key | None = None,
     numerics: str | None = None,
@@ -264,7 +264,7 @@ def compile_program(
         scope: Its values give the shapes of the state; variables without a value have their declared shapes.
         how: The distribution of a data-parallel program; ``None`` for one place.
         kept: Prune the program to the fetches and these updates, or to all updates if the list is empty; ``None``: do not
-            prune.
+            prune. Ops of this program, or of one that it is a copy of.
         device: The device of the places; that of CPU places if ``None``.
         key: The key under which a cache will keep the compilation.
         numerics: ``default`` or ``strict``; ``None``: what ``FLAGS_numerics`` says.

@@ -23,8 +23,7 @@ from tstatic.errors import (
 from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.export import notes_signatures
-from tstatic.ir.program import Program
-from tstatic.ir.updates import UpdateKey
+from tstatic.ir.program import Operator, Program
 from tstatic.locks import rlock
 from tstatic.logs import get_logger, warn_once
 from tstatic.no_effect import no_effect
@@ -320,7 +319,7 @@ class Executor:
         settings: Settings,
         feeds: list[Arrays],
         names: list[str],
-        kept: list[UpdateKey] | None,
+        kept: list[Operator] | None,
         scope: Scope,
         replicas: Replicas | None,
     ) -> tuple[Bound, Replicas | None]:

@@ -14,7 +14,6 @@ from tstatic.ir.evaluate import meta_of
 from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
-from tstatic.ir.updates import UpdateKey, key_of
 from tstatic.places import Place
 from tstatic.plan.capacity import chip_of
 from tstatic.runtime.feed import Arrays, read_feed
@@ -128,14 +127,14 @@ def with_readers(program: Program, feed: Any, places: int) -> Any:
     return parts if places > 1 else parts[0]
 
 
-def fetch_names(fetch_list: Any) -> tuple[list[str], list[UpdateKey]]:
-    """Returns the names of a (nested) fetch list, and the updates that it chooses: the ops that ``minimize`` returned.
+def fetch_names(fetch_list: Any) -> tuple[list[str], list[Operator]]:
+    """Returns the names of a (nested) fetch list, and the ops in it, of those that ``minimize`` returned.
 
     Raises:
-        FeedTypeError: If an item is not a str, a Variable or an op of an optimizer.
+        FeedTypeError: If an item is not a str, a Variable or an op.
     """
     names: list[str] = []
-    kept: list[UpdateKey] = []
+    kept: list[Operator] = []
     if fetch_list is None:
         return names, kept
     if type(fetch_list) is not list and isinstance(fetch_list, Mapping | set):
@@ -155,10 +154,10 @@ def fetch_names(fetch_list: Any) -> tuple[list[str], list[UpdateKey]]:
         elif isinstance(item, Variable):
             names.append(item.name)
         elif isinstance(item, Operator):
-            kept.append(key_of(item))
+            kept.append(item)
         elif isinstance(item, list | tuple):
             if isinstance(item, tuple) and _is_minimize_result(item):
-                kept.extend(map(key_of, item[0]))
+                kept.extend(item[0])
             else:
                 stack.extend(reversed(item))
         elif item is not None or fetch_list is not None:
