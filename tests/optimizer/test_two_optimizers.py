@@ -230,6 +230,20 @@ def test_data_parallel(kind: str) -> None:
     assert_alike(Setup(adam, wrap=wrap), STEPS)
 
 
+@pytest.mark.parametrize("kind", ["plain", "mixed precision"])
+def test_data_parallel_names_either_loss(kind: str) -> None:
+    """The second one was refused: only the first loss of a program was known."""
+
+    def rule(side: str) -> Any:
+        return static.amp.decorate(adam(side), init_loss_scaling=8.0) if kind == "mixed precision" else adam(side)
+
+    both = Training(Setup(rule), SIDES)
+    for side in SIDES:
+        fluid.CompiledProgram(both.main).with_data_parallel(loss_name=both.losses[side].name)
+    with pytest.raises(ValueError, match="is not the loss that the backward part starts from"):
+        fluid.CompiledProgram(both.main).with_data_parallel(loss_name="A_w0")
+
+
 def test_fused() -> None:
     def wrap(program: Any, loss: Any) -> Any:
         strategy = static.BuildStrategy()

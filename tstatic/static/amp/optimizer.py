@@ -101,6 +101,9 @@ class OptimizerWithMixedPrecision(OptimizerWrapper):
                 convert(program, self._precision)
             # The name that the user knows, for data parallelism; the backward part starts from the scaled loss.
             program.loss_name = program.loss_name or loss.name
+            made = next((op for op in reversed(loss.block.ops) if loss.name in op.output_arg_names), None)
+            if made is not None:
+                made.role |= OpRole.Loss
             if loss.dtype.is_low:
                 loss = emit("cast", {"X": loss}, {"in_dtype": loss.dtype, "out_dtype": "float32"})
             if self._scales:
