@@ -328,13 +328,47 @@ def test_two_optimizers_on_one_loss_make_two_steps_where_no_gradient_needs_the_o
     np.testing.assert_allclose(np.array(found.get_tensor()), [[0.8], [0.8]], rtol=1e-6)
 
 
-def test_a_second_optimizer_that_needs_the_old_weight_is_told_how_to_keep_it() -> None:
-    h = static.nn.fc(static.data("x", [None, 2]), 2)
-    loss = paddle.mean(static.nn.fc(h, 1))
+def _two_layers() -> tuple[Any, dict[str, Any]]:
+    """A loss whose gradient reads a weight, and its feed."""
+    one = paddle.ParamAttr(name="w", initializer=paddle.nn.initializer.Constant(1.0))
+    two = paddle.ParamAttr(name="v", initializer=paddle.nn.initializer.Constant(2.0))
+    h = static.nn.fc(static.data("x", [None, 2]), 2, weight_attr=one, bias_attr=False)
+    return paddle.mean(static.nn.fc(h, 1, weight_attr=two, bias_attr=False)), {"x": np.ones((1, 2), "float32")}
+
+
+def test_a_second_optimizer_reads_the_weights_of_the_forward_pass() -> None:
+    """Two updates with one gradient each are one with twice the rate: both backward passes stand before the first update."""
+    found = []
+    for rates in ((0.25,), (0.125, 0.125)):
+        with static.program_guard(static.Program(), static.Program()), static.scope_guard(static.Scope()):
+            loss, feed = _two_layers()
+            for rate in rates:
+                paddle.optimizer.SGD(rate).minimize(loss)
+            exe = static.Executor("cpu")
+            exe.run(static.default_startup_program())
+            exe.run(feed=feed, fetch_list=[loss])
+            found.append([np.array(static.global_scope().find_var(n).get_tensor()).ravel()[0] for n in "wv"])
+    assert found == [[0.5, 1.5]] * 2
+
+
+def test_a_loss_built_after_an_update_is_told_how_to_keep_the_weight() -> None:
+    """An operator behind the update reads the new weight, so it cannot stand before it, nor can the backward pass."""
+    loss, _ = _two_layers()
     paddle.optimizer.SGD(0.1).minimize(loss)
+    later = loss + paddle.sum(static.default_main_program().global_block().var("v"))
     with pytest.raises(ProgramError, match="a later operator overwrote it") as caught:
-        paddle.optimizer.SGD(0.1).minimize(loss)
+        paddle.optimizer.SGD(0.1).minimize(later)
     assert "before the first update" in str(caught.value)
+
+
+def test_an_operator_does_not_move_before_one_that_reads_what_it_overwrites() -> None:
+    loss, _ = _two_layers()
+    total = paddle.scale(loss, 1.0)
+    paddle.optimizer.SGD(0.1).minimize(loss)
+    paddle.scale(total, 1.0)  # behind the update, and no part of the second loss
+    paddle.assign(loss * 2.0, output=total)
+    with pytest.raises(ProgramError, match="a later operator overwrote it"):
+        paddle.optimizer.SGD(0.1).minimize(total)
 
 
 def test_a_gradient_that_reads_no_overwritten_value_is_built() -> None:

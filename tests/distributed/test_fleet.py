@@ -61,7 +61,7 @@ def test_ops_are_those_of_a_training_without_fleet() -> None:
         loss = _loss()
         fleet.init(is_collective=True)
         optimizer = fleet.distributed_optimizer(paddle.optimizer.Adam(0.1))
-        assert optimizer is fleet.fleet
+        assert type(optimizer) is type(fleet.fleet)
         found = optimizer.minimize(loss)
     assert [op.split("#")[0] for op in _ops(loss)] == [op.split("#")[0] for op in _ops(plain)]
     assert [op.type for op in found[0]] == [op.type for op in wanted[0]]
@@ -83,6 +83,23 @@ def test_the_plain_program_runs_and_a_clone_for_tests_evaluates() -> None:
     assert exe.run(test, feed=feed, fetch_list=[loss.name])[0] < values[1]
     late = static.default_main_program().clone(for_test=True)
     assert exe.run(late, feed=feed, fetch_list=[loss.name])[0] < values[1]
+
+
+def test_two_optimizers_minimize_each_its_loss() -> None:
+    """What ``distributed_optimizer`` returned before went on with the optimizer that was given last."""
+    fleet.init(is_collective=True)
+    strategy = fleet.DistributedStrategy()
+    strategy.amp = True
+    first = fleet.distributed_optimizer(paddle.optimizer.Adam(0.1), strategy)
+    second = fleet.distributed_optimizer(paddle.optimizer.SGD(0.1), fleet.DistributedStrategy())
+    ops, _ = first.minimize(_loss())
+    assert {op.type for op in ops} == {"adam"}
+    assert fleet._get_applied_meta_list() == ["RawProgramOptimizer", "AMPOptimizer"]
+    w = paddle.create_parameter([1], "float32")
+    ops, _ = second.minimize(paddle.sum(w))
+    assert {op.type for op in ops} == {"sgd"}
+    assert fleet._get_applied_meta_list() == ["RawProgramOptimizer"]
+    assert first.get_loss_scaling().name == "loss_scaling_0"
 
 
 def test_mixed_precision_of_the_strategy_or_of_the_user() -> None:

@@ -26,7 +26,7 @@ FLOATS = st.floats(allow_nan=False)
 def canonical(program: Program) -> list[Any]:
     """Everything that print -> parse and save -> load have to keep, types included; written without their code."""
     found: list[Any] = [
-        program._seed, program._is_test, program.loss_name, program.lr_var.name if program.lr_var is not None else None,
+        program._seed, program._is_test, program.loss_name, list(program.learning_rates),
         program.current_block_idx, program.feed_names, program.fetch_names,
     ]  # fmt: skip
     for block in program.blocks:
@@ -165,12 +165,13 @@ def programs(draw: Any, names: st.SearchStrategy[str] = NAMES) -> Program:
                 role=draw(st.sampled_from([0, 1, 2, 16, 256, 257, 4096, 32, 33])),
                 role_var=tuple(draw(st.lists(names, max_size=2))), where=draw(wheres), position=draw(SMALL),
                 namescope=draw(st.sampled_from(["", "a/b/"])), device=draw(st.sampled_from(["", "gpu:0"])),
+                updates=tuple(draw(st.lists(SMALL, max_size=2))),
             )  # fmt: skip
             block.ops.append(op)
     program.current_block_idx = draw(st.integers(0, count - 1))
     outer = program.blocks[0].vars
     if outer:
-        program.lr_var = draw(st.sampled_from([None, *outer.values()]))
+        program.learning_rates = dict.fromkeys(draw(st.lists(st.sampled_from(list(outer)), max_size=2, unique=True)))
         program.feed_names = tuple(draw(st.lists(st.sampled_from(list(outer)), max_size=2)))
         program.fetch_names = tuple(draw(st.lists(st.sampled_from(list(outer)), max_size=2)))
     return program

@@ -243,6 +243,13 @@ def of_1(fluid):
     }
 
 
+def two_in_one(paddle):
+    """Programs with two optimizers; Python 3.7 cannot read their file."""
+    from tests.optimizer import two_in_one
+
+    return two_in_one.answers(paddle)
+
+
 def of_2(paddle):
     """Everything that is recorded from 2.6.2."""
     api = Static(paddle)
@@ -264,4 +271,5 @@ def of_2(paddle):
         # Its gradients have wrong shapes where dim is given.
         "weight norm": {"one length": normalised(api, paddle.static.WeightNormParamAttr, sgd, None)},
         "lookahead": [trajectory(api, lambda loss, c=choice: ahead(loss, *c)) for choice in LOOKAHEAD],
+        "two in one": two_in_one(paddle),
     }

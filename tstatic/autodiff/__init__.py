@@ -2,6 +2,7 @@
 
 * ``api``        append_backward, gradients
 * ``backward``   creates the backward ops of one block, and appends them when all are known
+* ``early``      places them before the updates of an earlier ``minimize``
 * ``recompute``  segments that are recomputed instead of kept
 * ``paths``      which ops and variables gradients flow through
 

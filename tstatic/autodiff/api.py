@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tstatic.autodiff.backward import Backward, PendingOp, run
+from tstatic.autodiff.early import before_updates
 from tstatic.autodiff.paths import path_to, requirements
 from tstatic.autodiff.recompute import recompute
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError, UnsupportedError, shown
@@ -14,9 +15,10 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_length, check_type, same_shape
 from tstatic.ir.opdef import GRAD, export
 from tstatic.ir.operator import OpRole
-from tstatic.ir.program import Block, Parameter, Program, Variable
+from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
+from tstatic.logs import warn_once
 from tstatic.no_effect import no_effect
-from tstatic.where import Where, user_line
+from tstatic.where import Where, show, user_line
 
 Pair = tuple[Variable, Variable | None]
 
@@ -122,8 +124,11 @@ def append_backward(
     chosen = _names(parameter_list, "parameter_list") if parameter_list is not None else None
     excluded = {id(op) for one in around for op in one.excludes}
     ops = [op for one in around for op in one.ops if id(op) not in excluded]
-    before = len(block.ops)
     path = path_to(ops, [loss.name])
+    reordered = before_updates(ops, path) if block.idx == 0 else None
+    if reordered is not None:
+        ops = reordered[0]
+        path = path_to(ops, [loss.name])
     forward = [ops[i] for i in path]
     needed = requirements(block, forward, set(), no_grad, True)
     if chosen is not None:
@@ -136,6 +141,8 @@ def append_backward(
             ops[i].role |= OpRole.Loss
             break
     work = Backward(block, block, prefix)
+    if reordered is not None:
+        work.updates = reordered[1]
     if loss.name in needed:
         seed = work.grad_name(loss.name)
         work.metas[seed] = loss.meta
@@ -160,9 +167,11 @@ def append_backward(
         known = {p.name for p in parameters}
         parameters += [block._var_recursive(n) for n in sorted(chosen - known)]  # type: ignore[misc]
     _mark_parameters(work, parameters)
-    work.append()
+    if work.early:
+        block.ops[:] = ops
+    added = work.append(work.updates if work.early else None)
     if callbacks:
-        for op in block.ops[before:]:
+        for op in added:
             for callback in callbacks:
                 callback(block=block, context={"op": op})
     pairs: list[Pair] = []
@@ -170,7 +179,22 @@ def append_backward(
         grad = block._find_var_recursive(work.grad_name(p.name))
         if grad is not None and p.name in needed and p.name not in no_grad:
             pairs.append((p, grad))
+    for op, name in work.cut:
+        _tell_cut(op, name, ops, [p.name for p in parameters if p.name in needed])
     return pairs
+
+
+def _tell_cut(op: Operator, name: str, ops: Sequence[Operator], parameters: Sequence[str]) -> None:
+    """Warns of parameters that get no gradient through a call of a Python function without a backward function."""
+    before = ops[: next(i for i, one in enumerate(ops) if one is op)]
+    read = {name, *(n for i in path_to(before, [name]) for n in before[i].input_arg_names)}
+    lost = [p for p in parameters if p in read]
+    if lost:
+        warn_once(
+            ("no gradient", op.block.program.uid, op.block.idx, op.position, tuple(lost)),
+            f"no gradient flows through '{op.type}' at {show(op.where)} to {', '.join(lost)}: give it a backward function, or set "
+            "stop_gradient = True on what it returns to say that none is meant to",
+        )
 
 
 def _mark_parameters(work: Backward, parameters: Sequence[Variable]) -> None:
@@ -235,9 +259,15 @@ def gradients(
     program = block.program
     ops = list(block.ops)
     path = path_to(ops, [t.name for t in outs])
+    reordered = before_updates(ops, path) if block.idx == 0 else None
+    if reordered is not None:
+        ops = reordered[0]
+        path = path_to(ops, [t.name for t in outs])
     roots = {v.name for v in ins if v.name not in no_grad and not v.stop_gradient}
     needed = requirements(block, [ops[i] for i in path], roots, no_grad, False)
     work = Backward(block, block, _next_prefix(program), roots)
+    if reordered is not None:
+        work.updates = reordered[1]
     for target, seed in zip(outs, seeds, strict=True):
         if target.name not in needed:
             continue
@@ -262,7 +292,9 @@ def gradients(
     run(work, ops, path, needed)
     for name in list(work.partial_grads):
         work.accumulate(name, None)
-    work.append()
+    if work.early:
+        block.ops[:] = ops
+    work.append(work.updates if work.early else None)
     results: list[Variable | None] = []
     for v in ins:
         final = finals.get(v.name)

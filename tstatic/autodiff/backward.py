@@ -64,6 +64,24 @@ def reads_value(grad: OpDef, slot: Slot, wanted: Sequence[Slot]) -> bool:
     return True
 
 
+def unstated_gradient(op: str, slot: str, name: str) -> UnsupportedError:
+    """Returns the error for a gradient that the registration of a kernel does not state: its parameter would never be trained.
+
+    Args:
+        op: The kernel's op type.
+        slot: The input slot whose gradient is needed.
+        name: The variable in it.
+    """
+    return UnsupportedError(
+        f"the kernel '{op}' states no gradient of its input '{slot}', and '{name}' needs one",
+        expected=f"'{slot}{GRAD}' in grad of register_kernel('{op}', ...)",
+        received="gradients of other inputs only",
+        fix=f"state it, or say that there is none: grad={{..., '{slot}{GRAD}': None}}",
+        op=op,
+        var=name,
+    )
+
+
 def _fresh_fix(block: Block, name: str) -> str:
     """Returns advice about a value that is overwritten before a gradient reads it."""
     last = next((op for op in reversed(block.ops) if name in op.output_arg_names), None)
@@ -98,6 +116,11 @@ class Backward:
         self.metas: dict[str, Meta] = {}
         # Gradient -> the row offsets of its variable, whose rows it has.
         self.lods: dict[str, tuple[str, ...]] = {}
+        # Where the updates of an earlier minimize begin, if the backward ops can stand before them, and whether they must.
+        self.updates: int | None = None
+        self.early = False
+        # Calls of Python functions, each with an input that needs a gradient and gets none from it.
+        self.cut: list[tuple[Operator, str]] = []
 
     def grad_name(self, name: str) -> str:
         """Returns the name of the complete gradient of a forward variable."""
@@ -217,11 +240,23 @@ class Backward:
                 self.pending.append(self.conjugate(grads[name], name, op.where))
                 grads[name] = self.pending[-1].outputs["Out"][0]
             self.conjugates = []
+        calls = any(spec.kind == "function" for spec in definition.attrs.values())
+        counts = {n: len(self.partial_grads.get(n, ())) for n in wanted} if calls else {}
+        if isinstance(definition.grad, GradOp):
+            for slot in definition.grad.unstated:
+                lacking = wanted.intersection(op.inputs.get(slot, ()))
+                if lacking:
+                    raise unstated_gradient(op.type, slot, min(lacking)).add_context(where=show(op.where))
         if isinstance(definition.grad, GradOp) or definition.grad is DERIVE:
             self.grad_op(op, op_def(f"{op.type}_grad"), grads, wanted, stale)
         else:
             assert callable(definition.grad)
             self.grad_from_rule(op, definition, definition.grad, grads, wanted, stale)
+        # What only a shape is read of is an input whose gradient the user's function answers with None.
+        answered = {n for slot in definition.shape_only for n in op.input(slot)}
+        self.cut += [
+            (op, n) for n in sorted(counts) if n not in answered and len(self.partial_grads.get(n, ())) == counts[n]
+        ]
         if self.conjugates is not None:
             self.pending += self.conjugates
             self.conjugates = None
@@ -361,9 +396,14 @@ class Backward:
                 )
 
     # -------------------------------------------------------------------------------------------------------- append
-    def append(self) -> None:
-        """Appends the pending ops to the target block, and creates the gradient variables."""
+    def append(self, at: int | None = None) -> list[Operator]:
+        """Adds the pending ops to the target block, and creates the gradient variables; returns the ops.
+
+        Args:
+            at: Position of the first of them; at the end by default.
+        """
         block = self.target
+        added: list[Operator] = []
         for new_op in self.pending:
             definition = op_def(new_op.type)
             # A backward op may have fewer attributes than its forward op, all of whose were copied.
@@ -384,8 +424,11 @@ class Backward:
                 where=new_op.where, position=new_op.position, namescope=NAME_SCOPE.get(block.program),
             )  # fmt: skip
             block.built += 1
-            block.ops.append(op)
+            added.append(op)
+        at = len(block.ops) if at is None else at
+        block.ops[at:at] = added
         block.program._touch()
+        return added
 
     def infer_outputs(self, definition: OpDef, new_op: PendingOp, attrs: Mapping[str, Any]) -> None:
         """Infers the metadata of temporaries that a rule made; a gradient has the metadata of its variable."""
@@ -413,15 +456,35 @@ def run(
     carried: frozenset[str] = frozenset(),
 ) -> None:
     """Creates the backward ops of ``path``, last first; ``carried`` names may be overwritten by the ops that read them."""
-    last = last_writers(ops)
+    overwritten = stale_at(work, ops, carried)
     for i in reversed(path):
-        op = ops[i]
-        own = set(op.output_arg_names)
-        work.op(
-            op,
-            lambda n: n in needed,
-            lambda n, i=i, own=own: n not in carried and last.get(n, -1) > i and n not in own,  # type: ignore[misc]
-        )
+        work.op(ops[i], lambda n: n in needed, overwritten(i))
+
+
+def stale_at(
+    work: Backward, ops: Sequence[Operator], carried: frozenset[str] = frozenset()
+) -> Callable[[int], Callable[[str], bool]]:
+    """Returns a function: position of an op -> a function that says whether a later op overwrites a variable.
+
+    Where only updates of an earlier ``minimize`` do so, it notes that the backward ops must stand before them.
+    """
+    last = last_writers(ops)
+    before = last if work.updates is None else last_writers(ops[: work.updates])
+
+    def at(i: int) -> Callable[[str], bool]:
+        own = set(ops[i].output_arg_names)
+
+        def stale(name: str) -> bool:
+            if name in carried or name in own or last.get(name, -1) <= i:
+                return False
+            if before.get(name, -1) > i:
+                return True
+            work.early = True
+            return False
+
+        return stale
+
+    return at
 
 
 def differentiate_block(body: Block, outs: Sequence[str], ins: Sequence[str], prefix: str = "") -> int:

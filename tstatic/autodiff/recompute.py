@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tstatic.autodiff.backward import Backward, PendingOp, run
+from tstatic.autodiff.backward import Backward, PendingOp, run, stale_at
 from tstatic.ir.program import Operator
 
 
@@ -42,6 +42,7 @@ def _repeat(
 ) -> dict[str, str]:
     """Repeats the segment's forward ops; returns forward name -> name of the repeated value."""
     mapping: dict[str, str] = {}
+    overwritten = stale_at(work, ops)
     for i in segment:
         op = ops[i]
         if any(spec.kind == "block" for spec in op.definition.attrs.values()) or op.definition.effects:
@@ -50,6 +51,7 @@ def _repeat(
             continue
         outputs = {}
         inputs = {s: tuple(mapping.get(n, n) for n in row) for s, row in op.inputs.items()}
+        work.check_fresh(op, [n for n in op.input_arg_names if n not in mapping], "", op.definition, overwritten(i))
         for slot, row in op.outputs.items():
             fresh = tuple(f"{n}.recompute_{number}" for n in row)
             for old, new in zip(row, fresh, strict=True):

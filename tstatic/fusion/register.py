@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from tstatic.autodiff.backward import unstated_gradient
 from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError, UnsupportedError, near, shown
 from tstatic.fusion.user_kernel import OPTIONS, UserKernel, accepted, python_function, source_of
 from tstatic.ir.build import emit
@@ -51,7 +52,9 @@ def register_kernel(
         attrs: Attribute -> default value.
         grad: The gradients: expressions over the slots (``{"X@GRAD": "dout * 2 * x"}``), or what this function returned for
             another kernel, whose slots are among the inputs, outputs and gradients of this operator, or a numpy function
-            ``(*inputs, *outputs, *gradients of the outputs, **attributes) -> gradients of the inputs``.
+            ``(*inputs, *outputs, *gradients of the outputs, **attributes) -> gradients of the inputs``. To need a gradient that
+            is not stated is an error; ``{"X@GRAD": ..., "Y@GRAD": None}`` says that ``Y`` has none. In such a mapping the
+            kernel, or the function, may stand under the gradients that it computes.
 
     Returns:
         A decorator. It turns the kernel into a function ``(*Variables, name=None, **attributes) -> Variable`` (a tuple for
@@ -229,10 +232,11 @@ class _Infer:
 class _Reference:
     """Adapts a function that returns arrays to an op definition's ``ref``, which writes them."""
 
-    def __init__(self, op: str, inputs: int, function: Callable[..., Any]) -> None:
+    def __init__(self, op: str, inputs: int, function: Callable[..., Any], targets: Sequence[str] = ()) -> None:
         self.op = op
         self.inputs = inputs
         self.computed = function
+        self.targets = targets  # of a gradient: what it computes, by the words of the registration
 
     def __call__(self, *arrays: Any, **attrs: Any) -> None:
         ins, outs = arrays[: self.inputs], arrays[self.inputs :]
@@ -243,14 +247,29 @@ class _Reference:
         if len(found) != len(outs):
             raise ProgramError(
                 f"the reference of '{self.op}' returned another number of arrays than the operator has outputs",
-                expected=f"{len(outs)}",
+                expected=f"{len(outs)}" + (f": {', '.join(self.targets)}" if self.targets else ""),
                 received=f"{len(found)}",
                 fix="return one array for each output, as a tuple",
                 op=self.op,
             )
-        for out, one in zip(outs, found, strict=True):
+        for index, (out, one) in enumerate(zip(outs, found, strict=True)):
+            if one is None and out is not None:
+                raise self._nothing(index)
             if out is not None:
                 self._store(out, np.asarray(one))
+
+    def _nothing(self, index: int) -> ProgramError:
+        """Returns the error for ``None`` in the place of an array that is needed."""
+        target = self.targets[index] if self.targets else f"output {index}"
+        return ProgramError(
+            f"the reference of '{self.op}' returned None for {target}",
+            expected="an array",
+            received="None",
+            fix=f"return zeros, or say that there is none: grad={{..., '{target}': None}}"
+            if self.targets
+            else "return an array",
+            op=self.op,
+        )
 
     def _store(self, out: Any, array: Any) -> None:
         if array.shape != out.shape:
@@ -274,20 +293,65 @@ class _Reference:
 
 # ----------------------------------------------------------------------------------------------------------- gradients
 def _gradient(name: str, slots: str, grad: Any) -> Any:
+    """Returns the ``grad`` of the op definition.
+
+    Inputs that ``grad`` says nothing of have no gradient, and autodiff refuses to need one; those with ``None`` are meant to.
+    """
     inputs, outputs = parse_slots(slots)
     sources = [s.name for s in (*inputs, *outputs)] + [f"{s.name}{GRAD}" for s in outputs]
     targets = [f"{s.name}{GRAD}" for s in inputs]
     if grad is None:
         return _refuse(name)
+    stated = targets
+    meant: set[str] = set()
     if isinstance(grad, Mapping):
-        return _expressions(name, sources, targets, grad)
+        stated, meant = _stated(name, targets, grad)
+        values = [grad[target] for target in stated]
+        if not values:
+            return _none
+        if isinstance(values[0], str):
+            unstated = [t.removesuffix(GRAD) for t in targets if t not in stated and t not in meant]
+            return _expressions(name, sources, {t: grad[t] for t in stated}, unstated)
+        grad = values[0]
     other = OPS.get(getattr(grad, "op", ""))
     if other is not None:
-        return _by_kernel(name, sources, targets, other)
+        return _by_kernel(name, sources, stated, other, [t for t in targets if t not in meant])
     forms = "expressions by slot, a registered kernel, or a numpy function"
     function = check_callable(grad, "grad", f"register_kernel('{name}')", forms)
-    reference = _Reference(f"{name}_grad", len(sources), function)
-    return GradOp(f"{', '.join(sources)} -> {', '.join(targets)}", ref=reference)
+    reference = _Reference(f"{name}_grad", len(sources), function, stated)
+    unstated = [t.removesuffix(GRAD) for t in targets if t not in stated and t not in meant]
+    return GradOp(f"{', '.join(sources)} -> {', '.join(stated)}", ref=reference, unstated=tuple(unstated))
+
+
+def _none(ctx: GradContext) -> list[OpSpec]:
+    """The rule of an operator none of whose inputs is meant to have a gradient."""
+    return []
+
+
+def _stated(name: str, targets: list[str], grad: Mapping[str, Any]) -> tuple[list[str], set[str]]:
+    """Returns the gradients that a mapping states, in the order of the inputs, and those that it says are none.
+
+    Raises:
+        ProgramError: If it names something else, or its values are of different forms.
+    """
+    foreign = [t for t in grad if t not in targets]
+    if foreign or not grad:
+        raise ProgramError(
+            f"'grad' of '{name}' names something that is not a gradient of an input",
+            expected=" or ".join(targets),
+            received=", ".join(map(str, foreign)) or "nothing",
+            fix=near(str(foreign[0]), targets) if foreign else "state an expression for each input",
+        )
+    stated = [t for t in targets if grad.get(t) is not None]
+    values = [grad[t] for t in stated]
+    if not all(isinstance(v, str) for v in values) and any(v is not values[0] for v in values):
+        raise ProgramError(
+            f"'grad' of '{name}' mixes forms",
+            expected="expressions only, or one function or kernel under each gradient that it computes",
+            received=", ".join(f"{t}: {shown(v)}" for t, v in zip(stated, values, strict=True)),
+            fix="compute all gradients in one function",
+        )
+    return stated, {t for t in grad if grad[t] is None}
 
 
 def _refuse(name: str) -> Callable[[GradContext], list[OpSpec]]:
@@ -303,9 +367,8 @@ def _refuse(name: str) -> Callable[[GradContext], list[OpSpec]]:
     return rule
 
 
-def _expressions(name: str, sources: list[str], targets: list[str], grad: Mapping[str, str]) -> GradOp:
+def _expressions(name: str, sources: list[str], grad: Mapping[str, str], unstated: list[str]) -> GradOp:
     params = {s.param: s.name for s in parse_slots(f"{', '.join(sources)} ->")[0]}
-    foreign = [t for t in grad if t not in targets]
     try:
         used = set().union(*(variables(parse(text)) for text in grad.values()))
     except (AssertionError, SyntaxError, TypeError) as error:
@@ -315,20 +378,16 @@ def _expressions(name: str, sources: list[str], targets: list[str], grad: Mappin
             received=str(error),
             fix="see docs/ops.md for the functions, or give a numpy function",
         ) from None
-    if foreign or not grad:
-        raise ProgramError(
-            f"'grad' of '{name}' names something that is not a gradient of an input",
-            expected=" or ".join(targets),
-            received=", ".join(foreign) or "nothing",
-            fix=near(foreign[0], targets) if foreign else "state an expression for each input",
-        )
     read = [s for p, s in params.items() if p in used or s.endswith(GRAD)]
-    return GradOp(f"{', '.join(read)} -> {', '.join(grad)}", pointwise=dict(grad), grad=DERIVE)
+    return GradOp(
+        f"{', '.join(read)} -> {', '.join(grad)}", pointwise=dict(grad), grad=DERIVE, unstated=tuple(unstated)
+    )
 
 
 def _by_kernel(
-    name: str, sources: list[str], targets: list[str], other: OpDef
+    name: str, sources: list[str], targets: list[str], other: OpDef, needed: list[str]
 ) -> Callable[[GradContext], list[OpSpec]]:
+    """Returns the rule of a gradient by another kernel, which computes ``targets`` or some of them; ``needed`` may be asked for."""
     read, made = [s.name for s in other.inputs], [s.name for s in other.outputs]
     wrong = [s for s in read if s not in sources] + [s for s in made if s not in targets]
     if wrong:
@@ -339,7 +398,13 @@ def _by_kernel(
             fix=f"rename '{wrong[0]}'",
         )
 
+    unstated = [t.removesuffix(GRAD) for t in needed if t not in made]
+
     def rule(ctx: GradContext) -> list[OpSpec]:
+        for slot in unstated:
+            lacking = [v for v in ctx.inputs[slot] if v in ctx.in_grads]
+            if lacking:
+                raise unstated_gradient(name, slot, lacking[0])
         forward = {**{s: v[0] for s, v in ctx.inputs.items()}, **{s: v[0] for s, v in ctx.outputs.items()}}
         specs = []
         inputs = {}

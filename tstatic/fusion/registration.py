@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import CodeType
 from typing import Any
 
@@ -36,18 +36,25 @@ def _write(kernel: UserKernel, parts: dict[str, str], texts: list[str]) -> str:
         arguments.append(f"infer={_function(stated['infer'], parts, f'the shape rule of {kernel.op!r}')}")
     if stated["attrs"]:
         arguments.append(f"attrs={dict(stated['attrs'])!r}")
-    grad = stated["grad"]
-    other = getattr(grad, "registered", None)
-    if isinstance(other, UserKernel):
-        arguments.append(f"grad={_write(other, parts, texts)}")
-    elif callable(grad):
-        arguments.append(f"grad={_function(grad, parts, f'the gradient of {kernel.op!r}')}")
-    elif grad is not None:
-        arguments.append(f"grad={dict(grad)!r}")
+    if stated["grad"] is not None:
+        arguments.append(f"grad={_gradient(stated['grad'], parts, texts, kernel.op)}")
     name = kernel.source.name
     listed = "".join(f"    {one},\n" for one in arguments)
     texts.append(f"{kernel.source.text}\n\n\n{name} = paddle.register_kernel(\n{listed})({name})")
     return name
+
+
+def _gradient(grad: Any, parts: dict[str, str], texts: list[str], op: str) -> str:
+    """Returns the text of what a registration states as ``grad``, or of one value in such a mapping."""
+    registered = getattr(grad, "registered", None)
+    if isinstance(registered, UserKernel):
+        return _write(registered, parts, texts)
+    if isinstance(grad, Mapping):
+        # One function or kernel may stand under several gradients.
+        values = {id(value): value for value in grad.values()}
+        written = {key: _gradient(value, parts, texts, op) for key, value in values.items()}
+        return f"{{{', '.join(f'{target!r}: {written[id(value)]}' for target, value in grad.items())}}}"
+    return _function(grad, parts, f"the gradient of {op!r}") if callable(grad) else repr(grad)
 
 
 def _function(given: Callable[..., Any], parts: dict[str, str], what: str) -> str:

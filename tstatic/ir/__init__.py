@@ -13,7 +13,8 @@
 * ``program``, ``operator``, ``variable``, ``methods``  the graph that users build
 * ``build``, ``composed``, ``checks``, ``shape_checks``, ``declare``, ``names``  how it is built
 * ``lod``  row offsets of sequences: which variables an op reads them from, and which its results share
-* ``edit``  clone, prune
+* ``edit``, ``updates``  clone, prune; prune to the optimizers that a run chooses
+* ``learning_rate``  the rate that ``set_lr`` changes
 * ``frozen``  the single-assignment copy that passes work on, and what must be true of it
 * ``text``, ``parse``  print and parse
 * ``serial``  the saved form

@@ -27,7 +27,7 @@ from tstatic.ir.declare import default_main_program, program_guard
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.lod import give_offsets, with_offsets
 from tstatic.ir.opdef import EMPTY, LOD, NO_ATTRS, OpDef, Slot, op_def
-from tstatic.ir.operator import unknown
+from tstatic.ir.operator import OpRole, unknown
 from tstatic.ir.program import Block, Operator, Variable
 from tstatic.ir.rng import op_position
 from tstatic.ir.types import Meta, dtype_of, plain
@@ -224,18 +224,20 @@ def _clean_attrs(definition: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
 def _add(block: Block, definition: OpDef, inputs: dict[str, tuple[str, ...]], outputs: dict[str, tuple[str, ...]],
          attrs: dict[str, Any], automatic: Mapping[str, Any]) -> Operator:  # fmt: skip
     program = block.program
+    role = int(automatic.get("op_role", program._role))
     op = Operator(
         block,
         definition.type,
         inputs,
         outputs,
         attrs,
-        role=int(automatic.get("op_role", program._role)),
+        role=role,
         role_var=tuple(automatic.get("op_role_var", program._role_var)),
         where=user_line(),
         position=op_position(block.idx, block.built),
         namescope=names.NAME_SCOPE.get(program),
         device=str(automatic.get("op_device", names.DEVICE.get(program))),
+        updates=program._updates if role & (OpRole.Backward | OpRole.Optimize) else (),
     )
     block.built += 1
     block.ops.append(op)

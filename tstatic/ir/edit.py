@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tstatic.errors import ProgramTypeError
@@ -16,7 +16,7 @@ _TRAINING = OpRole.Backward | OpRole.Optimize | OpRole.LRSched
 def _copy_op(op: Operator, block: Block) -> Operator:
     return Operator(
         block, op.type, dict(op.inputs), dict(op.outputs), dict(op.attrs), role=op.role, role_var=op.role_var,
-        where=op.where, position=op.position, namescope=op.namescope, device=op.device,
+        where=op.where, position=op.position, namescope=op.namescope, device=op.device, updates=op.updates,
     )  # fmt: skip
 
 
@@ -34,8 +34,7 @@ def _copy(program: Program) -> Program:
         new.ops = [_copy_op(op, new) for op in block.ops]
         copied.blocks.append(new)
     copied.current_block_idx = program.current_block_idx
-    copied.lr_scheduler = program.lr_scheduler
-    copied.lr_var = copied.global_block().vars.get(program.lr_var.name) if program.lr_var is not None else None
+    copied.learning_rates = dict(program.learning_rates)
     copied.loss_name = program.loss_name
     copied.mixed_precision = program.mixed_precision
     copied.distributed, copied.collectives = program.distributed, program.collectives
@@ -53,8 +52,7 @@ def clone(program: Program, for_test: bool = False) -> Program:
     if not for_test:
         return copied
     copied._is_test = True
-    copied.lr_scheduler = None
-    copied.lr_var = None
+    copied.learning_rates = {}
     copied.loss_name = None
     for block in copied.blocks:
         block.ops = [op for op in block.ops if not op.role & _TRAINING]
@@ -129,8 +127,17 @@ def target_names(targets: Any) -> list[str]:
     return names
 
 
-def prune(program: Program, feeds: Sequence[str], targets: Any) -> Program:
-    """Returns a copy with only those ops of block 0 that the targets need; fed names need no producer."""
+def prune(
+    program: Program, feeds: Sequence[str], targets: Any, keeps: Callable[[Operator], bool | None] | None = None
+) -> Program:
+    """Returns a copy with only those ops of block 0 that the targets need; fed names need no producer.
+
+    Args:
+        program: The program; it is not changed.
+        feeds: Names that are fed.
+        targets: Variables, names, or the op that writes them.
+        keeps: Says of an op whether it stays, ``None`` if what reads its results decides.
+    """
     copied = _copy(program)
     block = copied.global_block()
 
@@ -144,7 +151,8 @@ def prune(program: Program, feeds: Sequence[str], targets: Any) -> Program:
     wanted = set(results)
     kept: list[Operator] = []
     for op in reversed(block.ops):
-        if not wanted.difference(feeds).isdisjoint(op.output_arg_names):
+        stays = keeps(op) if keeps is not None else None
+        if stays or (stays is None and not wanted.difference(feeds).isdisjoint(op.output_arg_names)):
             kept.append(op)
             wanted |= reads(op)
     block.ops = kept[::-1]

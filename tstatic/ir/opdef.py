@@ -189,7 +189,8 @@ class GradOp:
 
     ``infer`` may be left out: the gradient of a forward input that is among the inputs has that input's metadata, any
     other has that of the first incoming gradient. ``instead`` says, for the error where somebody differentiates an op without
-    ``grad`` again, how to build the same function so that it has second gradients.
+    ``grad`` again, how to build the same function so that it has second gradients. ``unstated`` are the forward inputs whose
+    gradient a user's registration says nothing of: to need one is an error.
     """
 
     slots: str
@@ -219,6 +220,7 @@ class GradOp:
     many_calls: str = ""
     slow_on_cpu: str = ""
     instead: str = ""
+    unstated: tuple[str, ...] = ()
 
 
 GradRule = GradOp | Callable[[GradContext], list[OpSpec]] | _Derive
@@ -529,6 +531,10 @@ def _derive(base: OpDef) -> OpDef | None:
     return register(_backward_op_def(base, rule))
 
 
+_OF_RULES = ("slots", "infer", "instead", "unstated")
+"""Fields of a GradOp that its op definition does not have, or states in another form."""
+
+
 def _backward_op_def(forward: OpDef, rule: GradOp) -> OpDef:
     inputs, outputs = parse_slots(rule.slots)
     if rule.infer is not None:
@@ -553,7 +559,7 @@ def _backward_op_def(forward: OpDef, rule: GradOp) -> OpDef:
         uses_blas=forward.uses_blas,
         complex=forward.complex,
         of=forward.type,
-        **{f.name: getattr(rule, f.name) for f in fields(rule) if f.name not in ("slots", "infer", "instead")},
+        **{f.name: getattr(rule, f.name) for f in fields(rule) if f.name not in _OF_RULES},
     )
 
 

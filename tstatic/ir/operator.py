@@ -156,6 +156,7 @@ class OperatorBase:
         "role",
         "role_var",
         "type",
+        "updates",
         "where",
     )
 
@@ -169,6 +170,8 @@ class OperatorBase:
     role: int
     role_var: tuple[str, ...]
     type: str
+    updates: tuple[int, ...]
+    """Numbers of the ``minimize`` calls that the op trains for: it runs in the runs that make one of their updates."""
     where: Where | None
 
     def __init__(
@@ -185,6 +188,7 @@ class OperatorBase:
         position: int = 0,
         namescope: str = "",
         device: str = "",
+        updates: tuple[int, ...] = (),
     ) -> None:
         self.block = block
         self.type = type
@@ -197,6 +201,7 @@ class OperatorBase:
         self.position = position
         self.namescope = namescope
         self.device = device
+        self.updates = updates
 
     def _touch(self) -> None:
         """Records that the program has changed."""

@@ -414,9 +414,11 @@ class Program(ProgramMethods):
         self._seed = Program._first_seed
         self._role = OpRole.Forward
         self._role_var: tuple[str, ...] = ()
+        self._updates: tuple[int, ...] = ()
         # Facts that later stages attach (learning-rate scheduler, loss name); copied by clone.
-        self.lr_scheduler: Any = None
-        self.lr_var: Variable | None = None
+        self.learning_rates: dict[
+            str, Any
+        ] = {}  # name of the variable -> a scheduler, a SetRate, or None in a loaded program
         self.loss_name: str | None = None
         self.mixed_precision: tuple[Any, ...] = ()
         self.readers: list[Any] = []  # loaders that give a run what its feed lacks

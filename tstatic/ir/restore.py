@@ -86,14 +86,15 @@ class _Restore:
             raise self.no_block(("program", 0, 0), "the current block", desc.current_block)
         made.current_block_idx = desc.current_block
         names = made.global_block().vars
-        for what, row in (("feeds", desc.feeds), ("fetches", desc.fetches), ("learning_rate", [desc.learning_rate])):
+        rates = [desc.learning_rate] if isinstance(desc.learning_rate, str) else desc.learning_rate or []
+        for what, row in (("feeds", desc.feeds), ("fetches", desc.fetches), ("learning_rate", rates)):
             for name in row:
-                if name is not None and name not in names:
+                if name not in names:
                     raise self.no_variable(("program", 0, 0), f"'{what}' of the program names", name, names)
         made.feed_names, made.fetch_names = tuple(desc.feeds), tuple(desc.fetches)
         # Errors of a later run then name the file as the possible cause.
         made._from_file = True
-        made.lr_var = None if desc.learning_rate is None else names[desc.learning_rate]
+        made.learning_rates = dict.fromkeys(rates)
         made._touch()
         return made
 
@@ -264,6 +265,7 @@ class _Restore:
             position=desc.position,
             namescope=desc.namescope,
             device=desc.device,
+            updates=tuple(desc.updates),
         )
 
     def slots(

@@ -18,6 +18,7 @@ import numpy as np
 
 from tstatic.ir.attrs import NO_ATTRS
 from tstatic.ir.export import PUBLIC_API
+from tstatic.ir.learning_rate import SetRate
 from tstatic.ir.program import Operator, Parameter, Program, Variable
 from tstatic.logs import warn_once
 from tstatic.where import Where
@@ -212,9 +213,10 @@ class OpDesc(_Desc):
     role_var: list[str] = field(default_factory=list)
     namescope: str = ""
     device: str = ""
+    updates: list[Count] = field(default_factory=list)
     where: Line | None = None
 
-    MARKS = ("role", "role_var", "namescope", "device", "position")
+    MARKS = ("role", "role_var", "namescope", "device", "updates", "position")
 
 
 @dataclass(slots=True, eq=False)
@@ -242,7 +244,7 @@ class ProgramDesc(_Desc):
     current_block: Count = 0
     is_test: bool = False
     loss: str | None = None
-    learning_rate: str | None = None
+    learning_rate: str | list[str] | None = None
     feeds: list[str] = field(default_factory=list)
     fetches: list[str] = field(default_factory=list)
     process: str = ""
@@ -313,9 +315,10 @@ def describe(program: Program) -> ProgramDesc:
     return ProgramDesc.of(program, blocks=blocks, files=list(files), learning_rate=rate, process=process_of(program))
 
 
-def learning_rate_of(program: Program) -> str | None:
-    """Returns the name of the variable that holds the learning rate."""
-    return None if program.lr_var is None else program.lr_var.name
+def learning_rate_of(program: Program) -> str | list[str] | None:
+    """Returns the name of the variable of a learning rate that is scheduled or was set; a list of several, ``None`` without."""
+    found = [n for n, rate in program.learning_rates.items() if not isinstance(rate, SetRate) or rate.value is not None]
+    return found if len(found) > 1 else found[0] if found else None
 
 
 def regularizer_of(parameter: Parameter) -> tuple[str, float] | None:

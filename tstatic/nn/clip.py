@@ -12,7 +12,6 @@ from tstatic.ir.build import emit
 from tstatic.ir.checks import check_number, check_type
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import export
-from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.no_effect import no_effect
 
@@ -221,7 +220,9 @@ def set_gradient_clip(
         param.gradient_clip_attr = clip
     if not chosen:
         warnings.warn("set_gradient_clip found no parameter; call it after the network is built", stacklevel=2)
-    elif any(op.role & OpRole.Optimize for op in program.global_block().ops):
+        return
+    names = {param.name for param in chosen}
+    if any(not names.isdisjoint(op.output("ParamOut")) for op in program.global_block().ops):
         warnings.warn(
             "minimize came before set_gradient_clip, which does not change updates that are built already", stacklevel=2
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tstatic.autodiff.paths import path_to
 from tstatic.errors import ProgramError
 from tstatic.ir import names
 from tstatic.ir.build import emit
@@ -14,6 +15,7 @@ from tstatic.ir.declare import default_main_program, program_guard
 from tstatic.ir.opdef import export
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Parameter, Program, Variable
+from tstatic.ir.updates import numbered
 from tstatic.nn.param import create_global_var
 from tstatic.no_effect import no_effect
 from tstatic.ops.elementwise.arithmetic import minimum
@@ -122,6 +124,38 @@ def copies(param: Parameter) -> list[Variable]:
     return [*found, param]
 
 
+def _trained_by(program: Program, parameters: Sequence[Parameter]) -> dict[str, tuple[int, ...]]:
+    """Returns the numbers of the ``minimize`` calls whose steps move the average of each parameter.
+
+    Those that update it; of a running statistic, those of losses that its operator takes part in; of a value that nothing
+    changes, all.
+    """
+    ops = program.global_block().ops
+    numbers = sorted({n for op in ops for n in op.updates})
+    writers: dict[str, set[int]] = {}
+    for number in numbers:
+        own = [op for op in ops if number in op.updates]
+        path = {id(ops[i]) for i in path_to(ops, [n for op in own for n in op.input_arg_names])}
+        for op in ops:
+            if number in op.updates or (id(op) in path and not op.role & OpRole.Optimize):
+                for name in op.output_arg_names:
+                    writers.setdefault(name, set()).add(number)
+    return {p.name: tuple(sorted(writers.get(p.name, numbers))) for p in parameters}
+
+
+def _step_counter(program: Program, updates: tuple[int, ...]) -> Variable:
+    """Makes the count of the steps of some ``minimize`` calls; all averages of the program share it."""
+    name = "@EMA_STEP_COUNTER@"
+    if updates != tuple(sorted({n for op in program.global_block().ops for n in op.updates})):
+        name += "_".join(["", *map(str, updates)])
+    counted = program.global_block().has_var(name)
+    with program._lr_schedule_guard(is_with_opt=True):
+        counter = autoincreased_step_counter(name)
+    if not counted:
+        program.global_block().ops[0].updates = updates
+    return counter
+
+
 def _state(stem: str, param: Parameter) -> Variable:
     """Makes a sum or average of the parameter's shape that starts at 0; float32 for 16 bits."""
     dtype = "float32" if param.dtype.is_low else param.dtype
@@ -169,8 +203,9 @@ class ExponentialMovingAverage(_Average):
         program = default_main_program()
         super().__init__(_averaged(program))
         prefix = name or ""
+        self._updates = _trained_by(program, self._parameters)
+        self._steps = {p.name: _step_counter(program, self._updates[p.name]) for p in self._parameters}
         with program._lr_schedule_guard():
-            self._steps = autoincreased_step_counter("@EMA_STEP_COUNTER@")
             self._rate = self._scheduled(thres_steps, program)
         self._ema = {p.name: _state(f"{prefix}{p.name}_ema", p) for p in self._parameters}
         self._fill_programs()
@@ -194,10 +229,11 @@ class ExponentialMovingAverage(_Average):
                 value = _wide(param, average.dtype)
                 decay = self._rate if average.dtype is self._rate.dtype else cast(self._rate, average.dtype)
                 slots = {"Average": average, "Value": value, "Decay": decay}
-                emit("exponential_moving_average", slots, outputs={"AverageOut": average})
+                with numbered(program, self._updates[param.name]):
+                    emit("exponential_moving_average", slots, outputs={"AverageOut": average})
 
     def _average(self, param: Parameter) -> Variable:
-        average, steps, rate = _seen(self._ema[param.name]), _seen(self._steps), _seen(self._rate)
+        average, steps, rate = _seen(self._ema[param.name]), _seen(self._steps[param.name]), _seen(self._rate)
         weight = 1.0 - rate ** cast(steps, "float32")
         # Before the first step the average is 0, and so is its weight.
         weight = where(steps > 0, weight, weight * 0.0 + 1.0)
@@ -253,6 +289,7 @@ class ModelAverage(_Average):
         program = default_main_program()
         super().__init__(_averaged(program) if parameters is None else list(parameters))
         self._sums: dict[str, dict[str, Variable]] = {}
+        trained_by = _trained_by(program, self._parameters)
         prefix = "" if name is None else f"{name}_"
         with program_guard(program), program._role_guard(OpRole.Optimize):
             for param in self._parameters:
@@ -263,7 +300,8 @@ class ModelAverage(_Average):
                 self._sums[param.name] = state
                 slots = {"param": _wide(param, state["sum_1"].dtype), **{f"in_{n}": v for n, v in state.items()}}
                 outputs = {f"out_{n}": v for n, v in state.items()}
-                emit("average_accumulates", slots, attrs, outputs=outputs)
+                with numbered(program, trained_by[param.name]):
+                    emit("average_accumulates", slots, attrs, outputs=outputs)
         self._fill_programs()
 
     def _average(self, param: Parameter) -> Variable:

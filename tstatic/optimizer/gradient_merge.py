@@ -13,6 +13,7 @@ from tstatic.ir.names import generate
 from tstatic.ir.opdef import export
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Operator, Program, Variable
+from tstatic.ir.updates import numbered
 from tstatic.nn.param import create_global_var
 from tstatic.optimizer.optimizer import Pair
 from tstatic.optimizer.wrapper import OptimizerWrapper, chain
@@ -81,17 +82,18 @@ class GradientMergeOptimizer(OptimizerWrapper):
             updates: list[Operator] = self._optimizer.apply_gradients(pairs)
             return updates
         program = pairs[0][0].block.program
-        with program_guard(program, default_startup_program()):
-            first, hold = self._count(program)
-            merged = [(p, self._merge(p, g, first, hold)) for p, g in pairs]
-        inner = [*chain(self._optimizer)]
-        for one in inner:
-            one._skip_update = hold
-        try:
-            updates = self._optimizer.apply_gradients(merged)
-        finally:
+        with numbered(program):
+            with program_guard(program, default_startup_program()):
+                first, hold = self._count(program)
+                merged = [(p, self._merge(p, g, first, hold)) for p, g in pairs]
+            inner = [*chain(self._optimizer)]
             for one in inner:
-                one._skip_update = None
+                one._skip_update = hold
+            try:
+                updates = self._optimizer.apply_gradients(merged)
+            finally:
+                for one in inner:
+                    one._skip_update = None
         return updates
 
     def _count(self, program: Program) -> tuple[Variable, Variable]:

@@ -12,6 +12,7 @@ from tstatic.ir.declare import default_startup_program, program_guard
 from tstatic.ir.opdef import export
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Operator, Program, Variable
+from tstatic.ir.updates import numbered
 from tstatic.nn.param import create_global_var
 from tstatic.optimizer.averages import copies
 from tstatic.optimizer.optimizer import Pair
@@ -71,14 +72,16 @@ class LookAhead:
             The inner optimizer's update ops, and (parameter, gradient) pairs in program order.
         """
         check_variable(loss, "loss", "LookAhead.minimize")
-        ops, pairs = self.inner_optimizer.minimize(loss, startup_program, parameters, no_grad_set)
         program = loss.block.program
         startup = startup_program if startup_program is not None else default_startup_program()
-        with program_guard(program, startup), program._role_guard(OpRole.Optimize):
-            first, sync = self._schedule()
-            for param, grad in pairs:
-                if grad is not None:
-                    self._follow(param, first, sync)
+        with numbered(program):
+            ops, pairs = self.inner_optimizer.minimize(loss, startup_program, parameters, no_grad_set)
+            with program_guard(program, startup), program._role_guard(OpRole.Optimize):
+                first, sync = self._schedule()
+                for param, grad in pairs:
+                    if grad is not None:
+                        with program._role_guard(OpRole.Optimize, (param.name, grad.name)):
+                            self._follow(param, first, sync)
         return ops, pairs
 
     def _schedule(self) -> tuple[Variable, Variable]:

@@ -14,8 +14,11 @@ from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_startup_program, program_guard
 from tstatic.ir.edit import sub_blocks
 from tstatic.ir.export import notes_signatures
+from tstatic.ir.learning_rate import SetRate
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
+from tstatic.ir.updates import numbered
+from tstatic.logs import warn_once
 from tstatic.nn.clip import ClipGradBase, append_gradient_clip_ops, check_clip
 from tstatic.nn.initializer import Constant
 from tstatic.nn.param import startup_value
@@ -23,6 +26,7 @@ from tstatic.nn.regularizer import L2Decay, WeightDecayRegularizer
 from tstatic.no_effect import no_effect
 from tstatic.optimizer.lr_decay import LRScheduler
 from tstatic.passes.row_gradients import results_by_rows
+from tstatic.where import show, user_line
 
 Pair = tuple[Variable, Variable | None]
 Lookups = tuple[Operator, ...]
@@ -80,7 +84,7 @@ class Optimizer:
         self._name = name
         self._lr_vars: dict[int, Variable] = {}
         self._accumulators: dict[tuple[int, str, str], Variable] = {}
-        self._programs: dict[int, Program] = {}
+        self._set_rate = SetRate()
         self._row_masks: dict[str, Variable] = {}
 
     def _set_decay(self, weight_decay: Any) -> None:
@@ -107,11 +111,15 @@ class Optimizer:
         block = program.global_block()
         var = block.create_var(name=name, shape=(), dtype="float32", persistable=True, stop_gradient=True)
         startup_value(var, Constant(self.get_lr()), startup)
-        if isinstance(self._learning_rate, LRScheduler):
-            program.lr_scheduler = self._learning_rate
-            program.lr_var = var
+        scheduled = isinstance(self._learning_rate, LRScheduler)
+        if scheduled and any(isinstance(rate, LRScheduler) for rate in program.learning_rates.values()):
+            warn_once(
+                ("schedulers", program.uid),
+                f"{program!r} has two optimizers with a scheduler: each follows its own; Paddle drops all but the last one",
+            )
+        # The Executor writes it before each run.
+        program.learning_rates[name] = self._learning_rate if scheduled else self._set_rate
         self._lr_vars[program.uid] = var
-        self._programs[program.uid] = program
         return var
 
     def _global_learning_rate(self, program: Program | None = None) -> Variable | None:
@@ -148,10 +156,8 @@ class Optimizer:
                 fix="change the scheduler instead",
                 op=self.type,
             )
-        rate = self._learning_rate = float(value)
         # The Executor writes it before the next run, as it does for schedulers.
-        for uid, program in self._programs.items():
-            program.lr_scheduler, program.lr_var = (lambda: rate), self._lr_vars[uid]
+        self._learning_rate = self._set_rate.value = float(value)
 
     def _parameter_lr(self, param: Variable, lr: Variable) -> Variable:
         ratio = param.optimize_attr.get("learning_rate", 1.0) if isinstance(param, Parameter) else 1.0
@@ -245,7 +251,14 @@ class Optimizer:
             chosen = self._parameter_list
         startup = startup_program if startup_program is not None else default_startup_program()
         with program_guard(loss.block.program, startup):
-            return list(append_backward(loss, chosen, no_grad_set, callbacks, self._checkpoints))
+            pairs = list(append_backward(loss, chosen, no_grad_set, callbacks, self._checkpoints))
+        if not pairs:
+            warn_once(
+                ("nothing to train", loss.block.program.uid, loss.name),
+                f"minimize at {show(user_line())} found no gradient for any parameter: no trainable parameter reaches the loss "
+                f"'{loss.name}' without a stop_gradient or an operator without a gradient in between, so nothing is trained",
+            )
+        return pairs
 
     def apply_optimize(
         self, loss: Variable, startup_program: Program | None, params_grads: Sequence[Pair]
@@ -269,7 +282,7 @@ class Optimizer:
         program = pairs[0][0].block.program
         startup = default_startup_program()
         self._startup = startup
-        with program_guard(program, startup), program._role_guard(OpRole.Optimize):
+        with program_guard(program, startup), numbered(program), program._role_guard(OpRole.Optimize):
             lr = self._create_global_learning_rate(program, startup)
             if self._grad_clip is not None:
                 self._grad_clip(pairs)

@@ -10,6 +10,7 @@ from typing import Any
 from tstatic.ir.build import emit
 from tstatic.ir.checks import check_number
 from tstatic.ir.opdef import export
+from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Operator, Variable
 from tstatic.nn.regularizer import L2Decay, WeightDecayRegularizer
 from tstatic.no_effect import no_effect
@@ -265,11 +266,12 @@ class Adamax(_AdamLike):
         # The op reads the power; one scale op per parameter moves it on, as in Paddle.
         for param in params:
             power = self._accumulator("beta1_pow_acc", param, self._beta1, (1,))
-            if self._skip_update is None:
-                emit("scale", {"X": power}, {"scale": self._beta1}, outputs={"Out": power})
-            else:
-                moved = emit("scale", {"X": power}, {"scale": self._beta1})
-                emit("where", {"Condition": self._skip_update, "X": power, "Y": moved}, outputs={"Out": power})
+            with param.block.program._role_guard(OpRole.Optimize, (param.name,)):
+                if self._skip_update is None:
+                    emit("scale", {"X": power}, {"scale": self._beta1}, outputs={"Out": power})
+                else:
+                    moved = emit("scale", {"X": power}, {"scale": self._beta1})
+                    emit("where", {"Condition": self._skip_update, "X": power, "Y": moved}, outputs={"Out": power})
 
 
 @export("optimizer.Adagrad")

@@ -18,10 +18,10 @@ from tstatic.comm.rendezvous import ProcessInfo
 from tstatic.devices import Device, cpu_device
 from tstatic.devices.cpu.pool import usable_cpus
 from tstatic.fusion.engine import Log
-from tstatic.ir import edit
 from tstatic.ir.frozen import FrozenProgram
-from tstatic.ir.program import Program
+from tstatic.ir.program import Operator, Program
 from tstatic.ir.types import Meta
+from tstatic.ir.updates import with_updates
 from tstatic.logs import get_logger, warn_once
 from tstatic.plan.plan import Plan
 from tstatic.plan.shapes import infer_program
@@ -30,7 +30,7 @@ from tstatic.runtime.scope import Scope
 from tstatic.runtime.session import Session
 from tstatic.static import pipeline
 from tstatic.static.ledger import CompileRecord, Key, Ledger
-from tstatic.static.request import state_metas, updated
+from tstatic.static.request import state_metas
 from tstatic.static.strategy import BuildStrategy
 from tstatic.target import Target
 
@@ -249,7 +249,7 @@ def compile_program(
     scope: Scope,
     *,
     how: Distribution | None = None,
-    kept: Sequence[str] | None = None,
+    kept: Sequence[Operator] | None = None,
     device: Device | None = None,
     key: Key | None = None,
     numerics: str | None = None,
@@ -263,8 +263,8 @@ def compile_program(
         fetches: Names of the fetched variables.
         scope: Its values give the shapes of the state; variables without a value have their declared shapes.
         how: The distribution of a data-parallel program; ``None`` for one place.
-        kept: Prune the program to the fetches and these variables, or to all updates if the list is empty; ``None``: do not
-            prune.
+        kept: Prune the program to the fetches and these updates, or to all updates if the list is empty; ``None``: do not
+            prune. Ops of this program, or of one that it is a copy of.
         device: The device of the places; that of CPU places if ``None``.
         key: The key under which a cache will keep the compilation.
         numerics: ``default`` or ``strict``; ``None``: what ``FLAGS_numerics`` says.
@@ -273,7 +273,7 @@ def compile_program(
         TstaticError: If a feed or fetch does not fit, or an op rejects its inputs' shapes.
     """
     names = list(feeds[0])
-    source = program if kept is None else edit.prune(program, names, [*fetches, *(kept or updated(program))])
+    source = program if kept is None else with_updates(program, names, fetches, kept)
     scale = 1.0 if how is None else loss_scale(build, how.world)
     frozen, _ = pipeline.simplify(source, build, names, fetches, scale)
     programs, report = ([frozen], None) if how is None else distribute(frozen, how)

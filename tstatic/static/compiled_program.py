@@ -305,8 +305,11 @@ class CompiledProgram:
                     near(name, self._program.global_block().vars) or "pass loss.name",
                 )
             return
-        starts = [op for op in self._program.global_block().ops if starts_loss_gradient(op)]
-        losses = sorted({n.removesuffix("@GRAD") for op in starts for n in op.output_arg_names})
+        ops = self._program.global_block().ops
+        # Gradients of a second loss are called grad/<name>@GRAD, and those of mixed precision start from a scaled loss.
+        starts = {n.removesuffix("@GRAD") for op in ops if starts_loss_gradient(op) for n in op.output_arg_names}
+        marked = [n for op in ops if op.role & OpRole.Loss and not op.role & OpRole.Backward for n in op.output_arg_names]
+        losses = sorted({n for n in starts if not n.startswith("grad/")}.union(marked))
         if losses and name and name == self._program.loss_name:
             return
         if not name:
@@ -382,15 +385,16 @@ class CompiledProgram:
         chosen_for = planned_for(place)
         where = scope if scope is not None else global_scope()
         known = self._feed_metas(feed_shapes)
-        names, _ = fetch_names(fetch_list)
+        names, kept = fetch_names(fetch_list)
         how = self._distribution()
         feeds = [known] if how is None else shard_metas(self._program, known, how.replicas)
         chosen = self._settings.numerics
         device = chosen_for if isinstance(chosen_for, Device) else None
         try:
             made = compile_program(
-                self._program, self._settings.build, feeds, names, where, how=how, numerics=chosen, device=device
-            )
+                self._program, self._settings.build, feeds, names, where, how=how, kept=kept or None, numerics=chosen,
+                device=device,
+            )  # fmt: skip
         except FeedError as error:
             raise self._without_shape(error, known) from None
         chip = chosen_for if isinstance(chosen_for, Target) else None
@@ -507,14 +511,16 @@ class CompiledProgram:
                 if shape != tuple(var.shape):
                     assumed.append(f"{name} {list(shape)}")
         note = f"Sizes that the program leaves open were assumed: {', '.join(assumed)}." if assumed else ""
-        names, _ = fetch_names(fetch_list)
+        names, kept = fetch_names(fetch_list)
         build, how = self._settings.build, self._distribution()
         if how is not None:
             # Sizes are those of the whole batch; the plan is for the first replica's part.
             extra = set(outermost.values())
             known = {name: _part(meta, how.replicas, int(name in extra)) for name, meta in known.items()}
         where = self._history.scope or global_scope()
-        made = compile_program(self._program, build, [known], names, where, how=how, numerics=self._settings.numerics)
+        made = compile_program(
+            self._program, build, [known], names, where, how=how, kept=kept or None, numerics=self._settings.numerics
+        )
         fleet = self._program.distributed
         statuses = fleet.statuses if isinstance(fleet, Settings) else ()
         chosen = () if self._settings.execution.num_threads else ("num_threads",)

@@ -23,7 +23,7 @@ from tstatic.errors import (
 from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.export import notes_signatures
-from tstatic.ir.program import Program
+from tstatic.ir.program import Operator, Program
 from tstatic.locks import rlock
 from tstatic.logs import get_logger, warn_once
 from tstatic.no_effect import no_effect
@@ -120,7 +120,8 @@ class Executor:
             program: A Program or CompiledProgram; the default main program if ``None``.
             feed: ``{name: array}``; dtypes must equal the declared ones; unknown sizes may be any. What it lacks comes from the
                 program's loaders that are not iterable.
-            fetch_list: Variables or names, nested lists allowed.
+            fetch_list: Variables or names, nested lists allowed. What ``minimize`` returned, or ops of it, chooses the optimizers
+                that run; without such an entry all do.
             feed_var_name, fetch_var_name: Accepted as in Paddle; part of the cache key.
             scope: The scope of persistable variables; the global scope if ``None``.
             return_numpy: ``True`` returns numpy arrays, ``False`` tensors that hold them.
@@ -196,12 +197,12 @@ class Executor:
                 key = Key(
                     base.uid, base.version, _PLAIN_KEY if settings is PLAIN else settings.build.key(), threads, signatures,
                     (tuple(names), feed_var_name, fetch_var_name), place, device, device.target, id(where), flags.key(),
-                    (use_prune, tuple(kept)), settings.numerics,
+                    (use_prune or bool(kept), tuple(kept)), settings.numerics,
                 )  # fmt: skip
                 entry = self._cache.find(key, where)
                 if entry is None:
                     entry, replicas = self._compile(
-                        key, base, settings, feeds, names, kept if use_prune else None, where, replicas
+                        key, base, settings, feeds, names, kept if kept or use_prune else None, where, replicas
                     )
             except TstaticError as error:
                 raise error.add_context(where=show(user_line())) from None
@@ -318,7 +319,7 @@ class Executor:
         settings: Settings,
         feeds: list[Arrays],
         names: list[str],
-        kept: list[str] | None,
+        kept: list[Operator] | None,
         scope: Scope,
         replicas: Replicas | None,
     ) -> tuple[Bound, Replicas | None]:

@@ -63,7 +63,7 @@ def run_batches(
     print_period: int,
     handler: FetchHandler | None,
 ) -> None:
-    """Calls ``run(feed, names)`` for each batch, prints what is fetched, and calls the handler when it is time.
+    """Calls ``run(feed, fetch_list)`` for each batch, prints what is fetched, and calls the handler when it is time.
 
     Raises:
         ProgramError: If an argument is wrong (a ``RuntimeError``).
@@ -90,7 +90,7 @@ def run_batches(
     watched = {} if handler is None else {label: var.name for label, var in handler.var_dict.items()}
     called = time.monotonic()
     for number, feed in enumerate(dataset.batches(), 1):
-        values = run(feed, [*names, *watched.values()])
+        values = run(feed, [[] if fetch_list is None else fetch_list, *watched.values()])
         if names and number % print_period == 0:
             print(_report(number, labels, values), flush=True)
         if handler is not None and time.monotonic() - called >= handler.period_secs:

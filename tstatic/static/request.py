@@ -12,7 +12,6 @@ from tstatic.errors import FeedTypeError, ProgramError, reason, shown
 from tstatic.ir.checks import check_type
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.frozen import FrozenProgram
-from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
 from tstatic.places import Place
@@ -128,14 +127,14 @@ def with_readers(program: Program, feed: Any, places: int) -> Any:
     return parts if places > 1 else parts[0]
 
 
-def fetch_names(fetch_list: Any) -> tuple[list[str], list[str]]:
-    """Returns the names of a (nested) fetch list, and the names that optimizer ops in it write.
+def fetch_names(fetch_list: Any) -> tuple[list[str], list[Operator]]:
+    """Returns the names of a (nested) fetch list, and the ops in it, of those that ``minimize`` returned.
 
     Raises:
         FeedTypeError: If an item is not a str, a Variable or an op.
     """
     names: list[str] = []
-    kept: list[str] = []
+    kept: list[Operator] = []
     if fetch_list is None:
         return names, kept
     if type(fetch_list) is not list and isinstance(fetch_list, Mapping | set):
@@ -155,10 +154,10 @@ def fetch_names(fetch_list: Any) -> tuple[list[str], list[str]]:
         elif isinstance(item, Variable):
             names.append(item.name)
         elif isinstance(item, Operator):
-            kept.extend(item.output_arg_names)
+            kept.append(item)
         elif isinstance(item, list | tuple):
             if isinstance(item, tuple) and _is_minimize_result(item):
-                kept.extend(n for op in item[0] for n in op.output_arg_names)
+                kept.extend(item[0])
             else:
                 stack.extend(reversed(item))
         elif item is not None or fetch_list is not None:
@@ -192,11 +191,6 @@ def state_metas(frozen: FrozenProgram, program: Program, scope: Scope) -> dict[s
         elif declared is not None:
             found[var] = declared.meta
     return found
-
-
-def updated(program: Program) -> list[str]:
-    """Returns the names that the program's optimizer ops write."""
-    return [n for op in program.global_block().ops if op.role & OpRole.Optimize for n in op.output_arg_names]
 
 
 def check_holders(feed_var_name: Any, fetch_var_name: Any) -> None:

@@ -12,6 +12,7 @@ from tstatic.errors import ProgramTypeError, shown
 from tstatic.ir.checks import check_type
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Program
+from tstatic.ir.updates import with_updates
 from tstatic.logs import warn_once
 from tstatic.progress import tracked
 from tstatic.static.request import fetch_names
@@ -164,7 +165,9 @@ def _trial_of_program(program: Program, fetch_list: Any, steps: int, startup: Pr
     state = start_values(program, startup)
     clone = program.clone()
     clone.random_seed = program.random_seed or 1
-    names = fetch_names(fetch_list)[0] if fetch_list is not None else results_of(program)
+    names, kept = fetch_names(fetch_list) if fetch_list is not None else (results_of(program), [])
+    if kept:
+        clone = with_updates(clone, [], names, kept)
     return Trial(clone, state, names, steps, k)
 
 

@@ -147,7 +147,7 @@ class _Check:
         for one in wide.blocks:
             one.ops = [op for op in one.ops if not op.role & (OpRole.Backward | OpRole.Optimize | OpRole.LRSched)]
         wide.random_seed = program.random_seed or 1
-        wide.lr_scheduler = None
+        wide.learning_rates = {}
         wide.grad_order = 0
         self.program = wide
         self.executor = checking_executor(CPUPlace())

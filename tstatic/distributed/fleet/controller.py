@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -61,6 +62,7 @@ class Fleet:
         self._program: Program | None = None
         self._applied: list[str] = []
         self.user_defined_optimizer: Any = None
+        self._origin: Fleet | None = None  # what distributed_optimizer copied for one optimizer
         self.util = UtilBase()
 
     # ----------------------------------------------------------------------------------------------------------- processes
@@ -221,7 +223,7 @@ class Fleet:
 
     # ------------------------------------------------------------------------------------------------------------- training
     def distributed_optimizer(self, optimizer: Any, strategy: DistributedStrategy | None = None) -> Fleet:
-        """Sets the optimizer that ``minimize`` uses; returns this object.
+        """Sets the optimizer that ``minimize`` uses; returns a copy of this object that keeps it, whatever is set later.
 
         Args:
             optimizer: An optimizer, or what ``static.amp.decorate`` made of it.
@@ -245,7 +247,9 @@ class Fleet:
         if strategy is not None:
             self._user_strategy = strategy.copy()
         self._optimizer, self._program, self._applied = None, None, []
-        return self
+        made = copy.copy(self)
+        made._origin = self if self._origin is None else self._origin
+        return made
 
     def minimize(
         self,
@@ -300,7 +304,10 @@ class Fleet:
             applied.insert(0, "RawProgramOptimizer")
         if size > 1:
             CollectiveHelper(self._roles("minimize")).update_startup_program(startup)
-        self._optimizer, self._program, self._applied = optimizer, program, applied
+        # What is minimized last is what the methods of fleet itself speak about.
+        for fleet in (self, self._origin or self):
+            fleet._optimizer, fleet._program, fleet._applied = optimizer, program, applied
+            fleet.user_defined_optimizer, fleet._user_strategy = self.user_defined_optimizer, strategy
         return ops, pairs
 
     def explain(self, fetch_list: Any = None, feed_shapes: Any = None) -> Explanation:

@@ -172,7 +172,7 @@ def py_func(
         out: A Variable, a list of them, or ``None``; made before, with shape and dtype, for example by
             ``block.create_var``. A run takes the shapes that ``func`` returns.
         backward_func: Gets the arrays of ``x``, of ``out`` and of the gradients of ``out``, and returns one gradient for
-            each in ``x``; ``None`` for zeros. No gradient flows without it.
+            each in ``x``; ``None`` for zeros. No gradient flows without it, of which the log warns where parameters need one.
         skip_vars_in_backward_input: Variables of ``x`` and ``out`` that ``backward_func`` does not get.
 
     Returns:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
+from tstatic.autodiff.paths import path_to
 from tstatic.errors import CallOrderError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import check_type
@@ -17,6 +18,7 @@ from tstatic.ir.opdef import export
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.ir.types import DType, dtype_of
+from tstatic.ir.updates import numbered
 from tstatic.nn.param import create_global_var
 from tstatic.optimizer.optimizer import Optimizer, Pair, sparse_gradients
 from tstatic.optimizer.wrapper import OptimizerWrapper
@@ -99,6 +101,9 @@ class OptimizerWithMixedPrecision(OptimizerWrapper):
                 convert(program, self._precision)
             # The name that the user knows, for data parallelism; the backward part starts from the scaled loss.
             program.loss_name = program.loss_name or loss.name
+            made = next((op for op in reversed(loss.block.ops) if loss.name in op.output_arg_names), None)
+            if made is not None:
+                made.role |= OpRole.Loss
             if loss.dtype.is_low:
                 loss = emit("cast", {"X": loss}, {"in_dtype": loss.dtype, "out_dtype": "float32"})
             if self._scales:
@@ -131,19 +136,20 @@ class OptimizerWithMixedPrecision(OptimizerWrapper):
         if not pairs:
             return []
         program = pairs[0][0].block.program
-        with program_guard(program, default_startup_program()), program._role_guard(OpRole.Optimize):
-            if self._master_grad:
-                pairs = [(p, self._wide(g)) for p, g in pairs]
-            sparse = sparse_gradients(program.global_block()) if self._optimizer._lazy else {}
-            skip = self._unscale([g for _, g in pairs]) if self._scales else None
-            hold = self._skip_update
-            if hold is not None:
-                skip = hold if skip is None else emit("logical_or", {"X": hold, "Y": skip})
-        self._optimizer._skip_update, self._optimizer._sparse = skip, sparse
-        try:
-            return super().apply_gradients(pairs)
-        finally:
-            self._optimizer._skip_update = self._optimizer._sparse = None
+        with numbered(program):
+            with program_guard(program, default_startup_program()), program._role_guard(OpRole.Optimize):
+                if self._master_grad:
+                    pairs = [(p, self._wide(g)) for p, g in pairs]
+                sparse = sparse_gradients(program.global_block()) if self._optimizer._lazy else {}
+                skip = self._unscale([g for _, g in pairs]) if self._scales else None
+                hold = self._skip_update
+                if hold is not None:
+                    skip = hold if skip is None else emit("logical_or", {"X": hold, "Y": skip})
+            self._optimizer._skip_update, self._optimizer._sparse = skip, sparse
+            try:
+                return super().apply_gradients(pairs)
+            finally:
+                self._optimizer._skip_update = self._optimizer._sparse = None
 
     def _wide(self, grad: Variable) -> Variable:
         if not grad.dtype.is_low:
@@ -179,7 +185,10 @@ class OptimizerWithMixedPrecision(OptimizerWrapper):
     def _keep_statistics(self, skip: Variable) -> None:
         """Takes back what a step that is left out did to running statistics, which otherwise might keep an infinity."""
         block = skip.block
-        for op in block.ops[:]:
+        assert self._scaled_loss is not None
+        ops = block.ops[:]
+        # Only of the ops that this loss depends on: another optimizer of the program has its own losses and its own steps.
+        for op in [ops[i] for i in path_to(ops, [self._scaled_loss.name])]:
             if op.role & TRAINING or op.definition.grad is None:
                 continue
             for source, target in op.definition.state:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.autodiff.paths import path_to
 from tstatic.ir import names
 from tstatic.ir.checks import check_type
 from tstatic.ir.declare import name_scope
@@ -126,6 +127,19 @@ class Precision:
 
 
 # --------------------------------------------------------------------------------------------------------------- rewrite
+def _built_before(program: Program) -> set[Operator]:
+    """Returns the ops that the loss of an earlier ``minimize`` depends on: its backward ops fit them as they are."""
+    ops = program.global_block().ops
+    training = [op for op in ops if op.role & OpRole.Optimize or (op.updates and op.role & OpRole.Backward)]
+    found = {ops[i] for i in path_to(ops, {n for op in training for n in op.input_arg_names})}
+    stack = [*found]
+    while stack:
+        inner = [op for index in sub_blocks(stack.pop()) for op in program.blocks[index].ops]
+        found.update(inner)
+        stack += inner
+    return found
+
+
 class Rewrite:
     """One rewrite of a program.
 
@@ -140,6 +154,7 @@ class Rewrite:
         self._notes: list[Converted] = []
         self._original: dict[str, DType] = {}
         self._low: dict[str, bool] = {}  # variable -> whether the op that wrote it last runs in 16 bits
+        self._built = _built_before(program)
         self._writers = Counter(n for b in program.blocks for op in b.ops for n in op.output_arg_names)
 
     def run(self) -> None:
@@ -161,7 +176,7 @@ class Rewrite:
             for op in block.ops:
                 if op.role & TRAINING or op.type in self.precision.lists.black_list - marked("black"):
                     continue
-                slots = op.inputs if self.precision.keeps(op) else op.definition.float32_inputs
+                slots = op.inputs if op in self._built or self.precision.keeps(op) else op.definition.float32_inputs
                 kept.update(n for slot in slots for n in op.inputs.get(slot, ()))
         for parameter in self.program.all_parameters():
             if parameter.dtype is float32 and parameter.name not in kept:
@@ -172,7 +187,7 @@ class Rewrite:
         casts: dict[tuple[str, DType], str] = {}
         for op in block.ops[:]:
             after: list[Operator] = []
-            if not op.role & TRAINING:
+            if not op.role & TRAINING and op not in self._built:
                 self._op(block, op, casts, ops, after)
             ops += [op, *after]
             # A cast of what was overwritten is of no use any more.
