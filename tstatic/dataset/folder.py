@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tstatic.dataset.common import reading
 from tstatic.dataset.image_files import decoded
 from tstatic.io.dataset import Dataset
 from tstatic.io.errors import DataError
 from tstatic.ir.export import export
+from tstatic.regular import opened, read_bytes
 
 __all__ = ["DatasetFolder", "ImageFolder"]
 
@@ -22,9 +23,11 @@ Loader = Callable[[str], Any]
 
 def _load(path: str) -> Any:
     """Returns an image as an array ``[height, width, 3]``."""
-    if path.endswith(".npy"):
-        return np.load(path, allow_pickle=False)
-    return decoded(Path(path).read_bytes())
+    with reading(path):
+        if path.endswith(".npy"):
+            with opened(path) as file:
+                return np.load(file, allow_pickle=False)
+        return decoded(read_bytes(path))
 
 
 def _files(root: str, extensions: Sequence[str] | None, is_valid_file: Callable[[str], bool] | None) -> Iterator[str]:
@@ -36,8 +39,27 @@ def _files(root: str, extensions: Sequence[str] | None, is_valid_file: Callable[
         )  # fmt: skip
     ends = tuple(end.lower() for end in extensions or EXTENSIONS)
     fits = is_valid_file or (lambda path: path.lower().endswith(ends))
-    for folder, _, names in sorted(os.walk(os.path.expanduser(root), followlinks=True)):
+    for folder, names in sorted(_walk(os.path.expanduser(root))):
         yield from (path for name in sorted(names) if fits(path := os.path.join(folder, name)))
+
+
+def _walk(root: str) -> Iterator[tuple[str, list[str]]]:
+    """Yields each folder below a root and the names of its files; links are followed, but not back to a folder around them."""
+    around: dict[str, frozenset[tuple[int, int]]] = {root: frozenset()}
+    for folder, inner, names in os.walk(root, followlinks=True):
+        info = os.stat(folder)
+        inside = around.pop(folder) | {(info.st_dev, info.st_ino)}
+        inner[:] = [name for name in inner if _identity(os.path.join(folder, name)) not in inside]
+        around |= {os.path.join(folder, name): inside for name in inner}
+        yield folder, names
+
+
+def _identity(folder: str) -> tuple[int, int] | None:
+    try:
+        info = os.stat(folder)
+    except OSError:  # the walk leaves it out
+        return None
+    return info.st_dev, info.st_ino
 
 
 def _checked(found: list[Any], root: str) -> list[Any]:
