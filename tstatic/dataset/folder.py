@@ -105,7 +105,7 @@ class DatasetFolder(Dataset):
     ) -> None:
         self.root, self.loader, self.extensions, self.transform = root, loader or _load, extensions, transform
         try:
-            self.classes = sorted(entry.name for entry in os.scandir(root) if entry.is_dir())
+            self.classes = sorted(name for name in os.listdir(root) if os.path.isdir(os.path.join(root, name)))
         except OSError as error:
             raise DataError(
                 f"cannot read the folder {root}", expected="a folder with a folder for each class",

@@ -367,8 +367,9 @@ def listed(folder: Path) -> list[Path]:
         CheckpointError: If there are committed files that cannot be read.
     """
     names = set(leftovers.names_in(Path(os.path.realpath(folder))))
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        names.update(entry.name for entry in entries if entry.is_file())
+    with contextlib.suppress(OSError):
+        # An entry that cannot be looked at, such as a link to itself, hides no other one.
+        names.update(name for name in os.listdir(folder) if os.path.isfile(os.path.join(folder, name)))
     return [folder / name for name in sorted(names)]
 
 
