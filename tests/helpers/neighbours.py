@@ -72,9 +72,10 @@ def _folder(place: Place) -> None:
     names = [*place.dice.sample(beside, min(len(beside), 4)), "train.py"]
     for name in names:
         INNER[place.dice.choice(list(INNER))](Place(place.path / name, place.outside, place.dice))
-    if place.dice.random() < 0.6:
+    manifest = place.path / leftovers.MANIFEST
+    if place.dice.random() < 0.6 and not os.path.lexists(manifest):
         listed = place.dice.choice((names, names[:1], ["../train.py"], [leftovers.COMMITTED], []))
-        (place.path / leftovers.MANIFEST).write_text(json.dumps({"format": 1, "files": listed}))
+        manifest.write_text(json.dumps({"format": 1, "files": listed}))
 
 
 def _copies(place: Place) -> None:

@@ -288,7 +288,7 @@ def _place(data: bytes, stem: str) -> Path:
         own = folder()
         try:
             path = own / f"{stem}.py"
-            _check_or_write(path, data)
+            written = _check_or_write(path, data)
         except FileNotFoundError as error:  # another process emptied the cache: the folder is created again
             problem = error
         except OSError as error:
@@ -296,7 +296,7 @@ def _place(data: bytes, stem: str) -> Path:
                 raise
             _given_up[own] = str(error)
         else:
-            if not _trimmed:
+            if written and not _trimmed:
                 _trimmed = True
                 with suppress(OSError):
                     trim()
@@ -304,7 +304,8 @@ def _place(data: bytes, stem: str) -> Path:
     raise problem
 
 
-def _check_or_write(path: Path, data: bytes) -> None:
+def _check_or_write(path: Path, data: bytes) -> bool:
+    """Ensures that a file has the right bytes; returns whether it was written."""
     state = _state(path, data)
     if state == "right":
         with suppress(OSError):  # the time of use decides only how long the file is kept
@@ -312,7 +313,7 @@ def _check_or_write(path: Path, data: bytes) -> None:
             # The time of access, so that reading leaves the file as it was written.
             os.utime(path, ns=(time.time_ns(), info.st_mtime_ns), follow_symlinks=False)
         _log.debug("%s is in the cache", path)
-        return
+        return False
     if state == "wrong":
         warn_once(
             ("kernel cache entry", path),
@@ -321,6 +322,7 @@ def _check_or_write(path: Path, data: bytes) -> None:
         )
     _write(path, data)
     _log.debug("%s is generated", path)
+    return True
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -354,7 +356,7 @@ def _files(base: Path) -> list[tuple[Path, os.stat_result]]:
                 if _ENTRY.fullmatch(entry) or _STAGED.fullmatch(entry):
                     with suppress(FileNotFoundError):  # another process trims as well
                         info = os.lstat(path)
-                        if stat.S_ISREG(info.st_mode):
+                        if stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid():
                             found.append((path, info))
     return found
 
