@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ __all__ = ["DatasetFolder", "ImageFolder"]
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 Loader = Callable[[str], Any]
+_MOST_WAYS = 100
 
 
 def _load(path: str) -> Any:
@@ -44,11 +46,22 @@ def _files(root: str, extensions: Sequence[str] | None, is_valid_file: Callable[
 
 
 def _walk(root: str) -> Iterator[tuple[str, list[str]]]:
-    """Yields each folder below a root and the names of its files; links are followed, but not back to a folder around them."""
-    around: dict[str, frozenset[tuple[int, int]]] = {root: frozenset()}
+    """Yields each folder below a root and the names of its files; links are followed, but not back to a folder around them.
+
+    Raises:
+        DataError: If links lead to one folder in very many ways, of which there could be exponentially many.
+    """
+    around: dict[str, frozenset[tuple[int, int] | None]] = {root: frozenset()}
+    ways: Counter[tuple[int, int] | None] = Counter()
     for folder, inner, names in os.walk(root, followlinks=True):
-        info = os.stat(folder)
-        inside = around.pop(folder) | {(info.st_dev, info.st_ino)}
+        here = _identity(folder)
+        ways[here] += 1
+        if ways[here] > _MOST_WAYS:
+            raise DataError(
+                f"links below {root} lead to one folder in more than {_MOST_WAYS} ways", expected="a tree of folders",
+                received=folder[:500], fix="remove links that lead outwards",
+            )  # fmt: skip
+        inside = around.pop(folder) | {here}
         inner[:] = [name for name in inner if _identity(os.path.join(folder, name)) not in inside]
         around |= {os.path.join(folder, name): inside for name in inner}
         yield folder, names
