@@ -16,7 +16,7 @@ import tstatic as paddle
 from tests.helpers.trees import snapshot
 from tstatic import fluid, static
 from tstatic.errors import CheckpointError
-from tstatic.runtime import leftovers
+from tstatic.runtime import files, leftovers
 
 ROOT = os.geteuid() == 0
 
@@ -326,3 +326,31 @@ def test_only_what_saves_staged_is_swept(program: Any, tmp_path: Path) -> None:
     gone = {path for path in before if after.get(path) != before[path]} - {str(tmp_path)}
     assert gone == {str(swept), str(swept / "any name"), str(swept / leftovers.MANIFEST)}
     assert set(after) - set(before) == {str(tmp_path / "m.pdparams"), str(tmp_path / "m.pdmodel")}
+
+
+# ---------------------------------------------------------------------------------------------------------- while it reads
+@pytest.mark.parametrize("saved", [True, False], ids=["saved again", "moved"])
+def test_files_that_change_place_while_they_are_read_are_those_of_one_save(
+    program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: bool
+) -> None:
+    """A move is none of a reader's business; a save between two files makes it read both again."""
+    save(program, tmp_path / "m", 1.0)
+    broken_off(program, tmp_path, 2.0)
+    paths = [tmp_path / "m.pdparams", tmp_path / "m.pdmodel"]
+    wanted = {path: (tmp_path / leftovers.COMMITTED / path.name).read_bytes() for path in paths}
+    real, opened = leftovers.open_committed, []
+
+    def open_committed(path: Path) -> int | None:
+        opened.append(path)
+        if len(opened) == 2:
+            monkeypatch.undo()
+            save(program, tmp_path / ("m" if saved else "other"), 3.0)
+            assert not (tmp_path / leftovers.COMMITTED).exists()
+        return real(path)
+
+    monkeypatch.setattr(leftovers, "open_committed", open_committed)
+    found = files.read(paths)
+    assert len(opened) == 2
+    if saved:
+        wanted = {path: path.read_bytes() for path in paths}
+    assert found == wanted
