@@ -14,6 +14,7 @@ import pytest
 import tstatic as paddle
 from tests.cpu.test_whole_saves import count_calls, ended, fork
 from tests.helpers.seed import SEED
+from tests.helpers.trees import snapshot
 from tstatic import static
 from tstatic.errors import CheckpointError, ProgramError
 
@@ -102,6 +103,28 @@ def test_remains_and_other_files_are_told_apart(tmp_path: Path) -> None:
     assert manager.steps() == []
     manager.save(2)
     assert names(tmp_path) == ["notes.txt", *files_of(2)]
+
+
+def test_what_no_manager_wrote_is_not_removed(tmp_path: Path) -> None:
+    """Whatever had a name of an old checkpoint was removed, also links and notes."""
+    folder, outside = tmp_path / "run", tmp_path / "outside"
+    manager = Training(folder, keep=1).manager
+    manager.save(5)
+    outside.mkdir()
+    (outside / "values").write_bytes((folder / "step-00000005.pdparams").read_bytes())
+    mine = [
+        folder / f"step-0000000{n}{suffix}"
+        for n, suffix in ((1, ".pdparams"), (2, ".state"), (3, ".pdmodel"), (4, ".state"))
+    ]
+    mine[0].symlink_to(outside / "values")
+    mine[1].write_text("notes on step 2")
+    mine[2].symlink_to(outside)
+    os.mkfifo(mine[3])
+    before = snapshot(outside)
+    manager.save(6)
+    assert names(folder) == sorted([*(path.name for path in mine), *files_of(6)])
+    assert snapshot(outside) == before
+    assert manager.steps() == [6]
 
 
 def test_wrong_arguments_are_named(tmp_path: Path) -> None:

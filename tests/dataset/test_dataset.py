@@ -192,6 +192,35 @@ def test_readers_of_ratings_and_roles(home: Path) -> None:
         roles.get_embedding()
 
 
+def test_links_in_folders_of_images_are_followed_but_not_without_end(tmp_path: Path) -> None:
+    """Links that lead outwards were followed forty deep, in exponentially many ways; FIFOs and devices were waited for."""
+    root = tmp_path / "pets"
+    (root / "cat").mkdir(parents=True)
+    np.save(root / "cat/a.npy", np.zeros((2, 2, 3), "uint8"))
+    (tmp_path / "more").mkdir()
+    np.save(tmp_path / "more/b.npy", np.ones((2, 2, 3), "uint8"))
+    (root / "cat/linked").symlink_to(tmp_path / "more")
+    (root / "cat/again").symlink_to(tmp_path / "more")
+    (root / "cat/loop").symlink_to(root / "cat")
+    (root / "broken").symlink_to(root / "broken")
+    data = paddle.vision.datasets.DatasetFolder(str(root), extensions=(".npy",))
+    assert data.classes == ["cat"]
+    assert [os.path.relpath(path, root / "cat") for path, _ in data.samples] == ["a.npy", "again/b.npy", "linked/b.npy"]
+    os.mkfifo(root / "cat/c.npy")
+    (root / "cat/d.png").symlink_to("/dev/zero")
+    data = paddle.vision.datasets.ImageFolder(str(root), extensions=(".npy", ".png"))
+    for number, path in enumerate(data.samples):
+        if path.endswith(("c.npy", "d.png")):
+            with pytest.raises(DataError, match=r"a FIFO|a device"):
+                data[number]
+    for name in "abcdefghijklmno":
+        (root / "cat" / name).symlink_to("..")
+        (root / name).symlink_to("..")
+        (tmp_path / name).symlink_to("pets/cat")
+    with pytest.raises(DataError, match="in more than 100 ways"):
+        paddle.vision.datasets.ImageFolder(str(root / "cat"), extensions=(".npy",))
+
+
 def test_files_are_found_where_they_are_expected(home: Path) -> None:
     assert len(paddle.vision.datasets.MNIST()) == IMAGES
     assert len(paddle.text.datasets.WMT14(dict_size=6)) == len(RECORDED["wmt14 train"])

@@ -12,6 +12,7 @@ from typing import Any
 from tstatic.benchlib import statistics
 from tstatic.benchlib.statistics import Judgement
 from tstatic.errors import ProgramError
+from tstatic.regular import read_bytes
 
 KIND, VERSION = "tstatic bench", 1
 CONTROL = "control"
@@ -31,7 +32,7 @@ def read(path: Path) -> Record:
         ProgramError: If the file is not one, or of a later version.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_bytes(path))
     except FileNotFoundError:
         raise ProgramError(f"there is no result '{path}'", fix="tstatic bench --json FILE writes one") from None
     except (ValueError, OSError) as error:

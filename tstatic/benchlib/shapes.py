@@ -36,6 +36,7 @@ from tstatic.fusion import FUSIONS
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.opdef import OpDef, ValueRange, op_def
 from tstatic.ir.types import Meta, dtype_of
+from tstatic.regular import read_bytes
 from tstatic.testing.parts import Input, Step
 from tstatic.testing.recipe import Recipe
 
@@ -148,7 +149,7 @@ class Sizes:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
         found = json.loads(data) if path.suffix == ".json" else tomllib.loads(data.decode("utf-8"))
     except FileNotFoundError:
         raise ProgramError(f"there is no file of sizes '{path}'", fix="give a TOML or JSON file") from None

@@ -12,12 +12,12 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from tstatic.errors import TstaticError, reason
 from tstatic.io.errors import DataError, DataUseError
 from tstatic.no_effect import no_effect
+from tstatic.regular import opened, read_bytes
 
 __all__ = ["DATA_HOME", "download", "md5file"]
 
@@ -28,8 +28,12 @@ _TIMES, _MORE = 100, 64 << 20
 
 
 def md5file(fname: str) -> str:
-    """Returns the MD5 sum of a file, in hexadecimal."""
-    with open(fname, "rb") as file:
+    """Returns the MD5 sum of a file, in hexadecimal.
+
+    Raises:
+        OSError: If it cannot be read, or is not a regular file.
+    """
+    with opened(fname) as file:
         return hashlib.file_digest(file, "md5").hexdigest()
 
 
@@ -147,7 +151,7 @@ def _limited(source: Any, path: str) -> BinaryIO:
 @contextmanager
 def unpacked(path: str) -> Iterator[BinaryIO]:
     """Opens a file, which gzip may have packed."""
-    with open(path, "rb") as file:
+    with opened(path) as file:
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         yield _limited(gzip.GzipFile(fileobj=file) if packed else file, path)
@@ -183,7 +187,7 @@ def no_member(path: str, name: str) -> DataError:
 @contextmanager
 def zip_member(path: str, name: str) -> Iterator[BinaryIO]:
     """Opens a file of a zip archive."""
-    with reading(path), zipfile.ZipFile(path) as package:
+    with reading(path), opened(path) as source, zipfile.ZipFile(source) as package:
         if name not in package.namelist():
             raise no_member(path, name)
         with package.open(name) as file:
@@ -209,4 +213,4 @@ def read_exactly(file: BinaryIO, size: int) -> bytes:
 def text_lines(path: str) -> list[str]:
     """Returns the lines of a text file, without their ends."""
     with reading(path):
-        return Path(path).read_text(encoding="utf-8").splitlines()
+        return read_bytes(path).decode("utf-8").splitlines()

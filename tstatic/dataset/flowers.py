@@ -14,6 +14,7 @@ from tstatic.dataset.image_files import checked_backend, decoded
 from tstatic.errors import needed_for
 from tstatic.io.dataset import Dataset
 from tstatic.ir.export import export
+from tstatic.regular import opened
 
 __all__ = ["Flowers"]
 
@@ -26,8 +27,13 @@ def _numbers(path: str, name: str) -> NDArray[np.int64]:
     """Returns a vector of a MATLAB file."""
     with needed_for("reading the labels of Flowers"):
         from scipy.io import loadmat
-    with reading(path):
-        return np.asarray(loadmat(path, variable_names=[name])[name]).reshape(-1).astype(np.int64)
+        from scipy.io.matlab import MatReadError
+    with reading(path), opened(path) as file:
+        try:
+            found = loadmat(file, variable_names=[name])[name]
+        except MatReadError as error:
+            raise ValueError(error) from error
+        return np.asarray(found).reshape(-1).astype(np.int64)
 
 
 @export("vision.datasets.Flowers")

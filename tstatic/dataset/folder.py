@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tstatic.dataset.common import reading
 from tstatic.dataset.image_files import decoded
 from tstatic.io.dataset import Dataset
 from tstatic.io.errors import DataError
 from tstatic.ir.export import export
+from tstatic.regular import opened, read_bytes
 
 __all__ = ["DatasetFolder", "ImageFolder"]
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 Loader = Callable[[str], Any]
+_MOST_WAYS = 100
 
 
 def _load(path: str) -> Any:
     """Returns an image as an array ``[height, width, 3]``."""
-    if path.endswith(".npy"):
-        return np.load(path, allow_pickle=False)
-    return decoded(Path(path).read_bytes())
+    with reading(path):
+        if path.endswith(".npy"):
+            with opened(path) as file:
+                return np.load(file, allow_pickle=False)
+        return decoded(read_bytes(path))
 
 
 def _files(root: str, extensions: Sequence[str] | None, is_valid_file: Callable[[str], bool] | None) -> Iterator[str]:
@@ -36,8 +41,38 @@ def _files(root: str, extensions: Sequence[str] | None, is_valid_file: Callable[
         )  # fmt: skip
     ends = tuple(end.lower() for end in extensions or EXTENSIONS)
     fits = is_valid_file or (lambda path: path.lower().endswith(ends))
-    for folder, _, names in sorted(os.walk(os.path.expanduser(root), followlinks=True)):
+    for folder, names in sorted(_walk(os.path.expanduser(root))):
         yield from (path for name in sorted(names) if fits(path := os.path.join(folder, name)))
+
+
+def _walk(root: str) -> Iterator[tuple[str, list[str]]]:
+    """Yields each folder below a root and the names of its files; links are followed, but not back to a folder around them.
+
+    Raises:
+        DataError: If links lead to one folder in very many ways, of which there could be exponentially many.
+    """
+    around: dict[str, frozenset[tuple[int, int] | None]] = {root: frozenset()}
+    ways: Counter[tuple[int, int] | None] = Counter()
+    for folder, inner, names in os.walk(root, followlinks=True):
+        here = _identity(folder)
+        ways[here] += 1
+        if ways[here] > _MOST_WAYS:
+            raise DataError(
+                f"links below {root} lead to one folder in more than {_MOST_WAYS} ways", expected="a tree of folders",
+                received=folder[:500], fix="remove links that lead outwards",
+            )  # fmt: skip
+        inside = around.pop(folder) | {here}
+        inner[:] = [name for name in inner if _identity(os.path.join(folder, name)) not in inside]
+        around |= {os.path.join(folder, name): inside for name in inner}
+        yield folder, names
+
+
+def _identity(folder: str) -> tuple[int, int] | None:
+    try:
+        info = os.stat(folder)
+    except OSError:  # the walk leaves it out
+        return None
+    return info.st_dev, info.st_ino
 
 
 def _checked(found: list[Any], root: str) -> list[Any]:
@@ -83,7 +118,7 @@ class DatasetFolder(Dataset):
     ) -> None:
         self.root, self.loader, self.extensions, self.transform = root, loader or _load, extensions, transform
         try:
-            self.classes = sorted(entry.name for entry in os.scandir(root) if entry.is_dir())
+            self.classes = sorted(name for name in os.listdir(root) if os.path.isdir(os.path.join(root, name)))
         except OSError as error:
             raise DataError(
                 f"cannot read the folder {root}", expected="a folder with a folder for each class",

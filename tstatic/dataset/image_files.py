@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
+import os
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tstatic.dataset.common import reading
 from tstatic.errors import UnsupportedError, needed_for
 from tstatic.io.errors import DataError
 from tstatic.ir.export import export
+from tstatic.regular import require
 
 _BACKENDS = ("pil", "cv2", "tensor")
 _chosen = "pil"
@@ -75,7 +79,7 @@ def image_load(path: str, backend: str | None = None) -> Any:
             default what :func:`set_image_backend` chose.
 
     Raises:
-        DataError: For another word (a ``ValueError``).
+        DataError: For another word (a ``ValueError``), or if the path leads to something else than a file.
         MissingPackageError: If the package is not installed.
         UnsupportedError: For ``"tensor"``.
 
@@ -91,6 +95,9 @@ def image_load(path: str, backend: str | None = None) -> Any:
             "image_load gives no tensors: there is no eager mode", expected="'pil' or 'cv2'", received="'tensor'",
             fix="np.asarray(paddle.vision.image_load(path, 'pil')), and feed it", op="image_load",
         )  # fmt: skip
+    # What the packages answer to a path that leads nowhere is theirs.
+    with reading(os.fspath(path)), suppress(FileNotFoundError):
+        require(path)
     if chosen == "cv2":
         with needed_for("reading images with backend='cv2'"):
             import cv2

@@ -157,14 +157,14 @@ def trim(limit_bytes: int = LIMIT_BYTES) -> int:
     if own == _private:
         return 0  # it is removed when the process ends
     removed = total = 0
-    entries: list[tuple[float, int, str]] = []
+    entries: list[tuple[float, int, Path]] = []
     before = time.time() - YOUNG_SECONDS
     for path, info in _files(own.parent):
         if _ENTRY.fullmatch(path.name):
             total += info.st_size
-            entries.append((info.st_mtime, info.st_size, str(path)))
+            entries.append((info.st_atime, info.st_size, path))
         elif info.st_mtime < before:
-            removed += _remove(str(path), info.st_mtime) * info.st_size
+            removed += _remove(path, info.st_atime) * info.st_size
     for used, size, entry in sorted(entries):
         if total <= limit_bytes or used >= before:
             break
@@ -175,8 +175,9 @@ def trim(limit_bytes: int = LIMIT_BYTES) -> int:
 
 
 def entries() -> list[tuple[Path, os.stat_result]]:
-    """Returns the kernel modules of all versions in the cache, each with its size and the time of its last use."""
-    return [(path, info) for path, info in _files(_base()) if _ENTRY.fullmatch(path.name)]
+    """Returns the kernel modules of all versions in the cache, each with its size and, as ``st_mtime``, when it was last used."""
+    found = [(path, info) for path, info in _files(_base()) if _ENTRY.fullmatch(path.name)]
+    return [(path, os.stat_result(info[:10], {"st_mtime": info.st_atime})) for path, info in found]
 
 
 def clear() -> int:
@@ -184,7 +185,7 @@ def clear() -> int:
 
     A running process that uses one goes on: it holds the text in memory, and writes the file again when it needs it.
     """
-    return sum(_remove(str(path), info.st_mtime) * info.st_size for path, info in _files(_base()))
+    return sum(_remove(path, info.st_atime) * info.st_size for path, info in _files(_base()))
 
 
 def objection() -> tuple[Path, str | None]:
@@ -287,7 +288,7 @@ def _place(data: bytes, stem: str) -> Path:
         own = folder()
         try:
             path = own / f"{stem}.py"
-            _check_or_write(path, data)
+            written = _check_or_write(path, data)
         except FileNotFoundError as error:  # another process emptied the cache: the folder is created again
             problem = error
         except OSError as error:
@@ -295,7 +296,7 @@ def _place(data: bytes, stem: str) -> Path:
                 raise
             _given_up[own] = str(error)
         else:
-            if not _trimmed:
+            if written and not _trimmed:
                 _trimmed = True
                 with suppress(OSError):
                     trim()
@@ -303,13 +304,16 @@ def _place(data: bytes, stem: str) -> Path:
     raise problem
 
 
-def _check_or_write(path: Path, data: bytes) -> None:
+def _check_or_write(path: Path, data: bytes) -> bool:
+    """Ensures that a file has the right bytes; returns whether it was written."""
     state = _state(path, data)
     if state == "right":
         with suppress(OSError):  # the time of use decides only how long the file is kept
-            os.utime(path)
+            info = os.lstat(path)
+            # The time of access, so that reading leaves the file as it was written.
+            os.utime(path, ns=(time.time_ns(), info.st_mtime_ns), follow_symlinks=False)
         _log.debug("%s is in the cache", path)
-        return
+        return False
     if state == "wrong":
         warn_once(
             ("kernel cache entry", path),
@@ -318,6 +322,7 @@ def _check_or_write(path: Path, data: bytes) -> None:
         )
     _write(path, data)
     _log.debug("%s is generated", path)
+    return True
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -351,17 +356,23 @@ def _files(base: Path) -> list[tuple[Path, os.stat_result]]:
                 if _ENTRY.fullmatch(entry) or _STAGED.fullmatch(entry):
                     with suppress(FileNotFoundError):  # another process trims as well
                         info = os.lstat(path)
-                        if stat.S_ISREG(info.st_mode):
+                        if stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid():
                             found.append((path, info))
     return found
 
 
-def _remove(path: str, used: float) -> bool:
+def _remove(path: Path, used: float) -> bool:
     """Removes a file, unless it was used since it was listed; returns whether it did."""
     try:
-        if os.lstat(path).st_mtime != used:
-            return False
-        os.unlink(path)
+        # From the folder's descriptor: a link that has taken the folder's place since then leads nowhere.
+        own = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            info = os.stat(path.name, dir_fd=own, follow_symlinks=False)
+            if os.fstat(own).st_uid != os.geteuid() or not stat.S_ISREG(info.st_mode) or info.st_atime != used:
+                return False
+            os.unlink(path.name, dir_fd=own)
+        finally:
+            os.close(own)
     except OSError:
         return False
     return True

@@ -13,6 +13,7 @@ from tstatic.errors import CheckpointError, reason
 from tstatic.ir import paddle_proto
 from tstatic.ir.checks import check_type
 from tstatic.ir.opdef import export
+from tstatic.regular import read_bytes
 
 VERSION = "1.0.2"
 _END = (1 << 64) - 1
@@ -224,7 +225,7 @@ def load_profiler_result(filename: str) -> ProfilerResult:
     """
     check_type(filename, (str, os.PathLike), "filename", "load_profiler_result")
     try:
-        return ProfilerResult(paddle_proto.read_message(_Trace, Path(filename).read_bytes()))
+        return ProfilerResult(paddle_proto.read_message(_Trace, read_bytes(filename)))
     except (OSError, ValueError) as error:
         raise CheckpointError(
             f"cannot read the recording {filename}",

@@ -9,7 +9,8 @@
 * ``feed``, ``shards``, ``lod``  what the user feeds, what each replica gets of it, and row offsets of sequences
 * ``replica_threads``  one thread per replica
 * ``random``, ``learning_rate``  seeds, and a scheduler's rate
-* ``checkpoint``, ``header``, ``files``  saved values: their format, its reader, and sets of files that change together
+* ``checkpoint``, ``header``, ``files``, ``leftovers``  saved values: their format, its reader, sets of files that change together,
+  and what is left of a save whose process ended early
 * ``pickles``, ``pickle_writer``, ``objects``, ``paddle_tensors``  plain data and values in Paddle's files
 * ``interrupt``  signals wait while state is written
 * ``recorded``  the calls of a session while a profiler records

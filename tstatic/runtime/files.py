@@ -2,22 +2,21 @@
 
 During a save, two folders may exist beside its files (docs/design/0006-one-commit-for-files.md):
 
-- ``.tstatic-1f0c62ab.tmp`` holds the staged files of a save. The saving process holds a lock on it; a folder without a lock
-  was left behind by a process that ended.
+- ``.tstatic-1f0c62ab.tmp`` holds the staged files of a save and their manifest. The saving process holds a lock on it; a folder
+  without a lock was left behind by a process that ended.
 - ``.tstatic-save`` holds committed files that still have to be moved to their places. Renaming the first folder to the
   second is the commit.
 
-:func:`read` looks into ``.tstatic-save`` first, so it sees all files of a set or none, whenever a crash happened.
+:func:`read` looks into ``.tstatic-save`` first, so it sees all files of a set or none, whenever a crash happened. It changes
+nothing on disk: a save that broke off is finished by the next one (``leftovers.py``).
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
-import shutil
 import stat
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,6 +25,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tstatic.errors import CheckpointError
+from tstatic.regular import kind_of, open_regular
+from tstatic.runtime import leftovers
 
 _FORM = re.compile(r"([0-9]{1,19})-([0-9a-f]{8})-([0-9]{1,7})")
 
@@ -80,13 +81,7 @@ def older(stamps: Mapping[str, Stamp]) -> list[str]:
     return []
 
 
-DONE = ".tstatic-save"
-_STAGED = re.compile(r"\.tstatic-[0-9a-f]{8}\.tmp")
-_EARLIER = re.compile(r"\.(.+)\.[a-z0-9_]{8}\.tmp")
-"""A file that an earlier version of the library staged, without a folder."""
-_KINDS = {
-    stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket",
-}  # fmt: skip
+DONE = leftovers.COMMITTED
 MAX_TRIES = 20
 Mark = tuple[int, int, int, int]
 """Identifies a file's content: device, inode, time of the last change, size."""
@@ -103,8 +98,8 @@ def write(files: Mapping[Path, bytes]) -> None:
         files: Content by path; missing folders are created.
 
     Raises:
-        CheckpointError: If there is no room, a target is not a regular file, or writing fails; the message says what is on
-            disk then.
+        CheckpointError: If there is no room, a target is not a regular file or has a name that saves use themselves, an earlier
+            save in the folder cannot be finished, or writing fails; the message says what is on disk then.
     """
     if not files:
         return
@@ -117,25 +112,27 @@ def write(files: Mapping[Path, bytes]) -> None:
             _check_target(path, real)
             folders.setdefault(real.parent, {})[real.name] = data
         with contextlib.ExitStack() as stack:
+            stages: dict[Path, Stage] = {}
             for folder, contents in folders.items():
                 folder.mkdir(parents=True, exist_ok=True)
-                move_committed(folder)
-                _sweep(folder, contents)
+                stage = stages[folder] = stack.enter_context(_staging(folder, tuple(contents)))
+                leftovers.finish(folder, stage.parent, stage.owner)
+                leftovers.sweep(stage.parent, stage.owner, contents)
             _check_room(folders)
             # Everything that can fail for want of room or rights happens before the first commit: all files of all folders are
             # staged and synced, and only renames are left.
-            stages = {folder: stack.enter_context(_staging(folder)) for folder in folders}
             for folder, contents in folders.items():
+                stage = stages[folder]
                 # Runs before the stage is removed, even if an exception follows the commit.
-                stack.callback(move_committed, folder)
+                stack.callback(leftovers.finish, folder, stage.parent, stage.owner, stage.identity)
                 for name, data in contents.items():
                     path = folder / name
-                    _stage(stages[folder] / name, data, _status(path))
-            for folder, contents in folders.items():
-                _commit(stages[folder], folder, list(contents))
+                    _stage(stage.handle, name, data, _status(name, stage.parent))
+            for folder, stage in stages.items():
+                _commit(stage)
                 committed.append(folder)
                 # A rename is durable only once its folder is synced.
-                _sync(folder)
+                os.fsync(stage.parent)
     except CheckpointError:
         raise  # an OSError, too
     except OSError as error:
@@ -153,7 +150,7 @@ def _fix(folders: Collection[Path], committed: Sequence[Path]) -> str:
         return _UNTOUCHED
     if len(committed) < len(folders):
         return f"the files in {', '.join(map(str, committed))} are new, the others old: save again"
-    return "the new file is in its place, or the next save or load puts it there; a power cut now could undo it: save again"
+    return "loads find the new files, and the next save moves them to their places; a power cut now could undo this: save again"
 
 
 _UNTOUCHED = "free space or choose another path; the old file, if any, is untouched"
@@ -163,10 +160,18 @@ def _check_target(path: Path, real: Path) -> None:
     """Checks that a target can be replaced by a file.
 
     Raises:
-        CheckpointError: If it is a folder, a FIFO, a device or a socket.
+        CheckpointError: If it is a folder, a FIFO, a device or a socket, or if its name is one that saves use themselves.
     """
+    for name in (real.name, real.parent.name):
+        if leftovers.is_reserved(name):
+            raise CheckpointError(
+                f"could not write {path}",
+                expected="another name",
+                received=f"{name!r}, which saves use for files that are not in their places yet",
+                fix="choose another path; nothing was written",
+            )
     with contextlib.suppress(FileNotFoundError):
-        kind = _KINDS.get(stat.S_IFMT(real.lstat().st_mode))
+        kind = kind_of(real.lstat())
         if kind is not None:
             raise CheckpointError(
                 f"could not write {path}",
@@ -212,39 +217,83 @@ def _room(path: Path) -> str:
     return ""
 
 
-def _status(path: Path) -> os.stat_result | None:
+def _status(name: str, folder: int) -> os.stat_result | None:
     try:
-        return path.stat()
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
+    return found if stat.S_ISREG(found.st_mode) else None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A locked staging folder.
+
+    Attributes:
+        folder: The folder that the files are for.
+        parent: Its descriptor. All that a save does there starts from it, so that no link can lead elsewhere.
+        name: The staging folder's name in it.
+        handle: The staging folder's descriptor.
+        owner: Who owns what this process makes there, which on some file systems is not the user that it runs as.
+        names: The files that are staged.
+    """
+
+    folder: Path
+    parent: int
+    name: str
+    handle: int
+    owner: int
+    names: tuple[str, ...]
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Device and inode, which a rename keeps."""
+        return leftovers.identity(os.fstat(self.handle))
 
 
 @contextlib.contextmanager
-def _staging(folder: Path) -> Iterator[Path]:
+def _staging(folder: Path, names: tuple[str, ...] = ()) -> Iterator[Stage]:
     """Makes a folder that is locked while the block runs, and removes it with its remaining content afterwards."""
-    while True:
-        stage = folder / f".tstatic-{os.urandom(4).hex()}.tmp"
-        os.mkdir(stage)
-        # Before it is locked, another save may remove it as a leftover: make another one then.
+    parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        handle = None
+        while handle is None:
+            name = f"{leftovers.PREFIX}{os.urandom(4).hex()}.tmp"
+            # Others may read what is committed, and nobody else may add to it.
+            os.mkdir(name, 0o755, dir_fd=parent)
+            # Before it is locked, another save may remove it as a leftover: make another one then.
+            handle = leftovers.open_stage(name, parent)
         try:
-            lock = os.open(stage, os.O_RDONLY | os.O_DIRECTORY)
-        except FileNotFoundError:
-            continue
-        try:
-            # Some file systems have no locks: leftovers stay there.
-            with contextlib.suppress(OSError):
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            if stage.exists():
-                yield stage
-                return
+            owner = _write_manifest(handle, names)
+            yield Stage(folder, parent, name, handle, owner, names)
         finally:
-            shutil.rmtree(stage, ignore_errors=True)
-            os.close(lock)
+            with contextlib.suppress(OSError):
+                leftovers.remove_stage(name, parent, handle)
+            os.close(handle)
+    finally:
+        os.close(parent)
 
 
-def _stage(staged: Path, data: bytes, old: os.stat_result | None) -> None:
+def _write_manifest(stage: int, names: Collection[str]) -> int:
+    """Writes the list of the files that a save may move or remove, before any of them; returns the owner of what it made."""
+    handle = os.open(leftovers.MANIFEST, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=stage)
+    try:
+        with os.fdopen(handle, "wb", closefd=False) as file:
+            file.write(leftovers.manifest(names))
+        # The commit of a single file is a rename that does not need it.
+        if len(names) > 1:
+            os.fsync(handle)
+        owner = os.fstat(handle).st_uid
+    finally:
+        os.close(handle)
+    if os.fstat(stage).st_uid != owner:
+        raise OSError(errno.EPERM, "another user has replaced the staging folder")
+    return owner
+
+
+def _stage(stage: int, name: str, data: bytes, old: os.stat_result | None) -> None:
     # A file that replaces another one is private until it has that one's owner and mode: nobody else may read it earlier.
-    handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if old is None else 0o600)
+    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if old is None else 0o600, dir_fd=stage)
     try:
         if old is not None:
             # First the owner, since chown clears set-user-id bits; only the superuser may give files away.
@@ -259,81 +308,31 @@ def _stage(staged: Path, data: bytes, old: os.stat_result | None) -> None:
         os.close(handle)
 
 
-def _commit(stage: Path, folder: Path, names: Sequence[str]) -> None:
+def _commit(stage: Stage) -> None:
     """Commits staged files: the one point at which the set changes."""
-    if len(names) == 1:
+    if len(stage.names) == 1:
         # One rename is a commit by itself, and the staged file is already synced.
-        os.replace(stage / names[0], folder / names[0])
+        (name,) = stage.names
+        os.replace(name, name, src_dir_fd=stage.handle, dst_dir_fd=stage.parent)
         return
     # The names in the stage must be durable before the rename that commits them.
-    _sync(stage)
+    os.fsync(stage.handle)
     for _ in range(MAX_TRIES):
         try:
             # Fails if the target holds files: a save that is committed and not moved yet is never overwritten.
-            os.rename(stage, folder / DONE)
+            os.rename(stage.name, DONE, src_dir_fd=stage.parent, dst_dir_fd=stage.parent)
             return
         except OSError as error:
             # Another process has committed: help it to move its files, then try again.
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-        move_committed(folder)
-    raise OSError(errno.ENOTEMPTY, f"{folder / DONE} holds what cannot be moved", str(folder / DONE))
-
-
-def move_committed(folder: Path) -> None:
-    """Moves committed files to their places. Several processes may do so at once; each skips what another one moved."""
-    done = folder / DONE
-    try:
-        names = os.listdir(done)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for name in names:
-        with contextlib.suppress(FileNotFoundError):
-            os.replace(done / name, folder / name)
-    # The files' new places must be durable before the folder that lists them as committed goes.
-    _sync(folder)
-    try:
-        os.rmdir(done)
-    except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
-            raise
-
-
-def _sweep(folder: Path, names: Collection[str]) -> None:
-    """Removes the staged files of processes that ended before they committed."""
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if _STAGED.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
-                _remove_unlocked(entry.path)
-            elif (
-                (match := _EARLIER.fullmatch(entry.name)) and match[1] in names and entry.is_file(follow_symlinks=False)
-            ):
-                with contextlib.suppress(OSError):
-                    os.unlink(entry.path)
-
-
-def _remove_unlocked(stage: str) -> None:
-    with contextlib.suppress(OSError):
-        lock = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            # Fails at once while the saving process lives; the kernel drops a dead process's lock.
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(stage, ignore_errors=True)
-        finally:
-            os.close(lock)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        leftovers.finish(stage.folder, stage.parent, stage.owner)
+    raise OSError(errno.ENOTEMPTY, f"{stage.folder / DONE} holds what cannot be moved", str(stage.folder / DONE))
 
 
 # ------------------------------------------------------------------------------------------------------------------ read
 def read(paths: Collection[Path], optional: Collection[Path] = ()) -> dict[Path, bytes]:
-    """Reads files as one save left them, even while another process saves.
+    """Reads files as one save left them, even while another process saves; changes nothing on disk.
 
     Args:
         paths: Files that must be there.
@@ -342,10 +341,6 @@ def read(paths: Collection[Path], optional: Collection[Path] = ()) -> dict[Path,
     Raises:
         CheckpointError: If a file does not exist, is not a regular file or cannot be read, or if they keep changing.
     """
-    for folder in {Path(os.path.realpath(path)).parent for path in (*paths, *optional)}:
-        # A folder without write permission is read as it is.
-        with contextlib.suppress(OSError):
-            move_committed(folder)
     for attempt in range(MAX_TRIES):
         found: dict[Path, tuple[bytes, Mark]] = {}
         for path in paths:
@@ -366,34 +361,32 @@ def read(paths: Collection[Path], optional: Collection[Path] = ()) -> dict[Path,
 
 
 def listed(folder: Path) -> list[Path]:
-    """Returns the files of a folder, including committed files that are not in their places yet."""
-    names: set[str] = set()
-    for where in (folder, folder / DONE):
-        with contextlib.suppress(OSError), os.scandir(where) as entries:
-            names.update(entry.name for entry in entries if entry.is_file())
+    """Returns the files of a folder, including committed files that are not in their places yet.
+
+    Raises:
+        CheckpointError: If there are committed files that cannot be read.
+    """
+    names = set(leftovers.names_in(Path(os.path.realpath(folder))))
+    with contextlib.suppress(OSError):
+        # An entry that cannot be looked at, such as a link to itself, hides no other one.
+        names.update(name for name in os.listdir(folder) if os.path.isfile(os.path.join(folder, name)))
     return [folder / name for name in sorted(names)]
 
 
 def exists(path: Path) -> bool:
-    """Returns whether a file exists, or is committed and not in its place yet."""
-    return _place(path).exists()
+    """Returns whether a file exists, or is committed and not in its place yet.
 
-
-def _place(path: Path) -> Path:
-    """Returns the path at which a file's content is now."""
-    real = Path(os.path.realpath(path))
-    done = real.parent / DONE / real.name
-    return done if os.path.lexists(done) else real
+    Raises:
+        CheckpointError: If there are committed files that cannot be read.
+    """
+    return leftovers.holds(Path(os.path.realpath(path))) or path.exists()
 
 
 def _open(path: Path) -> int:
-    place = _place(path)
-    try:
-        # Opening a FIFO without O_NONBLOCK would wait for a writer; its kind is checked once it is open.
-        return os.open(place, os.O_RDONLY | os.O_NONBLOCK)
-    except FileNotFoundError:
-        # Another process has moved it to its place in the meantime.
-        return os.open(os.path.realpath(path), os.O_RDONLY | os.O_NONBLOCK)
+    place = Path(os.path.realpath(path))
+    handle = leftovers.open_committed(place)
+    # Where it is not among committed files, it is in its place: if another process moves it there now, it does so earlier.
+    return open_regular(place) if handle is None else handle
 
 
 def _mark(path: Path) -> Mark | None:
@@ -416,13 +409,12 @@ def _read(path: Path) -> tuple[bytes, Mark]:
         handle = _open(path)
         try:
             found = os.fstat(handle)
-            kind = _KINDS.get(stat.S_IFMT(found.st_mode))
-            if kind is not None:
-                raise OSError(errno.EINVAL, f"it is {kind}")
             with os.fdopen(handle, "rb", closefd=False) as file:
                 return file.read(), _mark_of(found)
         finally:
             os.close(handle)
+    except CheckpointError:
+        raise  # an OSError, too
     except OSError as error:
         near = sorted(p.name for p in path.parent.glob(f"{path.stem}*"))[:5] if path.parent.is_dir() else []
         raise CheckpointError(

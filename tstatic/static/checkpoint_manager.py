@@ -14,7 +14,7 @@ from tstatic.errors import CheckpointError, ProgramError, TstaticError, shown
 from tstatic.ir import serial
 from tstatic.ir.export import export
 from tstatic.logs import get_logger
-from tstatic.runtime import checkpoint, files
+from tstatic.runtime import checkpoint, files, leftovers
 from tstatic.runtime.objects import dump_object, load_object
 from tstatic.runtime.scope import global_scope
 from tstatic.static.saving import MODEL_SUFFIX, PARAMETERS_SUFFIX, encode_save, load, persistables, program_of
@@ -230,17 +230,15 @@ class CheckpointManager:
     def _rotate(self, step: int, best: list[Any] | None) -> None:
         """Removes checkpoints that are neither among the newest nor the best, those of later steps, and remains.
 
-        A later step belongs to a course that was given up: the training went on from an earlier step.
+        A later step belongs to a course that was given up: the training went on from an earlier step. Links, and files with
+        these names that no save wrote, stay.
         """
         found = self._found()
         whole = sorted(s for s, suffixes in found.items() if suffixes.issuperset(SUFFIXES) and s <= step)
         kept = {*whole[-self.keep :], *([] if best is None else best[:1])}
-        for other, suffixes in found.items():
-            if other not in kept:
-                for suffix in SUFFIXES:
-                    if suffix in suffixes:
-                        path = self.path(other)
-                        path.with_name(path.name + suffix).unlink(missing_ok=True)
+        old = [(other, suffixes) for other, suffixes in found.items() if other not in kept]
+        names = [self.path(other).name + suffix for other, suffixes in old for suffix in SUFFIXES if suffix in suffixes]
+        leftovers.remove(self.folder, names)
 
     # ---------------------------------------------------------------------------------------------------------- restore
     def restore(self, step: int | Literal["latest", "best"] = "latest") -> Restored | None:

@@ -67,7 +67,9 @@ def test_the_next_process_keeps_the_file_and_marks_it_used() -> None:
     cache.load(kernel(1), "k")
     after = path.stat()
     assert after.st_ino == before.st_ino
-    assert after.st_mtime > before.st_mtime + 3600
+    assert after.st_atime > before.st_atime + 3600
+    assert after.st_mtime_ns == before.st_mtime_ns, "reading leaves a file as it was written"
+    assert [info.st_mtime for _, info in cache.entries()] == [after.st_atime], "the command shows when it was used"
 
 
 def test_source_is_what_was_loaded_whatever_becomes_of_the_file() -> None:

@@ -101,6 +101,33 @@ def test_the_first_store_trims(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not leftover.exists()
 
 
+def test_a_kernel_that_is_found_removes_nothing() -> None:
+    """Reading trimmed as well, so a process that only used the cache removed files from it."""
+    path = cache.store(kernel(1), "k")
+    leftover = path.with_name("stage-abcd1234.tmp")
+    leftover.write_text("half")
+    age(leftover, 2)
+    cache._reset_for_tests()
+    cache.load(kernel(1), "k")
+    assert leftover.exists()
+    cache.load(kernel(2), "k")
+    assert not leftover.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_trim_leaves_files_of_other_users() -> None:
+    path = cache.store(kernel(1), "k")
+    leftover = path.with_name("stage-abcd1234.tmp")
+    leftover.write_text("half")
+    for one in (path, leftover):
+        os.chown(one, 12345, 12345)
+        age(one, 50)
+    assert cache.trim(0) == 0
+    assert cache.clear() == 0
+    assert path.exists()
+    assert leftover.exists()
+
+
 def test_trim_leaves_a_folder_of_this_process_alone(base: Path) -> None:
     base.mkdir()
     base.chmod(0o777)

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from tstatic.errors import UnsupportedError
 from tstatic.no_effect import no_effect
+from tstatic.regular import read_bytes
 
 _LOCAL = "a missing source or an existing target is an error in any case"
 
@@ -109,8 +110,12 @@ class LocalFS:
         self.rename(src_path, dst_path)
 
     def cat(self, fs_path: str) -> str:
-        """Returns the text of a file."""
-        return Path(fs_path).read_text()
+        """Returns the text of a file.
+
+        Raises:
+            OSError: If it cannot be read, or is not a regular file.
+        """
+        return read_bytes(fs_path).decode()
 
     def need_upload_download(self) -> bool:
         """Returns False: files are on this machine already."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,13 @@ from tstatic.ir.opdef import Attr, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
 from tstatic.ops.detection._boxes import Array
+from tstatic.regular import read_bytes
 
 MODES = {"unchanged": None, "gray": "L", "rgb": "RGB"}
 
 
 def _read(out: None, *, filename: str) -> list[Array]:
-    return [np.frombuffer(Path(filename).read_bytes(), np.uint8).copy()]
+    return [np.frombuffer(read_bytes(filename), np.uint8).copy()]
 
 
 register(OpDef(
@@ -74,6 +74,7 @@ def read_file(filename: str, name: str | None = None) -> Variable:
     Raises:
         ProgramTypeError: If the path is not a text.
         FileNotFoundError: At run time, if there is no such file.
+        OSError: At run time, if it cannot be read, or is not a regular file.
     """
     check_type(filename, str, "filename", "read_file")
     made: Variable = emit("read_file", {}, {"filename": filename}, name=name)
