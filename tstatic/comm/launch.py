@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from tstatic.comm import exits
@@ -75,7 +76,12 @@ def _announce() -> None:
     error: BaseException | None = getattr(sys, "last_value", None)
     why = "ended its program before it met the others" if error is None else exits.describe(error)
     # This process may fail just before rank 0 listens, so wait a little; a program that ends normally does not wait.
-    depart(_current, why, 0.0 if error is None else 2.0)
+    depart(_current, why, 0.0 if error is None else 2.0, restart(os.environ))
+
+
+def restart(environ: Mapping[str, str]) -> str:
+    """Returns the number of times that torchrun has restarted this job."""
+    return environ.get("TORCHELASTIC_RESTART_COUNT", "0")
 
 
 def resolve_process(strategy: Trainers) -> ProcessInfo:
@@ -119,7 +125,10 @@ def _torchrun(environ: Mapping[str, str]) -> ProcessInfo | None:
         raise _missing("torchrun", name, f"RANK={rank}, WORLD_SIZE={size} without {name}", "unset RANK and WORLD_SIZE")
     local = _number(environ, "LOCAL_RANK", rank, 0)
     together = _number(environ, "LOCAL_WORLD_SIZE", 0, 1)
-    return ProcessInfo(rank, size, local, address, port, "torchrun's RANK and WORLD_SIZE", together)
+    # torchrun calls a job "none" unless --rdzv_id, or --standalone, names it.
+    named = environ.get("TORCHELASTIC_RUN_ID", "none")
+    job = f"torchrun {named}" if named not in ("", "none") else ""
+    return ProcessInfo(rank, size, local, address, port, "torchrun's RANK and WORLD_SIZE", together, job)
 
 
 def _slurm(environ: Mapping[str, str]) -> ProcessInfo | None:
@@ -144,7 +153,9 @@ def _slurm(environ: Mapping[str, str]) -> ProcessInfo | None:
     per_node = environ.get("SLURM_STEP_TASKS_PER_NODE", "")
     alike = re.fullmatch(r"(\d+)(\(x\d+\))?", per_node)
     together = int(alike[1]) if alike else 0
-    return ProcessInfo(rank, size, local, address, port, f"SLURM's SLURM_PROCID and {tasks}", together)
+    step = environ.get("SLURM_STEP_ID") or environ.get("SLURM_STEPID") or "0"
+    job = f"SLURM {environ['SLURM_JOB_ID']}.{step}" if environ.get("SLURM_JOB_ID") else ""
+    return ProcessInfo(rank, size, local, address, port, f"SLURM's SLURM_PROCID and {tasks}", together, job)
 
 
 def _paddle(environ: Mapping[str, str]) -> ProcessInfo | None:
@@ -161,8 +172,9 @@ def _paddle(environ: Mapping[str, str]) -> ProcessInfo | None:
     source = "Paddle's PADDLE_TRAINER_ID and PADDLE_TRAINERS_NUM"
     if size == 1:
         return ProcessInfo(source=source)
+    job = environ.get("PADDLE_JOB_ID", "").strip()
     if not listed and environ.get("PADDLE_MASTER", "").strip():
-        return _from_master(environ, rank, size)
+        return replace(_from_master(environ, rank, size), job=job)
     if len(listed) != size:
         raise _contradiction(
             "PADDLE_TRAINER_ENDPOINTS does not fit PADDLE_TRAINERS_NUM",
@@ -176,7 +188,7 @@ def _paddle(environ: Mapping[str, str]) -> ProcessInfo | None:
             f"{listed[rank]}, which PADDLE_TRAINER_ENDPOINTS lists for PADDLE_TRAINER_ID={rank}",
             own,
         )
-    return _from_endpoints(rank, listed, source)
+    return replace(_from_endpoints(rank, listed, source), job=job)
 
 
 def _from_master(environ: Mapping[str, str], rank: int, size: int) -> ProcessInfo:

@@ -14,6 +14,7 @@ import numpy as np
 
 from tstatic import flags, version
 from tstatic.comm import exits, launch
+from tstatic.comm.door import Door
 from tstatic.comm.feed_watch import FeedWatch
 from tstatic.comm.gloo import Gloo, Store, check_torch, pack
 from tstatic.comm.group import add_in_order
@@ -66,8 +67,13 @@ class Processes:
         self._checked: set[tuple[str, str]] = set()
         self._meetings: dict[tuple[int, ...], int] = {}
         deadline = time.monotonic() + float(flags.flag("FLAGS_rendezvous_timeout_s"))
-        store, mesh = _join(launch, deadline)
-        self.monitor = Monitor(self.rank, self.size, mesh)
+        store, mesh, self._door = _join(launch, deadline)
+        self.monitor = monitor = Monitor(self.rank, self.size, mesh)
+        if self._door is not None:
+            self._door.watch(
+                lambda rank, text: monitor.accuse(rank, "double", text),
+                lambda: monitor.accused or monitor.verdict is not None or bool(monitor.failed),
+            )
         self._levels = Hierarchy(store, self.rank, self.size, mesh.host, self._wait)
         self.check_same(version.__version__, "tstatic version")
         exits.guard(self.monitor, self.close)
@@ -396,6 +402,8 @@ class Processes:
             return True
         if _world is self:
             _world = None
+        if self._door is not None:
+            self._door.close()
         idle = self.monitor.verdict is None and not self.monitor.failed
         self.monitor.leave()
         done = idle or self._levels.stop()
@@ -474,10 +482,10 @@ def digest(arrays: Mapping[str, Array]) -> str:
     return f"{total:08x}"
 
 
-def _join(mine: ProcessInfo, deadline: float) -> tuple[Store, Mesh]:
-    """Joins the other ranks; returns the table for gloo, and the connections to all of them."""
+def _join(mine: ProcessInfo, deadline: float) -> tuple[Store, Mesh, Door | None]:
+    """Joins the other ranks; returns the table for gloo, the connections to all of them, and on rank 0 the job's port."""
     check_torch()
-    run = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    run = launch.restart(os.environ)
     store: Store | None = None
     where = mine.address, mine.port
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
@@ -497,11 +505,11 @@ def _join(mine: ProcessInfo, deadline: float) -> tuple[Store, Mesh]:
         mesh.connect({rank: one["address"] for rank, one in said.items()}, deadline, rendezvous.watch)
         if store is None:
             store = Store(mine, said[0]["port"], deadline)
-        rendezvous.leave()
+        door = rendezvous.leave()
     except BaseException as error:
         rendezvous.close(error, exits.describe(error))
         raise
-    return store, mesh
+    return store, mesh, door
 
 
 _world: Processes | None = None
