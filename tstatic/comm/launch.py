@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import itertools
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from tstatic.comm import exits
+from tstatic.comm.gloo import Store
 from tstatic.comm.rendezvous import NO_LAUNCHER, ProcessInfo, depart
 from tstatic.errors import StrategyValueError, TstaticError
 from tstatic.locks import lock
@@ -53,7 +56,7 @@ def current() -> ProcessInfo:
     with _lock:
         if _current is None:
             _current = read(os.environ)
-            if _current.size > 1 and _current.rank and not _announcing:
+            if _current.size > 1 and not _announcing:
                 atexit.register(_announce)
                 _announcing.append(os.getpid())
             if _current.source != NO_LAUNCHER:
@@ -69,14 +72,34 @@ def arrived() -> None:
     _announcing.clear()
 
 
+def left(rank: int) -> str:
+    """Returns the name under which a rank that ends before the others meet writes so into torchrun's table."""
+    return f"left/{rank}"
+
+
 def _announce() -> None:
     """Tells rank 0, if it is waiting, that this process ended before it joined the others."""
-    if _current is None or _announcing != [os.getpid()] or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+    if _current is None or _announcing != [os.getpid()]:
         return
     error: BaseException | None = getattr(sys, "last_value", None)
     why = "ended its program before it met the others" if error is None else exits.describe(error)
-    # This process may fail just before rank 0 listens, so wait a little; a program that ends normally does not wait.
-    depart(_current, why, 0.0 if error is None else 2.0, restart(os.environ))
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        # A process that is ending cannot import torch any more; if it fails, torchrun itself ends the others.
+        if "torch" in sys.modules:
+            with contextlib.suppress(Exception):
+                _announce_to_agent(_current, why)
+    elif _current.rank:
+        # This process may fail just before rank 0 listens, so wait a little; a program that ends normally does not wait.
+        depart(_current, why, 0.0 if error is None else 2.0, restart(os.environ))
+
+
+def _announce_to_agent(mine: ProcessInfo, why: str) -> None:
+    """Writes it into the table of torchrun's agent, and tells rank 0 if it listens already."""
+    store = Store(mine, None, time.monotonic() + 2.0, agent=True, patient=False)
+    # First the table, then the port: rank 0 looks in the other order, so one of the two sees it.
+    store.table.set(left(mine.rank), why)
+    if mine.rank and store.table.check(["desk"]):
+        depart(replace(mine, port=int(store.table.get("desk").decode())), why, 0.0, restart(os.environ))
 
 
 def restart(environ: Mapping[str, str]) -> str:

@@ -147,6 +147,15 @@ class Rendezvous:
         if self._server is not None:
             self._server.close()
 
+    def absent(self, rank: int, text: str) -> RankFailedError:
+        """Returns the error about a rank that will not come, of which all others are told.
+
+        Args:
+            rank: The rank.
+            text: What it did, as the end of a sentence that begins with the rank.
+        """
+        return self._failed(rank, text)
+
     def _tell(self, message: Any) -> None:
         for link in self._links.values():
             link.send(message)
@@ -247,7 +256,7 @@ class Rendezvous:
         given_up = min(self.deadline, time.monotonic() + _FREED)
         while True:
             try:
-                self._server = self._created(port)
+                self._server = listen(port, self.size)
                 break
             except OSError as error:
                 taken = error.errno == errno.EADDRINUSE
@@ -262,13 +271,6 @@ class Rendezvous:
                     fix="choose a MASTER_PORT that is free; look for a process of an earlier run",
                 ) from error
         self.address = host, int(self._server.getsockname()[1])
-
-    def _created(self, port: int) -> socket.socket:
-        if socket.has_dualstack_ipv6():
-            return socket.create_server(
-                ("", port), family=socket.AF_INET6, backlog=self.size + 128, dualstack_ipv6=True
-            )
-        return socket.create_server(("", port), backlog=self.size + 128)
 
     def _is_ending(self, given_up: float) -> bool:
         """Asks whoever holds the port of this rank 0 whether it will soon be free.
@@ -414,6 +416,18 @@ def unreachable(
     )
 
 
+def listen(port: int, size: int) -> socket.socket:
+    """Returns a socket that listens at a port of this machine, 0 for any, for so many ranks.
+
+    Raises:
+        OSError: If the port is taken.
+    """
+    backlog = size + 128
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
+    return socket.create_server(("", port), backlog=backlog)
+
+
 def depart(launch: ProcessInfo, why: str, patience: float = 0.0, run: str = "0") -> bool:
     """Tells the server that this rank will not join; returns whether it could be reached.
 
@@ -434,4 +448,4 @@ def depart(launch: ProcessInfo, why: str, patience: float = 0.0, run: str = "0")
         time.sleep(_PAUSE)
 
 
-__all__ = ["LINGER", "NO_LAUNCHER", "ProcessInfo", "Rendezvous", "depart", "unreachable"]
+__all__ = ["LINGER", "NO_LAUNCHER", "ProcessInfo", "Rendezvous", "depart", "listen", "unreachable"]
