@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
@@ -92,7 +93,12 @@ def iterable(value: Any, arg: str, function: str, expected: str) -> Any:
     Raises:
         DataTypeError: If it cannot, or is a text.
     """
-    if isinstance(value, str | bytes) or not (hasattr(value, "__iter__") or hasattr(value, "__getitem__")):
+    fits = hasattr(type(value), "__iter__") and not isinstance(value, str | bytes)
+    if not fits and not isinstance(value, str | bytes):
+        # Something with numbered items; an iterator over it runs no code of its own yet.
+        with contextlib.suppress(TypeError):
+            fits = iter(value) is not None
+    if not fits:
         raise wrong_type(value, arg, function, expected)
     return value
 

@@ -173,9 +173,10 @@ class WeightedRandomSampler(Sampler):
                 )  # fmt: skip
         try:
             self.weights = np.asarray(weights)
-            np.asarray(self.weights, np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError) as error:  # lists of different lengths, for one
             raise wrong_type(weights, "weights", "WeightedRandomSampler", "an array or list of numbers") from error
+        if self.weights.dtype.kind not in "biuf":
+            raise wrong_type(weights, "weights", "WeightedRandomSampler", "an array or list of numbers")
         self.num_samples = num_samples
         self.replacement = replacement
 
