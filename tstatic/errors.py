@@ -19,6 +19,7 @@ __all__ = [
     "MissingPackageError",
     "NotFoundError",
     "NumericsError",
+    "OutOfMemoryError",
     "ProgramError",
     "RankFailedError",
     "ShapeError",
@@ -274,6 +275,28 @@ class DeviceError(TstaticError):
         ...     print(error.expected)
         gpu:1000 to be present
     """
+
+
+class OutOfMemoryError(TstaticError, MemoryError):
+    """Memory could not be had; the variables of the scope are as before.
+
+    Takes the arguments of :class:`TstaticError`.
+
+    Attributes:
+        wanted_bytes: Bytes of the allocation that failed; ``None`` if it has more than can be addressed.
+        available_bytes: Bytes that the process could still have.
+
+    Example:
+        >>> y = paddle.sum(paddle.full([2**45], 1.0))
+        >>> try:
+        ...     static.Executor(paddle.CPUPlace()).run(fetch_list=[y])
+        ... except paddle.errors.OutOfMemoryError as error:
+        ...     print(error.op, error.wanted_bytes >= 2**47, isinstance(error, MemoryError))
+        fill_constant True True
+    """
+
+    wanted_bytes: int | None = None
+    available_bytes: int = 0
 
 
 class RankFailedError(TstaticError):
