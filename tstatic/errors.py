@@ -22,6 +22,7 @@ __all__ = [
     "OutOfMemoryError",
     "ProgramError",
     "RankFailedError",
+    "RankNumericsError",
     "ShapeError",
     "StrategyTypeError",
     "StrategyValueError",
@@ -301,6 +302,15 @@ class OutOfMemoryError(TstaticError, MemoryError):
 
 class RankFailedError(TstaticError):
     """Another process of a distributed run died, stalled or runs something else.
+
+    Takes the arguments of :class:`TstaticError`.
+    """
+
+
+class RankNumericsError(NumericsError):
+    """A rank or place computed gradients with NaN or infinity; all ranks raise this error, before any parameter changes.
+
+    The message names the rank or place. The group goes on: the next step may have finite gradients.
 
     Takes the arguments of :class:`TstaticError`.
     """

@@ -12,5 +12,6 @@
 * ``fluid_collectives``  the collectives of ``fluid.layers.collective``
 * ``distribution``  the settings and the report of data parallelism
 * ``data_parallel``, ``sync_batch_norm``  the passes and ops of data parallelism
+* ``finite_gradients``  whose gradients are not finite, before they are summed
 * ``feed_watch``  warns when processes are fed the same data
 """

@@ -22,7 +22,7 @@ from tstatic.comm.hierarchy import Hierarchy
 from tstatic.comm.liveness import SETTLE, TICK, At, Monitor, odd_ones
 from tstatic.comm.mesh import Mesh, own_address
 from tstatic.comm.rendezvous import ProcessInfo, Rendezvous
-from tstatic.errors import ForkedProcessError, RankFailedError
+from tstatic.errors import ForkedProcessError, RankFailedError, RankNumericsError
 from tstatic.locks import lock, rlock
 from tstatic.logs import get_logger
 
@@ -161,14 +161,22 @@ class Processes:
         """Returns the collectives of some of the processes, of which this is one."""
         return Members(self, tuple(ranks))
 
-    def agree(self, label: str) -> None:
+    def agree(self, label: str, note: Any = None) -> Sequence[Any]:
         """Returns when all processes have arrived, after the same collectives.
+
+        Args:
+            label: Purpose of the meeting; the same for all.
+            note: Any JSON value for the others.
+
+        Returns:
+            What each of them noted, by rank.
 
         Raises:
             RankFailedError: If a rank failed, did not arrive, or ran other collectives.
         """
         changed, self._changed = self._changed, False
-        found = self.exchange(label, {"history": self._history, "feed": self.feeds.take(), "changed": changed})
+        mine = {"history": self._history, "feed": self.feeds.take(), "changed": changed}
+        found = self.exchange(label, mine if note is None else {**mine, "note": note})
         histories = {rank: str(one["history"]) for rank, one in enumerate(found)}
         odd, _ = odd_ones(histories)
         if odd:
@@ -176,6 +184,7 @@ class Processes:
         self.feeds.compare([one["feed"] for one in found])
         if self._state is not None and any(one["changed"] for one in found):
             self._compare_state(self._state())
+        return [one.get("note") for one in found]
 
     def _compare_state(self, own: Mapping[str, str]) -> None:
         found = self.exchange("comparison of the parameters", own)
@@ -254,6 +263,8 @@ class Processes:
 
         The caller knows of the failure, so the monitor does not end this process.
         """
+        if isinstance(error, RankNumericsError):
+            return  # all ranks raise it together, and can go on
         self.monitor.delivered = True
         if not isinstance(error, RankFailedError):  # a RankFailedError is about another rank, or all ranks raise it
             self.monitor.fail("raised", exits.describe(error))
