@@ -19,8 +19,10 @@ __all__ = [
     "MissingPackageError",
     "NotFoundError",
     "NumericsError",
+    "OutOfMemoryError",
     "ProgramError",
     "RankFailedError",
+    "RankNumericsError",
     "ShapeError",
     "StrategyTypeError",
     "StrategyValueError",
@@ -276,8 +278,39 @@ class DeviceError(TstaticError):
     """
 
 
+class OutOfMemoryError(TstaticError, MemoryError):
+    """Memory could not be had; the variables of the scope are as before.
+
+    Takes the arguments of :class:`TstaticError`.
+
+    Attributes:
+        wanted_bytes: Bytes of the allocation that failed; ``None`` if it has more than can be addressed.
+        available_bytes: Bytes that the process could still have.
+
+    Example:
+        >>> y = paddle.sum(paddle.full([2**45], 1.0))
+        >>> try:
+        ...     static.Executor(paddle.CPUPlace()).run(fetch_list=[y])
+        ... except paddle.errors.OutOfMemoryError as error:
+        ...     print(error.op, error.wanted_bytes >= 2**47, isinstance(error, MemoryError))
+        fill_constant True True
+    """
+
+    wanted_bytes: int | None = None
+    available_bytes: int = 0
+
+
 class RankFailedError(TstaticError):
     """Another process of a distributed run died, stalled or runs something else.
+
+    Takes the arguments of :class:`TstaticError`.
+    """
+
+
+class RankNumericsError(NumericsError):
+    """A rank or place computed gradients with NaN or infinity; all ranks raise this error, before any parameter changes.
+
+    The message names the rank or place. The group goes on: the next step may have finite gradients.
 
     Takes the arguments of :class:`TstaticError`.
     """

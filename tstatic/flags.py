@@ -95,6 +95,15 @@ _FLAGS = (
         compiled=True,
     ),
     Flag(
+        "FLAGS_check_rank_gradients",
+        bool,
+        True,
+        "Before gradients are summed over several places or processes, each looks for NaN and infinity in its own. If one finds "
+        "any, all raise RankNumericsError, which names it, and no variable changes. Off: the sum, and with it every parameter, "
+        "becomes NaN. Programs with dynamic loss scaling skip such steps by themselves and are not looked at.",
+        compiled=True,
+    ),
+    Flag(
         "FLAGS_numerics",
         str,
         "default",

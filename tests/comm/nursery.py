@@ -1,6 +1,6 @@
 """A process with torch imported that forks ranks on demand; ``pool.py`` starts it and talks to it by lines of JSON.
 
-A rank runs one function of ``cases.py`` or ``net_cases.py`` and ends with its hooks and the exit code of a Python program. Most
+A rank runs one function of a module of cases (``cases.py`` and others) and ends with its hooks and the exit code of a Python program. Most
 leave out what Python does after the exit hooks: tearing down torch's modules takes a forked process half a second.
 """
 
@@ -84,8 +84,8 @@ def serve() -> dict[str, Any] | None:
 
 def run(order: dict[str, Any]) -> None:
     """Runs a case."""
-    function = getattr(cases, order["case"], None) or getattr(net_cases, order["case"])
-    function(**order["arguments"])
+    module = next(one for one in (cases, gradient_cases, net_cases, port_cases) if hasattr(one, order["case"]))
+    getattr(module, order["case"])(**order["arguments"])
 
 
 def run_and_exit(order: dict[str, Any]) -> None:
@@ -107,7 +107,7 @@ def run_and_exit(order: dict[str, Any]) -> None:
 if __name__ == "__main__":
     import torch.distributed  # noqa: F401 - the reason for this process
 
-    from tests.comm import cases, net_cases
+    from tests.comm import cases, gradient_cases, net_cases, port_cases
     from tstatic import distributed, static  # noqa: F401 - so that ranks find them imported
 
     gc.freeze()

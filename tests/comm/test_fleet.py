@@ -262,15 +262,19 @@ def _lines(text: str) -> list[Any]:
 @pytest.mark.slow
 def test_the_launcher_starts_ranks_shows_the_first_and_keeps_a_log_of_each(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tstatic.distributed.launch", "--nproc_per_node", "2", "--log_dir", "logs"]
+    command += ["--job_id", "mine"]
     done = _run([*command, str(SCRIPT), "a", "--b"], tmp_path, RANK="7", WORLD_SIZE="9")
     assert done.returncode == 0, done.stderr
     (shown,) = _lines(done.stdout)
     logs = [_lines((tmp_path / "logs" / f"workerlog.{rank}").read_text())[0] for rank in range(2)]
     assert shown == logs[0]
     endpoints = logs[0]["environ"]["PADDLE_TRAINER_ENDPOINTS"].split(",")
+    job = logs[0]["environ"]["PADDLE_JOB_ID"]
+    assert job.startswith("mine-")
     for rank, log in enumerate(logs):
         assert (log["rank"], log["size"], log["arguments"]) == (rank, 2, ["a", "--b"])
         assert log["parameters"] == logs[0]["parameters"]
+        assert log["environ"].pop("PADDLE_JOB_ID") == job
         assert log["environ"] == {
             "PADDLE_TRAINER_ID": str(rank), "PADDLE_TRAINERS_NUM": "2", "PADDLE_CURRENT_ENDPOINT": endpoints[rank],
             "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints), "PADDLE_RANK_IN_NODE": str(rank),
@@ -348,6 +352,31 @@ def test_launchers_of_two_machines_tell_each_other_the_addresses(tmp_path: Path)
     endpoints = found[0]["PADDLE_TRAINER_ENDPOINTS"].split(",")
     assert [one["PADDLE_CURRENT_ENDPOINT"] for one in found] == endpoints
     assert len({*endpoints}) == 3
+    assert len({one["PADDLE_JOB_ID"] for one in found}) == 1
+
+
+def test_launchers_that_list_all_machines_agree_on_a_job(tmp_path: Path) -> None:
+    """A second job at the same addresses is refused by the launchers, before any process starts."""
+    (tmp_path / "script.py").write_text(ENVIRON)
+    port = free_port()
+
+    def start(node: int, *more: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "tstatic.distributed.launch", "--ips", "127.0.0.1,127.0.0.2", "--rank", str(node)]
+        command += ["--start_port", str(port), "--log_dir", f"logs{node}", *more, "script.py"]
+        return subprocess.Popen(
+            command, cwd=tmp_path, env=environment(), text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+
+    first = start(0)
+    stranger = start(1, "--job_id", "other")
+    assert stranger.communicate(timeout=60.0 * SLACK)[1].startswith("rank 1 of 2 was not admitted at port")
+    assert stranger.returncode == 1
+    second = start(1)
+    for one in (first, second):
+        assert one.communicate(timeout=60.0 * SLACK)[1] == ""
+        assert one.returncode == 0
+    found = [_lines((tmp_path / f"logs{rank}" / f"workerlog.{rank}").read_text())[0] for rank in range(2)]
+    assert len({one["PADDLE_JOB_ID"] for one in found}) == 1
 
 
 @pytest.mark.parametrize(

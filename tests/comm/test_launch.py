@@ -82,6 +82,22 @@ def test_paddle_counts_trainers_of_one_host() -> None:
 
 
 @pytest.mark.parametrize(
+    ("environ", "job"),
+    [
+        (TORCHRUN, ""),
+        (TORCHRUN | {"TORCHELASTIC_RUN_ID": "none"}, ""),
+        (TORCHRUN | {"TORCHELASTIC_RUN_ID": "5f2c"}, "torchrun 5f2c"),
+        (SLURM, "SLURM 12345.2"),
+        (PADDLE, ""),
+        (PADDLE | {"PADDLE_JOB_ID": "a-1"}, "a-1"),
+        ({k: v for k, v in PADDLE.items() if "ENDPOINT" not in k} | {"PADDLE_MASTER": "h:1", "PADDLE_JOB_ID": "a-1"}, "a-1"),
+    ],
+)
+def test_a_job_has_the_name_that_its_launcher_gives(environ: dict[str, str], job: str) -> None:
+    assert read(environ).job == job
+
+
+@pytest.mark.parametrize(
     "environ",
     [{"WORLD_SIZE": "1"}, {"RANK": "0", "WORLD_SIZE": "1"}, {"PADDLE_TRAINERS_NUM": "1"}, {"SLURM_NTASKS": "4"}],
 )

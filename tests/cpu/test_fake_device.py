@@ -269,8 +269,9 @@ class Doubled:
         self.moved.append(array)
         return np.stack([array, array])
 
-    def agree(self, label: str) -> None:
-        """All are there."""
+    def agree(self, label: str, note: Any = None) -> list[Any]:
+        """All are there, and note nothing."""
+        return [note]
 
 
 def collected(

@@ -115,6 +115,8 @@ def test_lengths() -> None:
         ({"num_workers": -1}, "num_workers should be a non-negative value"),
         ({"prefetch_factor": 0}, "prefetch_factor should be a positive value"),
         ({"timeout": -1}, "timeout should be a non-negative value"),
+        ({"timeout": float("nan")}, "timeout should be a non-negative value"),
+        ({"timeout": float("inf")}, "timeout should be a non-negative value"),
         (
             {"batch_sampler": [[0]], "batch_size": 2},
             "batch_size/shuffle/drop_last should not be set when batch_sampler is given",

@@ -117,8 +117,9 @@ class Counting:
     def all_gather(self, array: Any) -> Any:
         raise AssertionError("nothing is gathered")
 
-    def agree(self, label: str) -> None:
-        """All are there."""
+    def agree(self, label: str, note: Any = None) -> list[Any]:
+        """All are there, and note nothing."""
+        return [note]
 
 
 @pytest.mark.parametrize("owned", [False, True], ids=["AllReduce", "Reduce"])

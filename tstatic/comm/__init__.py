@@ -2,6 +2,7 @@
 
 * ``group``, ``processes``  collectives between the replicas of one process, and between processes
 * ``launch``, ``rendezvous``  this process's rank, and how processes find each other
+* ``admission``, ``door``, ``links``  which process may take a rank, the port of a running job, and messages before the ranks are connected
 * ``mesh``, ``liveness``, ``exits``  connections to all ranks, which rank failed first, and how a rank ends
 * ``hierarchy``  hierarchical sums
 * ``gloo``  the transport
@@ -11,5 +12,6 @@
 * ``fluid_collectives``  the collectives of ``fluid.layers.collective``
 * ``distribution``  the settings and the report of data parallelism
 * ``data_parallel``, ``sync_batch_norm``  the passes and ops of data parallelism
+* ``finite_gradients``  whose gradients are not finite, before they are summed
 * ``feed_watch``  warns when processes are fed the same data
 """

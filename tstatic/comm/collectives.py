@@ -87,14 +87,14 @@ def _register(
 
 _register(
     "c_allreduce_sum",
-    lambda group, xs, attrs: Sum(group, xs, None, "c_allreduce_sum", attrs["block"]),
-    {"block": 0},
+    lambda group, xs, attrs: Sum(group, xs, None, "c_allreduce_sum", attrs["block"], attrs["watch"]),
+    {"block": 0, "watch": False},
     "X*, Skip? -> Out*",
 )
 _register(
     "c_reduce_sum",
-    lambda group, xs, attrs: Sum(group, xs, attrs["roots"], "c_reduce_sum", attrs["block"]),
-    {"roots": (), "block": 0},
+    lambda group, xs, attrs: Sum(group, xs, attrs["roots"], "c_reduce_sum", attrs["block"], attrs["watch"]),
+    {"roots": (), "block": 0, "watch": False},
     "X*, Skip? -> Out*",
 )
 _register(

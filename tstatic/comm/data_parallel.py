@@ -51,7 +51,9 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
         program, report.norms = _synchronised(program)
     if not how.collect or how.world == 1:
         return [program] * how.replicas, report
-    program, report.tables = _gathered(program)
+    # Loss scaling skips a step whose gradients are not finite; then they are no error.
+    watch = how.watch and not any(op.type == "update_loss_scaling" for op in program.ops)
+    program, report.tables = _gathered(program, watch)
     gradients = list(_gradients(program, how.replicas))
     report.gradients = len(gradients) + report.tables
     if not gradients:
@@ -63,7 +65,7 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
         owners = {g.value: report.owners[g.param] for g in gradients}
     buckets = list(_buckets(gradients, program.metas, how))
     report.reductions = len(buckets) + report.tables
-    program = _collected(program, buckets, owners, how.block)
+    program = _collected(program, buckets, owners, {"block": how.block, "watch": watch})
     if not owners:
         return [program] * how.replicas, report
     # Only the sum is the owner's alone; the gradient itself exists on every replica.
@@ -180,7 +182,7 @@ def _rows_made(op: FrozenOp) -> tuple[str, str] | None:
     return rows, values
 
 
-def _gathered(program: FrozenProgram) -> tuple[FrozenProgram, int]:
+def _gathered(program: FrozenProgram, watch: bool) -> tuple[FrozenProgram, int]:
     """Inserts a sum after each op that makes a gradient as rows; later readers read its results. Returns also how many."""
     metas, names = dict(program.metas), dict(program.names)
     renamed: dict[str, str] = {}
@@ -201,7 +203,7 @@ def _gathered(program: FrozenProgram) -> tuple[FrozenProgram, int]:
             renamed[v], names[r], metas[r] = r, names.get(v, v), metas[v].with_shape((UNKNOWN, *metas[v].shape[1:]))
         ops.append(
             FrozenOp(
-                definition, (*made, table), results, definition.complete({}), op.role, (), op.where, op.position,
+                definition, (*made, table), results, definition.complete({"watch": watch}), op.role, (), op.where, op.position,
                 scope=op.scope,
             )
         )  # fmt: skip
@@ -243,7 +245,7 @@ def _buckets(gradients: Sequence[_Gradient], metas: Mapping[str, Meta], how: Dis
 
 
 def _collected(
-    program: FrozenProgram, buckets: Sequence[Sequence[_Gradient]], owners: Mapping[str, int], block: int
+    program: FrozenProgram, buckets: Sequence[Sequence[_Gradient]], owners: Mapping[str, int], settings: Mapping[str, Any]
 ) -> FrozenProgram:
     """Inserts a collective after the op that completes the last gradient of each bucket; later readers read its results."""
     after: dict[int, list[FrozenOp]] = {}
@@ -253,7 +255,7 @@ def _collected(
         values = tuple(g.value for g in bucket)
         results = tuple(f"{v}{REDUCED}" for v in values)
         at = max(g.made for g in bucket)
-        attrs: dict[str, Any] = {"block": block}
+        attrs = dict(settings)
         if owners:
             attrs["roots"] = tuple(owners[v] for v in values)
         after.setdefault(at, []).append(

@@ -22,6 +22,7 @@ class Distribution:
         sync_batch_norm: Compute statistics over all replicas.
         block: Number of processes, neighbours by rank, whose gradients are summed before the sum over all; 0: one level.
         hierarchy: The reason for ``block``, for explanations.
+        watch: Look for NaN and infinity in each replica's gradients before they are summed.
     """
 
     replicas: int = 1
@@ -34,6 +35,7 @@ class Distribution:
     sync_batch_norm: bool = False
     block: int = 0
     hierarchy: str = ""
+    watch: bool = False
 
 
 @dataclass

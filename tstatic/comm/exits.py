@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 
 from tstatic.comm.liveness import Monitor
-from tstatic.errors import RankFailedError, TstaticError
+from tstatic.errors import RankFailedError, RankNumericsError, TstaticError
 from tstatic.where import is_library, is_own, show
 
 _PATIENCE = 0.3, 1.2
@@ -49,7 +49,7 @@ def guard(monitor: Monitor, close: Callable[[], bool]) -> None:
 
     def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         # A RankFailedError is about another rank, or all ranks raise it: the others know.
-        if not isinstance(error, RankFailedError):
+        if not isinstance(error, RankFailedError | RankNumericsError):
             monitor.fail("raised", describe(error))
             monitor.flush(1.0)
         before(kind, error, trace)

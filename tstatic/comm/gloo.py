@@ -98,12 +98,15 @@ class Store:
         port: The port of rank 0's table; ``None`` for rank 0 itself, which chooses a port.
         deadline: A time of ``time.monotonic``.
         agent: Whether torchrun's agent keeps the table, at the launch's own port.
+        patient: Whether the caller can wait in a thread, which a process that ends cannot start any more.
 
     Raises:
         RankFailedError: If the table cannot be reached before the deadline.
     """
 
-    def __init__(self, launch: ProcessInfo, port: int | None, deadline: float, agent: bool = False) -> None:
+    def __init__(
+        self, launch: ProcessInfo, port: int | None, deadline: float, agent: bool = False, patient: bool = True
+    ) -> None:
         distributed = _torch().distributed
         left = max(1.0, deadline - time.monotonic())
         mine = port is None and not agent
@@ -115,7 +118,7 @@ class Store:
             )
 
         try:
-            table = connect() if mine else bounded(connect, left + 0.5)
+            table = connect() if mine or not patient else bounded(connect, left + 0.5)
         except Exception as error:
             why = str(error).strip().splitlines()[0]
             raise unreachable(launch, "torchrun" if agent else "rank 0", (launch.address, at), why) from error
@@ -128,15 +131,17 @@ class Store:
         """Writes a text for the other ranks."""
         bounded(lambda: self.table.set(name, text), max(1.0, deadline - time.monotonic()))
 
-    def find(self, name: str, deadline: float) -> str:
-        """Returns the text of that name; empty if no rank writes it before the deadline."""
+    def find(self, names: Sequence[str], deadline: float) -> tuple[str, str]:
+        """Returns the first of the names that a rank has written, and its text; both empty if none does before the deadline."""
 
-        def look() -> str:
-            while time.monotonic() < deadline:
-                if self.table.check([name]):
-                    return str(self.table.get(name).decode())
+        def look() -> tuple[str, str]:
+            while True:
+                for name in names:
+                    if self.table.check([name]):
+                        return name, str(self.table.get(name).decode())
+                if time.monotonic() >= deadline:
+                    return "", ""
                 time.sleep(0.02)
-            return ""
 
         return bounded(look, max(1.0, deadline - time.monotonic() + 0.5))
 

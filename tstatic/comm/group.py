@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tstatic.comm.finite_gradients import Finding, Watch, refusal, settled
 from tstatic.devices import HOST, Array, Device, HostArray
 from tstatic.devices.base import Event, Memory, MemoryKind
 from tstatic.devices.cpu.device import BoundStep, Workspace
@@ -21,6 +22,7 @@ from tstatic.ir.opdef import OpDef
 from tstatic.ir.recording import Call
 from tstatic.ir.ref import plain
 from tstatic.ir.types import Meta, dtype_of
+from tstatic.where import show
 
 _UNDIVIDED = 1 << 15
 """Elements up to which the last replica to arrive sums everything: dividing the work takes a second rendezvous."""
@@ -45,8 +47,8 @@ class Outer(Protocol):
     def all_gather(self, array: HostArray) -> HostArray:
         """Stacks the processes' arrays along a new first axis, in the order of their ranks."""
 
-    def agree(self, label: str) -> None:
-        """Returns when all processes have arrived."""
+    def agree(self, label: str, note: Any = None) -> Sequence[Any]:
+        """Returns when all processes have arrived: what each of them noted, by rank."""
 
 
 class _Round:
@@ -74,6 +76,7 @@ class Group:
         across: Whether the other processes run this step, too; not for a program that does not exchange values.
         calls, moved: Number of collectives so far, and the bytes that one replica sent in them.
         waiting: Replicas that wait for the others inside a collective.
+        findings: For each replica, what its gradients of this step were found to hold.
     """
 
     def __init__(self, size: int, outer: Outer | None = None) -> None:
@@ -89,6 +92,7 @@ class Group:
         self.calls = 0
         self.moved = 0
         self.waiting: set[int] = set()
+        self.findings: list[list[Finding]] = [[] for _ in range(size)]
 
     @property
     def world(self) -> int:
@@ -116,6 +120,8 @@ class Group:
             self._error = None
             self._round = _Round(self.size)
             self._count = 0
+            for found in self.findings:
+                found.clear()
 
     def rendezvous(
         self, rank: int, label: str, payload: Any = None, last: Callable[[list[Any]], None] | None = None
@@ -312,9 +318,29 @@ class Communicator:
 
         Raises:
             ReplicaStoppedError: If one will not arrive; then state must not be written.
+            RankNumericsError: On all replicas, if one found gradients that are not finite.
         """
         outer = self.group.outer if self.group.across else None
-        self.group.rendezvous(self.rank, "commit", None, None if outer is None else lambda _: outer.agree("commit"))
+        mine = settled(self.device, self.group.findings[self.rank], self.stream)
+        self.group.findings[self.rank].clear()
+
+        def last(found: list[Any]) -> None:
+            note = {str(place): one for place, one in enumerate(found) if one} or None
+            found[:] = [[note] if outer is None else outer.agree("commit", note)] * len(found)
+
+        notes = self.group.rendezvous(self.rank, "commit", mine, last)[self.rank]
+        error = refusal(notes, self.size)
+        if error is not None:
+            raise error
+
+    def watch(self, arrays: Sequence[Array]) -> Watch:
+        """Returns what looks for NaN and infinity in the gradients that the bound op sums.
+
+        Args:
+            arrays: They, in the order in which the op reads them.
+        """
+        assert self.op is not None
+        return Watch(self.device, arrays, list(self.op.reads())[: len(arrays)], show(self.op.where))
 
 
 class Collective:
@@ -401,21 +427,26 @@ class Sum(Collective):
         roots: The replica that gets each sum; ``None``: all get all.
         label: Name of the collective, the same for all replicas.
         block: As of :meth:`Outer.all_reduce`.
+        watch: Whether to look for NaN and infinity first, which :meth:`Communicator.commit` tells all replicas.
     """
 
     def __init__(
-        self, communicator: Communicator, arrays: Sequence[Array], roots: Sequence[int] | None, label: str, block: int
-    ) -> None:
+        self, communicator: Communicator, arrays: Sequence[Array], roots: Sequence[int] | None, label: str, block: int,
+        watch: bool = False,
+    ) -> None:  # fmt: skip
         flats = [_flattened(communicator.device, a) for a in arrays]
         super().__init__(communicator, flats, label)
         everyone = range(communicator.size)
         self._to = [everyone] * len(flats) if roots is None else [(root,) for root in roots]
         self._block = block
+        self._watch = communicator.watch(flats) if watch else None
         undivided = sum(a.size for a in flats) <= _UNDIVIDED or communicator.size == 1
         self._part, self._parts = (0, 1) if undivided else (communicator.rank, communicator.size)
         self._staged: list[Any] = []
 
     def exchange(self) -> None:
+        if self._watch is not None:
+            self._watch(self.communicator.group.findings[self.communicator.rank], self.stream)
         if self._parts == 1:
             self._rendezvous(self._everything)
         else:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import itertools
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from tstatic.comm import exits
+from tstatic.comm.gloo import Store
 from tstatic.comm.rendezvous import NO_LAUNCHER, ProcessInfo, depart
 from tstatic.errors import StrategyValueError, TstaticError
 from tstatic.locks import lock
@@ -52,7 +56,7 @@ def current() -> ProcessInfo:
     with _lock:
         if _current is None:
             _current = read(os.environ)
-            if _current.size > 1 and _current.rank and not _announcing:
+            if _current.size > 1 and not _announcing:
                 atexit.register(_announce)
                 _announcing.append(os.getpid())
             if _current.source != NO_LAUNCHER:
@@ -68,14 +72,39 @@ def arrived() -> None:
     _announcing.clear()
 
 
+def left(rank: int) -> str:
+    """Returns the name under which a rank that ends before the others meet writes so into torchrun's table."""
+    return f"left/{rank}"
+
+
 def _announce() -> None:
     """Tells rank 0, if it is waiting, that this process ended before it joined the others."""
-    if _current is None or _announcing != [os.getpid()] or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+    if _current is None or _announcing != [os.getpid()]:
         return
     error: BaseException | None = getattr(sys, "last_value", None)
     why = "ended its program before it met the others" if error is None else exits.describe(error)
-    # This process may fail just before rank 0 listens, so wait a little; a program that ends normally does not wait.
-    depart(_current, why, 0.0 if error is None else 2.0)
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        # A process that is ending cannot import torch any more; if it fails, torchrun itself ends the others.
+        if "torch" in sys.modules:
+            with contextlib.suppress(Exception):
+                _announce_to_agent(_current, why)
+    elif _current.rank:
+        # This process may fail just before rank 0 listens, so wait a little; a program that ends normally does not wait.
+        depart(_current, why, 0.0 if error is None else 2.0, restart(os.environ))
+
+
+def _announce_to_agent(mine: ProcessInfo, why: str) -> None:
+    """Writes it into the table of torchrun's agent, and tells rank 0 if it listens already."""
+    store = Store(mine, None, time.monotonic() + 2.0, agent=True, patient=False)
+    # First the table, then the port: rank 0 looks in the other order, so one of the two sees it.
+    store.table.set(left(mine.rank), why)
+    if mine.rank and store.table.check(["desk"]):
+        depart(replace(mine, port=int(store.table.get("desk").decode())), why, 0.0, restart(os.environ))
+
+
+def restart(environ: Mapping[str, str]) -> str:
+    """Returns the number of times that torchrun has restarted this job."""
+    return environ.get("TORCHELASTIC_RESTART_COUNT", "0")
 
 
 def resolve_process(strategy: Trainers) -> ProcessInfo:
@@ -119,7 +148,10 @@ def _torchrun(environ: Mapping[str, str]) -> ProcessInfo | None:
         raise _missing("torchrun", name, f"RANK={rank}, WORLD_SIZE={size} without {name}", "unset RANK and WORLD_SIZE")
     local = _number(environ, "LOCAL_RANK", rank, 0)
     together = _number(environ, "LOCAL_WORLD_SIZE", 0, 1)
-    return ProcessInfo(rank, size, local, address, port, "torchrun's RANK and WORLD_SIZE", together)
+    # torchrun calls a job "none" unless --rdzv_id, or --standalone, names it.
+    named = environ.get("TORCHELASTIC_RUN_ID", "none")
+    job = f"torchrun {named}" if named not in ("", "none") else ""
+    return ProcessInfo(rank, size, local, address, port, "torchrun's RANK and WORLD_SIZE", together, job)
 
 
 def _slurm(environ: Mapping[str, str]) -> ProcessInfo | None:
@@ -144,7 +176,9 @@ def _slurm(environ: Mapping[str, str]) -> ProcessInfo | None:
     per_node = environ.get("SLURM_STEP_TASKS_PER_NODE", "")
     alike = re.fullmatch(r"(\d+)(\(x\d+\))?", per_node)
     together = int(alike[1]) if alike else 0
-    return ProcessInfo(rank, size, local, address, port, f"SLURM's SLURM_PROCID and {tasks}", together)
+    step = environ.get("SLURM_STEP_ID") or environ.get("SLURM_STEPID") or "0"
+    job = f"SLURM {environ['SLURM_JOB_ID']}.{step}" if environ.get("SLURM_JOB_ID") else ""
+    return ProcessInfo(rank, size, local, address, port, f"SLURM's SLURM_PROCID and {tasks}", together, job)
 
 
 def _paddle(environ: Mapping[str, str]) -> ProcessInfo | None:
@@ -161,8 +195,9 @@ def _paddle(environ: Mapping[str, str]) -> ProcessInfo | None:
     source = "Paddle's PADDLE_TRAINER_ID and PADDLE_TRAINERS_NUM"
     if size == 1:
         return ProcessInfo(source=source)
+    job = environ.get("PADDLE_JOB_ID", "").strip()
     if not listed and environ.get("PADDLE_MASTER", "").strip():
-        return _from_master(environ, rank, size)
+        return replace(_from_master(environ, rank, size), job=job)
     if len(listed) != size:
         raise _contradiction(
             "PADDLE_TRAINER_ENDPOINTS does not fit PADDLE_TRAINERS_NUM",
@@ -176,7 +211,7 @@ def _paddle(environ: Mapping[str, str]) -> ProcessInfo | None:
             f"{listed[rank]}, which PADDLE_TRAINER_ENDPOINTS lists for PADDLE_TRAINER_ID={rank}",
             own,
         )
-    return _from_endpoints(rank, listed, source)
+    return replace(_from_endpoints(rank, listed, source), job=job)
 
 
 def _from_master(environ: Mapping[str, str], rank: int, size: int) -> ProcessInfo:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from tstatic import flags
+from tstatic.comm.admission import OTHER_PORT
 from tstatic.comm.mesh import Mesh, Message
 from tstatic.errors import RankFailedError
 
@@ -37,7 +38,8 @@ class RankFailure:
     Attributes:
         when: Seconds since the epoch at which it was first seen.
         rank: The rank that failed.
-        kind: ``died``, ``raised``, ``ended`` (by a signal), ``stopped``, ``late``, ``left``, ``diverged`` or ``network``.
+        kind: ``died``, ``raised``, ``ended`` (by a signal), ``stopped``, ``late``, ``left``, ``diverged``, ``double``
+            (two processes claim the rank) or ``network``.
         text: The failure, as the end of a sentence that begins with the rank.
         by: The rank that saw it.
     """
@@ -70,6 +72,7 @@ _FIX = {
     "late": "look at what that rank does there; raise FLAGS_step_timeout_s if steps may take longer",
     "left": "let all ranks run the same number of steps: io.DistributedBatchSampler gives each equally many batches",
     "diverged": "let all ranks run the same programs in the same order",
+    "double": OTHER_PORT,
     "network": "look at the network between the machines",
 }
 

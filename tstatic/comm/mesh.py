@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from tstatic.errors import RankFailedError
+from tstatic.errors import RankFailedError, reason
 
 Message = dict[str, Any]
 
@@ -25,6 +25,8 @@ _STRANGERS = 128
 """Foreign connections that may queue up without keeping a rank out."""
 _SLICE = 0.25
 """Seconds between checks for a failed rank while waiting for connections."""
+_LOOK_UP = 5.0
+"""Seconds for which a name is looked up again while the name server does not answer."""
 _BACKLOG = 64 << 20
 """Bytes buffered for a rank that does not read; further messages are dropped, because such a rank has stopped."""
 
@@ -278,10 +280,35 @@ def _ranks(ranks: list[int]) -> str:
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
 
 
-def own_address(host: str, port: int) -> str:
-    """Returns the address of this machine from which packets to a host are sent."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
-    family, kind, proto, _, target = min(found, key=lambda one: one[0] != socket.AF_INET)
-    with socket.socket(family, kind, proto) as probe:
-        probe.connect(target)  # no packet is sent: this only looks up the route
-        return str(probe.getsockname()[0])
+def own_address(host: str, port: int, source: str = "MASTER_ADDR") -> str:
+    """Returns the address of this machine from which packets to a host are sent.
+
+    Raises:
+        RankFailedError: If the host is unknown, or no route leads to it.
+    """
+    try:
+        found = _addresses(host, port)
+        family, kind, proto, _, target = min(found, key=lambda one: one[0] != socket.AF_INET)
+        with socket.socket(family, kind, proto) as probe:
+            probe.connect(target)  # no packet is sent: this only looks up the route
+            return str(probe.getsockname()[0])
+    except (OSError, ValueError) as error:  # a name that is too long, or has strange characters, is a ValueError
+        unknown = isinstance(error, ValueError | socket.gaierror)
+        raise RankFailedError(
+            f"the address '{host}' of rank 0 " + ("is unknown" if unknown else "cannot be reached from here"),
+            expected=f"in {source}, the name or IP address of rank 0's machine, which this machine knows",
+            received=reason(error),
+            fix="look for a typing error in MASTER_ADDR, or write the IP address of that machine",
+        ) from None
+
+
+def _addresses(host: str, port: int) -> list[Any]:
+    """Looks a name up, again for some seconds if the name server does not answer."""
+    given_up = time.monotonic() + _LOOK_UP
+    while True:
+        try:
+            return socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+        except socket.gaierror as error:
+            if error.errno != socket.EAI_AGAIN or time.monotonic() >= given_up:
+                raise
+        time.sleep(0.1)

@@ -14,6 +14,7 @@ import numpy as np
 
 from tstatic import flags, version
 from tstatic.comm import exits, launch
+from tstatic.comm.door import Door
 from tstatic.comm.feed_watch import FeedWatch
 from tstatic.comm.gloo import Gloo, Store, check_torch, pack
 from tstatic.comm.group import add_in_order
@@ -21,7 +22,7 @@ from tstatic.comm.hierarchy import Hierarchy
 from tstatic.comm.liveness import SETTLE, TICK, At, Monitor, odd_ones
 from tstatic.comm.mesh import Mesh, own_address
 from tstatic.comm.rendezvous import ProcessInfo, Rendezvous
-from tstatic.errors import ForkedProcessError, RankFailedError
+from tstatic.errors import ForkedProcessError, RankFailedError, RankNumericsError
 from tstatic.locks import lock, rlock
 from tstatic.logs import get_logger
 
@@ -66,8 +67,13 @@ class Processes:
         self._checked: set[tuple[str, str]] = set()
         self._meetings: dict[tuple[int, ...], int] = {}
         deadline = time.monotonic() + float(flags.flag("FLAGS_rendezvous_timeout_s"))
-        store, mesh = _join(launch, deadline)
-        self.monitor = Monitor(self.rank, self.size, mesh)
+        store, mesh, self._door = _join(launch, deadline)
+        self.monitor = monitor = Monitor(self.rank, self.size, mesh)
+        if self._door is not None:
+            self._door.watch(
+                lambda rank, text: monitor.accuse(rank, "double", text),
+                lambda: monitor.accused or monitor.verdict is not None or bool(monitor.failed),
+            )
         self._levels = Hierarchy(store, self.rank, self.size, mesh.host, self._wait)
         self.check_same(version.__version__, "tstatic version")
         exits.guard(self.monitor, self.close)
@@ -155,14 +161,22 @@ class Processes:
         """Returns the collectives of some of the processes, of which this is one."""
         return Members(self, tuple(ranks))
 
-    def agree(self, label: str) -> None:
+    def agree(self, label: str, note: Any = None) -> Sequence[Any]:
         """Returns when all processes have arrived, after the same collectives.
+
+        Args:
+            label: Purpose of the meeting; the same for all.
+            note: Any JSON value for the others.
+
+        Returns:
+            What each of them noted, by rank.
 
         Raises:
             RankFailedError: If a rank failed, did not arrive, or ran other collectives.
         """
         changed, self._changed = self._changed, False
-        found = self.exchange(label, {"history": self._history, "feed": self.feeds.take(), "changed": changed})
+        mine = {"history": self._history, "feed": self.feeds.take(), "changed": changed}
+        found = self.exchange(label, mine if note is None else {**mine, "note": note})
         histories = {rank: str(one["history"]) for rank, one in enumerate(found)}
         odd, _ = odd_ones(histories)
         if odd:
@@ -170,6 +184,7 @@ class Processes:
         self.feeds.compare([one["feed"] for one in found])
         if self._state is not None and any(one["changed"] for one in found):
             self._compare_state(self._state())
+        return [one.get("note") for one in found]
 
     def _compare_state(self, own: Mapping[str, str]) -> None:
         found = self.exchange("comparison of the parameters", own)
@@ -248,6 +263,8 @@ class Processes:
 
         The caller knows of the failure, so the monitor does not end this process.
         """
+        if isinstance(error, RankNumericsError):
+            return  # all ranks raise it together, and can go on
         self.monitor.delivered = True
         if not isinstance(error, RankFailedError):  # a RankFailedError is about another rank, or all ranks raise it
             self.monitor.fail("raised", exits.describe(error))
@@ -396,6 +413,8 @@ class Processes:
             return True
         if _world is self:
             _world = None
+        if self._door is not None:
+            self._door.close()
         idle = self.monitor.verdict is None and not self.monitor.failed
         self.monitor.leave()
         done = idle or self._levels.stop()
@@ -474,22 +493,27 @@ def digest(arrays: Mapping[str, Array]) -> str:
     return f"{total:08x}"
 
 
-def _join(mine: ProcessInfo, deadline: float) -> tuple[Store, Mesh]:
-    """Joins the other ranks; returns the table for gloo, and the connections to all of them."""
+def _join(mine: ProcessInfo, deadline: float) -> tuple[Store, Mesh, Door | None]:
+    """Joins the other ranks; returns the table for gloo, the connections to all of them, and on rank 0 the job's port."""
     check_torch()
-    run = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    run = launch.restart(os.environ)
     store: Store | None = None
     where = mine.address, mine.port
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         # The port belongs to torchrun's agent; rank 0 writes its own rendezvous port into the agent's table.
         store = Store(mine, None, deadline, agent=True)
-        where = mine.address, int(store.find("desk", deadline) or 0) if mine.rank else 0
+        where = mine.address, _agents_port(store, mine, deadline)
+    own = own_address(mine.address, mine.port, mine.source)
     launch.arrived()
     rendezvous = Rendezvous(mine, where, run, deadline)
     try:
-        mesh = Mesh(mine.rank, mine.size, own_address(mine.address, mine.port))
+        mesh = Mesh(mine.rank, mine.size, own)
         if store is not None and mine.rank == 0:
             store.leave("desk", str(rendezvous.address[1]), deadline)
+            # Of ranks that end from now on the port hears; those that ended before have written to the table.
+            name, text = store.find([launch.left(rank) for rank in range(1, mine.size)], 0.0)
+            if name:
+                raise rendezvous.absent(next(r for r in range(1, mine.size) if launch.left(r) == name), text)
         if store is None and mine.rank == 0:
             store = Store(mine, None, deadline)
         texts = rendezvous.exchange(json.dumps({"address": mesh.address, "port": 0 if store is None else store.port}))
@@ -497,11 +521,30 @@ def _join(mine: ProcessInfo, deadline: float) -> tuple[Store, Mesh]:
         mesh.connect({rank: one["address"] for rank, one in said.items()}, deadline, rendezvous.watch)
         if store is None:
             store = Store(mine, said[0]["port"], deadline)
-        rendezvous.leave()
+        door = rendezvous.leave()
     except BaseException as error:
         rendezvous.close(error, exits.describe(error))
         raise
-    return store, mesh
+    return store, mesh, door
+
+
+def _agents_port(store: Store, mine: ProcessInfo, deadline: float) -> int:
+    """Returns the port of rank 0, which it writes into the table of torchrun's agent; 0 on rank 0 itself.
+
+    Raises:
+        RankFailedError: If rank 0 ended before.
+    """
+    if mine.rank == 0:
+        return 0
+    name, text = store.find(["desk", launch.left(0)], deadline)
+    if name == launch.left(0):
+        raise RankFailedError(
+            f"rank 0 of {mine.size} {text}",
+            expected=f"{mine.size} processes that all start, as {mine.source} say",
+            received=f"this is rank {mine.rank}",
+            fix="look at that rank's own output and exit code",
+        )
+    return int(text or 0)
 
 
 _world: Processes | None = None

@@ -9,25 +9,28 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import select
 import socket
 import time
 from dataclasses import dataclass
 from typing import Any
 
+from tstatic.comm.admission import OTHER_PORT, Admission, Member, refused
+from tstatic.comm.door import Door
+from tstatic.comm.links import Link, readable
 from tstatic.errors import RankFailedError
 
 NO_LAUNCHER = "no launcher"
 """The ``source`` of a process that no launcher started."""
-_LINE = 1 << 20
-"""Bytes of the longest message; a peer that sends more is not a rank."""
 LINGER = 1.0
 """Seconds for which the server of a failed run still answers ranks that connect."""
 _PAUSE = 0.05
 """Seconds between attempts to reach the server, which may start later than this rank."""
 _SLICE = 0.25
 """Most seconds of a wait for messages, after which the deadline is checked."""
-_PROTOCOL = "tstatic"
+_ANSWER = 2.0
+"""Seconds that whoever holds the port of rank 0 has to say who it is."""
+_FREED = 5.0
+"""Seconds for which rank 0 waits for a port whose holder does not answer any more, as one that is ending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class ProcessInfo:
         address: Host of rank 0.
         port: Port on that host.
         source: The environment variables or properties that gave these values.
+        job: The launcher's name of this job, which another start does not have; empty if it gives none.
     """
 
     rank: int = 0
@@ -51,46 +55,7 @@ class ProcessInfo:
     port: int = 0
     source: str = NO_LAUNCHER
     local_size: int = 0
-
-
-class _Link:
-    """A connection on which messages are lines of JSON."""
-
-    def __init__(self, link: socket.socket) -> None:
-        self.link = link
-        self.rank = -1
-        self._rest = b""
-
-    def send(self, message: Any) -> None:
-        # A rank that died, or does not read, is noticed when reading from it.
-        with contextlib.suppress(OSError):
-            # A rank that does not read must not hold up what the others are told.
-            self.link.settimeout(1.0)
-            self.link.sendall(json.dumps(message).encode() + b"\n")
-
-    def receive(self) -> list[Any] | None:
-        """Returns the messages that have arrived, or ``None`` if the peer has closed; does not wait.
-
-        Raises:
-            ValueError: If the data is not a message.
-        """
-        self.link.settimeout(0.0)
-        try:
-            data = self.link.recv(1 << 16)
-        except (BlockingIOError, InterruptedError):
-            return []
-        except OSError:
-            return None  # a peer that died resets the connection
-        if not data:
-            return None
-        self._rest += data
-        *lines, self._rest = self._rest.split(b"\n")
-        if len(self._rest) > _LINE:
-            raise ValueError("too long")
-        found = [json.loads(line) for line in lines]
-        if not all(isinstance(one, dict) for one in found):
-            raise ValueError("no message")
-        return found
+    job: str = ""
 
 
 class Rendezvous:
@@ -101,21 +66,24 @@ class Rendezvous:
         address: Address of the server; with port 0, rank 0 chooses a port.
         run: A text that must be equal for processes of one run, such as the number of restarts.
         deadline: A time of ``time.monotonic``.
+        me: This process.
 
     Raises:
-        RankFailedError: If another program holds the server's port.
+        RankFailedError: If another program, or another job, holds the server's port.
     """
 
-    def __init__(self, launch: ProcessInfo, address: tuple[str, int], run: str, deadline: float) -> None:
+    def __init__(
+        self, launch: ProcessInfo, address: tuple[str, int], run: str, deadline: float, me: Member | None = None
+    ) -> None:
         self.launch = launch
         self.rank, self.size = launch.rank, launch.size
         self.address = address
         self.deadline = deadline
-        self._run = run
+        self.admission = Admission(launch.rank, launch.size, launch.job, run, me)
         self._server: socket.socket | None = None
         # On rank 0: links to all other ranks; elsewhere: the link to the server, under 0.
-        self._links: dict[int, _Link] = {}
-        self._strangers: list[_Link] = []
+        self._links: dict[int, Link] = {}
+        self._strangers: list[Link] = []
         self._here: set[int] = set()
         self._texts: dict[int, str] = {}
         self._done: set[int] = set()
@@ -144,8 +112,11 @@ class Rendezvous:
         """Raises the error that names the rank if one failed meanwhile; does not wait."""
         self._step(0.0)
 
-    def leave(self) -> None:
+    def leave(self) -> Door | None:
         """Returns when all ranks are connected with each other; from then on they monitor each other.
+
+        Returns:
+            On rank 0 the port, which keeps other jobs away until it is closed; ``None`` on the others.
 
         Raises:
             RankFailedError: If a rank dies or is not connected before the deadline.
@@ -158,7 +129,9 @@ class Rendezvous:
             self._step(_SLICE)
         if self.rank == 0:
             self._tell({"finished": True})
+        server, self._server = self._server, None
         self.close()
+        return None if server is None else Door(server, self.admission)
 
     def close(self, error: BaseException | None = None, why: str = "") -> None:
         """Closes all connections, and tells the others if this rank failed.
@@ -174,6 +147,15 @@ class Rendezvous:
         if self._server is not None:
             self._server.close()
 
+    def absent(self, rank: int, text: str) -> RankFailedError:
+        """Returns the error about a rank that will not come, of which all others are told.
+
+        Args:
+            rank: The rank.
+            text: What it did, as the end of a sentence that begins with the rank.
+        """
+        return self._failed(rank, text)
+
     def _tell(self, message: Any) -> None:
         for link in self._links.values():
             link.send(message)
@@ -181,18 +163,18 @@ class Rendezvous:
     def _step(self, seconds: float) -> None:
         """Waits at most ``seconds`` for messages, and handles them."""
         links = [*self._links.values(), *self._strangers]
-        sockets: list[Any] = [one.link for one in links] + ([self._server] if self._server is not None else [])
-        ready = select.select(sockets, [], [], max(0.0, min(seconds, self.deadline - time.monotonic())))[0]
+        sockets = [one.link for one in links] + ([self._server] if self._server is not None else [])
+        ready = readable(sockets, min(seconds, self.deadline - time.monotonic()))
         for one in links:
             if one.link in ready:
                 self._take(one)
         if self._server is not None and self._server in ready:
             with contextlib.suppress(OSError):
-                self._strangers.append(_Link(self._server.accept()[0]))
+                self._strangers.append(Link(self._server.accept()[0]))
         if time.monotonic() > self.deadline:
             raise self._late()
 
-    def _take(self, link: _Link) -> None:
+    def _take(self, link: Link) -> None:
         try:
             messages = link.receive()
         except ValueError:
@@ -206,29 +188,38 @@ class Rendezvous:
                 self._strangers.remove(link)
                 link.link.close()
                 return
+            if link.rank == 0 and not self._here:
+                # Closed without a word: the end of an earlier run's port. Ask again.
+                self._links.pop(0).link.close()
+                return
             if link.rank not in self._done:
                 raise self._failed(link.rank, "died before all ranks were connected: its connection closed")
             self._links.pop(link.rank).link.close()
             return
         for message in messages:
             if "failed" in message:
-                raise self._failed(int(message["failed"]), str(message["text"]))
+                raise self._failed(
+                    int(message["failed"]), str(message["text"]), *([str(message["fix"])] if "fix" in message else [])
+                )
             if self.rank == 0:
                 self._serve(link, message)
             else:
                 self._follow(message)
 
-    def _failed(self, rank: int, text: str) -> RankFailedError:
+    def _failed(
+        self, rank: int, text: str, fix: str = "look at that rank's own output and exit code"
+    ) -> RankFailedError:
         self._told = True
-        self._tell({"failed": rank, "text": text})
+        message = {"failed": rank, "text": text, "fix": fix}
+        self._tell(message)
         # Ranks that have not connected yet would wait until their time-out.
         if self._server is not None and len(self._here) < self.size - 1:
-            self._tell_newcomers({"failed": rank, "text": text})
+            self._tell_newcomers(message)
         return RankFailedError(
             f"rank {rank} of {self.size} {text}",
             expected=f"{self.size} processes that all start, as {self.launch.source} say",
-            received=f"{len(self._here)} of them so far; this is rank {self.rank}",
-            fix="look at that rank's own output and exit code",
+            received=f"{len(self._here)} of them so far; this is rank {self.rank}, {self.admission.me}",
+            fix=fix,
         )
 
     def _tell_newcomers(self, message: Any) -> None:
@@ -238,9 +229,9 @@ class Rendezvous:
             link.send(message)
         end = min(self.deadline, time.monotonic() + LINGER)
         while (left := end - time.monotonic()) > 0:
-            if select.select([self._server], [], [], left)[0]:
+            if readable([self._server], left):
                 with contextlib.suppress(OSError):
-                    link = _Link(self._server.accept()[0])
+                    link = Link(self._server.accept()[0])
                     self._strangers.append(link)
                     link.send(message)
 
@@ -262,67 +253,103 @@ class Rendezvous:
     # --------------------------------------------------------------------------------------------------------------- rank 0
     def _listen(self) -> None:
         host, port = self.address
-        try:
-            if socket.has_dualstack_ipv6():
-                self._server = socket.create_server(
-                    ("", port), family=socket.AF_INET6, backlog=self.size + 128, dualstack_ipv6=True
-                )
-            else:
-                self._server = socket.create_server(("", port), backlog=self.size + 128)
-        except OSError as error:
-            taken = error.errno == errno.EADDRINUSE
-            raise RankFailedError(
-                f"rank 0 of {self.size} cannot listen at port {port}" + (": another program holds it" if taken else ""),
-                expected=f"a free port for {self.launch.source} to name",
-                received=f"{type(error).__name__}: {error}",
-                fix="choose a MASTER_PORT that is free; look for a process of an earlier run",
-            ) from error
+        given_up = min(self.deadline, time.monotonic() + _FREED)
+        while True:
+            try:
+                self._server = listen(port, self.size)
+                break
+            except OSError as error:
+                taken = error.errno == errno.EADDRINUSE
+                if taken and self._is_ending(given_up):
+                    time.sleep(_PAUSE)
+                    continue
+                raise RankFailedError(
+                    f"rank 0 of {self.size} cannot listen at port {port}"
+                    + (": another program holds it" if taken else ""),
+                    expected=f"a free port for {self.launch.source} to name",
+                    received=f"{type(error).__name__}: {error}",
+                    fix="choose a MASTER_PORT that is free; look for a process of an earlier run",
+                ) from error
         self.address = host, int(self._server.getsockname()[1])
 
-    def _serve(self, link: _Link, message: dict[str, Any]) -> None:
+    def _is_ending(self, given_up: float) -> bool:
+        """Asks whoever holds the port of this rank 0 whether it will soon be free.
+
+        Args:
+            given_up: Time after which a holder that hangs up without a word is no more waited for.
+
+        Raises:
+            RankFailedError: If rank 0 of a job that goes on holds it; that job learns of this one.
+        """
+        try:
+            link = Link(socket.create_connection(("127.0.0.1", self.address[1]), _ANSWER))
+        except OSError:
+            return time.monotonic() < given_up  # it has just closed
+        with link.link:
+            link.send(self.admission.request())
+            end = min(self.deadline, time.monotonic() + _ANSWER)
+            while (left := end - time.monotonic()) > 0:
+                if not readable([link.link], left):
+                    continue
+                try:
+                    answers = link.receive()
+                except ValueError:
+                    return False
+                if answers is None:
+                    return time.monotonic() < given_up
+                for answer in answers:
+                    if "refused" in answer:
+                        raise refused(self.admission, self.address[1], str(answer["refused"]))
+                    if "later" in answer:
+                        return time.monotonic() < self.deadline
+                    if "failed" in answer:
+                        return time.monotonic() < given_up
+        return False
+
+    def _serve(self, link: Link, message: dict[str, Any]) -> None:
         if link.rank >= 0:
             if message.get("done") == link.rank:
                 self._done.add(link.rank)
             return
-        rank = message.get("rank")
-        if message.get("protocol") != _PROTOCOL or not isinstance(rank, int) or not 0 < rank < self.size:
-            self._strangers.remove(link)
-            link.link.close()
-            return
-        # Before the run is compared, which this message does not name.
-        if "left" in message:
-            raise self._failed(rank, str(message["left"]))
-        if message.get("run") != self._run or message.get("size") != self.size or rank in self._links:
-            # A rank of another run with the same port, or the same rank started twice.
-            why = f"rank {rank} is there already" if rank in self._links else f"{self._run}, {self.size} processes"
-            link.send({"refused": why})
-            self._strangers.remove(link)
-            link.link.close()
-            return
         self._strangers.remove(link)
+        stranger = self.admission.stranger(message) if Admission.is_request(message) else None
+        if stranger is None or (stranger and "left" in message):
+            link.link.close()
+            return
+        rank = message["rank"]
+        if "left" in message:
+            link.link.close()
+            if rank not in self._links and rank:
+                raise self._failed(rank, str(message["left"]))
+            return
+        try:
+            newcomer = Member.of(message)
+        except ValueError:
+            link.link.close()
+            return
+        holder = self.admission.holders.get(rank)
+        if stranger or holder is not None:
+            again = not stranger and holder is not None and holder.token == newcomer.token
+            text = stranger or self.admission.taken(rank, newcomer)
+            link.send({"later": True} if again else {"refused": stranger or f"rank {rank} {text}"})
+            link.link.close()
+            if not stranger and not again:
+                # Which of the two belongs to this job cannot be known: neither may go on.
+                raise self._failed(rank, text, OTHER_PORT)
+            return
         link.rank = rank
-        self._links[rank] = link
-        self._texts[rank] = str(message["text"])
+        self.admission.holders[rank] = newcomer
+        self._texts[rank] = str(message.get("text", ""))
         self._here.add(rank)
-        self._tell({"here": sorted(self._here)})
+        here = {"here": sorted(self._here)}
+        link.send(here)
+        self._tell(here)
+        self._links[rank] = link
 
     # --------------------------------------------------------------------------------------------------------- other ranks
     def _call(self, text: str) -> None:
-        why = ""
-        while True:
-            left = self.deadline - time.monotonic()
-            if left <= 0:
-                raise self._rank0_error(why)
-            try:
-                # Five seconds at most: an address that drops packets must not use up the time for further attempts.
-                link = _Link(socket.create_connection(self.address, min(left, 5.0)))
-                break
-            except OSError as error:
-                why = f"{type(error).__name__}: {error}"
-            time.sleep(min(_PAUSE, max(0.0, self.deadline - time.monotonic())))
-        link.rank = 0
-        self._links[0] = link
-        link.send({"protocol": _PROTOCOL, "run": self._run, "size": self.size, "rank": self.rank, "text": text})
+        request = {**self.admission.request(), "text": text}
+        self._connect(request)
         # The server answers at once; another program that holds the port does not.
         while not self._here:
             if time.monotonic() > self.deadline - _PAUSE:
@@ -330,10 +357,33 @@ class Rendezvous:
                     "a connection without an answer: another program holds that port, or rank 0 hangs"
                 )
             self._step(min(_SLICE, self.deadline - _PAUSE - time.monotonic()))
+            if 0 not in self._links and not self._here:
+                time.sleep(_PAUSE)
+                self._connect(request)
+
+    def _connect(self, request: dict[str, Any]) -> None:
+        """Connects to the server, which may start later than this rank, and asks for this rank."""
+        why = ""
+        while True:
+            left = self.deadline - time.monotonic()
+            if left <= 0:
+                raise self._rank0_error(why)
+            try:
+                # Five seconds at most: an address that drops packets must not use up the time for further attempts.
+                link = Link(socket.create_connection(self.address, min(left, 5.0)))
+                break
+            except OSError as error:
+                why = f"{type(error).__name__}: {error}"
+            time.sleep(min(_PAUSE, max(0.0, self.deadline - time.monotonic())))
+        link.rank = 0
+        self._links[0] = link
+        link.send(request)
 
     def _follow(self, message: dict[str, Any]) -> None:
         if "refused" in message:
-            raise self._rank0_error(f"the rank 0 of another run: {message['refused']}")
+            raise refused(self.admission, self.address[1], str(message["refused"]))
+        if "later" in message:  # an earlier run still holds the port, and is ending
+            self._links.pop(0).link.close()
         if "here" in message:
             self._here = set(message["here"])
         if "all" in message:
@@ -366,22 +416,36 @@ def unreachable(
     )
 
 
-def depart(launch: ProcessInfo, why: str, patience: float = 0.0) -> bool:
+def listen(port: int, size: int) -> socket.socket:
+    """Returns a socket that listens at a port of this machine, 0 for any, for so many ranks.
+
+    Raises:
+        OSError: If the port is taken.
+    """
+    backlog = size + 128
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
+    return socket.create_server(("", port), backlog=backlog)
+
+
+def depart(launch: ProcessInfo, why: str, patience: float = 0.0, run: str = "0") -> bool:
     """Tells the server that this rank will not join; returns whether it could be reached.
 
     Args:
         launch: The position of this process, which has not joined.
         why: What it did, as the end of a sentence that begins with the rank.
         patience: Seconds to wait for the server to start.
+        run: As of :class:`Rendezvous`.
     """
     deadline = time.monotonic() + patience
     while True:
         with contextlib.suppress(OSError), socket.create_connection((launch.address, launch.port), 0.5) as link:
-            link.sendall(json.dumps({"protocol": _PROTOCOL, "rank": launch.rank, "left": why}).encode() + b"\n")
+            request = Admission(launch.rank, launch.size, launch.job, run).request()
+            link.sendall(json.dumps({**request, "left": why}).encode() + b"\n")
             return True
         if time.monotonic() >= deadline:
             return False
         time.sleep(_PAUSE)
 
 
-__all__ = ["LINGER", "NO_LAUNCHER", "ProcessInfo", "Rendezvous", "depart", "unreachable"]
+__all__ = ["LINGER", "NO_LAUNCHER", "ProcessInfo", "Rendezvous", "depart", "listen", "unreachable"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.comm.finite_gradients import Watch
 from tstatic.comm.group import Communicator, Outer
 from tstatic.devices import HostArray
 from tstatic.ir.opdef import OpDef, register
@@ -14,6 +15,7 @@ from tstatic.ir.ref import Attrs, Calls, Ref, Slots
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops.update._slots import ROWS
 from tstatic.tuned._common import Array
+from tstatic.where import show
 
 GATHER_ROWS = "c_gather_rows"
 """Op type of the sum."""
@@ -89,6 +91,10 @@ class _RowsRef(Ref):
         rows, values = (device.to_host(a, stream) for a in ins[:2])
         # Behind the rows stands the number of rows of the table.
         count = int(np.searchsorted(rows, ins[2].shape[0]))
+        if attrs["watch"] and communicator.op is not None:
+            # Its second input: the first are the numbers of the rows.
+            watch = Watch(device, [values[:count]], [list(communicator.op.reads())[1]], show(communicator.op.where))
+            watch(communicator.group.findings[communicator.rank], stream)
         found: list[Array] = []
         for host in sum_rows(communicator, rows[:count], values[:count]):
             # A copy for each replica: all have the same arrays from the last one to arrive.
@@ -98,7 +104,7 @@ class _RowsRef(Ref):
         return found
 
 
-def _infer(rows: Meta, values: Meta, w: Meta) -> tuple[Meta, Meta]:
+def _infer(rows: Meta, values: Meta, w: Meta, **_: Any) -> tuple[Meta, Meta]:
     return rows.with_shape((UNKNOWN,)), values.with_shape((UNKNOWN, *values.shape[1:]))
 
 
@@ -106,6 +112,7 @@ register(
     OpDef(
         GATHER_ROWS,
         f"{ROWS}, Values, W -> Out{ROWS}, Out",
+        attrs={"watch": False},
         infer=_infer,
         ref=_RowsRef(),
         shape_only=("W",),

@@ -34,6 +34,7 @@ from tstatic.devices.base import (
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
 from tstatic.devices.records import Machine
+from tstatic.devices.shortage import is_shortage, out_of_memory
 from tstatic.devices.torch_forms import Blocks, ForeignBlock, Taking, torch_form
 from tstatic.devices.torch_settings import Settings, keep_freed_memory
 from tstatic.errors import needed_for
@@ -51,8 +52,13 @@ _START = 256
 class TorchMemory:
     """Memory that torch allocated."""
 
-    def __init__(self, torch: Any, nbytes: int, place: str) -> None:
-        whole = torch.zeros(nbytes + _START, dtype=torch.uint8, device=place)
+    def __init__(self, torch: Any, nbytes: int, place: str, purpose: str) -> None:
+        try:
+            whole = torch.zeros(nbytes + _START, dtype=torch.uint8, device=place)
+        except (RuntimeError, MemoryError) as error:
+            if not is_shortage(error):
+                raise
+            raise out_of_memory(f"{purpose} on {place}", nbytes) from error
         start = -whole.data_ptr() % _START
         self.tensor: Any = whole[start : start + nbytes]
 
@@ -188,7 +194,7 @@ class TorchDevice(Device):
             return self._pinned(nbytes, purpose)
         if self.place == "cpu" and not self.deferred:
             return HostMemory(self.torch, nbytes, purpose)
-        return TorchMemory(self.torch, nbytes, self.place)
+        return TorchMemory(self.torch, nbytes, self.place, purpose)
 
     def adopt(self, array: Any) -> Memory:
         torch = self.torch

@@ -4,6 +4,7 @@
 * ``objects``  exchanges of Python objects
 * ``spawning``  spawn: processes that run a function
 * ``launching``  what processes are told when they start
+* ``departures``  tells ranks which of them ended before they met
 * ``launch``  ``python -m tstatic.distributed.launch``: processes that run a script
 * ``fleet``  distributed training as Paddle spells it
 * ``io``  saving persistable variables

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
 from tstatic import places
+from tstatic.comm.door import Door
 from tstatic.comm.mesh import own_address
 from tstatic.comm.rendezvous import ProcessInfo, Rendezvous
+from tstatic.distributed.departures import Departures
 from tstatic.distributed.launching import environment, first_failure, free_ports, stop, without_launcher
 from tstatic.errors import TstaticError
 
@@ -40,7 +46,8 @@ def _parser() -> argparse.ArgumentParser:
     say("--start_port", type=int, default=_START_PORT, help="first port of the processes, with --ips")
     say("--log_dir", default="log", help="folder of workerlog.<number>")
     say("--run_mode", default="collective", help="collective, which is the only one")
-    for name in ("--job_id", "--log_level", "--max_restart", "--elastic_timeout", "--log_overwrite", "--sort_ip"):
+    say("--job_id", default="", help="name of the job, the same on all machines; two jobs with different names never meet")
+    for name in ("--log_level", "--max_restart", "--elastic_timeout", "--log_overwrite", "--sort_ip"):
         say(name, help=argparse.SUPPRESS)
     say("script", help="the script")
     say("script_args", nargs=argparse.REMAINDER, help="its arguments")
@@ -97,28 +104,74 @@ def _machines(options: argparse.Namespace, fail: Any) -> tuple[int, int]:
     return nodes, rank
 
 
-def _endpoints(options: argparse.Namespace, nodes: int, node: int, count: int) -> tuple[list[str], int]:
-    """Returns the addresses of all processes, and the number of the first one of this machine."""
+@dataclass(frozen=True)
+class _Job:
+    """The processes of all machines.
+
+    Attributes:
+        endpoints: Their addresses.
+        first: The number of the first one of this machine.
+        name: A text that no other start has.
+        door: What keeps the meeting point of the launchers; ``None`` if nothing does.
+    """
+
+    endpoints: list[str]
+    first: int
+    name: str
+    door: Door | None = None
+
+
+def _job(options: argparse.Namespace, nodes: int, node: int, count: int) -> _Job:
+    """Returns the job; launchers of several machines meet for it.
+
+    Raises:
+        RankFailedError: If they do not meet, or launchers of another job are at the same address.
+    """
     listed = [one for one in (options.ips or "").split(",") if one]
-    if listed and nodes > 1:
-        return [f"{ip}:{options.start_port + i}" for ip in listed for i in range(count)], node * count
+    name = "-".join(filter(None, (options.job_id, uuid.uuid4().hex)))
     if nodes == 1:
         host = listed[0] if listed else "127.0.0.1"
         ports = free_ports(count)
         if options.master and not listed:
             host, _, port = options.master.rpartition(":")
             ports[0] = int(port)
-        return [f"{host}:{port}" for port in ports], 0
+        return _Job([f"{host}:{port}" for port in ports], 0, name)
+    if listed:
+        endpoints = [f"{ip}:{options.start_port + i}" for ip in listed for i in range(count)]
+        found, door = _meet(options, f"{listed[0]}:{options.start_port}", "--ips", nodes, node, {"name": name})
+        if door is not None:
+            door.close()  # the first process needs the port, and keeps it
+        return _Job(endpoints, node * count, found[0]["name"])
     host, _, port = options.master.rpartition(":")
-    own = options.host or own_address(host, int(port))
-    mine = ",".join(f"{own}:{one}" for one in free_ports(count, ""))
+    own = options.host or own_address(host, int(port), "--master")
+    mine = [f"{own}:{one}" for one in free_ports(count, "")]
     # The machines tell each other the addresses of their processes, at the address of the first one.
-    meeting = ProcessInfo(node, nodes, 0, host, int(port), "--master, --nnodes and --rank")
-    rendezvous = Rendezvous(meeting, (host, int(port)), "launch", time.monotonic() + 600.0)
-    found = rendezvous.exchange(mine)
-    rendezvous.leave()
-    rows = [found[i].split(",") for i in range(nodes)]
-    return [one for row in rows for one in row], sum(map(len, rows[:node]))
+    found, door = _meet(
+        options, options.master, "--master, --nnodes and --rank", nodes, node, {"name": name, "at": mine}
+    )
+    rows = [one["at"] for one in found]
+    return _Job([one for row in rows for one in row], sum(map(len, rows[:node])), found[0]["name"], door)
+
+
+def _meet(
+    options: argparse.Namespace, at: str, source: str, nodes: int, node: int, mine: dict[str, Any]
+) -> tuple[list[dict[str, Any]], Door | None]:
+    """Exchanges values between the launchers of all machines, which must have been told the same."""
+    host, _, port = at.rpartition(":")
+    alike = json.dumps([options.script, options.script_args, options.job_id, options.ips])
+    run = f"of launchers {hashlib.sha256(alike.encode()).hexdigest()[:16]}"
+    rendezvous = Rendezvous(
+        ProcessInfo(node, nodes, 0, host, int(port), source), (host, int(port)), run, time.monotonic() + 600.0
+    )
+    try:
+        found = rendezvous.exchange(json.dumps(mine))
+        door = rendezvous.leave()
+    except BaseException as error:
+        rendezvous.close(error)
+        raise
+    if door is not None:
+        door.watch(lambda rank, text: None, lambda: False)
+    return [json.loads(found[i]) for i in range(nodes)], door
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -137,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--nproc_per_node {count}: a number from 1")
     nodes, node = _machines(options, parser.error)
     try:
-        endpoints, first = _endpoints(options, nodes, node, count)
+        job = _job(options, nodes, node, count)
     except TstaticError as error:
         print(error, file=sys.stderr)
         return 1
@@ -151,14 +204,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise SystemExit(128 + number)
 
     before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
+    first = job.first
+    told = [
+        environment(job.endpoints, first + i, i, job.name, nodes, devices[i % len(devices)] if devices else None)
+        for i in range(count)
+    ]
+    departures = Departures(told)
     try:
         for i in range(count):
-            device = devices[i % len(devices)] if devices else None
-            told = environment(endpoints, first + i, i, nodes, device)
-            workers.append(_Worker(command, base | told, folder / f"workerlog.{first + i}", first + i == 0))
-        failed = first_failure(workers)
+            workers.append(_Worker(command, base | told[i], folder / f"workerlog.{first + i}", first + i == 0))
+        failed = first_failure(workers, departures.tell)
     finally:
         stop(workers, 0.0)
+        departures.close()
+        if job.door is not None:
+            job.door.close()
         for worker in workers:
             worker.close()
         for number, handler in before.items():

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from tstatic import flags
@@ -33,7 +33,7 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
 
 
 def environment(
-    endpoints: Sequence[str], rank: int, local_rank: int, nodes: int = 1, device: str | None = None
+    endpoints: Sequence[str], rank: int, local_rank: int, job: str, nodes: int = 1, device: str | None = None
 ) -> dict[str, str]:
     """Returns the variables of one process.
 
@@ -41,6 +41,7 @@ def environment(
         endpoints: The addresses of all processes, as ``host:port``.
         rank: Its number; ``local_rank``: its number on its machine.
         local_rank: Its number on its machine.
+        job: A text that no other start has, by which its processes know each other.
         nodes: Number of machines.
         device: Number of its GPU.
     """
@@ -55,6 +56,7 @@ def environment(
         "PADDLE_GLOBAL_SIZE": str(len(endpoints)),
         "PADDLE_MASTER": endpoints[0],
         "PADDLE_NNODES": str(nodes),
+        "PADDLE_JOB_ID": job,
     }
     return made if device is None else made | {"FLAGS_selected_gpus": device}
 
@@ -74,28 +76,38 @@ class Child(Protocol):
         """Returns the exit code; ``None`` while it runs."""
 
 
-def first_failure(children: Sequence[Child]) -> int | None:
+def first_failure(
+    children: Sequence[Child], ended: Callable[[Sequence[int | None]], None] = lambda codes: None
+) -> int | None:
     """Waits until all have ended well, or one has not: then ends the others; returns the number of the first to fail.
 
     The others get ``FLAGS_failure_grace_s`` and two seconds more to say which rank failed, as they do by themselves.
+
+    Args:
+        children: The processes.
+        ended: Called again and again with their exit codes, ``None`` of those that run.
     """
     while True:
         codes = [child.code() for child in children]
+        ended(codes)
         failed = next((i for i, code in enumerate(codes) if code), None)
         if failed is not None:
-            stop(children, float(flags.flag("FLAGS_failure_grace_s")) + 2.0)
+            stop(children, float(flags.flag("FLAGS_failure_grace_s")) + 2.0, ended)
             return failed
         if all(code == 0 for code in codes):
             return None
         time.sleep(_PAUSE)
 
 
-def stop(children: Sequence[Child], grace: float) -> None:
+def stop(
+    children: Sequence[Child], grace: float, ended: Callable[[Sequence[int | None]], None] = lambda codes: None
+) -> None:
     """Waits for processes to end, then ends them, at last by force.
 
     Args:
         children: The processes.
         grace: Seconds to wait first.
+        ended: As of :func:`first_failure`.
     """
     for number, seconds in ((0, grace), (signal.SIGTERM, 3.0), (signal.SIGKILL, 3.0)):
         left = [child for child in children if child.code() is None]
@@ -104,6 +116,7 @@ def stop(children: Sequence[Child], grace: float) -> None:
                 os.kill(child.pid, number)
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and any(child.code() is None for child in left):
+            ended([child.code() for child in children])
             time.sleep(_PAUSE)
 
 

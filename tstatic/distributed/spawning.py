@@ -6,11 +6,13 @@ import multiprocessing
 import os
 import time
 import traceback
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tstatic import places
 from tstatic.comm import processes
+from tstatic.distributed.departures import Departures
 from tstatic.distributed.launching import environment, first_failure, free_ports, without_launcher
 from tstatic.errors import ProgramError, RankFailedError
 from tstatic.ir.checks import check_callable, check_int
@@ -41,8 +43,9 @@ class SpawnContext:
         processes: The processes, in the order of their ranks.
     """
 
-    def __init__(self, started: Sequence[_Started]) -> None:
+    def __init__(self, started: Sequence[_Started], departures: Departures) -> None:
         self._started = list(started)
+        self._departures = departures
         self.processes = [one.process for one in started]
 
     def join(self, timeout: float | None = None) -> bool:
@@ -56,14 +59,15 @@ class SpawnContext:
         """
         failed: int | None
         if timeout is None:
-            failed = first_failure(self._started)
+            failed = first_failure(self._started, self._departures.tell)
         else:
             deadline = time.monotonic() + timeout
             while time.monotonic() < deadline and any(one.code() is None for one in self._started):
+                self._departures.tell([one.code() for one in self._started])
                 time.sleep(0.01)
             if all(one.code() in (0, None) for one in self._started):
                 return all(one.code() == 0 for one in self._started)
-            failed = first_failure(self._started)
+            failed = first_failure(self._started, self._departures.tell)
         if failed is None:
             return True
         one = self._started[failed]
@@ -127,16 +131,20 @@ def spawn(
     if count < 0:
         count = len(devices) or places.device_count() or len(places.cpu_places())
     endpoints = [f"127.0.0.1:{port}" for port in free_ports(count)]
+    job = uuid.uuid4().hex
+    told = [
+        environment(endpoints, rank, rank, job, 1, devices[rank % len(devices)] if devices else None)
+        for rank in range(count)
+    ]
     context = multiprocessing.get_context("spawn")
     started: list[_Started] = []
     with _environ:
         before = dict(os.environ)
         try:
             for rank in range(count):
-                device = devices[rank % len(devices)] if devices else None
                 # Set here, as a new process has it from its first instruction: its modules may ask who they are.
                 os.environ.clear()
-                os.environ.update(without_launcher(before) | environment(endpoints, rank, rank, 1, device))
+                os.environ.update(without_launcher(before) | told[rank])
                 receiver, sender = context.Pipe(duplex=False)
                 process = context.Process(target=_run, args=(func, tuple(args), sender), daemon=daemon)
                 process.start()
@@ -145,7 +153,7 @@ def spawn(
         finally:
             os.environ.clear()
             os.environ.update(before)
-    made = SpawnContext(started)
+    made = SpawnContext(started, Departures(told))
     if join:
         made.join()
     return made

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tstatic.comm import launch
 from tstatic.errors import TstaticError
+from tstatic.io.arguments import sized
 from tstatic.io.sampler import BatchSampler, Sampler
 from tstatic.ir.export import export
 
@@ -34,6 +35,7 @@ class DistributedBatchSampler(BatchSampler):
         drop_last: Leaves out a last batch that is not full.
 
     Raises:
+        DataTypeError: If ``dataset`` has no length (a ``TypeError``).
         SamplerError: If an argument is out of range (a ``ValueError``).
 
     Example:
@@ -53,7 +55,7 @@ class DistributedBatchSampler(BatchSampler):
         drop_last: bool = False,
     ) -> None:
         # The arguments are its own, and so are the messages: BatchSampler's are not asked.
-        Sampler.__init__(self, dataset)
+        Sampler.__init__(self, sized(dataset, "dataset", "DistributedBatchSampler"))
         self.dataset = dataset
         self.batch_size = _whole("batch_size", batch_size, 1)
         for name, value in (("shuffle", shuffle), ("drop_last", drop_last)):

@@ -9,6 +9,8 @@ from functools import partial
 from typing import Any
 
 from tstatic.devices import records
+from tstatic.io.arguments import function_or_none, seconds, sized, truth, whole, wrong_type
+from tstatic.io.arguments import iterable as iterable_of
 from tstatic.io.collate import collate, join, leaves, to_tensors
 from tstatic.io.dataset import in_order
 from tstatic.io.errors import DataError, DataTypeError, DataUseError
@@ -23,6 +25,7 @@ from tstatic.ir.export import export
 from tstatic.ir.program import Variable
 from tstatic.runtime import random
 
+_NAME = "DataLoader"
 _AHEAD = 2
 """Batches that the thread of ``use_buffer_reader`` keeps ready."""
 
@@ -99,6 +102,7 @@ class DataLoader:
         persistent_workers: Keeps the workers from epoch to epoch; an epoch that is begun ends an earlier one.
 
     Raises:
+        DataTypeError: If an argument is of the wrong type (a ``TypeError``).
         DataUseError: If arguments exclude each other or are out of range (an ``AssertionError``).
         DataError: If an IterableDataset is to be shuffled, or has a ``batch_sampler`` (a ``ValueError``).
 
@@ -131,11 +135,22 @@ class DataLoader:
         persistent_workers: bool = False,
     ) -> None:
         iterable = in_order(dataset)
+        if not iterable and not hasattr(dataset, "__getitem__"):
+            raise wrong_type(dataset, "dataset", _NAME, "a data set, or something else with samples")
+        if feed_list is not None:
+            feed_names(iterable_of(feed_list, "feed_list", _NAME, "a list of Variables or names"))
+        num_workers = whole(num_workers, "num_workers", _NAME)
+        prefetch_factor = whole(prefetch_factor, "prefetch_factor", _NAME)
+        batch_size = None if batch_size is None else whole(batch_size, "batch_size", _NAME)
+        return_list, shuffle = truth(return_list, "return_list", _NAME), truth(shuffle, "shuffle", _NAME)
+        drop_last = truth(drop_last, "drop_last", _NAME)
+        if batch_sampler is not None:
+            iterable_of(batch_sampler, "batch_sampler", _NAME, "a BatchSampler, or something else that gives lists of numbers")
+        timeout = seconds(timeout, "timeout", _NAME)
         for wrong, what, received in (
             (not return_list and feed_list is None, "feed_list should be set when return_list=False", "feed_list=None"),
             (num_workers < 0, "num_workers should be a non-negative value", f"num_workers={num_workers}"),
             (prefetch_factor <= 0, "prefetch_factor should be a positive value", f"prefetch_factor={prefetch_factor}"),
-            (timeout < 0, "timeout should be a non-negative value", f"timeout={timeout}"),
             (
                 batch_sampler is not None and not iterable and (batch_size != 1 or shuffle or drop_last),
                 "batch_size/shuffle/drop_last should not be set when batch_sampler is given",
@@ -171,17 +186,17 @@ class DataLoader:
         self.return_list = return_list
         self.batch_size = None if batch_sampler is not None else batch_size
         self.drop_last = drop_last
-        self.collate_fn = collate_fn
+        self.collate_fn = function_or_none(collate_fn, "collate_fn", _NAME)
         self.num_workers = num_workers
-        self.use_buffer_reader = use_buffer_reader
+        self.use_buffer_reader = truth(use_buffer_reader, "use_buffer_reader", _NAME)
         self.prefetch_factor = prefetch_factor
-        self.use_shared_memory = use_shared_memory
+        self.use_shared_memory = truth(use_shared_memory, "use_shared_memory", _NAME)
         self.timeout = timeout
-        self.worker_init_fn = worker_init_fn
+        self.worker_init_fn = function_or_none(worker_init_fn, "worker_init_fn", _NAME)
         self.batch_sampler = batch_sampler
         if batch_sampler is None and batch_size is not None and not iterable:
             self.batch_sampler = BatchSampler(dataset, None, shuffle, batch_size, drop_last)
-        self._persistent_workers = persistent_workers
+        self._persistent_workers = truth(persistent_workers, "persistent_workers", _NAME)
         self._kept: Workers | None = None
         self._recycled = Recycled()
 
@@ -201,7 +216,8 @@ class DataLoader:
                 received=type(self.dataset).__name__,
                 fix="count the batches while iterating",
             )
-        return len(self.dataset if self.batch_sampler is None else self.batch_sampler)
+        given, arg = (self.dataset, "dataset") if self.batch_sampler is None else (self.batch_sampler, "batch_sampler")
+        return len(sized(given, arg, _NAME))
 
     def __call__(self) -> Iterator[Any]:
         """Returns an iterator over an epoch, as ``iter`` does."""
@@ -230,7 +246,9 @@ class DataLoader:
         """What a Fetch takes for each batch: numbers of samples; nothing for an IterableDataset."""
         if in_order(self.dataset):
             return itertools.repeat(None)
-        return SequenceSampler(self.dataset) if self.batch_sampler is None else self.batch_sampler
+        if self.batch_sampler is None:
+            return SequenceSampler(self.dataset)
+        return (sized(numbers, "batch_sampler", _NAME, "lists of numbers") for numbers in self.batch_sampler)
 
     def _fetcher(self) -> Fetcher:
         return Fetcher(self.dataset, self.collate_fn, self.batch_size, self.drop_last, self.batch_sampler is not None)
@@ -260,7 +278,9 @@ class DataLoader:
         self._kept = workers if self._persistent_workers else None
         try:
             yield from workers.epoch(self._tasks())
-        except Exception:
+        except GeneratorExit:
+            raise
+        except BaseException:  # a KeyboardInterrupt, too, may leave half a message in a pipe
             self._kept = None
             raise
         finally:

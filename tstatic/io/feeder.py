@@ -189,9 +189,20 @@ def field_tensor(column: list[Any], var: Variable) -> LoDTensor:
 
 
 def place_list(places: Any) -> list[Place]:
-    """Returns the places of an argument: one, a list, or their spellings; the expected place for ``None``."""
+    """Returns the places of an argument: one, a list, or their spellings; the expected place for ``None``.
+
+    Raises:
+        DataUseError: For an empty list.
+    """
     if places is None:
         return [expected_place()]
+    if isinstance(places, list | tuple) and not places:
+        raise DataUseError(
+            "places should name at least one place",
+            expected="a place, a list of places, or None",
+            received=repr(places),
+            fix="leave places out for the expected place",
+        )
     return [to_place(one) for one in (places if isinstance(places, list | tuple) else [places])]
 
 

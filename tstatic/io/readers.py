@@ -11,6 +11,7 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -18,6 +19,7 @@ from tstatic.errors import reason, shown
 from tstatic.io.errors import ComposeNotAligned, DataError, DataTypeError
 from tstatic.io.prefetch import Channel, ahead
 from tstatic.io.shared import SharedReader, SharedWriter
+from tstatic.io.watch import LOOK_S, Watch
 from tstatic.io.workers import leave_signals, start_forked
 from tstatic.ir.export import export
 from tstatic.no_effect import no_effect
@@ -297,24 +299,42 @@ def multiprocess_reader(readers: Sequence[Reader], use_pipe: bool = True, queue_
 
     def read() -> Iterator[Any]:
         fork = multiprocessing.get_context("fork")  # a reader is a closure, which no other process can be sent
-        pipes: dict[Any, tuple[Any, SharedReader]] = {}
+        pipes: dict[Any, _Source] = {}
         try:
             for reader in readers:
                 receiver, sender = fork.Pipe()
                 process = fork.Process(target=_send_all, args=(reader, sender, receiver), daemon=True)
                 start_forked(process)
                 sender.close()
-                pipes[receiver] = process, SharedReader(receiver)
+                pipes[receiver] = _Source(process, SharedReader(receiver), Watch(process))
             while pipes:
-                for pipe in wait(list(pipes)):
-                    yield from _receive(pipe, pipes)
+                handles = [one.watch.handle for one in pipes.values() if one.watch.handle is not None]
+                ready = wait([*pipes, *handles], LOOK_S)
+                for pipe, source in list(pipes.items()):
+                    # What a process that ended has left in its pipe still counts.
+                    if pipe in ready or not source.process.is_alive():
+                        yield from _receive(pipe, pipes)
         finally:
-            for process, shared in pipes.values():
-                shared.close()
-                process.terminate()
-                process.join()
+            for source in pipes.values():
+                source.close()
 
     return read
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A process that reads."""
+
+    process: Any
+    shared: SharedReader
+    watch: Watch
+
+    def close(self) -> None:
+        """Ends the process."""
+        self.shared.close()
+        self.process.terminate()
+        self.process.join()
+        self.watch.close()
 
 
 def _send_all(reader: Reader, pipe: Connection, other_end: Connection) -> None:
@@ -345,11 +365,11 @@ def _send_all(reader: Reader, pipe: Connection, other_end: Connection) -> None:
         send("error", reason(error))
 
 
-def _receive(pipe: Any, pipes: dict[Any, tuple[Any, SharedReader]]) -> Iterator[Any]:
+def _receive(pipe: Any, pipes: dict[Any, _Source]) -> Iterator[Any]:
     """Yields the sample that waits in a pipe, or takes an ended pipe out of ``pipes``."""
-    process, shared = pipes[pipe]
+    process, shared = pipes[pipe].process, pipes[pipe].shared
     try:
-        kind, value = shared.receive()
+        kind, value = shared.receive(pipes[pipe].watch.until(None))
     except (EOFError, ConnectionError):
         process.join()
         kind, value = "error", f"its process ended with exit code {process.exitcode}"
@@ -360,9 +380,8 @@ def _receive(pipe: Any, pipes: dict[Any, tuple[Any, SharedReader]]) -> Iterator[
                 pipe.send(freed)
         yield value
     elif kind == "end":
-        shared.close()
-        del pipes[pipe]
         process.join()
+        pipes.pop(pipe).close()
     else:
         raise DataError(
             "a process of multiprocess_reader failed",

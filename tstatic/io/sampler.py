@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import UnsupportedError, shown
+from tstatic.io.arguments import iterable, sized, wrong_type
 from tstatic.io.dataset import in_order
 from tstatic.io.errors import DataError, DataTypeError, DataUseError
 from tstatic.ir.export import export
@@ -50,6 +51,9 @@ class SequenceSampler(Sampler):
     Args:
         data_source: What has the samples.
 
+    Raises:
+        DataTypeError: If ``data_source`` has no length (a ``TypeError``).
+
     Example:
         >>> dataset = "abc"
         >>> sampler = paddle.io.SequenceSampler(dataset)
@@ -58,7 +62,7 @@ class SequenceSampler(Sampler):
     """
 
     def __init__(self, data_source: Sized) -> None:
-        super().__init__(data_source)
+        super().__init__(sized(data_source, "data_source", "SequenceSampler"))
 
     def __iter__(self) -> Iterator[int]:
         return iter(range(len(self.data_source)))
@@ -78,7 +82,7 @@ class RandomSampler(Sampler):
         generator: An iterator over the numbers to take instead.
 
     Raises:
-        DataTypeError: If ``replacement`` is not a bool.
+        DataTypeError: If ``replacement`` is not a bool, ``data_source`` has no length or ``generator`` cannot be iterated over.
         DataError: If ``num_samples`` is not positive, or given without ``replacement`` (a ``ValueError``).
 
     Example:
@@ -91,7 +95,9 @@ class RandomSampler(Sampler):
     def __init__(
         self, data_source: Sized, replacement: bool = False, num_samples: int | None = None, generator: Any = None
     ) -> None:
-        super().__init__(data_source)
+        super().__init__(sized(data_source, "data_source", "RandomSampler"))
+        if generator is not None:
+            iterable(generator, "generator", "RandomSampler", "an iterator over numbers")
         if not isinstance(replacement, bool):
             raise DataTypeError(
                 f"expect boolean value for replacement, but got replacement={replacement}",
@@ -109,7 +115,7 @@ class RandomSampler(Sampler):
         self.replacement = replacement
         self._num_samples = num_samples
         self.generator = generator
-        if not isinstance(self.num_samples, int) or self.num_samples <= 0:
+        if type(self.num_samples) is not int or self.num_samples <= 0:
             raise DataError(
                 f"num_samples should be a positive integer, but got num_samples={self.num_samples}",
                 expected="an int >= 1",
@@ -143,6 +149,7 @@ class WeightedRandomSampler(Sampler):
         replacement: Draws each number independently, so that it can come again.
 
     Raises:
+        DataTypeError: If ``weights`` are not numbers (a ``TypeError``).
         DataError: If ``num_samples`` or ``replacement`` is not of its kind (a ``ValueError``).
         DataUseError: While drawing, if weights are negative, infinite or too few (an ``AssertionError``).
 
@@ -156,7 +163,7 @@ class WeightedRandomSampler(Sampler):
     def __init__(self, weights: Any, num_samples: int, replacement: bool = True) -> None:
         super().__init__()
         for name, fits in (
-            ("num_samples should be a positive integer", isinstance(num_samples, int) and num_samples > 0),
+            ("num_samples should be a positive integer", type(num_samples) is int and num_samples > 0),
             ("replacement should be a boolean value", isinstance(replacement, bool)),
         ):
             if not fits:
@@ -164,7 +171,12 @@ class WeightedRandomSampler(Sampler):
                     name, expected="num_samples >= 1, replacement a bool", received=(num_samples, replacement),
                     fix="change the argument",
                 )  # fmt: skip
-        self.weights = np.asarray(weights)
+        try:
+            self.weights = np.asarray(weights)
+        except (TypeError, ValueError) as error:  # lists of different lengths, for one
+            raise wrong_type(weights, "weights", "WeightedRandomSampler", "an array or list of numbers") from error
+        if self.weights.dtype.kind not in "biuf":
+            raise wrong_type(weights, "weights", "WeightedRandomSampler", "an array or list of numbers")
         self.num_samples = num_samples
         self.replacement = replacement
 
@@ -178,9 +190,9 @@ class WeightedRandomSampler(Sampler):
     def _rows(self) -> np.ndarray[Any, Any]:
         """Returns the weights, checked, as a matrix."""
         given = self.weights
-        rows = given.reshape(-1, given.shape[-1]) if given.ndim in (1, 2) else given
+        rows = given.reshape(-1, given.shape[-1]) if given.ndim in (1, 2) and given.size else given
         what = ""
-        if given.ndim not in (1, 2):
+        if given.ndim not in (1, 2) or not given.size:
             what = "weights should be a 1-D or 2-D array"
         elif not (np.isfinite(rows).all() and (rows >= 0).all()):
             what = "weights should be finite and positive"
@@ -196,7 +208,7 @@ class WeightedRandomSampler(Sampler):
         return rows
 
     def __len__(self) -> int:
-        return int(self.num_samples * (self.weights.size // self.weights.shape[-1]))
+        return int(self.num_samples * len(self._rows()))
 
 
 @export("io.SubsetRandomSampler")
@@ -207,6 +219,7 @@ class SubsetRandomSampler(Sampler):
         indices: Their numbers.
 
     Raises:
+        DataTypeError: If ``indices`` is not a list or array (a ``TypeError``).
         DataError: If there are none (a ``ValueError``).
 
     Example:
@@ -218,6 +231,8 @@ class SubsetRandomSampler(Sampler):
 
     def __init__(self, indices: Sequence[int]) -> None:
         super().__init__()
+        if not hasattr(indices, "__len__") or not hasattr(indices, "__getitem__"):
+            raise wrong_type(indices, "indices", "SubsetRandomSampler", "a list of numbers")
         if len(indices) == 0:
             raise DataError(
                 "The length of `indices` in SubsetRandomSampler should be greater than 0.",
@@ -302,4 +317,4 @@ class BatchSampler(Sampler):
 
     def __len__(self) -> int:
         extra = 0 if self.drop_last else self.batch_size - 1
-        return (len(self.sampler) + extra) // self.batch_size
+        return (len(sized(self.sampler, "sampler", "BatchSampler")) + extra) // self.batch_size

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tstatic.io.messages import Wait, forever, receive_file, receive_message, send_message
+
 Bytes = NDArray[np.uint8]
 Empty = Callable[[Sequence[int], Any], NDArray[Any]]
 """Makes an array of a shape and dtype, as ``np.empty`` does."""
@@ -123,11 +125,19 @@ class SharedWriter:
 
         text = pickle.dumps(message, pickle.HIGHEST_PROTOCOL, buffer_callback=take)
         number, new, gone, parts = self._place(buffers)
-        self._pipe.send_bytes(pickle.dumps((number, new, gone, parts, text), pickle.HIGHEST_PROTOCOL))
+        send_message(self._socket, pickle.dumps((number, new, gone, parts, text), pickle.HIGHEST_PROTOCOL))
         if new:
             assert number is not None
             socket.send_fds(self._socket, [b"f"], [self._segments[number].file])
             os.close(self._segments[number].file)
+
+    def receive(self) -> Any:
+        """Returns what the reader sends next.
+
+        Raises:
+            EOFError, OSError: If the reader is gone.
+        """
+        return pickle.loads(receive_message(self._socket))
 
     def close(self) -> None:
         """Closes the pipe; what was sent stays with the reader."""
@@ -207,23 +217,32 @@ class SharedReader:
         """Returns the segments that came free since the last call, for :meth:`SharedWriter.begin`."""
         return [self._freed.popleft() for _ in range(len(self._freed))]
 
-    def receive(self) -> Any:
+    def send(self, message: Any, wait: Wait = forever) -> None:
+        """Sends the writer something; arguments as of :meth:`receive`.
+
+        Raises:
+            OSError: If the writer is gone.
+        """
+        send_message(self._socket, pickle.dumps(message, pickle.HIGHEST_PROTOCOL), wait)
+
+    def receive(self, wait: Wait = forever) -> Any:
         """Returns the next message.
+
+        Args:
+            wait: Called whenever the rest of the message is not there yet.
 
         Raises:
             EOFError, ConnectionError: If the writer is gone.
         """
-        number, new, gone, parts, text = pickle.loads(self._pipe.recv_bytes())
+        number, new, gone, parts, text = pickle.loads(receive_message(self._socket, wait))
         if gone is not None:
             del self._known[gone]
         if new:
-            _, files, _, _ = socket.recv_fds(self._socket, 1, 1)
-            if not files:
-                raise EOFError
+            file = receive_file(self._socket, wait)
             try:
-                self._known[number] = np.frombuffer(mmap.mmap(files[0], new), np.uint8)
+                self._known[number] = np.frombuffer(mmap.mmap(file, new), np.uint8)
             finally:
-                os.close(files[0])
+                os.close(file)
         if number is None:
             return pickle.loads(text)
         memory = np.asarray(Lease(self._known[number], number, self._freed))

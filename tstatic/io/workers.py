@@ -9,6 +9,7 @@ import random
 import signal
 import sys
 import threading
+import time
 import traceback
 import warnings
 from collections import deque
@@ -22,6 +23,7 @@ import numpy as np
 from tstatic.io.errors import DataError
 from tstatic.io.prefetch import ahead
 from tstatic.io.shared import Empty, SharedReader, SharedWriter
+from tstatic.io.watch import Watch
 from tstatic.ir.export import export
 from tstatic.locks import lock
 
@@ -121,9 +123,9 @@ class Workers:
         self._waiting, self._timeout, self._epoch = waiting, timeout, 0
         self._pid = os.getpid()
         self._lock = lock()
-        self._pipes: list[Any] = []
         self._readers: list[SharedReader] = []
         self._processes: list[Any] = []
+        self._watches: list[Watch] = []
         # By default a fork: data sets need not be picklable, and scripts need no guard around their main part.
         method = multiprocessing.get_start_method(allow_none=True) or "fork"
         context: Any = multiprocessing.get_context(method)
@@ -135,18 +137,29 @@ class Workers:
             process = context.Process(
                 target=_work, args=(theirs, inherited, info, make_fetch, init, shared), daemon=True
             )
-            start_forked(process)
+            try:
+                start_forked(process)
+            except OSError as error:
+                ours.close()
+                theirs.close()
+                self.close()
+                raise DataError(
+                    f"DataLoader worker {number} of {count} could not be started",
+                    expected=f"a system that lets this process start {count} more",
+                    received=f"{type(error).__name__}: {error}",
+                    fix="pass a smaller num_workers, or raise the limits of processes, open files and memory",
+                ) from error
             theirs.close()
-            self._pipes.append(ours)
             self._readers.append(SharedReader(ours))
             self._processes.append(process)
+            self._watches.append(Watch(process))
 
     def epoch(self, tasks: Iterable[Any]) -> Iterator[Any]:
         """Yields the batches of the tasks in order; ends early if no worker has samples left, or a later epoch begins."""
         with self._lock:
             self._epoch = epoch = self._epoch + 1
         given = iter(tasks)
-        turn = deque(range(len(self._pipes)))
+        turn = deque(range(len(self._readers)))
         asked: deque[int] = deque()
         while True:
             with self._lock:
@@ -166,7 +179,7 @@ class Workers:
 
     def _ask(self, given: Iterator[Any], turn: deque[int], asked: deque[int]) -> None:
         """Gives the workers tasks in turn, as many as they may have ahead; nobody has a turn after the last task."""
-        while turn and len(asked) < self._waiting * len(self._pipes):
+        while turn and len(asked) < self._waiting * len(self._readers):
             task = next(given, END)
             if task is END:
                 turn.clear()
@@ -175,38 +188,51 @@ class Workers:
             asked.append(turn[0])
             turn.rotate(-1)
 
+    def _deadline(self) -> float | None:
+        return time.monotonic() + self._timeout if self._timeout else None
+
     def _send(self, worker: int, message: Any) -> None:
         try:
-            self._pipes[worker].send(message)
-        except OSError:
+            self._readers[worker].send(message, self._watches[worker].until(self._deadline()))
+        except TimeoutError:
+            raise self._late(worker) from None
+        except (EOFError, OSError):
             raise self._dead(worker) from None
 
     def _receive(self, worker: int) -> tuple[str, Any]:
         """Returns the next answer of a worker that belongs to this epoch."""
+        wait = self._watches[worker].until(self._deadline())
         while True:
             try:
-                if self._timeout and not self._pipes[worker].poll(self._timeout):
-                    raise DataError(
-                        f"DataLoader worker {worker} did not give a batch in {self._timeout} s",
-                        expected="a batch within the timeout",
-                        received="nothing",
-                        fix="pass a longer timeout, or 0",
-                    )
-                epoch, kind, value = self._readers[worker].receive()
+                epoch, kind, value = self._readers[worker].receive(wait)
+            except TimeoutError:
+                raise self._late(worker) from None
             except (EOFError, ConnectionError):
                 raise self._dead(worker) from None
             if epoch == self._epoch:
                 return kind, value
 
+    def _late(self, worker: int) -> DataError:
+        return DataError(
+            f"DataLoader worker {worker} did not give a batch in {self._timeout} s",
+            expected="a batch within the timeout",
+            received=f"no whole batch from process {self._processes[worker].pid}, which is running or stopped",
+            fix="pass a longer timeout, or 0",
+        )
+
     def _dead(self, worker: int) -> DataError:
         process = self._processes[worker]
-        process.join()
+        process.join(_STOP_S)
         code = process.exitcode
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        if code is None:
+            how, received = "closed its pipe, and runs on", "no exit code"
+        else:
+            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+            received = f"exit code {code}"
         return DataError(
             f"DataLoader worker {worker} (pid {process.pid}) {how}",
             expected="a worker that runs until the loader stops it",
-            received=f"exit code {code}",
+            received=received,
             fix="try num_workers=0 to see what the data set does; SIGKILL often means that memory ran out",
         )
 
@@ -221,6 +247,8 @@ class Workers:
             process.join(_STOP_S)
             process.kill()  # does nothing to a process that has ended
             process.join()
+        for watch in self._watches:
+            watch.close()
 
     def __del__(self) -> None:
         self.close()
@@ -252,7 +280,7 @@ def _work(
     current, fetch = 0, None
     writer = SharedWriter(pipe, shared)
     # A thread takes the tasks, so that neither side waits for the other to read.
-    for epoch, task, freed in ahead(lambda: _tasks(pipe), 0):
+    for epoch, task, freed in ahead(lambda: _tasks(writer), 0):
         writer.begin(freed)
         answer = failed if failed is not None and failed[0] == "error" else None
         if answer is None and (epoch != current or fetch is None):
@@ -275,11 +303,11 @@ def _work(
             return  # the loader is gone
 
 
-def _tasks(pipe: Connection) -> Iterator[Any]:
+def _tasks(writer: SharedWriter) -> Iterator[Any]:
     """Yields what the loader sends; ends the process, whatever it is doing, when the loader is gone."""
     while True:
         try:
-            yield pipe.recv()
+            yield writer.receive()
         except (EOFError, OSError):
             os._exit(0)
 

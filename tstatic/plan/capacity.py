@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from typing import Any
 
 from tstatic import target
+from tstatic.devices.shortage import free_main_memory
 from tstatic.display import UNITS
 from tstatic.errors import ProgramError, ProgramTypeError, near, shown
 from tstatic.places import CPUPlace, CUDAPlace, Place, resolve
@@ -59,7 +59,7 @@ def capacity(memory: Any = None) -> Capacity:
         25769803776
     """
     if memory is None or isinstance(memory, CPUPlace):
-        return Capacity("free main memory", _free_main_memory(), shared=True, has_held=True)
+        return Capacity("free main memory", free_main_memory(), shared=True, has_held=True)
     if isinstance(memory, Place):
         return _of_gpu(memory)
     if isinstance(memory, str):
@@ -105,12 +105,3 @@ def _of_gpu(place: Place) -> Capacity:
 
     free, _ = torch.cuda.mem_get_info(found.get_device_id())
     return Capacity(f"free memory of {found}", free, has_held=True)
-
-
-def _free_main_memory() -> int:
-    """Returns what the kernel says that programs can still have, caches that it would drop included."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration):
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

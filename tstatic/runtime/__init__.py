@@ -12,6 +12,7 @@
 * ``checkpoint``, ``header``, ``files``, ``leftovers``  saved values: their format, its reader, sets of files that change together,
   and what is left of a save whose process ended early
 * ``pickles``, ``pickle_writer``, ``objects``, ``paddle_tensors``  plain data and values in Paddle's files
+* ``out_of_memory``  where a run got no memory, and what would fit
 * ``interrupt``  signals wait while state is written
 * ``recorded``  the calls of a session while a profiler records
 """

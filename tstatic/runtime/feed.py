@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.devices.base import ALIGNED, Array, Device, Stream
+from tstatic.devices.shortage import out_of_memory
 from tstatic.errors import FeedError, FeedTypeError, TstaticError, near, reason, shown
 from tstatic.ir.program import Program, Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, dtype_of, has_mask, numel
@@ -86,7 +87,16 @@ def to_array(value: Any, var: Variable) -> np.ndarray[Any, Any]:
     Raises:
         FeedTypeError: If the value is not an array of numbers, or the object's own methods raise.
         FeedError: If the dtype cannot hold the numbers.
+        OutOfMemoryError: If there is no memory for a copy.
     """
+    try:
+        return _array_of(value, var)
+    except MemoryError as error:
+        what = f"what was fed for '{var.name}'"
+        raise out_of_memory(what, cause=error, op="feed", var=var.name, where=show(var.made_at)) from error
+
+
+def _array_of(value: Any, var: Variable) -> np.ndarray[Any, Any]:
     if type(value) is np.ndarray:
         # No user code runs here: an exception is about the array, or comes from a signal handler.
         return _convert(value, var)

@@ -236,7 +236,7 @@ class ReplicaThreads:
         replica, error = min(own.items())
         if self.size > 1:
             if isinstance(error, TstaticError):
-                error.replica = f"{replica} of {self.size}"
+                error.replica = error.replica or f"{replica} of {self.size}"
             else:
                 error.add_note(f"in replica {replica} of {self.size}")
         return error

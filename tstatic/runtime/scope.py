@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.devices import Array, Device, owner_of, read
+from tstatic.devices.shortage import out_of_memory
 from tstatic.errors import DTypeError, FeedError
 from tstatic.guards import Guarded
 from tstatic.ir.checks import check_type
@@ -115,7 +116,11 @@ class LoDTensor:
         Args:
             value: An array, a list, another LoDTensor, or anything with ``__array__``.
         """
-        array = np.array(plain(value, "what was given to set", "set"), copy=True, order="C")
+        given = plain(value, "what was given to set", "set")
+        try:
+            array = np.array(given, copy=True, order="C")
+        except MemoryError as error:
+            raise out_of_memory("a copy of what was given to set", cause=error, op="set") from error
         if array.dtype == object:
             raise FeedError(
                 "a tensor takes numbers of one shape",

@@ -43,6 +43,7 @@ from tstatic.runtime.finite import check_finite
 from tstatic.runtime.flatten import flatten, move_values
 from tstatic.runtime.generated import add_shared, bind_view, generated_work
 from tstatic.runtime.interrupt import Writing, check_whole
+from tstatic.runtime.out_of_memory import explained, of_op
 from tstatic.runtime.queues import Queued, accesses, in_order, is_hosted
 from tstatic.runtime.recorded import NOT_QUEUED, RecordedCalls
 from tstatic.runtime.scope import Scope, dtype_check
@@ -106,16 +107,17 @@ class Session:
         self._bound = False
         self.blocks = Blocks()
         self._flat_buffers = state_buffers(plan.program)
-        # What the update region writes is read after it: fetched and committed late, not before parameters change.
+        # What the update region writes is fetched and committed after it, not before parameters change.
         self._late = {v for step in plan.steps if step.region == "update" for v in step.op.writes()}
         self._commits = [[(var, v) for var, v in plan.commits if (v in self._late) is late] for late in (False, True)]
         self.settings = device.settings(self.threads, any(blas.is_used_by(step.op) for step in plan.steps))
-        # A program without feeds that writes state (a startup program) usually runs once; its arena is not kept.
+        # A startup program (no feeds, writes state) usually runs once; its arena is not kept.
         self._transient = not plan.program.feeds and bool(plan.program.writes)
         # Marks what is written as torn until it is complete, so that an interrupted update is noticed by the next read.
         self._writing = Writing(scope, plan.program.writes, "a step")
 
     # ------------------------------------------------------------------------------------------------------------- bind
+    @explained
     @records.spanning("compile", "bind the plan")
     def bind(self) -> None:
         """Allocates the arena and binds every step to its arrays.
@@ -128,8 +130,7 @@ class Session:
         device = self.device
         if self.communicator is not None:
             self.communicator.free()
-        # Before flattening: a flat buffer is made on the device, of values that lie there.
-        move_values(self.scope, (*plan.program.reads, *plan.program.writes), device)
+        move_values(self.scope, (*plan.program.reads, *plan.program.writes), device)  # which flat buffers are made of
         flatten(self.scope, self._flat_buffers, device)
         self.arena = device.allocate(plan.arena_bytes, purpose="an arena of temporaries")
         self.arena.touch()
@@ -305,8 +306,7 @@ class Session:
     def _reserved(self, op: FrozenOp) -> dict[str, Any]:
         reserved: dict[str, Any] = {}
         if op.definition.random or op.sub_blocks or any(one.definition.random for one in op.body):
-            # Bound once and filled in by each step: seed and run are
-            # not known here, and binding costs more than a step.
+            # Filled in by each step: seed and run are not known here, and binding costs more than a step.
             key = RngKey(0, self.place, op.position, 0, 0)
             self.keys.append(key)
             reserved["rng"] = key
@@ -342,6 +342,7 @@ class Session:
         with self.settings():
             return self.replay(feeds, iterations)
 
+    @explained
     def replay(self, feeds: Mapping[str, np.ndarray[Any, Any]], iterations: int) -> list[np.ndarray[Any, Any]]:
         """Runs as :meth:`run` does, for a caller that has bound the plan and is in the block of ``settings``."""
         results: list[np.ndarray[Any, Any]] = []
@@ -404,8 +405,7 @@ class Session:
             for i, (_, value) in enumerate(self.plan.program.fetches):
                 if self.plan.storage[value].kind == "state" or value in self._late:
                     late.append((i, value))
-                    # Allocated now and filled after the update: an allocation
-                    # that fails must do so before state is written.
+                    # Allocated now: an allocation that fails must do so before state is written.
                     fetched.append(np.empty(self.arrays[value].shape, self.arrays[value].dtype))
                 else:
                     fetched.append(self._to_host(self.arrays[value]))
@@ -473,8 +473,7 @@ class Session:
         except Exception as raised:
             index = len(calls) - operator.length_hint(running) - 1
             error, op = find_failed_op(raised, op_of_call[index])
-        # Outside the except block, so that the error keeps its own cause and context.
-        self._raise(region, error, op)
+        self._raise(region, error, op)  # outside the except block, so that the error keeps its own cause and context
 
     def _raise(self, region: str, error: BaseException, op: FrozenOp) -> NoReturn:
         """Raises the error of a call, or of the queued work for which it waited, with its op."""
@@ -485,6 +484,7 @@ class Session:
                 raise ReplicaStoppedError("this replica stopped because another one failed") from error
             op = error.op or op
             error = error.__cause__ or error
+        error = of_op(error, op)
         annotate(error, op)
         if (
             region == "update"

@@ -15,6 +15,7 @@ from tstatic.ir.opdef import EMPTY
 from tstatic.ir.rng import RngKey
 from tstatic.ir.tensor_array import TensorArray, holds_tensor_array
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
+from tstatic.runtime.out_of_memory import of_op
 from tstatic.where import show
 
 Env = dict[str, Any]
@@ -200,9 +201,12 @@ class BlockRunner:
             key = RngKey(self.key.seed, self.key.place, op.position, self.key.run, self.iteration)
             try:
                 run_op(op, env, {"rng": key, "run_block": self._inner.get(id(op))})
-            except Exception as error:
+            except Exception as raised:
+                error = of_op(raised, op)
                 annotate(error, op)
-                raise
+                if error is raised:
+                    raise
+                raise error from raised
         # Inner values stay by name for the backward pass, and the body's variables are added under theirs.
         results: Env = dict(env)
         for name, value in self.sub_block.outputs:

@@ -12,6 +12,7 @@ from tstatic import flags, places
 from tstatic.comm import launch
 from tstatic.comm.processes import world
 from tstatic.devices import check_backend, of_place, records
+from tstatic.devices.shortage import out_of_memory
 from tstatic.errors import (
     EOFException,
     ForkedProcessError,
@@ -145,8 +146,10 @@ class Executor:
                 return self._run(*args)
             finally:
                 recorder.add("run", "Executor.run", start)
-        except (TstaticError, MemoryError, EOFException):
+        except (TstaticError, EOFException):
             raise
+        except MemoryError as error:
+            raise out_of_memory("Executor.run", cause=error) from error
         except Exception as error:
             damaged = damaged_program(self._source_of(program)[0], error)
             if damaged is None:

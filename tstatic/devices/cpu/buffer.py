@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.devices.shortage import out_of_memory
 from tstatic.logs import get_logger
 
 _log = get_logger("memory")
@@ -21,10 +22,18 @@ _HUGE = 4 << 20
 _NO_RESERVE: int = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
 
 
-def _anonymous(nbytes: int, flags: int = 0) -> mmap.mmap:
-    if hasattr(mmap, "MAP_PRIVATE"):
-        return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | flags)
-    return mmap.mmap(-1, nbytes)
+def _anonymous(nbytes: int, purpose: str, flags: int = 0) -> mmap.mmap:
+    """Returns memory of the system.
+
+    Raises:
+        OutOfMemoryError: If it has none.
+    """
+    try:
+        if hasattr(mmap, "MAP_PRIVATE"):
+            return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | flags)
+        return mmap.mmap(-1, nbytes)
+    except (OSError, OverflowError, ValueError, MemoryError) as error:  # too large for now, or for any machine
+        raise out_of_memory(purpose, nbytes) from error
 
 
 def addresses_only(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -32,7 +41,7 @@ def addresses_only(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[A
     nbytes = math.prod(shape) * dtype.itemsize
     if nbytes < _HUGE:
         return np.empty(shape, dtype)
-    return np.frombuffer(_anonymous(nbytes, _NO_RESERVE), np.uint8).view(dtype).reshape(shape)
+    return np.frombuffer(_anonymous(nbytes, f"an array of shape {list(shape)}", _NO_RESERVE), np.uint8).view(dtype).reshape(shape)
 
 
 class Buffer:
@@ -40,16 +49,19 @@ class Buffer:
 
     Args:
         nbytes: Number of bytes.
-        purpose: Their purpose, for the ``memory`` log.
+        purpose: Their purpose, for the ``memory`` log and for errors.
 
     Attributes:
         array: The bytes, aligned to a page.
+
+    Raises:
+        OutOfMemoryError: If the system has no more.
     """
 
     def __init__(self, nbytes: int, purpose: str = "a buffer") -> None:
         self._purpose = purpose
         # Private: shared mappings get no huge pages, and keep their pages when asked to release them.
-        self._map = _anonymous(max(nbytes, 1))
+        self._map = _anonymous(max(nbytes, 1), purpose)
         if nbytes >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
             self._map.madvise(mmap.MADV_HUGEPAGE)
         self.array: np.ndarray[Any, Any] = np.frombuffer(self._map, np.uint8)[:nbytes]

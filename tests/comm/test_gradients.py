@@ -1,0 +1,163 @@
+"""A NaN in the gradients of one rank or place is an error that names it, on all ranks, before anything changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tstatic as paddle
+from tests.comm.pool import SLACK, Pool
+from tstatic import static
+from tstatic.comm import finite_gradients
+from tstatic.comm.finite_gradients import all_finite, refusal
+from tstatic.errors import RankNumericsError
+from tstatic.flags import set_flags
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("places", "victims", "told"),
+    [
+        (1, [1], "gradients of rank 1 of 3 hold NaN or infinity"),
+        (2, [0, 2], "gradients of rank 0 of 3, place 1 of 2; rank 2 of 3, place 1 of 2 hold NaN or infinity"),
+    ],
+)
+def test_the_rank_is_named_on_all_ranks_and_the_next_step_runs(
+    pool: Pool, places: int, victims: list[int], told: str
+) -> None:
+    """Without it the parameters of all ranks would become NaN, and nobody would know where that came from."""
+    with pool.trial("bad_gradients", 3, places=places, victims=victims) as trial:
+        assert trial.wait(40.0 * SLACK) == {0: 0, 1: 0, 2: 0}, trial.everything()
+        for rank in range(3):
+            first, second, third, _ = trial.said(rank)
+            assert first == [0, "", False, True]
+            assert second[1].startswith(told)
+            assert "table@GRAD" in second[1]
+            assert "fc_0.w_0@GRAD" in second[1]
+            assert "gradient_cases.py:" in second[1]
+            assert second[2:] == [True, True]
+            assert third == [2, "", False, True]
+            assert trial.err(rank) == ""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("amp", [False, True])
+def test_without_the_flag_and_under_loss_scaling_the_step_goes_on(pool: Pool, amp: bool) -> None:
+    """Dynamic loss scaling skips such a step, and lowers its scale; without the flag NaN spreads as in Paddle."""
+    flags = {} if amp else {"FLAGS_check_rank_gradients": "0"}
+    with pool.trial("bad_gradients", 2, flags, places=1, victims=[1], amp=amp) as trial:
+        assert trial.wait(40.0 * SLACK) == {0: 0, 1: 0}, trial.everything()
+        for rank in range(2):
+            lines = trial.said(rank)[:3]
+            assert [line[1] for line in lines] == ["", "", ""]
+            assert lines[1][2:] == ([True, True] if amp else [False, False])
+            assert lines[2][2:] == ([False, True] if amp else [False, False])
+
+
+# ------------------------------------------------------------------------------------------------------ places of one process
+def _train(sharded: bool = False, sparse: bool = False, **optimizer: Any) -> tuple[Any, Any, Any]:
+    x, i = static.data("x", [None, 3]), static.data("i", [None], "int64")
+    hidden = x * static.nn.embedding(i, [10, 3], is_sparse=sparse, param_attr=paddle.ParamAttr(name="table"))
+    loss = paddle.mean(static.nn.fc(hidden, 2))
+    paddle.optimizer.Adam(0.1, **optimizer).minimize(loss)
+    exe = static.Executor(paddle.CPUPlace())
+    exe.run(static.default_startup_program())
+    strategy = static.BuildStrategy()
+    if sharded:
+        strategy.reduce_strategy = static.BuildStrategy.ReduceStrategy.Reduce
+    compiled = static.CompiledProgram(static.default_main_program())
+    return exe, compiled.with_data_parallel(loss.name, strategy, places=[paddle.CPUPlace()] * 3), loss
+
+
+def _state() -> dict[str, Any]:
+    names = [v.name for v in static.default_main_program().list_vars() if v.persistable]
+    return {n: np.array(static.global_scope().find_var(n).get_tensor()) for n in names}
+
+
+def _feed(bad: float | None = None, row: int = 0) -> dict[str, Any]:
+    x = np.full((6, 3), 0.25, "float32")
+    if bad is not None:
+        x[row] = bad
+    return {"x": x, "i": np.arange(6)}
+
+
+@pytest.mark.parametrize("backend", ["cpu", "fake"])
+@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("bad", [np.nan, -np.inf])
+def test_the_place_is_named(
+    monkeypatch: pytest.MonkeyPatch, backend: str, sharded: bool, sparse: bool, bad: float
+) -> None:
+    monkeypatch.setenv("TSTATIC_CPU_BACKEND", backend)
+    exe, compiled, loss = _train(sharded, sparse)
+    exe.run(compiled, feed=_feed(), fetch_list=[loss])
+    before = _state()
+    with pytest.raises(RankNumericsError, match=r"gradients of place 1 of 3 hold NaN or infinity") as caught:
+        exe.run(compiled, feed=_feed(bad, row=2), fetch_list=[loss])
+    assert caught.value.replica == "1 of 3"
+    assert isinstance(caught.value, FloatingPointError)
+    after = _state()
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+    exe.run(compiled, feed=_feed(), fetch_list=[loss])
+    assert not np.array_equal(_state()["table"], before["table"])
+
+
+def test_the_flag_is_obeyed_from_the_next_run_on() -> None:
+    exe, compiled, loss = _train()
+    with pytest.raises(RankNumericsError):
+        exe.run(compiled, feed=_feed(np.nan), fetch_list=[loss])
+    set_flags({"FLAGS_check_rank_gradients": False})
+    exe.run(compiled, feed=_feed(np.nan), fetch_list=[loss])
+    assert np.isnan(_state()["fc_0.w_0"]).any()
+
+
+def test_a_run_that_failed_leaves_no_finding_behind() -> None:
+    """What one step found must not be told of the next."""
+    exe, compiled, loss = _train()
+    wrong = _feed(np.nan)
+    wrong["i"][-1] = 99  # out of range, on another place
+    with pytest.raises(paddle.errors.TstaticError):
+        exe.run(compiled, feed=wrong, fetch_list=[loss])
+    exe.run(compiled, feed=_feed(), fetch_list=[loss])
+
+
+# --------------------------------------------------------------------------------------------------------------- the check
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "complex128", ml_dtypes.bfloat16])
+@pytest.mark.parametrize("shape", [(), (1,), (7, 5), (1000,), (0, 3)])
+def test_all_finite_is_what_isfinite_says(dtype: Any, shape: tuple[int, ...]) -> None:
+    dtype = np.dtype(dtype)
+    limits = ml_dtypes.finfo(dtype) if dtype.kind != "c" else np.finfo(dtype)
+    whole = np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    assert all_finite(whole)
+    assert all_finite(np.full(shape, limits.max, dtype))  # whose sum overflows
+    assert all_finite(np.full(shape, limits.smallest_subnormal, dtype))
+    for bad in (np.nan, np.inf, -np.inf):
+        if not whole.size:
+            continue
+        for at in {0, whole.size // 2, whole.size - 1}:
+            spoiled = whole.copy()
+            spoiled.reshape(-1)[at] = bad
+            assert not all_finite(spoiled)
+    if whole.size > 1:
+        opposite = whole.copy().reshape(-1)
+        opposite[0], opposite[1] = np.inf, -np.inf
+        assert not all_finite(opposite)
+
+
+def test_a_check_that_sees_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests above fail if the check is blind."""
+    monkeypatch.setattr(finite_gradients, "all_finite", lambda array: True)
+    exe, compiled, loss = _train()
+    exe.run(compiled, feed=_feed(np.nan), fetch_list=[loss])
+    assert np.isnan(_state()["fc_0.w_0"]).any()
+
+
+def test_many_gradients_are_counted() -> None:
+    error = refusal([None, {"0": [[f"w{i}", "net.py:3"] for i in range(9)]}], 1)
+    assert error is not None
+    assert error.received == "rank 1 of 2: w0, w1, w2, w3 and 5 more"
+    assert error.where == "net.py:3"
+    assert refusal([None, None], 2) is None

@@ -1,0 +1,132 @@
+"""Finds out, before gradients are summed, whose are not finite: a sum shows that one is, but not which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tstatic.devices import Array, Device, HostArray
+from tstatic.devices.base import Stream
+from tstatic.errors import RankNumericsError
+from tstatic.ir.types import dtype_of
+
+_NAMED = 4
+"""So many gradients a message names."""
+
+
+def all_finite(array: HostArray) -> bool:
+    """Returns whether an array of floats or complex numbers holds neither NaN nor infinity.
+
+    One pass without a copy for most types: NaN and infinity survive every addition. A sum of finite values may overflow, so
+    a suspicion is looked into.
+    """
+    if not array.size:
+        return True
+    if array.dtype.itemsize == 2:  # sums of 16-bit floats are slow: their bits are looked at, without the sign
+        bits = array.view(np.uint16)
+        # The least bits of an infinity: all ones in the exponent, which float16 and bfloat16 place differently.
+        return bool((bits & 0x7FFF).max() < (0x7C00 if array.dtype == np.float16 else 0x7F80))
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(np.add.reduce(array, axis=None)) or np.isfinite(array).all())
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The gradients of one collective, and what is known of them.
+
+    Attributes:
+        names: Those that are not finite; all of the collective, if ``counts`` has yet to be read.
+        where: The user's line.
+        counts: Array of a device: how many values of each gradient are not finite.
+    """
+
+    names: tuple[str, ...]
+    where: str
+    counts: Array | None = None
+
+
+class Watch:
+    """Looks at one replica's gradients before one collective sums them.
+
+    Args:
+        device: The replica's device.
+        arrays: Its arrays.
+        names: Their names.
+        where: The user's line.
+    """
+
+    def __init__(self, device: Device, arrays: Sequence[Array], names: Sequence[str], where: str) -> None:
+        kept = [(a, n) for a, n in zip(arrays, names, strict=True) if a.size and dtype_of(a.dtype).is_inexact]
+        self._device = device
+        self._arrays = [a for a, _ in kept]
+        self._names = tuple(n for _, n in kept)
+        self._where = where
+
+    def __call__(self, findings: list[Finding], stream: Stream) -> None:
+        """Adds what it finds; on a device whose work runs late, where it will stand."""
+        if not self._arrays:
+            return
+        if all(isinstance(a, np.ndarray) for a in self._arrays):
+            bad = tuple(n for a, n in zip(self._arrays, self._names, strict=True) if not all_finite(a))
+            if bad:
+                findings.append(Finding(bad, self._where))
+            return
+        counts = self._device.check_finite(self._arrays, stream)
+        findings.append(Finding(self._names, self._where, counts))
+
+
+def settled(device: Device, findings: Sequence[Finding], stream: Stream) -> list[tuple[str, str]]:
+    """Returns the gradients that are not finite, each with the user's line; waits for the device where it must."""
+    found: list[tuple[str, str]] = []
+    for one in findings:
+        names: Sequence[str] = one.names
+        if one.counts is not None:
+            names = [n for n, bad in zip(one.names, device.to_host(one.counts, stream), strict=True) if bad]
+        found += [(name, one.where) for name in names]
+    return found
+
+
+def refusal(notes: Sequence[Any], size: int) -> RankNumericsError | None:
+    """Returns the error that all replicas of all processes raise; ``None`` if all gradients are finite.
+
+    Args:
+        notes: For each process, replica -> its gradients that are not finite, as :func:`settled` returns them; or ``None``.
+        size: Number of replicas of a process.
+    """
+    bad = [
+        (rank, int(place), found)
+        for rank, note in enumerate(notes)
+        for place, found in sorted((note or {}).items(), key=lambda one: int(one[0]))
+    ]
+    if not bad:
+        return None
+
+    def called(rank: int, place: int) -> str:
+        rank_of = f"rank {rank} of {len(notes)}" if len(notes) > 1 else ""
+        place_of = f"place {place} of {size}" if size > 1 or not rank_of else ""
+        return ", ".join(filter(None, (rank_of, place_of)))
+
+    def listed(found: Sequence[Sequence[str]]) -> str:
+        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        return ", ".join(name for name, _ in found[:_NAMED]) + more
+
+    who = "; ".join(called(rank, place) for rank, place, _ in bad)
+    first, where = bad[0][2][0]
+    error = RankNumericsError(
+        f"gradients of {who} hold NaN or infinity; nothing was summed into the parameters",
+        expected="finite gradients on every rank and place before they are summed",
+        received="; ".join(f"{called(rank, place)}: {listed(found)}" for rank, place, found in bad),
+        fix="look at the data of that rank or place; FLAGS_check_nan_inf=1 names the operator, and "
+        "FLAGS_check_rank_gradients=0 lets such a step go on",
+        var=first,
+        where=where or None,
+    )
+    if size > 1:
+        error.replica = f"{bad[0][1]} of {size}"
+    return error
+
+
+__all__ = ["Finding", "Watch", "all_finite", "refusal", "settled"]

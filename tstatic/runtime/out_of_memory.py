@@ -1,0 +1,68 @@
+"""Explains where a run got no memory: the operator, the user's line, and the batch that would fit."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from tstatic.devices.shortage import is_shortage, out_of_memory
+from tstatic.display import size
+from tstatic.errors import OutOfMemoryError, TstaticError
+from tstatic.ir.frozen import FrozenOp
+from tstatic.plan.plan import Plan
+from tstatic.plan.report import memory_report
+from tstatic.where import show
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+MAX_BATCH = "compiled.max_batch(fetch_list=...) returns the largest batch that fits"
+
+
+def _advice(plan: Plan) -> str:
+    if plan.program.feeds:
+        return f"feed a smaller batch: {MAX_BATCH}"
+    return "use smaller shapes; static.CompiledProgram(program).memory_report(...) lists what each operator needs"
+
+
+def of_op(error: BaseException, op: FrozenOp) -> BaseException:
+    """Returns an operator's error about memory as a typed one, with the operator and the user's line; others as they are."""
+    if isinstance(error, TstaticError) or not is_shortage(error):
+        return error
+    made = out_of_memory(f"operator '{op.type}'", cause=error, fix=f"use a smaller batch ({MAX_BATCH}) or smaller shapes")
+    made.add_context(op=op.type, var=", ".join(list(op.reads())[:6]) or None, where=show(op.where))
+    made.__cause__ = error
+    return made
+
+
+def of_run(error: BaseException, plan: Plan) -> OutOfMemoryError:
+    """Returns the error about memory that a plan as a whole could not have, with the operator at its peak."""
+    wanted = getattr(error, "wanted_bytes", None)
+    what = error.what.partition(" needs memory")[0] if isinstance(error, OutOfMemoryError) else "the run"
+    report = memory_report(plan, {}, 0)
+    made = out_of_memory(what, wanted, error, fix=_advice(plan))
+    peak = report.peak
+    if peak is not None:
+        made.received = f"{made.received}; most is needed at '{peak.op}', where {size(peak.live_bytes)} are live at once"
+        made.add_context(op=peak.op, where=peak.where)
+    return made
+
+
+def explained(method: Method) -> Method:
+    """Makes a session's method say what a run lacked memory for; what it had bound is freed, so that the next run binds anew."""
+
+    @functools.wraps(method)
+    def run(session: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(session, *args, **kwargs)
+        except (MemoryError, ValueError, RuntimeError) as error:
+            if not is_shortage(error) or (isinstance(error, TstaticError) and error.op is not None):
+                raise
+            made = of_run(error, session.plan)
+            session.drop()
+            raise made from error
+
+    return run  # type: ignore[return-value]
+
+
+__all__ = ["explained", "of_op", "of_run"]
