@@ -31,7 +31,7 @@ from tstatic.ir.operator import unknown
 from tstatic.ir.program import Block, Operator, Variable
 from tstatic.ir.rng import op_position
 from tstatic.ir.types import Meta, dtype_of, plain
-from tstatic.where import show, user_line
+from tstatic.where import Where, show, user_line
 
 # Attributes that any op may be given.
 AUTOMATIC = ("op_role", "op_role_var", "op_namescope", "op_callstack", "op_device", "with_quant_attr")
@@ -222,7 +222,7 @@ def _clean_attrs(definition: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _add(block: Block, definition: OpDef, inputs: dict[str, tuple[str, ...]], outputs: dict[str, tuple[str, ...]],
-         attrs: dict[str, Any], automatic: Mapping[str, Any]) -> Operator:  # fmt: skip
+         attrs: dict[str, Any], automatic: Mapping[str, Any], where: Where | None) -> Operator:  # fmt: skip
     program = block.program
     op = Operator(
         block,
@@ -232,13 +232,12 @@ def _add(block: Block, definition: OpDef, inputs: dict[str, tuple[str, ...]], ou
         attrs,
         role=int(automatic.get("op_role", program._role)),
         role_var=tuple(automatic.get("op_role_var", program._role_var)),
-        where=user_line(),
+        where=where,
         position=op_position(block.idx, block.built),
         namescope=names.NAME_SCOPE.get(program),
         device=str(automatic.get("op_device", names.DEVICE.get(program))),
     )
-    block.built += 1
-    block.ops.append(op)
+    block._append(op)
     program._touch()
     # An operator without a gradient stops what arrives, whatever its inputs are: zeros_like, bernoulli, unique.
     ends = definition.grad is None and not definition.of
@@ -337,7 +336,7 @@ def append_op(
             var.stop_gradient = stop_gradient
     if metas is not None:
         give_offsets(definition, block, ins, outs, done, metas)
-    return _add(block, definition, ins, outs, done, automatic)
+    return _add(block, definition, ins, outs, done, automatic, user_line())
 
 
 def _append_composed(
@@ -545,7 +544,7 @@ class LayerNamer:
             if (m := made.get(slot.name)) is not None
         }
         give_offsets(definition, block, ins, outs, done, metas)
-        _add(block, definition, ins, outs, done, automatic)
+        _add(block, definition, ins, outs, done, automatic, where)
         results = [made[s.name] for s in definition.outputs if not s.intermediate and s.name in made]
         return results[0] if len(results) == 1 else tuple(results)
 

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from tstatic.errors import near
 from tstatic.ir.registry import Registry, load_all
+from tstatic.undo import HERE, take_back
 from tstatic.unsupported import add_namespace, advice, refuse
 
 
@@ -200,13 +201,22 @@ def notes_signatures(cls: type[C]) -> type[C]:
 def _noting(call: Any, shown: Any, name: str) -> Any:
     @functools.wraps(call)
     def noting(*args: Any, **kwargs: Any) -> Any:
+        opened = HERE.journal
+        journal, mark = ([], 0) if opened is None else (opened, len(opened))
         try:
+            if opened is None:
+                HERE.journal = journal
             return call(*args, **kwargs)
-        except TypeError as error:
+        except BaseException as error:
+            take_back(journal, mark)
             # Raised by the call itself, not inside of it: there is no frame below this one.
-            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+            trace = error.__traceback__
+            if isinstance(error, TypeError) and trace is not None and trace.tb_next is None:
                 error.add_note(_note(str(error), inspect.signature(shown), name))
             raise
+        finally:
+            if opened is None:
+                HERE.journal = None
 
     return noting
 

@@ -183,7 +183,7 @@ class StepBuilder:
     def _inner(self, outer: Variable, shape: Sequence[int]) -> Variable:
         assert self.block is not None
         var = Variable(self.block, outer.name, shape, outer.dtype, where=outer.made_at)
-        var._stop_gradient, var._stop_origin = outer._stop_gradient, outer._stop_origin
+        var._decide(outer._stop_gradient, outer._stop_origin)
         self.block.vars[outer.name] = var
         return var
 

@@ -1,0 +1,396 @@
+"""Calls every public function with one wrong argument at a time, and compares the world before and after those that are refused.
+
+``python -m tests.api.refused`` makes all of them and prints what differs; ``--only NAME`` makes those of names that contain it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import inspect
+import io
+import random
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+import tstatic as paddle
+from tests.api.effects import base_calls
+from tests.api.picture import World
+from tests.api.samples import SAMPLES, use_of
+from tstatic import static
+from tstatic.errors import TstaticError
+
+LONGEST = 20.0
+"""Seconds after which a call counts as one that never ends; a call takes milliseconds."""
+
+
+# --------------------------------------------------------------------------------------------------------- wrong values
+def _foreign() -> Any:
+    """A Variable of a program that is not being built."""
+    with static.program_guard(static.Program(), static.Program()):
+        return static.data("foreign", [2, 3])
+
+
+def _data(shape: Sequence[int | None], dtype: str = "float32") -> Callable[[], Any]:
+    return lambda: static.data(f"wrong_{dtype}_{len(shape)}", list(shape), dtype)
+
+
+WRONG: dict[str, Callable[[], Any]] = {
+    "None": lambda: None, "a text": lambda: "x", "no text": lambda: "", "bytes": lambda: b"x", "-1": lambda: -1, "0": lambda: 0,
+    "-7": lambda: -7, "99": lambda: 99, "2**31": lambda: 2**31, "2**63": lambda: 2**63, "-2**70": lambda: -(2**70),
+    "1.5": lambda: 1.5, "-0.5": lambda: -0.5, "1e300": lambda: 1e300, "inf": lambda: float("inf"), "nan": lambda: float("nan"), "True": lambda: True,
+    "a complex number": lambda: 1j, "no list": list, "a list in a list": lambda: [[]], "[None]": lambda: [None], "['x']": lambda: ["x"],
+    "[-5]": lambda: [-5], "[2**63]": lambda: [2**63], "[1.5, 'x']": lambda: [1.5, "x"], "[0] * 9": lambda: [0] * 9, "(3, None)": lambda: (3, None),
+    "a dict": lambda: {"x": 1}, "a set": lambda: {1}, "an object": object, "a class": lambda: int, "a function": lambda: lambda *a, **k: 0,
+    "...": lambda: ..., "a slice": lambda: slice(None), "an array": lambda: np.ones([2, 3]), "an empty array": lambda: np.zeros([0]),
+    "an array of texts": lambda: np.array(["x"]), "an array of objects": lambda: np.array([None, "x"], object), "a generator": lambda: iter([1, "x"]),
+    "a float of rank 5": _data([1, 2, 3, 2, 1]), "ints": _data([3], "int64"), "bools": _data([7, 2], "bool"), "a scalar": _data([]),
+    "unknown sizes": _data([None, None]), "complex numbers": _data([2], "complex64"), "a foreign Variable": _foreign,
+    "foreign Variables": lambda: [_foreign(), _foreign()], "a Program": static.Program, "a dtype": lambda: paddle.float64, "another dtype": lambda: "float99",
+}  # fmt: skip
+"""Values that most parameters do not take, by the name that a report has for them."""
+
+
+# ---------------------------------------------------------------------------------------------------------------- calls
+@dataclass(frozen=True)
+class Target:
+    """A call that is made with one wrong argument.
+
+    Attributes:
+        path: The public function or class.
+        door: 0 for itself; 1, 2, ... for the calls that using its result makes: a layer's or an optimizer's methods.
+        parameter: The argument that is replaced.
+        base: The number of the legal call among those that are known.
+    """
+
+    path: str
+    door: int
+    parameter: str
+    base: int
+
+    def __str__(self) -> str:
+        return f"{self.path}{f' use {self.door}' if self.door else ''}: {self.parameter}"
+
+
+class _Arrived(BaseException):
+    """The public call is reached whose argument is replaced."""
+
+    def __init__(self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        super().__init__()
+        self.call, self.args_, self.kwargs = call, args, kwargs
+
+
+def _is_door(frame: FrameType) -> bool:
+    return frame.f_code.co_qualname.endswith("_noting.<locals>.noting")
+
+
+def _outermost(frame: FrameType) -> bool:
+    above = frame.f_back
+    while above is not None:
+        if _is_door(above):
+            return False
+        above = above.f_back
+    return True
+
+
+@contextlib.contextmanager
+def stopped_at(door: int) -> Iterator[None]:
+    """Raises ``_Arrived`` where the body makes its public call of that number, counted from 1, instead of making it."""
+    count = 0
+
+    def profile(frame: FrameType, event: str, arg: Any) -> None:
+        nonlocal count
+        if event == "call" and _is_door(frame) and _outermost(frame):
+            count += 1
+            if count == door:
+                sys.setprofile(None)
+                given = frame.f_locals
+                raise _Arrived(given["call"], given["args"], given["kwargs"])
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A legal call that is ready to be made, with its arguments by name."""
+
+    function: Callable[..., Any]
+    given: dict[str, Any]
+    more: tuple[Any, ...] = ()
+
+    def __call__(self) -> Any:
+        if not self.more:
+            return self.function(**self.given)
+        bound = inspect.signature(self.function).bind_partial(*self.more)
+        bound.arguments |= self.given
+        return self.function(*bound.args, **bound.kwargs)
+
+
+def _function(path: str, thing: Any) -> Callable[..., Any]:
+    sample = SAMPLES.get(path)
+    return sample.call if sample is not None and sample.call is not None else thing
+
+
+def _using(path: str, thing: Any) -> Any:
+    sample = SAMPLES.get(path)
+    if sample is not None and sample.use is not None:
+        return sample.use
+    return use_of(thing) if inspect.isclass(thing) else None
+
+
+def ready(path: str, thing: Any, base: int, door: int) -> Call | None:
+    """Makes all that comes before a legal call; ``None`` if there is no such call.
+
+    Raises:
+        Exception: What a base call that is not legal raises.
+    """
+    for number, arguments in enumerate(base_calls(path, thing)):
+        if number != base:
+            continue
+        function, given = _function(path, thing), arguments()
+        if door == 0:
+            return Call(function, given)
+        use = _using(path, thing)
+        result = function(**given)
+        if use is None:
+            return None
+        try:
+            with stopped_at(door):
+                use(result, given)
+        except _Arrived as at:
+            bound = inspect.signature(at.call).bind(*at.args_, **at.kwargs)
+            named = dict(bound.arguments)
+            kinds = {p.name: p.kind for p in bound.signature.parameters.values()}
+            if any(kinds[n] in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD) for n in named):
+                return Call(_Spread(at.call, bound), _spread(bound))
+            return Call(at.call, named)
+        return None
+    return None
+
+
+def _spread(bound: inspect.BoundArguments) -> dict[str, Any]:
+    """The arguments of a call by name, those of ``*args`` and ``**kwargs`` one by one."""
+    found: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        kind = bound.signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            found |= {f"{name}[{i}]": v for i, v in enumerate(value)}
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            found |= value
+        else:
+            found[name] = value
+    return found
+
+
+class _Spread:
+    """Calls a function whose arguments :func:`_spread` has named."""
+
+    def __init__(self, function: Callable[..., Any], bound: inspect.BoundArguments) -> None:
+        self._function, self._bound = function, bound
+
+    def __call__(self, **given: Any) -> Any:
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        for name, value in self._bound.arguments.items():
+            kind = self._bound.signature.parameters[name].kind
+            if kind is inspect.Parameter.VAR_POSITIONAL:
+                args += [given[f"{name}[{i}]"] for i in range(len(value))]
+            elif kind is inspect.Parameter.VAR_KEYWORD:
+                kwargs |= {key: given[key] for key in value}
+            else:
+                args.append(given[name])
+        return self._function(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def fresh() -> Iterator[tuple[static.Program, static.Program]]:
+    """Empty programs and names, no output, no warnings."""
+    main, startup = static.Program(), static.Program()
+    np.random.seed(7)
+    with (
+        static.program_guard(main, startup),
+        paddle.utils.unique_name.guard(),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        yield main, startup
+
+
+MOST_BASES = 2
+MOST_DOORS = 3
+
+
+def targets(path: str, thing: Any) -> Iterator[Target]:
+    """Yields the arguments that can be replaced in the first legal calls of a function and in those that use its result."""
+    legal = 0
+    for base in range(8):
+        try:
+            with fresh():
+                call = ready(path, thing, base, 0)
+                if call is None:
+                    return
+                parameters = _replaceable(call)
+                call()
+        except Exception:  # not a legal call, whatever it ends in
+            continue
+        legal += 1
+        yield from (Target(path, 0, name, base) for name in parameters)
+        for door in range(1, MOST_DOORS + 1 if legal == 1 and _using(path, thing) is not None else 1):
+            try:
+                with fresh():
+                    call = ready(path, thing, base, door)
+            except Exception:
+                break
+            if call is None:
+                break
+            yield from (Target(path, door, name, base) for name in _replaceable(call) if name != "self")
+        if legal == MOST_BASES:
+            return
+
+
+def _replaceable(call: Call) -> list[str]:
+    stars = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    if isinstance(call.function, _Spread):
+        return list(call.given)
+    parameters = inspect.signature(call.function).parameters
+    named = [name for name, p in parameters.items() if p.kind not in stars]
+    return [*named, *(name for name in call.given if name not in named and name not in parameters)]
+
+
+# ------------------------------------------------------------------------------------------------------------- refusals
+@dataclass(frozen=True)
+class Refusal:
+    """What a refused call did.
+
+    Attributes:
+        target: The call and the argument.
+        wrong: Name of the value in its place.
+        error: What it raised.
+        changed: What is not as it was before; empty if all is.
+        typed: Whether the error is one of ``tstatic.errors``, or Python's own for a call that does not fit, with a note.
+    """
+
+    target: Target
+    wrong: str
+    error: BaseException
+    changed: str
+    typed: bool
+
+    @property
+    def place(self) -> str:
+        """The line that raised, below the package."""
+        last = traceback.extract_tb(self.error.__traceback__)[-1]
+        return f"{last.filename.rpartition('tstatic/')[2]}:{last.lineno}"
+
+    def __str__(self) -> str:
+        try:
+            text = str(self.error).splitlines()[:1]
+        except Exception:
+            text = ["?"]
+        said = f"{type(self.error).__name__}: {''.join(text)[:90]}"
+        return f"{self.target} = {self.wrong}: {self.changed or 'untyped'} ({said} at {self.place})"
+
+
+class EndlessError(BaseException):
+    """A call did not end."""
+
+
+def _endless(number: int, frame: Any) -> None:
+    raise EndlessError
+
+
+def is_typed(error: BaseException) -> bool:
+    """Whether an error says what it should."""
+    if isinstance(error, TstaticError):
+        return True
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    at_door = trace is not None and trace.tb_frame.f_code.co_name == "noting"
+    return type(error) is TypeError and at_door and bool(getattr(error, "__notes__", ()))
+
+
+def attempt(target: Target, thing: Any, wrong: str) -> Refusal | None:
+    """Makes a call with a wrong argument; ``None`` if it is accepted, as some are."""
+    with fresh() as programs:
+        call = ready(target.path, thing, target.base, target.door)
+        assert call is not None
+        value = WRONG[wrong]()
+        made = Call(call.function, {**call.given, target.parameter: value}, call.more)
+        world = World(programs, [call.function, *made.given.values()])
+        before = world.picture()
+        signal.signal(signal.SIGALRM, _endless)
+        signal.setitimer(signal.ITIMER_REAL, LONGEST)
+        try:
+            result = made()
+            # A context manager is entered where it is used.
+            if isinstance(result, contextlib.AbstractContextManager):
+                with result:
+                    pass
+        except BaseException as error:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            return Refusal(target, wrong, error, world.difference(before), is_typed(error))
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    return None
+
+
+def pick(found: Sequence[Target], count: int, seed: int) -> list[tuple[Target, str]]:
+    """Draws calls: one of every function and door, then any others up to ``count``."""
+    draw = random.Random(seed)
+    groups: dict[tuple[str, int], list[Target]] = {}
+    for target in found:
+        groups.setdefault((target.path, target.door), []).append(target)
+    chosen = [(draw.choice(row), draw.choice(list(WRONG))) for row in groups.values()]
+    while len(chosen) < count:
+        chosen.append((draw.choice(found), draw.choice(list(WRONG))))
+    return chosen
+
+
+def main() -> int:
+    """Makes all calls, or those of some functions; returns 1 if one leaves something behind or an error without a type."""
+    from tests.api.test_effects import things
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="part of the names of functions")
+    parser.add_argument("--part", default="0/1", help="which of how many parts")
+    chosen = parser.parse_args()
+    part, parts = map(int, chosen.part.split("/"))
+    count, left, untyped = 0, [], []
+    for path, thing in list(things().items())[part::parts]:
+        if chosen.only not in path:
+            continue
+        for target in list(targets(path, thing)):
+            for wrong in WRONG:
+                found = attempt(target, thing, wrong)
+                count += found is not None
+                if found is not None and found.changed:
+                    left.append(found)
+                if found is not None and not found.typed:
+                    untyped.append(found)
+    for kind, row in (("changed", left), ("untyped", untyped)):
+        for one in row:
+            print(kind, one)
+    print(f"{count} refused calls: {len(left)} changed something, {len(untyped)} without a type")
+    return 1 if left or untyped else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
