@@ -1,9 +1,9 @@
 """Takes back what a refused call has changed.
 
-While a public call runs, a journal is open in its thread. Programs, blocks, variables, operators and name counters note in it, before
-each edit, how the edit is taken back. An exception that leaves the call takes back everything since its beginning, the last edit first;
-calls inside of it share the journal and take back their own part. Noting costs one entry of a list per edit, and needs no copy of the
-program. Outside of public calls nothing is noted.
+While a public call runs, a journal is open in its thread. Programs, blocks, variables, operators and name counters note in it,
+before each edit, how to take it back. When an exception leaves the call, everything since its beginning is taken back, the last
+edit first; calls inside it share the journal and take back their own part. An edit costs one entry of a list, and no program is
+ever copied. Outside public calls nothing is noted.
 
 An entry is a function with its arguments. It may be called twice, or for an edit that did not come about: an interrupt can fall
 between any two steps.
@@ -17,7 +17,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, SupportsIndex, TypeVar
 
-__all__ = ["HERE", "Journal", "NotedAttributes", "NotedDict", "NotedList", "note_object", "put_back", "take_back", "undone_on_error"]
+__all__ = [
+    "ABSENT",
+    "HERE",
+    "Journal",
+    "NotedAttributes",
+    "NotedDict",
+    "NotedList",
+    "note_object",
+    "put_back",
+    "take_back",
+    "undone_on_error",
+]
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -34,7 +45,8 @@ class _Here(threading.local):
 HERE = _Here()
 """``HERE.journal`` is the journal of this thread's outermost public call that runs; ``None`` outside of such calls."""
 
-_ABSENT: Any = object()
+ABSENT: Any = object()
+"""Stands for the old value of what had none."""
 
 
 def take_back(journal: Journal, mark: int) -> None:
@@ -52,8 +64,8 @@ def take_back(journal: Journal, mark: int) -> None:
 
 
 @contextlib.contextmanager
-def undone_on_error() -> Iterator[None]:
-    """Takes back what the body has changed if an exception leaves it.
+def undone_on_error(*objects: Any) -> Iterator[None]:
+    """Takes back what the body has changed if an exception leaves it, and puts back the attributes of objects.
 
     It stands around what users write in a ``with`` block, which runs after the call that returned the block.
     """
@@ -62,6 +74,8 @@ def undone_on_error() -> Iterator[None]:
     mark = len(journal)
     try:
         HERE.journal = journal
+        for one in objects:
+            note_object(one)
         yield
     except BaseException:
         take_back(journal, mark)
@@ -74,14 +88,14 @@ def undone_on_error() -> Iterator[None]:
 # ------------------------------------------------------------------------------------------------------- what undoes edits
 def put_back(members: dict[Any, Any], key: Any, old: Any) -> None:
     """Gives a key of a dict its old value; one that had none is taken out."""
-    if old is _ABSENT:
+    if old is ABSENT:
         dict.pop(members, key, None)
     else:
         dict.__setitem__(members, key, old)
 
 
 def _put_back_ordered(members: OrderedDict[Any, Any], key: Any, old: Any) -> None:
-    if old is _ABSENT:
+    if old is ABSENT:
         if key in members:
             OrderedDict.__delitem__(members, key)
     else:
@@ -174,7 +188,7 @@ class NotedDict(OrderedDict[str, V]):
     def __setitem__(self, key: str, value: V) -> None:
         journal = HERE.journal
         if journal is not None:
-            journal.append((_put_back_ordered, self, key, self.get(key, _ABSENT)))
+            journal.append((_put_back_ordered, self, key, self.get(key, ABSENT)))
         OrderedDict.__setitem__(self, key, value)
 
     def _note_all(self) -> None:
@@ -216,14 +230,14 @@ class NotedAttributes:
         journal = HERE.journal
         if journal is not None:
             own = self.__dict__
-            journal.append((put_back, own, name, own.get(name, _ABSENT)))
+            journal.append((put_back, own, name, own.get(name, ABSENT)))
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
         journal = HERE.journal
         if journal is not None:
             own = self.__dict__
-            journal.append((put_back, own, name, own.get(name, _ABSENT)))
+            journal.append((put_back, own, name, own.get(name, ABSENT)))
         object.__delattr__(self, name)
 
 

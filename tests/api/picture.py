@@ -10,13 +10,27 @@ from typing import Any
 
 import numpy as np
 
-from tstatic import flags, places, static
+from tstatic import places, static
 from tstatic.ir import declare, names
 from tstatic.ir.operator import OperatorBase
 from tstatic.ir.program import Block, Program, Variable
 from tstatic.ir.types import DType
 
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, type, DType, FunctionType, BuiltinFunctionType, MethodType, ModuleType)
+_PLAIN = (
+    type(None),
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    type,
+    DType,
+    FunctionType,
+    BuiltinFunctionType,
+    MethodType,
+    ModuleType,
+)
 _DEEPEST = 6
 
 
@@ -41,7 +55,7 @@ class World:
         found["names"] = {key: number for key, number in _counters().items() if number}
         found["defaults"] = (
             [id(p) for p in (static.default_main_program(), static.default_startup_program())],
-            declare.default_dtype().name, dict(flags.get_flags(None)) if False else None, places.get_device(),
+            declare.default_dtype().name, places.get_device(),
             names.NAME_SCOPE.get(self._programs[0]), names.DEVICE.get(self._programs[0]), id(names._generator.get()),
         )  # fmt: skip
         for i, value in enumerate(self._given):
@@ -76,7 +90,9 @@ def _counters() -> dict[str, int]:
 def _program(name: str, program: Program, seen: set[int]) -> dict[str, Any]:
     seen.add(id(program))
     found: dict[str, Any] = {
-        f"{name} attributes": [(k, _object(v, 0, seen)) for k, v in vars(program).items() if k not in ("blocks", "_last_version")],
+        f"{name} attributes": [
+            (k, _object(v, 0, seen)) for k, v in vars(program).items() if k not in ("blocks", "_last_version")
+        ],
         f"{name} blocks": [id(block) for block in program.blocks],
     }
     for block in program.blocks:
@@ -122,5 +138,10 @@ def _object(value: Any, depth: int, seen: set[int]) -> Any:
     seen = seen | {id(value)}
     own = getattr(value, "__dict__", None)
     fields = list(own.items()) if isinstance(own, dict) else []
-    fields += [(n, getattr(value, n, None)) for c in type(value).__mro__ for n in getattr(c, "__slots__", ()) if n.isidentifier()]
+    fields += [
+        (n, getattr(value, n, None))
+        for c in type(value).__mro__
+        for n in getattr(c, "__slots__", ())
+        if n.isidentifier()
+    ]
     return id(value), [(k, _object(v, depth + 1, seen)) for k, v in fields]

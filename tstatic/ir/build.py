@@ -31,6 +31,7 @@ from tstatic.ir.operator import unknown
 from tstatic.ir.program import Block, Operator, Variable
 from tstatic.ir.rng import op_position
 from tstatic.ir.types import Meta, dtype_of, plain
+from tstatic.undo import undone_on_error
 from tstatic.where import Where, show, user_line
 
 # Attributes that any op may be given.
@@ -376,7 +377,7 @@ def _append_composed(
     ins = {name: variable(value) for name, value in given.items()}
     ins = {n: v[0] if isinstance(v, list) and n not in builder.many else [v] if n in builder.many and not isinstance(v, list)
            else v for n, v in ins.items()}  # fmt: skip
-    with _undone_on_error(block):
+    with _inside(block):
         if builder.writes:
             targets = {slot: [variable(v) for v in _listed(value)] for slot, value in outputs.items()}
             before = len(block.ops)
@@ -409,23 +410,13 @@ def _append_composed(
 
 
 @contextlib.contextmanager
-def _undone_on_error(block: Block) -> Iterator[None]:
+def _inside(block: Block) -> Iterator[None]:
     """Builds in a block; an error takes out again what was put there."""
     program, before = block.program, block.program.current_block_idx
-    ops, variables, built = len(block.ops), set(block.vars), block.built
-    with program_guard(program):
+    with undone_on_error(), program_guard(program):
         program.current_block_idx = block.idx
-        try:
-            yield
-        except BaseException:
-            del block.ops[ops:]
-            for name in [name for name in block.vars if name not in variables]:
-                del block.vars[name]
-            block.built = built
-            program._touch()
-            raise
-        finally:
-            program.current_block_idx = before
+        yield
+        program.current_block_idx = before
 
 
 def _listed(value: Any) -> Sequence[Any]:

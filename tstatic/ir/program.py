@@ -230,6 +230,7 @@ class Operator(OperatorBase):
     __str__ = to_string
 
 
+@notes_signatures()
 class Block(NotedAttributes):
     """A list of ops and the variables they use; block 0 is the global one, others belong to control flow.
 
@@ -433,7 +434,7 @@ def _take_off(block: Block, count: int, built: int) -> None:
     block.__dict__["built"] = built
 
 
-@notes_signatures
+@notes_signatures()
 class Program(ProgramMethods, NotedAttributes):
     """What to compute: blocks of ops over named variables.
 

@@ -13,12 +13,14 @@ from tstatic.errors import DTypeError, ProgramTypeError, ShapeError
 from tstatic.ir.attrs import packed
 from tstatic.ir.build import append_op
 from tstatic.ir.checks import ANY_RANK, check_choice, check_rank, check_type
+from tstatic.ir.export import notes_signatures
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Block, Variable
 from tstatic.ir.types import dtype_of, plain
 from tstatic.no_effect import NO_NAME, PLACE, no_effect
 
 
+@notes_signatures()
 class Initializer:
     """Base class; ``initializer(var, block)`` appends the op that fills ``var``.
 

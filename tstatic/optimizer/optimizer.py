@@ -28,7 +28,7 @@ Pair = tuple[Variable, Variable | None]
 Lookups = tuple[Operator, ...]
 
 
-@notes_signatures
+@notes_signatures()
 class Optimizer:
     """Base class of update rules.
 
@@ -53,6 +53,8 @@ class Optimizer:
     """
 
     type = ""
+    _is_restored = True
+    """A refused call of a method puts the optimizer's attributes back."""
     _lazy = False
     _multi_precision = False
     _skip_update: Variable | None = None

@@ -10,11 +10,11 @@ import numpy as np
 
 from tstatic.errors import ProgramError
 from tstatic.ir.build import LayerNamer, append_op
-from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import Attr, GradOp, OpDef, register
 from tstatic.ir.program import Block, Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.ops.control import _blocks
+from tstatic.undo import undone_on_error
 
 Arrays = Sequence[Any]
 
@@ -173,9 +173,8 @@ class StepBuilder:
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
         """Collects the ops of a step."""
-        program = default_main_program()
-        with _blocks.undone_on_error(program):
-            with _blocks.body(program) as self.block:
+        with undone_on_error(self):
+            with _blocks.body() as self.block:
                 yield
                 self._end()
             self._close()
