@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from tstatic.errors import near
+from tstatic.ir.refusal import refusal
 from tstatic.ir.registry import Registry, load_all
 from tstatic.undo import HERE, note_object, take_back
 from tstatic.unsupported import add_namespace, advice, refuse
@@ -212,6 +213,11 @@ def notes_signatures(undo: bool = True) -> Callable[[type[C]], type[C]]:
     return lambda cls: notes_signature(cls, cls.__name__, undo)
 
 
+def door(name: str) -> Callable[[F], F]:
+    """Makes a public function that is not exported here do what :func:`notes_signature` says; a decorator."""
+    return lambda function: notes_signature(function, name)
+
+
 _CALLED = ("__init__", "__call__")
 """Methods that are public though their names begin with an underscore."""
 
@@ -257,6 +263,9 @@ def _door(call: Any, shown: Any, name: str, undo: bool, restored: bool = False) 
         except BaseException as error:
             take_back(journal, mark)
             misfit(error)
+            typed = refusal(error, sys._getframe(1), shown, name, args, kwargs)
+            if typed is not None:
+                raise typed from error
             raise
         finally:
             if opened is None:

@@ -335,6 +335,14 @@ class LayerHelper(LayerNamer):
         attr = ParamAttr._to_attr(attr)
         if attr is False:
             return None
+        if isinstance(attr, list):
+            raise ProgramTypeError(
+                f"{self.prefix} makes one parameter here, and got a list of attributes",
+                expected="a ParamAttr, a str, an Initializer, a bool or None",
+                received=shown(attr),
+                fix="pass one of them",
+                op=self.prefix,
+            )
         name = attr.name
         if name is None:
             name = names.generate(f"{self.name}.{'b' if is_bias else 'w'}")
