@@ -116,13 +116,13 @@ def _refill(items: list[Any], old: list[Any]) -> None:
     list.__setitem__(items, slice(None), old)
 
 
-def _take_out(items: list[Any], index: int, item: Any) -> None:
-    if index < len(items) and items[index] is item:
+def _take_out(items: list[Any], index: int, length: int) -> None:
+    if len(items) > length:
         list.__delitem__(items, index)
 
 
-def _bring_back(items: list[Any], index: int, item: Any) -> None:
-    if index >= len(items) or items[index] is not item:
+def _bring_back(items: list[Any], index: int, item: Any, length: int) -> None:
+    if len(items) < length:
         list.insert(items, index, item)
 
 
@@ -142,7 +142,7 @@ class NotedList(list[T]):
         journal = HERE.journal
         if journal is not None:
             at, length = index.__index__(), len(self)
-            journal.append((_take_out, self, min(at, length) if at >= 0 else max(0, at + length), item))
+            journal.append((_take_out, self, min(at, length) if at >= 0 else max(0, at + length), length))
         list.insert(self, index, item)
 
     def pop(self, index: SupportsIndex = -1) -> T:
@@ -157,7 +157,7 @@ class NotedList(list[T]):
                 journal.append((_refill, self, list(self)))
             else:
                 at = range(len(self))[index]
-                journal.append((_bring_back, self, at, self[at]))
+                journal.append((_bring_back, self, at, self[at], len(self)))
         list.__delitem__(self, index)
 
     def __reduce__(self) -> Any:
@@ -232,6 +232,13 @@ class NotedAttributes:
             own = self.__dict__
             journal.append((put_back, own, name, own.get(name, ABSENT)))
         object.__setattr__(self, name, value)
+
+    def _put(self, **values: Any) -> None:
+        """Sets several attributes, which must be plain ones, at once."""
+        journal, own = HERE.journal, self.__dict__
+        if journal is not None:
+            journal.extend((put_back, own, name, own.get(name, ABSENT)) for name in values)
+        own.update(values)
 
     def __delattr__(self, name: str) -> None:
         journal = HERE.journal

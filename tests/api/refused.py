@@ -234,13 +234,16 @@ def fresh() -> Iterator[tuple[static.Program, static.Program]]:
 
 
 MOST_BASES = 1
+# The one compares texts for messages, below programs; the sample of the other unpacks its argument. Both take the rows of a Variable
+# apart outside of any call that is refused.
+SKIPPED = ("tstatic.errors.near", "tstatic.einsum")
 MOST_DOORS = 3
 
 
 def targets(path: str, thing: Any, doors: int = MOST_DOORS) -> Iterator[Target]:
     """Yields the arguments that can be replaced in the first legal call of a function and in the ``doors`` that use its result."""
     legal = 0
-    for base in range(8):
+    for base in range(8) if path not in SKIPPED else ():
         try:
             with fresh():
                 call = ready(path, thing, base, 0)

@@ -383,8 +383,7 @@ class Backward:
                 block, new_op.type, inputs, outputs, attrs, role=new_op.role, role_var=tuple(new_op.role_var),
                 where=new_op.where, position=new_op.position, namescope=NAME_SCOPE.get(block.program),
             )  # fmt: skip
-            block.built += 1
-            block.ops.append(op)
+            block._append(op)
         block.program._touch()
 
     def infer_outputs(self, definition: OpDef, new_op: PendingOp, attrs: Mapping[str, Any]) -> None:

@@ -544,12 +544,14 @@ class Program(ProgramMethods, NotedAttributes):
 
     @contextlib.contextmanager
     def _role_guard(self, role: int, role_var: tuple[str, ...] = ()) -> Iterator[None]:
+        # Past `__setattr__`: what is put back here needs no note.
+        own = self.__dict__
         old = self._role, self._role_var
-        self._role, self._role_var = role, role_var
         try:
+            own["_role"], own["_role_var"] = role, role_var
             yield
         finally:
-            self._role, self._role_var = old
+            own["_role"], own["_role_var"] = old
 
     def _optimized_guard(self, param_and_grads: Sequence[Any]) -> Any:
         names = tuple(v.name if isinstance(v, Variable) else str(v) for v in param_and_grads)

@@ -90,7 +90,7 @@ def _frames(trace: TracebackType | None) -> Iterator[tuple[FrameType, TracebackT
 def _is_users(frame: FrameType) -> bool:
     """Whether the code is neither tstatic's, nor Python's, nor that of the packages below tstatic."""
     file = frame.f_code.co_filename
-    return not (is_own(file) or is_library(file) or re.search(r"[\\/](numpy|ml_dtypes|torch|einops)[\\/]", file))
+    return not (is_own(file) or is_library(file) or re.search(r"(^|[\\/])(numpy|ml_dtypes|torch|einops)[\\/]", file))
 
 
 def _described(function: Callable[..., Any], argument: str) -> str:

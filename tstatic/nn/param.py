@@ -200,8 +200,7 @@ def startup_value(var: Variable, initializer: Initializer, startup: Program | No
         )
     else:
         startup_var = block.create_var(name=var.name, shape=var.shape, dtype=var.dtype, persistable=True)
-    startup_var.made_at = var.made_at
-    startup_var.initialised = True
+    startup_var._put(made_at=var.made_at, initialised=True)
     initializer(startup_var, block)
 
 
