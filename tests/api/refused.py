@@ -91,7 +91,7 @@ class _Arrived(BaseException):
 
 
 def _is_door(frame: FrameType) -> bool:
-    return frame.f_code.co_qualname.endswith("_noting.<locals>.noting")
+    return frame.f_code.co_qualname in ("_door.<locals>.noting", "_door.<locals>.running")
 
 
 def _outermost(frame: FrameType) -> bool:
@@ -234,8 +234,8 @@ def fresh() -> Iterator[tuple[static.Program, static.Program]]:
 
 
 MOST_BASES = 1
-# The one compares texts for messages, below programs; the sample of the other unpacks its argument. Both take the rows of a Variable
-# apart outside of any call that is refused.
+# The one compares texts for messages, below programs; the sample of the other unpacks its argument. Both take a Variable
+# apart outside any call that is refused.
 SKIPPED = ("tstatic.errors.near", "tstatic.einsum")
 MOST_DOORS = 3
 
@@ -327,7 +327,7 @@ def is_typed(error: BaseException) -> bool:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    at_door = trace is not None and trace.tb_frame.f_code.co_name == "noting"
+    at_door = trace is not None and trace.tb_frame.f_code.co_name in ("noting", "running")
     return type(error) is TypeError and at_door and bool(getattr(error, "__notes__", ()))
 
 
@@ -386,11 +386,15 @@ def interrupted(path: str, thing: Any, draw: random.Random) -> list[str]:
     """Interrupts the first legal calls of a function, and those that use its result; returns what they left behind."""
     wrong: list[str] = []
     base = next((t.base for t in targets(path, thing, 0)), None)
-    if base is None:
+    # What a sample calls in place of a function may be several public calls.
+    if base is None or _function(path, thing) is not thing:
         return wrong
     for door in range(MOST_DOORS + 1):
         with fresh():
-            call = ready(path, thing, base, door)
+            try:
+                call = ready(path, thing, base, door)
+            except Exception:  # the result cannot be used with what the sample has
+                return wrong
             if call is None:
                 return wrong
             with _Interrupting(0) as edits:

@@ -166,7 +166,7 @@ def test_public_functions_and_methods_of_what_builds_are_doors() -> None:
 
 
 def test_noting_takes_few_of_the_calls_that_build_bert() -> None:
-    """Before edits were noted, 68,745 Python calls built this program of two layers, and 69,902 with the first notes: 1.017 times."""
+    """Before edits were noted, 68,745 Python calls built these two layers, and 69,902 with the first notes: 1.017 times."""
     models = script("models")
     whole = models.BERT["layers"]
     models.BERT["layers"] = 2

@@ -185,7 +185,8 @@ def notes_signature(function: F, name: str, undo: bool = True) -> F:
         did you mean 'size'? fluid.layers.fc(input, size, num_flatten_dims=1, ...)
     """
     if inspect.isfunction(function):
-        return _door(function, function, name, undo)  # type: ignore[return-value]
+        wrapped: F = _door(function, function, name, undo)
+        return wrapped
     if inspect.isclass(function):
         for base in function.__mro__:
             # What it inherits is its own as well, unless it stands in the base class of another package.
@@ -229,7 +230,7 @@ def _door(call: Any, shown: Any, name: str, undo: bool, restored: bool = False) 
         call, shown, name, undo: As in :func:`notes_signature`.
         restored: It is a method, and its object's attributes are put back, too.
     """
-    if hasattr(call, "__wrapped__") and call.__code__.co_name == "noting":
+    if hasattr(call, "__wrapped__") and call.__code__.co_name in ("noting", "running"):
         return call
 
     def misfit(error: BaseException) -> None:
@@ -238,19 +239,13 @@ def _door(call: Any, shown: Any, name: str, undo: bool, restored: bool = False) 
         if isinstance(error, TypeError) and trace is not None and trace.tb_next is None:
             error.add_note(_note(str(error), inspect.signature(shown), name))
 
-    if not undo:
+    def running(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return call(*args, **kwargs)
+        except TypeError as error:
+            misfit(error)
+            raise
 
-        @functools.wraps(call)
-        def noting(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return call(*args, **kwargs)
-            except TypeError as error:
-                misfit(error)
-                raise
-
-        return noting
-
-    @functools.wraps(call)
     def noting(*args: Any, **kwargs: Any) -> Any:
         opened = HERE.journal
         journal, mark = ([], 0) if opened is None else (opened, len(opened))
@@ -271,7 +266,7 @@ def _door(call: Any, shown: Any, name: str, undo: bool, restored: bool = False) 
             if opened is None:
                 HERE.journal = None
 
-    return noting
+    return functools.wraps(call)(noting if undo else running)
 
 
 def _note(message: str, signature: inspect.Signature, name: str) -> str:
