@@ -209,6 +209,10 @@ class ProgramTypeError(ProgramError, TypeError):
     """An argument of a program-building call is of the wrong type."""
 
 
+class EmptyNameError(ProgramTypeError, AssertionError):
+    """The prefix of a ``name_scope`` is no text, or an empty one; Paddle raises an ``AssertionError`` there."""
+
+
 class NotFoundError(TstaticError, LookupError, ValueError):
     """A name that nothing has; near names are suggested.
 
@@ -438,8 +442,27 @@ def near(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """
     import difflib
 
+    if (
+        not isinstance(name, str)
+        or isinstance(cutoff, bool)
+        or not isinstance(cutoff, int | float)
+        or not 0 <= cutoff <= 1
+    ):
+        raise ProgramTypeError(
+            "near() compares a text with others", expected="a str, and a cutoff from 0 to 1",
+            received=f"{shown(name)}, {shown(cutoff)}", fix="pass the text that the user wrote",
+        )  # fmt: skip
+    try:
+        known = list(itertools.islice(known, 4000))
+    except TypeError:
+        known = [None]  # type: ignore[list-item]
+    if not all(isinstance(other, str) for other in known):
+        raise ProgramTypeError(
+            "near() compares a text with others", expected="an iterable of texts", received="something else as 'known'",
+            fix="pass the names that there are",
+        )  # fmt: skip
     # Comparing takes 10 microseconds a name: of a million names from a strange file the first few thousand will do.
-    names = (other for other in itertools.islice(known, 4000) if len(other) <= 400)
+    names = (other for other in known if len(other) <= 400)
     close = difflib.get_close_matches(name[:400], names, n=3, cutoff=cutoff)
     return f"did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
 

@@ -150,12 +150,17 @@ class CUDAPinnedPlace(Place):
 
 def _whole(value: object, what: str, example: str) -> int:
     """Returns ``value`` as an int >= 0, or raises an error about ``what``."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None:
         received = shown(value)
         raise PlaceTypeError(f"{what} is an integer", expected="int >= 0", received=received, fix=f"write {example}")
-    number = operator.index(value)
     if number < 0:
         raise PlaceError(f"{what} cannot be negative", expected="int >= 0", received=number, fix=f"write {example}")
+    if number >= 1 << 31:
+        raise PlaceError(f"{what} is too large", expected="int < 2**31", received=number, fix=f"write {example}")
     return number
 
 

@@ -29,8 +29,9 @@ def user_line() -> Where | None:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        own = _OWN.get(name)
-        if own is None:
+        try:
+            own = _OWN[name]
+        except KeyError:
             own = _OWN[name] = is_own(name) or is_library(name)
         if not own:
             return name, frame.f_lineno

@@ -1101,6 +1101,45 @@ TWO_OPTIMIZERS = (
     ),
 )
 
+REFUSALS = (
+    Mutant(
+        "ir/export.py",
+        "_door.noting",
+        "statement",
+        "take_back(journal, mark)",
+        "pass",
+        ("tests/api/test_refused_calls.py",),
+        "single or names_of_the_first_call or taken_back",
+    ),
+    Mutant(
+        "ir/names.py",
+        "UniqueNameGenerator._give_back",
+        "comparison",
+        "self.ids.get(key) == number + 1",
+        "self.ids.get(key) == number",
+        (U + "test_undo.py",),
+        "numbers_of_names",
+    ),
+    Mutant(
+        "undo.py",
+        "take_back",
+        "comparison",
+        "len(journal) > mark",
+        "len(journal) > mark + 1",
+        (U + "test_undo.py",),
+        "edits_of_lists",
+    ),
+    Mutant(
+        "ir/refusal.py",
+        "refusal",
+        "call",
+        "fits(value, notes.get(key, 'Any'))",
+        "True",
+        ("tests/api/test_refused_calls.py",),
+        "behind_the_checks",
+    ),
+)
+
 MUTANTS = (
     *KERNELS,
     *GRADIENTS,
@@ -1120,4 +1159,5 @@ MUTANTS = (
     *FLEET,
     *COMMANDS,
     *IMPORTS,
+    *REFUSALS,
 )

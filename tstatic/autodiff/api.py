@@ -138,7 +138,7 @@ def append_backward(
         program.loss_name = loss.name
     for i in reversed(path):
         if loss.name in ops[i].output_arg_names:
-            ops[i].role |= OpRole.Loss
+            ops[i]._set_attr("op_role", ops[i].role | OpRole.Loss)
             break
     work = Backward(block, block, prefix)
     if reordered is not None:

@@ -423,10 +423,11 @@ class Backward:
                 block, new_op.type, inputs, outputs, attrs, role=new_op.role, role_var=tuple(new_op.role_var),
                 where=new_op.where, position=new_op.position, namescope=NAME_SCOPE.get(block.program),
             )  # fmt: skip
-            block.built += 1
             added.append(op)
-        at = len(block.ops) if at is None else at
-        block.ops[at:at] = added
+            block._append(op)
+            if at is not None:
+                block.ops.insert(at, block.ops.pop())
+                at += 1
         block.program._touch()
         return added
 

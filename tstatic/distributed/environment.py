@@ -14,6 +14,7 @@ from tstatic.comm.launch import current as _current
 from tstatic.comm.process_collectives import Group
 from tstatic.comm.processes import world as _world
 from tstatic.errors import FeedError
+from tstatic.ir.export import door
 from tstatic.no_effect import ONE_GROUP, no_effect
 from tstatic.runtime.shards import bounds
 
@@ -21,6 +22,7 @@ Array = np.ndarray[Any, Any]
 _Part = TypeVar("_Part", bound=Sequence[Any])
 
 
+@door("distributed.get_rank")
 def get_rank(group: Group | None = None) -> int:
     """Number of this process, from the launcher's environment; 0 without one.
 
@@ -36,6 +38,7 @@ def get_rank(group: Group | None = None) -> int:
     return _current().rank if group is None else group.rank
 
 
+@door("distributed.get_world_size")
 def get_world_size(group: Group | None = None) -> int:
     """Number of processes, from the launcher's environment; 1 without one.
 

@@ -31,7 +31,8 @@ from tstatic.ir.operator import OpRole, unknown
 from tstatic.ir.program import Block, Operator, Variable
 from tstatic.ir.rng import op_position
 from tstatic.ir.types import Meta, dtype_of, plain
-from tstatic.where import show, user_line
+from tstatic.undo import undone_on_error
+from tstatic.where import Where, show, user_line
 
 # Attributes that any op may be given.
 AUTOMATIC = ("op_role", "op_role_var", "op_namescope", "op_callstack", "op_device", "with_quant_attr")
@@ -222,7 +223,7 @@ def _clean_attrs(definition: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _add(block: Block, definition: OpDef, inputs: dict[str, tuple[str, ...]], outputs: dict[str, tuple[str, ...]],
-         attrs: dict[str, Any], automatic: Mapping[str, Any]) -> Operator:  # fmt: skip
+         attrs: dict[str, Any], automatic: Mapping[str, Any], where: Where | None) -> Operator:  # fmt: skip
     program = block.program
     role = int(automatic.get("op_role", program._role))
     op = Operator(
@@ -233,14 +234,13 @@ def _add(block: Block, definition: OpDef, inputs: dict[str, tuple[str, ...]], ou
         attrs,
         role=role,
         role_var=tuple(automatic.get("op_role_var", program._role_var)),
-        where=user_line(),
+        where=where,
         position=op_position(block.idx, block.built),
         namescope=names.NAME_SCOPE.get(program),
         device=str(automatic.get("op_device", names.DEVICE.get(program))),
         updates=program._updates if role & (OpRole.Backward | OpRole.Optimize) else (),
     )
-    block.built += 1
-    block.ops.append(op)
+    block._append(op)
     program._touch()
     # An operator without a gradient stops what arrives, whatever its inputs are: zeros_like, bernoulli, unique.
     ends = definition.grad is None and not definition.of
@@ -339,7 +339,7 @@ def append_op(
             var.stop_gradient = stop_gradient
     if metas is not None:
         give_offsets(definition, block, ins, outs, done, metas)
-    return _add(block, definition, ins, outs, done, automatic)
+    return _add(block, definition, ins, outs, done, automatic, user_line())
 
 
 def _append_composed(
@@ -379,7 +379,7 @@ def _append_composed(
     ins = {name: variable(value) for name, value in given.items()}
     ins = {n: v[0] if isinstance(v, list) and n not in builder.many else [v] if n in builder.many and not isinstance(v, list)
            else v for n, v in ins.items()}  # fmt: skip
-    with _undone_on_error(block):
+    with _inside(block):
         if builder.writes:
             targets = {slot: [variable(v) for v in _listed(value)] for slot, value in outputs.items()}
             before = len(block.ops)
@@ -412,23 +412,13 @@ def _append_composed(
 
 
 @contextlib.contextmanager
-def _undone_on_error(block: Block) -> Iterator[None]:
+def _inside(block: Block) -> Iterator[None]:
     """Builds in a block; an error takes out again what was put there."""
     program, before = block.program, block.program.current_block_idx
-    ops, variables, built = len(block.ops), set(block.vars), block.built
-    with program_guard(program):
+    with undone_on_error(), program_guard(program):
         program.current_block_idx = block.idx
-        try:
-            yield
-        except BaseException:
-            del block.ops[ops:]
-            for name in [name for name in block.vars if name not in variables]:
-                del block.vars[name]
-            block.built = built
-            program._touch()
-            raise
-        finally:
-            program.current_block_idx = before
+        yield
+        program.current_block_idx = before
 
 
 def _listed(value: Any) -> Sequence[Any]:
@@ -547,7 +537,7 @@ class LayerNamer:
             if (m := made.get(slot.name)) is not None
         }
         give_offsets(definition, block, ins, outs, done, metas)
-        _add(block, definition, ins, outs, done, automatic)
+        _add(block, definition, ins, outs, done, automatic, where)
         results = [made[s.name] for s in definition.outputs if not s.intermediate and s.name in made]
         return results[0] if len(results) == 1 else tuple(results)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError, TstaticError, shown
+from tstatic.errors import DTypeError, EmptyNameError, ProgramError, ProgramTypeError, ShapeError, TstaticError, shown
 from tstatic.guards import Guarded
 from tstatic.ir import names
 from tstatic.ir.attrs import LOD
@@ -106,6 +106,10 @@ def in_program_guard() -> bool:
 
 
 # ---------------------------------------------------------------------------------------------- inputs and parameters
+MAX_LEVELS = 64
+"""How deep sequences may be nested in each other; each level has a variable of its own."""
+
+
 def _refusal(
     function: str, name: str | None, error: type[TstaticError], what: str, expected: object, received: object, fix: str
 ) -> TstaticError:
@@ -175,7 +179,7 @@ def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variab
         kind = default_dtype() if dtype is None else dtype_of(dtype)
     except TstaticError as error:
         raise error.add_context(op="data", var=name, where=show(user_line())) from None
-    lod_level = check_int(lod_level, "lod_level", "static.data", 0)
+    lod_level = check_int(lod_level, "lod_level", "static.data", 0, most=MAX_LEVELS)
     block = default_main_program().global_block()
     old = block.vars.get(name)
     if old is not None:
@@ -310,7 +314,14 @@ def name_scope(prefix: str | None = None) -> Iterator[None]:
         >>> static.default_main_program().global_block().ops[0].attr("op_namescope")
         '/head/'
     """
-    assert prefix, "namescope prefix can not be empty."
+    if not isinstance(prefix, str) or not prefix:
+        raise EmptyNameError(
+            "namescope prefix can not be empty.",
+            expected="a non-empty str",
+            received=shown(prefix),
+            fix="name the scope, for example static.name_scope('encoder')",
+            op="name_scope",
+        )
     program = default_main_program()
     with NAME_SCOPE.inside(f"{NAME_SCOPE.get(program)}{prefix}/", program):
         yield

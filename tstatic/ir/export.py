@@ -16,7 +16,9 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from tstatic.errors import near
+from tstatic.ir.refusal import refusal
 from tstatic.ir.registry import Registry, load_all
+from tstatic.undo import HERE, note_object, take_back
 from tstatic.unsupported import add_namespace, advice, refuse
 
 
@@ -160,15 +162,17 @@ def facade_module(
     setattr(sys.modules[package], leaf, module)
 
 
-# --------------------------------------------------------------------------------------------------- calls that do not fit
-def notes_signature(function: F, name: str) -> F:
-    """Makes a function or class note what it takes when it is called with arguments that do not fit.
+# --------------------------------------------------------------------------------------------------- the door of public calls
+def notes_signature(function: F, name: str, undo: bool = True) -> F:
+    """Makes a function or a class's public methods note what they take when arguments do not fit, and undo what they refuse.
 
     Python names the inner function and, before version 3.13, no keyword like the misspelt one.
 
     Args:
-        function: A function, which is wrapped, or a class, whose own ``__init__`` is.
+        function: A function, which is wrapped, or a class, whose own constructor and public methods are.
         name: What users call it: ``"fluid.layers.fc"``.
+        undo: Whether an exception takes back what the call has changed (see ``tstatic/undo.py``). What runs programs for hours,
+            with functions of the user's in between, keeps it.
 
     Returns:
         What to call in place of ``function``; a class itself.
@@ -181,34 +185,88 @@ def notes_signature(function: F, name: str) -> F:
         did you mean 'size'? fluid.layers.fc(input, size, num_flatten_dims=1, ...)
     """
     if inspect.isfunction(function):
-        noting: F = _noting(function, function, name)
-        return noting
-    if inspect.isclass(function) and inspect.isfunction(vars(function).get("__init__")):
-        setattr(function, "__init__", _noting(vars(function)["__init__"], function, name))  # noqa: B010 - its type may not be
+        wrapped: F = _door(function, function, name, undo)
+        return wrapped
+    if inspect.isclass(function):
+        for base in function.__mro__:
+            # What it inherits is its own as well, unless it stands in the base class of another package.
+            if base.__module__.partition(".")[0] == __name__.partition(".")[0]:
+                _add_doors(base, name if base is function else base.__name__.lstrip("_"), undo)
     return function
 
 
-def notes_signatures(cls: type[C]) -> type[C]:
+def _add_doors(cls: type, name: str, undo: bool) -> None:
+    restored = undo and getattr(cls, "_is_restored", False)
+    for member, value in list(vars(cls).items()):
+        inner = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+        if not inspect.isfunction(inner) or (member.startswith("_") and member not in _CALLED):
+            continue
+        if member == "__init__":
+            made = _door(inner, cls, name, undo)
+        else:
+            called = name if member == "__call__" else f"{name}.{member}"
+            made = _door(inner, inner, called, undo, restored and inner is value)
+        setattr(cls, member, made if inner is value else type(value)(made))
+
+
+def notes_signatures(undo: bool = True) -> Callable[[type[C]], type[C]]:
     """Makes a class and its public methods do what :func:`notes_signature` says; a class decorator."""
-    notes_signature(cls, cls.__name__)
-    for name, method in list(vars(cls).items()):
-        if not name.startswith("_") and inspect.isfunction(method):
-            setattr(cls, name, _noting(method, method, f"{cls.__name__}.{name}"))
-    return cls
+    return lambda cls: notes_signature(cls, cls.__name__, undo)
 
 
-def _noting(call: Any, shown: Any, name: str) -> Any:
-    @functools.wraps(call)
-    def noting(*args: Any, **kwargs: Any) -> Any:
+def door(name: str) -> Callable[[F], F]:
+    """Makes a public function that is not exported here do what :func:`notes_signature` says; a decorator."""
+    return lambda function: notes_signature(function, name)
+
+
+_CALLED = ("__init__", "__call__")
+"""Methods that are public though their names begin with an underscore."""
+
+
+def _door(call: Any, shown: Any, name: str, undo: bool, restored: bool = False) -> Any:
+    """Wraps a function whose arguments ``shown`` has, too.
+
+    Args:
+        call, shown, name, undo: As in :func:`notes_signature`.
+        restored: It is a method, and its object's attributes are put back, too.
+    """
+    if hasattr(call, "__wrapped__") and call.__code__.co_name in ("noting", "running"):
+        return call
+
+    def misfit(error: BaseException) -> None:
+        # Raised by the call itself, not inside of it: there is no frame below that of the door.
+        trace = error.__traceback__
+        if isinstance(error, TypeError) and trace is not None and trace.tb_next is None:
+            error.add_note(_note(str(error), inspect.signature(shown), name))
+
+    def running(*args: Any, **kwargs: Any) -> Any:
         try:
             return call(*args, **kwargs)
         except TypeError as error:
-            # Raised by the call itself, not inside of it: there is no frame below this one.
-            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                error.add_note(_note(str(error), inspect.signature(shown), name))
+            misfit(error)
             raise
 
-    return noting
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        opened = HERE.journal
+        journal, mark = ([], 0) if opened is None else (opened, len(opened))
+        try:
+            if opened is None:
+                HERE.journal = journal
+            if restored:
+                note_object(args[0])
+            return call(*args, **kwargs)
+        except BaseException as error:
+            take_back(journal, mark)
+            misfit(error)
+            typed = refusal(error, sys._getframe(1), shown, name, args, kwargs)
+            if typed is not None:
+                raise typed from error
+            raise
+        finally:
+            if opened is None:
+                HERE.journal = None
+
+    return functools.wraps(call)(noting if undo else running)
 
 
 def _note(message: str, signature: inspect.Signature, name: str) -> str:

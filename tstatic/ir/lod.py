@@ -38,7 +38,7 @@ def with_offsets(definition: OpDef, block: Block, inputs: Mapping[str, Any]) -> 
         if base == slot.name or given is None or inputs.get(slot.name) is not None:
             continue
         variables = [_variable(block, one) for one in (given if isinstance(given, list | tuple) else [given])]
-        if any(var is None for var in variables):
+        if not variables or any(var is None for var in variables):
             continue  # what checks slots says what is wrong
         lods = [var.lod for var in variables if var is not None]
         if all(lods) and lods:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Iterator
 
 from tstatic.guards import Guarded
+from tstatic.locks import rlock
+from tstatic.undo import HERE
+
+_counting = rlock()
+"""Held while a number is taken or given back, so that threads that share a generator never get one name twice."""
 
 
 class UniqueNameGenerator:
@@ -22,12 +26,22 @@ class UniqueNameGenerator:
 
     def __init__(self, prefix: str = "") -> None:
         self.prefix = prefix
-        self.ids: dict[str, Iterator[int]] = {}
+        self.ids: dict[str, int] = {}
 
     def __call__(self, key: str) -> str:
-        # Both calls are of C, so that threads that share a generator never get one name twice.
-        count = self.ids.get(key) or self.ids.setdefault(key, itertools.count())
-        return f"{self.prefix}{key}_{next(count)}"
+        journal = HERE.journal
+        with _counting:
+            number = self.ids.get(key, 0)
+            if journal is not None:
+                journal.append((self._give_back, key, number))
+            self.ids[key] = number + 1
+        return f"{self.prefix}{key}_{number}"
+
+    def _give_back(self, key: str, number: int) -> None:
+        """Counts a number again that a refused call took, unless another thread has taken one since."""
+        with _counting:
+            if self.ids.get(key) == number + 1:
+                self.ids[key] = number
 
 
 NAME_SCOPE = Guarded("name_scope", "")

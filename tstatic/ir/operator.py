@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from tstatic.errors import NotFoundError, ProgramError, TstaticError, near
 from tstatic.ir.opdef import OpDef, op_def
+from tstatic.undo import ABSENT, HERE, put_back
 from tstatic.where import Where, show
 
 
@@ -96,6 +97,9 @@ class OpAttrs(_Owned):
 
     def put(self, key: str, value: Any) -> None:
         """Stores a value that is checked already."""
+        journal = HERE.journal
+        if journal is not None:
+            journal.append((put_back, self, key, self.get(key, ABSENT)))
         super().__setitem__(key, value)
 
     def _refuse(self) -> NoReturn:
@@ -207,6 +211,12 @@ class OperatorBase:
         """Records that the program has changed."""
         raise NotImplementedError
 
+    def _note(self, *fields: str) -> None:
+        """Notes what fields are before they change, so that a refused call puts them back."""
+        journal = HERE.journal
+        if journal is not None:
+            journal.extend((setattr, self, field, getattr(self, field)) for field in fields)
+
     @property
     def inputs(self) -> dict[str, tuple[str, ...]]:
         """Slot -> names of the variables that the op reads."""
@@ -214,6 +224,7 @@ class OperatorBase:
 
     @inputs.setter
     def inputs(self, inputs: dict[str, tuple[str, ...]]) -> None:
+        self._note("_inputs")
         self._inputs = OpSlots(self, inputs)
         self._touch()
 
@@ -224,6 +235,7 @@ class OperatorBase:
 
     @outputs.setter
     def outputs(self, outputs: dict[str, tuple[str, ...]]) -> None:
+        self._note("_outputs")
         self._outputs = OpSlots(self, outputs)
         self._touch()
 
@@ -234,7 +246,9 @@ class OperatorBase:
 
     @attrs.setter
     def attrs(self, attrs: dict[str, Any]) -> None:
-        self._attrs = OpAttrs(self, self.definition.complete(attrs))
+        complete = self.definition.complete(attrs)
+        self._note("_attrs")
+        self._attrs = OpAttrs(self, complete)
         self._touch()
 
     @property
@@ -304,6 +318,7 @@ class OperatorBase:
         return {**{n: self.attr(n) for n in self.attrs}, **self._automatic()}
 
     def _set_attr(self, name: str, value: Any) -> None:
+        self._note("role", "role_var", "device", "namescope")
         if name == "op_role":
             self.role = int(value)
         elif name == "op_role_var":

@@ -17,6 +17,7 @@ from tstatic.ir.operator import OperatorBase, OpRole
 from tstatic.ir.types import dtype_of
 from tstatic.ir.variable import VariableBase
 from tstatic.no_effect import PRINTS, no_effect
+from tstatic.undo import HERE, NotedAttributes, NotedDict, NotedList, put_back
 from tstatic.where import Where, show, user_line
 
 _ids = itertools.count()
@@ -65,6 +66,14 @@ class Variable(VariableBase):
                [12., 26.]], dtype=float32)
     """
 
+    block: Block
+    need_check_feed: bool
+    lod_level: int
+    type: str
+    made_at: Where | None
+    initialised: bool
+    """In a startup program: an op gives it its first value."""
+
     def __init__(
         self,
         block: Block,
@@ -80,20 +89,22 @@ class Variable(VariableBase):
         type: str = "dense_tensor",
         where: Where | None = None,
     ) -> None:
-        self.block = block
-        self.name = name
-        self._shape = None if shape is None else tuple(int(s) for s in shape)
-        self._dtype = None if dtype is None else dtype_of(dtype)
-        self._persistable = persistable
-        self._stop_gradient = stop_gradient
-        self._stop_origin = "set" if stop_gradient else ""
-        self.is_data = is_data
-        self.need_check_feed = need_check_feed
-        self.lod_level = lod_level
-        self.type = type
-        self.made_at = where
-        # In a startup program: an op gives it its first value.
-        self.initialised = False
+        # Past `__setattr__`: nobody needs a note of what a new variable was before.
+        self.__dict__.update(
+            block=block,
+            name=name,
+            _shape=None if shape is None else tuple(map(int, shape)),
+            _dtype=None if dtype is None else dtype_of(dtype),
+            _persistable=persistable,
+            _stop_gradient=stop_gradient,
+            _stop_origin="set" if stop_gradient else "",
+            is_data=is_data,
+            need_check_feed=need_check_feed,
+            lod_level=lod_level,
+            type=type,
+            made_at=where,
+            initialised=False,
+        )
 
     def _touch(self) -> None:
         self.block.program._touch()
@@ -133,6 +144,15 @@ class Parameter(Variable):
         ('fc_0.w_0', (3, 2), True, True)
     """
 
+    trainable: bool
+    optimize_attr: dict[str, Any]
+    regularizer: Any
+    do_model_average: bool | None
+    need_clip: bool
+    is_distributed: bool
+    initializer: Any
+    gradient_clip_attr: Any
+
     def __init__(
         self,
         block: Block,
@@ -151,14 +171,16 @@ class Parameter(Variable):
     ) -> None:
         kwargs.setdefault("stop_gradient", not trainable)
         super().__init__(block, name, shape, dtype, persistable=True, **kwargs)
-        self.trainable = trainable
-        self.optimize_attr = {"learning_rate": 1.0} if optimize_attr is None else optimize_attr
-        self.regularizer = regularizer
-        self.do_model_average = do_model_average
-        self.need_clip = need_clip
-        self.is_distributed = is_distributed
-        self.initializer = initializer
-        self.gradient_clip_attr: Any = None
+        self.__dict__.update(
+            trainable=trainable,
+            optimize_attr={"learning_rate": 1.0} if optimize_attr is None else optimize_attr,
+            regularizer=regularizer,
+            do_model_average=do_model_average,
+            need_clip=need_clip,
+            is_distributed=is_distributed,
+            initializer=initializer,
+            gradient_clip_attr=None,
+        )
 
 
 class Operator(OperatorBase):
@@ -208,7 +230,8 @@ class Operator(OperatorBase):
     __str__ = to_string
 
 
-class Block:
+@notes_signatures()
+class Block(NotedAttributes):
     """A list of ops and the variables they use; block 0 is the global one, others belong to control flow.
 
     Args:
@@ -230,13 +253,28 @@ class Block:
         self.idx = idx
         self.parent_idx = parent_idx
         self.forward_block_idx = forward_idx
-        self.vars: OrderedDict[str, Variable] = OrderedDict()
-        self.ops: list[Operator] = []
+        self.vars: OrderedDict[str, Variable] = NotedDict()
+        self.ops: list[Operator] = NotedList()
         self.excludes: tuple[Operator, ...] = ()  # ops of other branches, which do not run where this block does
         # In a block of gradients: what stands before the names of its gradients.
         self.grad_prefix = ""
         # Counts every op ever built here, so that removing or inserting one moves no random op's position.
         self.built = 0
+
+    def _append(self, op: Operator) -> None:
+        """Adds an op at the end and counts it."""
+        journal, own = HERE.journal, self.__dict__
+        if journal is not None:
+            journal.append((_take_off, self, len(self.ops), own["built"]))
+        own["built"] += 1
+        list.append(self.ops, op)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "ops":
+            value = NotedList(value)
+        elif name == "vars":
+            value = NotedDict(value)
+        super().__setattr__(name, value)
 
     @property
     def parent(self) -> Block | None:
@@ -390,8 +428,14 @@ class Block:
     __str__ = to_string
 
 
-@notes_signatures
-class Program(ProgramMethods):
+def _take_off(block: Block, count: int, built: int) -> None:
+    """Undoes :meth:`Block._append`."""
+    list.__delitem__(block.ops, slice(count, None))
+    block.__dict__["built"] = built
+
+
+@notes_signatures()
+class Program(ProgramMethods, NotedAttributes):
     """What to compute: blocks of ops over named variables.
 
     Programs compare by identity. ``version`` changes with every edit, so that compiled plans are never stale.
@@ -409,6 +453,7 @@ class Program(ProgramMethods):
     def __init__(self) -> None:
         self.uid = next(_ids)
         self.version = 0
+        self._last_version = 0
         self.blocks: list[Block] = [Block(self, 0)]
         self.current_block_idx = 0
         self._seed = Program._first_seed
@@ -432,7 +477,16 @@ class Program(ProgramMethods):
         self.fetch_names: tuple[str, ...] = ()  # and its results
 
     def _touch(self) -> None:
-        self.version += 1
+        # Past `__setattr__`, which takes longer: every edit comes here. A refused call brings the old version back with the old
+        # program; the next edit has a number that no program had before.
+        own = self.__dict__
+        journal = HERE.journal
+        if journal is not None:
+            journal.append((put_back, own, "version", own["version"]))
+        own["version"] = own["_last_version"] = own["_last_version"] + 1
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, NotedList(value) if name in ("blocks", "readers") else value)
 
     @property
     def random_seed(self) -> int:
@@ -492,12 +546,14 @@ class Program(ProgramMethods):
 
     @contextlib.contextmanager
     def _role_guard(self, role: int, role_var: tuple[str, ...] = ()) -> Iterator[None]:
+        # Past `__setattr__`: what is put back here needs no note.
+        own = self.__dict__
         old = self._role, self._role_var
-        self._role, self._role_var = role, role_var
         try:
+            own["_role"], own["_role_var"] = role, role_var
             yield
         finally:
-            self._role, self._role_var = old
+            own["_role"], own["_role_var"] = old
 
     def _optimized_guard(self, param_and_grads: Sequence[Any]) -> Any:
         names = tuple(v.name if isinstance(v, Variable) else str(v) for v in param_and_grads)

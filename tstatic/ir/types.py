@@ -216,7 +216,7 @@ def _of_numpy(value: Any) -> DType | None:
     """Returns the type that numpy has under a name or for a type; ``None`` if tstatic lacks it."""
     try:
         return _BY_NUMPY.get(np.dtype(value).newbyteorder("="))
-    except TypeError:
+    except (TypeError, ValueError):
         return None
 
 

@@ -13,6 +13,7 @@ from tstatic.ir.export import PUBLIC_API
 from tstatic.ir.methods import VariableMethods
 from tstatic.ir.types import DType, Meta, Shape, dtype_of
 from tstatic.logs import warn_user
+from tstatic.undo import HERE, NotedAttributes
 
 _REFLECTED = {
     np.add: "__radd__", np.subtract: "__rsub__", np.multiply: "__rmul__", np.true_divide: "__rtruediv__",
@@ -23,7 +24,12 @@ _REFLECTED = {
 """numpy's function of an operator -> the method of the right operand that answers it."""
 
 
-class VariableBase(VariableMethods):
+def _undecide(own: dict[str, Any], stops: bool, origin: str) -> None:
+    """Undoes :meth:`VariableBase._decide`."""
+    own["_stop_gradient"], own["_stop_origin"] = stops, origin
+
+
+class VariableBase(VariableMethods, NotedAttributes):
     """The part of :class:`~tstatic.ir.program.Variable` that needs no block."""
 
     __array_priority__ = 100
@@ -54,7 +60,14 @@ class VariableBase(VariableMethods):
 
     @stop_gradient.setter
     def stop_gradient(self, value: bool) -> None:
-        self._stop_gradient, self._stop_origin = value, "set"
+        self._decide(value, "set")
+
+    def _decide(self, stops: bool, origin: str) -> None:
+        # Past `__setattr__`, which takes longer: it is called for each result of an op.
+        journal, own = HERE.journal, self.__dict__
+        if journal is not None:
+            journal.append((_undecide, own, own["_stop_gradient"], own["_stop_origin"]))
+        own["_stop_gradient"], own["_stop_origin"] = stops, origin
 
     def _infer_stop_gradient(self, stops: bool) -> None:
         """Records whether all inputs of an op that writes this variable stop gradients (``stops``).
@@ -64,14 +77,14 @@ class VariableBase(VariableMethods):
         if self._persistable or self.is_data or self._stop_origin == "set":
             return
         if not stops:
-            self._stop_gradient, self._stop_origin = not self.dtype.is_inexact, "set"
+            self._decide(not self.dtype.is_inexact, "set")
         elif self._stop_origin == "":
-            self._stop_gradient, self._stop_origin = True, "inferred"
+            self._decide(True, "inferred")
 
     def _reopen_gradient(self) -> None:
         """Lets gradients through again, unless it was the user who stopped them."""
         if self._stop_origin == "inferred" and self.dtype.is_inexact:
-            self._stop_gradient, self._stop_origin = False, ""
+            self._decide(False, "")
 
     # Identity, because ``==`` builds an op.
     __hash__ = object.__hash__

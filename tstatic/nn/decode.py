@@ -514,49 +514,48 @@ def dynamic_decode(
     if max_step_num is not None:
         check_int(max_step_num, "max_step_num", "dynamic_decode", 0)
     program = default_main_program()
-    with _blocks.undone_on_error(program):
-        inputs, states, finished = decoder.initialize(inits)
-        helper = LayerNamer("dynamic_decode")
-        lengths = _cast(emit("fill_zeros_like", {"X": _cast(finished, int64)}), int64)
+    inputs, states, finished = decoder.initialize(inits)
+    helper = LayerNamer("dynamic_decode")
+    lengths = _cast(emit("fill_zeros_like", {"X": _cast(finished, int64)}), int64)
 
-        def own(x: Variable) -> Variable:
-            copied = helper.emit("assign", {"X": x})
-            # The steps before may depend on parameters, even where the first values do not.
-            copied.stop_gradient = not copied.dtype.is_float
-            return copied  # type: ignore[no-any-return]
+    def own(x: Variable) -> Variable:
+        copied = helper.emit("assign", {"X": x})
+        # The steps before may depend on parameters, even where the first values do not.
+        copied.stop_gradient = not copied.dtype.is_float
+        return copied  # type: ignore[no-any-return]
 
-        carried = _map(own, [inputs, states, finished, lengths])
-        inputs, states, finished, lengths = carried
-        step = emit("fill_constant", {}, {"shape": (1,), "dtype": int64, "value": 0})
-        going = _going(finished, step, None)
-        parent = program.current_block()
-        loop = While(going, is_test=is_test)
-        arrays: list[Variable] = []
-        with loop.block():
-            outputs, new_states, new_inputs, ends = decoder.step(step, inputs, states, **kwargs)
-            if decoder.tracks_own_finished:
-                new_lengths = getattr(new_states, "lengths", lengths)
-            else:
-                ends = emit("logical_or", {"X": ends, "Y": finished})
-                alive = _cast(emit("logical_not", {"X": finished}), int64)
-                new_lengths = emit("elementwise_add", {"X": lengths, "Y": alive})
-                if impute_finished:
-                    new_states = _map(lambda new, old: _kept(finished, old, new), new_states, states)
-            for x in _blocks.flatten(outputs):
-                with _in_block(parent):
-                    array = create_array(x.dtype)
-                arrays.append(array_write(x, step, array))
-            emit("increment", {"X": step}, {"step": 1.0}, outputs={"Out": step})
-            # Through copies: a value that is carried may be another one's new value.
-            new = _map(lambda x: emit("assign", {"X": x}), [new_inputs, new_states, ends, new_lengths])
-            block = program.current_block()
-            for value, var in zip(_blocks.flatten(new), _blocks.flatten(carried), strict=True):
-                append_op(block, "assign", {"X": value}, {"Out": var})
-            append_op(block, "assign", {"X": _going(finished, step, max_step_num)}, {"Out": going})
-        made = _blocks.pack(outputs, iter([join_array(array, 0, True, None)[0] for array in arrays]))
-        final, states = decoder.finalize(made, states, lengths)
-        if not output_time_major:
-            final = _map(swap_steps_and_batch, final)
+    carried = _map(own, [inputs, states, finished, lengths])
+    inputs, states, finished, lengths = carried
+    step = emit("fill_constant", {}, {"shape": (1,), "dtype": int64, "value": 0})
+    going = _going(finished, step, None)
+    parent = program.current_block()
+    loop = While(going, is_test=is_test)
+    arrays: list[Variable] = []
+    with loop.block():
+        outputs, new_states, new_inputs, ends = decoder.step(step, inputs, states, **kwargs)
+        if decoder.tracks_own_finished:
+            new_lengths = getattr(new_states, "lengths", lengths)
+        else:
+            ends = emit("logical_or", {"X": ends, "Y": finished})
+            alive = _cast(emit("logical_not", {"X": finished}), int64)
+            new_lengths = emit("elementwise_add", {"X": lengths, "Y": alive})
+            if impute_finished:
+                new_states = _map(lambda new, old: _kept(finished, old, new), new_states, states)
+        for x in _blocks.flatten(outputs):
+            with _in_block(parent):
+                array = create_array(x.dtype)
+            arrays.append(array_write(x, step, array))
+        emit("increment", {"X": step}, {"step": 1.0}, outputs={"Out": step})
+        # Through copies: a value that is carried may be another one's new value.
+        new = _map(lambda x: emit("assign", {"X": x}), [new_inputs, new_states, ends, new_lengths])
+        block = program.current_block()
+        for value, var in zip(_blocks.flatten(new), _blocks.flatten(carried), strict=True):
+            append_op(block, "assign", {"X": value}, {"Out": var})
+        append_op(block, "assign", {"X": _going(finished, step, max_step_num)}, {"Out": going})
+    made = _blocks.pack(outputs, iter([join_array(array, 0, True, None)[0] for array in arrays]))
+    final, states = decoder.finalize(made, states, lengths)
+    if not output_time_major:
+        final = _map(swap_steps_and_batch, final)
     return (final, states, lengths) if return_length else (final, states)
 
 

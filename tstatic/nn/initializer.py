@@ -13,12 +13,14 @@ from tstatic.errors import DTypeError, ProgramTypeError, ShapeError
 from tstatic.ir.attrs import packed
 from tstatic.ir.build import append_op
 from tstatic.ir.checks import ANY_RANK, check_choice, check_rank, check_type
+from tstatic.ir.export import door, notes_signatures
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Block, Variable
 from tstatic.ir.types import dtype_of, plain
 from tstatic.no_effect import NO_NAME, PLACE, no_effect
 
 
+@notes_signatures()
 class Initializer:
     """Base class; ``initializer(var, block)`` appends the op that fills ``var``.
 
@@ -46,6 +48,7 @@ class Initializer:
         return f"{type(self).__name__}({fields})"
 
 
+@door("nn.initializer.fans")
 def fans(shape: Sequence[int]) -> tuple[int, int]:
     """Returns ``(fan_in, fan_out)``: the two sizes of a matrix; of convolution filters, times the receptive field."""
     if len(shape) < 2:

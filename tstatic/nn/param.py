@@ -200,8 +200,7 @@ def startup_value(var: Variable, initializer: Initializer, startup: Program | No
         )
     else:
         startup_var = block.create_var(name=var.name, shape=var.shape, dtype=var.dtype, persistable=True)
-    startup_var.made_at = var.made_at
-    startup_var.initialised = True
+    startup_var._put(made_at=var.made_at, initialised=True)
     initializer(startup_var, block)
 
 
@@ -335,6 +334,14 @@ class LayerHelper(LayerNamer):
         attr = ParamAttr._to_attr(attr)
         if attr is False:
             return None
+        if isinstance(attr, list):
+            raise ProgramTypeError(
+                f"{self.prefix} makes one parameter here, and got a list of attributes",
+                expected="a ParamAttr, a str, an Initializer, a bool or None",
+                received=shown(attr),
+                fix="pass one of them",
+                op=self.prefix,
+            )
         name = attr.name
         if name is None:
             name = names.generate(f"{self.name}.{'b' if is_bias else 'w'}")

@@ -30,6 +30,8 @@ class _Average:
     Of a 16-bit parameter that an optimizer updates through a float32 copy, the copy is averaged.
     """
 
+    _is_restored = True
+
     def __init__(self, parameters: Sequence[Parameter]) -> None:
         if not parameters:
             raise ProgramError(

@@ -44,6 +44,8 @@ class LookAhead:
         [0.9, 0.85, 0.75, 0.75, 0.65]
     """
 
+    _is_restored = True
+
     def __init__(self, inner_optimizer: Any, alpha: float = 0.5, k: int = 5, name: str | None = None) -> None:
         if not callable(getattr(inner_optimizer, "minimize", None)):
             raise ProgramTypeError(

@@ -8,6 +8,7 @@ from typing import Any
 
 from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.ir.checks import check_type
+from tstatic.ir.export import notes_signatures
 from tstatic.optimizer.lr_decay import (
     ExponentialDecay,
     InverseTimeDecay,
@@ -45,6 +46,7 @@ __all__ = [
 ]
 
 
+@notes_signatures()
 class LinearWarmup(LRScheduler):
     """Goes in a straight line from ``start_lr`` to ``end_lr``, then is ``learning_rate``.
 
@@ -118,6 +120,7 @@ class LinearWarmup(LRScheduler):
         self.__dict__.update(entries)
 
 
+@notes_signatures()
 class ReduceOnPlateau(LRScheduler):
     """Multiplies the rate by ``factor`` when a metric has not improved for more than ``patience`` epochs.
 
@@ -242,6 +245,7 @@ def _line(start: float, end: float, done: float) -> float:
     return start * (1 - done) + end * done
 
 
+@notes_signatures()
 class CosineAnnealingDecay(LRScheduler):
     """``eta_min + (learning_rate - eta_min) * (1 + cos(pi * e / T_max)) / 2``; after ``T_max`` the rate rises again.
 
@@ -274,6 +278,7 @@ class CosineAnnealingDecay(LRScheduler):
         return _cosine(self.base_lr, self.eta_min, self.last_epoch / self.T_max)
 
 
+@notes_signatures()
 class CosineAnnealingWarmRestarts(LRScheduler):
     """``eta_min + (learning_rate - eta_min) * (1 + cos(pi * T_cur / T_i)) / 2``, starting again after ``T_i`` epochs.
 
@@ -370,6 +375,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self.last_lr = self.get_lr()
 
 
+@notes_signatures()
 class OneCycleLR(LRScheduler):
     """Rises from ``max / divide_factor`` to ``max``, then falls to ``end_learning_rate``, over ``total_steps`` steps.
 
@@ -451,6 +457,7 @@ class OneCycleLR(LRScheduler):
         return (_cosine if self.anneal_strategy == "cos" else _line)(before, after, done)
 
 
+@notes_signatures()
 class CyclicLR(LRScheduler):
     """Goes up and down between two rates in straight lines; the height of each cycle may shrink.
 

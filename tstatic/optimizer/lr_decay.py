@@ -10,6 +10,7 @@ from typing import Any
 
 from tstatic.errors import NotFoundError, ProgramError, UnsupportedError, shown
 from tstatic.ir.checks import check_callable, check_choice, check_int, check_not_empty, check_number, check_type
+from tstatic.ir.export import notes_signatures
 from tstatic.logs import warn_user
 from tstatic.optimizer.decay_formulas import exponential, inverse_time, natural_exponential, noam, polynomial
 
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 
+@notes_signatures()
 class LRScheduler:
     """A learning rate that changes with the epoch (or step) number, which ``step()`` counts.
 
@@ -65,6 +67,8 @@ class LRScheduler:
     last_epoch: int | float
     verbose: bool
     keys: list[str]
+
+    _is_restored = True
 
     def __init__(self, learning_rate: float = 0.1, last_epoch: int = -1, verbose: bool = False) -> None:
         self._start(learning_rate, last_epoch, verbose)
@@ -211,6 +215,7 @@ def _plain(value: Any) -> Any:
     return value.item() if math.prod(getattr(value, "shape", (0,))) == 1 else value
 
 
+@notes_signatures()
 class NoamDecay(LRScheduler):
     """``learning_rate * d_model**-0.5 * min(e**-0.5, e * warmup_steps**-1.5)``, and 0 at epoch 0.
 
@@ -250,6 +255,7 @@ class NoamDecay(LRScheduler):
         return float(noam(self.base_lr, self.d_model, self.warmup_steps, self.last_epoch, min))
 
 
+@notes_signatures()
 class PiecewiseDecay(LRScheduler):
     """``values[i]`` while ``e < boundaries[i]``, and the last value from the last boundary on.
 
@@ -286,6 +292,7 @@ class PiecewiseDecay(LRScheduler):
         return self.values[bisect.bisect_right(self.boundaries, self.last_epoch)]
 
 
+@notes_signatures()
 class NaturalExpDecay(LRScheduler):
     """``learning_rate * exp(-gamma * e)``.
 
@@ -312,6 +319,7 @@ class NaturalExpDecay(LRScheduler):
         return float(natural_exponential(self.base_lr, self.gamma, self.last_epoch, math.exp))
 
 
+@notes_signatures()
 class InverseTimeDecay(LRScheduler):
     """``learning_rate / (1 + gamma * e)``.
 
@@ -338,6 +346,7 @@ class InverseTimeDecay(LRScheduler):
         return float(inverse_time(self.base_lr, self.gamma, self.last_epoch))
 
 
+@notes_signatures()
 class PolynomialDecay(LRScheduler):
     """``(learning_rate - end_lr) * (1 - min(e, N) / N)**power + end_lr`` with ``N = decay_steps``.
 
@@ -386,6 +395,7 @@ class PolynomialDecay(LRScheduler):
         return float(polynomial(self.base_lr, self.end_lr, self.power, done))
 
 
+@notes_signatures()
 class ExponentialDecay(LRScheduler):
     """``learning_rate * gamma**e``.
 
@@ -412,6 +422,7 @@ class ExponentialDecay(LRScheduler):
         return float(exponential(self.base_lr, self.gamma, self.last_epoch))
 
 
+@notes_signatures()
 class MultiStepDecay(LRScheduler):
     """``learning_rate * gamma**k``, where k counts the milestones that are <= e.
 
@@ -447,6 +458,7 @@ class MultiStepDecay(LRScheduler):
         return float(exponential(self.base_lr, self.gamma, bisect.bisect_right(self.milestones, self.last_epoch)))
 
 
+@notes_signatures()
 class StepDecay(LRScheduler):
     """``learning_rate * gamma**floor(e / step_size)``.
 
@@ -477,6 +489,7 @@ class StepDecay(LRScheduler):
         return float(exponential(self.base_lr, self.gamma, self.last_epoch // self.step_size))
 
 
+@notes_signatures()
 class LambdaDecay(LRScheduler):
     """``learning_rate * lr_lambda(e)``.
 
@@ -505,6 +518,7 @@ class LambdaDecay(LRScheduler):
         return self.base_lr * self._number("lr_lambda(epoch)", self.lr_lambda(self.last_epoch))
 
 
+@notes_signatures()
 class MultiplicativeDecay(LRScheduler):
     """``learning_rate * lr_lambda(1) * lr_lambda(2) * ... * lr_lambda(e)``.
 
@@ -540,6 +554,7 @@ class MultiplicativeDecay(LRScheduler):
         return self.base_lr * product
 
 
+@notes_signatures()
 class LinearLR(LRScheduler):
     """``learning_rate * f``, where f goes in a straight line from ``start_factor`` to ``end_factor`` and stays there.
 

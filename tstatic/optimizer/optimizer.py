@@ -32,7 +32,7 @@ Pair = tuple[Variable, Variable | None]
 Lookups = tuple[Operator, ...]
 
 
-@notes_signatures
+@notes_signatures()
 class Optimizer:
     """Base class of update rules.
 
@@ -57,6 +57,8 @@ class Optimizer:
     """
 
     type = ""
+    _is_restored = True
+    """A refused call of a method puts the optimizer's attributes back."""
     _lazy = False
     _multi_precision = False
     _skip_update: Variable | None = None

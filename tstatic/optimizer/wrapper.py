@@ -24,6 +24,8 @@ class OptimizerWrapper:
         ProgramTypeError: If it is not an optimizer.
     """
 
+    _is_restored = True
+
     def __init__(self, optimizer: Any) -> None:
         # The class's own: an object that merely passes attributes on would be left out of the chain.
         if not callable(getattr(type(optimizer), "apply_gradients", None)):

@@ -128,7 +128,7 @@ class Settings:
         return given
 
 
-@notes_signatures
+@notes_signatures(undo=False)
 class CompiledProgram:
     """A program to be rewritten and planned by a strategy when it first runs.
 

@@ -72,7 +72,7 @@ def _results(entry: Bound, feeds: list[Arrays], scope: Scope, iterations: int, r
     return replicas.run(entry, feeds, scope, iterations)
 
 
-@notes_signatures
+@notes_signatures(undo=False)
 class Executor:
     """Runs programs on one place.
 

@@ -20,7 +20,7 @@ from tstatic.static.executor import Executor
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
 
-@notes_signatures
+@notes_signatures(undo=False)
 class ParallelExecutor:
     """Runs a program on ``CPU_NUM`` CPU places or on all visible GPUs.
 

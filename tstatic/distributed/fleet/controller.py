@@ -22,6 +22,7 @@ from tstatic.errors import CallOrderError, ProgramTypeError, UnsupportedError, s
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_main_program, default_startup_program
+from tstatic.ir.export import notes_signatures
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.logs import get_logger
 from tstatic.no_effect import no_effect
@@ -39,6 +40,7 @@ _SERVERS = "it belongs to parameter servers, which do not exist here"
 _SCALES = BuildStrategy.GradientScaleStrategy
 
 
+@notes_signatures()
 class Fleet:
     """The processes of a training, and the optimizer that trains with them; ``fleet`` has one, whose methods it shows.
 

@@ -11,6 +11,7 @@ from tstatic.distributed.fleet.strategy import DistributedStrategy as CurrentStr
 from tstatic.errors import CallOrderError, UnsupportedError
 from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_main_program, default_startup_program
+from tstatic.ir.export import notes_signatures
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.no_effect import no_effect
 from tstatic.optimizer.optimizer import Pair
@@ -122,6 +123,7 @@ class DistributedStrategy(BuildStrategy):
         return made
 
 
+@notes_signatures()
 class CollectiveOptimizer:
     """What ``fleet.distributed_optimizer`` of 1.x returns.
 
@@ -176,6 +178,7 @@ class CollectiveOptimizer:
         return getattr(self._optimizer, name)
 
 
+@notes_signatures()
 class Collective:
     """The processes of a training, as 1.x spells them; ``fleet`` of ``fluid.incubate.fleet.collective`` is one.
 

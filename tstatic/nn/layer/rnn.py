@@ -7,7 +7,16 @@ from typing import Any
 
 from tstatic.errors import ProgramTypeError, shown
 from tstatic.ir.build import LayerNamer, check_variable, emit
-from tstatic.ir.checks import FLOATS, check_choice, check_has_shape, check_int, check_number, check_rank, check_size
+from tstatic.ir.checks import (
+    FLOATS,
+    MOST_LAYERS,
+    check_choice,
+    check_has_shape,
+    check_int,
+    check_number,
+    check_rank,
+    check_size,
+)
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
@@ -52,7 +61,7 @@ class RNNBase(LayerList):
         check_choice(direction, tuple(_DIRECTIONS), "direction", kind)
         self.input_size = check_int(input_size, "input_size", kind, 1)
         self.hidden_size = check_int(hidden_size, "hidden_size", kind, 1)
-        self.num_layers = check_int(num_layers, "num_layers", kind, 1)
+        self.num_layers = check_int(num_layers, "num_layers", kind, 1, MOST_LAYERS)
         self.num_directions = _DIRECTIONS[direction]
         self.time_major = bool(time_major)
         self.dropout = check_number(dropout, "dropout", kind, least=0.0, most=1.0)

@@ -1,4 +1,4 @@
-"""Building ops that own blocks: what a body reads and writes of the blocks around it, and undoing a body that failed."""
+"""Building ops that own blocks: the block of a body, and what the body reads and writes of the blocks around it."""
 
 from __future__ import annotations
 
@@ -44,26 +44,6 @@ def _has_value(block: Block, name: str) -> bool:
             return True
         outer = outer.parent
     return False
-
-
-@contextlib.contextmanager
-def undone_on_error(program: Program) -> Iterator[None]:
-    """Takes back every op, variable and block that was added when the body raises."""
-    blocks = len(program.blocks)
-    current = program.current_block_idx
-    # The count of built ops is restored, too: it numbers ops, and so keys their random numbers.
-    marks = [(b, len(b.ops), b.built, set(b.vars)) for b in program.blocks]
-    try:
-        yield
-    except BaseException:
-        del program.blocks[blocks:]
-        program.current_block_idx = current
-        for block, count, built, names in marks:
-            del block.ops[count:]
-            block.built = built
-            for name in [n for n in block.vars if n not in names]:
-                del block.vars[name]
-        raise
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from tstatic.logs import warn_user
 from tstatic.no_effect import no_effect
 from tstatic.ops._host import READS_CHOICE
 from tstatic.ops.control import _blocks
+from tstatic.undo import undone_on_error
 
 Arrays = Sequence[Any]
 
@@ -260,27 +261,25 @@ def cond(
     _check_pred(pred, "cond")
     _check_function(true_fn, "true_fn", "cond")
     _check_function(false_fn, "false_fn", "cond")
-    program = default_main_program()
-    with _blocks.undone_on_error(program):
-        helper = LayerNamer("cond", name)
-        otherwise = helper.emit("logical_not", {"X": pred})
-        yes, yes_vars, taken = _branch(helper, pred, true_fn)
-        no, no_vars, _ = _branch(helper, otherwise, false_fn, (taken,))
-        if not _blocks.same_structure(yes, no):
-            raise ProgramError(
-                "Incompatible return values of true_fn and false_fn in cond",
-                expected="the same structure of Variables from both",
-                received=f"{_describe(yes)} and {_describe(no)}",
-                fix="return the same number and nesting of Variables from both functions",
-                op="cond",
-                var=pred.name,
-            )
-        if yes is None:
-            return None
-        mask = helper.emit("cast", {"X": pred}, {"in_dtype": "bool", "out_dtype": "int32"})
-        merged = [merge(helper, n, y, mask) for y, n in zip(yes_vars, no_vars, strict=True)]
-        leaves = iter(merged)
-        return _blocks.pack(yes, (next(leaves) if leaf is not None else None for leaf in _blocks.flatten(yes)))
+    helper = LayerNamer("cond", name)
+    otherwise = helper.emit("logical_not", {"X": pred})
+    yes, yes_vars, taken = _branch(helper, pred, true_fn)
+    no, no_vars, _ = _branch(helper, otherwise, false_fn, (taken,))
+    if not _blocks.same_structure(yes, no):
+        raise ProgramError(
+            "Incompatible return values of true_fn and false_fn in cond",
+            expected="the same structure of Variables from both",
+            received=f"{_describe(yes)} and {_describe(no)}",
+            fix="return the same number and nesting of Variables from both functions",
+            op="cond",
+            var=pred.name,
+        )
+    if yes is None:
+        return None
+    mask = helper.emit("cast", {"X": pred}, {"in_dtype": "bool", "out_dtype": "int32"})
+    merged = [merge(helper, n, y, mask) for y, n in zip(yes_vars, no_vars, strict=True)]
+    leaves = iter(merged)
+    return _blocks.pack(yes, (next(leaves) if leaf is not None else None for leaf in _blocks.flatten(yes)))
 
 
 def _describe(value: Any) -> str:
@@ -407,6 +406,8 @@ class Switch:
         array([2.], dtype=float32)
     """
 
+    _is_restored = True
+
     def __init__(self, name: str | None = None) -> None:
         self._helper = LayerNamer("switch", name)
         self._not_yet: Variable | None = None
@@ -449,9 +450,8 @@ class Switch:
 
     @contextlib.contextmanager
     def _body(self, pred: Variable) -> Iterator[None]:
-        program = default_main_program()
-        with _blocks.undone_on_error(program):
-            with _blocks.body(program) as block:
+        with undone_on_error(self):
+            with _blocks.body() as block:
                 block.excludes = self._earlier
                 yield
             self._earlier += (_close(LayerNamer("switch", self._helper.name), block, pred),)

@@ -12,6 +12,7 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.no_effect import no_effect
+from tstatic.undo import undone_on_error
 
 
 @no_effect(name="results are named after the ops that make them")
@@ -38,6 +39,8 @@ class IfElse:
         array([10., -0., 30.], dtype=float32)
     """
 
+    _is_restored = True
+
     def __init__(self, cond: Variable, name: str | None = None) -> None:
         check_variable(cond, "cond", "IfElse")
         check_dtype(cond, ("bool",), "cond", "IfElse", fix="pass a comparison, for example paddle.less_than(x, y)")
@@ -62,11 +65,10 @@ class IfElse:
     def _block(self, which: bool) -> Iterator[None]:
         if self._inside is not None:
             raise self._misplaced("a block of an IfElse stands inside another one", "one block after the other")
-        self._inside = which
-        self._outputs.setdefault(which, [])
-        try:
+        with undone_on_error(self):
+            self._inside = which
+            self._outputs[which] = list(self._outputs.get(which, ()))
             yield
-        finally:
             self._inside = None
 
     def input(self, x: Variable) -> Variable:

@@ -16,6 +16,7 @@ from tstatic.ir.opdef import Attr, GradOp, OpDef, export, register
 from tstatic.ir.program import Block, Operator, Variable
 from tstatic.ir.tensor_array import KIND, add, copied, zeros_like
 from tstatic.ops.control import _blocks
+from tstatic.undo import undone_on_error
 
 Arrays = Sequence[Any]
 
@@ -140,53 +141,52 @@ def while_loop(
     check_type(loop_vars, (list, tuple), "loop_vars", "while_loop", expected=wanted, fix=fix)
     check_not_empty(loop_vars, "loop_vars", "while_loop", of="loop variable", error=ProgramError)
     program = default_main_program()
-    with _blocks.undone_on_error(program):
-        helper = LayerNamer("while_loop", name)
-        # Copies, so that the variables given keep their values for whoever reads them after the loop.
-        carried = [_copy_of(helper, _blocks.leaf_variable(v, "while_loop")) for v in _blocks.flatten(list(loop_vars))]
-        for var, given in zip(carried, _blocks.flatten(list(loop_vars)), strict=True):
-            var.stop_gradient = isinstance(given, Variable) and given.stop_gradient and not var.dtype.is_inexact
-        state = _blocks.pack(list(loop_vars), iter(carried))
-        condition = _check_condition(cond(*state), "while_loop")
-        condition = helper.emit("assign", {"X": condition})
-        with _blocks.body(program) as block:
-            result = body(*state)
-            if not isinstance(result, list | tuple):
-                result = [result]
-            if not _blocks.same_structure(list(result), list(state)):
-                raise ProgramError(
-                    "body in while_loop should return the same arity (length and structure) and types as loop_vars",
-                    expected=f"{len(carried)} values",
-                    received=f"{len(_blocks.flatten(list(result)))} values",
-                    fix="return one value per loop variable",
+    helper = LayerNamer("while_loop", name)
+    # Copies, so that the variables given keep their values for whoever reads them after the loop.
+    carried = [_copy_of(helper, _blocks.leaf_variable(v, "while_loop")) for v in _blocks.flatten(list(loop_vars))]
+    for var, given in zip(carried, _blocks.flatten(list(loop_vars)), strict=True):
+        var.stop_gradient = isinstance(given, Variable) and given.stop_gradient and not var.dtype.is_inexact
+    state = _blocks.pack(list(loop_vars), iter(carried))
+    condition = _check_condition(cond(*state), "while_loop")
+    condition = helper.emit("assign", {"X": condition})
+    with _blocks.body(program) as block:
+        result = body(*state)
+        if not isinstance(result, list | tuple):
+            result = [result]
+        if not _blocks.same_structure(list(result), list(state)):
+            raise ProgramError(
+                "body in while_loop should return the same arity (length and structure) and types as loop_vars",
+                expected=f"{len(carried)} values",
+                received=f"{len(_blocks.flatten(list(result)))} values",
+                fix="return one value per loop variable",
+                op="while_loop",
+            )
+        leaves = [_blocks.leaf_variable(v, "while_loop") for v in _blocks.flatten(list(result))]
+        for new, old in zip(leaves, carried, strict=True):
+            if new.dtype is not old.dtype:
+                raise DTypeError(
+                    "body in while_loop changes the dtype of a loop variable",
+                    expected=old.dtype.name,
+                    received=new.dtype.name,
+                    fix=f"cast it back with paddle.cast(x, '{old.dtype.name}')",
                     op="while_loop",
+                    var=old.name,
                 )
-            leaves = [_blocks.leaf_variable(v, "while_loop") for v in _blocks.flatten(list(result))]
-            for new, old in zip(leaves, carried, strict=True):
-                if new.dtype is not old.dtype:
-                    raise DTypeError(
-                        "body in while_loop changes the dtype of a loop variable",
-                        expected=old.dtype.name,
-                        received=new.dtype.name,
-                        fix=f"cast it back with paddle.cast(x, '{old.dtype.name}')",
-                        op="while_loop",
-                        var=old.name,
-                    )
-            next_condition = _check_condition(cond(*_blocks.pack(list(result), iter(leaves))), "while_loop")
-            # Through temporaries: a body that swaps two variables must not read one that is overwritten already.
-            own = {v.name for v in carried}
-            held = [_copy_of(helper, v) if v.name in own else v for v in leaves]
-            for new, old in zip(held, carried, strict=True):
-                if new is not old:
-                    append_op(block, _assign(new), {"X": new}, {"Out": old})
-            append_op(block, "assign", {"X": next_condition}, {"Out": condition})
-        loop = _close(helper, block, condition, is_test)
-        given = [v for v in _blocks.flatten(list(loop_vars)) if isinstance(v, Variable)]
-        outer = [program.current_block()._var_recursive(n) for n in loop.input("X") if n not in own]
-        if all(v.stop_gradient for v in (*given, *outer)):
-            for var in carried:
-                var.stop_gradient = True
-        return _blocks.pack(list(loop_vars), iter(carried))  # type: ignore[no-any-return]
+        next_condition = _check_condition(cond(*_blocks.pack(list(result), iter(leaves))), "while_loop")
+        # Through temporaries: a body that swaps two variables must not read one that is overwritten already.
+        own = {v.name for v in carried}
+        held = [_copy_of(helper, v) if v.name in own else v for v in leaves]
+        for new, old in zip(held, carried, strict=True):
+            if new is not old:
+                append_op(block, _assign(new), {"X": new}, {"Out": old})
+        append_op(block, "assign", {"X": next_condition}, {"Out": condition})
+    loop = _close(helper, block, condition, is_test)
+    given = [v for v in _blocks.flatten(list(loop_vars)) if isinstance(v, Variable)]
+    outer = [program.current_block()._var_recursive(n) for n in loop.input("X") if n not in own]
+    if all(v.stop_gradient for v in (*given, *outer)):
+        for var in carried:
+            var.stop_gradient = True
+    return _blocks.pack(list(loop_vars), iter(carried))  # type: ignore[no-any-return]
 
 
 @export("fluid.layers.While", "static.nn.While")
@@ -220,8 +220,7 @@ class While:
     @contextlib.contextmanager
     def block(self) -> Iterator[None]:
         """Collects the ops of the body."""
-        program = default_main_program()
-        with _blocks.undone_on_error(program):
-            with _blocks.body(program) as block:
+        with undone_on_error():
+            with _blocks.body() as block:
                 yield
             _close(self._helper, block, self._condition, self._is_test)

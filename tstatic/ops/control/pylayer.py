@@ -177,26 +177,25 @@ def static_pylayer(
             op=function,
             var=needy[0],
         )
-    with _blocks.undone_on_error(default_main_program()):
-        inner = []
-        for x in xs:
-            copy = assign(x)
-            copy.stop_gradient = True
-            inner.append(copy)
-        found = forward_fn(*inner)
-        results = [check_variable(v, "what forward_fn returns", function) for v in _blocks.flatten(found)]
-        if backward_fn is None:
-            return found
-        backward = _record(backward_fn, xs, results)
-        # The block held only what was recorded.
-        default_main_program().blocks.pop()
-        helper = LayerNamer("pylayer", name)
-        outs = [helper.variable(r.dtype, r.shape, stop_gradient=not needy) for r in results]
-        append_op(
-            helper.block,
-            "pylayer",
-            {"Input": xs, "Result": results},
-            {"Out": outs},
-            {"backward": function_id(backward)},
-        )
+    inner = []
+    for x in xs:
+        copy = assign(x)
+        copy.stop_gradient = True
+        inner.append(copy)
+    found = forward_fn(*inner)
+    results = [check_variable(v, "what forward_fn returns", function) for v in _blocks.flatten(found)]
+    if backward_fn is None:
+        return found
+    backward = _record(backward_fn, xs, results)
+    # The block held only what was recorded.
+    default_main_program().blocks.pop()
+    helper = LayerNamer("pylayer", name)
+    outs = [helper.variable(r.dtype, r.shape, stop_gradient=not needy) for r in results]
+    append_op(
+        helper.block,
+        "pylayer",
+        {"Input": xs, "Result": results},
+        {"Out": outs},
+        {"backward": function_id(backward)},
+    )
     return _blocks.pack(found, iter(outs))

@@ -14,6 +14,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.types import dtype_of
 from tstatic.ops.recurrent.static_rnn import StaticRNN
 from tstatic.ops.shape._shapes import emit_one
+from tstatic.undo import undone_on_error
 
 
 class _Steps(StaticRNN):
@@ -50,6 +51,8 @@ class DynamicRNN:
         ((-1, 1), 1)
     """
 
+    _is_restored = True
+
     def __init__(self, name: str | None = None) -> None:
         self._steps = _Steps(name)
         self._lod: tuple[str, ...] = ()
@@ -63,7 +66,7 @@ class DynamicRNN:
         Raises:
             ProgramError: If there are no step inputs, or a memory is not updated.
         """
-        with self._steps.step():
+        with undone_on_error(self), self._steps.step():
             yield
 
     def step_input(self, x: Variable, level: int = 0) -> Variable:

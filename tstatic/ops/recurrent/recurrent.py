@@ -10,11 +10,11 @@ import numpy as np
 
 from tstatic.errors import ProgramError
 from tstatic.ir.build import LayerNamer, append_op
-from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import Attr, GradOp, OpDef, register
 from tstatic.ir.program import Block, Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.ops.control import _blocks
+from tstatic.undo import undone_on_error
 
 Arrays = Sequence[Any]
 
@@ -173,9 +173,8 @@ class StepBuilder:
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
         """Collects the ops of a step."""
-        program = default_main_program()
-        with _blocks.undone_on_error(program):
-            with _blocks.body(program) as self.block:
+        with undone_on_error(self):
+            with _blocks.body() as self.block:
                 yield
                 self._end()
             self._close()
@@ -183,7 +182,7 @@ class StepBuilder:
     def _inner(self, outer: Variable, shape: Sequence[int]) -> Variable:
         assert self.block is not None
         var = Variable(self.block, outer.name, shape, outer.dtype, where=outer.made_at)
-        var._stop_gradient, var._stop_origin = outer._stop_gradient, outer._stop_origin
+        var._decide(outer._stop_gradient, outer._stop_origin)
         self.block.vars[outer.name] = var
         return var
 

@@ -38,6 +38,8 @@ class StaticRNN:
 
     _kind, _prefix, _block = "StaticRNN", "static_rnn", "step"
 
+    _is_restored = True
+
     def __init__(self, name: str | None = None) -> None:
         self._builder = StepBuilder(LayerNamer(self._prefix, name))
         self._state = "before"

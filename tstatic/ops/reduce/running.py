@@ -233,6 +233,10 @@ def _neighbours(x: Variable, axis: int) -> tuple[Variable, Variable]:
     return slice_(x, [axis], [1], [_LONGEST]), slice_(x, [axis], [0], [-1])
 
 
+MOST_DIFFERENCES = 1024
+"""How often differences of differences are taken at most; each time is an op."""
+
+
 @export("tensor.diff", "Variable.diff")
 def diff(
     x: Variable,
@@ -252,7 +256,7 @@ def diff(
         name: Name of the layer.
 
     Raises:
-        ShapeError: If ``n`` is less than 1.
+        ShapeError: If ``n`` is less than 1, or more than 1024.
 
     Example:
         >>> y = paddle.diff(paddle.to_tensor([1.0, 4.0, 9.0, 16.0]), n=2)
@@ -263,7 +267,7 @@ def diff(
     at = check_axis(axis, x, "axis", "diff")
     parts = [v for v in (prepend, x, append) if v is not None]
     x = concat(parts, at) if len(parts) > 1 else x
-    for _ in range(check_int(n, "n", "diff", least=1)):
+    for _ in range(check_int(n, "n", "diff", least=1, most=MOST_DIFFERENCES)):
         after, before = _neighbours(x, at)
         x = logical_xor(after, before) if x.dtype.name == "bool" else subtract(after, before)
     return x if name is None else scale(x, name=name)

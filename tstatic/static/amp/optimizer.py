@@ -13,6 +13,7 @@ from tstatic.errors import CallOrderError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_startup_program, program_guard
+from tstatic.ir.export import notes_signatures
 from tstatic.ir.names import generate
 from tstatic.ir.opdef import export
 from tstatic.ir.operator import OpRole
@@ -48,6 +49,7 @@ class LossScaling:
         }  # fmt: skip
 
 
+@notes_signatures()
 class OptimizerWithMixedPrecision(OptimizerWrapper):
     """An optimizer that trains in mixed precision; what ``static.amp.decorate`` returns.
 
