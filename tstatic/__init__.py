@@ -26,7 +26,8 @@ The API:
 What it is made of, from the bottom:
 
 * ``errors``, ``flags``, ``logs``, ``places``, ``target``, ``version``  facts that any layer may need
-* ``guards``, ``locks``, ``where``, ``tracebacks``, ``display``, ``progress``, ``no_effect``, ``unsupported``  what all share
+* ``guards``, ``locks``, ``shield``, ``forks``, ``where``, ``tracebacks``  what all share,
+* ``display``, ``progress``, ``no_effect``, ``unsupported``  and more of it
 * ``ir``         programs and op definitions
 * ``tuned``, ``ops``, ``devices``  numpy functions for speed, the ops, and what runs them
 * ``autodiff``, ``passes``, ``fusion``, ``comm``  from program to program
@@ -102,4 +103,6 @@ _hooks.svg = _draw
 _hooks.gradients = lambda *args: _import_module("tstatic.autodiff").gradients(*args)  # half of all processes never do
 add_methods()
 _tracebacks.install()
-del globals()["where"]  # the module gives way to the function ``tstatic.where``
+# The module gives way to the function ``tstatic.where``. After an import that was broken off, a second one finds it loaded and does
+# not set the attribute again.
+globals().pop("where", None)

@@ -189,8 +189,18 @@ _FLAGS = (
         "FLAGS_cpu_deterministic",
         bool,
         False,
-        "Accepted for Paddle scripts, without effect: CPU runs are always deterministic, for any number of threads.",
+        "Accepted for Paddle scripts, without effect: CPU runs are deterministic, from any thread and for any number of threads, "
+        "unless FLAGS_keep_blas_threads is on.",
         effect=False,
+    ),
+    Flag(
+        "FLAGS_keep_blas_threads",
+        bool,
+        False,
+        "Matrix products of numpy keep the number of threads that you gave them (OPENBLAS_NUM_THREADS, threadpoolctl). Off: from "
+        "the first use of a CPU place on, every product of the process, your own included, takes one thread, and tstatic's "
+        "threads share the work. On: results may depend on the number of threads and on the thread that runs, and threads that "
+        "run programs at the same time compete for the cores.",
     ),
     Flag(
         "FLAGS_allow_tf32",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -81,8 +82,11 @@ def test_bad_references_are_found(fault: str) -> None:
         check_bind(definition, sample)
 
 
-# What numpy hands to BLAS; `@` on two arrays does, too, and cannot be watched.
-PRODUCTS = ("dot", "einsum", "inner", "matmul", "tensordot", "vdot", "vecdot")
+# What numpy hands to BLAS and LAPACK; `@` on two arrays does, too, and cannot be watched.
+PRODUCTS = (
+    *((np, name) for name in ("dot", "einsum", "inner", "matmul", "tensordot", "vdot", "vecdot")),
+    *((np.linalg, name) for name in np.linalg.__all__ if inspect.isroutine(getattr(np.linalg, name))),
+)
 
 
 @pytest.mark.parametrize("type", BOUND)
@@ -93,9 +97,9 @@ def test_an_op_whose_reference_multiplies_matrices_says_that_it_uses_blas(
     if definition.uses_blas:
         return
     called: list[str] = []
-    for name in PRODUCTS:
-        product = getattr(np, name)
-        monkeypatch.setattr(np, name, lambda *a, product=product, **k: called.append(type) or product(*a, **k))
+    for module, name in PRODUCTS:
+        product = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *a, product=product, **k: called.append(type) or product(*a, **k))
     for sample in samples(definition, 4, limit=8):
         run(definition, sample)
     assert called == [], f"state uses_blas=True in the definition of '{type}'"

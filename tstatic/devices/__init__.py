@@ -23,6 +23,7 @@ from collections.abc import Iterator
 
 from tstatic.devices import cuda, fake, fake_torch, interpret, null, torch_device
 from tstatic.devices.base import Array, Device, DeviceArray, HostArray
+from tstatic.devices.cpu import blas
 from tstatic.devices.cpu import device as cpu
 from tstatic.errors import DeviceError, UnsupportedError
 from tstatic.places import CUDAPlace, Place, resolve
@@ -66,6 +67,8 @@ def cpu_device() -> Device:
                 fix=f"unset it, or export {_VARIABLE}=interpret",
             )
         DEVICES[wanted].begin()
+        # Here, and not only in threads that run programs: where a library has one number for the process, all follow it.
+        blas.hold()
         _chosen = _first = wanted
     return DEVICES[_chosen]
 

@@ -309,12 +309,11 @@ class Device(abc.ABC):
         return stop.time - start.time
 
     # -------------------------------------------------------------------------------------------------------------- work
-    def settings(self, threads: int, uses_blas: bool) -> Callable[[], contextlib.AbstractContextManager[None]]:
+    def settings(self, threads: int) -> Callable[[], contextlib.AbstractContextManager[None]]:
         """Returns what makes the block in which a plan runs: it sets libraries of the process, and at its end sets them back.
 
         Args:
             threads: Size of the session's thread pool.
-            uses_blas: Whether an op of the plan calls BLAS.
         """
         return contextlib.nullcontext
 

@@ -230,8 +230,8 @@ class CudaDevice(TorchDevice):
         return found._replace(clock=f"{found.clock}; {kernels}")
 
     # -------------------------------------------------------------------------------------------------------------- work
-    def settings(self, threads: int, uses_blas: bool) -> Callable[[], contextlib.AbstractContextManager[None]]:
-        return functools.partial(self._after_the_caller, super().settings(threads, uses_blas))
+    def settings(self, threads: int) -> Callable[[], contextlib.AbstractContextManager[None]]:
+        return functools.partial(self._after_the_caller, super().settings(threads))
 
     @contextlib.contextmanager
     def _after_the_caller(self, settings: Callable[[], contextlib.AbstractContextManager[None]]) -> Iterator[None]:

@@ -29,8 +29,8 @@ class FakeTorchDevice(FakeDevice):
     def begin(self) -> None:
         _TORCH.begin()
 
-    def settings(self, threads: int, uses_blas: bool) -> Callable[[], contextlib.AbstractContextManager[None]]:
-        return _TORCH.settings(threads, uses_blas)
+    def settings(self, threads: int) -> Callable[[], contextlib.AbstractContextManager[None]]:
+        return _TORCH.settings(threads)
 
     def derive(self, array: FakeArray, view: Callable[..., HostArray | None]) -> FakeArray | None:
         found = super().derive(array, view)

@@ -333,7 +333,7 @@ class TorchDevice(Device):
         return value
 
     # -------------------------------------------------------------------------------------------------------------- work
-    def settings(self, threads: int, uses_blas: bool) -> Callable[[], contextlib.AbstractContextManager[None]]:
+    def settings(self, threads: int) -> Callable[[], contextlib.AbstractContextManager[None]]:
         return partial(self._settings.during, self.torch, threads)
 
     def bind(

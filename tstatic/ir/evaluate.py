@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError
+from tstatic.forks import computing
 from tstatic.ir.indices import index_checks
 from tstatic.ir.opdef import OpDef
 from tstatic.ir.types import Meta, dtype_of
@@ -144,6 +145,6 @@ def evaluate(
     if wanted is not None:
         metas = [m if w else None for m, w in zip(metas, wanted, strict=True)]
     outs = allocate(metas)
-    with np.errstate(all="ignore"):
+    with computing(), np.errstate(all="ignore"):
         call_ref(definition, ins, outs, done, **reserved)
     return outs

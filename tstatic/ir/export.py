@@ -56,11 +56,29 @@ def export(*names: str, op: str = "", inplace: bool = False) -> Callable[[F], F]
         for name in (*names, *written):
             PUBLIC_API.add(name, Export(function, op))
             prefix, _, leaf = name.partition(".")
-            if prefix in METHODS:
-                setattr(METHODS[prefix], leaf, function)
+            if prefix in METHODS and leaf not in vars(METHODS[prefix]):
+                setattr(METHODS[prefix], leaf, Method(METHODS[prefix], name, leaf))
         return function
 
     return add
+
+
+class Method:
+    """A method whose module is imported when it is looked up, on the class or an object.
+
+    The exported function replaces it then, not before: an import that Ctrl-C breaks off would leave a function of half a module.
+    """
+
+    def __init__(self, owner: type, key: str, leaf: str) -> None:
+        self._owner = owner
+        self._key = key
+        self._leaf = leaf
+
+    def __get__(self, obj: Any, cls: type) -> Any:
+        function = PUBLIC_API[self._key].function
+        if PUBLIC_API.is_final(self._key):
+            setattr(self._owner, self._leaf, function)
+        return function.__get__(obj, cls)
 
 
 def namespace(prefix: str) -> dict[str, Any]:

@@ -5,9 +5,7 @@ Their modules are imported when a method is looked up; type checkers read the ge
 
 from __future__ import annotations
 
-from typing import Any
-
-from tstatic.ir.export import METHODS, PUBLIC_API
+from tstatic.ir.export import METHODS, PUBLIC_API, Method
 
 
 class VariableMethods:
@@ -21,19 +19,9 @@ class ProgramMethods:
 METHODS.update(Variable=VariableMethods, Program=ProgramMethods)
 
 
-class _Unloaded:
-    """A method whose module is imported when it is looked up, on the class or an object; the export then replaces it."""
-
-    def __init__(self, key: str) -> None:
-        self._key = key
-
-    def __get__(self, obj: Any, cls: type) -> Any:
-        return PUBLIC_API[self._key].function.__get__(obj, cls)
-
-
 def add_methods() -> None:
     """Gives the classes the methods that exist, loaded or not."""
     for prefix, owner in METHODS.items():
         for name in PUBLIC_API.below(prefix):
             if name not in vars(owner):
-                setattr(owner, name, _Unloaded(f"{prefix}.{name}"))
+                setattr(owner, name, Method(owner, f"{prefix}.{name}", name))

@@ -299,7 +299,7 @@ class OpDef:
         pairwise: Of an op that folds a list: the op of two inputs of which a chain in the list's order gives the same bits.
         formula: What an optimizer update computes; fusions of updates take those that state one.
         softmax: (input slot, output slot) if the output is the softmax of the input along attribute ``axis``.
-        uses_blas: It or its backward op calls BLAS, whose threads a session then limits to one.
+        uses_blas: It or its backward op calls BLAS, which a session then holds to one thread.
         complex: What it does with complex values. ``""`` refuses them. ``"linear"`` is linear with real factors: its shape rule
             and its gradient are those of floats. ``"holomorphic"`` has a complex derivative, which its gradient multiplies by:
             what arrives and what leaves is conjugated. ``"own"`` has a shape rule and a gradient that know complex dtypes.
@@ -569,7 +569,7 @@ def op_def(type: str) -> OpDef:
     Raises:
         NotFoundError: If no op of that type exists; near names are suggested.
     """
-    definition = OPS.loaded.get(type) or OPS.get(type)
+    definition = OPS.find(type) or OPS.get(type)
     if definition is None and isinstance(type, str) and type.endswith("_grad"):
         stem = type
         while stem.endswith("_grad") and stem not in OPS.loaded:

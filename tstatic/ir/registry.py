@@ -19,7 +19,7 @@ from importlib import import_module
 from importlib.util import cache_from_source
 from pathlib import Path
 from pkgutil import get_data, walk_packages
-from typing import TypeVar
+from typing import Any, TypeVar
 
 V = TypeVar("V")
 
@@ -123,37 +123,64 @@ def load_all() -> None:
         INDEX.update(_registered)
 
 
-def _registering() -> str:
-    """Returns the name of the module whose body is running: the one to import for what it registers."""
+def _registering() -> dict[str, Any]:
+    """Returns the globals of the module whose body is running: the one to import for what it registers."""
     # Past helpers of other modules (`unary_op`, `register_update`): the body that called them is what has to run again.
     frame = sys._getframe(2)
     while frame.f_code.co_name != "<module>" and frame.f_back is not None:
         frame = frame.f_back
-    return str(frame.f_globals.get("__name__", ""))
+    return frame.f_globals
+
+
+_whole: set[str] = set()
+"""Modules that registered something and whose bodies have run to the end."""
+
+
+def _is_whole(module: str) -> bool:
+    """Returns whether a module's body has run to the end; after an import that failed, it has not."""
+    if module not in _whole:
+        found = sys.modules.get(module)
+        if found is None or getattr(found.__spec__, "_initializing", False):
+            return False
+        _whole.add(module)
+    return True
 
 
 class Registry(MutableMapping[str, V]):
     """A dict that imports the module of a key that is asked for, and all of them before it is iterated over.
 
     Attributes:
-        loaded: The entries of the modules that are imported already.
+        loaded: The entries of the modules that are imported already, and of those whose import is under way or failed.
     """
 
     def __init__(self) -> None:
         self.loaded: dict[str, V] = {}
+        # The globals of the bodies that registered them: each execution of a module has its own.
+        self._bodies: dict[str, dict[str, Any]] = {}
 
     def add(self, key: str, value: V) -> None:
-        """Registers an entry, from the body of the module that defines it."""
-        assert key not in self.loaded, f"{key} is registered twice"
-        module = _registering()
+        """Registers an entry, from the body of the module that defines it.
+
+        A body that runs again, because an exception (Ctrl-C, for one) broke off the import, replaces what it registered.
+        """
+        body = _registering()
+        module = str(body.get("__name__", ""))
+        if key in self.loaded:
+            before = self._bodies.get(key, body)
+            again = before is not body and before.get("__name__") == module
+            assert again, f"{key} is registered twice"
         if module.startswith("tstatic."):
             _registered[key] = module
+        self._bodies[key] = body
         self.loaded[key] = value
 
     def find(self, key: str) -> V | None:
-        """Returns the entry if it is loaded or in the index; ``None`` says nothing about other modules."""
-        module = INDEX.get(key)
-        if key not in self.loaded and module is not None:
+        """Returns the entry if it is loaded or in the index; ``None`` says nothing about other modules.
+
+        What a module has registered counts once its body has run to the end, or in the thread that runs it.
+        """
+        module = _registered.get(key) or INDEX.get(key)
+        if module is not None and (key not in self.loaded or not _is_whole(module)):
             try:
                 import_module(module)
             except ModuleNotFoundError as error:
@@ -161,6 +188,10 @@ class Registry(MutableMapping[str, V]):
                 if error.name != module:
                     raise
         return self.loaded.get(key)
+
+    def is_final(self, key: str) -> bool:
+        """Returns whether an entry is loaded, and no import that is under way or failed will replace it."""
+        return key in self.loaded and _is_whole(_registered.get(key, __name__))
 
     def __contains__(self, key: object) -> bool:
         """Whether there is such an entry; for a public name that does not exist, loads nothing where an index fits."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.devices.cpu import blas
 from tstatic.errors import TstaticError
 from tstatic.ir.evaluate import evaluate
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
@@ -89,6 +90,8 @@ def _fold_one(op: FrozenOp, metas: Mapping[str, Meta], constants: MutableMapping
         meta = metas.get(value)
         if meta is None or not meta.known or meta.nbytes > limit:
             return False
+    if op.definition.uses_blas:
+        blas.hold()
     try:
         results = evaluate(
             op.definition, [_values(e, constants) for e in op.inputs], op.attrs, [e is not None for e in op.outputs]

@@ -18,6 +18,7 @@ from tstatic.devices.cpu import device as cpu
 from tstatic.devices.cpu.pool import pool_of, usable_cpus
 from tstatic.devices.cpu.tile_chain import chain_steps, find_failed_op
 from tstatic.errors import DeviceError, IndexRangeError
+from tstatic.forks import away, computing
 from tstatic.fusion.codegen.kernel import RNG
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY
@@ -110,7 +111,8 @@ class Session:
         # What the update region writes is fetched and committed after it, not before parameters change.
         self._late = {v for step in plan.steps if step.region == "update" for v in step.op.writes()}
         self._commits = [[(var, v) for var, v in plan.commits if (v in self._late) is late] for late in (False, True)]
-        self.settings = device.settings(self.threads, any(blas.is_used_by(step.op) for step in plan.steps))
+        self.settings = device.settings(self.threads)
+        self._uses_blas = not device.deferred and any(blas.is_used_by(step.op) for step in plan.steps)
         # A startup program (no feeds, writes state) usually runs once; its arena is not kept.
         self._transient = not plan.program.feeds and bool(plan.program.writes)
         # Marks what is written as torn until it is complete, so that an interrupted update is noticed by the next read.
@@ -265,10 +267,11 @@ class Session:
     def _collective(self, step: Step) -> list[Call]:
         """Returns the calls of a collective, which its op definition binds to the replica's communicator."""
         if step.how == "dynamic":
-            return [(self._run_collective, (step.op,))]
+            return [(away, (self._run_collective, step.op))]
         op = step.op
         ins, outs = ([self._entry(e) for e in entries] for entries in (op.inputs, op.outputs))
-        return self.device.bind_collective(op, ins, outs, self.communicator)
+        # A replica that waits for the others computes nothing, and another one may fork meanwhile.
+        return [(away, (f, *args)) for f, args in self.device.bind_collective(op, ins, outs, self.communicator)]
 
     def _run_collective(self, op: FrozenOp) -> None:
         """Runs a collective whose inputs' sizes are known only when they have been computed."""
@@ -291,8 +294,7 @@ class Session:
         array = self.scope.array(var)
         if array is None:
             raise uninitialised(self.plan, var)
-        meta = self.plan.storage[value].meta
-        if meta is not None:
+        if (meta := self.plan.storage[value].meta) is not None:
             dtype_check(var, meta.dtype, dtype_of(array.dtype))
         return array
 
@@ -333,10 +335,7 @@ class Session:
         return not self._bound or self.layout != self.scope.layout
 
     def run(self, feeds: Mapping[str, np.ndarray[Any, Any]], iterations: int = 1) -> list[np.ndarray[Any, Any]]:
-        """Runs the plan ``iterations`` times on one feed and returns copies of the fetched values.
-
-        An error leaves the scope as it was before the iteration in which it happened.
-        """
+        """Runs the plan ``iterations`` times on one feed, returns copies of fetched values; an error undoes its iteration alone."""
         if self.stale():
             self.bind()
         with self.settings():
@@ -356,7 +355,9 @@ class Session:
             device.discard(self.streams)
             device.record(self._began, self.streams[0])
         sent = False
-        with np.errstate(all="ignore"), self.blocks.during() if self.blocks.all else NO_BLOCKS:
+        if self._uses_blas:
+            blas.hold()
+        with computing(), np.errstate(all="ignore"), self.blocks.during() if self.blocks.all else NO_BLOCKS:
             for i in range(iterations):
                 if not sent and self._staged is not None:
                     self._staged.send(feeds, self.streams[0])
@@ -414,7 +415,7 @@ class Session:
         pending = self._pending(early) if early else []
         if self.communicator is not None:
             # All replicas of all processes pass, or none writes state: after it, only updates and copies are left.
-            self.communicator.commit()
+            away(self.communicator.commit)
         if self.calls["update"] or pending:
             with self._writing:
                 if self.communicator is None:
@@ -486,11 +487,8 @@ class Session:
             error = error.__cause__ or error
         error = of_op(error, op)
         annotate(error, op)
-        if (
-            region == "update"
-            and self.undecided
-            and any(step.op is op for step in self.plan.steps if step.region == "main")
-        ):
+        early = any(step.op is op for step in self.plan.steps if step.region == "main")
+        if region == "update" and self.undecided and early:
             raise StoppedBeforeError(error)
         if region == "update":
             kind, text = self.device.describe(error)

@@ -4,6 +4,6 @@
 * ``pool``: worker threads that divide the tiles of a step among them.
 * ``tile_chain``: chains steps that are cut into matching tiles.
 * ``buffer``: the host's memory.
-* ``blas``: limits BLAS to one thread.
+* ``blas``: holds BLAS to one thread.
 * ``copy_speed``: how fast the machine's memory is.
 """

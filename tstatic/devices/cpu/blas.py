@@ -1,90 +1,125 @@
-"""Limits the threads that numpy's matrix products use."""
+"""Holds numpy's matrix products to one thread each, so that their bits do not depend on which thread computes them."""
 
 from __future__ import annotations
 
-import os
-from functools import lru_cache
-from types import TracebackType
+import ctypes
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
+from tstatic import flags
 from tstatic.ir.frozen import FrozenOp
-from tstatic.locks import lock
+from tstatic.locks import rlock
 from tstatic.logs import warn_once
 
+# Of C functions: `openblas_set_num_threads_` and its like take a pointer, as Fortran does.
+_SYMBOLS = {
+    "openblas": ("openblas_get_num_threads", "openblas_set_num_threads"),
+    "mkl": ("MKL_Get_Max_Threads", "MKL_Set_Num_Threads"),
+    "blis": ("bli_thread_get_num_threads", "bli_thread_set_num_threads"),
+    "flexiblas": ("flexiblas_get_num_threads", "flexiblas_set_num_threads"),
+}
+_OPENMP = "omp_get_max_threads", "omp_set_num_threads"
+_AFFIXES = [(prefix, suffix) for prefix in ("", "scipy_") for suffix in ("", "64_", "_64")]
 
-@lru_cache(maxsize=1)
-def _pools() -> Any:
-    """Returns the BLAS libraries of this process; ``None`` without threadpoolctl."""
+
+class Library:
+    """One BLAS library of this process.
+
+    Its own functions, not threadpoolctl's: from version 3.7 on, those do nothing in a thread while another one that has set a
+    number lives.
+
+    Args:
+        get: Returns the number of threads.
+        put: Sets it.
+        per_thread: The number is the calling thread's own, as OpenMP has it.
+    """
+
+    def __init__(self, get: Callable[[], int], put: Callable[[int], Any], per_thread: bool) -> None:
+        self.get = get
+        self.put = put
+        self._found: Any = threading.local() if per_thread else SimpleNamespace()
+
+    def hold(self) -> None:
+        """Sets one thread, and notes the number that was there at the first time."""
+        found = self.get()
+        if found != 1:
+            if not hasattr(self._found, "number"):
+                self._found.number = found
+            self.put(1)
+
+    def let_go(self) -> None:
+        """Sets the number that :meth:`hold` found."""
+        number = getattr(self._found, "number", None)
+        if number is not None:
+            self.put(number)
+            del self._found.number
+
+
+_libraries: dict[str, Library] = {}
+"""By path."""
+_held: tuple[Library, ...] = ()
+"""Those that every run holds to one thread; empty under ``FLAGS_keep_blas_threads``."""
+_lock = rlock()
+_modules = -1
+"""Number of modules that were imported when libraries were looked for: scipy brings a BLAS of its own."""
+_mine = threading.local()
+"""``flags``: the version of the flags that this thread follows."""
+
+
+def hold() -> None:
+    """Makes matrix products of this thread use one thread from now on, or the user's number under ``FLAGS_keep_blas_threads``.
+
+    Where the library has one number for the process, it is set for all threads. Has no effect without threadpoolctl, which finds
+    the libraries; the log warns once.
+    """
+    if len(sys.modules) != _modules or getattr(_mine, "flags", None) != flags.version:
+        _follow()
+    for library in _held:
+        # Asked each time: what the user or another package sets in between must not last.
+        if library.get() != 1:
+            library.hold()
+
+
+def _follow() -> None:
+    """Looks for libraries, and does what the flag says."""
+    global _held, _modules
+    keep = flags.flag("FLAGS_keep_blas_threads")
+    with _lock:
+        modules = len(sys.modules)
+        if modules != _modules:
+            for path, library in _loaded():
+                _libraries.setdefault(path, library)
+        _held = () if keep else tuple(_libraries.values())
+        for library in _libraries.values():
+            (library.let_go if keep else library.hold)()
+        # Last: if this is interrupted, it is done again.
+        _mine.flags = flags.version
+        _modules = modules
+
+
+def _loaded() -> Iterator[tuple[str, Library]]:
+    """Yields the BLAS libraries of this process, with their paths."""
     try:
         import threadpoolctl
     except ImportError:
-        return None
-    return threadpoolctl.ThreadpoolController().select(user_api="blas")
-
-
-class _Limit:
-    """A limit that holds while any thread of this process is inside; the last to leave removes it.
-
-    Runs in several threads overlap: if each restored the number that it found, the last might restore another one's limit.
-    """
-
-    def __init__(self) -> None:
-        self._lock = lock()
-        # A set and not a count: leaving twice, as after an interrupt in `__enter__`, does no harm.
-        self._inside: set[object] = set()
-        self._before: list[tuple[Any, int]] | None = None
-
-    def enter(self, who: object) -> None:
-        with self._lock:
-            self._inside.add(who)
-            if self._before is None:
-                # Saved before any change: an interrupt in between must not make the limit permanent.
-                self._before = [(library, library.get_num_threads()) for library in _pools().lib_controllers]
-                for library, _ in self._before:
-                    library.set_num_threads(1)
-
-    def leave(self, who: object) -> None:
-        with self._lock:
-            self._inside.discard(who)
-            if not self._inside and self._before is not None:
-                for library, threads in self._before:
-                    library.set_num_threads(threads)
-                self._before = None
-
-    def after_fork(self) -> None:
-        # The limit itself stays: setting it may start threads, which a forked child should not do on its own.
-        self._inside.clear()
-
-
-_limit = _Limit()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_limit.after_fork)
-
-
-class OneThread:
-    """Limits each matrix product in the block to one thread, so that they do not compete with tstatic's threads for the cores.
-
-    Has no effect without threadpoolctl; the log warns once.
-    """
-
-    def __enter__(self) -> None:
-        if _pools() is None:
-            warn_once(
-                "threadpoolctl",
-                "threads of matrix products are not limited: they may take every core beside tstatic's own threads; "
-                "pip install threadpoolctl, or set OMP_NUM_THREADS=1",
-            )
-            return
-        try:
-            _limit.enter(self)
-        except BaseException:
-            _limit.leave(self)
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        _limit.leave(self)
+        warn_once(
+            "threadpoolctl",
+            "threads of matrix products are not limited: they may take every core beside tstatic's own threads, and results may "
+            "depend on them; pip install threadpoolctl, or set OMP_NUM_THREADS=1",
+        )
+        return
+    for one in threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers:
+        functions = ctypes.CDLL(one.filepath)
+        per_thread = getattr(one, "threading_layer", "") == "openmp" and one.internal_api == "openblas"
+        names = _OPENMP if per_thread else _SYMBOLS.get(one.internal_api, ("", ""))
+        for prefix, suffix in [("", "")] if per_thread else _AFFIXES:
+            get, put = (getattr(functions, f"{prefix}{name}{suffix}", None) for name in names)
+            if get is not None and put is not None:
+                yield one.filepath, Library(get, put, per_thread)
+                break
 
 
 def is_used_by(op: FrozenOp) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
@@ -24,7 +23,6 @@ from tstatic.devices.base import (
     Stream,
     cannot_adopt,
 )
-from tstatic.devices.cpu import blas
 from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer
 from tstatic.devices.cpu.copy_speed import copy_speed
 from tstatic.devices.cpu.pool import usable_cpus
@@ -375,9 +373,6 @@ class CpuDevice(Device):
 
     def stream(self, collective: bool = False) -> Stream:
         return _STREAM
-
-    def settings(self, threads: int, uses_blas: bool) -> Callable[[], contextlib.AbstractContextManager[None]]:
-        return blas.OneThread if uses_blas else contextlib.nullcontext
 
     def bind(
         self,

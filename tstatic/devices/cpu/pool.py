@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from tstatic.devices.cpu.blas import hold
 from tstatic.errors import DeviceError, ForkedProcessError
 from tstatic.ir.recording import Call
 from tstatic.locks import lock
@@ -194,6 +195,7 @@ def _help(orders: queue.SimpleQueue[Job | None], done: queue.SimpleQueue[Job], n
             job = orders.get()
             if job is None:
                 return
+            hold()  # each thread has a number of its own in some libraries
             job.work(number)
             done.put(job)
             del job

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError, NotFoundError, ProgramError
+from tstatic.forks import away
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import check_callable, check_known
 from tstatic.ir.opdef import EMPTY, Attr, GradContext, OpDef, OpSpec, export, register
@@ -100,7 +101,8 @@ def _ref(
     out_dtypes: Sequence[str],
 ) -> list[list[Array]]:
     # Copies: the function may keep or change its arguments, and their memory is used again.
-    results = _function(forward_callable_id)(*(np.array(x) for x in xs or ()))
+    arguments = [np.array(x) for x in xs or ()]
+    results = away(_function(forward_callable_id), *arguments)
     if results is None and not out_shapes:
         return [[]]
     given = list(results) if isinstance(results, list | tuple) else [results]

@@ -129,5 +129,5 @@ def matrix_op(
     register(OpDef(
         type, slots, attrs=attrs, infer=infer, ref=ref, lower=lower, grad=grad,
         domain=Domain(cases=tuple(cases), values=dict.fromkeys(regular, _REGULAR), floats=FLOATS, ulps=ulps), paddle=paddle,
-        onnx=onnx,
+        onnx=onnx, uses_blas=True,
     ))  # fmt: skip

@@ -220,6 +220,9 @@ def _lu(x: Array) -> tuple[Array, Array]:
 
 
 def _infer_lu(x: Meta) -> tuple[Meta, Meta]:
+    # Before a run, which holds all libraries to one thread when it begins; the import brings another one.
+    import scipy.linalg  # noqa: F401
+
     check_matrices(x)
     return x, Meta((*x.shape[:-2], _least(*x.shape[-2:])), int32)
 

@@ -84,7 +84,7 @@ def _torch_back(torch: Any, x: Any, values: Any, v: Any, dvalues: Any, dv: Any) 
 
 
 register(OpDef(
-    "eig", "X -> Eigenvalues, Eigenvectors", infer=_infer, complex="own",
+    "eig", "X -> Eigenvalues, Eigenvectors", infer=_infer, complex="own", uses_blas=True,
     ref=lambda x, values, vectors: stored(_eig, (values, vectors), x), lower=_torch_eig,
     # Without this, the gradients of outputs that nothing reads would be missing instead of zero.
     grad=GradOp(

@@ -1,0 +1,40 @@
+"""A sample of the soak of imports that an exception breaks off, and that it sees what it is there to see."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+
+
+def soak(*args: str, before: str = "") -> subprocess.CompletedProcess[str]:
+    code = f"import sys; from tests.unit import soak_imports\n{before}\nsys.exit(soak_imports.main())"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-c", code, *args]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+
+
+def test_a_name_whose_import_was_broken_off_can_be_used_again() -> None:
+    """Ctrl-C during the first use of a name once left it "registered twice" for the rest of the process."""
+    done = soak("--trials", "6", "--seed", "5")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_soak_sees_a_registration_that_cannot_be_repeated() -> None:
+    once = """
+import tstatic
+from tstatic.ir.registry import Registry
+def add(self, key, value, add=Registry.add):
+    assert key not in self.loaded, f"{key} is registered twice"
+    add(self, key, value)
+Registry.add = add
+"""
+    done = soak("--trials", "1", "--seed", "2", before=once)
+    assert done.returncode == 1
+    assert "is registered twice" in done.stderr
