@@ -9,8 +9,9 @@ from enum import IntEnum
 from pathlib import Path
 
 from tstatic.devices.records import Record, Recorder
-from tstatic.errors import CheckpointError, reason
+from tstatic.errors import CheckpointError, LoadLimitError, reason
 from tstatic.ir import paddle_proto
+from tstatic.ir.budget import budget_of_program
 from tstatic.ir.checks import check_type
 from tstatic.ir.opdef import export
 
@@ -224,7 +225,10 @@ def load_profiler_result(filename: str) -> ProfilerResult:
     """
     check_type(filename, (str, os.PathLike), "filename", "load_profiler_result")
     try:
-        return ProfilerResult(paddle_proto.read_message(_Trace, Path(filename).read_bytes()))
+        data = Path(filename).read_bytes()
+        return ProfilerResult(paddle_proto.read_message(_Trace, data, budget_of_program(len(data), filename)))
+    except LoadLimitError:
+        raise
     except (OSError, ValueError) as error:
         raise CheckpointError(
             f"cannot read the recording {filename}",
