@@ -148,6 +148,14 @@ _FLAGS = (
         check=_factor,
     ),
     Flag(
+        "FLAGS_max_line_bytes",
+        int,
+        16 << 20,
+        "Bytes that a line of a data set's file may have; a longer one is an error, so that a packed file or one without lines "
+        "does not fill the memory. Reading a line takes about twenty times its bytes.",
+        check=_at_least(1),
+    ),
+    Flag(
         "FLAGS_selected_gpus",
         str,
         "",

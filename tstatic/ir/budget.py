@@ -7,7 +7,7 @@ from tstatic.errors import LoadLimitError
 
 STEP = 16
 """Units of work of one step of Python: an opcode, a field, a name that is looked up. A unit is a byte that is copied or decoded."""
-WORK = 32 << 20
+WORK = 8 << 20
 """Units of work that a file of any size may take; each of its own bytes adds :data:`WORK_PER_BYTE`."""
 WORK_PER_BYTE = 64
 PROGRAM, PROGRAM_PER_BYTE = 16 << 20, 32
