@@ -268,6 +268,16 @@ class LoadLimitError(CheckpointError):
     """
 
 
+class ReportError(TstaticError, OSError):
+    """A report, a trace or a page could not be written; what was there before is as it was.
+
+    Takes the arguments of :class:`TstaticError`.
+    """
+
+    __str__ = TstaticError.__str__
+    __reduce__ = TstaticError.__reduce__
+
+
 class DeviceError(TstaticError):
     """A place that this machine does not have, or a device that failed.
 

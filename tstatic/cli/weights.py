@@ -23,6 +23,7 @@ from tstatic.ir.budget import FLAG, most_unpacked
 from tstatic.runtime import checkpoint, files
 from tstatic.runtime.checkpoint import Checkpoint
 from tstatic.runtime.objects import dump_object
+from tstatic.runtime.report_files import make_folder, save_report
 from tstatic.runtime.scope import Scope
 from tstatic.static import variable_files
 from tstatic.static.onnx_export import SUFFIX, export_onnx
@@ -199,7 +200,7 @@ def _as_array(tensor: Any) -> Array:
 
 def write(arrays: Mapping[str, Array], path: Path, to: str) -> Path:
     """Writes arrays in one of ``FORMATS``; returns the file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent, "the weights")
     if to == "torch":
         with needed_for("writing weights of torch"):
             import torch
@@ -209,9 +210,9 @@ def write(arrays: Mapping[str, Array], path: Path, to: str) -> Path:
             else torch.from_numpy(np.array(a))
             for name, a in arrays.items()
         }
-        torch.save(tensors, path)
+        save_report(path, lambda place: torch.save(tensors, place), "the weights")
     elif to == "npz":
-        np.savez(path, **arrays)  # type: ignore[arg-type]
+        save_report(path, lambda place: _savez(place, arrays), "the weights")
     elif to == "paddle":
         # numpy has no bfloat16: as their bits, as Paddle writes them.
         bits = {n: a.view(np.uint16) if a.dtype.name == "bfloat16" else a for n, a in arrays.items()}
@@ -219,6 +220,12 @@ def write(arrays: Mapping[str, Array], path: Path, to: str) -> Path:
     else:
         files.write({path: checkpoint.encode(Checkpoint(dict(arrays)))})
     return path
+
+
+def _savez(path: Path, arrays: Mapping[str, Array]) -> None:
+    # An open file: to a path without its suffix numpy would add one.
+    with path.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def _format_of(path: Path, model: bool) -> str:

@@ -14,6 +14,7 @@ from tstatic.ir import paddle_proto
 from tstatic.ir.budget import budget_of_program
 from tstatic.ir.checks import check_type
 from tstatic.ir.opdef import export
+from tstatic.runtime.report_files import write_report
 
 VERSION = "1.0.2"
 _END = (1 << 64) - 1
@@ -119,6 +120,9 @@ def save(recorder: Recorder, path: Path) -> None:
     Args:
         recorder: What was recorded.
         path: The file; its folder exists.
+
+    Raises:
+        ReportError: If it cannot be written.
     """
     rows: dict[int, list[Record]] = {}
     # Streams of devices are threads with small numbers.
@@ -126,7 +130,7 @@ def save(recorder: Recorder, path: Path) -> None:
     for event in recorder.events:
         rows.setdefault(streams.get(event.queue, event.thread), []).append(event)
     threads = [_Thread(thread, _nodes(events, os.getpid())) for thread, events in rows.items()]
-    path.write_bytes(paddle_proto.write_message(_Trace(VERSION, 0, threads)))
+    write_report(path, paddle_proto.write_message(_Trace(VERSION, 0, threads)), "the recording")
 
 
 # ------------------------------------------------------------------------------------------------------------------ read
@@ -180,8 +184,11 @@ class ProfilerResult:
         Args:
             file_name: The file.
             format: Whatever is given, it is Paddle's own.
+
+        Raises:
+            ReportError: If it cannot be written (an ``OSError``).
         """
-        Path(file_name).write_bytes(paddle_proto.write_message(self._trace))
+        write_report(file_name, paddle_proto.write_message(self._trace), "the recording")
 
 
 def _tree(thread: _Thread) -> HostPythonNode:

@@ -11,6 +11,7 @@
 * ``random``, ``learning_rate``  seeds, and a scheduler's rate
 * ``checkpoint``, ``header``, ``files``  saved values: their format, its reader, and sets of files that change together
 * ``pickles``, ``pickle_writer``, ``objects``, ``paddle_tensors``  plain data and values in Paddle's files
+* ``report_files``  reports, traces and pages: whole, or a typed error
 * ``interrupt``  signals wait while state is written
 * ``recorded``  the calls of a session while a profiler records
 """
