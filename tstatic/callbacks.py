@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import sys
 import time
@@ -15,6 +16,7 @@ import numpy as np
 from tstatic.errors import MissingPackageError, ProgramError, ProgramTypeError, shown
 from tstatic.ir.checks import check_callable, check_int, check_type
 from tstatic.progress import Progress, duration
+from tstatic.runtime.report_files import reporting
 
 __all__ = ["CSVLogger", "Callback", "CallbackList", "ProgBarLogger", "TensorBoard", "train"]
 
@@ -254,7 +256,7 @@ class CSVLogger(Callback):
                 self._first = max(0, len(rows) - 1)
             else:
                 self.path.write_text("", encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError, csv.Error) as error:
             raise self._refused("cannot be written", "a file in a folder that exists", str(error)) from error
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
@@ -266,11 +268,13 @@ class CSVLogger(Callback):
         self._columns = self._columns or list(row)
         if list(row) != self._columns:
             raise self._refused("has other columns", ", ".join(self._columns), ", ".join(row))
-        with self.path.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            if fresh:
-                writer.writerow(self._columns)
-            writer.writerow(row.values())
+        text = io.StringIO(newline="")
+        csv.writer(text).writerows([*([self._columns] if fresh else []), list(row.values())])
+        try:
+            with self.path.open("a", newline="", encoding="utf-8") as file:
+                file.write(text.getvalue())
+        except (OSError, ValueError) as error:
+            raise self._refused("cannot be written", "a disk with room for a row", str(error)) from error
 
     def _refused(self, what: str, expected: str, received: str) -> ProgramError:
         return ProgramError(
@@ -289,6 +293,7 @@ class TensorBoard(Callback):
         every: Batches between two points of ``train/NAME``.
 
     Raises:
+        ReportError: If the folder or a file of it cannot be written (an ``OSError``).
         MissingPackageError: If neither torch with tensorboard nor tensorboardX is installed.
         ShapeError: If ``every`` is below 1.
 
@@ -304,7 +309,9 @@ class TensorBoard(Callback):
     def __init__(self, log_dir: str | os.PathLike[str] = "runs", every: int = 1) -> None:
         check_int(every, "every", "TensorBoard", 1)
         self.every = every
-        self._writer = _writer_class()(str(log_dir))
+        self._folder = log_dir
+        with reporting(log_dir, "the events"):
+            self._writer = _writer_class()(str(log_dir))
         self._steps = 0
 
     def on_train_batch_end(self, step: int, logs: Logs | None = None) -> None:
@@ -314,10 +321,12 @@ class TensorBoard(Callback):
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         self._add("epoch", logs, epoch)
-        self._writer.flush()
+        with reporting(self._folder, "the events"):
+            self._writer.flush()
 
     def on_train_end(self, logs: Logs | None = None) -> None:
-        self._writer.close()
+        with reporting(self._folder, "the events"):
+            self._writer.close()
 
     def _add(self, group: str, logs: Logs | None, at: int) -> None:
         for name, value in (logs or {}).items():

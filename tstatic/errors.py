@@ -267,6 +267,23 @@ class CheckpointError(TstaticError, OSError):
     __reduce__ = TstaticError.__reduce__
 
 
+class LoadLimitError(CheckpointError):
+    """Reading a file would take more memory or work than a file of its size may; ``FLAGS_load_limit_factor`` raises the limits.
+
+    Takes the arguments of :class:`TstaticError`.
+    """
+
+
+class ReportError(TstaticError, OSError):
+    """A report, a trace or a page could not be written; what was there before is as it was.
+
+    Takes the arguments of :class:`TstaticError`.
+    """
+
+    __str__ = TstaticError.__str__
+    __reduce__ = TstaticError.__reduce__
+
+
 class DeviceError(TstaticError):
     """A place that this machine does not have, or a device that failed.
 
@@ -436,8 +453,8 @@ def near(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """Returns a sentence with up to three names like ``name``, or the empty string when none is close.
 
     Args:
-        name: What the user wrote; its first 400 characters count.
-        known: The names that there are; the first 4000 of them, of up to 400 characters, are compared.
+        name: What the user wrote; its first 200 characters count.
+        known: The names that there are; the first 2000 of them, of up to 200 characters, are compared.
         cutoff: How alike a name must be, from 0 to 1 (the ratio of ``difflib``).
     """
     import difflib
@@ -453,7 +470,7 @@ def near(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
             received=f"{shown(name)}, {shown(cutoff)}", fix="pass the text that the user wrote",
         )  # fmt: skip
     try:
-        known = list(itertools.islice(known, 4000))
+        known = list(itertools.islice(known, 2000))
     except TypeError:
         known = [None]  # type: ignore[list-item]
     if not all(isinstance(other, str) for other in known):
@@ -461,9 +478,10 @@ def near(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
             "near() compares a text with others", expected="an iterable of texts", received="something else as 'known'",
             fix="pass the names that there are",
         )  # fmt: skip
-    # Comparing takes 10 microseconds a name: of a million names from a strange file the first few thousand will do.
-    names = (other for other in known if len(other) <= 400)
-    close = difflib.get_close_matches(name[:400], names, n=3, cutoff=cutoff)
+    # Comparing takes 10 microseconds a name, and up to 0.3 ms for long ones that are made for it: of a million names from a strange
+    # file the first few thousand will do.
+    names = (other for other in known if len(other) <= 200)
+    close = difflib.get_close_matches(name[:200], names, n=3, cutoff=cutoff)
     return f"did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
 
 

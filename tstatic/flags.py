@@ -72,6 +72,10 @@ def _positive(value: float) -> str:
     return "" if value > 0.0 and math.isfinite(value) else "a finite number of seconds > 0"
 
 
+def _factor(value: float) -> str:
+    return "" if value >= 1.0 and math.isfinite(value) else "a finite number >= 1"
+
+
 def _device_list(value: str) -> str:
     fits = all(part.strip().isdecimal() for part in value.split(",")) if value.strip() else True
     return "" if fits else "device numbers separated by commas, such as '0,1', or ''"
@@ -143,6 +147,22 @@ _FLAGS = (
         10.0,
         "Seconds after which a process that does not learn of another rank's failure in a collective is ended (code 1).",
         check=_positive,
+    ),
+    Flag(
+        "FLAGS_load_limit_factor",
+        float,
+        1.0,
+        "What reading a file may cost, as a multiple of the usual limits (docs/files.md): memory and work for each of its bytes, "
+        "and the bytes that a packed file unpacks to. Raise it for a file you trust that a LoadLimitError refuses.",
+        check=_factor,
+    ),
+    Flag(
+        "FLAGS_max_line_bytes",
+        int,
+        16 << 20,
+        "Bytes that a line of a data set's file may have; a longer one is an error, so that a packed file or one without lines "
+        "does not fill the memory. Reading a line takes about twenty times its bytes.",
+        check=_at_least(1),
     ),
     Flag(
         "FLAGS_selected_gpus",

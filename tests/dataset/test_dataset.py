@@ -25,6 +25,7 @@ from tests.dataset.made import IMAGES, build, flowers
 from tests.dataset.samples import plain, sets
 from tstatic.dataset import common
 from tstatic.io.errors import DataError
+from tstatic.ir import budget
 
 RECORDED = json.loads(Path(__file__).with_name("recorded.json").read_text())["sets"]
 KNOWN = {
@@ -314,11 +315,17 @@ def test_a_pickle_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_bombs_are_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common, "_MORE", 1 << 16)
+    monkeypatch.setattr(budget, "UNPACKED", 1 << 16)
     zeros = bytes(32 << 20)
     path = tar(tmp_path / "bomb.tar.gz", "aclImdb/train/pos/0_1.txt", zeros)
     with pytest.raises(DataError, match=r"bomb\.tar\.gz unpacks to more bytes"):
         paddle.text.Imdb(path)
+    # Who trusts a file raises the limit: then what is missing in it is said.
+    paddle.set_flags({"FLAGS_load_limit_factor": 1000.0})
+    with pytest.raises(DataError) as caught:
+        paddle.text.Imdb(path)
+    assert "unpacks" not in str(caught.value)
+    paddle.set_flags({"FLAGS_load_limit_factor": 1.0})
     images = tmp_path / "images.gz"
     images.write_bytes(gzip.compress(struct.pack(">4I", 2051, 1 << 31, 1 << 31, 1 << 31) + zeros))
     with pytest.raises(DataError, match=r"images\.gz"):

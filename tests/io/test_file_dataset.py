@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import re
+import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,7 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
+from tests.helpers.seed import SEED
 from tstatic import distributed, fluid, static
 from tstatic.errors import UnsupportedError
 from tstatic.io.errors import DataError
@@ -292,3 +297,96 @@ def test_runs_over_sequences(kind: str, tmp_path: Path, capsys: pytest.CaptureFi
     static.Executor().train_from_dataset(dataset=dataset, fetch_list=[sums], fetch_info=["sums"], print_period=1)
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition("sums")[2] for line in lines] == ["[2]:[6 9]", "[1]:[11]"]
+
+
+# ------------------------------------------------------------------------------------------------- what is not a data set
+@KINDS
+@pytest.mark.parametrize("command", ["cat", "cat /dev/zero", "tr '\\0' '1' < /dev/zero"])
+def test_a_line_without_an_end_is_refused(kind: str, command: str) -> None:
+    """Guards memory: a packed file, or a command that prints no lines, was once read until there was none left."""
+    paddle.set_flags({"FLAGS_max_line_bytes": 200_000})
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=r"line 1 of .* is longer than a line may be") as caught:
+            column(made(kind, ["/dev/zero"], inputs(), pipe_command=command))
+        assert tracemalloc.get_traced_memory()[1] < 5 << 20
+    finally:
+        tracemalloc.stop()
+        paddle.set_flags({"FLAGS_max_line_bytes": 16 << 20})
+    assert "/dev/zero" in caught.value.what
+    assert "200,000 bytes (FLAGS_max_line_bytes)" in str(caught.value)
+
+
+def test_lines_end_at_the_limit(tmp_path: Path) -> None:
+    """Guards the edges: a line of the limit is read, wherever blocks end; one byte more is not."""
+    path = tmp_path / "long.txt"
+    line = "2 7 8 1 0 3 .5 1.5 .25"
+    for blanks in (70_000, 2 * 65_536 - len(line) - 1, 65_536 - len(line)):
+        long = line + " " * blanks
+        path.write_text(f"{line}\n{long}\n{long}\n{line}")
+        paddle.set_flags({"FLAGS_max_line_bytes": len(long)})
+        assert column(made("QueueDataset", [str(path)], inputs())) == [[7, 8]] * 4
+        paddle.set_flags({"FLAGS_max_line_bytes": len(long) - 1})
+        with pytest.raises(DataError, match="line 2 of"):
+            column(made("QueueDataset", [str(path)], inputs()))
+    paddle.set_flags({"FLAGS_max_line_bytes": 16 << 20})
+
+
+@pytest.mark.parametrize(
+    ("line", "slot"),
+    [
+        ("9" * 5000 + " 1 2 1 0 3 1 1 1", "ids"), ("2 1_0 2 1 0 3 1 1 1", "ids"), ("2 1 2 1_0 0 3 1 1 1", "label"),
+        ("2 1 2 1 0 3 1 1_0 1", "x"), ("2 1 2 1 0 3 1 1e1_0 1", "x"), ("2 1 2 1 " + "9" * 5000 + " 3 1 1 1", "label"),
+        ("2 1 2 1 0 3 1 \u0661 1", "x"), ("\u0662 1 2 1 0 3 1 1 1", "ids"), ("2 1 2 1 0 3 1 xx 1", "x"),
+        ("2 0x1 2 1 0 3 1 1 1", "ids"),
+    ],
+)  # fmt: skip
+def test_numbers_are_those_of_c(line: str, slot: str, tmp_path: Path) -> None:
+    """Guards against what only Python reads: underscores, digits of other scripts, counts of thousands of digits."""
+    path = tmp_path / "c.txt"
+    path.write_text(line + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match=rf"line 1 of .*c\.txt does not fit slot '{slot}'") as caught:
+        column(made("QueueDataset", [str(path)], inputs()))
+    assert len(str(caught.value)) < 1000
+
+
+def test_floats_are_those_of_c(tmp_path: Path) -> None:
+    """Guards words that C reads as floats, as Paddle does; what follows the last slot may be anything."""
+    path = tmp_path / "f.txt"
+    path.write_text("2 1 2 1 0 3 INF -infinity NaN a_b\n2 1 2 1 0 3 0x1.8p3 1e39 +.5e-1\n")
+    first, second = column(made("QueueDataset", [str(path)], inputs()), "x")
+    assert [first[:2], np.isnan(first[2])] == [[np.inf, -np.inf], True]
+    assert second == [12, np.inf, pytest.approx(0.05)]
+
+
+@KINDS
+def test_a_stage_that_fails_is_an_error(kind: str, files: list[str]) -> None:
+    """Guards against an empty data set in silence: ``false | cat`` once was one. A stage whose reader had enough is none."""
+    for command in ("false | cat", "cat | false", "cat no-such-file | sort"):
+        with pytest.raises(DataError, match="pipe_command failed"):
+            column(made(kind, files, inputs(), pipe_command=command))
+    found = column(made(kind, files, inputs(), pipe_command="(cat; yes '2 1 2 1 0 3 1 1 1') | head -n 1"))
+    assert found == [[7, 8], [70, 80]]
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    """Guards against waiting for ever for whoever would write to a FIFO, and against bare errors of reading."""
+    os.mkfifo(tmp_path / "fifo")
+    for path, words in (
+        (tmp_path / "fifo", "is a FIFO"), (tmp_path, "is a folder"), ("/proc/self/mem", "cannot read on in"),
+        ("a\0b", "cannot read the"),
+    ):  # fmt: skip
+        for kind in ("QueueDataset", "InMemoryDataset"):
+            with pytest.raises(DataError, match=words):
+                column(made(kind, [str(path)], inputs()))
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_the_command() -> None:
+    """Guards against commands that go on without their reader: one in nine once did."""
+    count = 600 if os.environ.get("TSTATIC_SOAK") else 12
+    # A process of its own, which ends as others do.
+    command = [sys.executable, "-m", "tests.io.interrupted_commands", str(count), SEED]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=1500)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout)["commands"] >= count

@@ -872,8 +872,8 @@ DATA = (
         "shuffled",
     ),
     Mutant(
-        "io/file_dataset.py",
-        "_output",
+        "io/lines.py",
+        "Commands.finish",
         "statement",
         "os.killpg(process.pid, signal.SIGKILL)",
         "process.kill()",

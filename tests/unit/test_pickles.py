@@ -155,8 +155,8 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "an extension": (b"\x80\x02\x82\x01.", "opcode 0x82"),
     "no bytes": (b"", "do not begin with"),
     "protocol 0": (b"I1\n.", "do not begin with"),
-    "an endless text": (b"\x80\x04\x8d" + b"\xff" * 8, "more objects than"),
-    "2**40 bytes": (b"\x80\x04\x8e" + (2**40).to_bytes(8, "little") + b"x.", "more objects than"),
+    "an endless text": (b"\x80\x04\x8d" + b"\xff" * 8, "end in the middle"),
+    "2**40 bytes": (b"\x80\x04\x8e" + (2**40).to_bytes(8, "little") + b"x.", "end in the middle"),
     "memo 2**32-1": (b"\x80\x04Nr\xff\xff\xff\xff", "end in the middle"),
     "an array of 2**40": (array(b"J\x00\x00\x00\x40J\x00\x00\x00\x40"), "without its bytes"),
     "a negative size": (array(b"J\xff\xff\xff\xff"), "of shape"),
@@ -166,17 +166,17 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "a list that is in itself": (pickle.dumps(inside_itself(), 4), "contains itself"),
     "billions of lists": (pickle.dumps(lots(12), 4), "without end"),
     "a tuple copied": (
-        b"\x80\x04(" + b"N" * 99_000 + b"t\x940" + b"(" + b"cbuiltins\ntuple\nh\x00\x85R" * 9_000 + b"l.", "more objects",
+        b"\x80\x04(" + b"N" * 99_000 + b"t\x940" + b"(" + b"cbuiltins\ntuple\nh\x00\x85R" * 9_000 + b"l.", "more memory than",
     ),
     "a text encoded": (
         b"\x80\x04X\xa0\x86\x01\x00" + b"x" * 100_000 + b"\x940("
         + b"c_codecs\nencode\nh\x00X\x06\x00\x00\x00latin1\x86R" * 3_000 + b"l.",
-        "more objects",
+        "more (work|memory) than",
     ),
     "an array copied": (
         b"\x80\x04B\xa0\x86\x01\x00" + bytes(100_000) + b"\x94cnumpy\ndtype\nX\x02\x00\x00\x00u1\x85R\x94("
         + b"cnumpy.core.numeric\n_frombuffer\n(h\x00h\x01J\xa0\x86\x01\x00\x85X\x01\x00\x00\x00CtR" * 1_000 + b"l.",
-        "more objects",
+        "more work than",
     ),
     "keys that collide": (pickle.dumps({i * (2**61 - 1): 0 for i in range(1, 9)}, 4), "a key of type int"),
     "a key that is a list": (b"\x80\x04}]Ns.", "a key of type list"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from tstatic.benchlib import statistics
 from tstatic.benchlib.statistics import Judgement
 from tstatic.errors import ProgramError
 from tstatic.regular import read_bytes
+from tstatic.runtime.report_files import make_folder, write_report
 
 KIND, VERSION = "tstatic bench", 1
 CONTROL = "control"
@@ -35,7 +35,7 @@ def read(path: Path) -> Record:
         found = json.loads(read_bytes(path))
     except FileNotFoundError:
         raise ProgramError(f"there is no result '{path}'", fix="tstatic bench --json FILE writes one") from None
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise ProgramError(f"'{path}' cannot be read as a result: {error}", fix="measure it again") from error
     if not isinstance(found, dict) or found.get("kind") != KIND or not isinstance(found.get("rows"), list):
         raise ProgramError(
@@ -52,13 +52,8 @@ def read(path: Path) -> Record:
 
 def write(record: Mapping[str, Any], path: Path) -> None:
     """Writes a result, all of it or nothing: a run that is interrupted leaves the file of the row before."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        beside.write_text(_text(record), encoding="utf-8")
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    make_folder(path.parent, "the result")
+    write_report(path, _text(record), "the result")
 
 
 def _text(record: Mapping[str, Any]) -> str:

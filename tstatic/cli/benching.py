@@ -23,6 +23,7 @@ from tstatic.cli.show import said
 from tstatic.cli.targets import check_output
 from tstatic.errors import DTypeError, NotFoundError, ProgramError, near
 from tstatic.ir.types import dtype_of
+from tstatic.runtime.report_files import write_report
 
 
 def _listed(texts: Sequence[str]) -> list[str]:
@@ -77,9 +78,9 @@ def bench(
             show(one)
         record = run.run(rows, show)
     if csv:
-        Path(csv).write_text(table.to_csv(record), encoding="utf-8")
+        write_report(csv, table.to_csv(record), "the table")
     if html:
-        Path(html).write_text(report.page(record, earlier), encoding="utf-8")
+        write_report(html, report.page(record, earlier), "the page")
     wrong = results.findings(record)
     parts: list[str | Table] = [table.summary(record), *wrong]
     parts += [f"{what} written to {name}" for what, name in (("result", path), ("CSV", csv), ("page", html)) if name]

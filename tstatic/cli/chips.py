@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from tstatic.chips.aot import compile_all
@@ -13,6 +12,7 @@ from tstatic.chips.sources import sources
 from tstatic.cli.looking import explained
 from tstatic.cli.outcome import FINDING, OK, CommandError, Outcome, Table
 from tstatic.display import size
+from tstatic.runtime.report_files import make_folder, write_report
 
 
 def compile_kernels(chips: Sequence[str] = ("sm_90",), ptx: str = "", workers: int = 2, **given: Any) -> Outcome:
@@ -38,11 +38,10 @@ def compile_kernels(chips: Sequence[str] = ("sm_90",), ptx: str = "", workers: i
     columns = ("kernel", "chip", "registers", "spills", "shared memory", "threads", "compiled in")
     parts: list[str | Table] = [Table(f"Kernels of {subject.label}, triton {reports[0].triton}", columns, rows)]
     if ptx:
-        folder = Path(ptx)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = make_folder(ptx, "the PTX")
         for one in reports:
             if one.ptx:
-                (folder / f"{one.name}.sm_{one.chip}.ptx").write_text(one.ptx, encoding="utf-8")
+                write_report(folder / f"{one.name}.sm_{one.chip}.ptx", one.ptx, "the PTX")
         parts.append(f"{sum(bool(one.ptx) for one in reports)} files in {folder}")
     bad = [one for one in reports if one.error or one.spill_stores or one.spill_loads]
     if bad:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from tstatic.cli.outcome import FINDING, OK, CommandError, Outcome, Table
@@ -16,6 +15,7 @@ from tstatic.errors import NotFoundError, ProgramError
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.ir.types import UNKNOWN
 from tstatic.plan.capacity import capacity, chip_of
+from tstatic.runtime.report_files import make_folder, write_report
 from tstatic.static.explain import Explanation
 from tstatic.target import DEFAULT_TARGET
 from tstatic.testing.feeds import data_variables
@@ -93,10 +93,9 @@ def kernels(show_one: str = "", write: str = "", **given: Any) -> Outcome:
         "each switch would do."
     ]
     if write:
-        folder = Path(write)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = make_folder(write, "the kernels")
         for _, kernel in made:
-            (folder / f"{kernel.name}.py").write_text(kernel.text, encoding="utf-8")
+            write_report(folder / f"{kernel.name}.py", kernel.text, "the kernel")
         data["folder"] = str(folder)
         parts.append(
             f"{counted(len({k.name for _, k in made}), 'file')} in {folder}; each checks itself: TRITON_INTERPRET=1 python FILE"

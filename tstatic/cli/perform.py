@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 from typing import Any
 
 from tstatic.cli.outcome import ENVIRONMENT, FINDING, INTERRUPTED, CommandError, Outcome
 from tstatic.cli.show import complain, said, show
+from tstatic.cli.streams import forget
 from tstatic.cli.targets import check_target
-from tstatic.errors import DeviceError, MissingPackageError, TstaticError, UnsupportedError
+from tstatic.errors import DeviceError, MissingPackageError, ReportError, TstaticError, UnsupportedError
 
 
 def perform(command: str, as_json: bool, **options: Any) -> int:
@@ -29,13 +31,18 @@ def perform(command: str, as_json: bool, **options: Any) -> int:
     except CommandError as error:
         return _failed(str(error), error.code, as_json)
     except TstaticError as error:
-        missing = isinstance(error, MissingPackageError | UnsupportedError | DeviceError)
+        missing = isinstance(error, MissingPackageError | UnsupportedError | DeviceError | ReportError)
         return _failed(said(error), ENVIRONMENT if missing else FINDING, as_json)
     except OSError as error:
         return _failed(f"{type(error).__name__}: {error}", ENVIRONMENT, as_json)
     except KeyboardInterrupt:
         return _failed("interrupted", INTERRUPTED, as_json)
-    show(outcome, as_json)
+    try:
+        show(outcome, as_json)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader had enough: what was found is as it was found.
+        forget(sys.stdout)
     return outcome.code
 
 

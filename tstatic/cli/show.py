@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import sys
@@ -36,8 +37,9 @@ def show(outcome: Outcome, as_json: bool) -> None:
 
 
 def complain(text: str) -> None:
-    """Prints what went wrong to standard error."""
-    print(clean(text), file=sys.stderr)
+    """Prints what went wrong to standard error, if that can be written to."""
+    with contextlib.suppress(OSError, ValueError):
+        print(clean(text), file=sys.stderr)
 
 
 def said(error: TstaticError) -> str:

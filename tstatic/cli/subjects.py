@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -99,12 +100,11 @@ class Subject:
     def _shape_of(self, text: str) -> tuple[str, tuple[int, ...]]:
         """Reads ``name=2,3``."""
         name, given, sizes = text.partition("=")
-        try:
-            shape = tuple(int(size) for size in sizes.split(",") if size)
-        except ValueError:
-            given = ""
-        if not given:
+        # Digits alone: int() also reads 1_0, and a size that is negative stands for an unknown one elsewhere.
+        wrong = [size for size in sizes.split(",") if size and not re.fullmatch(r"[0-9]{1,12}", size)]
+        if not given or wrong:
             raise CommandError(f"--feed takes NAME=SIZE,SIZE, for example x=32,784, and not {text!r}")
+        shape = tuple(int(size) for size in sizes.split(",") if size)
         inputs = {var.name: var for var in data_variables(self.program)}
         if name not in inputs:
             known = errors.near(name, inputs) or f"Its inputs: {', '.join(inputs) or 'none'}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
+import math
 import re
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,11 @@ from tstatic.cli.outcome import CommandError, Outcome, Table
 from tstatic.cli.targets import MODEL, STATE, VALUES
 from tstatic.display import size
 from tstatic.errors import needed_for
+from tstatic.ir.budget import FLAG, most_unpacked
 from tstatic.runtime import checkpoint, files
 from tstatic.runtime.checkpoint import Checkpoint
 from tstatic.runtime.objects import dump_object
+from tstatic.runtime.report_files import make_folder, save_report
 from tstatic.runtime.scope import Scope
 from tstatic.static import variable_files
 from tstatic.static.onnx_export import SUFFIX, export_onnx
@@ -128,20 +132,54 @@ def read(path: Path) -> dict[str, Array]:
 
 def _read_npz(path: Path) -> dict[str, Array]:
     try:
-        with zipfile.ZipFile(path):  # numpy would try a pickle of any other file
-            pass
-        with np.load(path, allow_pickle=False) as found:
-            return {name: found[name] for name in found.files}
-    except (zipfile.BadZipFile, ValueError, EOFError, KeyError) as error:
+        with zipfile.ZipFile(path) as package:
+            _check_unpacked(package, path)
+            return {one.filename.removesuffix(".npy"): _read_npy(package, one) for one in package.infolist()}
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, NotImplementedError, RuntimeError) as error:
         raise CommandError(f"numpy cannot read '{path}' as arrays: {error}") from error
+
+
+def _read_npy(package: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
+    """Returns the array in a member; unlike numpy's own reader, takes memory only for bytes that are there."""
+    with package.open(member) as file:
+        major, _ = np.lib.format.read_magic(file)  # type: ignore[no-untyped-call]
+        if major not in (1, 2):
+            raise ValueError(f"'{member.filename}' is in version {major} of the format")
+        read_header = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = read_header(file)  # type: ignore[no-untyped-call]
+        left = member.file_size - file.tell()
+        if (
+            dtype.hasobject
+            or not dtype.itemsize
+            or min(shape, default=0) < 0
+            or math.prod(shape) * dtype.itemsize != left
+        ):
+            raise ValueError(f"'{member.filename}' has {left:,} bytes for {dtype}{list(shape)}"[:200])
+        flat = np.frombuffer(file.read(), dtype)
+        return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
+
+
+def _check_unpacked(package: zipfile.ZipFile, path: Path) -> None:
+    """Refuses an archive that unpacks to more than weights do: zip keeps a billion zeros in a million bytes."""
+    total, most = sum(one.file_size for one in package.infolist()), most_unpacked(path.stat().st_size)
+    if total > most:
+        raise CommandError(
+            f"'{path}' unpacks to {total:,} bytes, and a file of its size may to {most:,}: do not use it, unless you know who made "
+            f"it; then raise {FLAG}"
+        )
 
 
 def _read_torch(path: Path) -> dict[str, Array]:
     with needed_for("reading weights of torch"):
         import torch
     try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as package:
+                _check_unpacked(package, path)
         # Plain data only: no code of the file runs.
         found = torch.load(path, map_location="cpu", weights_only=True)
+    except CommandError:
+        raise
     except Exception as error:
         raise CommandError(f"torch cannot read '{path}' as weights: {error}") from error
     if isinstance(found, Mapping) and isinstance(found.get("state_dict"), Mapping):
@@ -162,7 +200,7 @@ def _as_array(tensor: Any) -> Array:
 
 def write(arrays: Mapping[str, Array], path: Path, to: str) -> Path:
     """Writes arrays in one of ``FORMATS``; returns the file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent, "the weights")
     if to == "torch":
         with needed_for("writing weights of torch"):
             import torch
@@ -172,9 +210,9 @@ def write(arrays: Mapping[str, Array], path: Path, to: str) -> Path:
             else torch.from_numpy(np.array(a))
             for name, a in arrays.items()
         }
-        torch.save(tensors, path)
+        save_report(path, lambda place: torch.save(tensors, place), "the weights")
     elif to == "npz":
-        np.savez(path, **arrays)  # type: ignore[arg-type]
+        save_report(path, lambda place: _savez(place, arrays), "the weights")
     elif to == "paddle":
         # numpy has no bfloat16: as their bits, as Paddle writes them.
         bits = {n: a.view(np.uint16) if a.dtype.name == "bfloat16" else a for n, a in arrays.items()}
@@ -182,6 +220,12 @@ def write(arrays: Mapping[str, Array], path: Path, to: str) -> Path:
     else:
         files.write({path: checkpoint.encode(Checkpoint(dict(arrays)))})
     return path
+
+
+def _savez(path: Path, arrays: Mapping[str, Array]) -> None:
+    # An open file: to a path without its suffix numpy would add one.
+    with path.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def _format_of(path: Path, model: bool) -> str:

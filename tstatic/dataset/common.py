@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, cast
 
 from tstatic.errors import TstaticError, reason
 from tstatic.io.errors import DataError, DataUseError
+from tstatic.ir.budget import FLAG, most_unpacked
 from tstatic.no_effect import no_effect
 from tstatic.regular import opened, read_bytes
 
@@ -23,8 +24,6 @@ __all__ = ["DATA_HOME", "download", "md5file"]
 
 DATA_HOME = os.path.join(os.path.expanduser("~"), ".cache", "paddle", "dataset")
 """The folder with a folder for each module of ``paddle.dataset``."""
-_TIMES, _MORE = 100, 64 << 20
-"""What is unpacked may have so many times the bytes of the file, and so many more."""
 
 
 def md5file(fname: str) -> str:
@@ -137,14 +136,14 @@ class _Limited(io.RawIOBase):
                 f"{self._path} unpacks to more bytes than a data set has",
                 expected=f"at most {self._most} bytes",
                 received="more",
-                fix="fetch the file again",
+                fix=f"fetch the file again; if you trust this one, raise {FLAG}",
             )
         buffer[: len(data)] = data
         return len(data)
 
 
 def _limited(source: Any, path: str) -> BinaryIO:
-    most = _TIMES * os.path.getsize(path) + _MORE
+    most = most_unpacked(os.path.getsize(path))
     return cast("BinaryIO", io.BufferedReader(_Limited(cast("BinaryIO", source), path, most), 1 << 16))
 
 

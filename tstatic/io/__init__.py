@@ -11,7 +11,7 @@
 * ``shared``, ``recycled``  the memory of batches: shared with workers, or used again in this process
 * ``generator_loader``  DataLoader.from_generator and PyReader: batches from a reader, also without a feed
 * ``program_reader``  py_reader and read_file of Paddle 1.x
-* ``file_dataset``, ``multislot``  InMemoryDataset and QueueDataset, and the text that they read
+* ``file_dataset``, ``lines``, ``multislot``  InMemoryDataset and QueueDataset, the lines that they read, and their text
 * ``global_shuffle``  samples of all processes in one random order
 * ``data_generator``  programs that print such text
 * ``batch_sampler``  DistributedBatchSampler

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
-import signal
-import subprocess
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+import threading
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from tstatic.comm import processes
 from tstatic.errors import UnsupportedError, near, shown
 from tstatic.io.errors import DataError, DataTypeError, DataUseError
 from tstatic.io.global_shuffle import shuffled
+from tstatic.io.lines import Commands, lines_of
 from tstatic.io.multislot import Column, Line, Slot, parse
 from tstatic.ir.export import export
 from tstatic.ir.program import Variable
@@ -43,6 +44,7 @@ class FileDataset:
         self.use_var: list[Variable] = []
         self.filelist: list[str] = []
         self._slots: list[Slot] = []
+        self._commands = Commands()
 
     @no_effect(
         thread_num=_IN_ORDER, input_type=_ONE_PARSER, fs_name=_LOCAL, fs_ugi=_LOCAL, download_cmd=_LOCAL,
@@ -64,7 +66,8 @@ class FileDataset:
         Args:
             batch_size: Samples in a batch.
             use_var: Variables in the order of a line's slots: int64, int32 or float32, of ``lod_level`` 0 or 1.
-            pipe_command: Shell command that each file goes through, from standard input to standard output.
+            pipe_command: Shell command that each file goes through, from standard input to standard output. A stage of a pipeline
+                that fails is an error where the machine has bash. A line may have ``FLAGS_max_line_bytes`` bytes.
             **kwargs: Must be empty.
 
         Raises:
@@ -156,7 +159,8 @@ class FileDataset:
         """
         raise NotImplementedError
 
-    def _lines(self) -> Iterator[Line]:
+    def _lines(self, commands: Commands | None = None) -> Generator[Line, None, None]:
+        commands = self._commands if commands is None else commands
         if not self._slots:
             raise DataUseError(
                 "the dataset does not know the variables of its lines",
@@ -165,8 +169,10 @@ class FileDataset:
                 fix="call dataset.init(use_var=[...]), or set_use_var",
             )
         for path in self.filelist:
-            for number, line in enumerate(_output(path, self.pipe_command), 1):
-                yield path, number, line
+            # Closed with this generator, and not when somebody forgets it.
+            with contextlib.closing(lines_of(path, self.pipe_command, commands)) as lines:
+                for number, line in enumerate(lines, 1):
+                    yield path, number, line
 
     def _feed(self, columns: Iterable[Column]) -> dict[str, LoDTensor]:
         return {slot.name: slot.tensor(column) for slot, column in zip(self._slots, columns, strict=True)}
@@ -186,41 +192,6 @@ def _check_names(unknown: dict[str, Any]) -> None:
         )
 
 
-def _output(path: str, command: str) -> Iterator[bytes]:
-    """Yields the lines that ``command`` makes of a file; ends the command when no more of them are wanted."""
-    try:
-        file = open(path, "rb")  # noqa: SIM115 - closed below, where only reading can fail
-    except OSError as error:
-        raise DataError(
-            f"cannot read the dataset's file {path}",
-            expected="a file of MultiSlot text",
-            received=str(error),
-            fix="pass paths of local files to set_filelist",
-        ) from error
-    with file:
-        if command == "cat":
-            yield from file
-            return
-        # In a session of its own, so that the whole pipeline can be ended.
-        process = subprocess.Popen(command, shell=True, stdin=file, stdout=subprocess.PIPE, start_new_session=True)
-        assert process.stdout is not None
-        try:
-            yield from process.stdout
-            code = process.wait()
-            if code:
-                raise DataError(
-                    f"pipe_command failed on {path}",
-                    expected="a command that ends with exit code 0",
-                    received=f"exit code {code} of {command!r}",
-                    fix=f"try it in a shell: {command} < {path}",
-                )
-        finally:
-            process.stdout.close()
-            if process.returncode is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-
-
 @export("distributed.QueueDataset", "fluid.dataset.QueueDataset")
 class QueueDataset(FileDataset):
     """Reads batch by batch from files of MultiSlot text, without keeping them.
@@ -237,9 +208,9 @@ class QueueDataset(FileDataset):
 
     def batches(self) -> Iterator[dict[str, LoDTensor]]:
         """Yields the feed of each batch, as it is read."""
-        lines = self._lines()
-        while group := list(itertools.islice(lines, self.batch_size)):
-            yield self._feed(parse(group, self._slots))
+        with contextlib.closing(self._lines()) as lines:
+            while group := list(itertools.islice(lines, self.batch_size)):
+                yield self._feed(parse(group, self._slots))
 
     def local_shuffle(self) -> None:
         """Raises UnsupportedError: only an InMemoryDataset can be shuffled."""
@@ -286,7 +257,7 @@ class InMemoryDataset(FileDataset):
         self._rows: list[NDArray[np.int64]] = []
         """For each slot: which sample's values stand at each position."""
         self._shuffled = 0
-        self._loading: Future[list[Column]] | None = None
+        self._loading: tuple[Future[list[Column]], Commands] | None = None
 
     def load_into_memory(self, is_shuffle: bool = False) -> None:
         """Reads all files.
@@ -297,16 +268,25 @@ class InMemoryDataset(FileDataset):
         Raises:
             DataError: If a file cannot be read, its command fails, or a line does not fit; what was in memory stays.
         """
-        self._keep(self._read())
+        self._keep(self._read(self._commands))
         if is_shuffle:
             self.local_shuffle()
 
     @no_effect(thread_num=_IN_ORDER)
     def preload_into_memory(self, thread_num: int | None = None) -> None:
         """Starts to read all files in a thread; ``wait_preload_done`` takes the samples over."""
-        pool = ThreadPoolExecutor(1, "tstatic preload")
-        self._loading = pool.submit(self._read)
-        pool.shutdown(wait=False)
+        loading: Future[list[Column]] = Future()
+        commands = Commands()
+
+        def load() -> None:
+            try:
+                loading.set_result(self._read(commands))
+            except BaseException as error:
+                loading.set_exception(error)
+
+        # A daemon: a process that ends does not wait for the files.
+        threading.Thread(target=load, name="tstatic preload", daemon=True).start()
+        self._loading = loading, commands
 
     def wait_preload_done(self) -> None:
         """Waits for ``preload_into_memory``.
@@ -322,14 +302,20 @@ class InMemoryDataset(FileDataset):
                 received="no call of it",
                 fix="call preload_into_memory first, or load_into_memory alone",
             )
-        loading, self._loading = self._loading, None
-        self._keep(loading.result())
+        (loading, commands), self._loading = self._loading, None
+        try:
+            columns = loading.result()
+        except KeyboardInterrupt:
+            # Nobody will take the samples over.
+            commands.end()
+            raise
+        self._keep(columns)
 
-    def _read(self) -> list[Column]:
-        lines = self._lines()
+    def _read(self, commands: Commands) -> list[Column]:
         parts = []
-        while group := list(itertools.islice(lines, _CHUNK)):
-            parts.append(parse(group, self._slots))
+        with contextlib.closing(self._lines(commands)) as lines:
+            while group := list(itertools.islice(lines, _CHUNK)):
+                parts.append(parse(group, self._slots))
         return [Column.joined(columns) for columns in zip(*(parts or [parse((), self._slots)]), strict=True)]
 
     def _keep(self, columns: list[Column]) -> None:

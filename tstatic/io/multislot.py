@@ -18,6 +18,8 @@ from tstatic.runtime.scope import LoDTensor, tensor_of
 Line = tuple[str, int, bytes]
 """A file's path, the number of a line of its (from 1), and the line."""
 _DTYPES = ("int64", "int32", "float32")
+_DIGITS = 12
+"""Of a count: no line has so many values."""
 
 
 @dataclass(frozen=True)
@@ -126,9 +128,11 @@ def parse(lines: Iterable[Line], slots: Sequence[Slot]) -> list[Column]:
         at = 0
         for i, slot in enumerate(slots):
             head = found[at] if at < len(found) else b""
-            count = int(head) if head.isdigit() else 0
+            count = int(head) if head.isdigit() and len(head) <= _DIGITS else 0
             values = found[at + 1 : at + 1 + count]
-            if not count or len(values) < count or slot.count not in (None, count):
+            # Python reads 1_0 as 10; C, and so Paddle, does not.
+            wrong = b"_" in line and any(b"_" in word for word in values)
+            if wrong or not count or len(values) < count or slot.count not in (None, count):
                 wanted = "a count of at least 1" if slot.count is None else f"the count {slot.count}"
                 raise _bad_line(path, number, slot, f"{wanted}, then as many values", b" ".join(found[at : at + 8]))
             words[i] += values
@@ -141,9 +145,11 @@ def parse(lines: Iterable[Line], slots: Sequence[Slot]) -> list[Column]:
 
 
 def _numbers(slot: Slot, words: list[bytes], lengths: list[int], places: list[tuple[str, int]]) -> NDArray[Any]:
-    number: Any = float if slot.dtype.kind == "f" else int
+    number: Any = _float if slot.dtype.kind == "f" else int
     try:
-        return np.fromiter(map(number, words), slot.dtype, len(words))
+        # Beyond the range of float32 it is infinite, as in C.
+        with np.errstate(over="ignore"):
+            return np.fromiter(map(number, words), slot.dtype, len(words))
     except (ValueError, OverflowError):
         for row, end in enumerate(np.cumsum(lengths).tolist()):
             mine = words[end - lengths[row] : end]
@@ -155,11 +161,21 @@ def _numbers(slot: Slot, words: list[bytes], lengths: list[int], places: list[tu
         raise
 
 
+def _float(word: bytes) -> float:
+    """Reads a number as C does: ``1e3``, ``.5``, ``inf``, ``NaN``, and ``0x1.8p3``."""
+    try:
+        return float(word)
+    except ValueError:
+        if b"x" not in word.lower():
+            raise
+        return float.fromhex(word.decode("ascii"))
+
+
 def _bad_line(path: str, number: int, slot: Slot, expected: str, received: bytes) -> DataError:
     return DataError(
         f"line {number} of {path} does not fit slot '{slot.name}'",
         expected=expected,
-        received=repr(received.decode(errors="replace")) if received else "the end of the line",
+        received=repr(received[:200].decode(errors="replace")) if received else "the end of the line",
         fix="the slots of a line are the variables of use_var, in their order; look at what pipe_command prints",
         var=slot.name,
     )

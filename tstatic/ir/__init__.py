@@ -19,8 +19,9 @@
 * ``frozen``  the single-assignment copy that passes work on, and what must be true of it
 * ``text``, ``parse``  print and parse
 * ``serial``  the saved form
-* ``paddle_program``, ``paddle_writing``, ``paddle_proto``, ``paddle_form``  programs in Paddle's files: their translation here and
-  there, their bytes, and how an op says where it differs
+* ``paddle_program``, ``paddle_attributes``, ``paddle_writing``, ``paddle_proto``, ``paddle_form``  programs in Paddle's files:
+  their translation here, slots and attributes among it, and there, their bytes, and how an op says where it differs
+* ``budget``  what reading a file may cost
 * ``onnx_graph``, ``onnx_expr``, ``onnx_form``  the graph of an export to ONNX, expressions as its nodes, and the form of an op
 * ``tensor_array``  the value of a tensor array
 * ``schema``, ``restore``  what files and texts hold, stated once, and a program made of it

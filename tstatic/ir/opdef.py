@@ -563,12 +563,8 @@ def _backward_op_def(forward: OpDef, rule: GradOp) -> OpDef:
     )
 
 
-def op_def(type: str) -> OpDef:
-    """Returns the definition of an op type.
-
-    Raises:
-        NotFoundError: If no op of that type exists; near names are suggested.
-    """
+def find_op_def(type: str) -> OpDef | None:
+    """Returns the definition of an op type, derived if it is that of a backward op; ``None`` if there is none."""
     definition = OPS.find(type) or OPS.get(type)
     if definition is None and isinstance(type, str) and type.endswith("_grad"):
         stem = type
@@ -578,6 +574,16 @@ def op_def(type: str) -> OpDef:
         definition = OPS.get(stem)
         while definition is not None and definition.type != type:
             definition = OPS.get(f"{definition.type}_grad") or _derive(definition)
+    return definition
+
+
+def op_def(type: str) -> OpDef:
+    """Returns the definition of an op type.
+
+    Raises:
+        NotFoundError: If no op of that type exists; near names are suggested.
+    """
+    definition = find_op_def(type)
     if definition is None:
         raise NotFoundError(
             f'Operator "{type}" has not been registered.',

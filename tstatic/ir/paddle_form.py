@@ -9,6 +9,9 @@ from typing import Any
 from tstatic.ir.attrs import OpSpec
 from tstatic.ir.types import DType, Meta, broadcast_shapes, dtype_of, normalize_axis
 
+MOST_NUMBERS = 4096
+"""Numbers that the inputs of an op may have together: an op may name one long constant thousands of times."""
+
 
 @dataclass(frozen=True, slots=True)
 class PaddleOp:
@@ -34,7 +37,12 @@ class PaddleOp:
     def constants_of(self, *slots: str) -> list[Any] | None:
         """Returns the numbers that the program fills inputs with; ``None`` if one of them is computed."""
         known = [self.constants.get(name) for slot in slots for name in self.inputs.get(slot, ())]
-        return None if None in known else [number for row in known if row is not None for number in row]
+        if None in known:
+            return None
+        rows = [row for row in known if row is not None]
+        if len(rows) > 1 and sum(map(len, rows)) > MOST_NUMBERS:
+            raise ValueError(f"more than {MOST_NUMBERS:,} numbers in {', '.join(slots)}, of several variables")
+        return [number for row in rows for number in row]
 
     def converted(self, slots: Sequence[str], dtype: DType) -> tuple[list[OpSpec], dict[str, Sequence[str]]]:
         """Returns casts of some inputs, and all inputs by slot, these converted (when a file is written)."""

@@ -6,37 +6,29 @@ else. What an op spells in another way stands with it, as :attr:`~tstatic.ir.opd
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from tstatic.errors import CheckpointError, NotFoundError, TstaticError
+from tstatic.errors import CheckpointError, NotFoundError, TstaticError, reason
 from tstatic.ir import paddle_proto as proto
-from tstatic.ir.attrs import Attr
+from tstatic.ir.budget import STEP, Budget, budget_of_program
 from tstatic.ir.build import append_op
-from tstatic.ir.composed import Composed, composed_op
+from tstatic.ir.composed import composed_op
 from tstatic.ir.declare import declare_offsets
-from tstatic.ir.opdef import GRAD, OPS, OpDef, OpSpec, op_def
+from tstatic.ir.opdef import GRAD, OPS, find_op_def, op_def
+from tstatic.ir.paddle_attributes import PADDLE_DTYPES, Constants, attributes, composed_parts, same_op
 from tstatic.ir.paddle_form import SAME, PaddleOp
 from tstatic.ir.program import Block, Program, Variable, hooks
 from tstatic.ir.restore import restore
 from tstatic.ir.rng import op_position
 from tstatic.ir.schema import MAX_BLOCKS, BlockDesc, OpDesc, ParameterDesc, ProgramDesc, VarDesc
-from tstatic.ir.types import DTYPES, VAR_KINDS, DType
+from tstatic.ir.types import DTYPES, VAR_KINDS
 
-_DTYPES = {number: DTYPES[name] for name, number in proto.DTYPE_NUMBERS.items()}
-_IGNORED = {
-    "op_callstack", "op_namescope", "with_quant_attr", "use_cudnn", "use_mkldnn", "use_quantizer", "mkldnn_data_type",
-    "workspace_size_MB", "exhaustive_search", "deterministic", "is_test", "force_fp32_output", "fuse_alpha", "fuse_beta",
-    "fuse_brelu_threshold", "x_data_format", "y_data_format", "use_global_beta_pow", "trainer_id", "force_cpu",
-    "use_calc_stream", "place_type", "skip_eager_deletion_vars", "remote_prefetch",
-}  # fmt: skip
-"""Attributes that choose a kernel or belong to Paddle's own passes, whatever their value is."""
-_SAY_NOTHING: tuple[Any, ...] = (None, False, 0, 0.0, "", (), "AnyLayout", "NCHW", 1.0, (1.0,))
-"""Values of attributes that an op does not have which change nothing: what is off, empty, or a scale of one."""
+_DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError, RecursionError)
+"""What rules of operators raise for slots, attributes and shapes that no program has: they are written for those that are whole."""
+_VARIABLE, _OP, _NUMBER = 300, 500, 48
+"""Bytes that are counted for a variable, an op and a number of an attribute, beside their messages."""
 
 
 # ------------------------------------------------------------------------------------------------------------------- read
@@ -52,17 +44,18 @@ def read(data: bytes, path: object = "these bytes") -> Program:
 
     Raises:
         CheckpointError: If it is damaged, or has operators or attributes that tstatic lacks; all of them are named.
+        LoadLimitError: If reading it takes more memory or work than its size allows.
     """
+    budget = budget_of_program(len(data), path)
     try:
-        message = proto.read_program(data)
-        return _Reading(message, path).program()
+        return _Reading(proto.read_program(data, budget), path, budget).program()
     except TstaticError:
         raise
-    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+    except _DAMAGE as error:
         raise CheckpointError(
             f"this is not a whole program: {path}",
             expected="a program that Paddle saved",
-            received=str(error)[:200],
+            received=reason(error)[:200],
             fix="take an older copy of the file, or save it again",
         ) from None
 
@@ -85,9 +78,10 @@ class _Backward:
 class _Reading:
     """One program that is read."""
 
-    def __init__(self, message: proto.ProgramDesc, path: object) -> None:
+    def __init__(self, message: proto.ProgramDesc, path: object, budget: Budget) -> None:
         self.message = message
         self.path = path
+        self.budget = budget
         self.missing: dict[str, str] = {}
         self.feeds: dict[int, str] = {}
         self.fetches: dict[int, str] = {}
@@ -135,7 +129,7 @@ class _Reading:
         if builds:
             for one in blocks:
                 one.ops = []
-        made = restore(desc, lambda *where: f"{self.path}: {_locate(*where)}", CheckpointError)
+        made = restore(desc, lambda *where: f"{self.path}: {_locate(*where)}", self.budget, CheckpointError)
         if builds:
             for name in sequences:
                 declare_offsets(made.global_block().vars[name])
@@ -153,6 +147,9 @@ class _Reading:
             raise ValueError(f"block {index}, which is not one of its own")
         done.add(index)
         block = program.blocks[index]
+        depth, around = 1, block.parent
+        while around is not None:
+            depth, around = depth + 1, around.parent
         for var in block.vars.values():
             # Some kernels of Paddle leave notes in other dtypes than they declare; what the ops here say counts.
             var._dtype_is_inferred = not (var.persistable or var.is_data)
@@ -164,26 +161,28 @@ class _Reading:
                     self.append(program, op.attrs[name], ops, done)
             automatic = {"op_role": op.role, "op_role_var": tuple(op.role_var), "op_device": op.device}
             before = len(block.ops)
+            # Each name is looked up in the blocks around, too.
+            self.budget.work(STEP * depth * sum(map(len, (*op.inputs.values(), *op.outputs.values()))))
             try:
                 if derived is None:
                     append_op(block, op.type, op.inputs, op.outputs, {**op.attrs, **automatic})
                 else:
                     self.differentiate(block, op.type, derived)
-            except (LookupError, ArithmeticError) as error:
-                if isinstance(error, TstaticError):
-                    raise
-                raise ValueError(f"operator '{op.type}': {error}") from None
+            except TstaticError:
+                raise
+            except _DAMAGE as error:
+                raise ValueError(f"operator '{op.type}': {reason(error)}") from None
             for made in block.ops[before:]:
                 made.where = None
 
     def has(self, type: str) -> bool:
         if type in OPS or ((builder := composed_op(type, (), ())) is not None and builder.in_files):
             return True
-        try:
-            return bool(type.endswith("_grad") and type.count("_grad") <= 2 and op_def(type))
-        except NotFoundError:
-            stem = type.removesuffix("_grad")
-            return stem != type and self.has(stem)
+        # Not op_def: looking for near names takes 5 ms, for each of thousands of types that nobody knows.
+        if type.endswith("_grad") and type.count("_grad") <= 2 and find_op_def(type) is not None:
+            return True
+        stem = type.removesuffix("_grad")
+        return stem != type and self.has(stem)
 
     def in_order(self, row: Mapping[int, str]) -> list[str]:
         """Returns names in the order of their columns."""
@@ -198,7 +197,7 @@ class _Reading:
         if len({var.name for var in block.vars}) != len(block.vars):
             raise ValueError(f"a variable that block {number} has twice")
         read = {name for op in block.ops for slot in op.inputs for name in slot.arguments}
-        constants = _Constants()
+        constants = Constants()
         ops: list[OpDesc] = []
         for op in block.ops:
             if op.type in ("feed", "fetch"):
@@ -249,6 +248,7 @@ class _Reading:
         into[column] = names[0]
 
     def variable(self, var: proto.VarDesc, kind: int) -> VarDesc:
+        self.budget.step(_VARIABLE)
         if not 0 < len(var.name) <= 65_536 or kind not in VAR_KINDS:
             raise ValueError(f"variable {var.name[:80]!r} of type {kind}")
         tensor, level = None, 0
@@ -260,7 +260,7 @@ class _Reading:
         if tensor is not None:
             # Paddle multiplies unknown sizes, too: -6 is one of them.
             shape = [max(size, -1) for size in tensor.dims]
-            dtype = _DTYPES.get(tensor.data_type)
+            dtype = PADDLE_DTYPES.get(tensor.data_type)
             if len(shape) > 64 or not all(size <= 2**62 for size in shape) or not 0 <= level < 2**32:
                 raise ValueError(f"variable {var.name[:80]!r} of shape {str(shape)[:80]} and level {level}")
             if dtype is None and kind == proto.DENSE:
@@ -285,18 +285,18 @@ class _Reading:
         op: proto.OpDesc,
         variables: dict[str, VarDesc],
         read: set[str],
-        constants: _Constants,
+        constants: Constants,
     ) -> OpDesc:
         forward = self.forward_of(op) if block == 0 and op.type.endswith("_grad") else None
         if forward is None:
             return self.same(block, index, op, variables, read, constants)
-        try:
-            made = self.same(block, index, op, variables, read, constants)
-            complete = composed_op(made.type, made.inputs, made.attrs) is not None or _complete(made)
-        except (CheckpointError, NotFoundError):
-            complete = False
-        if complete:
-            return made
+        if find_op_def(op.type) is not None or composed_op(op.type, (), ()) is not None:
+            try:
+                made = self.same(block, index, op, variables, read, constants)
+                if composed_op(made.type, made.inputs, made.attrs) is not None or _complete(made):
+                    return made
+            except (CheckpointError, NotFoundError):
+                pass
         # It has another form there, or none here: the forward op is differentiated instead.
         one = self.same(block, index, forward, variables, read, constants)
         results = {name for slot in forward.outputs for name in slot.arguments}
@@ -335,6 +335,8 @@ class _Reading:
     def differentiate(self, block: Block, type: str, one: _Backward) -> None:
         """Builds a forward op once more, from copies of its inputs, and the gradients by these."""
         forward, asked = one.forward, {name for name, _ in one.wanted}
+        # The way from the inputs to the results is looked for among all ops.
+        self.budget.work(STEP * len(block.ops))
         aliases: dict[str, list[Variable]] = {}
 
         def fresh(name: str) -> Variable:
@@ -387,9 +389,17 @@ class _Reading:
         op: proto.OpDesc,
         variables: dict[str, VarDesc],
         read: set[str],
-        constants: _Constants,
+        constants: Constants,
     ) -> OpDesc:
-        attrs = {attr.name: proto.value_of(attr) for attr in op.attrs}
+        # For every call: the backward ops of one forward op may ask for it again and again.
+        self.budget.step(_OP)
+        attrs = {}
+        for attr in op.attrs:
+            value = attrs[attr.name] = proto.value_of(attr)
+            if isinstance(value, tuple):
+                self.budget.spend(_NUMBER * len(value))
+                self.budget.work(STEP * len(value))
+        self.budget.work(STEP * sum(len(slot.arguments) for slot in (*op.inputs, *op.outputs)))
         inputs, outputs = (
             {s.parameter: list(s.arguments) for s in row if s.arguments} for row in (op.inputs, op.outputs)
         )
@@ -407,11 +417,11 @@ class _Reading:
             definition = op_def(op.type)
             form = definition.paddle or SAME
             try:
-                spec = form.read(found) if form.read is not None else _same(found, definition)
+                spec = form.read(found) if form.read is not None else same_op(found, definition)
             except LookupError as error:
                 raise ValueError(f"operator '{op.type}' without {error}") from None
             definition = op_def(spec.type)
-            own, lacking = _attributes(definition, spec.attrs)
+            own, lacking = attributes(definition, spec.attrs)
             builder = composed_op(spec.type, spec.inputs, lacking)
         else:
             spec = found.made()
@@ -430,7 +440,7 @@ class _Reading:
                 lacking = []
         else:
             self.composes = True
-            inputs, own, lacking = _composed(found, builder)
+            inputs, own, lacking = composed_parts(found, builder)
             # Its backward op follows from those that it is built from, and reads no notes.
             own_backward = {f"{op.type}_grad"}
             known = {
@@ -473,127 +483,6 @@ def _complete(op: OpDesc) -> bool:
     slots = op_def(op.type).inputs
     needed = {slot.removesuffix(GRAD) for slot in op.outputs} | {slot.name for slot in slots if not slot.optional}
     return all(slot.name in op.inputs for slot in slots if slot.name in needed)
-
-
-def _attributes(definition: OpDef, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Returns the attributes that an op has, and the names of others that say something."""
-    done, lacking = {}, []
-    # Backward ops carry the attributes of their forward ops in Paddle; here those that they use.
-    stem = definition.type.removesuffix("_grad")
-    forward = OPS[stem].attrs if stem != definition.type and stem in OPS else {}
-    for name, value in given.items():
-        spec = definition.attrs.get(name)
-        if spec is not None:
-            value = _taken(spec, value)
-            if value is not None or spec.default is None:
-                done[name] = value
-        elif name not in forward and not _idle(name, value):
-            lacking.append(name)
-    return done, lacking
-
-
-def _idle(name: str, value: Any) -> bool:
-    """Returns whether an attribute that an op lacks changes nothing."""
-    return (
-        name in _IGNORED or name.startswith("op_") or _says_nothing(value) or (name.endswith("dtype") and value == -1)
-    )
-
-
-def _composed(op: PaddleOp, builder: Composed) -> tuple[dict[str, list[str]], dict[str, Any], list[str]]:
-    """Returns inputs and attributes of an op that is built from others, and the names of attributes that have no meaning there."""
-    inputs = {_spelled(slot, builder.slots): list(row) for slot, row in op.inputs.items()}
-    attrs = {name: value for name, value in op.attrs.items() if not (name.endswith("dtype") and value == -1)}
-    for slot in [slot for slot in inputs if slot not in builder.slots]:
-        name, numbers = _attribute_of(slot), op.constants_of(slot)
-        if name in builder.attrs and numbers is not None:
-            del inputs[slot]
-            attrs[name] = tuple(numbers)
-    own = {name: value for name, value in attrs.items() if name in builder.attrs}
-    return inputs, own, [name for name, value in attrs.items() if name not in own and not _idle(name, value)]
-
-
-def _attribute_of(slot: str) -> str:
-    """Returns the attribute that an input of numbers is instead of."""
-    return slot.removesuffix("List").removesuffix("Tensor").lower()
-
-
-def _same(op: PaddleOp, definition: OpDef) -> OpSpec:
-    """Returns an op as it is, but for the spelling of slots and two habits of Paddle.
-
-    Many ops take an attribute as an input, too: numbers that the program fills the input ``AxisTensor`` or ``ShapeTensorList`` with
-    become the attribute ``axis`` or ``shape``. And a result that is declared as one element in a list needs ``one_d``.
-    """
-    # Ops of several ages spell a slot ``x`` or ``X``.
-    inputs, outputs = (
-        {_spelled(slot, known): row for slot, row in side.items()}
-        for side, known in ((op.inputs, definition.input_slots), (op.outputs, definition.output_slots))
-    )
-    attrs = dict(op.attrs)
-    for slot in [slot for slot in inputs if slot not in definition.input_slots]:
-        name, numbers = _attribute_of(slot), op.constants_of(slot)
-        if name in definition.attrs and numbers is not None:
-            del inputs[slot]
-            attrs[name] = tuple(numbers) if definition.attrs[name].kind in ("ints", "floats") else numbers[0]
-    result = op.dtypes.get(next((row[0] for row in op.outputs.values() if row), ""))
-    for name, value in attrs.items():
-        # Kernels of whole numbers convert their attributes.
-        if result is not None and result.is_integer and isinstance(value, float) and math.isfinite(value):
-            known = definition.attrs.get(name)
-            attrs[name] = int(value) if known is not None and known.kind == "number" else value
-    if "one_d" in definition.attrs and "one_d" not in attrs:
-        first = next((row[0] for row in op.outputs.values() if row), "")
-        attrs["one_d"] = list(op.shapes.get(first) or ()) == [1]
-    return op.made(inputs=inputs, outputs=outputs, attrs=attrs)
-
-
-def _spelled(slot: str, known: Iterable[str]) -> str:
-    """Returns a slot in the spelling that the op has here."""
-    same = [name for name in known if name.lower() == slot.lower()]
-    return slot if slot in same or len(same) != 1 else same[0]
-
-
-class _Constants:
-    """Numbers that a block's ops fill variables with, for ops that take as an attribute what Paddle gives as an input."""
-
-    MOST = 64
-    """Numbers in one variable."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, tuple[Any, ...]] = {}
-
-    def note(self, op: OpDesc) -> None:
-        for name in (n for row in op.outputs.values() for n in row):
-            self.values.pop(name, None)
-        if op.type == "fill_constant" and not op.inputs:
-            text, dtype, shape = op.attrs.get("str_value", ""), op.attrs.get("dtype"), op.attrs.get("shape", ())
-            count = int(min(np.prod(shape, dtype=float), self.MOST + 1))
-            whole = isinstance(dtype, DType) and not dtype.is_float
-            if count <= self.MOST and not (whole and text and not text.lstrip("-").isdigit()):
-                value = (int if whole else float)(text or op.attrs.get("value", 0.0))
-                self.values[op.outputs["Out"][0]] = (value,) * count
-        elif op.type == "assign_value" and isinstance(op.attrs.get("values"), tuple):
-            self.values[op.outputs["Out"][0]] = op.attrs["values"]
-
-
-def _says_nothing(value: Any) -> bool:
-    return any(type(value) is type(nothing) and value == nothing for nothing in _SAY_NOTHING)
-
-
-def _taken(spec: Attr, value: Any) -> Any:
-    """Returns a value of Paddle in the kind that the attribute has here."""
-    if spec.kind == "dtype":
-        if type(value) is int and value != -1:
-            if value not in _DTYPES:
-                raise ValueError(f"dtype {value}, which tstatic lacks")
-            return _DTYPES[value]
-        return None if value == -1 else value
-    if spec.kind == "bool" and type(value) is int:
-        return bool(value)
-    if spec.kind == "float" and isinstance(value, str):
-        return float(value)
-    if spec.kind == "int" and isinstance(value, float) and value == int(value):
-        return int(value)
-    return value
 
 
 def _locate(kind: str, block: int, index: int) -> str:

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
-BUDGET = 16 << 20
-"""Bytes that a file of any size may cost; each of its own bytes adds :data:`PER_BYTE`."""
-PER_BYTE = 2
+from tstatic.ir.budget import Budget, budget_of_program
+
 _OBJECT = 160
 """Bytes that are counted for a field or a message, and its place in a list."""
 
@@ -182,29 +181,25 @@ M = TypeVar("M")
 
 
 # ------------------------------------------------------------------------------------------------------------------- read
-def read_program(data: bytes) -> ProgramDesc:
+def read_program(data: bytes, budget: Budget | None = None) -> ProgramDesc:
     """Returns the message that bytes hold.
 
     Raises:
-        ValueError: If they are damaged, or hold more parts than bytes of that number should cost.
+        ValueError: If they are damaged.
+        LoadLimitError: If they hold more parts than bytes of that number should cost.
     """
-    return read_message(ProgramDesc, data)
+    return read_message(ProgramDesc, data, budget)
 
 
-def read_message(kind: type[M], data: bytes) -> M:
+def read_message(kind: type[M], data: bytes, budget: Budget | None = None) -> M:
     """Returns a message of a kind (see :func:`read_program`)."""
-    return _Reader(data).message(kind, 0, len(data))
+    return _Reader(data, budget or budget_of_program(len(data), "these bytes")).message(kind, 0, len(data))
 
 
 class _Reader:
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, budget: Budget) -> None:
         self.data = data
-        self.left = BUDGET + PER_BYTE * len(data)
-
-    def spend(self, count: int) -> None:
-        self.left -= count
-        if self.left < 0:
-            raise ValueError("more parts than a file of this size is read into")
+        self.budget = budget
 
     def varint(self, at: int, end: int) -> tuple[int, int]:
         """Returns a number, and where it ends."""
@@ -240,7 +235,7 @@ class _Reader:
                 raise ValueError(
                     "a field that is longer than what it stands in" if number else "a field without a number"
                 )
-            self.spend(_OBJECT)
+            self.budget.step(_OBJECT)
             yield number, wire, begin, at
 
     def message(self, kind: type[M], at: int, end: int) -> M:
@@ -255,7 +250,7 @@ class _Reader:
             if isinstance(form, type | tuple):
                 if wire != 2:
                     raise ValueError(f"{name} should be a message")
-                self.spend(_OBJECT)
+                self.budget.spend(_OBJECT)
                 value = self.message(form[0] if isinstance(form, tuple) else form, begin, stop)
             else:
                 base = form.rstrip("*")
@@ -273,8 +268,7 @@ class _Reader:
         if wire != _WIRE[base]:
             raise ValueError(f"{name} is of wire type {wire}")
         if base == "str":
-            self.spend(stop - begin)
-            return self.data[begin:stop].decode("utf-8")
+            return self.budget.text(self.data[begin:stop], "utf-8")
         if base in ("float", "double"):
             return struct.unpack_from("<f" if base == "float" else "<d", self.data, begin)[0]
         number = self.varint(begin, stop)[0]
@@ -293,12 +287,13 @@ class _Reader:
         elif base == "int":
             while begin < stop:
                 number, begin = self.varint(begin, stop)
-                self.spend(8)
+                self.budget.step(8)
                 rows.append(_signed(number))
         else:
             if (stop - begin) % rows.itemsize:
                 raise ValueError(f"{name} ends in the middle of a number")
-            self.spend(stop - begin)
+            self.budget.spend(stop - begin)
+            self.budget.work(stop - begin)
             rows.frombytes(self.data[begin:stop])
 
 

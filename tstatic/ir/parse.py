@@ -9,15 +9,17 @@ from typing import Any, NamedTuple, NoReturn
 import msgspec
 
 from tstatic.errors import ProgramError, near
+from tstatic.ir.budget import budget_of_program
 from tstatic.ir.checks import check_type
 from tstatic.ir.program import Program
 from tstatic.ir.restore import restore
 from tstatic.ir.rng import op_position
 from tstatic.ir.schema import REGULARIZERS, BlockDesc, Line, OpDesc, ParameterDesc, ProgramDesc, VarDesc, checked_form
+from tstatic.ir.serial import is_key
 from tstatic.ir.text import ROLES
 from tstatic.ir.types import DTYPES
 
-_COMMENT = re.compile(r"#\s*(.*):([0-9]{1,10})\Z")
+_LINE = re.compile(r"[0-9]{1,10}")
 _VARIABLE_MARKS = tuple(f.name for f in fields(VarDesc) if f.name in VarDesc.MARKS and f.name != "parameter")
 _PARAMETER_MARKS = tuple(name for name in ParameterDesc.MARKS if name != "regularizer")
 
@@ -42,10 +44,12 @@ def parse(text: str) -> Program:
 # -------------------------------------------------------------------------------------------------------------- tokens
 MAX_DEPTH = 32
 """Brackets inside brackets."""
+_TOKEN_BYTES, _VALUE = 200, 64
+"""Bytes that are counted for a token while its line is read, and for what is made of it."""
 _TOKEN = re.compile(
     r"""(?P<space>[ \t]+)
     |(?P<comment>\#.*)
-    |(?P<string>b?'[^'\\]*(?:\\.[^'\\]*)*'|b?"[^"\\]*(?:\\.[^"\\]*)*")
+    |(?P<string>b?'[^'\\]*+(?:\\.[^'\\]*+)*+'|b?"[^"\\]*+(?:\\.[^"\\]*+)*+")
     |(?P<number>-?(?:0x[0-9a-f]+|[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)|-(?:inf|nan)(?![\w.@/+-]))
     |(?P<name>[A-Za-z_][A-Za-z0-9_.@/+-]*)
     |(?P<sign>[{}\[\]()=,:|?])""",
@@ -83,6 +87,7 @@ class Reader:
         self.tokens: list[Token] = []
         self.at = 0
         self.comment = ""
+        self.budget = budget_of_program(len(text), "this text")
 
     # ------------------------------------------------------------------------------------------------------------ lines
     def refuse(self, what: str, expected: str, received: str, fix: str) -> ProgramError:
@@ -94,12 +99,17 @@ class Reader:
         while self.number < len(self.lines):
             line = self.lines[self.number].rstrip("\r")
             self.number += 1
-            self.tokens, self.at, self.comment = [], 0, ""
+            self.forget()
             self.tokenize(line)
             if self.tokens:
                 return True
-        self.tokens, self.at, self.comment = [], 0, ""
+        self.forget()
         return False
+
+    def forget(self) -> None:
+        """Drops the tokens of a line; what was made of them stays."""
+        self.budget.give_back((_TOKEN_BYTES - _VALUE) * len(self.tokens))
+        self.tokens, self.at, self.comment = [], 0, ""
 
     def tokenize(self, line: str) -> None:
         """Splits a line into tokens; the comment goes to ``comment``."""
@@ -118,6 +128,7 @@ class Reader:
             if kind == "comment":
                 self.comment = match.group()
             elif kind != "space":
+                self.budget.step(_TOKEN_BYTES)
                 self.tokens.append(Token(kind, match.group(), at + 1))
             at = match.end()
 
@@ -251,8 +262,8 @@ class Reader:
                 self.wrong("',' or '}'", self.peek())
             token = self.peek()
             key = self.value(depth + 1)
-            if not isinstance(key, str | int | float) or key in found:
-                self.wrong("a key that is a string or a number, once", token)
+            if not is_key(key) or key in found:
+                self.wrong("a key that is a string or a number below 2**53, once", token)
             self.expect(":")
             found[key] = self.value(depth + 1)
             comma = self.accept(",")
@@ -286,10 +297,11 @@ class _Parser(Reader):
 
     def where(self) -> Line | None:
         """Reads the user's file and line from the comment; another comment is ignored."""
-        match = _COMMENT.match(self.comment)
-        if match is None or match.group(1) not in self.files:
+        # By hand: an expression for both goes through a long comment once for each of its spaces.
+        file, _, line = self.comment[1:].rpartition(":")
+        if file.lstrip() not in self.files or not _LINE.fullmatch(line):
             return None
-        return self.files[match.group(1)], int(match.group(2))
+        return self.files[file.lstrip()], int(line)
 
     def checked(self, fields: dict[str, Any], kind: Any) -> Any:
         """Returns a description of the fields, whose kinds and limits are checked."""
@@ -324,7 +336,7 @@ class _Parser(Reader):
         # What is wrong with the program as a whole is reported for its first line.
         self.number = 1
         desc: ProgramDesc = self.checked({**fields, "blocks": blocks, "files": self.paths}, ProgramDesc)
-        return restore(desc, self.locate)
+        return restore(desc, self.locate, self.budget)
 
     def locate(self, kind: str, block: int, index: int) -> str:
         """Returns the words that say on which line a part of the program stands."""

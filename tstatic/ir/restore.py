@@ -7,6 +7,7 @@ from typing import Any
 
 from tstatic.errors import NotFoundError, ProgramError, TstaticError, near
 from tstatic.ir import edit
+from tstatic.ir.budget import STEP, Budget
 from tstatic.ir.export import PUBLIC_API
 from tstatic.ir.opdef import EMPTY, OPS, OpDef, Slot, op_def
 from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
@@ -26,6 +27,8 @@ from tstatic.where import Where
 
 MAX_NESTING = 1_000
 """Blocks inside blocks."""
+_VARIABLE, _OP = 800, 1200
+"""Bytes that are counted for a variable and an op, beside their descriptions."""
 MAX_DERIVED = 4
 """Orders of a backward op that may have to be derived; each one costs ten times the last, the next one 20 seconds."""
 
@@ -35,22 +38,25 @@ Locate = Callable[[str, int, int], str]
 """A place to the words that say where it stands in the source."""
 
 
-def restore(desc: ProgramDesc, locate: Locate, error: type[TstaticError] = ProgramError) -> Program:
+def restore(desc: ProgramDesc, locate: Locate, budget: Budget, error: type[TstaticError] = ProgramError) -> Program:
     """Makes a program of plain data.
 
     Args:
         desc: The data; nothing in it is trusted.
         locate: Says where a part stands in the text or file.
+        budget: What reading the source may cost.
         error: What is raised.
 
     Raises:
         TstaticError: Of class ``error``, for anything that no program could hold.
+        LoadLimitError: If looking up its names takes more work than the source's size allows.
     """
-    return _Restore(desc, locate, error).program()
+    return _Restore(desc, locate, budget, error).program()
 
 
 class _Restore:
-    def __init__(self, desc: ProgramDesc, locate: Locate, error: type[TstaticError]) -> None:
+    def __init__(self, desc: ProgramDesc, locate: Locate, budget: Budget, error: type[TstaticError]) -> None:
+        self.budget = budget
         self.desc = desc
         self.locate = locate
         self.error = error
@@ -166,6 +172,7 @@ class _Restore:
 
     def variable(self, block: Block, place: Place, desc: VarDesc) -> Variable:
         """Makes a variable or a parameter."""
+        self.budget.step(_VARIABLE)
         if desc.dtype is not None and desc.dtype not in DTYPES:
             raise self.refuse(
                 place, f"variable '{desc.name}' has a dtype that tstatic lacks", f"one of {', '.join(DTYPES)}",
@@ -217,19 +224,21 @@ class _Restore:
 
     # -------------------------------------------------------------------------------------------------------------- ops
     def has(self, block: Block, name: str) -> bool:
-        """Returns whether a block, or one around it, declares a name; remembers the answer in every block on the way."""
-        chain = []
+        """Returns whether a block, or one around it, declares a name; remembers the answer.
+
+        Only for the block itself: remembered in each block on the way, a thousand names in a thousand blocks would be a million.
+        """
         at: Block | None = block
-        found = False
+        found, steps = False, 0
         while at is not None:
             known = self.seen[at.idx].get(name)
             if known is not None:
                 found = known
                 break
-            chain.append(at.idx)
+            steps += 1
             at = at.parent
-        for index in chain:
-            self.seen[index][name] = found
+        self.budget.work(STEP * steps)
+        self.seen[block.idx][name] = found
         return found
 
     def definition(self, place: Place, type: str) -> OpDef:
@@ -251,6 +260,7 @@ class _Restore:
             ) from None  # fmt: skip
 
     def op(self, block: Block, place: Place, desc: OpDesc) -> Operator:
+        self.budget.step(_OP)
         definition = self.definition(place, desc.type)
         attrs = self.attributes(place, definition, desc.attrs)
         return Operator(

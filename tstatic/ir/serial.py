@@ -19,6 +19,7 @@ import numpy as np
 
 from tstatic.errors import CheckpointError, ProgramError, ProgramTypeError, needed_for
 from tstatic.ir import paddle_program
+from tstatic.ir.budget import STEP, Budget, budget_of_program
 from tstatic.ir.program import Program
 from tstatic.ir.restore import restore
 from tstatic.ir.schema import ProgramDesc, checked_form, describe
@@ -28,6 +29,8 @@ FORMAT = 1
 MAX_BYTES = 2**30
 MAX_DEPTH = 32
 """Lists inside lists in an attribute."""
+_VALUE = 96
+"""Bytes that are counted for a value of the JSON."""
 _HEADER = re.compile(rb"tstatic-program ([0-9]{1,6}) ([0-9a-f]{64}) ([0-9]{1,12})(?: ([0-9a-z-]{1,64}))?\n")
 
 
@@ -95,12 +98,17 @@ def unpack(value: Any, depth: int = 0) -> Any:
     raise ValueError(f"no packed value: {str(value)[:80]}")
 
 
+def is_key(value: Any) -> bool:
+    """Returns whether a value may be a key of a dict: a text, or a number so small that few can be made to collide."""
+    return isinstance(value, str) or (isinstance(value, int | float) and abs(value) < 2**53)
+
+
 def _unpack_pair(pair: Any, depth: int) -> tuple[Any, Any]:
     if not isinstance(pair, list) or len(pair) != 2:
         raise ValueError("a dict is packed as a list of pairs")
     key = unpack(pair[0], depth)
-    if not isinstance(key, str | int | float):
-        raise ValueError("a key is a string or a number")
+    if not is_key(key):
+        raise ValueError("a key is a string or a number below 2**53")
     return key, unpack(pair[1], depth)
 
 
@@ -218,7 +226,8 @@ def decode(data: bytes, path: object = None) -> Program:
     data = bytes(data)
     if paddle_program.is_paddle_program(data):
         return paddle_program.read(data, source)
-    desc = _payload(data, source)
+    budget = budget_of_program(len(data), source)
+    desc = _payload(data, source, budget)
     place = ("block", 0, 0)  # of the op that is being read, for the message
     try:
         for number, block in enumerate(desc.blocks):
@@ -228,7 +237,7 @@ def decode(data: bytes, path: object = None) -> Program:
     except ValueError as error:
         raise _refused(f"{source}: {_locate(*place)}: an attribute is not packed as it should be", "a packed value",
                        str(error)) from None  # fmt: skip
-    return restore(desc, lambda *where: f"{source}: {_locate(*where)}", CheckpointError)
+    return restore(desc, lambda *where: f"{source}: {_locate(*where)}", budget, CheckpointError)
 
 
 def _locate(kind: str, block: int, index: int) -> str:
@@ -241,11 +250,12 @@ def _refused(
     return CheckpointError(what, expected=expected, received=received, fix=fix)
 
 
-def _payload(data: bytes, source: str) -> ProgramDesc:
+def _payload(data: bytes, source: str, budget: Budget) -> ProgramDesc:
     """Checks the first line and the JSON.
 
     Raises:
         CheckpointError: If either is not what it should be.
+        LoadLimitError: If the JSON has more values than a file of its size may.
     """
     head = _HEADER.match(data)
     if head is None:
@@ -276,6 +286,10 @@ def _payload(data: bytes, source: str) -> ProgramDesc:
     with needed_for("reading a saved program"):
         import msgspec
 
+    # Before anything is decoded: each value has one of these before it, and those in texts do not matter.
+    values = payload.count(b",") + payload.count(b"[") + payload.count(b"{")
+    budget.spend(_VALUE * values)
+    budget.work(STEP * values + len(payload))
     try:
         found: ProgramDesc = msgspec.json.decode(payload, type=checked_form(ProgramDesc))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -37,7 +37,7 @@ from tstatic.ops.shape.sequence import logspace
 from tstatic.ops.shape.vision import temporal_shift
 
 Results = Mapping[str, Variable | Sequence[Variable]]
-MAX_TRIANGLE = 2**22
+MAX_TRIANGLE = 1 << 19
 UNUSED = "LAPACK's driver does not show in the result"
 
 

@@ -15,7 +15,7 @@ from tstatic.places import CPUPlace, CUDAPlace, Place, resolve
 RESERVED_BYTES = 1_000_000_000
 """Of a GPU's memory: what CUDA, its libraries and their workspaces take before a program has anything."""
 
-_SIZE = re.compile(r"([0-9.]+(?:e[0-9]+)?)\s*([kMGT]?i?B|bytes)", re.IGNORECASE)
+_SIZE = re.compile(r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)\s*([kMGT]?i?B|bytes)", re.IGNORECASE)
 _UNITS = {
     "bytes": 1.0,
     "b": 1.0,
@@ -66,7 +66,7 @@ def capacity(memory: Any = None) -> Capacity:
         memory = _of_text(memory)
     if isinstance(memory, target.Target):
         return Capacity(memory.name, memory.memory_bytes - RESERVED_BYTES)
-    if isinstance(memory, int | float) and not isinstance(memory, bool) and memory > 0:
+    if isinstance(memory, int | float) and not isinstance(memory, bool) and 0 < memory < 2**63:
         return Capacity("given", int(memory))
     raise ProgramTypeError(
         "this is not a memory that a run could fit in",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tstatic.devices.records import Record, Recorder
+from tstatic.runtime.report_files import write_report
 from tstatic.where import show
 
 DEVICE = 1
@@ -41,8 +42,11 @@ def save(recorder: Recorder, path: Path) -> None:
     Args:
         recorder: What was recorded.
         path: The file; its folder exists.
+
+    Raises:
+        ReportError: If it cannot be written.
     """
-    path.write_text(json.dumps(trace_of(recorder)), encoding="utf-8")
+    write_report(path, json.dumps(trace_of(recorder)), "the trace")
 
 
 def category(event: Record) -> str:

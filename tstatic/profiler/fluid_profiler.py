@@ -14,6 +14,7 @@ from tstatic.ir.opdef import export
 from tstatic.no_effect import no_effect
 from tstatic.profiler import chrome_trace, tables
 from tstatic.profiler.recording import begin_recording, end_recording
+from tstatic.runtime.report_files import make_folder
 
 KEYS = (None, "default", "calls", "total", "max", "min", "ave")
 DEVICE = "each device is watched; on a CPU there is no other"
@@ -61,7 +62,7 @@ def stop_profiler(sorted_key: str | None = None, profile_path: str = "/tmp/profi
     if recorder is None or not recorder.events:
         return
     path = Path(profile_path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent, "the trace")
     chrome_trace.save(recorder, path)
     ops = [event for event in recorder.events if event.kind == "op"]
     rows = list(tables.rows_of(ops, lambda e: e.name).values())

@@ -9,11 +9,13 @@ from enum import IntEnum
 from pathlib import Path
 
 from tstatic.devices.records import Record, Recorder
-from tstatic.errors import CheckpointError, reason
+from tstatic.errors import CheckpointError, LoadLimitError, reason
 from tstatic.ir import paddle_proto
+from tstatic.ir.budget import budget_of_program
 from tstatic.ir.checks import check_type
 from tstatic.ir.opdef import export
 from tstatic.regular import read_bytes
+from tstatic.runtime.report_files import write_report
 
 VERSION = "1.0.2"
 _END = (1 << 64) - 1
@@ -119,6 +121,9 @@ def save(recorder: Recorder, path: Path) -> None:
     Args:
         recorder: What was recorded.
         path: The file; its folder exists.
+
+    Raises:
+        ReportError: If it cannot be written.
     """
     rows: dict[int, list[Record]] = {}
     # Streams of devices are threads with small numbers.
@@ -126,7 +131,7 @@ def save(recorder: Recorder, path: Path) -> None:
     for event in recorder.events:
         rows.setdefault(streams.get(event.queue, event.thread), []).append(event)
     threads = [_Thread(thread, _nodes(events, os.getpid())) for thread, events in rows.items()]
-    path.write_bytes(paddle_proto.write_message(_Trace(VERSION, 0, threads)))
+    write_report(path, paddle_proto.write_message(_Trace(VERSION, 0, threads)), "the recording")
 
 
 # ------------------------------------------------------------------------------------------------------------------ read
@@ -180,8 +185,11 @@ class ProfilerResult:
         Args:
             file_name: The file.
             format: Whatever is given, it is Paddle's own.
+
+        Raises:
+            ReportError: If it cannot be written (an ``OSError``).
         """
-        Path(file_name).write_bytes(paddle_proto.write_message(self._trace))
+        write_report(file_name, paddle_proto.write_message(self._trace), "the recording")
 
 
 def _tree(thread: _Thread) -> HostPythonNode:
@@ -225,7 +233,10 @@ def load_profiler_result(filename: str) -> ProfilerResult:
     """
     check_type(filename, (str, os.PathLike), "filename", "load_profiler_result")
     try:
-        return ProfilerResult(paddle_proto.read_message(_Trace, read_bytes(filename)))
+        data = read_bytes(filename)
+        return ProfilerResult(paddle_proto.read_message(_Trace, data, budget_of_program(len(data), filename)))
+    except LoadLimitError:
+        raise
     except (OSError, ValueError) as error:
         raise CheckpointError(
             f"cannot read the recording {filename}",

@@ -22,6 +22,7 @@ from tstatic.profiler import chrome_trace, paddle_trace
 from tstatic.profiler.recording import begin_recording, end_recording
 from tstatic.profiler.summary import summary
 from tstatic.profiler.tables import UNITS
+from tstatic.runtime.report_files import make_folder
 
 F = TypeVar("F", bound=Callable[..., Any])
 Trace = Callable[["Profiler"], Any]
@@ -193,7 +194,7 @@ def _writer(dir_name: str, worker_name: str | None, form: str, function: str) ->
     folder = Path(dir_name)
 
     def write(profiler: Profiler) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, "the recording")
         worker = worker_name or f"host_{socket.gethostname()}pid_{os.getpid()}"
         now = datetime.now().strftime("%Y_%m_%d_%H_%M_%S_%f")
         profiler.export(str(folder / f"{worker}_time_{now}.paddle_trace.{form}"), form)
@@ -364,6 +365,7 @@ class Profiler:
 
         Raises:
             ProgramError: For another format, or without a recording.
+            ReportError: If the file cannot be written (an ``OSError``).
         """
         check_choice(format, ("json", "pb"), "format", "Profiler.export")
         write = paddle_trace.save if format == "pb" else chrome_trace.save

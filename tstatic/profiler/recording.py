@@ -18,6 +18,7 @@ from tstatic.ir.opdef import export
 from tstatic.profiler import chrome_trace
 from tstatic.profiler.step_parts import Steps, steps_of
 from tstatic.profiler.tables import ORDER, Row, rows_of
+from tstatic.runtime.report_files import write_report
 from tstatic.where import show
 
 
@@ -196,14 +197,20 @@ class Profile:
 
         Args:
             path: The file.
+
+        Raises:
+            ReportError: If it cannot be written (an ``OSError``).
         """
-        Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
+        write_report(path, json.dumps(self.to_dict(), indent=1) + "\n", "the recording")
 
     def save_trace(self, path: str | os.PathLike[str]) -> None:
         """Writes a trace for https://ui.perfetto.dev or ``chrome://tracing``.
 
         Args:
             path: The file.
+
+        Raises:
+            ReportError: If it cannot be written (an ``OSError``).
         """
         chrome_trace.save(self.recorder, Path(path))
 

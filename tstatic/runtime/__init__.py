@@ -13,6 +13,7 @@
   and what is left of a save whose process ended early
 * ``pickles``, ``pickle_writer``, ``objects``, ``paddle_tensors``  plain data and values in Paddle's files
 * ``out_of_memory``  where a run got no memory, and what would fit
+* ``report_files``  reports, traces and pages: whole, or a typed error
 * ``interrupt``  signals wait while state is written
 * ``recorded``  the calls of a session while a profiler records
 """

@@ -63,11 +63,14 @@ def decode(data: bytes, most: int, path: object) -> list[Array]:
 def _tensor(data: bytes, at: int) -> tuple[Array, int]:
     """Returns the tensor at a position, and where the next one begins."""
 
-    def number(size: int) -> int:
+    def skip(size: int) -> None:
         nonlocal at
-        if at + size > len(data):
+        if size > len(data) - at:
             raise ValueError("an end in the middle of a tensor")
         at += size
+
+    def number(size: int) -> int:
+        skip(size)
         return int.from_bytes(data[at - size : at], "little")
 
     if number(4):
@@ -76,14 +79,14 @@ def _tensor(data: bytes, at: int) -> tuple[Array, int]:
     if levels > MAX_LEVELS:
         raise ValueError(f"{levels:,} levels of sequences")
     for _ in range(levels):
-        number(number(8))
+        skip(number(8))
     if number(4):
         raise ValueError("a version other than 0")
     size = number(4)
-    if size > MAX_DESC or at + size > len(data):
+    if size > MAX_DESC:
         raise ValueError(f"a description of {size:,} bytes")
-    desc = read_message(TensorDesc, data[at : at + size])
-    at += size
+    skip(size)
+    desc = read_message(TensorDesc, data[at - size : at])
     dtype = _DTYPES.get(desc.data_type)
     if dtype is None or len(desc.dims) > 64 or any(not 0 <= length <= 2**62 for length in desc.dims):
         raise ValueError(f"dtype {desc.data_type} and sizes {str(list(desc.dims))[:80]}")

@@ -1,8 +1,9 @@
 """Reads pickles of plain data and arrays without running code.
 
 :func:`load_pickle` interprets the opcodes of protocols 2 to 5 itself. A name that a pickle asks for is one of :data:`_NAMES`, each
-with a constructor of plain data below; nothing is imported, called or executed on a file's behalf. What is made is paid for out of
-a budget that grows with the file, so that a few bytes which copy one object again and again do not fill the memory.
+with a constructor of plain data below; nothing is imported, called or executed on a file's behalf. Memory and work are paid for out
+of a :class:`~tstatic.ir.budget.Budget` that grows with the file, so that a few bytes which copy one object again and again neither
+fill the memory nor keep the reader busy.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tstatic.errors import CheckpointError
+from tstatic.ir.budget import Budget
 
 Array = np.ndarray[Any, Any]
 
@@ -26,8 +28,13 @@ MAX_INTEGER = 1024
 BUDGET = 24 << 20
 """Bytes that a file of any size may cost; each of its own bytes adds :data:`PER_BYTE`."""
 PER_BYTE = 3
-_OBJECT = 64
-"""Bytes that are counted for an object and its places in the stack, the memo and a container."""
+# Bytes that are counted for what an opcode makes, beside its content: the object, its entry in a table that may be copied while it
+# grows, and what :func:`check_nest` notes about it.
+_PLACE, _ELEMENT, _ENTRY, _MEMO = 8, 10, 120, 128
+"""A place on the stack, in a list, in a dict, in the memo."""
+_NUMBER, _TEXT, _CONTAINER, _ARRAY, _ORDERED_DICT = 32, 80, 200, 400, 600
+"""An object of each kind; an array adds 16 for each of its sizes."""
+_ORDERS = ("<", ">", "=", "|")
 KINDS = "biufcSU"
 """Kinds of the dtypes that arrays may have: no Python objects."""
 
@@ -43,49 +50,48 @@ class _Dtype:
     """A dtype whose byte order is given afterwards."""
 
     def __init__(self, code: str) -> None:
+        if code[:1] not in KINDS or not code[1:].isdecimal() or not code.isascii():
+            raise ValueError(f"an array of dtype {code!r}")
         self.code = code
         self.order = "="
 
     def made(self) -> np.dtype[Any]:
-        if self.code[:1] not in KINDS or not self.code[1:].isdigit() or len(self.code) > 12 or self.order not in "<>=|":
-            raise ValueError(f"an array of dtype {self.code[:40]!r}")
         return np.dtype(self.code).newbyteorder(self.order)  # type: ignore[arg-type]
 
 
 class _EmptyArray:
-    """An array without shape and content, which the next BUILD gives; ``places`` are where the memo holds it."""
+    """An array without shape and content, which one BUILD gives: from then on the memo has ``made`` in its place."""
 
     def __init__(self) -> None:
-        self.places: list[int] = []
+        self.made: Array | None = None
 
 
 # ------------------------------------------------------------------------------------------------------------------ names
-def _text(value: Any) -> str:
-    """Returns a text, which Python 2 wrote as bytes."""
-    if isinstance(value, bytes):
-        return value.decode("latin1")
-    if not isinstance(value, str):
-        raise ValueError(f"a text, not {type(value).__name__}")
-    return value
+def _short(value: Any, most: int) -> str:
+    """Returns a text of a few characters, which Python 2 wrote as bytes."""
+    if not isinstance(value, bytes | str) or len(value) > most:
+        raise ValueError(f"a text of up to {most} characters, not {type(value).__name__}")
+    return value.decode("latin1") if isinstance(value, bytes) else value
 
 
 def _encode(reader: _Reader, args: tuple[Any, ...]) -> bytes:
     text, *codec = args
     if codec not in (["latin1"], ["latin-1"]) or not isinstance(text, str):
         raise ValueError("another use of encode than for bytes in latin1")
-    reader.spend(len(text))
+    reader.budget.spend(_TEXT + len(text))
+    reader.budget.work(len(text))
     return text.encode("latin1")
 
 
 def _dtype(reader: _Reader, args: tuple[Any, ...]) -> _Dtype:
-    del reader
-    return _Dtype(_text(args[0]))
+    reader.budget.spend(_CONTAINER)
+    return _Dtype(_short(args[0], 12))
 
 
 def _reconstruct(reader: _Reader, args: tuple[Any, ...]) -> _EmptyArray:
-    del reader
+    reader.budget.spend(_CONTAINER)
     kind, shape, _ = args
-    if kind is not _NDARRAY or shape != (0,):
+    if kind is not _NDARRAY or type(shape) is not tuple or len(shape) != 1 or type(shape[0]) is not int or shape[0]:
         raise ValueError("another use of _reconstruct than for an array")
     return _EmptyArray()
 
@@ -101,13 +107,18 @@ def _frombuffer(reader: _Reader, args: tuple[Any, ...]) -> Array:
 
 
 def _ordered(reader: _Reader, args: tuple[Any, ...]) -> OrderedDict[Any, Any]:
+    reader.budget.spend(_ORDERED_DICT)
     if not args:
         return OrderedDict()
     (rows,) = args
+    if not isinstance(rows, list | tuple):
+        raise ValueError("a dict of something else than a list")
     done: OrderedDict[Any, Any] = OrderedDict()
-    for key, value in rows:
-        reader.spend(_OBJECT)
-        done[_key(key)] = value
+    for row in rows:
+        reader.budget.step(2 * _ENTRY)
+        if not isinstance(row, list | tuple) or len(row) != 2:
+            raise ValueError("an item of a dict that is no pair")
+        done[_key(row[0])] = row[1]
     return done
 
 
@@ -115,7 +126,8 @@ def _tuple(reader: _Reader, args: tuple[Any, ...]) -> tuple[Any, ...]:
     rows = args[0] if args else ()
     if not isinstance(rows, list | tuple) or len(args) > 1:
         raise ValueError("a tuple of something else than a list")
-    reader.spend(8 * len(rows))
+    reader.budget.spend(_CONTAINER + 8 * len(rows))
+    reader.budget.work(8 * len(rows))
     return tuple(rows)
 
 
@@ -170,22 +182,16 @@ def _key(value: Any) -> Any:
 
 # ----------------------------------------------------------------------------------------------------------------- reader
 class _Reader:
-    """The state of an interpreter of opcodes: position, stack, memo, and what is left of the budget."""
+    """The state of an interpreter of opcodes: position, stack, memo, and the budget."""
 
-    def __init__(self, data: bytes, strings: str) -> None:
+    def __init__(self, data: bytes, strings: str, budget: Budget) -> None:
         self.data = data
         self.strings = strings
+        self.budget = budget
         self.at = 0
         self.stack: list[Any] = []
         self.marks: list[int] = []
         self.memo: dict[int, Any] = {}
-        self.left = BUDGET + PER_BYTE * len(data)
-
-    def spend(self, count: int) -> None:
-        """Takes bytes from the budget."""
-        self.left -= count
-        if self.left < 0:
-            raise ValueError("more objects than a file of this size is read into")
 
     def take(self, count: int) -> bytes:
         """Returns the next bytes."""
@@ -199,11 +205,25 @@ class _Reader:
     def number(self, size: int) -> int:
         return int.from_bytes(self.take(size), "little")
 
+    def fitting(self, width: int) -> int:
+        """Returns a count of bytes that are there, and pays for touching them."""
+        count = self.number(width)
+        if count > len(self.data) - self.at:
+            raise ValueError("an end in the middle of a value")
+        self.budget.work(count)
+        return count
+
     def sized(self, width: int) -> bytes:
         """Returns bytes behind their count."""
-        count = self.number(width)
-        self.spend(count)
+        count = self.fitting(width)
+        self.budget.spend(_TEXT + count)
         return self.take(count)
+
+    def text(self, width: int) -> str:
+        """Returns a text behind the count of its bytes."""
+        count = self.fitting(width)
+        self.budget.spend(_TEXT)
+        return self.budget.text(self.take(count), "utf-8", "surrogatepass")
 
     def line(self) -> str:
         end = self.data.find(b"\n", self.at, self.at + 256)
@@ -225,20 +245,26 @@ class _Reader:
         at = self.marks.pop()
         found = self.stack[at:]
         del self.stack[at:]
+        self.budget.spend(_ELEMENT * len(found))
         return found
+
+    def container(self, made: Any) -> Any:
+        """Pays for an empty container, or one of elements that are paid for."""
+        self.budget.spend(_CONTAINER)
+        return made
 
     def remember(self, index: int) -> None:
         if not self.stack:
             raise ValueError("nothing to remember")
-        value = self.stack[-1]
-        if isinstance(value, _EmptyArray):
-            value.places.append(index)
-        self.memo[index] = value
+        self.budget.spend(_MEMO)
+        self.memo[index] = self.stack[-1]
 
     def name(self, module: Any, name: Any) -> _Name:
         found = _NAMES.get((module, name)) if isinstance(module, str) and isinstance(name, str) else None
         if found is None:
-            raise ValueError(f"the name {str(module)[:80]}.{str(name)[:80]}, which is not one of data")
+            # Not whatever stands there: the text of a nest of shared lists may have no end.
+            told = [one[:80] if isinstance(one, str) else type(one).__name__ for one in (module, name)]
+            raise ValueError(f"the name {'.'.join(told)}, which is not one of data")
         return found
 
     def array(self, shape: Any, dtype: Any, data: Any, fortran: Any) -> Array:
@@ -247,38 +273,45 @@ class _Reader:
             raise ValueError("an array without shape or dtype")
         kind = dtype.made()
         if not all(type(size) is int and 0 <= size < 2**48 for size in shape):
-            raise ValueError(f"an array of shape {str(shape)[:80]}")
+            told = ", ".join(str(size) if type(size) is int else type(size).__name__ for size in shape)
+            raise ValueError(f"an array of shape ({told[:80]})")
+        if not isinstance(data, bytes | str):
+            raise ValueError("an array without its bytes")
+        self.budget.spend(_ARRAY + 16 * len(shape) + len(data))
+        self.budget.work(3 * len(data))
         raw = data.encode("latin1") if isinstance(data, str) else data
-        if not isinstance(raw, bytes) or not kind.itemsize or math.prod(shape) * kind.itemsize != len(raw):
+        if not kind.itemsize or math.prod(shape) * kind.itemsize != len(raw):
             raise ValueError(f"an array {kind}{str(list(shape))[:80]} without its bytes")
-        self.spend(len(raw))
         flat = np.frombuffer(raw, kind).astype(kind.newbyteorder("="))
         return flat.reshape(shape[::-1]).T if fortran is True else flat.reshape(shape)
 
     def build(self, target: Any, state: Any) -> Any:
         """Returns an object with the state that BUILD gives it."""
         if isinstance(target, _EmptyArray):
+            if target.made is not None:
+                raise ValueError("an array that is filled twice")
             _, shape, dtype, fortran, data = state
-            made = self.array(shape, dtype, data, fortran)
-            for index in target.places:
-                if self.memo.get(index) is target:
-                    self.memo[index] = made
-            return made
+            target.made = self.array(shape, dtype, data, fortran)
+            return target.made
         if not isinstance(target, _Dtype) or not isinstance(state, tuple) or len(state) < 2:
             raise ValueError("a state for an object that has none")
-        target.order = _text(state[1])
+        target.order = _short(state[1], 1)
+        if target.order not in _ORDERS:
+            raise ValueError(f"a dtype in the order {target.order!r}")
         return target
 
     def put(self, target: Any, rows: list[Any]) -> None:
         """Puts keys and values into a dict."""
         if not isinstance(target, dict) or len(rows) % 2:
             raise ValueError("items for something else than a dict")
+        self.budget.spend(_ENTRY // 2 * len(rows))
         for i in range(0, len(rows), 2):
             target[_key(rows[i])] = rows[i + 1]
 
     def extend(self, target: Any, rows: list[Any]) -> None:
         if not isinstance(target, list):
             raise ValueError("elements for something else than a list")
+        self.budget.spend(_ELEMENT * len(rows))
         target.extend(rows)
 
     def top(self) -> Any:
@@ -288,7 +321,7 @@ class _Reader:
 
     def string(self, raw: bytes) -> str | bytes:
         """Returns a text of Python 2."""
-        return raw if self.strings == "bytes" else raw.decode(self.strings)
+        return raw if self.strings == "bytes" else self.budget.text(raw, self.strings)
 
     def run(self) -> Any:
         """Interprets the opcodes up to STOP; returns the object."""
@@ -297,11 +330,27 @@ class _Reader:
             if code == 0x2E:  # STOP
                 (made,) = self.stack
                 return made
-            self.spend(_OBJECT)
+            self.budget.step(_PLACE)
             operation = _OPERATIONS.get(code)
             if operation is None:
                 raise ValueError(f"the opcode 0x{code:02x}, which is not one of data")
             operation(self)
+
+
+def _mark(r: _Reader) -> None:
+    r.budget.spend(_NUMBER)
+    r.marks.append(len(r.stack))
+
+
+def _number(r: _Reader, size: int, signed: bool = False) -> int:
+    r.budget.spend(_NUMBER)
+    return int.from_bytes(r.take(size), "little", signed=signed)
+
+
+def _float(r: _Reader) -> float:
+    r.budget.spend(_NUMBER)
+    number: float = struct.unpack(">d", r.take(8))[0]
+    return number
 
 
 def _pushing(make: Callable[[_Reader], Any]) -> Callable[[_Reader], None]:
@@ -312,6 +361,8 @@ def _integer(r: _Reader, width: int) -> int:
     size = r.number(width)
     if size > MAX_INTEGER:
         raise ValueError(f"an integer of {size:,} bytes")
+    r.budget.spend(_NUMBER + 2 * size)
+    r.budget.work(2 * size)
     return int.from_bytes(r.take(size), "little", signed=True)
 
 
@@ -324,19 +375,21 @@ def _reduce(r: _Reader) -> Any:
 
 def _new_object(r: _Reader) -> Any:
     args, kind = r.pop(), r.pop()
-    if kind is not _ORDERED or args != ():
+    if kind is not _ORDERED or type(args) is not tuple or args:
         raise ValueError("an object of a class of its own")
+    r.budget.spend(_ORDERED_DICT)
     return OrderedDict()
 
 
 def _remembered(r: _Reader, index: int) -> Any:
     if index not in r.memo:
         raise ValueError("a value that was not made")
-    return r.memo[index]
+    value = r.memo[index]
+    return value.made if isinstance(value, _EmptyArray) and value.made is not None else value
 
 
 def _tuple_of(r: _Reader, count: int) -> tuple[Any, ...]:
-    return tuple(reversed([r.pop() for _ in range(count)]))
+    return r.container(tuple(reversed([r.pop() for _ in range(count)])))
 
 
 def _set_item(r: _Reader) -> None:
@@ -360,7 +413,7 @@ def _set_items(r: _Reader) -> None:
 
 
 def _dict_of(r: _Reader) -> dict[Any, Any]:
-    made: dict[Any, Any] = {}
+    made: dict[Any, Any] = r.container({})
     r.put(made, r.popped())
     return made
 
@@ -376,36 +429,36 @@ def _stack_global(r: _Reader) -> _Name:
 
 
 _OPERATIONS: dict[int, Callable[[_Reader], Any]] = {
-    ord("("): lambda r: r.marks.append(len(r.stack)),
+    ord("("): _mark,
     ord("0"): lambda r: r.pop(),
     ord("1"): lambda r: r.popped(),
     ord("N"): _pushing(lambda r: None),
     0x88: _pushing(lambda r: True),
     0x89: _pushing(lambda r: False),
-    ord("J"): _pushing(lambda r: int.from_bytes(r.take(4), "little", signed=True)),
+    ord("J"): _pushing(lambda r: _number(r, 4, signed=True)),
     ord("K"): _pushing(lambda r: r.number(1)),
-    ord("M"): _pushing(lambda r: r.number(2)),
+    ord("M"): _pushing(lambda r: _number(r, 2)),
     0x8A: _pushing(lambda r: _integer(r, 1)),
     0x8B: _pushing(lambda r: _integer(r, 4)),
-    ord("G"): _pushing(lambda r: struct.unpack(">d", r.take(8))[0]),
+    ord("G"): _pushing(_float),
     ord("T"): _pushing(lambda r: r.string(r.sized(4))),
     ord("U"): _pushing(lambda r: r.string(r.sized(1))),
     ord("B"): _pushing(lambda r: r.sized(4)),
     ord("C"): _pushing(lambda r: r.sized(1)),
     **dict.fromkeys((0x8E, 0x96), _pushing(lambda r: r.sized(8))),  # bytes, and a bytearray, which only arrays use
-    ord("X"): _pushing(lambda r: r.sized(4).decode("utf-8", "surrogatepass")),
-    0x8C: _pushing(lambda r: r.sized(1).decode("utf-8", "surrogatepass")),
-    0x8D: _pushing(lambda r: r.sized(8).decode("utf-8", "surrogatepass")),
-    ord("]"): _pushing(lambda r: []),
-    ord("l"): _pushing(lambda r: r.popped()),
+    ord("X"): _pushing(lambda r: r.text(4)),
+    0x8C: _pushing(lambda r: r.text(1)),
+    0x8D: _pushing(lambda r: r.text(8)),
+    ord("]"): _pushing(lambda r: r.container([])),
+    ord("l"): _pushing(lambda r: r.container(r.popped())),
     ord("a"): _append,
     ord("e"): _appends,
     ord(")"): _pushing(lambda r: ()),
-    ord("t"): _pushing(lambda r: tuple(r.popped())),
+    ord("t"): _pushing(lambda r: r.container(tuple(r.popped()))),
     0x85: _pushing(lambda r: _tuple_of(r, 1)),
     0x86: _pushing(lambda r: _tuple_of(r, 2)),
     0x87: _pushing(lambda r: _tuple_of(r, 3)),
-    ord("}"): _pushing(lambda r: {}),
+    ord("}"): _pushing(lambda r: r.container({})),
     ord("d"): _pushing(_dict_of),
     ord("s"): _set_item,
     ord("u"): _set_items,
@@ -419,7 +472,7 @@ _OPERATIONS: dict[int, Callable[[_Reader], Any]] = {
     0x94: lambda r: r.remember(len(r.memo)),
     ord("h"): _pushing(lambda r: _remembered(r, r.number(1))),
     ord("j"): _pushing(lambda r: _remembered(r, r.number(4))),
-    0x95: lambda r: r.take(8),  # FRAME: how much a reader from a file may read ahead
+    0x95: lambda r: r.number(8),  # FRAME: how much a reader from a file may read ahead
 }
 
 
@@ -490,6 +543,7 @@ def load_pickle(
 
     Raises:
         CheckpointError: If it is damaged, or names anything but data.
+        LoadLimitError: If reading it takes more memory or work than its size allows.
     """
     made, end = read_pickle(data, path, strings)
     if end != len(data):
@@ -497,16 +551,22 @@ def load_pickle(
     return made
 
 
-def read_pickle(data: bytes, path: object, strings: str = "latin1") -> tuple[Any, int]:
+def read_pickle(data: bytes, path: object, strings: str = "latin1", budget: Budget | None = None) -> tuple[Any, int]:
     """Returns the data in a pickle, as :func:`load_pickle`, and the number of its bytes; more may follow.
+
+    Args:
+        data, path, strings: As of :func:`load_pickle`.
+        budget: What reading may cost; by default what ``data`` may cost.
 
     Raises:
         CheckpointError: If it is damaged, or names anything but data.
+        LoadLimitError: If reading it takes more memory or work than its size allows.
     """
     try:
         if data[:1] != b"\x80" or not 2 <= (data[1] if len(data) > 1 else 0) <= 5:
             raise ValueError("bytes that do not begin with protocol 2 to 5")
-        reader = _Reader(data, strings)
+        budget = Budget(len(data), BUDGET, PER_BYTE, path) if budget is None else budget
+        reader = _Reader(data, strings, budget)
         reader.at = 2
         made = reader.run()
         check_nest(made, 1000 + 4 * len(data))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tstatic.comm.data_parallel import starts_loss_gradient
-from tstatic.errors import StrategyValueError
+from tstatic.errors import ReportError, StrategyValueError
 from tstatic.ir.frozen import FrozenOp, FrozenProgram, SubBlock, freeze
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.program import Program
 from tstatic.ir.types import Meta
 from tstatic.plan.shapes import infer_program
+from tstatic.runtime.report_files import write_report
 from tstatic.static.strategy import BuildStrategy
 
 SUFFIXES = ("_original_graph", "_fused_graph", "_multi_devices_graph")
@@ -128,12 +129,11 @@ def write_graphs(
     # On one place there are no copies per device: the third graph equals the second.
     for suffix, found in zip(SUFFIXES, (before, after, after), strict=True):
         try:
-            with open(path + suffix, "w", encoding="utf-8", newline="\n") as file:
-                file.write(found)
-        except (OSError, ValueError) as error:
+            write_report(path + suffix, found, "the graph")
+        except ReportError as error:
             raise StrategyValueError(
                 f"BuildStrategy.debug_graphviz_path: can not open file {path + suffix!r} for printing the graph",
                 expected="a path prefix in a folder that exists and can be written",
-                received=f"{path!r}: {error}",
+                received=f"{path!r}: {error.received}",
                 fix="make the folder, or set debug_graphviz_path to another prefix",
             ) from error

@@ -8,16 +8,15 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tstatic.comm.distribution import Report
 from tstatic.display import preformatted, size
-from tstatic.errors import TstaticError
 from tstatic.fusion.codegen.kernel import Kernel, Launch, LibraryProduct
 from tstatic.fusion.engine import Applied, OpInfo, Rejection
 from tstatic.ir.checks import check_known
 from tstatic.ir.program import Operator, Program, Variable
+from tstatic.runtime.report_files import write_report
 from tstatic.static.amp.rewrite import Converted
 from tstatic.static.ledger import CompileRecord, ledger_lines
 from tstatic.static.property_status import PropertyStatus, plain
@@ -280,18 +279,9 @@ class Explanation:
         """Writes :meth:`to_html` to a file.
 
         Raises:
-            TstaticError: If the file cannot be written.
+            ReportError: If the file cannot be written (an ``OSError``); what was there stays.
         """
-        text = self.to_html(max_ops)
-        try:
-            Path(path).write_text(text, encoding="utf-8")
-        except (OSError, ValueError) as error:
-            raise TstaticError(
-                f"the explanation could not be written to {os.fspath(path)!r}",
-                expected="a file in a folder that exists and can be written",
-                received=str(error),
-                fix="make the folder, or pass another path to save_html",
-            ) from error
+        write_report(path, self.to_html(max_ops), "the explanation")
 
     def __getitem__(self, name: str) -> PropertyStatus:
         for v in self.verdicts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -89,13 +89,19 @@ def run_batches(
         )
     watched = {} if handler is None else {label: var.name for label, var in handler.var_dict.items()}
     called = time.monotonic()
-    for number, feed in enumerate(dataset.batches(), 1):
-        values = run(feed, [[] if fetch_list is None else fetch_list, *watched.values()])
-        if names and number % print_period == 0:
-            print(_report(number, labels, values), flush=True)
-        if handler is not None and time.monotonic() - called >= handler.period_secs:
-            handler.handler(dict(zip(watched, values[len(names) :], strict=True)))
-            called = time.monotonic()
+    batches = dataset.batches()
+    try:
+        for number, feed in enumerate(batches, 1):
+            values = run(feed, [[] if fetch_list is None else fetch_list, *watched.values()])
+            if names and number % print_period == 0:
+                print(_report(number, labels, values), flush=True)
+            if handler is not None and time.monotonic() - called >= handler.period_secs:
+                handler.handler(dict(zip(watched, values[len(names) :], strict=True)))
+                called = time.monotonic()
+    finally:
+        # What stands behind it ends now, and not when the last traceback is forgotten.
+        if isinstance(batches, Generator):
+            batches.close()
 
 
 def _report(number: int, labels: Sequence[str], values: Sequence[Any]) -> str:

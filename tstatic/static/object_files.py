@@ -200,18 +200,25 @@ def _has(value: Any, wanted: Callable[[Any], bool]) -> bool:
     return any(_has(item, wanted) for item in rows)
 
 
-def _rebuilt(value: Any, wanted: Callable[[Any], bool], tensor: Callable[[Array], Any]) -> Any:
-    """Returns a nest with tensors in the places of what is wanted."""
+def _rebuilt(
+    value: Any, wanted: Callable[[Any], bool], tensor: Callable[[Array], Any], made: dict[int, Any] | None = None
+) -> Any:
+    """Returns a nest with tensors in the places of what is wanted; a part that is there twice is one part in the result, too."""
+    made = {} if made is None else made
+    if id(value) in made:
+        return made[id(value)]
     if wanted(value):
-        return tensor(value[1] if isinstance(value, tuple) else value)
-    if isinstance(value, dict):
+        made[id(value)] = tensor(value[1] if isinstance(value, tuple) else value)
+    elif isinstance(value, dict):
+        made[id(value)] = value
         for key in value:
-            value[key] = _rebuilt(value[key], wanted, tensor)
-        return value
-    if isinstance(value, list | tuple):
-        rows = [_rebuilt(item, wanted, tensor) for item in value]
-        return rows if isinstance(value, list) else tuple(rows)
-    return value
+            value[key] = _rebuilt(value[key], wanted, tensor, made)
+    elif isinstance(value, list):
+        made[id(value)] = value
+        value[:] = [_rebuilt(item, wanted, tensor, made) for item in value]
+    elif isinstance(value, tuple):
+        made[id(value)] = tuple([_rebuilt(item, wanted, tensor, made) for item in value])
+    return made.get(id(value), value)
 
 
 # ------------------------------------------------------------------------------------------------------- dicts of Paddle 1.x

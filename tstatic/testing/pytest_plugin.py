@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ import pytest
 from tstatic.ir import names
 from tstatic.ir.declare import program_guard
 from tstatic.ir.program import Program
+from tstatic.runtime.report_files import make_folder, write_report
 from tstatic.runtime.scope import Scope, scope_guard
 from tstatic.testing.equivalence import Equivalence, EquivalenceError, assert_equivalent
 
@@ -125,7 +125,6 @@ def _keep_script(item: Any, folder: str, script: str) -> None:
     item.add_report_section("call", "tstatic script", script)
     if folder:
         name = re.sub(r"[^A-Za-z0-9_.-]+", "_", item.nodeid.removesuffix("]"))
-        path = Path(folder) / f"{name}.py"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(script, encoding="utf-8")
+        path = make_folder(folder, "the script") / f"{name}.py"
+        write_report(path, script, "the script")
         item.add_report_section("call", "tstatic script file", f"{path}\n")
