@@ -22,12 +22,12 @@ from collections.abc import Iterator
 
 from tstatic.devices import cuda, fake, fake_torch, interpret, null, torch_device
 from tstatic.devices.base import Array, Device, DeviceArray, HostArray
-from tstatic.devices.cpu import device as cpu
+from tstatic.devices.cpu.device import DEVICE as HOST
 from tstatic.errors import DeviceError, UnsupportedError
 from tstatic.places import CUDAPlace, Place, resolve
 
 DEVICES: dict[str, Device] = {
-    "cpu": cpu.DEVICE,
+    "cpu": HOST,
     "interpret": interpret.DEVICE,
     "null": null.DEVICE,
     "fake": fake.DEVICE,
@@ -35,8 +35,6 @@ DEVICES: dict[str, Device] = {
     "torch": torch_device.DEVICE,
     "torch+interpret": torch_device.WITH_KERNELS,
 }
-
-HOST = cpu.DEVICE
 
 _VARIABLE = "TSTATIC_CPU_BACKEND"
 _chosen: str | None = None
