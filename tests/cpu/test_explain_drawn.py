@@ -57,7 +57,7 @@ def test_programs_with_the_pattern_of_a_fusion(fusion: Fusion) -> None:
     count: Counter[str] = Counter()
 
     @seed(1)
-    @settings(max_examples=max(1, PROGRAMS // 20), **PLAIN)
+    @settings(max_examples=max(3, PROGRAMS // 20), **PLAIN)
     @given(recipes_of(fusion, backward=True), chosen(), st.integers(0, 999))
     def check(recipe: testing.Recipe, strategy: static.BuildStrategy, pick: int) -> None:
         setattr(strategy, fusion.switch, True)
