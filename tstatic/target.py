@@ -85,6 +85,16 @@ def of_chip(
     )
 
 
+def named(name: str) -> Target | None:
+    """Returns a chip by its name or its architecture, in any case (``"H100"``, ``"sm_90"``); ``None`` if there is none.
+
+    Of several chips of an architecture it is the one that kernels are planned for by default, if that is among them.
+    """
+    wanted = name.strip().lower()
+    found = [one for one in (DEFAULT_TARGET, *CHIPS) if wanted in (one.short_name, one.architecture)]
+    return found[0] if found else None
+
+
 # Shared memory and registers: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 # Multiprocessors, caches, memories and bandwidth: NVIDIA's data sheets, of the models named here.
 A100 = Target("A100 SXM4 80 GB", "sm_80", 108, 65_536, 166_912, 40 << 20, 2.039e12, 2.5e10, 3.0e11, 80 << 30)

@@ -136,11 +136,16 @@ def test_the_templates_are_all() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------ they run
-def run_here(text: str, file: Path) -> tuple[int, str]:
+def run_here(text: str, file: Path, *arguments: str) -> tuple[int, str]:
     """Runs a module as a script in this process; returns its exit code and what it printed."""
     file.write_text(text, encoding="utf-8")
     printed = io.StringIO()
-    with pytest.raises(SystemExit) as ended, redirect_stdout(printed):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        pytest.raises(SystemExit) as ended,
+        redirect_stdout(printed),
+    ):
+        patch.setattr(sys, "argv", [str(file), *arguments])
         runpy.run_path(str(file), run_name="__main__")
     return int(ended.value.code or 0), printed.getvalue()
 
@@ -159,9 +164,8 @@ def test_a_module_runs_alone(template: str, tmp_path: Path) -> None:
     assert line.startswith(f"passed: {len({b.value for b in kernel.outputs})} outputs, largest error ")
 
 
-def test_help_is_answered_without_a_gpu_and_an_interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(sys, "argv", ["alone.py", "--help"])
-    code, printed = run_here(kernels(CASES[0], "enable_auto_fusion")[0].text, tmp_path / "alone.py")
+def test_help_is_answered_without_a_gpu_and_an_interpreter(tmp_path: Path) -> None:
+    code, printed = run_here(kernels(CASES[0], "enable_auto_fusion")[0].text, tmp_path / "alone.py", "--help")
     assert code == 0
     assert printed.startswith("usage: python FILE")
     assert "passed" not in printed

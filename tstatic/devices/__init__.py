@@ -5,6 +5,7 @@
 * ``cpu``   runs every op definition's ``ref`` on numpy arrays (a package: threads, tiles, memory, BLAS)
 * ``shortage``  errors about memory that cannot be had, and how much there is
 * ``interpret`` the CPU, with fused ops as generated kernels in Triton's interpreter
+* ``planned``  the CPU, launching kernels as a chip that is not here does
 * ``fake``  memory that the host cannot access, and work that runs late and out of order (for tests)
 * ``fake_torch`` the same with torch's operators
 * ``clock`` what work takes on the virtual clock of ``fake``
@@ -20,16 +21,17 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from contextvars import ContextVar
 
 from tstatic.devices import cuda, fake, fake_torch, interpret, null, torch_device
 from tstatic.devices.base import Array, Device, DeviceArray, HostArray
 from tstatic.devices.cpu import blas
-from tstatic.devices.cpu import device as cpu
+from tstatic.devices.cpu.device import DEVICE as HOST
 from tstatic.errors import DeviceError, UnsupportedError
 from tstatic.places import CUDAPlace, Place, resolve
 
 DEVICES: dict[str, Device] = {
-    "cpu": cpu.DEVICE,
+    "cpu": HOST,
     "interpret": interpret.DEVICE,
     "null": null.DEVICE,
     "fake": fake.DEVICE,
@@ -38,10 +40,9 @@ DEVICES: dict[str, Device] = {
     "torch+interpret": torch_device.WITH_KERNELS,
 }
 
-HOST = cpu.DEVICE
-
 _VARIABLE = "TSTATIC_CPU_BACKEND"
 _chosen: str | None = None
+_stand_in: ContextVar[Device | None] = ContextVar("stand-in", default=None)
 _first: str | None = None
 
 
@@ -57,6 +58,8 @@ def cpu_device() -> Device:
         DeviceError: If the variable does not name a device.
     """
     global _chosen, _first
+    if (found := _stand_in.get()) is not None:
+        return found
     if _chosen is None:
         wanted = _wanted()
         if wanted not in DEVICES:
@@ -92,14 +95,26 @@ def check_backend() -> None:
 def use(name: str) -> Iterator[Device]:
     """Runs CPU places on another device inside the block (for tests)."""
     global _chosen
-    before = cpu_device()
+    cpu_device()
+    before = _chosen
     device = DEVICES[name]
     device.begin()
     _chosen = name
     try:
         yield device
     finally:
-        _chosen = before.name
+        _chosen = before
+
+
+@contextlib.contextmanager
+def standing_in(device: Device) -> Iterator[None]:
+    """Runs CPU places on another device inside the block, in this thread and in those that take its context variables along."""
+    device.begin()
+    token = _stand_in.set(device)
+    try:
+        yield
+    finally:
+        _stand_in.reset(token)
 
 
 def of_place(place: Place) -> Device:
@@ -112,7 +127,7 @@ def of_place(place: Place) -> Device:
     if place.kind != "cpu":
         place = resolve(place)
     if place.kind == "cpu":
-        return cpu_device() if _chosen is None else DEVICES[_chosen]
+        return cpu_device()
     if isinstance(place, CUDAPlace):
         return cuda.device(place.id)
     device = DEVICES.get(place.kind)
@@ -147,5 +162,6 @@ __all__ = [
     "of_place",
     "owner_of",
     "read",
+    "standing_in",
     "use",
 ]

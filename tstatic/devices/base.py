@@ -156,6 +156,7 @@ class Device(abc.ABC):
     Attributes:
         name: The backend's name.
         target: The facts of the chip, which decide how kernels are divided into programs.
+        way: Which of the ways that a kernel has on that chip is launched; 0 is the plan.
         generated: Whether fused ops run as generated kernels; otherwise as the ops that they replaced.
         deferred: Whether work runs after the call that queues it.
         compute_streams: Number of streams over which a session spreads its steps.
@@ -165,6 +166,7 @@ class Device(abc.ABC):
 
     name: str
     target: Target
+    way: int = 0
     generated: bool = False
     deferred: bool = False
     compute_streams: int = 1

@@ -68,7 +68,12 @@ class View:
         return found
 
     def between(self, inside: set[int]) -> int | None:
-        """Returns an outside op that reads from the ops ``inside`` and that others of them depend on: they cannot be fused."""
+        """Returns an outside op that reads from the ops ``inside`` and that others of them depend on: they cannot be fused.
+
+        ``None`` if there is none, or if nothing is inside.
+        """
+        if not inside:
+            return None
         # Only ops between the first and the last member can depend on one and be read by another: the program is sorted.
         first, last = min(inside), max(inside)
         tainted: set[str] = set()

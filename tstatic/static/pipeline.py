@@ -10,7 +10,7 @@ from tstatic.comm.data_parallel import scaled, starts_loss_gradient
 from tstatic.devices import Device
 from tstatic.errors import FeedError
 from tstatic.fusion import FUSIONS
-from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.codegen.kernel import Kernel, Launches
 from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.fusion.engine import Fusion, Log, OpInfo, apply, kernels_of
 from tstatic.fusion.explicit_groups import apply_explicit_groups, has_explicit_groups
@@ -162,10 +162,27 @@ def _shown(members: Sequence[OpInfo]) -> str:
 
 
 def planned_kernels(
-    frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Mapping[tuple[Entry, ...], Kernel], target: Target
+    frozen: FrozenProgram,
+    metas: Mapping[str, Meta],
+    kernels: Mapping[tuple[Entry, ...], Kernel],
+    target: Target,
+    way: int = 0,
 ) -> tuple[FrozenProgram, Mapping[str, Meta], Mapping[tuple[Entry, ...], Generated]]:
-    """Returns a program as it runs where kernels run: with its metadata, and its kernels with their launches on a chip."""
-    planned = {outputs: (kernel, kernel.plan(target)) for outputs, kernel in kernels.items()}
+    """Returns a program as it runs where kernels run: with its metadata, and its kernels with their launches on a chip.
+
+    Args:
+        frozen: The program with its fused ops.
+        metas: Metadata of all its values.
+        kernels: Those of the fused ops.
+        target: The chip.
+        way: Number of the way that each kernel is launched in; those that have fewer are launched as planned.
+    """
+
+    def launches(kernel: Kernel) -> Launches:
+        ways = kernel.ways(target) if way else ()
+        return ways[way] if way < len(ways) else kernel.plan(target)
+
+    planned = {outputs: (kernel, launches(kernel)) for outputs, kernel in kernels.items()}
     frozen, metas, found = finish_together(frozen, metas, planned)
     return frozen, metas, {outputs: Generated(*one) for outputs, one in found.items()}
 
@@ -193,7 +210,8 @@ def lower(
         return make_plan(unfused(frozen), metas, options, None, device.scratch_bytes, streams, device.block_use)
     if strict_numerics():
         frozen, target = kernel_per_op(frozen, metas), target.strict
-    frozen, metas, kernels = planned_kernels(frozen, metas, kernels_of(frozen, metas), target)
+    way = 0 if device is None else device.way
+    frozen, metas, kernels = planned_kernels(frozen, metas, kernels_of(frozen, metas), target, way)
     if device is None:
         return make_plan(frozen, metas, options, kernels)
     return make_plan(frozen, metas, options, kernels, device.scratch_bytes, device.compute_streams, device.block_use)

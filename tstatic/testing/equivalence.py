@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ProgramTypeError, shown
+from tstatic.devices.planned import planned_device
+from tstatic.errors import ProgramError, ProgramTypeError, shown
 from tstatic.ir.checks import check_type
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Program
@@ -17,6 +18,7 @@ from tstatic.logs import warn_once
 from tstatic.progress import tracked
 from tstatic.static.request import fetch_names
 from tstatic.static.strategy import BuildStrategy
+from tstatic.target import CHIPS, Target, named
 from tstatic.testing.feeds import Range, sample_feeds
 from tstatic.testing.parts import Feeds
 from tstatic.testing.recipe import Recipe
@@ -90,6 +92,7 @@ def assert_equivalent(
     ranges: Mapping[str, Range] | None = None,
     k: float | None = None,
     shrink: bool = True,
+    target: str | Target | None = None,
 ) -> Equivalence:
     """Checks that a program gives the same results with all rewriting off and under each strategy.
 
@@ -110,22 +113,35 @@ def assert_equivalent(
         ranges: Input name -> bounds of drawn feeds.
         k: Units in the last place to allow everywhere; ``None`` follows the table.
         shrink: Look for the smallest program that shows the difference.
+        target: A chip (``"sm_80"``, ``"sm_90"``, ``"sm_100"``, or a name such as ``"H100"``) that need not be here: run what it
+            launches. Triton's interpreter runs the kernels, cut as they are there, and torch's operators on the CPU are the
+            chip's library; where a kernel has other ways to be launched that run further functions, each is compared. It needs
+            torch and triton, and no GPU. ``None`` runs CPU places as ``TSTATIC_CPU_BACKEND`` says.
 
     Returns:
         How much was compared. If no generated kernel ran, because this device runs fused ops as those that they replace, one
-        warning says so: ``TSTATIC_CPU_BACKEND=interpret`` runs the kernels.
+        warning says so: ``target`` or ``TSTATIC_CPU_BACKEND=interpret`` runs the kernels.
 
     Raises:
         EquivalenceError: A result differs; the message names variable, element and strategies, and holds a script.
         ProgramTypeError: For arguments of the wrong type.
+        ProgramError: If there is no such target.
+        DeviceError: With a target, if this process compiles kernels already: it either interprets or compiles them.
+        MissingPackageError: With a target, if torch or triton is not installed.
         TstaticError: What the unfused run refuses.
+
+    Example:
+        >>> y = paddle.nn.functional.gelu(static.data("x", [None, 4]) * 2.0)
+        >>> testing.assert_equivalent(static.default_main_program(), fetch_list=[y], examples=2).feeds
+        2
     """
     chosen = _strategies(strategies)
+    chip = _chip(target)
     if isinstance(program, Recipe):
-        trial, own = trial_of_recipe(program, k)
+        trial, own = trial_of_recipe(program, k, chip)
         batches: Sequence[Feeds] = [own]
     elif isinstance(program, Program):
-        trial = _trial_of_program(program, fetch_list, steps, startup, k)
+        trial = _trial_of_program(program, fetch_list, steps, startup, k, chip)
         batches = _batches(trial.program, feeds, seed, examples, ranges)
     else:
         raise ProgramTypeError(
@@ -147,7 +163,8 @@ def assert_equivalent(
         warn_once(
             NO_KERNEL,
             "assert_equivalent compared fused programs, but no generated kernel ran: on this device fused operators run as those "
-            "that they replace. TSTATIC_CPU_BACKEND=interpret runs the kernels in Triton's interpreter",
+            "that they replace. TSTATIC_CPU_BACKEND=interpret runs the kernels in Triton's interpreter, and target='sm_90' what such a "
+            "chip launches",
         )
     return Equivalence(len(batches), len(chosen), fusions, kernels)
 
@@ -161,14 +178,33 @@ def _strategies(given: Any) -> list[BuildStrategy]:
     return chosen
 
 
-def _trial_of_program(program: Program, fetch_list: Any, steps: int, startup: Program | None, k: float | None) -> Trial:
+def _chip(target: str | Target | None) -> Target | None:
+    """Returns the chip of a name, after a look at whether this process can run what it launches."""
+    if target is None:
+        return None
+    chip = named(target) if isinstance(target, str) else target
+    if not isinstance(chip, Target):
+        known = dict.fromkeys(one.architecture for one in CHIPS)
+        raise ProgramError(
+            "assert_equivalent runs what a chip launches, and this is none",
+            expected=f"one of {', '.join(known)}, or of {', '.join(one.short_name.upper() for one in CHIPS)}",
+            received=shown(target),
+            fix="pass target='sm_90', or leave it out to run on CPU places as they are",
+        )
+    planned_device(chip).begin()
+    return chip
+
+
+def _trial_of_program(
+    program: Program, fetch_list: Any, steps: int, startup: Program | None, k: float | None, chip: Target | None
+) -> Trial:
     state = start_values(program, startup)
     clone = program.clone()
     clone.random_seed = program.random_seed or 1
     names, kept = fetch_names(fetch_list) if fetch_list is not None else (results_of(program), [])
     if kept:
         clone = with_updates(clone, [], names, kept)
-    return Trial(clone, state, names, steps, k)
+    return Trial(clone, state, names, steps, k, chip)
 
 
 def results_of(program: Program) -> list[str]:
@@ -208,6 +244,7 @@ def _error(failure: Failure, trial: Trial, feeds: Feeds, recipe: Recipe | None, 
         if failure.error is None
         else f"the program runs unfused and fails under a strategy: {type(failure.error).__name__}: {failure.error}",
         *([f"  {failure.difference}"] if failure.difference else []),
+        *(_launched(trial.chip, failure.way) if trial.chip is not None else []),
         f"  strategy: {failure.strategy!r}",
         f"  against:  {baseline!r}",
     ]
@@ -216,6 +253,11 @@ def _error(failure: Failure, trial: Trial, feeds: Feeds, recipe: Recipe | None, 
     return EquivalenceError(
         "\n".join(lines), failure.variable, failure.step, failure.difference, failure.strategy, baseline, script
     )
+
+
+def _launched(chip: Target, way: int) -> list[str]:
+    other = f", kernels in way {way} of those that the chip could take besides its plan" if way else ""
+    return [f"  launched as on {chip.architecture} ({chip.name}){other}"]
 
 
 __all__ = ["Equivalence", "EquivalenceError", "assert_equivalent", "results_of"]

@@ -19,8 +19,11 @@ from tstatic.runtime.report_files import make_folder, write_report
 from tstatic.runtime.scope import Scope, scope_guard
 from tstatic.testing.equivalence import Equivalence, EquivalenceError, assert_equivalent
 
-MARK = "tstatic(strategies=None, examples=20, steps=1, seed=0, require_kernels=False): settings of prove_equivalent in this test"
-_SETTINGS = ("strategies", "examples", "steps", "seed", "require_kernels")
+MARK = (
+    "tstatic(strategies=None, examples=20, steps=1, seed=0, target=None, require_kernels=False): "
+    "settings of prove_equivalent in this test"
+)
+_SETTINGS = ("strategies", "examples", "steps", "seed", "target", "require_kernels")
 _COUNTS = pytest.StashKey[list[Equivalence]]()
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.devices import Device, standing_in
+from tstatic.devices.planned import planned_device
 from tstatic.errors import MissingPackageError, ProgramError
 from tstatic.ir.declare import NO_FUSE, default_startup_program
 from tstatic.ir.opdef import GRAD
@@ -19,6 +21,7 @@ from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor, checking_executor
 from tstatic.static.strategy import BuildStrategy
 from tstatic.static.strategy_property import BOOL, OPTIONAL_BOOL
+from tstatic.target import Target
 from tstatic.testing.magnitudes import SUFFIX, made_values, magnitudes, nudge, perturbable, unit_step, widen
 from tstatic.testing.parts import Array, Feeds
 from tstatic.testing.recipe import Recipe
@@ -35,13 +38,14 @@ _SWITCHES = ("compiler", "fusion", "memory", "optimizer fusion", "rewrite")
 
 @dataclass(frozen=True)
 class Failure:
-    """A difference: a variable in a step, or the error that the run raised."""
+    """A difference: a variable in a step, or the error that the run raised; and of several ways of a chip, in which."""
 
     variable: str
     step: int
     difference: Difference | None
     strategy: BuildStrategy
     error: BaseException | None = None
+    way: int = 0
 
 
 def baseline_of(strategy: BuildStrategy) -> BuildStrategy:
@@ -73,6 +77,7 @@ class Trial:
         fetches: Names that each run returns.
         steps: Number of runs.
         k: Units in the last place to allow; ``None`` counts those of the ops that a strategy rewrote.
+        chip: Launch kernels as on this chip, in each of their ways there; ``None``: on CPU places as they are.
     """
 
     program: Program
@@ -80,6 +85,7 @@ class Trial:
     fetches: list[str]
     steps: int = 1
     k: float | None = None
+    chip: Target | None = None
     executor: Executor = field(default_factory=lambda: checking_executor(CPUPlace()))
     _wide: tuple[Program, Program] | None = None
     _references: dict[Any, tuple[CompiledProgram, CompiledProgram]] = field(default_factory=dict)
@@ -92,8 +98,20 @@ class Trial:
         outs = {n for op in self.program.global_block().ops for n in op.output_arg_names}
         return [v.name for v in self.program.list_vars() if v.persistable and v.name in outs]
 
-    def run(self, program: Any, feeds: Feeds | Sequence[Feeds], state: Mapping[str, Array]) -> list[list[Array]]:
+    def run(
+        self, program: Any, feeds: Feeds | Sequence[Feeds], state: Mapping[str, Array], way: int = 0
+    ) -> list[list[Array]]:
         """Runs the steps in a fresh scope, with one feed for all or one each; the last entry holds what the scope keeps."""
+        if self.chip is None:
+            return self._run(program, feeds, state)
+        with standing_in(self._device(way)):
+            return self._run(program, feeds, state)
+
+    def _device(self, way: int) -> Device:
+        assert self.chip is not None
+        return planned_device(self.chip, way)
+
+    def _run(self, program: Any, feeds: Feeds | Sequence[Feeds], state: Mapping[str, Array]) -> list[list[Array]]:
         batches = [feeds] * self.steps if isinstance(feeds, Mapping) else feeds
         scope = Scope()
         for name, array in state.items():
@@ -119,6 +137,12 @@ class Trial:
         if key not in self._compiled:
             self._compiled[key] = CompiledProgram(program, build_strategy=strategy)
         return self._compiled[key]
+
+    def ways(self, compiled: CompiledProgram) -> int:
+        """Returns in how many ways the kernels of a program that ran can be launched, side by side."""
+        if self.chip is None:
+            return 1
+        return max((len(kernel.ways(self.chip)) for kernel in compiled.kernels), default=1)
 
     def counts(self, strategy: BuildStrategy) -> tuple[int, int]:
         """Returns how many fused ops a program that ran under a strategy has, and how many of them run as generated kernels."""
@@ -203,14 +227,31 @@ class Trial:
         if key not in self._plain:
             self._plain = {key: self.run(self.compiled(plain, self.by_reference), feeds, self.state)}
         unfused = self._plain[key]
-        compiled = self.compiled(strategy)
-        try:
-            fused = self.run(compiled, feeds, self.state)
-        except MissingPackageError:
-            # A missing package says nothing about the program.
-            raise
-        except Exception as error:
-            return Failure("", 0, None, strategy, error)
+        compiled, way, count = self.compiled(strategy), 0, 1
+        while way < count:
+            try:
+                fused = self.run(compiled, feeds, self.state, way)
+            except MissingPackageError:
+                # A missing package says nothing about the program.
+                raise
+            except Exception as error:
+                return Failure("", 0, None, strategy, error, way)
+            failure = self._difference(strategy, feeds, seed, unfused, fused)
+            if failure is not None:
+                return replace(failure, way=way)
+            way, count = way + 1, self.ways(compiled)
+        return None
+
+    def _difference(
+        self,
+        strategy: BuildStrategy,
+        feeds: Feeds,
+        seed: int,
+        unfused: Sequence[Sequence[Array]],
+        fused: Sequence[Sequence[Array]],
+    ) -> Failure | None:
+        """Returns the first difference between two runs that the rule does not allow."""
+        compiled, plain = self.compiled(strategy), baseline_of(strategy)
         names = [*([self.fetches] * self.steps), self.written]
         # Equal bits pass the rule whatever float64 gives, so the slow float64 runs are only made if some bits differ.
         if all(_same(u, f) for row, other in zip(unfused, fused, strict=True) for u, f in zip(row, other, strict=True)):
@@ -237,11 +278,11 @@ def _same(a: Array, b: Array) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
-def trial_of_recipe(recipe: Recipe, k: float | None = None) -> tuple[Trial, Feeds]:
+def trial_of_recipe(recipe: Recipe, k: float | None = None, chip: Target | None = None) -> tuple[Trial, Feeds]:
     """Returns a trial of a recipe, and its feeds."""
     built = recipe.build()
     state = start_values(built.main, built.startup)
-    return Trial(built.main, state, built.fetches, recipe.runs, k), built.feeds
+    return Trial(built.main, state, built.fetches, recipe.runs, k, chip), built.feeds
 
 
 def start_values(program: Program, startup: Program | None, scope: Scope | None = None) -> dict[str, Array]:

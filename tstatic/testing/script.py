@@ -19,6 +19,7 @@ from tstatic.ir.opdef import op_def
 from tstatic.ir.program import Program, Variable
 from tstatic.ir.types import DType, dtype_of
 from tstatic.static.strategy import BuildStrategy
+from tstatic.target import Target
 from tstatic.testing.parts import Input, Names, Step
 
 MOST_LINES = 30
@@ -70,7 +71,7 @@ class Recipe(Protocol):
 
 
 # ---------------------------------------------------------------------------------------------------------------- write
-def write(recipe: Recipe, strategies: Any = ()) -> str:
+def write(recipe: Recipe, strategies: Any = (), chip: Target | None = None) -> str:
     """Returns the script, which raises ``EquivalenceError`` if the strategies' results differ.
 
     It runs alone, from a file: kernels that the user registered are in it (their lines come on top of the 30), and so is the
@@ -79,13 +80,14 @@ def write(recipe: Recipe, strategies: Any = ()) -> str:
     Args:
         recipe: The program.
         strategies: A BuildStrategy or several; ``()`` prints the values instead of comparing them.
+        chip: Launch kernels as on this one.
     """
     metas = _metas(recipe)
     steps = [_step_text(step, recipe, metas) for step in recipe.steps]
-    head = [*_backend_lines(), "import numpy as np", "import tstatic as paddle", "from tstatic import static, testing"]
+    head = [*_backend_lines(chip), "import numpy as np", "import tstatic as paddle", "from tstatic import static, testing"]
     if any("F." in s for s in steps):
         head.append("F = paddle.nn.functional")
-    tail = _tail(recipe, strategies)
+    tail = _tail(recipe, strategies, chip)
     body = [_input_text(i) for i in recipe.inputs]
     seeds = _seeds(recipe, metas)
     body += [_input_text(i) for i in seeds]
@@ -108,8 +110,11 @@ def write(recipe: Recipe, strategies: Any = ()) -> str:
     return "\n".join([*head, *_kernel_lines(recipe), *start, *helper, *guard, *feed_lines, *tail]) + "\n"
 
 
-def _backend_lines() -> list[str]:
+def _backend_lines(chip: Target | None) -> list[str]:
     """Returns a statement that makes the script run the kernels which this process runs."""
+    if chip is not None:
+        # Before a kernel of the user's own imports Triton.
+        return ["import os; os.environ['TRITON_INTERPRET'] = '1'"]
     found = {name: os.environ[name] for name in _BACKEND if os.environ.get(name)}
     if not found.get("TSTATIC_CPU_BACKEND"):
         return []
@@ -332,7 +337,7 @@ def _gradient_lines(recipe: Recipe, metas: Mapping[str, tuple[tuple[int, ...], D
     return [f"grads = static.gradients([{', '.join(targets)}], [{', '.join(recipe.gradients)}], [{seeds}])"]
 
 
-def _tail(recipe: Recipe, strategies: Any) -> list[str]:
+def _tail(recipe: Recipe, strategies: Any, chip: Target | None) -> list[str]:
     fetches = ", ".join(recipe.fetches)
     fetch = f"[{fetches}]"
     if recipe.gradients:
@@ -358,8 +363,9 @@ def _tail(recipe: Recipe, strategies: Any) -> list[str]:
             lines += [f"for name, value in {{{pairs}}}.items():", f"    setattr({name}, name, value)"]
     listed = "strategy" if len(chosen) == 1 else "[" + ", ".join(f"strategy{k}" for k in range(len(chosen))) + "]"
     steps = f", steps={recipe.runs}" if recipe.runs > 1 else ""
+    where = f", target={chip.architecture!r}" if chip is not None else ""
     lines.append(
-        f"testing.assert_equivalent(main, {listed}, feeds=feeds, fetch_list={fetch}, startup=startup{steps}, shrink=False)"
+        f"testing.assert_equivalent(main, {listed}, feeds=feeds, fetch_list={fetch}, startup=startup{steps}{where}, shrink=False)"
     )
     return lines
 

@@ -12,6 +12,7 @@ import numpy as np
 from tstatic.ir.opdef import ValueRange
 from tstatic.ir.types import dtype_of
 from tstatic.static.strategy import BuildStrategy
+from tstatic.target import Target
 from tstatic.testing.parts import Array, Feeds, Input, Step
 from tstatic.testing.recipe import Recipe
 from tstatic.testing.runner import Failure, Trial, baseline_of, trial_of_recipe
@@ -35,11 +36,11 @@ def smallest(failure: Failure, trial: Trial, feeds: Feeds, recipe: Recipe | None
         start = recipe if recipe is not None else flatten(trial, feeds, failure.strategy)
     except Exception as error:
         return _whole(trial, failure, f"the program does not fit into a recipe ({type(error).__name__}: {error})")
-    search = _Search(failure, trial.k)
+    search = _Search(failure, trial.k, trial.chip)
     if recipe is None and not search.fails(start):
         return _whole(trial, failure, "its ops alone, written one by one, agree")
     start = search.shrink(start)
-    return write(start, failure.strategy), f"this script shows it ({len(start.steps)} ops):"
+    return write(start, failure.strategy, trial.chip), f"this script shows it ({len(start.steps)} ops):"
 
 
 def postponed() -> bool:
@@ -150,9 +151,10 @@ def _range(array: Array) -> ValueRange:
 class _Search:
     """Tries smaller recipes, and keeps those that still fail in the same way."""
 
-    def __init__(self, failure: Failure, k: float | None) -> None:
+    def __init__(self, failure: Failure, k: float | None, chip: Target | None) -> None:
         self.failure = failure
         self.k = k
+        self.chip = chip
         self.tries = 0
 
     def fails(self, recipe: Recipe) -> bool:
@@ -160,7 +162,7 @@ class _Search:
             return False
         self.tries += 1
         try:
-            trial, feeds = trial_of_recipe(recipe, self.k)
+            trial, feeds = trial_of_recipe(recipe, self.k, self.chip)
             found = trial.compare(self.failure.strategy, feeds)
         except Exception:
             return False

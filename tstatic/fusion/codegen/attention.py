@@ -114,7 +114,7 @@ class _Forward(AttentionModule):
     def forward(self, body: Sequence[FrozenOp]) -> Kernel:
         text, parameters = self._forward()
         library = LibraryWay(self)
-        texts = [*self.texts(), text, *library.texts()]
+        texts = [text, *library.texts()]
 
         def programs(blocks: Blocks) -> int:
             return math.ceil(self.sizes.rows / blocks.rows)

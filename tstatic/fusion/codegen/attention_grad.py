@@ -409,7 +409,7 @@ class _Gradients(AttentionModule):
             return library.among(generated, target)
 
         body = body or [*self.found.ops, *g.ops]
-        return self.finished("attention_grad", [*self.texts(), *texts], next(iter(parts.values())), body, ways)
+        return self.finished("attention_grad", texts, next(iter(parts.values())), body, ways)
 
     def _planned(
         self,

@@ -240,9 +240,10 @@ class AttentionModule:
         return tuple(KernelParameter(n, "constant") for n in ("ROWS", "COLUMNS", "DEPTH", "WIDTH"))
 
     # ----------------------------------------------------------------------------------------------------------- the kernel
-    def texts(self) -> list[str]:
-        tail = [p.name for p in self.tail]
-        texts = [inlined.text(self.names, tail, self.used) for inlined in self.inlined]
+    def texts(self, launched: Sequence[str]) -> list[str]:
+        """Returns the functions that those that are launched call."""
+        tail, text = [p.name for p in self.tail], "\n".join(launched)
+        texts = [one.text(self.names, tail, self.used) for one in self.inlined if f"{one.name}(" in text]
         if self.multiplies:
             texts.insert(0, "@triton.jit\ndef times(a, b):\n    return wide(a) * b")
         return texts
@@ -321,7 +322,7 @@ class AttentionModule:
         fitting = fitting_result(body, g.mixed, self.out, str(self.lse), self.metas) if g is not None else None
         main = standalone_main(body, self.metas, numpy_matmul, fitting)
         kernel = as_kernel(
-            template, body, "\n\n\n".join(texts), self.used, parameters, (memory[0], memory[1]),
+            template, body, "\n\n\n".join([*self.texts(texts), *texts]), self.used, parameters, (memory[0], memory[1]),
             lambda target: candidates(target)[0], main,
         )  # fmt: skip
         rounded = {

@@ -62,7 +62,7 @@ def compose(
     between = {v: b for v, b in written.items() if v not in needed}
     names: dict[str, KernelLocal] = {v: KernelLocal(f"between:{i}") for i, v in enumerate(between)}
 
-    def joined(target: Target, chosen: Sequence[Launches]) -> Launches:
+    def joined(chosen: Sequence[Launches]) -> Launches:
         launches: list[Launch | LibraryProduct] = []
         tables: dict[KernelLocal, Table] = {}
         partials = {names[v]: (b.count, b.dtype) for v, b in between.items()}
@@ -81,13 +81,13 @@ def compose(
         return Launches(tuple(launches), partials, tables, " + ".join(ways))
 
     def plan(target: Target) -> Launches:
-        return joined(target, [part.plan(target) for part in parts])
+        return joined([part.plan(target) for part in parts])
 
     def alternatives(target: Target) -> tuple[Launches, ...]:
         first = [part.plan(target) for part in parts]
         # One part is changed at a time: all combinations would be the product of the parts' numbers.
         return tuple(
-            replace(joined(target, [*first[:number], other, *first[number + 1 :]]), name=f"part {number}: {other.name}")
+            replace(joined([*first[:number], other, *first[number + 1 :]]), name=f"part {number}: {other.name}")
             for number, part in enumerate(parts)
             for other in part.alternatives(target)
         )
@@ -101,7 +101,7 @@ def compose(
     return Kernel(
         name, module(header(body, name), own, texts), "composite", (), tuple(read.values()),
         tuple(written[v] for v in needed), plan, standalone_main(body, metas, rule, fitting), _inplace(parts, read, needed),
-        alternatives, tuple(parts), tuple(replace(b, value=names[v]) for v, b in between.items()),
+        alternatives, tuple(parts), joined, tuple(replace(b, value=names[v]) for v, b in between.items()),
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -261,7 +262,9 @@ def as_kernel(
         inplace: (input, output) that may lie in the same memory.
     """
     functions = in_fixed_order(functions)
-    own = helpers(used | {TREE_SUM} if f"{TREE_SUM}(" in functions else used)
+    # Of the prelude only what they call: a template may ask for more than one of its forms turns out to need.
+    called = {name for name in used if re.search(rf"\b{name}\b", functions)}
+    own = helpers(called | {TREE_SUM} if f"{TREE_SUM}(" in functions else called)
     name = named(module("", own, functions), template)
     text = module(header(body, name), own, functions)
     return Kernel(name, text, template, parameters, *memory, plan, main, inplace)

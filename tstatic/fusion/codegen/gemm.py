@@ -54,7 +54,7 @@ from tstatic.fusion.codegen.products import (
 from tstatic.fusion.codegen.script import standalone_main
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
-from tstatic.target import Target
+from tstatic.target import TINY, Target
 
 
 def gemm_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
@@ -236,15 +236,35 @@ class _Part:
         )
 
     def functions(self) -> Iterator[str]:
-        """Yields the text of the functions."""
-        yield self._product()
-        yield self.tail.text(self.used)
-        yield self._main()
-        yield self._part()
-        yield self._combine("combine", self.tail)
+        """Yields the text of the functions that are launched on some chip or in the interpreter, and of those that they call."""
+        if self._multiplies:
+            yield self._product()
+        if self._multiplies or self._combines:
+            yield self.tail.text(self.used)
+        if self._multiplies:
+            yield self._main()
+        if self._splits:
+            yield self._part()
+        if self._combines:
+            yield self._combine("combine", self.tail)
         if self.rest is not None:
             yield self.rest.text(self.used)
             yield self._combine("go_on", self.rest)
+
+    @property
+    def _multiplies(self) -> bool:
+        """Whether a kernel of ours makes the product somewhere."""
+        return fixed_tile(self.product, TINY) is not None if self.strict else True
+
+    @property
+    def _splits(self) -> bool:
+        """Whether the product is cut along its depth somewhere: in the interpreter, if on any chip."""
+        return not self.strict and self.product.depth >= split_depth(TINY)
+
+    @property
+    def _combines(self) -> bool:
+        """Whether the tail follows parts, or what the library made."""
+        return self._splits or (self.tail.group is not None and self.addend is None and self.rest is None)
 
     def _product(self) -> str:
         """One tile of the product, or of a part of its depth."""
@@ -465,14 +485,12 @@ class _Part:
     def _library(self, target: Target) -> Launches:
         p = self.product
         made = LibraryProduct(p.a, p.b, p.out, (p.rows, p.columns, p.depth), p.trans_a, p.trans_b, p.dtype)
-        # The flag may be another than when the text was written.
-        strict = strict_numerics()
-        if self.addend is not None and not strict:
+        if self.addend is not None:
             made = replace(made, addend=self.addend.value, addend_rows=p.rows if self.addend.full else 1)
         if self.tail.group is None or (made.addend and self.rest is None):
             return Launches((replace(made, out=self.made),), {}, name="library")
         parts: str = self._parts
-        if self.rest is not None and not strict:
+        if self.rest is not None:
             name, tail = "go_on", self.rest
             parts = self.made if self.made in self.needed else parts
         else:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tstatic.display import preformatted, size
+from tstatic.fusion.codegen.launched import which_runs_where
 from tstatic.ir.types import DType, Shape
-from tstatic.target import DEFAULT_TARGET, Target
+from tstatic.target import CHIPS, DEFAULT_TARGET, TINY, Target
+
+_END = '\n"""\n'
+"""The end of a module's docstring."""
 
 
 class KernelLocal(str):
@@ -259,6 +264,11 @@ class Launches:
         return any(STOPPED in one.arguments for one in self.launches)
 
     @property
+    def functions(self) -> tuple[str, ...]:
+        """What it launches, in order, each once."""
+        return tuple(dict.fromkeys(one.function for one in self.launches))
+
+    @property
     def programs(self) -> int:
         """Programs of all launches together."""
         return sum(math.prod(one.grid) for one in self.launches)
@@ -292,6 +302,7 @@ class Kernel:
         inplace: (input, output) that may lie in the same memory.
         alternatives: ``(target) -> further ways to make the results``, to be timed against those of ``plan``.
         parts: Kernels that it runs one after the other; without it it is one template's.
+        join: Makes one way of a way of each part.
         between: Shared buffers that hold values, which a part writes and a later one reads.
         unrounded: Results of casts that take what was computed, before it is rounded to 16 bits.
     """
@@ -308,6 +319,7 @@ class Kernel:
     inplace: tuple[tuple[str, str], ...] = ()
     alternatives: Callable[[Target], tuple[Launches, ...]] = field(default=lambda target: (), repr=False, compare=False)
     parts: tuple[Kernel, ...] = ()
+    join: Callable[[Sequence[Launches]], Launches] | None = field(default=None, repr=False, compare=False)
     between: tuple[KernelArgument, ...] = ()
     unrounded: tuple[str, ...] = ()
 
@@ -322,10 +334,36 @@ class Kernel:
         """Returns all ways to make the results on a chip; the first is the one that runs where nothing was timed."""
         return self.plan(target), *self.alternatives(target)
 
+    def ways(self, target: Target) -> tuple[Launches, ...]:
+        """Returns the plan for a chip, and as many other candidates as it takes to launch each function that one of them launches.
+
+        What only the interpreter would have to choose from is left out: nothing is timed there.
+        """
+        if self.join is not None:
+            ways = [part.ways(target) for part in self.parts]
+            # Side by side, as they do not depend on each other: not all combinations.
+            rows = zip_longest(*ways)
+            return tuple(self.join([one or own[0] for one, own in zip(row, ways, strict=True)]) for row in rows)
+        found = [self.plan(target)]
+        seen = {*found[0].functions}
+        for one in () if target.large_programs else self.alternatives(target):
+            if not seen.issuperset(one.functions):
+                found.append(one)
+                seen.update(one.functions)
+        return tuple(found)
+
+    @cached_property
+    def everywhere(self) -> tuple[tuple[str, tuple[Launches, ...]], ...]:
+        """Architecture -> its ways: the interpreter's, and those of a chip of each architecture that kernels are tuned for."""
+        targets = {one.architecture: one for one in (TINY, *CHIPS)} | {DEFAULT_TARGET.architecture: DEFAULT_TARGET}
+        return tuple((name, self.ways(target)) for name, target in targets.items())
+
     @cached_property
     def text(self) -> str:
         """The whole module; run as a script it makes inputs, launches, compares and times."""
-        return f"{self.code}\n\n{self.standalone_main(self)}\n"
+        head, rest = self.code.split(_END, 1)
+        told = ((name, not i, one.functions) for name, ways in self.everywhere for i, one in enumerate(ways))
+        return f"{head}\n\n{which_runs_where(self.code, told)}{_END}{rest}\n\n{self.standalone_main(self)}\n"
 
     @property
     def nbytes(self) -> int:

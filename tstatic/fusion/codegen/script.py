@@ -7,32 +7,46 @@ import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from tstatic.fusion.codegen.kernel import RNG, STOPPED, Kernel, KernelArgument, Launch, LibraryProduct, Matrices, Table
+from tstatic.fusion.codegen.kernel import (
+    RNG,
+    STOPPED,
+    Kernel,
+    KernelArgument,
+    Launch,
+    Launches,
+    LibraryProduct,
+    Matrices,
+    Table,
+)
 from tstatic.fusion.codegen.lines import nested
 from tstatic.fusion.codegen.reference import RUN, NoNameError, Reference, Rule
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS, OpDef, ValueRange
 from tstatic.ir.types import DType, Meta, Shape, float64
-from tstatic.target import DEFAULT_TARGET, TINY, Target
+from tstatic.target import DEFAULT_TARGET, TINY
 
 _BEFORE = '''
-# Run alone, this part makes inputs, launches the kernel and compares it with numpy in float64. It needs torch, and a GPU or
-# TRITON_INTERPRET=1.
+# Run alone, this part makes inputs, launches the functions and compares the results with numpy in float64. It needs torch, and a
+# GPU or TRITON_INTERPRET=1.
 import os
 import sys
 
+CHIPS = [name for name in sys.argv[1:] if not name.startswith("-")]
+USAGE = """usage: python FILE (on a machine with a GPU), or TRITON_INTERPRET=1 python FILE [interpreter] [sm_80] [sm_90] [sm_100]
+Makes inputs, launches the functions and compares the results with numpy in float64. The exit code is 0 if all agree.
+The interpreter runs what chips launch, too, and torch makes the products of their library: each row of functions once, or,
+with names, all that is launched there."""
 if {"-h", "--help"} & set(sys.argv[1:]):
-    print("usage: python FILE (on a machine with a GPU), or TRITON_INTERPRET=1 python FILE")
-    print("Makes inputs, launches the kernel and compares it with numpy in float64. The exit code is 0 if all results agree.")
+    print(USAGE)
     raise SystemExit
 
 import numpy as np
 import torch
 
-target = "interpreter" if os.environ.get("TRITON_INTERPRET") == "1" else "gpu"
-if target == "gpu" and not torch.cuda.is_available():
+interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+if not interpreted and not torch.cuda.is_available():
     raise SystemExit("there is no GPU here: set TRITON_INTERPRET=1")
-device = "cuda" if target == "gpu" else "cpu"
+device = "cpu" if interpreted else "cuda"
 
 def rounded(value, dtype):
     """What a 16-bit type holds of a value."""
@@ -88,12 +102,12 @@ def compare(got, wanted, dtype):
     error = np.abs(got - wanted)
     return np.where(same, 0.0, np.where(np.isfinite(error), error, np.inf))
 
-def moves(values, results):
+def moves(values, results, step):
     """How far the results move when the inputs move by a few units in the last place: what rounding on the way may do."""
     found = {name: np.zeros(np.shape(value)) for name, value in results.items()}
     for _ in range(4):
         near = {
-            name: value * (1 + STEP * rng.choice((-1.0, 1.0), value.shape)) if value.dtype.kind == "f" else value
+            name: value * (1 + step * rng.choice((-1.0, 1.0), value.shape)) if value.dtype.kind == "f" else value
             for name, value in values.items()
         }
         for name, value in reference(**near).items():
@@ -105,32 +119,50 @@ rng = np.random.default_rng(0)
 given = {name: made(rng, *entry) for name, entry in INPUTS.items()}
 for name, value in fitting(**{name: plain(tensor) for name, tensor in given.items()}).items():
     given[name] = torch.from_numpy(value).to(given[name].dtype)
-memory = {name: blank(tensor.shape, tensor.dtype).copy_(tensor) for name, tensor in given.items()}
-memory.update({name: blank(*entry) for name, entry in OUTPUTS.items()})
-share(memory)
 values = {name: plain(tensor) for name, tensor in given.items()}
+
+def ready(share):
+    """Memory with the inputs, and nothing else yet."""
+    memory = {name: blank(tensor.shape, tensor.dtype).copy_(tensor) for name, tensor in given.items()}
+    memory.update({name: blank(*entry) for name, entry in OUTPUTS.items()})
+    share(memory)
+    return memory
+
+if interpreted:
+    unknown = set(CHIPS) - set(WAYS)
+    if unknown:
+        raise SystemExit(f"{min(unknown)} is none of {', '.join(WAYS)}\\n{USAGE}")
+    chosen = [way for name in CHIPS for way in WAYS[name]] if CHIPS else SHORT
+else:
+    chosen = WAYS.get("sm_{}{}".format(*torch.cuda.get_device_capability()), WAYS[LIKE])
 with np.errstate(all="ignore"):
-    launch(memory)
     expected = reference(**values)
-    allowed = None
+    allowed = {}
     worst, failed = (0.0, "none"), []
-    for name, (shape, dtype) in OUTPUTS.items():
-        wanted = np.asarray(expected[name])
-        error = compare(memory[name], wanted, dtype)
-        least = ALLOWED.get(str(dtype), 0.0) * np.maximum(1.0, np.abs(np.nan_to_num(wanted, posinf=0, neginf=0)))
-        outside = error > least
-        if outside.any() and dtype.is_floating_point:
-            allowed = moves(values, expected) if allowed is None else allowed
-            outside = error > least + 8 * allowed[name]
-        count = int(outside.sum())
-        # Where the expressions jump, a value that is rounded otherwise may lie on the other side; NaN is never forgiven.
-        if count > (max(1, error.size // 1000) if JUMPS else 0) or np.isinf(error).any():
-            failed.append(f"{name}: {count} of {error.size} elements are off, by up to {error.max():.3g}")
-        worst = max(worst, (float(error.max(initial=0.0)), name))
+    for share, launch, step in dict.fromkeys(chosen):
+        memory = ready(share)
+        launch(memory)
+        for name, (shape, dtype) in OUTPUTS.items():
+            wanted = np.asarray(expected[name])
+            error = compare(memory[name], wanted, dtype)
+            least = ALLOWED.get(str(dtype), 0.0) * np.maximum(1.0, np.abs(np.nan_to_num(wanted, posinf=0, neginf=0)))
+            outside = error > least
+            if outside.any() and dtype.is_floating_point:
+                if step not in allowed:
+                    allowed[step] = moves(values, expected, step)
+                outside = error > least + 8 * allowed[step][name]
+            count = int(outside.sum())
+            # Where the expressions jump, a value that is rounded otherwise may lie on the other side; NaN is never forgiven.
+            if count > (max(1, error.size // 1000) if JUMPS else 0) or np.isinf(error).any():
+                off = f"{count} of {error.size} elements are off, by up to {error.max():.3g}"
+                failed.append(f"{name}: {off} ({launch.__doc__})")
+            worst = max(worst, (float(error.max(initial=0.0)), name))
 for line in failed[:8]:
     print(line)
 said = f"{'failed' if failed else 'passed'}: {len(OUTPUTS)} outputs, largest error {worst[0]:.3g} in {worst[1]}"
-if target == "gpu":
+if not interpreted:
+    share, launch, _ = chosen[0]
+    memory = ready(share)
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     for _ in range(10):
         launch(memory)
@@ -318,8 +350,7 @@ def script(kernel: Kernel, parts: Parts) -> str:
 
     Nothing of it runs when the module is imported.
     """
-    low = any(b.dtype.is_float and b.dtype.name != "float64" for b in (*kernel.inputs, *kernel.outputs))
-    draws = kernel.plan(TINY).draws
+    draws = any(calls.draws for _, ways in kernel.everywhere for calls in ways)
     lines = [
         *([f"SIZES = {wrapped(parts.sizes)}"] if parts.sizes else []),
         *(["# Seed, and run count and place, of the random numbers.", f"RNG = {RUN!r}"] if draws else []),
@@ -331,18 +362,11 @@ def script(kernel: Kernel, parts: Parts) -> str:
             ['"""Inputs that hold what follows from the others."""', *(parts.fitting or ["return {}"])],
         ),
         "",
-        'if target == "interpreter":',
-        "    # As few programs as possible: each costs a millisecond in the interpreter.",
-        textwrap.indent(_launching(kernel, parts, TINY), "    "),
-        "else:",
-        textwrap.indent(_launching(kernel, parts, DEFAULT_TARGET), "    "),
-        "",
+        *_ways(kernel, parts),
         *_table("INPUTS", parts.inputs),
         *_table("OUTPUTS", parts.outputs),
         "ALLOWED = "
         + json.dumps({**_ALLOWED, "torch.float64": _ALLOWED["torch.float32" if parts.narrow else "torch.float64"]}),
-        # Some eight units in the last place of float32 (1.2e-7), 45 of float64 (2.2e-16); one of TF32.
-        f"STEP = {1e-3 if 'dot_tf32(' in kernel.code else 1e-6 if low else 1e-14}",
         f"JUMPS = {parts.jumps!r}",
         f"BYTES = {sum(kernel.moved)}",
     ]
@@ -360,9 +384,53 @@ def _table(name: str, rows: Sequence[str]) -> list[str]:
     return [*nested(f"{name} = {{", rows), "}"] if rows else [f"{name} = {{}}"]
 
 
-def _launching(kernel: Kernel, parts: Parts, target: Target) -> str:
-    """Returns the functions that make what the launches share, and that launch."""
-    calls = kernel.plan(target)
+def _ways(kernel: Kernel, parts: Parts) -> list[str]:
+    """Returns the functions that make what launches share, and that launch, for each way; and which of them run where."""
+    texts: dict[str, str] = {}
+    lines: list[str] = []
+    table: dict[str, list[str]] = {}
+    once: dict[tuple[str, ...], str] = {}
+    for architecture, ways in kernel.everywhere:
+        row = table.setdefault(architecture, [])
+        for calls in ways:
+            text = _launching(calls, parts)
+            if text not in texts:
+                texts[text] = f"share_{len(texts)}, launch_{len(texts)}, {_step(kernel, calls)}"
+                lines += [*text.replace("NUMBER", str(len(texts) - 1)).splitlines(), ""]
+            row.append(f"({texts[text]})")
+    # The chip that is planned for by default, before others.
+    for architecture, ways in sorted(kernel.everywhere, key=lambda one: _ORDER.get(one[0], 2)):
+        for name, calls in zip(table[architecture], ways, strict=True):
+            once.setdefault(calls.functions, name)
+    rows = [f'"{name}": [{", ".join(row)}],' for name, row in table.items()]
+    return [
+        *lines,
+        *nested("WAYS = {", rows),
+        "}",
+        "# Each row of functions once: where it is launched in another way, it is with other sizes of blocks and grids.",
+        f"SHORT = [{', '.join(once.values())}]",
+        f'LIKE = "{DEFAULT_TARGET.architecture}"',
+    ]
+
+
+def _step(kernel: Kernel, calls: Launches) -> float:
+    """Returns by what part of them inputs are moved, to see what rounding does inside the launches."""
+    # A library's product of 16 bits is rounded before anything goes on with it, by half a unit in the last place.
+    made = {one.dtype.name for one in calls.launches if isinstance(one, LibraryProduct) and one.out in calls.partials}
+    if made & {"bfloat16", "float16"}:
+        return 2.0**-9 if "bfloat16" in made else 2.0**-12
+    if "dot_tf32(" in kernel.code:
+        return 1e-3  # one unit of TF32
+    # Some eight units in the last place of float32 (1.2e-7), 45 of float64 (2.2e-16).
+    low = any(b.dtype.is_float and b.dtype.name != "float64" for b in (*kernel.inputs, *kernel.outputs))
+    return 1e-6 if low else 1e-14
+
+
+_ORDER = {TINY.architecture: 0, DEFAULT_TARGET.architecture: 1}
+
+
+def _launching(calls: Launches, parts: Parts) -> str:
+    """Returns the functions that make what launches share, and that launch, named NUMBER."""
     keys = dict(parts.keys)
     keys.update((name, f"p{i}") for i, name in enumerate(calls.partials))
     keys.update((name, f"t{i}") for i, name in enumerate(calls.tables))
@@ -376,13 +444,11 @@ def _launching(kernel: Kernel, parts: Parts, target: Target) -> str:
     if calls.asks:
         keys[STOPPED] = "stopped"
         made.append('memory["stopped"] = table([0]).bool()')
+    told = ", ".join(calls.functions)
     lines = [
-        *nested("def share(memory):", ['"""Makes the buffers that the launches share."""', *made]),
+        *nested("def share_NUMBER(memory):", ['"""Makes the buffers that the launches share."""', *made]),
         "",
-        *nested(
-            "def launch(memory):",
-            ['"""Launches the kernel."""', *(_call(one, keys, target) for one in calls.launches)],
-        ),
+        *nested("def launch_NUMBER(memory):", [f'"""{told}"""', *(_call(one, keys) for one in calls.launches)]),
     ]
     return "\n".join(lines)
 
@@ -402,7 +468,7 @@ def _matrices(memory: str, at: Matrices) -> str:
     return f"{memory}.as_strided({at.shape}, {at.strides}, {at.offset})"
 
 
-def _call(launch: Launch | LibraryProduct, keys: Mapping[str, str], target: Target) -> str:
+def _call(launch: Launch | LibraryProduct, keys: Mapping[str, str]) -> str:
     if isinstance(launch, LibraryProduct):
         a, b, out = (_matrices(f'memory["{keys[v]}"]', at) for v, at in launch.matrices)
         a, b = f"{a}{'.mT' if launch.trans_a else ''}", f"{b}{'.mT' if launch.trans_b else ''}"
@@ -410,8 +476,7 @@ def _call(launch: Launch | LibraryProduct, keys: Mapping[str, str], target: Targ
             return f'torch.addmm(memory["{keys[launch.addend]}"].view({launch.addend_shape}), {a}, {b}, out={out})'
         return f"torch.matmul({a}, {b}, out={out})"
     given = [f'memory["{keys[a]}"]' if isinstance(a, str) else repr(a) for a in launch.arguments]
-    # The interpreter has neither warps nor a compiler.
-    named = {n: int(v) for n, v in launch.constants.items()} | ({} if target is TINY else launch.options)
+    named = {n: int(v) for n, v in launch.constants.items()} | launch.options
     return f"{launch.function}[{launch.grid!r}]({', '.join([*given, *(f'{n}={v!r}' for n, v in named.items())])})"
 
 
