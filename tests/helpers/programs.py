@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tstatic.ir.opdef import EMPTY, OPS, REQUIRED, OpDef
 from tstatic.ir.operator import OperatorBase
 from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
+from tstatic.ir.schema import learning_rate_of
 from tstatic.ir.types import DTYPES
 from tstatic.nn.regularizer import L1Decay, L2Decay
 
@@ -26,7 +27,7 @@ FLOATS = st.floats(allow_nan=False)
 def canonical(program: Program) -> list[Any]:
     """Everything that print -> parse and save -> load have to keep, types included; written without their code."""
     found: list[Any] = [
-        program._seed, program._is_test, program.loss_name, list(program.learning_rates),
+        program._seed, program._is_test, program.loss_name, learning_rate_of(program),
         program.current_block_idx, program.feed_names, program.fetch_names,
     ]  # fmt: skip
     for block in program.blocks:

@@ -100,7 +100,14 @@ GRADIENTS = (
         "True",
         (C + "test_autodiff.py",),
     ),
-    Mutant("autodiff/backward.py", "run", "comparison", "last.get(n, -1) > i", "False", (C + "test_autodiff.py",)),
+    Mutant(
+        "autodiff/backward.py",
+        "stale_at.at.stale",
+        "comparison",
+        "last.get(name, -1) <= i",
+        "True",
+        (C + "test_autodiff.py",),
+    ),
     Mutant(
         "autodiff/backward.py",
         "Backward.accumulate",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass
 class SetRate:
-    """The entry of such a rate in ``Program.learning_rates``, which copies of the program share.
+    """The rate as programs hold it, which their copies share.
 
     Attributes:
         value: The rate that ``set_lr`` gave; ``None`` before, as long as the startup program or a loaded file decides.

@@ -194,7 +194,7 @@ class Operator(OperatorBase):
         role, role_var: Bits of ``OpRole``; and, for an op of the optimizer, names of the parameter and its gradient.
         where: File and line of the user's statement.
         position: The op's number among all that were ever built in the block; random ops draw by it.
-        namescope, device: The ``name_scope`` and the ``device_guard`` around it.
+        namescope, device, updates: The ``name_scope``, the ``device_guard`` and the ``minimize`` calls around it.
 
     Example:
         >>> y = paddle.scale(static.data("x", [2]), 3.0)
@@ -460,10 +460,8 @@ class Program(ProgramMethods, NotedAttributes):
         self._role = OpRole.Forward
         self._role_var: tuple[str, ...] = ()
         self._updates: tuple[int, ...] = ()
-        # Facts that later stages attach (learning-rate scheduler, loss name); copied by clone.
-        self.learning_rates: dict[
-            str, Any
-        ] = {}  # name of the variable -> a scheduler, a SetRate, or None in a loaded program
+        # Facts that later stages attach; copied by clone. Rates by variable: a scheduler, a SetRate, or None after loading.
+        self.learning_rates: dict[str, Any] = {}
         self.loss_name: str | None = None
         self.mixed_precision: tuple[Any, ...] = ()
         self.readers: list[Any] = []  # loaders that give a run what its feed lacks

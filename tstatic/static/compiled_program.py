@@ -308,7 +308,9 @@ class CompiledProgram:
         ops = self._program.global_block().ops
         # Gradients of a second loss are called grad/<name>@GRAD, and those of mixed precision start from a scaled loss.
         starts = {n.removesuffix("@GRAD") for op in ops if starts_loss_gradient(op) for n in op.output_arg_names}
-        marked = [n for op in ops if op.role & OpRole.Loss and not op.role & OpRole.Backward for n in op.output_arg_names]
+        marked = [
+            n for op in ops if op.role & OpRole.Loss and not op.role & OpRole.Backward for n in op.output_arg_names
+        ]
         losses = sorted({n for n in starts if not n.startswith("grad/")}.union(marked))
         if losses and name and name == self._program.loss_name:
             return

@@ -307,10 +307,16 @@ class Fleet:
         if size > 1:
             CollectiveHelper(self._roles("minimize")).update_startup_program(startup)
         # What is minimized last is what the methods of fleet itself speak about.
-        for fleet in (self, self._origin or self):
-            fleet._optimizer, fleet._program, fleet._applied = optimizer, program, applied
-            fleet.user_defined_optimizer, fleet._user_strategy = self.user_defined_optimizer, strategy
+        for one in (self, self._origin or self):
+            one._keep(self.user_defined_optimizer, strategy, optimizer, program, applied)
         return ops, pairs
+
+    def _keep(
+        self, given: Any, strategy: DistributedStrategy, optimizer: Any, program: Program, applied: list[str]
+    ) -> None:
+        """Keeps what ``minimize`` used and made."""
+        self.user_defined_optimizer, self._user_strategy = given, strategy
+        self._optimizer, self._program, self._applied = optimizer, program, applied
 
     def explain(self, fetch_list: Any = None, feed_shapes: Any = None) -> Explanation:
         """Explains the minimized program: every field of the three strategies, what is exchanged, which ops were fused.
