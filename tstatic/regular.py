@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import BinaryIO
+from io import BufferedReader
 
 __all__ = ["kind_of", "open_regular", "opened", "read_bytes", "require"]
 
@@ -44,7 +44,7 @@ def open_regular(path: str | os.PathLike[str], dir_fd: int | None = None, follow
     return handle
 
 
-def opened(path: str | os.PathLike[str]) -> BinaryIO:
+def opened(path: str | os.PathLike[str]) -> BufferedReader:
     """Opens a regular file for reading, as :func:`open` with mode ``"rb"`` does.
 
     Raises:

@@ -225,12 +225,13 @@ def test_a_half_written_file_is_never_seen(tmp_path: Path, monkeypatch: pytest.M
     order: list[str] = []
     real_replace, real_sync = os.replace, os.fsync
 
-    def replace(source: Any, target: Any) -> None:
+    def replace(source: Any, target: Any, *, src_dir_fd: int, dst_dir_fd: int) -> None:
         order.append("replace")
         # What is renamed is whole, and the old file is still there.
-        assert Path(source).read_bytes() == b"new"
-        assert Path(target).read_bytes() == b"old"
-        real_replace(source, target)
+        for name, folder, content in ((source, src_dir_fd, b"new"), (target, dst_dir_fd, b"old")):
+            with open(os.open(name, os.O_RDONLY, dir_fd=folder), "rb") as file:
+                assert file.read() == content
+        real_replace(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
     def sync(handle: int) -> None:
         order.append("fsync")
@@ -277,6 +278,7 @@ def test_a_save_that_stops_anywhere_can_be_loaded(
     static.load(main, path)
     found = state(static.global_scope(), main)
     assert any(all(np.array_equal(found[n], v) for n, v in s.items()) for s in (old, new))
+    static.save(main, path)
     assert sorted(os.listdir(tmp_path)) == ["m.pdmodel", "m.pdparams"]
 
 

@@ -150,7 +150,7 @@ def _fix(folders: Collection[Path], committed: Sequence[Path]) -> str:
         return _UNTOUCHED
     if len(committed) < len(folders):
         return f"the files in {', '.join(map(str, committed))} are new, the others old: save again"
-    return "loads find the new files, and the next save moves them to their places; a power cut now could undo this: save again"
+    return "the new file is in its place, or the next save puts it there and loads find it; a power cut could undo it: save again"
 
 
 _UNTOUCHED = "free space or choose another path; the old file, if any, is untouched"
@@ -254,24 +254,25 @@ class Stage:
 @contextlib.contextmanager
 def _staging(folder: Path, names: tuple[str, ...] = ()) -> Iterator[Stage]:
     """Makes a folder that is locked while the block runs, and removes it with its remaining content afterwards."""
+    name, handle, held = "", None, list[int]()
     parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        handle = None
         while handle is None:
             name = f"{leftovers.PREFIX}{os.urandom(4).hex()}.tmp"
             # Others may read what is committed, and nobody else may add to it.
             os.mkdir(name, 0o755, dir_fd=parent)
             # Before it is locked, another save may remove it as a leftover: make another one then.
-            handle = leftovers.open_stage(name, parent)
-        try:
-            owner = _write_manifest(handle, names)
-            yield Stage(folder, parent, name, handle, owner, names)
-        finally:
-            with contextlib.suppress(OSError):
-                leftovers.remove_stage(name, parent, handle)
-            os.close(handle)
+            handle = leftovers.open_stage(name, parent, held)
+        owner = _write_manifest(handle, names)
+        yield Stage(folder, parent, name, handle, owner, names)
     finally:
-        os.close(parent)
+        try:
+            if held:
+                with contextlib.suppress(OSError):
+                    leftovers.remove_stage(name, parent, held[-1])
+        finally:
+            for one in (*held, parent):
+                os.close(one)
 
 
 def _write_manifest(stage: int, names: Collection[str]) -> int:

@@ -299,19 +299,22 @@ def identity(info: os.stat_result) -> tuple[int, int]:
 
 
 # -------------------------------------------------------------------------------------------------------------- removing
-def open_stage(name: str, parent: int) -> int | None:
-    """Opens and locks a staging folder that was just made; ``None`` if another save has removed it as a leftover."""
+def open_stage(name: str, parent: int, held: list[int]) -> int | None:
+    """Opens and locks a staging folder that was just made; ``None`` if another save has removed it as a leftover.
+
+    Args:
+        name: Its name.
+        parent: Descriptor of the folder that it is in.
+        held: Gets the descriptor before it is locked: one that a signal's exception loses would keep the lock.
+    """
     try:
-        handle = _open_folder(name, parent)
+        held.append(_open_folder(name, parent))
     except FileNotFoundError:
         return None
     # Some file systems have no locks: leftovers stay there.
     with contextlib.suppress(OSError):
-        fcntl.flock(handle, fcntl.LOCK_EX)
-    if _is_at(name, parent, handle):
-        return handle
-    os.close(handle)
-    return None
+        fcntl.flock(held[-1], fcntl.LOCK_EX)
+    return held[-1] if _is_at(name, parent, held[-1]) else None
 
 
 def remove_stage(name: str, parent: int, handle: int) -> None:
@@ -327,7 +330,8 @@ def remove_stage(name: str, parent: int, handle: int) -> None:
         known = one == MANIFEST or one in listed
         if not (_is_regular(one, handle) if known else _is_name(one) and _objection(one, handle) is None):
             return
-    for one in names:
+    # The manifest goes last: if this breaks off, the next save still knows what the others are.
+    for one in sorted(names, key=MANIFEST.__eq__):
         os.unlink(one, dir_fd=handle)
     os.rmdir(name, dir_fd=parent)
 
