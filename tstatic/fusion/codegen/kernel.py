@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from tstatic.display import preformatted, size
 from tstatic.ir.types import DType, Shape
+from tstatic.locks import cached_property
 from tstatic.target import DEFAULT_TARGET, Target
 
 
