@@ -200,8 +200,9 @@ def _interrupted(call: Callable[[], bytes], delay: float) -> None:
     with contextlib.suppress(KeyboardInterrupt):
         sender.start()
         call()
-        while True:  # until it arrives
-            time.sleep(0.01)
+        # Until it arrives, or is lost: Python drops what is raised in a weak reference's callback.
+        sender.join()
+        time.sleep(0.01)
     sender.join()
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests.helpers.own_process import run_alone
 from tstatic.devices.cpu.pool import usable_cpus
 
-ROOT = Path(__file__).parents[2]
 pytestmark = [
     pytest.mark.numpy_device,
     pytest.mark.skipif(usable_cpus() < 2, reason="BLAS has one thread on one core"),
@@ -21,11 +19,7 @@ pytestmark = [
 
 def soak(*args: str, before: str = "") -> subprocess.CompletedProcess[str]:
     """Runs schedules in a process whose BLAS has several threads."""
-    code = f"import sys; from tests.cpu import soak_threads\n{before}\nsys.exit(soak_threads.main())"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "4"}
-    environment.pop("OMP_NUM_THREADS", None)
-    command = [sys.executable, "-c", code, *args]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1500)
+    return run_alone(f"import sys; from tests.cpu import soak_threads\n{before}\nsys.exit(soak_threads.main())", *args)
 
 
 def test_results_have_the_same_bits_and_nothing_hangs_whatever_threads_do() -> None:

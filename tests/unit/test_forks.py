@@ -249,7 +249,12 @@ for thread in threads:
 @pytest.mark.numpy_device
 def test_forks_beside_two_training_threads_hang_neither_side() -> None:
     """With the user's own BLAS threads, so that nothing but the wait keeps parent and child from hanging."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "4", "FLAGS_keep_blas_threads": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        "OPENBLAS_NUM_THREADS": "4",
+        "FLAGS_keep_blas_threads": "1",
+    }
     environment.pop("OMP_NUM_THREADS", None)
     command = [sys.executable, "-W", "ignore", "-c", MANY]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)

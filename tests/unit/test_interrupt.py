@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from tstatic.errors import DeviceError, ForkedProcessError
-from tstatic.runtime.interrupt import Writing, check_whole, shield
+from tstatic.runtime.interrupt import Writing, check_whole
 from tstatic.runtime.scope import Scope
+from tstatic.shield import shield
 
 
 class LateError(Exception):
