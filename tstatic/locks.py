@@ -1,13 +1,16 @@
-"""Locks that a forked child finds free: the threads that held them stayed in the parent."""
+"""Locks that a forked child finds free, because the threads that held them stayed in the parent, and a property without one."""
 
 from __future__ import annotations
 
 import os
 import threading
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Generic, Self, TypeVar, overload
 from weakref import WeakSet
 
-__all__ = ["lock", "rlock"]
+__all__ = ["cached_property", "lock", "rlock"]
+
+T = TypeVar("T")
 
 _made: WeakSet[Any] = WeakSet()
 
@@ -27,6 +30,30 @@ def rlock() -> threading.RLock:
     made = threading.RLock()
     _made.add(made)
     return made
+
+
+class cached_property(Generic[T]):  # noqa: N801 - takes the place of functools'
+    """A property that is computed once; threads that are there first at the same time may each compute it.
+
+    functools' own has a lock before Python 3.12, one for all objects of a class. A child that is forked while another thread
+    computes the property would wait for it for ever.
+    """
+
+    def __init__(self, function: Callable[[Any], T]) -> None:
+        self._function = function
+        self._name = function.__name__
+        self.__doc__ = function.__doc__
+
+    @overload
+    def __get__(self, obj: None, cls: type | None = None) -> Self: ...
+    @overload
+    def __get__(self, obj: object, cls: type | None = None) -> T: ...
+    def __get__(self, obj: object | None, cls: type | None = None) -> Self | T:
+        if obj is None:
+            return self
+        # All threads get the value that was stored first.
+        found: T = vars(obj).setdefault(self._name, self._function(obj))
+        return found
 
 
 def _free() -> None:

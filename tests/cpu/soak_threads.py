@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -47,6 +48,13 @@ class Rows(paddle.io.Dataset):  # type: ignore[misc]
 
 def _weight(seed: int, *shape: int) -> Any:
     return paddle.nn.initializer.Assign(np.random.default_rng(seed).standard_normal(shape).astype("f4"))
+
+
+def _watch() -> None:
+    """Makes a forked child that hangs print its stacks and end."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    faulthandler.register(signal.SIGALRM, chain=True)
+    signal.alarm(LIMIT // 2)
 
 
 class World:
@@ -113,10 +121,11 @@ class World:
         read, write = os.pipe()
         child = os.fork()
         if not child:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(LIMIT // 2)
+            _watch()
             try:
                 os.write(write, self.train(1, 2))
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(0)
         os.close(write)
@@ -129,11 +138,11 @@ class World:
         """Trains in a process of ``multiprocessing``."""
         context = multiprocessing.get_context("fork")
         mine, other = context.Pipe()
-        child = context.Process(target=lambda: other.send(self.train(1, 1)))
+        child = context.Process(target=lambda: (_watch(), other.send(self.train(1, 1))))
         child.start()
         other.close()
         try:
-            return bytes(mine.recv()) if mine.poll(LIMIT / 2) else b"hung"
+            return bytes(mine.recv()) if mine.poll(LIMIT) else b"hung"
         except EOFError:
             return b"ended"
         finally:
@@ -141,7 +150,11 @@ class World:
             child.join()
 
     def products(self) -> bytes:
-        """What a user's own thread does beside."""
+        """What a user's own thread does beside.
+
+        After the first use: before it, a fork in the middle of such a product hangs, as it does without this library.
+        """
+        self.shared()
         a = np.ones((300, 300), np.float32)
         for _ in range(3):
             a = a @ a / 300
@@ -184,11 +197,12 @@ def _interrupted(call: Callable[[], bytes], delay: float) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     sender = threading.Thread(target=send)
-    sender.start()
     with contextlib.suppress(KeyboardInterrupt):
+        sender.start()
         call()
-        while True:  # until it arrives
-            time.sleep(0.01)
+        # Until it arrives, or is lost: Python drops what is raised in a weak reference's callback.
+        sender.join()
+        time.sleep(0.01)
     sender.join()
 
 
@@ -221,7 +235,9 @@ def schedule(seed: int, folder: str, right: dict[str, bytes]) -> list[str]:
         thread.start()
     for name in rng.choices(["interrupt", *events], k=rng.randrange(1, 4)):
         if name == "interrupt":
-            _interrupted(events[rng.choice(["train by 2 threads", "train on 2 places", "infer"])][1], rng.random() * 0.1)
+            _interrupted(
+                events[rng.choice(["train by 2 threads", "train on 2 places", "infer"])][1], rng.random() * 0.1
+            )
         else:
             work([name])
     for thread in threads:
@@ -241,6 +257,8 @@ def trial(seed: int, folder: str, right: dict[str, bytes]) -> str:
         faulthandler.dump_traceback_later(LIMIT, exit=True)
         try:
             os.write(write, "; ".join(schedule(seed, folder, right)).encode() or b"fine")
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(0)
     os.close(write)

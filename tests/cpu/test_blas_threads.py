@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
+from tests.helpers.own_process import run_alone
 from tstatic.devices.cpu.pool import usable_cpus
 
-ROOT = Path(__file__).parents[2]
 pytestmark = [
     pytest.mark.numpy_device,
     pytest.mark.skipif(usable_cpus() < 2, reason="BLAS has one thread on one core"),
@@ -64,7 +59,11 @@ SAME = """
 if first == "held":
     # Another thread that lives has set a number by threadpoolctl, whose calls do nothing in any other thread from then on.
     threadpoolctl.ThreadpoolController().lib_controllers[0].set_num_threads(2)
-bits = (here if first == "main" else elsewhere)(run)
+begin = here if first == "main" else elsewhere
+begin(lambda: static.Executor(paddle.CPUPlace()).run(startup, scope=static.Scope()))
+# A program without products is enough.
+assert threads_of_blas() == {1}, threads_of_blas()
+bits = begin(run)
 assert threads_of_blas() == elsewhere(threads_of_blas) == {1}, threads_of_blas()
 wrong = [n for n in range(12) if elsewhere(lambda: run(1 + n % 3)) != bits or run(1 + n % 3) != bits]
 assert not wrong, wrong
@@ -87,10 +86,7 @@ assert threads_of_blas() == before
 
 
 def run(code: str, *args: str, **variables: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "4", **variables}
-    environment.pop("OMP_NUM_THREADS", None)
-    command = [sys.executable, "-c", SCRIPT + code, *args]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    done = run_alone(SCRIPT + code, *args, **variables)
     assert done.returncode == 0, done.stderr
 
 

@@ -1147,6 +1147,44 @@ REFUSALS = (
     ),
 )
 
+THREADS = (
+    Mutant(
+        "devices/cpu/blas.py",
+        "hold",
+        "statement",
+        "library.hold()",
+        "pass",
+        (U + "test_blas.py",),
+    ),
+    Mutant(
+        "devices/__init__.py",
+        "cpu_device",
+        "statement",
+        "blas.hold()",
+        "pass",
+        (C + "test_blas_threads.py",),
+        "ran_first",
+    ),
+    Mutant(
+        "forks.py",
+        "_before",
+        "call",
+        "one.lock.acquire(timeout=max(0.0, deadline - time.monotonic()))",
+        "one.lock.acquire(blocking=False)",
+        (U + "test_forks.py",),
+        "nothing_new",
+    ),
+    Mutant(
+        "ir/registry.py",
+        "Registry.find",
+        "call",
+        "_is_whole(module)",
+        "True",
+        (U + "test_registry.py",),
+        "broken_off",
+    ),
+)
+
 MUTANTS = (
     *KERNELS,
     *GRADIENTS,
@@ -1167,4 +1205,5 @@ MUTANTS = (
     *COMMANDS,
     *IMPORTS,
     *REFUSALS,
+    *THREADS,
 )

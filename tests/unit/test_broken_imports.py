@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.helpers.own_process import run_alone
+
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 
 
 def soak(*args: str, before: str = "") -> subprocess.CompletedProcess[str]:
-    code = f"import sys; from tests.unit import soak_imports\n{before}\nsys.exit(soak_imports.main())"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, "-c", code, *args]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+    return run_alone(f"import sys; from tests.unit import soak_imports\n{before}\nsys.exit(soak_imports.main())", *args)
 
 
 def test_a_name_whose_import_was_broken_off_can_be_used_again() -> None:

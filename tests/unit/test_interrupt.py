@@ -12,8 +12,9 @@ import pytest
 
 from tests.helpers.patience import HANG
 from tstatic.errors import DeviceError, ForkedProcessError
-from tstatic.runtime.interrupt import Writing, check_whole, shield
+from tstatic.runtime.interrupt import Writing, check_whole
 from tstatic.runtime.scope import Scope
+from tstatic.shield import shield
 
 
 class LateError(Exception):

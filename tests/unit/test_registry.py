@@ -337,3 +337,50 @@ def test_a_registry_is_a_mapping_in_sorted_order(own: registry.Registry[int]) ->
             ask()
     with pytest.raises(AssertionError, match="registered twice"):
         own.add("b", 4)
+
+
+# ------------------------------------------------------------------------------------------ imports that are broken off
+BODY = """
+def helper():
+    return 1
+
+def uses(): return later()
+
+REGISTRY.add("some.name", uses)
+if len(FAIL): raise FAIL.pop()
+def later(): return "whole"
+"""
+
+
+def test_a_module_whose_import_was_broken_off_registers_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And until then, nobody gets a function of the half that ran."""
+    own: registry.Registry[object] = registry.Registry()
+    package = tmp_path / "half"
+    package.mkdir()
+    (package / "body.py").write_text(BODY)
+    fail: list[BaseException] = [KeyboardInterrupt()]
+    monkeypatch.setattr("builtins.REGISTRY", own, raising=False)
+    monkeypatch.setattr("builtins.FAIL", fail, raising=False)
+    monkeypatch.setattr(tstatic, "__path__", [*tstatic.__path__, str(package)])
+    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setitem(registry.INDEX, "some.name", "tstatic.body")
+    with pytest.raises(KeyboardInterrupt):
+        own["some.name"]
+    assert not own.is_final("some.name")
+    assert own["some.name"]() == "whole"  # type: ignore[operator]
+    assert own.is_final("some.name")
+    assert own["some.name"] is own["some.name"]
+    sys.modules.pop("tstatic.body")
+    registry._whole.discard("tstatic.body")
+
+
+def test_what_is_no_repetition_is_registered_once() -> None:
+    own: registry.Registry[int] = registry.Registry()
+    add = compile("REGISTRY.add('key', 1)", "<test>", "exec")
+    first, again, other = ({"__name__": name, "REGISTRY": own} for name in ("one", "one", "other"))
+    exec(add, first)
+    with pytest.raises(AssertionError, match="key is registered twice"):
+        exec(add, first)
+    exec(add, again)
+    with pytest.raises(AssertionError, match="key is registered twice"):
+        exec(add, other)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from tstatic.ir.opdef import OpDef, op_def
 from tstatic.ir.program import Operator, Program
 from tstatic.ir.rng import RngKey
 from tstatic.ir.types import DType, dtype_of
+from tstatic.locks import cached_property
 from tstatic.testing.magnitudes import widen
 from tstatic.testing.parts import Array
 from tstatic.testing.runner import start_values

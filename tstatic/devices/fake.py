@@ -46,6 +46,7 @@ from tstatic.ir.indices import Limits
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.recording import Call
 from tstatic.ir.types import Meta
+from tstatic.locks import rlock
 from tstatic.target import TINY, Target
 
 _CPU = CpuDevice()
@@ -99,7 +100,7 @@ class FakeDevice(Device):
         self._queued: set[FakeStream] = set()
         self._captured: set[FakeStream] = set()
         # Any thread that synchronizes may run items of any stream; each item runs once, and those of a stream one by one.
-        self._turn = threading.Condition()
+        self._turn = threading.Condition(rlock())
         self.reseed(seed)
 
     def reseed(self, seed: int) -> None:

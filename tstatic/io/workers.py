@@ -8,7 +8,6 @@ import pickle
 import random
 import signal
 import sys
-import threading
 import time
 import traceback
 import warnings
@@ -25,7 +24,7 @@ from tstatic.io.prefetch import ahead
 from tstatic.io.shared import Empty, SharedReader, SharedWriter
 from tstatic.io.watch import Watch
 from tstatic.ir.export import export
-from tstatic.locks import lock
+from tstatic.locks import lock, rlock
 
 Fetch = Callable[[Any], Any]
 """Makes the batch of a task, such as a list of numbers; ``END`` if no samples are left."""
@@ -73,7 +72,7 @@ def get_worker_info() -> WorkerInfo | None:
     return _info
 
 
-_forking = threading.Lock()
+_forking = rlock()
 
 
 def start_forked(process: Any) -> None:

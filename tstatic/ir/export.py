@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, module_from_spec
 from types import ModuleType
@@ -17,7 +16,7 @@ from typing import Any, TypeVar
 
 from tstatic.errors import near
 from tstatic.ir.refusal import refusal
-from tstatic.ir.registry import Registry, load_all
+from tstatic.ir.registry import Registry, load, load_all
 from tstatic.undo import HERE, note_object, take_back
 from tstatic.unsupported import add_namespace, advice, refuse
 
@@ -123,10 +122,10 @@ def facade(
                 return entry.function
         if name in sources:
             source, original = sources[name]
-            return getattr(import_module(source), original)
+            return getattr(load(source), original)
         if not advice(f"{module}.{name}".partition(".")[2]):
             if hasattr(sys.modules[module], "__path__") and find_spec(f"{module}.{name}") is not None:
-                return import_module(f"{module}.{name}")
+                return load(f"{module}.{name}")
             for space in reversed(shown):
                 if f"{space}.{name}" in PUBLIC_API:
                     return PUBLIC_API[f"{space}.{name}"].function

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tstatic.ir import expr
 from tstatic.ir.expr import FUNCTIONS, INFIX, Node, const, make, parse, substitute, variables
+from tstatic.locks import cached_property
 
 
 def _references_only(*args: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -22,6 +21,7 @@ from tstatic.ir.ref import NO_REF, ExpressionRef, Ref, as_ref, keywords, pick
 from tstatic.ir.registry import Registry
 from tstatic.ir.split import PARTIAL_SUM, WHOLE, Tile
 from tstatic.ir.types import Meta
+from tstatic.locks import cached_property
 
 if TYPE_CHECKING:
     from tstatic.ir.paddle_form import PaddleForm

@@ -19,7 +19,10 @@ from importlib import import_module
 from importlib.util import cache_from_source
 from pathlib import Path
 from pkgutil import get_data, walk_packages
+from types import ModuleType
 from typing import Any, TypeVar
+
+from tstatic.forks import computing
 
 V = TypeVar("V")
 
@@ -97,6 +100,12 @@ _state = threading.local()
 _complete = False
 
 
+def load(module: str) -> ModuleType:
+    """Imports a module; a fork in another thread waits for that, because the child would wait for ever to import it."""
+    with computing():
+        return import_module(module)
+
+
 def load_all() -> None:
     """Imports every module that registers something.
 
@@ -111,10 +120,11 @@ def load_all() -> None:
         sources: tuple[int, ...] = ()
         with contextlib.suppress(OSError):
             sources = _fingerprint()
-        for name in (*PACKAGES, *FACADES):
-            module = import_module(f"tstatic.{name}")
-            for one in sorted(m.name for m in walk_packages(getattr(module, "__path__", ()), f"tstatic.{name}.")):
-                import_module(one)
+        with computing():
+            for name in (*PACKAGES, *FACADES):
+                module = import_module(f"tstatic.{name}")
+                for one in sorted(m.name for m in walk_packages(getattr(module, "__path__", ()), f"tstatic.{name}.")):
+                    import_module(one)
         _complete = True
     finally:
         _state.loading = False
@@ -182,7 +192,7 @@ class Registry(MutableMapping[str, V]):
         module = _registered.get(key) or INDEX.get(key)
         if module is not None and (key not in self.loaded or not _is_whole(module)):
             try:
-                import_module(module)
+                load(module)
             except ModuleNotFoundError as error:
                 # An index may name a module that is gone; one that fails on an import of its own is an error.
                 if error.name != module:

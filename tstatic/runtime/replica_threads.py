@@ -14,7 +14,7 @@ from typing import Any
 
 from tstatic.comm.group import Group, ReplicaStoppedError
 from tstatic.errors import DeviceError, TstaticError
-from tstatic.runtime.interrupt import shield
+from tstatic.shield import shield
 
 GRACE = 2.0
 """Seconds that the other replicas have to stop after one failed."""

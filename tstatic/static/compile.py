@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from logging import INFO
 from typing import Any
 
@@ -22,6 +21,7 @@ from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.program import Operator, Program
 from tstatic.ir.types import Meta
 from tstatic.ir.updates import with_updates
+from tstatic.locks import cached_property
 from tstatic.logs import get_logger, warn_once
 from tstatic.plan.plan import Plan
 from tstatic.plan.shapes import infer_program

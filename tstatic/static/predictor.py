@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from tstatic.errors import CheckpointError, FeedError, FeedTypeError, NotFoundEr
 from tstatic.ir.checks import check_type
 from tstatic.ir.export import export
 from tstatic.ir.types import DType, dtype_of
+from tstatic.locks import lock
 from tstatic.places import CPUPlace, CUDAPlace
 from tstatic.runtime import files
 from tstatic.runtime.scope import LoDTensor, Scope, scope_guard
@@ -175,7 +175,7 @@ class Predictor:
         self._given: dict[str, Array] = {}
         self._results: dict[str, Array] = {}
         self._handles: dict[tuple[str, bool], Tensor] = {}
-        self._running = threading.Lock()
+        self._running = lock()
 
     def clone(self) -> Predictor:
         """Returns a predictor with the same values and handles of its own, for another thread."""

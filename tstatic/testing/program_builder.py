@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +12,7 @@ from tstatic.errors import TstaticError
 from tstatic.ir.evaluate import evaluate
 from tstatic.ir.opdef import DERIVE, GRAD, Case, GradOp, OpDef, ValueRange, op_def
 from tstatic.ir.types import dtype_of, numel
+from tstatic.locks import cached_property
 from tstatic.testing.op_kinds import MOST_INPUT, attempt, bounds, flat
 from tstatic.testing.parts import GAP, Array, Input, Step
 from tstatic.testing.recipe import Recipe
@@ -43,7 +43,7 @@ class Value:
     gain: float = 1.0
     exact: bool = True
 
-    @functools.cached_property
+    @cached_property
     def range(self) -> tuple[float, float]:
         return float(self.wide.min()), float(self.wide.max())
 
@@ -51,7 +51,7 @@ class Value:
     def shape(self) -> tuple[int, ...]:
         return tuple(self.own.shape)
 
-    @functools.cached_property
+    @cached_property
     def dtype(self) -> str:
         return dtype_of(self.own.dtype).name
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from tstatic.errors import MissingPackageError, ProgramError
 from tstatic.ir.declare import NO_FUSE, default_startup_program
 from tstatic.ir.opdef import GRAD
 from tstatic.ir.program import Program
+from tstatic.locks import cached_property
 from tstatic.places import CPUPlace
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.static.compiled_program import CompiledProgram

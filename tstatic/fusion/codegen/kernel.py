@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import zip_longest
 from typing import Any, ClassVar
 
@@ -16,6 +15,7 @@ from numpy.lib.stride_tricks import as_strided
 from tstatic.display import preformatted, size
 from tstatic.fusion.codegen.launched import which_runs_where
 from tstatic.ir.types import DType, Shape
+from tstatic.locks import cached_property
 from tstatic.target import CHIPS, DEFAULT_TARGET, TINY, Target
 
 _END = '\n"""\n'
