@@ -142,11 +142,11 @@ def _read_npz(path: Path) -> dict[str, Array]:
 def _read_npy(package: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
     """Returns the array in a member; unlike numpy's own reader, takes memory only for bytes that are there."""
     with package.open(member) as file:
-        major, _ = np.lib.format.read_magic(file)  # type: ignore[no-untyped-call]
+        major, _ = np.lib.format.read_magic(file)
         if major not in (1, 2):
             raise ValueError(f"'{member.filename}' is in version {major} of the format")
         read_header = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-        shape, fortran, dtype = read_header(file)  # type: ignore[no-untyped-call]
+        shape, fortran, dtype = read_header(file)
         left = member.file_size - file.tell()
         if (
             dtype.hasobject

@@ -389,7 +389,8 @@ def _remembered(r: _Reader, index: int) -> Any:
 
 
 def _tuple_of(r: _Reader, count: int) -> tuple[Any, ...]:
-    return r.container(tuple(reversed([r.pop() for _ in range(count)])))
+    r.budget.spend(_CONTAINER)
+    return tuple(reversed([r.pop() for _ in range(count)]))
 
 
 def _set_item(r: _Reader) -> None:
