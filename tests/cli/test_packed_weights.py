@@ -57,7 +57,8 @@ def test_a_bomb_is_refused_unless_its_limit_is_raised(suffix: str, tmp_path: Pat
 @pytest.mark.parametrize(
     "header",
     [
-        "{'descr': '<f8', 'fortran_order': False, 'shape': (1099511627776,)}", "{'descr': '|O', 'fortran_order': False, 'shape': (1,)}",
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (1099511627776,)}",
+        "{'descr': '|O', 'fortran_order': False, 'shape': (1,)}",
         "{'descr': '<f8', 'fortran_order': False, 'shape': (-1,)}", "{'descr': '<f8', 'fortran_order': False}", "[" * 100, "",
         "{'descr': '|V0', 'fortran_order': False, 'shape': (0,)}",
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import math
 import re
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -135,7 +136,10 @@ def _read_npz(path: Path) -> dict[str, Array]:
         with zipfile.ZipFile(path) as package:
             _check_unpacked(package, path)
             return {one.filename.removesuffix(".npy"): _read_npy(package, one) for one in package.infolist()}
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, NotImplementedError, RuntimeError) as error:
+    except (
+        zipfile.BadZipFile, zlib.error, ValueError, EOFError, LookupError, NotImplementedError, RuntimeError, SyntaxError,
+        tokenize.TokenError,  # of numpy's own parser of headers
+    ) as error:  # fmt: skip
         raise CommandError(f"numpy cannot read '{path}' as arrays: {error}") from error
 
 

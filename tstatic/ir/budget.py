@@ -21,7 +21,7 @@ FLAG = "FLAGS_load_limit_factor"
 
 
 building: ContextVar[Budget | None] = ContextVar("building", default=None)
-"""What the ops may cost that are built while a file is read: one op of a file may stand for as many as an attribute says."""
+"""The budget that pays for ops while a file is read: from one op of a file as many can be built as an attribute says."""
 OP = 2000
 """Bytes that are counted for an op that is built, and its results."""
 

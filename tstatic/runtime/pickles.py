@@ -117,7 +117,7 @@ def _ordered(reader: _Reader, args: tuple[Any, ...]) -> OrderedDict[Any, Any]:
     for row in rows:
         reader.budget.step(2 * _ENTRY)
         if not isinstance(row, list | tuple) or len(row) != 2:
-            raise ValueError("an item of a dict that is no pair")
+            raise ValueError("an item of a dict that is not a pair")
         done[_key(row[0])] = row[1]
     return done
 
