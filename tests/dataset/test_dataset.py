@@ -320,11 +320,9 @@ def test_bombs_are_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     path = tar(tmp_path / "bomb.tar.gz", "aclImdb/train/pos/0_1.txt", zeros)
     with pytest.raises(DataError, match=r"bomb\.tar\.gz unpacks to more bytes"):
         paddle.text.Imdb(path)
-    # Who trusts a file raises the limit: then what is missing in it is said.
+    # Who trusts a file raises the limit.
     paddle.set_flags({"FLAGS_load_limit_factor": 1000.0})
-    with pytest.raises(DataError) as caught:
-        paddle.text.Imdb(path)
-    assert "unpacks" not in str(caught.value)
+    paddle.text.Imdb(path)
     paddle.set_flags({"FLAGS_load_limit_factor": 1.0})
     images = tmp_path / "images.gz"
     images.write_bytes(gzip.compress(struct.pack(">4I", 2051, 1 << 31, 1 << 31, 1 << 31) + zeros))

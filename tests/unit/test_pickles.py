@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tstatic.errors import CheckpointError, ProgramTypeError
+import tstatic as paddle
+from tstatic.errors import CheckpointError, LoadLimitError, ProgramTypeError
 from tstatic.runtime.pickle_writer import dump_pickle
 from tstatic.runtime.pickles import load_pickle
 
@@ -187,6 +188,28 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "a function": (b"\x80\x04cbuiltins\neval\n.", "without the rest"),
     "more behind the end": (pickle.dumps(1, 4) + b"x", "behind its end"),
     "a mark crossed": (b"\x80\x04K\x01(0.", "empty stack"),
+    "an array filled again and again": (
+        b"\x80\x04cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R" + b"\x94" * 120_000
+        + b"h\x00" * 45_000 + b"(K\x01K\x00\x85cnumpy\ndtype\nX\x02\x00\x00\x00f8K\x00K\x01\x87R\x89C\x00tr\xff\xff\xff\x7f0"
+        + b"j\xff\xff\xff\x7fb0" * 45_000 + b"N.",
+        "filled twice",
+    ),
+    "a name that is a nest": (pickle.dumps(lots(12), 4)[:-1] + b"\x8c\x01x\x93.", "the name list.x"),
+    "a shape that is a nest": (array(pickle.dumps(lots(12), 4)[2:-1]), "of shape|end|shape"),
+    "a long dtype copied": (
+        b"\x80\x04B\xa0\x86\x01\x00" + b"f" * 100_000 + b"\x85\x94cnumpy\ndtype\n\x940(" + b"h\x01h\x00R" * 20_000 + b"l.",
+        "up to 12 characters",
+    ),
+    "arrays of 32 sizes": (
+        b"\x80\x04cnumpy.core.numeric\n_frombuffer\n\x940(C\x00cnumpy\ndtype\nX\x02\x00\x00\x00f8\x85R(" + b"K\x00" * 32
+        + b"tU\x01Ct\x940(" + b"h\x00h\x01R" * 100_000 + b"l.",
+        "more memory than",
+    ),
+    "the memo filled": (b"\x80\x04N" + b"\x94" * 500_000 + b".", "more memory than"),
+    "a text of wide characters": (
+        b"\x80\x04X" + (20_000_000).to_bytes(4, "little") + b"x" * 19_999_996 + "\U0001f600".encode() + b"]\x940"
+        + (b"X" + (10_000_000).to_bytes(4, "little") + b"x" * 9_999_996 + "\U0001f600".encode()) + b".", "more memory than",
+    ),
 }  # fmt: skip
 
 
@@ -202,6 +225,24 @@ def test_it_is_refused_at_four_times_its_size(name: str) -> None:
         tracemalloc.stop()
     assert peak < 4 * len(data) + (32 << 20)
     assert len(str(caught.value)) < 1000
+
+
+def test_who_trusts_a_file_raises_its_limits() -> None:
+    """Guards the way out: what is refused for its cost alone is read with a higher limit."""
+    data = b"\x80\x04K\x07" + b"\x94" * 500_000 + b"."
+    with pytest.raises(LoadLimitError, match="FLAGS_load_limit_factor, which is 1"):
+        load_pickle(data)
+    paddle.set_flags({"FLAGS_load_limit_factor": 50.0})
+    assert load_pickle(data) == 7
+    for bad in (0.5, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="a finite number >= 1"):
+            paddle.set_flags({"FLAGS_load_limit_factor": bad})
+
+
+def test_a_list_of_half_a_million_numbers_is_read() -> None:
+    """Guards files that are large but plain against the bounds."""
+    values = [float(i) + 0.5 for i in range(500_000)]
+    assert load_pickle(dump_pickle({"losses": values}))["losses"] == values
 
 
 @pytest.mark.parametrize("value", [object(), {(1,): 2}, {1, 2}, np.array([{}], dtype=object), 2**9000, inside_itself()])

@@ -100,7 +100,7 @@ class Subject:
     def _shape_of(self, text: str) -> tuple[str, tuple[int, ...]]:
         """Reads ``name=2,3``."""
         name, given, sizes = text.partition("=")
-        # Digits alone: int() also reads 1_0, and a size that is negative stands for an unknown one elsewhere.
+        # Digits alone: int() also reads 1_0 and -1.
         wrong = [size for size in sizes.split(",") if size and not re.fullmatch(r"[0-9]{1,12}", size)]
         if not given or wrong:
             raise CommandError(f"--feed takes NAME=SIZE,SIZE, for example x=32,784, and not {text!r}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import math
 import re
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -135,18 +136,21 @@ def _read_npz(path: Path) -> dict[str, Array]:
         with zipfile.ZipFile(path) as package:
             _check_unpacked(package, path)
             return {one.filename.removesuffix(".npy"): _read_npy(package, one) for one in package.infolist()}
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, NotImplementedError, RuntimeError) as error:
+    except (
+        zipfile.BadZipFile, zlib.error, ValueError, EOFError, LookupError, NotImplementedError, RuntimeError, SyntaxError,
+        tokenize.TokenError,  # of numpy's own parser of headers
+    ) as error:  # fmt: skip
         raise CommandError(f"numpy cannot read '{path}' as arrays: {error}") from error
 
 
 def _read_npy(package: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
     """Returns the array in a member; unlike numpy's own reader, takes memory only for bytes that are there."""
     with package.open(member) as file:
-        major, _ = np.lib.format.read_magic(file)  # type: ignore[no-untyped-call]
+        major, _ = np.lib.format.read_magic(file)
         if major not in (1, 2):
             raise ValueError(f"'{member.filename}' is in version {major} of the format")
         read_header = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-        shape, fortran, dtype = read_header(file)  # type: ignore[no-untyped-call]
+        shape, fortran, dtype = read_header(file)
         left = member.file_size - file.tell()
         if (
             dtype.hasobject

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+
 from tstatic import flags
 from tstatic.errors import LoadLimitError
 
@@ -16,6 +18,12 @@ UNPACKED, UNPACKED_PER_BYTE = 64 << 20, 100
 """Bytes that a packed file of any size may unpack to, and that each of its own bytes adds."""
 FLAG = "FLAGS_load_limit_factor"
 """What all limits here are multiplied by."""
+
+
+building: ContextVar[Budget | None] = ContextVar("building", default=None)
+"""The budget that pays for ops while a file is read: from one op of a file as many can be built as an attribute says."""
+OP = 2000
+"""Bytes that are counted for an op that is built, and its results."""
 
 
 class Budget:

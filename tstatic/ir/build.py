@@ -21,6 +21,7 @@ from tstatic.errors import (
 )
 from tstatic.ir import names
 from tstatic.ir.attrs import packed
+from tstatic.ir.budget import OP, building
 from tstatic.ir.checks import same_shape
 from tstatic.ir.composed import Composed, composed_op
 from tstatic.ir.declare import default_main_program, program_guard
@@ -225,6 +226,8 @@ def _clean_attrs(definition: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
 def _add(block: Block, definition: OpDef, inputs: dict[str, tuple[str, ...]], outputs: dict[str, tuple[str, ...]],
          attrs: dict[str, Any], automatic: Mapping[str, Any], where: Where | None) -> Operator:  # fmt: skip
     program = block.program
+    if (cost := building.get()) is not None:
+        cost.step(OP)
     role = int(automatic.get("op_role", program._role))
     op = Operator(
         block,

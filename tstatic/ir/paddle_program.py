@@ -12,7 +12,7 @@ from typing import Any
 
 from tstatic.errors import CheckpointError, NotFoundError, TstaticError, reason
 from tstatic.ir import paddle_proto as proto
-from tstatic.ir.budget import STEP, Budget, budget_of_program
+from tstatic.ir.budget import STEP, Budget, budget_of_program, building
 from tstatic.ir.build import append_op
 from tstatic.ir.composed import composed_op
 from tstatic.ir.declare import declare_offsets
@@ -133,7 +133,11 @@ class _Reading:
         if builds:
             for name in sequences:
                 declare_offsets(made.global_block().vars[name])
-            self.append(made, 0, ops, set())
+            token = building.set(self.budget)
+            try:
+                self.append(made, 0, ops, set())
+            finally:
+                building.reset(token)
             made._from_file = True
         return made
 

@@ -117,7 +117,7 @@ def _ordered(reader: _Reader, args: tuple[Any, ...]) -> OrderedDict[Any, Any]:
     for row in rows:
         reader.budget.step(2 * _ENTRY)
         if not isinstance(row, list | tuple) or len(row) != 2:
-            raise ValueError("an item of a dict that is no pair")
+            raise ValueError("an item of a dict that is not a pair")
         done[_key(row[0])] = row[1]
     return done
 
@@ -389,7 +389,8 @@ def _remembered(r: _Reader, index: int) -> Any:
 
 
 def _tuple_of(r: _Reader, count: int) -> tuple[Any, ...]:
-    return r.container(tuple(reversed([r.pop() for _ in range(count)])))
+    r.budget.spend(_CONTAINER)
+    return tuple(reversed([r.pop() for _ in range(count)]))
 
 
 def _set_item(r: _Reader) -> None:

@@ -9,6 +9,8 @@ from types import NoneType
 from typing import Any, TypeVar
 from weakref import WeakSet
 
+import numpy as np
+
 from tstatic import flags, places
 from tstatic.comm import launch
 from tstatic.comm.data_parallel import starts_loss_gradient
@@ -343,6 +345,11 @@ class CompiledProgram:
                     fix=near(name, block.vars) or "use the names of static.data",
                     var=name,
                 )
+            if not all(isinstance(s, int | np.integer) and 0 <= s < 2**62 for s in shape):
+                raise ProgramError(
+                    f"feed_shapes gives '{name}' a shape that no array has", expected="sizes from 0 on",
+                    received=repr(tuple(shape))[:200], fix="pass the shape of the array that will be fed", var=name,
+                )  # fmt: skip
             sizes = tuple(int(s) for s in shape)
             check_shape(sizes, var)
             known[name] = Meta(sizes, dtype_of(var.dtype))
