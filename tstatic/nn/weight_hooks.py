@@ -60,6 +60,7 @@ class _WeightHook:
         self.handle: HookRemover = layer.register_forward_pre_hook(self)
 
     def __call__(self, layer: Layer, inputs: Any) -> None:
+        note_object(layer)
         setattr(layer, self.name, self.compute(layer))
 
 
