@@ -27,6 +27,7 @@ from tests.api.picture import World
 from tests.api.samples import SAMPLES, use_of
 from tstatic import static
 from tstatic.errors import TstaticError
+from tstatic.ir.export import _door
 
 LONGEST = 20.0
 """Seconds after which a call counts as one that never ends; a call takes milliseconds."""
@@ -91,7 +92,7 @@ class _Arrived(BaseException):
 
 
 def _is_door(frame: FrameType) -> bool:
-    return frame.f_code.co_qualname in ("_door.<locals>.noting", "_door.<locals>.running")
+    return frame.f_code.co_qualname == "_door.<locals>.noting"
 
 
 def _outermost(frame: FrameType) -> bool:
@@ -115,7 +116,9 @@ def stopped_at(door: int) -> Iterator[None]:
             if count == door:
                 sys.setprofile(None)
                 given = frame.f_locals
-                raise _Arrived(given["call"], given["args"], given["kwargs"])
+                # The door itself is not among what it sees; one that is made alike does the same.
+                again = _door(given["call"], given["shown"], given["name"], True, given["restored"])
+                raise _Arrived(again, given["args"], given["kwargs"])
 
     before = sys.getprofile()
     sys.setprofile(profile)
@@ -131,14 +134,17 @@ class Call:
 
     function: Callable[..., Any]
     given: dict[str, Any]
-    more: tuple[Any, ...] = ()
+    mine: tuple[Any, ...] = ()
+    """The object whose method it is."""
 
     def __call__(self) -> Any:
-        if not self.more:
-            return self.function(**self.given)
-        bound = inspect.signature(self.function).bind_partial(*self.more)
-        bound.arguments |= self.given
-        return self.function(*bound.args, **bound.kwargs)
+        return self.function(*self.mine, **self.given)
+
+    @property
+    def watched(self) -> list[Any]:
+        """What the call may change of what it is given; a new object that cannot be made is gone."""
+        new = getattr(self.function, "__name__", "") == "__init__"
+        return [self.function, *(() if new else self.mine), *self.given.values()]
 
 
 def _function(path: str, thing: Any) -> Callable[..., Any]:
@@ -175,10 +181,11 @@ def ready(path: str, thing: Any, base: int, door: int) -> Call | None:
         except _Arrived as at:
             bound = inspect.signature(at.call).bind(*at.args_, **at.kwargs)
             named = dict(bound.arguments)
+            mine = (named.pop("self"),) if "self" in named else ()
             kinds = {p.name: p.kind for p in bound.signature.parameters.values()}
             if any(kinds[n] in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD) for n in named):
                 return Call(_Spread(at.call, bound), _spread(bound))
-            return Call(at.call, named)
+            return Call(at.call, named, mine)
         return None
     return None
 
@@ -203,7 +210,7 @@ class _Spread:
     def __init__(self, function: Callable[..., Any], bound: inspect.BoundArguments) -> None:
         self._function, self._bound = function, bound
 
-    def __call__(self, **given: Any) -> Any:
+    def __call__(self, /, **given: Any) -> Any:
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         for name, value in self._bound.arguments.items():
@@ -337,8 +344,8 @@ def attempt(target: Target, thing: Any, wrong: str) -> Refusal | None:
         call = ready(target.path, thing, target.base, target.door)
         assert call is not None
         value = WRONG[wrong]()
-        made = Call(call.function, {**call.given, target.parameter: value}, call.more)
-        world = World(programs, [call.function, *made.given.values()])
+        made = Call(call.function, {**call.given, target.parameter: value}, call.mine)
+        world = World(programs, made.watched)
         before = world.picture()
         signal.signal(signal.SIGALRM, _endless)
         signal.setitimer(signal.ITIMER_REAL, LONGEST)
@@ -406,7 +413,7 @@ def interrupted(path: str, thing: Any, draw: random.Random) -> list[str]:
             with fresh() as programs:
                 call = ready(path, thing, base, door)
                 assert call is not None
-                world = World(programs, [call.function, *call.given.values()])
+                world = World(programs, call.watched)
                 before = world.picture()
                 with _Interrupting(at), contextlib.suppress(KeyboardInterrupt):
                     call()

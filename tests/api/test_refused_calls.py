@@ -100,6 +100,12 @@ def test_an_edit_that_is_not_noted_is_found_by_an_interrupt(monkeypatch: pytest.
     assert interrupted(FC, static.nn.fc, random.Random(0)) != []
 
 
+def test_a_method_without_its_object_is_python_s_own_error_with_a_note() -> None:
+    with pytest.raises(TypeError, match="missing") as caught:
+        paddle.optimizer.Adam.minimize()  # type: ignore[call-arg]
+    assert is_typed(caught.value)
+
+
 def test_an_error_without_a_type_is_found() -> None:
     assert not is_typed(ValueError("x"))
     with pytest.raises(TypeError) as caught:

@@ -269,7 +269,7 @@ def _door(call: Any, shown: Any, name: str, undo: bool, restored: bool = False) 
         try:
             if opened is None:
                 HERE.journal = journal
-            if restored:
+            if restored and args:
                 note_object(args[0])
             return call(*args, **kwargs)
         except BaseException as error:

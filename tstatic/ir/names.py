@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from tstatic.errors import ProgramTypeError, shown
 from tstatic.guards import Guarded
 from tstatic.locks import rlock
 from tstatic.undo import HERE
@@ -31,7 +32,15 @@ class UniqueNameGenerator:
     def __call__(self, key: str) -> str:
         journal = HERE.journal
         with _counting:
-            number = self.ids.get(key, 0)
+            try:
+                number = self.ids.get(key, 0)
+            except TypeError:
+                raise ProgramTypeError(
+                    "a name is generated from a text",
+                    expected="a str",
+                    received=shown(key),
+                    fix="pass a name's beginning",
+                ) from None
             if journal is not None:
                 journal.append((self._give_back, key, number))
             self.ids[key] = number + 1

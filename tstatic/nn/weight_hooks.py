@@ -18,6 +18,7 @@ from tstatic.nn.layer.conv import Conv1DTranspose, Conv2DTranspose, Conv3DTransp
 from tstatic.nn.layer.layers import HookRemover, Layer
 from tstatic.nn.param import ParamAttr, StartOf, lengths_of, with_length
 from tstatic.nn.static_norm import power_iterations, spectral_matrix, spectral_sizes
+from tstatic.undo import note_object
 
 
 class _WeightHook:
@@ -28,6 +29,7 @@ class _WeightHook:
 
     def __init__(self, layer: Layer, name: str, function: str) -> None:
         check_type(layer, Layer, "layer", function)
+        note_object(layer)
         for hook in layer._forward_pre_hooks:
             if isinstance(hook, _WeightHook) and hook.name == name:
                 raise ProgramError(
@@ -58,6 +60,7 @@ class _WeightHook:
         self.handle: HookRemover = layer.register_forward_pre_hook(self)
 
     def __call__(self, layer: Layer, inputs: Any) -> None:
+        note_object(layer)
         setattr(layer, self.name, self.compute(layer))
 
 
@@ -171,6 +174,7 @@ def remove_weight_norm(layer: Layer, name: str = "weight") -> Layer:
         ['bias', 'weight']
     """
     check_type(layer, Layer, "layer", "remove_weight_norm")
+    note_object(layer)
     for hook in layer._forward_pre_hooks:
         if isinstance(hook, WeightNorm) and hook.name == name:
             hook.remove(layer)
