@@ -84,7 +84,12 @@ def write(recipe: Recipe, strategies: Any = (), chip: Target | None = None) -> s
     """
     metas = _metas(recipe)
     steps = [_step_text(step, recipe, metas) for step in recipe.steps]
-    head = [*_backend_lines(chip), "import numpy as np", "import tstatic as paddle", "from tstatic import static, testing"]
+    head = [
+        *_backend_lines(chip),
+        "import numpy as np",
+        "import tstatic as paddle",
+        "from tstatic import static, testing",
+    ]
     if any("F." in s for s in steps):
         head.append("F = paddle.nn.functional")
     tail = _tail(recipe, strategies, chip)
