@@ -173,7 +173,9 @@ def test_whichever_allocation_fails_nothing_changes_and_the_executor_works_on(mo
 
 
 @pytest.mark.parametrize(
-    "raised", [MemoryError(), MemoryError("Unable"), ValueError("array is too big; it is larger than possible")], ids=str
+    "raised",
+    [MemoryError(), MemoryError("Unable"), ValueError("array is too big; it is larger than possible")],
+    ids=str,
 )
 def test_a_reference_that_gets_no_memory_is_named(raised: Exception) -> None:
     failing = [raised]
@@ -244,4 +246,6 @@ def test_the_free_memory_is_that_of_the_machine_at_most() -> None:
     total = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemTotal"))
     assert 0 < shortage.free_main_memory() < total
     assert not shortage.is_shortage(ValueError("something else"))
-    assert shortage.is_shortage(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"))
+    assert shortage.is_shortage(
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
+    )
