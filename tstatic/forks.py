@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -22,8 +23,8 @@ T = TypeVar("T")
 PATIENCE = 30.0
 """Seconds that a fork waits for running computations; then it goes ahead, because they may wait for the thread that forks."""
 
-_PAUSE = 0.002
-"""Seconds after a fork until signals that came meanwhile are sent again."""
+_PAUSE = 0.001
+"""Seconds between two looks whether a fork has returned."""
 
 
 class Computing:
@@ -139,13 +140,22 @@ def _release() -> list[int]:
     return shield.leave() if _mine.__dict__.pop("shielded", False) else []
 
 
+def _is_inside(thread: int, code: CodeType) -> bool:
+    """Returns whether a thread runs a function now."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
+
+
 def _after_in_parent() -> None:
     main, numbers = threading.get_ident(), _release()
     if numbers:
 
         def send() -> None:
-            # Not at once: what a handler raises before the fork has returned is dropped.
-            time.sleep(_PAUSE)
+            # What a handler raises before the fork has returned is dropped.
+            while _is_inside(main, _after_in_parent.__code__):
+                time.sleep(_PAUSE)
             for number in numbers:
                 signal.pthread_kill(main, number)
 

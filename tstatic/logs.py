@@ -30,6 +30,7 @@ from collections.abc import Hashable
 
 from tstatic.errors import near
 from tstatic.locks import lock
+from tstatic.shield import shield
 from tstatic.where import user_line
 
 __all__ = ["TOPICS", "enable", "get_logger", "warn_once", "warn_user"]
@@ -66,9 +67,13 @@ _handler.setFormatter(logging.Formatter("%(levelname).1s %(name)s: %(message)s")
 
 def get_logger(topic: str = "all") -> logging.Logger:
     """Returns the logger of a topic (``"recompiles"``) or of a name below ``tstatic`` (``"compile"``)."""
-    if topic in TOPICS:
-        return logging.getLogger(TOPICS[topic])
-    return logging.getLogger(f"tstatic.{topic.removeprefix('tstatic.')}")
+    name = TOPICS[topic] if topic in TOPICS else f"tstatic.{topic.removeprefix('tstatic.')}"
+    # Before Python 3.13, Ctrl-C in here can leave logging's lock taken, for which every fork waits. What is asked once is then
+    # known without the lock, so that runs do not take it.
+    with shield:
+        found = logging.getLogger(name)
+        found.isEnabledFor(logging.DEBUG)
+    return found
 
 
 def enable(topics: str) -> list[str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,11 +16,11 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
+from tests.helpers.own_process import run_alone
 from tstatic import forks, static
 from tstatic.forks import away, computing
 from tstatic.locks import cached_property
 
-ROOT = Path(__file__).parents[2]
 LONG = 60.0
 """Seconds that only bound a hang."""
 
@@ -249,15 +247,7 @@ for thread in threads:
 @pytest.mark.numpy_device
 def test_forks_beside_two_training_threads_hang_neither_side() -> None:
     """With the user's own BLAS threads, so that nothing but the wait keeps parent and child from hanging."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
-        "OPENBLAS_NUM_THREADS": "4",
-        "FLAGS_keep_blas_threads": "1",
-    }
-    environment.pop("OMP_NUM_THREADS", None)
-    command = [sys.executable, "-W", "ignore", "-c", MANY]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    done = run_alone(MANY, FLAGS_keep_blas_threads="1")
     assert done.returncode == 0, done.stderr
 
 

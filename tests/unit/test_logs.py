@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from tests.helpers import warm
 from tstatic import logs as log
+from tstatic.logs import get_logger
 
 ROOT = Path(__file__).parents[2]
 SAY = """
@@ -123,3 +125,17 @@ def test_enabling_twice_prints_once(quiet: None, capsys: pytest.CaptureFixture[s
     assert log.enable("memory,steps") == ["memory", "steps"]
     log.get_logger("memory").info("arena grew")
     assert capsys.readouterr().err.count("arena grew") == 1
+
+
+def test_a_logger_is_asked_once_so_that_runs_do_not_take_loggings_lock() -> None:
+    """Before Python 3.13, Ctrl-C inside of logging can leave that lock taken, and every fork waits for it."""
+    found = get_logger("steps")
+    logging._lock.acquire()  # type: ignore[attr-defined]
+    try:
+        asked = []
+        thread = threading.Thread(target=lambda: asked.append(found.isEnabledFor(logging.DEBUG)), daemon=True)
+        thread.start()
+        thread.join(60.0)
+        assert asked == [found.isEnabledFor(logging.DEBUG)]
+    finally:
+        logging._lock.release()  # type: ignore[attr-defined]
