@@ -14,8 +14,8 @@ from tests.helpers.seed import SEED
 
 SOAK = bool(os.environ.get("TSTATIC_SOAK"))
 MUTATED = 100_000 if SOAK else 5_000
-EXPENSIVE = 5_000 if SOAK else 80
-ONE_IN = 1 if SOAK else 60
+EXPENSIVE = 5_000 if SOAK else 54
+ONE_IN = 1 if SOAK else 80
 """Of about 39,000 programs that lack a part or have an absurd number in it."""
 
 

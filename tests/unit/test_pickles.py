@@ -239,9 +239,9 @@ def test_who_trusts_a_file_raises_its_limits() -> None:
             paddle.set_flags({"FLAGS_load_limit_factor": bad})
 
 
-def test_a_list_of_half_a_million_numbers_is_read() -> None:
+def test_a_long_list_of_numbers_is_read() -> None:
     """Guards files that are large but plain against the bounds."""
-    values = [float(i) + 0.5 for i in range(500_000)]
+    values = [float(i) + 0.5 for i in range(200_000)]
     assert load_pickle(dump_pickle({"losses": values}))["losses"] == values
 
 

@@ -14,8 +14,8 @@ from tstatic.cli.outcome import ENVIRONMENT
 def run_guarded(command: Callable[[], int | None]) -> NoReturn:
     """Runs a command line, and exits with its code once everything that it printed is out.
 
-    A reader that stops early, as ``head`` does, changes nothing. Output that cannot be written is an error: the code is then that of
-    something missing on this machine, and standard error says what.
+    A reader that stops early, as ``head`` does, changes nothing. Output that cannot be written is an error: the code is then that
+    of something missing on this machine, and standard error says what.
 
     Args:
         command: Returns an exit code, or raises SystemExit.
