@@ -357,7 +357,15 @@ def test_launchers_that_list_all_machines_agree_on_a_job(tmp_path: Path) -> None
     port = free_port()
 
     def start(node: int, *more: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "tstatic.distributed.launch", "--ips", "127.0.0.1,127.0.0.2", "--rank", str(node)]
+        command = [
+            sys.executable,
+            "-m",
+            "tstatic.distributed.launch",
+            "--ips",
+            "127.0.0.1,127.0.0.2",
+            "--rank",
+            str(node),
+        ]
         command += ["--start_port", str(port), "--log_dir", f"logs{node}", *more, "script.py"]
         return subprocess.Popen(
             command, cwd=tmp_path, env=environment(), text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE

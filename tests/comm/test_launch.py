@@ -90,7 +90,10 @@ def test_paddle_counts_trainers_of_one_host() -> None:
         (SLURM, "SLURM 12345.2"),
         (PADDLE, ""),
         (PADDLE | {"PADDLE_JOB_ID": "a-1"}, "a-1"),
-        ({k: v for k, v in PADDLE.items() if "ENDPOINT" not in k} | {"PADDLE_MASTER": "h:1", "PADDLE_JOB_ID": "a-1"}, "a-1"),
+        (
+            {k: v for k, v in PADDLE.items() if "ENDPOINT" not in k} | {"PADDLE_MASTER": "h:1", "PADDLE_JOB_ID": "a-1"},
+            "a-1",
+        ),
     ],
 )
 def test_a_job_has_the_name_that_its_launcher_gives(environ: dict[str, str], job: str) -> None:

@@ -19,7 +19,23 @@ class Odd:
         return "an odd thing"
 
 
-WRONG: tuple[Any, ...] = (Odd(), "3", "x", 1.5, -1, 3, None, [], {}, float("nan"), b"1", 1j, np.float32(2.5), [Odd()], True)
+WRONG: tuple[Any, ...] = (
+    Odd(),
+    "3",
+    "x",
+    1.5,
+    -1,
+    3,
+    None,
+    [],
+    {},
+    float("nan"),
+    b"1",
+    1j,
+    np.float32(2.5),
+    [Odd()],
+    True,
+)
 RIGHT: dict[Any, dict[str, Any]] = {
     io.DataLoader: {"dataset": list(range(6)), "num_workers": 0},
     io.BatchSampler: {"dataset": list(range(6))},

@@ -245,7 +245,10 @@ def _buckets(gradients: Sequence[_Gradient], metas: Mapping[str, Meta], how: Dis
 
 
 def _collected(
-    program: FrozenProgram, buckets: Sequence[Sequence[_Gradient]], owners: Mapping[str, int], settings: Mapping[str, Any]
+    program: FrozenProgram,
+    buckets: Sequence[Sequence[_Gradient]],
+    owners: Mapping[str, int],
+    settings: Mapping[str, Any],
 ) -> FrozenProgram:
     """Inserts a collective after the op that completes the last gradient of each bucket; later readers read its results."""
     after: dict[int, list[FrozenOp]] = {}

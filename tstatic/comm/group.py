@@ -337,11 +337,7 @@ class Communicator:
             raise error
 
     def watch(self, arrays: Sequence[Array]) -> Watch:
-        """Returns what looks for NaN and infinity in the gradients that the bound op sums.
-
-        Args:
-            arrays: They, in the order in which the op reads them.
-        """
+        """Returns what looks for NaN and infinity in gradients, in the order in which the bound op reads them."""
         assert self.op is not None
         names, found = list(self.op.reads())[: len(arrays)], self.group.findings[self.rank]
         return Watch(self.device, arrays, names, show(self.op.where), found)

@@ -46,7 +46,11 @@ def _parser() -> argparse.ArgumentParser:
     say("--start_port", type=int, default=_START_PORT, help="first port of the processes, with --ips")
     say("--log_dir", default="log", help="folder of workerlog.<number>")
     say("--run_mode", default="collective", help="collective, which is the only one")
-    say("--job_id", default="", help="name of the job, the same on all machines; two jobs with different names never meet")
+    say(
+        "--job_id",
+        default="",
+        help="name of the job, the same on all machines; two jobs with different names never meet",
+    )
     for name in ("--log_level", "--max_restart", "--elastic_timeout", "--log_overwrite", "--sort_ip"):
         say(name, help=argparse.SUPPRESS)
     say("script", help="the script")

@@ -145,7 +145,9 @@ class DataLoader:
         return_list, shuffle = truth(return_list, "return_list", _NAME), truth(shuffle, "shuffle", _NAME)
         drop_last = truth(drop_last, "drop_last", _NAME)
         if batch_sampler is not None:
-            iterable_of(batch_sampler, "batch_sampler", _NAME, "a BatchSampler, or something else that gives lists of numbers")
+            iterable_of(
+                batch_sampler, "batch_sampler", _NAME, "a BatchSampler, or something else that gives lists of numbers"
+            )
         timeout = seconds(timeout, "timeout", _NAME)
         for wrong, what, received in (
             (not return_list and feed_list is None, "feed_list should be set when return_list=False", "feed_list=None"),

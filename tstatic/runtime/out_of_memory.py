@@ -29,7 +29,9 @@ def of_op(error: BaseException, op: FrozenOp) -> BaseException:
     """Returns an operator's error about memory as a typed one, with the operator and the user's line; others as they are."""
     if isinstance(error, TstaticError) or not is_shortage(error):
         return error
-    made = out_of_memory(f"operator '{op.type}'", cause=error, fix=f"use a smaller batch ({MAX_BATCH}) or smaller shapes")
+    made = out_of_memory(
+        f"operator '{op.type}'", cause=error, fix=f"use a smaller batch ({MAX_BATCH}) or smaller shapes"
+    )
     made.add_context(op=op.type, var=", ".join(list(op.reads())[:6]) or None, where=show(op.where))
     made.__cause__ = error
     return made
@@ -43,7 +45,9 @@ def of_run(error: BaseException, plan: Plan) -> OutOfMemoryError:
     made = out_of_memory(what, wanted, error, fix=_advice(plan))
     peak = report.peak
     if peak is not None:
-        made.received = f"{made.received}; most is needed at '{peak.op}', where {size(peak.live_bytes)} are live at once"
+        made.received = (
+            f"{made.received}; most is needed at '{peak.op}', where {size(peak.live_bytes)} are live at once"
+        )
         made.add_context(op=peak.op, where=peak.where)
     return made
 

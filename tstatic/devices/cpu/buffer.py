@@ -41,7 +41,11 @@ def addresses_only(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[A
     nbytes = math.prod(shape) * dtype.itemsize
     if nbytes < _HUGE:
         return np.empty(shape, dtype)
-    return np.frombuffer(_anonymous(nbytes, f"an array of shape {list(shape)}", _NO_RESERVE), np.uint8).view(dtype).reshape(shape)
+    return (
+        np.frombuffer(_anonymous(nbytes, f"an array of shape {list(shape)}", _NO_RESERVE), np.uint8)
+        .view(dtype)
+        .reshape(shape)
+    )
 
 
 class Buffer:
