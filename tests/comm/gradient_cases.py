@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -52,4 +51,3 @@ def bad_gradients(places: int, victims: list[int], amp: bool = False) -> None:
         kept = all(np.array_equal(before[n], after[n]) for n in before if "loss_scaling" not in n and "step" not in n)
         finite = all(np.isfinite(one).all() for one in after.values())
         say(step, said, kept, finite)
-    say(sorted(os.environ.get("FLAGS_check_rank_gradients", "")))

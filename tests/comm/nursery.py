@@ -1,7 +1,7 @@
 """A process with torch imported that forks ranks on demand; ``pool.py`` starts it and talks to it by lines of JSON.
 
-A rank runs one function of a module of cases (``cases.py`` and others) and ends with its hooks and the exit code of a Python program. Most
-leave out what Python does after the exit hooks: tearing down torch's modules takes a forked process half a second.
+A rank runs one function of a module of cases (``cases.py`` and others) and ends with its hooks and the exit code of a Python
+program. Most leave out what Python does after the exit hooks: tearing down torch's modules takes a forked process half a second.
 """
 
 from __future__ import annotations

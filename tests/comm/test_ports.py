@@ -38,7 +38,8 @@ def test_two_jobs_at_one_port_never_train_as_one(pool: Pool, tmp_path: Path) -> 
             assert "choose another MASTER_PORT" in job.err(rank)
         late = {rank: job.err(rank) for job, rank in [(second, 0), (first, 1), (first, 2), (second, 3)]}
         assert any(f"was not admitted at port {port['MASTER_PORT']}" in text for text in late.values())
-        told = [r for r, text in late.items() if f"process {dict((r, j) for j, r in mixed)[r].pids[r]} on " in text]
+        holders = {rank: job.pids[rank] for job, rank in mixed}
+        told = [rank for rank, text in late.items() if f"process {holders[rank]} on " in text]
         assert told, late
 
 

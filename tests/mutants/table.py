@@ -458,6 +458,15 @@ FEEDS = (
 
 DEVICES = (
     Mutant(
+        "runtime/out_of_memory.py",
+        "explained.run",
+        "statement",
+        "session.drop()",
+        "pass",
+        (C + "test_out_of_memory.py",),
+        "whichever",
+    ),
+    Mutant(
         "runtime/queues.py",
         "_Touched.add",
         "statement",
@@ -630,6 +639,24 @@ PARALLEL = (
             P + "test_golden.py",
         ),
     ),
+    Mutant(
+        "comm/door.py",
+        "Door._answer",
+        "comparison",
+        "newcomer.age > time.monotonic() - self._formed",
+        "False",
+        ("tests/comm/test_rendezvous.py",),
+        "as_old_as_itself",
+    ),
+    Mutant(
+        "comm/finite_gradients.py",
+        "add_watched",
+        "operation",
+        "not all_finite(piece)",
+        "False",
+        ("tests/comm/test_gradients.py",),
+        "place_is_named",
+    ),
     Mutant("comm/gloo.py", "pack", "statement", "start += array.size", "pass", ("tests/comm/test_processes.py",)),
     Mutant(
         "comm/hierarchy.py",
@@ -780,6 +807,15 @@ PRECISION = (
 )
 
 DATA = (
+    Mutant(
+        "io/watch.py",
+        "Watch.until.wait",
+        "operation",
+        "not self._process.is_alive()",
+        "False",
+        (IO + "test_messages.py",),
+        "ends_within",
+    ),
     Mutant(
         "io/workers.py",
         "Workers._ask",

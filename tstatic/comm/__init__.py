@@ -2,7 +2,7 @@
 
 * ``group``, ``processes``  collectives between the replicas of one process, and between processes
 * ``launch``, ``rendezvous``  this process's rank, and how processes find each other
-* ``admission``, ``door``, ``links``  which process may take a rank, the port of a running job, and messages before the ranks are connected
+* ``admission``, ``door``, ``links``  which process may take a rank, a running job's port, and messages before that
 * ``mesh``, ``liveness``, ``exits``  connections to all ranks, which rank failed first, and how a rank ends
 * ``hierarchy``  hierarchical sums
 * ``gloo``  the transport

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from tstatic.devices.base import Stream
 from tstatic.errors import RankNumericsError
 from tstatic.ir.types import dtype_of
 
+_PIECE = 1 << 16
+"""Elements that are looked at and added together: 256 kB of float32 of each replica stay in the cache of a core."""
 _NAMED = 4
 """So many gradients a message names."""
 
@@ -20,8 +22,8 @@ _NAMED = 4
 def all_finite(array: HostArray) -> bool:
     """Returns whether an array of floats or complex numbers holds neither NaN nor infinity.
 
-    One pass without a copy for most types: NaN and infinity survive every addition. A sum of finite values may overflow, so
-    a suspicion is looked into.
+    One pass without a copy for most types: NaN and infinity survive in a sum of squares. That of finite values may overflow, so
+    a suspicion is looked into. The product of BLAS takes 0.1 ns for a float32, ``isfinite`` 0.2 to 3 (a pass more, and a mask).
     """
     if not array.size:
         return True
@@ -30,7 +32,12 @@ def all_finite(array: HostArray) -> bool:
         # The least bits of an infinity: all ones in the exponent, which float16 and bfloat16 place differently.
         return bool((bits & 0x7FFF).max() < (0x7C00 if array.dtype == np.float16 else 0x7F80))
     with np.errstate(all="ignore"):
-        return bool(np.isfinite(np.add.reduce(array, axis=None)) or np.isfinite(array).all())
+        flat = array.reshape(-1)
+        found = np.dot(flat, flat) if array.dtype.kind == "f" else np.add.reduce(flat)
+        return bool(np.isfinite(found) or np.isfinite(array).all())
+
+
+Add = Callable[[Sequence[HostArray], Sequence[HostArray]], None]
 
 
 @dataclass(frozen=True)
@@ -56,26 +63,76 @@ class Watch:
         arrays: Its arrays.
         names: Their names.
         where: The user's line.
+        findings: What is found is added here; on a device whose work runs late, where it will stand.
     """
 
-    def __init__(self, device: Device, arrays: Sequence[Array], names: Sequence[str], where: str) -> None:
+    def __init__(
+        self, device: Device, arrays: Sequence[Array], names: Sequence[str], where: str, findings: list[Finding]
+    ) -> None:
         kept = [(a, n) for a, n in zip(arrays, names, strict=True) if a.size and dtype_of(a.dtype).is_inexact]
         self._device = device
         self._arrays = [a for a, _ in kept]
         self._names = tuple(n for _, n in kept)
         self._where = where
+        self._findings = findings
+        self.of_host = all(isinstance(a, np.ndarray) for a in self._arrays)
 
-    def __call__(self, findings: list[Finding], stream: Stream) -> None:
-        """Adds what it finds; on a device whose work runs late, where it will stand."""
-        if not self._arrays:
-            return
-        if all(isinstance(a, np.ndarray) for a in self._arrays):
-            bad = tuple(n for a, n in zip(self._arrays, self._names, strict=True) if not all_finite(a))
-            if bad:
-                findings.append(Finding(bad, self._where))
-            return
-        counts = self._device.check_finite(self._arrays, stream)
-        findings.append(Finding(self._names, self._where, counts))
+    def look(self, stream: Stream) -> None:
+        """Looks at all of the gradients."""
+        if self.of_host:
+            self.look_at(self._arrays)
+        else:
+            counts = self._device.check_finite(self._arrays, stream)
+            self._findings.append(Finding(self._names, self._where, counts))
+
+    def look_at(self, arrays: Sequence[HostArray], flat: HostArray | None = None) -> None:
+        """Looks at some of the gradients.
+
+        Args:
+            arrays: They.
+            flat: An array that has the values of all of them, if there is one: a single look at it will do mostly.
+        """
+        if flat is None or not all_finite(flat):
+            self._add(tuple(n for a, n in self._each() if any(a is one for one in arrays) and not all_finite(a)))
+
+    def found_in(self, part: HostArray) -> None:
+        """Records that a part of the replica's memory, in which some of its gradients lie, is not finite."""
+        low = part.ctypes.data
+        names = []
+        for array, name in self._each():
+            start = max(0, (low - array.ctypes.data) // array.itemsize)
+            end = min(array.size, (low + part.nbytes - array.ctypes.data) // array.itemsize)
+            if start < end and not all_finite(array[start:end]):
+                names.append(name)
+        self._add(tuple(names))
+
+    def _each(self) -> Iterator[tuple[HostArray, str]]:
+        yield from zip(self._arrays, self._names, strict=True)
+
+    def _add(self, names: tuple[str, ...]) -> None:
+        known = {name for one in self._findings for name in one.names}
+        if new := tuple(name for name in names if name not in known):
+            self._findings.append(Finding(new, self._where))
+
+
+def add_watched(add: Add, parts: Sequence[HostArray], to: Sequence[int], watches: Sequence[Watch]) -> None:
+    """Adds the replicas' gradients piece by piece, and looks for NaN and infinity in each piece first.
+
+    A look at a piece brings it into the cache, where the addition finds it: both together take little more than the addition
+    of the whole arrays (2.6 ms for twice 16 MB, not 2.5; a look at all of them before would take 2 ms).
+
+    Args:
+        add: Writes the sum of its first argument's arrays to all arrays of its second.
+        parts: Flat arrays, one for each replica.
+        to: Numbers of those that receive the sum.
+        watches: For each replica, what records its findings.
+    """
+    for start in range(0, parts[0].size, _PIECE):
+        pieces = [part[start : start + _PIECE] for part in parts]
+        for piece, watch in zip(pieces, watches, strict=True):
+            if not all_finite(piece):
+                watch.found_in(piece)
+        add(pieces, [pieces[replica] for replica in to])
 
 
 def settled(device: Device, findings: Sequence[Finding], stream: Stream) -> list[tuple[str, str]]:
@@ -129,4 +186,4 @@ def refusal(notes: Sequence[Any], size: int) -> RankNumericsError | None:
     return error
 
 
-__all__ = ["Finding", "Watch", "all_finite", "refusal", "settled"]
+__all__ = ["Finding", "Watch", "add_watched", "all_finite", "refusal", "settled"]

@@ -32,8 +32,11 @@ _PACKED = 1 << 16
 """Bytes up to which arrays are sent together: below, a call costs more than its bytes."""
 
 
-def pack(arrays: Sequence[Array], strict: bool) -> tuple[list[Array], Callable[[], None]]:
-    """Returns flat contiguous arrays to sum (small ones of a dtype packed together), and a function that copies sums back."""
+def pack(arrays: Sequence[Array], strict: bool) -> tuple[list[tuple[Array, list[Array]]], Callable[[], None]]:
+    """Returns flat contiguous arrays to sum, each with those whose values it has, and a function that copies sums back.
+
+    Small arrays of a dtype are packed together.
+    """
     large: list[tuple[Array, Array]] = []
     small: dict[np.dtype[Any], list[Array]] = {}
     for array in arrays:
@@ -63,7 +66,7 @@ def pack(arrays: Sequence[Array], strict: bool) -> tuple[list[Array], Callable[[
                 np.copyto(array, flat[start : start + array.size].reshape(array.shape), casting="unsafe")
                 start += array.size
 
-    return [flat for _, flat in large] + packed, back
+    return [(flat, [array]) for array, flat in large] + list(zip(packed, small.values(), strict=True)), back
 
 
 def _torch() -> Any:

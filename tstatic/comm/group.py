@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tstatic.comm.finite_gradients import Finding, Watch, refusal, settled
+from tstatic.comm.finite_gradients import Finding, Watch, add_watched, refusal, settled
 from tstatic.devices import HOST, Array, Device, HostArray
 from tstatic.devices.base import Event, Memory, MemoryKind
 from tstatic.devices.cpu.device import BoundStep, Workspace
@@ -31,6 +31,9 @@ _SLICE = 1.0
 """Seconds between a waiting replica's own checks whether the others arrived or stopped."""
 
 
+Look = Callable[[Sequence[HostArray], HostArray], None]
+
+
 class ReplicaStoppedError(RankFailedError):
     """Raised in a replica that stops at a collective because another one failed."""
 
@@ -41,8 +44,8 @@ class Outer(Protocol):
     rank: int
     size: int
 
-    def all_reduce(self, arrays: Sequence[HostArray], block: int = 0) -> None:
-        """Sums arrays over the processes, in place; first within blocks of ``block`` neighbours, unless it is 0."""
+    def all_reduce(self, arrays: Sequence[HostArray], block: int = 0, look: Look | None = None) -> None:
+        """Sums arrays over the processes, in place; arguments as of :meth:`Processes.all_reduce`."""
 
     def all_gather(self, array: HostArray) -> HostArray:
         """Stacks the processes' arrays along a new first axis, in the order of their ranks."""
@@ -334,13 +337,10 @@ class Communicator:
             raise error
 
     def watch(self, arrays: Sequence[Array]) -> Watch:
-        """Returns what looks for NaN and infinity in the gradients that the bound op sums.
-
-        Args:
-            arrays: They, in the order in which the op reads them.
-        """
+        """Returns what looks for NaN and infinity in gradients, in the order in which the bound op reads them."""
         assert self.op is not None
-        return Watch(self.device, arrays, list(self.op.reads())[: len(arrays)], show(self.op.where))
+        names, found = list(self.op.reads())[: len(arrays)], self.group.findings[self.rank]
+        return Watch(self.device, arrays, names, show(self.op.where), found)
 
 
 class Collective:
@@ -444,9 +444,12 @@ class Sum(Collective):
         self._part, self._parts = (0, 1) if undivided else (communicator.rank, communicator.size)
         self._staged: list[Any] = []
 
+    def __call__(self) -> None:
+        if self._watch is not None and not self._watch.of_host:
+            self._watch.look(self.stream)  # before the others learn that they may write to the arrays
+        super().__call__()
+
     def exchange(self) -> None:
-        if self._watch is not None:
-            self._watch(self.communicator.group.findings[self.communicator.rank], self.stream)
         if self._parts == 1:
             self._rendezvous(self._everything)
         else:
@@ -460,6 +463,9 @@ class Sum(Collective):
             low, high = (arrays[0].size * part // self._parts for part in (self._part, self._part + 1))
             if high > low:
                 rows = [self.device.slice(array, low, (high - low,)) for array in arrays]
+                if self._watch is not None and self._watch.of_host and len(peers) > 1:
+                    made.append((add_watched, (add_in_order, rows, to, [peer._watch for peer in peers])))
+                    continue
                 made += self.communicator.bind(_SUM, [rows], [[rows[r] for r in to]], {"in_place": 0 in to})
         return made
 
@@ -510,7 +516,11 @@ class Sum(Collective):
             device.copy(staged, array, stream)
         # The host sends the values, so they must have arrived in its memory.
         device.synchronize([stream])
-        outer.all_reduce([a if s is None else s for a, s in zip(owned, self._staged, strict=True)], self._block)
+        sent = [a if s is None else s for a, s in zip(owned, self._staged, strict=True)]
+        if self._watch is not None and self._watch.of_host and len(peers) == 1:
+            outer.all_reduce(sent, self._block, self._watch.look_at)
+        else:
+            outer.all_reduce(sent, self._block)
         for array, staged in moved:
             device.copy(array, staged, stream)
         for i, (total, to) in enumerate(zip(owned, self._to, strict=True)):
@@ -547,7 +557,7 @@ class Gather(Collective):
     def __init__(self, communicator: Communicator, array: Array, out: Array, label: str) -> None:
         super().__init__(communicator, [array], label)
         self._out = out
-        # Only host memory can be sent to other processes; it is pinned, so that the device copies it without the host.
+        # Only host memory can be sent to other processes; pinned, so that the device copies it without the host.
         across = communicator.group.outer is not None
         shape = (communicator.size, *array.shape)
         self._local = communicator.buffer(shape, array.dtype, "pinned") if across else out

@@ -62,25 +62,39 @@ class Hierarchy:
             self._members[ranks] = found
         return found
 
-    def add(self, flats: Sequence[Array], strict: bool, block: int) -> None:
-        """Sums flat arrays, in place; within blocks first, unless ``block`` is 0."""
+    def add(
+        self, flats: Sequence[Array], strict: bool, block: int, before: Callable[[int], None] = lambda number: None
+    ) -> None:
+        """Sums flat arrays, in place; within blocks first, unless ``block`` is 0.
+
+        Args:
+            flats: The arrays.
+            strict: Whether the sums have an order.
+            block: Size of the blocks.
+            before: Called with the number of an array just before it is sent, while earlier ones are on their way.
+        """
         if not block:
-            self._add(self.all, flats, strict)
+            self._add(self.all, flats, strict, before)
             return
         within, heads = self._blocks[block]
-        self._add(within, flats, strict)
+        self._add(within, flats, strict, before)
         if heads is not None:
             self._add(heads, flats, strict)
         for ended in [within.broadcast(flat, 0) for flat in flats]:
             self._wait(ended)
 
-    def _add(self, gloo: Gloo, flats: Sequence[Array], strict: bool) -> None:
-        if strict:
-            for flat in flats:
+    def _add(
+        self, gloo: Gloo, flats: Sequence[Array], strict: bool, before: Callable[[int], None] = lambda number: None
+    ) -> None:
+        started = []
+        for number, flat in enumerate(flats):
+            before(number)
+            if strict:
                 self._add_in_order(gloo, flat)
-        else:
-            for ended in [gloo.add(flat) for flat in flats]:
-                self._wait(ended)
+            else:
+                started.append(gloo.add(flat))
+        for ended in started:
+            self._wait(ended)
 
     def _add_in_order(self, gloo: Gloo, flat: Array) -> None:
         if flat.nbytes <= _GATHERED:

@@ -17,7 +17,7 @@ from tstatic.comm import exits, launch
 from tstatic.comm.door import Door
 from tstatic.comm.feed_watch import FeedWatch
 from tstatic.comm.gloo import Gloo, Store, check_torch, pack
-from tstatic.comm.group import add_in_order
+from tstatic.comm.group import Look, add_in_order
 from tstatic.comm.hierarchy import Hierarchy
 from tstatic.comm.liveness import SETTLE, TICK, At, Monitor, odd_ones
 from tstatic.comm.mesh import Mesh, own_address
@@ -96,7 +96,7 @@ class Processes:
             except RuntimeError as error:
                 raise self._broken(error) from None
 
-    def all_reduce(self, arrays: Sequence[Array], block: int = 0) -> None:
+    def all_reduce(self, arrays: Sequence[Array], block: int = 0, look: Look | None = None) -> None:
         """Sums arrays over the processes, in place; every process gets the same bits.
 
         16-bit floats are added in float32 and rounded once. Under strict numerics sums are taken in the order
@@ -106,6 +106,7 @@ class Processes:
             arrays: This process's arrays.
             block: Size of the blocks of neighbours that sum first; then their first processes sum over the blocks, so that
                 less is sent between machines. 0: sum over all processes at once.
+            look: Called with some of the arrays, and a flat one that has their values, before they are sent.
 
         Raises:
             RankFailedError: If a rank failed or did not arrive.
@@ -117,7 +118,13 @@ class Processes:
         count = sum(a.nbytes for a in arrays)
         with self._inside(f"all_reduce of {len(arrays)} arrays, {count} bytes", count):
             packed, back = pack(arrays, strict)
-            self._levels.add(packed, strict, block)
+
+            def before(number: int) -> None:
+                if look is not None:
+                    flat, sources = packed[number]
+                    look(sources, flat)
+
+            self._levels.add([flat for flat, _ in packed], strict, block, before)
             back()
 
     def all_gather(self, array: Array) -> Array:
