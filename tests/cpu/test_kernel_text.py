@@ -51,7 +51,7 @@ def test_importing_a_module_runs_nothing_of_its_script() -> None:
 
 # ------------------------------------------------------------------------------------------------------------ hostile text
 ALPHABET = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-COUNTED = re.compile(r"(?:[xyavwpt]|p_y|sum_y|drawn_|half_|unit24_|unit53_)\d+")
+COUNTED = re.compile(r"(?:[xyavwpt]|p_y|sum_y|drawn_|half_|unit24_|unit53_|share_|launch_)\d+")
 PIECES = [
     '"', "'", '"""', "'''", "\\", "\n", "\r", "\x00", "\u2028", "\ud800", "#", ";", "import os", "os.system('x')", "{", "}", "{a}",
     "%s", "tl.store", "__import__", ")", "(", ":", " ", "\t", "x0", "partial:y0", "table:blocks", "é", "漢", "0", "a", "@GRAD",
@@ -170,7 +170,7 @@ def strings(text: str) -> set[str]:
 WORDS = """
     __name__ __main__
     BLOCK COLUMNS ROWS INPUTS OUTPUTS ALLOWED STEP JUMPS BYTES INTERPRETED kernel finish finish_two q z sums reference launch
-    share memory target
+    memory kernels WAYS SHORT LIKE near
     offsets mask n columns rows start inside strip strips total kept p y s terms other axis keepdims num_warps element_ty
     to dtype range float jit tl triton language constexpr program_id arange load store where sum zeros exp log log2 sqrt
     erf abs sin cos floor ceil float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 int1 bool np torch broadcast_to
@@ -190,7 +190,10 @@ def known() -> set[str]:
 def test_names_are_counted_or_of_a_fixed_set() -> None:
     allowed = known()
     fixed = strings(script_module._BEFORE + script_module._AFTER) | strings(PRELUDE.read_text("utf-8"))
-    texts = {"0", "1", "TRITON_INTERPRET", "__main__", "inf", "nan", "rng"} | fixed
+    texts = {
+        *["0", "1", "TRITON_INTERPRET", "__main__", "inf", "nan", "rng", "interpreter", "sm_80", "sm_90", "sm_100"],
+        *fixed,
+    }
     for case in range(len(CASES)):
         for kernel in kernels(case):
             for name in identifiers(kernel.text):

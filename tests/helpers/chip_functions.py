@@ -16,15 +16,13 @@ from tests.helpers.drawn import BY_NAME, only
 from tests.helpers.epilogue_programs import epilogue_recipe
 from tstatic import static, testing
 from tstatic.fusion.codegen.kernel import Kernel, Launch
-from tstatic.target import CHIPS, TINY, Target
+from tstatic.target import CHIPS, DEFAULT_TARGET, TINY, Target
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 OTHER_CHIPS = tuple(
-    replace(chip, multiprocessors=count, l2_bytes=size)
-    for chip in CHIPS
-    for count, size in ((14, 4 << 20), (60, 24 << 20), (512, 256 << 20))
+    replace(DEFAULT_TARGET, multiprocessors=count, l2_bytes=size) for count, size in ((14, 4 << 20), (512, 1 << 28))
 )
-"""Parts of chips, and larger ones than there are: what a plan asks of the size of a chip has other answers."""
+"""A part of a chip, and a larger one than there is: what a plan asks of the size of a chip has other answers."""
 
 
 def functions(code: str) -> dict[str, set[str]]:

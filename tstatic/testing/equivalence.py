@@ -163,8 +163,8 @@ def assert_equivalent(
         warn_once(
             NO_KERNEL,
             "assert_equivalent compared fused programs, but no generated kernel ran: on this device fused operators run as those "
-            "that they replace. TSTATIC_CPU_BACKEND=interpret runs the kernels in Triton's interpreter, target='sm_90' what that chip "
-            "launches",
+            "that they replace. TSTATIC_CPU_BACKEND=interpret runs the kernels in Triton's interpreter; target='sm_90' runs those "
+            "of such a chip",
         )
     return Equivalence(len(batches), len(chosen), fusions, kernels)
 

@@ -35,12 +35,14 @@ from types import SimpleNamespace
 # Whatever the functions are called, what follows may have variables of these names.
 kernels = SimpleNamespace(**globals())
 CHIPS = [name for name in sys.argv[1:] if not name.startswith("-")]
-USAGE = """usage: python FILE (on a machine with a GPU), or TRITON_INTERPRET=1 python FILE [interpreter] [sm_80] [sm_90] [sm_100]
-Makes inputs, launches the functions and compares the results with numpy in float64. The exit code is 0 if all agree.
-The interpreter runs what chips launch, too, and torch makes the products of their library: each row of functions once, or,
-with names, all that is launched there."""
+USAGE = (
+    "usage: python FILE (on a machine with a GPU), or TRITON_INTERPRET=1 python FILE [interpreter] [sm_80] [sm_90] [sm_100]",
+    "Makes inputs, launches the functions and compares the results with numpy in float64. The exit code is 0 if all agree.",
+    "The interpreter runs what chips launch, too, and torch makes the products of their library: each row of functions once,",
+    "or, with names, all that is launched there.",
+)
 if {"-h", "--help"} & set(sys.argv[1:]):
-    print(USAGE)
+    print(*USAGE, sep=chr(10))
     raise SystemExit
 
 import numpy as np
@@ -150,7 +152,7 @@ def ready(share):
 if interpreted:
     unknown = set(CHIPS) - set(WAYS)
     if unknown:
-        raise SystemExit(f"{min(unknown)} is none of {', '.join(WAYS)}\\n{USAGE}")
+        raise SystemExit(f"{min(unknown)} is none of {', '.join(WAYS)}; {USAGE[0]}")
     chosen = [way for name in CHIPS for way in WAYS[name]] if CHIPS else SHORT
 else:
     chosen = WAYS.get("sm_{}{}".format(*torch.cuda.get_device_capability()), WAYS[LIKE])
