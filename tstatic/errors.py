@@ -210,7 +210,7 @@ class ProgramTypeError(ProgramError, TypeError):
 
 
 class EmptyNameError(ProgramTypeError, AssertionError):
-    """The prefix of a ``name_scope`` is no text, or an empty one; Paddle raises an ``AssertionError`` there."""
+    """The prefix of a ``name_scope`` is not a text, or is empty; Paddle raises an ``AssertionError`` there."""
 
 
 class NotFoundError(TstaticError, LookupError, ValueError):

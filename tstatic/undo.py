@@ -46,7 +46,7 @@ HERE = _Here()
 """``HERE.journal`` is the journal of this thread's outermost public call that runs; ``None`` outside of such calls."""
 
 ABSENT: Any = object()
-"""Stands for the old value of what had none."""
+"""The old value of a name that had none."""
 
 
 def take_back(journal: Journal, mark: int) -> None:

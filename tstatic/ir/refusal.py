@@ -8,6 +8,7 @@ for the argument that the failing line was working on. Errors of the user's own 
 from __future__ import annotations
 
 import inspect
+import linecache
 import re
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType, TracebackType
@@ -125,8 +126,6 @@ def _holds(value: Any, local: Any, exact: bool) -> bool:
 
 def _words(trace: TracebackType) -> list[str]:
     """Returns the names in the expression that failed, or all names of the function where the source is not at hand."""
-    import linecache
-
     code = trace.tb_frame.f_code
     positions = list(code.co_positions())
     first, last, start, end = positions[trace.tb_lasti // 2]

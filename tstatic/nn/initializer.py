@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ProgramTypeError, ShapeError
+from tstatic.errors import DTypeError, ProgramTypeError, ShapeError, UnsupportedError, shown
 from tstatic.ir.attrs import packed
 from tstatic.ir.build import append_op
 from tstatic.ir.checks import ANY_RANK, check_choice, check_rank, check_type
@@ -41,7 +41,14 @@ class Initializer:
 
     def op(self, var: Variable) -> tuple[str, dict[str, Any]]:
         """Returns the op type and the attributes for a variable."""
-        raise NotImplementedError
+        raise UnsupportedError(
+            f"{type(self).__name__} does not state how it fills a variable",
+            expected="a class of paddle.nn.initializer, or one with a method op(var)",
+            received=shown(self),
+            fix="use for example paddle.nn.initializer.Constant(0.0)",
+            op=type(self).__name__,
+            var=var.name,
+        )
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{k}={v!r}" for k, v in self.__dict__.items() if not isinstance(v, np.ndarray))

@@ -518,6 +518,10 @@ class LambdaDecay(LRScheduler):
         return self.base_lr * self._number("lr_lambda(epoch)", self.lr_lambda(self.last_epoch))
 
 
+MOST_FACTORS = 1_000_000
+"""How many epochs one step of a MultiplicativeDecay may go on."""
+
+
 @notes_signatures()
 class MultiplicativeDecay(LRScheduler):
     """``learning_rate * lr_lambda(1) * lr_lambda(2) * ... * lr_lambda(e)``.
@@ -548,6 +552,14 @@ class MultiplicativeDecay(LRScheduler):
         """Returns the rate of the current epoch."""
         epoch = int(self.last_epoch)
         done, product = self._product if self._product[0] <= epoch else (0, 1.0)
+        if epoch - done > MOST_FACTORS:
+            raise ProgramError(
+                "MultiplicativeDecay calls lr_lambda once for every epoch up to the given one",
+                expected=f"at most {MOST_FACTORS} epochs more than before",
+                received=f"{epoch - done} more",
+                fix="step to nearer epochs, or state the factor as a function of the epoch in LambdaDecay",
+                op="MultiplicativeDecay",
+            )
         for e in range(done + 1, epoch + 1):
             product *= self._number("lr_lambda(epoch)", self.lr_lambda(e))
         self._product = (epoch, product)

@@ -367,6 +367,10 @@ def ihfftn(
     return transform("ihfftn", x, s, axes, norm, forward=False, half="out", name=name)
 
 
+MOST_FREQUENCIES = 1 << 26
+"""How many frequencies are asked for at most: they are constants of the program."""
+
+
 @export("fft.fftfreq")
 def fftfreq(n: int, d: float = 1.0, dtype: Any = None, name: str | None = None) -> Variable:
     """Returns the frequency of each place of a transform, ``[n]``: first the rising ones from 0, then the negative ones.
@@ -381,13 +385,13 @@ def fftfreq(n: int, d: float = 1.0, dtype: Any = None, name: str | None = None) 
         >>> static.Executor().run(fetch_list=[paddle.fft.fftfreq(4, d=0.5)])[0]
         array([ 0. ,  0.5, -1. , -0.5], dtype=float32)
     """
-    return _frequencies(np.fft.fftfreq(check_int(n, "n", "fftfreq", least=1), d), dtype, name)
+    return _frequencies(np.fft.fftfreq(check_int(n, "n", "fftfreq", least=1, most=MOST_FREQUENCIES), d), dtype, name)
 
 
 @export("fft.rfftfreq")
 def rfftfreq(n: int, d: float = 1.0, dtype: Any = None, name: str | None = None) -> Variable:
     """Returns the frequency of each place of :func:`rfft`, ``[n // 2 + 1]``; arguments as of :func:`fftfreq`."""
-    return _frequencies(np.fft.rfftfreq(check_int(n, "n", "rfftfreq", least=1), d), dtype, name)
+    return _frequencies(np.fft.rfftfreq(check_int(n, "n", "rfftfreq", least=1, most=MOST_FREQUENCIES), d), dtype, name)
 
 
 def _frequencies(found: Array, dtype: Any, name: str | None) -> Variable:
