@@ -100,10 +100,11 @@ class Sample:
 ATTENTION = Sample(attention_recipe, 2, "dot_product_attention")
 HALF_ATTENTION = Sample(attention_recipe, 6, "dot_product_attention")
 BLOCK = Sample(block_recipe, 1, "attention")
+LOW_BLOCK = Sample(block_recipe, 8, "attention")
 PRODUCT = Sample(epilogue_recipe, 4, "gemm_epilogue")
 TWO_PRODUCTS = Sample(epilogue_recipe, 6, "gemm_epilogue")
 LOW_PRODUCT = Sample(epilogue_recipe, 9, "gemm_epilogue")
-SAMPLES = (ATTENTION, HALF_ATTENTION, BLOCK, PRODUCT, TWO_PRODUCTS, LOW_PRODUCT)
+SAMPLES = (ATTENTION, HALF_ATTENTION, BLOCK, LOW_BLOCK, PRODUCT, TWO_PRODUCTS, LOW_PRODUCT)
 
 
 # ---------------------------------------------------------------------------------------------------------------- faults

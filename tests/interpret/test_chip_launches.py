@@ -15,11 +15,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import triton
+import triton.language as tl
 
 import tstatic as paddle
 from tests.helpers.chip_functions import (
     ARCHITECTURES,
     FAULTS,
+    LOW_BLOCK,
     PRODUCT,
     QUICK,
     SAMPLES,
@@ -88,6 +91,37 @@ def test_without_a_fault_files_and_programs_agree(sample: Any, chip: str, tmp_pa
             code, printed = run_here(kernel.text, tmp_path / f"{kernel.name}.py", *arguments)
             assert code == 0, printed
     assert testing.assert_equivalent(sample.recipe, sample.strategy, target=chip).kernels
+
+
+def test_files_of_blocks_of_16_bits_pass_and_compare_numbers(tmp_path: Path) -> None:
+    """Guards against a check that knows nothing of rounding between products, and against one of nothing but NaN."""
+    for kernel in LOW_BLOCK.kernels():
+        code, printed = run_here(kernel.text, tmp_path / f"{kernel.name}.py")
+        assert code == 0, printed
+        assert "largest error 0 in" not in printed, "nothing was rounded: nothing was compared"
+
+
+def reference(x: Any) -> Any:
+    return x * 3.0
+
+
+@paddle.register_kernel(
+    "named_like_a_variable",
+    "X -> Out",
+    reference=reference,
+    launch=lambda x, out: (-(-x.numel // 16), {"n": x.numel, "BLOCK": 16}),
+)
+@triton.jit
+def values(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n) * 3.0, mask=at < n)
+
+
+def test_a_kernel_may_be_called_as_what_the_check_itself_uses(tmp_path: Path) -> None:
+    y = values(static.data("x", [5, 7]))
+    (kernel,) = static.CompiledProgram(static.default_main_program()).explain(fetch_list=[y]).kernels
+    code, printed = run_here(kernel.text, tmp_path / "kernel.py")
+    assert (code, printed.split(":")[0]) == (0, "passed")
 
 
 def generated_kernels() -> Iterator[tuple[str, Kernel]]:

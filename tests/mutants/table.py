@@ -1048,6 +1048,48 @@ COMMANDS = (
     ),
 )
 
+CHIPS = (
+    Mutant(
+        "fusion/codegen/kernel.py",
+        "Kernel.ways",
+        "condition",
+        "not seen.issuperset(one.functions)",
+        "False",
+        (I + "test_chip_launches.py",),
+        "function_that_only_chips_launch or what_runs_where",
+        interpret=True,
+    ),
+    Mutant(
+        "static/pipeline.py",
+        "planned_kernels.launches",
+        "comparison",
+        "way < len(ways)",
+        "False",
+        (I + "test_chip_launches.py",),
+        "function_that_only_chips_launch and kernel",
+        interpret=True,
+    ),
+    Mutant(
+        "fusion/codegen/gemm.py",
+        "_Part._combines",
+        "comparison",
+        "self.rest is None",
+        "True",
+        (I + "test_chip_launches.py",),
+        "runs_somewhere",
+        interpret=True,
+    ),
+    Mutant(
+        "fusion/view.py",
+        "View.between",
+        "condition",
+        "not inside",
+        "False",
+        ("tests/cpu/test_explain_drawn.py",),
+        "mixed_precision",
+    ),
+)
+
 IMPORTS = (
     Mutant(
         "interop/aten_norms.py",
@@ -1266,6 +1308,7 @@ MUTANTS = (
     *DATA,
     *FLEET,
     *COMMANDS,
+    *CHIPS,
     *IMPORTS,
     *REFUSALS,
     *THREADS,

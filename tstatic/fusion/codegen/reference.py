@@ -117,6 +117,7 @@ class Reference:
         self._given = names
         self._done: dict[str, Value] = {}
         self._count = 0
+        self._several = False
 
     def write(self, ops: Sequence[FrozenOp]) -> None:
         """Writes ops in order.
@@ -127,6 +128,7 @@ class Reference:
         # All are defined first: whether a 16-bit value is rounded depends on later ops that read it.
         bodies = [(op, define(op, self.metas) or define_channels(op, self.metas)) for op in ops]
         self.read = {v for op in ops for v in op.reads()}
+        self._several = self.rule is not None and len(ops) > 1
         for op, body in bodies:
             # A user's op may be called anything, and this line is part of a text that is run.
             self.lines.append(f"# {safe(op.type)}")
@@ -156,7 +158,7 @@ class Reference:
         if isinstance(entry, str):
             meta = self.metas[entry]
             # Behind products errors meet values that cancel: to move the inputs alone does not show what rounding may do.
-            if self.rule is not None and meta.dtype.name in _UNITS:
+            if self._several and meta.dtype.name in _UNITS:
                 text = f"near({_bare(text)}, {_UNITS[meta.dtype.name]!r})"
             found = self.name(Value(text, meta.shape, meta.dtype.name == "bool"))
             self._done[entry] = replace(found, low=meta.dtype if meta.dtype.is_low else None)

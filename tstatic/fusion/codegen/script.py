@@ -309,12 +309,14 @@ def _fitted(fitting: Fitting, keys: Mapping[str, str], rule: Rule | None, unroun
     reference.write(fitting.ops)
     shape = fitting.metas[fitting.value].shape
     strides = tuple(8 * step for step in fitting.strides)
+    result, scores = (reference.of(value).text for value in (fitting.result, fitting.scores))
     return [
+        *(line for helper in reference.helpers.values() for line in (*helper.splitlines(), "")),
         *reference.lines,
         f"held = np.zeros({shape!r})",
-        f"made = {reference.of(fitting.result).text}",
+        f"made = {result}",
         f"np.lib.stride_tricks.as_strided(held, made.shape, {strides!r})[...] = made",
-        f"sums = np.logaddexp.reduce({reference.of(fitting.scores).text}, axis=-1, keepdims=True)",
+        f"sums = np.logaddexp.reduce({scores}, axis=-1, keepdims=True)",
         f'return {{"{keys[fitting.value]}": held, "{keys[fitting.saved]}": sums}}',
     ]
 
@@ -374,8 +376,15 @@ def script(kernel: Kernel, parts: Parts) -> str:
     lines = [
         *([f"SIZES = {wrapped(parts.sizes)}"] if parts.sizes else []),
         *(["# Seed, and run count and place, of the random numbers.", f"RNG = {RUN!r}"] if draws else []),
-        *(line for helper in parts.helpers for line in (*helper.splitlines(), "")),
-        *nested(f"def reference({parts.signature}):", ['"""The same in float64."""', *parts.reference]),
+        # Inside, as functions of the user's may be called as others of this part are.
+        *nested(
+            f"def reference({parts.signature}):",
+            [
+                '"""The same in float64."""',
+                *(line for helper in parts.helpers for line in (*helper.splitlines(), "")),
+                *parts.reference,
+            ],
+        ),
         "",
         *nested(
             f"def fitting({parts.signature}):",
