@@ -60,6 +60,10 @@ def _one_of(*choices: str) -> Callable[[str], str]:
     return lambda value: "" if value in choices else "one of " + ", ".join(map(repr, choices))
 
 
+def _one_of_numbers(*choices: int) -> Callable[[int], str]:
+    return lambda value: "" if value in choices else "one of " + ", ".join(map(str, choices))
+
+
 def _at_least(low: float) -> Callable[[float], str]:
     return lambda value: "" if value >= low else f"a number >= {low}"
 
@@ -100,12 +104,15 @@ _FLAGS = (
     ),
     Flag(
         "FLAGS_check_rank_gradients",
-        bool,
-        True,
+        int,
+        -1,
         "Before gradients are summed over several places or processes, each looks for NaN and infinity in its own. If one finds "
-        "any, all raise RankNumericsError, which names it, and no variable changes. Off: the sum, and with it every parameter, "
-        "becomes NaN. Programs with dynamic loss scaling skip such steps by themselves and are not looked at.",
+        "any, all raise RankNumericsError, which names it, and no variable changes. 1: always; 0: never, so that the sum, and with "
+        "it every parameter, becomes NaN; -1: where memory is the host's, as on CPU places, which costs next to nothing. On a GPU "
+        "it takes a pass over the gradients, and the host waits for its result. Programs with dynamic loss scaling skip such "
+        "steps by themselves and are not looked at.",
         compiled=True,
+        check=_one_of_numbers(-1, 0, 1),
     ),
     Flag(
         "FLAGS_numerics",

@@ -20,7 +20,7 @@ def explained(main: Any, fetch: Any, *switches: str) -> Any:
     strategy = static.BuildStrategy()
     for name in switches:
         setattr(strategy, name, True)
-    shapes = {v.name: [int(s) for s in v.shape] for v in main.list_vars() if v.is_data}
+    shapes = {v.name: [4 if s < 0 else int(s) for s in v.shape] for v in main.list_vars() if v.is_data}
     return static.CompiledProgram(main, strategy).explain(fetch_list=fetch, feed_shapes=shapes)
 
 

@@ -132,7 +132,7 @@ def test_a_scheduler_may_be_stepped_in_another_thread() -> None:
     exe.run(startup)
 
     def run() -> list[float]:
-        return [float(exe.run(main, fetch_list=[main.lr_var.name])[0].item()) for _ in range(STEPS)]
+        return [float(exe.run(main, fetch_list=[*main.learning_rates])[0].item()) for _ in range(STEPS)]
 
     rates, _ = together(run, lambda: [scheduler.step() for _ in range(STEPS)])
     assert rates == sorted(rates)

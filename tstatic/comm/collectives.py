@@ -88,13 +88,13 @@ def _register(
 _register(
     "c_allreduce_sum",
     lambda group, xs, attrs: Sum(group, xs, None, "c_allreduce_sum", attrs["block"], attrs["watch"]),
-    {"block": 0, "watch": False},
+    {"block": 0, "watch": 0},
     "X*, Skip? -> Out*",
 )
 _register(
     "c_reduce_sum",
     lambda group, xs, attrs: Sum(group, xs, attrs["roots"], "c_reduce_sum", attrs["block"], attrs["watch"]),
-    {"roots": (), "block": 0, "watch": False},
+    {"roots": (), "block": 0, "watch": 0},
     "X*, Skip? -> Out*",
 )
 _register(

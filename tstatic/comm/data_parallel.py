@@ -52,7 +52,7 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
     if not how.collect or how.world == 1:
         return [program] * how.replicas, report
     # Loss scaling skips a step whose gradients are not finite; then they are no error.
-    watch = how.watch and not any(op.type == "update_loss_scaling" for op in program.ops)
+    watch = 0 if any(op.type == "update_loss_scaling" for op in program.ops) else how.watch
     program, report.tables = _gathered(program, watch)
     gradients = list(_gradients(program, how.replicas))
     report.gradients = len(gradients) + report.tables
@@ -182,7 +182,7 @@ def _rows_made(op: FrozenOp) -> tuple[str, str] | None:
     return rows, values
 
 
-def _gathered(program: FrozenProgram, watch: bool) -> tuple[FrozenProgram, int]:
+def _gathered(program: FrozenProgram, watch: int) -> tuple[FrozenProgram, int]:
     """Inserts a sum after each op that makes a gradient as rows; later readers read its results. Returns also how many."""
     metas, names = dict(program.metas), dict(program.names)
     renamed: dict[str, str] = {}

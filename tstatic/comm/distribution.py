@@ -22,7 +22,8 @@ class Distribution:
         sync_batch_norm: Compute statistics over all replicas.
         block: Number of processes, neighbours by rank, whose gradients are summed before the sum over all; 0: one level.
         hierarchy: The reason for ``block``, for explanations.
-        watch: Look for NaN and infinity in each replica's gradients before they are summed.
+        watch: Whether to look for NaN and infinity in each replica's gradients before they are summed: 1, 0, or -1 where memory is
+            the host's.
     """
 
     replicas: int = 1
@@ -35,7 +36,7 @@ class Distribution:
     sync_batch_norm: bool = False
     block: int = 0
     hierarchy: str = ""
-    watch: bool = False
+    watch: int = 0
 
 
 @dataclass

@@ -82,7 +82,7 @@ def distribution(
         sync_batch_norm=strategy.sync_batch_norm,
         block=block,
         hierarchy=hierarchy,
-        watch=bool(flags.flag("FLAGS_check_rank_gradients")),
+        watch=int(flags.flag("FLAGS_check_rank_gradients")),
     )
 
 
