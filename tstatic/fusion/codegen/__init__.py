@@ -12,5 +12,5 @@
 * ``attention_library``  attention whose products the device's library makes
 * ``depthwise``  depthwise convolution of relu
 * ``segments``, ``update``, ``square_sum``, ``strip_sums``  many tensors in one launch
-* ``script``, ``reference``  the part that runs alone, and the numpy that it compares with
+* ``script``, ``reference``, ``launched``  the part that runs alone, the numpy that it compares with, and which function runs where
 """
