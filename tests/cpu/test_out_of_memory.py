@@ -194,6 +194,7 @@ def test_a_reference_that_gets_no_memory_is_named(raised: Exception) -> None:
     feed = {"x": np.ones(2, "float32")}
     with pytest.raises(OutOfMemoryError) as caught:
         exe.run(feed=feed, fetch_list=[made])
+    assert caught.value.what.startswith("operator 'py_func'")
     assert caught.value.op == "py_func"
     assert caught.value.__cause__ is raised
     assert exe.run(feed=feed, fetch_list=[made])[0].tolist() == [1.0, 1.0]

@@ -459,12 +459,12 @@ FEEDS = (
 DEVICES = (
     Mutant(
         "runtime/out_of_memory.py",
-        "explained.run",
-        "statement",
-        "session.drop()",
-        "pass",
+        "of_op",
+        "condition",
+        "isinstance(error, TstaticError) or not is_shortage(error)",
+        "True",
         (C + "test_out_of_memory.py",),
-        "whichever",
+        "reference_that_gets",
     ),
     Mutant(
         "runtime/queues.py",
@@ -808,13 +808,13 @@ PRECISION = (
 
 DATA = (
     Mutant(
-        "io/watch.py",
-        "Watch.until.wait",
-        "operation",
-        "not self._process.is_alive()",
-        "False",
-        (IO + "test_messages.py",),
-        "ends_within",
+        "io/arguments.py",
+        "seconds",
+        "call",
+        "math.isfinite(value)",
+        "True",
+        (IO + "test_data_loader.py",),
+        "arguments_that",
     ),
     Mutant(
         "io/workers.py",

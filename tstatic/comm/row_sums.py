@@ -93,8 +93,8 @@ class _RowsRef(Ref):
         count = int(np.searchsorted(rows, ins[2].shape[0]))
         if communicator.op is not None and communicator.watches(attrs["watch"]):
             # Its second input: the first are the numbers of the rows.
-            name, found = list(communicator.op.reads())[1], communicator.group.findings[communicator.rank]
-            Watch(device, [values[:count]], [name], show(communicator.op.where), found).look(stream)
+            name, findings = list(communicator.op.reads())[1], communicator.group.findings[communicator.rank]
+            Watch(device, [values[:count]], [name], show(communicator.op.where), findings).look(stream)
         found: list[Array] = []
         for host in sum_rows(communicator, rows[:count], values[:count]):
             # A copy for each replica: all have the same arrays from the last one to arrive.
