@@ -69,8 +69,13 @@ def test_no_output_is_no_traceback(command: str, how: str, folder: Path) -> None
     known = command not in ("missing", "help", "unknown", "version")
     started = [command, *arguments] if known else list(arguments)
     done = warm.run(folder / "started.py", how, *started, cwd=folder, CPU_NUM="1")
-    assert "Traceback" not in done.stderr, done.stderr[-2000:]
     assert "Exception ignored" not in done.stderr, done.stderr[-2000:]
+    if command == "run" and how in ("/dev/full", "broken pipe"):
+        # The script's own print fails, and its traceback is its answer, as Python's would be.
+        assert 'File "net.py"' in done.stderr
+        assert "tstatic" not in done.stderr
+        return
+    assert "Traceback" not in done.stderr, done.stderr[-2000:]
     if how == "ascii":
         assert done.returncode in (code, 3), done.stderr
         assert done.stdout.isascii()
