@@ -26,7 +26,8 @@ The API:
 What it is made of, from the bottom:
 
 * ``errors``, ``flags``, ``logs``, ``places``, ``target``, ``version``  facts that any layer may need
-* ``guards``, ``locks``, ``where``, ``tracebacks``, ``display``, ``progress``, ``no_effect``, ``undo``, ``unsupported``  what all share
+* ``guards``, ``locks``, ``undo``, ``where``, ``tracebacks``, ``display``, ``progress``, ``no_effect``, ``unsupported``
+  what all share
 * ``ir``         programs and op definitions
 * ``tuned``, ``ops``, ``devices``  numpy functions for speed, the ops, and what runs them
 * ``autodiff``, ``passes``, ``fusion``, ``comm``  from program to program
