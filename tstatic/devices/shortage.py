@@ -28,7 +28,7 @@ def free_main_memory() -> int:
             found.append(limit - pages * os.sysconf("SC_PAGE_SIZE"))
     with contextlib.suppress(OSError, ValueError):
         group = Path("/sys/fs/cgroup")
-        most = int((group / "memory.max").read_text(encoding="ascii"))  # "max" is no number: no limit
+        most = int((group / "memory.max").read_text(encoding="ascii"))  # "max": no limit
         found.append(most - int((group / "memory.current").read_text(encoding="ascii")))
     return max(0, min(found))
 
@@ -44,7 +44,8 @@ def _of_machine() -> int:
 
 def is_shortage(error: BaseException) -> bool:
     """Returns whether an exception of Python, numpy or torch says that memory could not be had."""
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+    torch = sys.modules.get("torch")
+    if isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError)):
         return True
     if isinstance(error, TstaticError):
         return False

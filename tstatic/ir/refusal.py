@@ -155,7 +155,7 @@ def _fits(value: Any, part: str) -> bool:
     if name in _KINDS:
         return isinstance(value, _KINDS[name])
     if name in ("Variable", "Tensor"):
-        return type(value).__name__ in ("Variable", "Parameter")
+        return any(kind.__name__ == "Variable" for kind in type(value).__mro__)
     if name == "Callable":
         return callable(value)
     if name in ("Sequence", "list", "tuple", "Iterable"):
