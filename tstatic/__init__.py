@@ -40,8 +40,8 @@ from importlib import import_module as _import_module
 from tstatic import tracebacks as _tracebacks
 from tstatic import where as _where  # noqa: F401 - the name itself is removed below
 from tstatic.ir.export import facade, facade_module
+from tstatic.ir.hooks import hooks as _hooks
 from tstatic.ir.methods import add_methods
-from tstatic.ir.program import hooks as _hooks
 from tstatic.viz import draw as _draw
 
 __getattr__, __dir__ = facade(

@@ -313,8 +313,8 @@ class OutOfMemoryError(TstaticError, MemoryError):
         >>> try:
         ...     static.Executor(paddle.CPUPlace()).run(fetch_list=[y])
         ... except paddle.errors.OutOfMemoryError as error:
-        ...     print(error.op, error.wanted_bytes >= 2**47, isinstance(error, MemoryError))
-        fill_constant True True
+        ...     print(error.wanted_bytes >= 2**47, isinstance(error, MemoryError))
+        True True
     """
 
     wanted_bytes: int | None = None
@@ -334,6 +334,17 @@ class RankNumericsError(NumericsError):
     The message names the rank or place. The group goes on: the next step may have finite gradients.
 
     Takes the arguments of :class:`TstaticError`.
+
+    Example:
+        >>> loss = paddle.mean(static.nn.fc(static.data("x", [None, 2]), 1))
+        >>> optimizer = paddle.optimizer.SGD(0.1).minimize(loss)
+        >>> exe = static.Executor(paddle.CPUPlace()); started = exe.run(static.default_startup_program())
+        >>> both = static.CompiledProgram(static.default_main_program()).with_data_parallel(loss.name, places=["cpu"] * 2)
+        >>> try:
+        ...     step = exe.run(both, feed={"x": np.array([[1, 1], [np.nan, 1]], "float32")})
+        ... except paddle.errors.RankNumericsError as error:
+        ...     print(error.replica)
+        1 of 2
     """
 
 

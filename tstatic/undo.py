@@ -94,6 +94,12 @@ def put_back(members: dict[Any, Any], key: Any, old: Any) -> None:
         dict.__setitem__(members, key, old)
 
 
+def take_off(block: Any, count: int, built: int) -> None:
+    """Takes the ops behind the first ``count`` off a block, which then counts ``built``."""
+    list.__delitem__(block.ops, slice(count, None))
+    block.__dict__["built"] = built
+
+
 def _put_back_ordered(members: OrderedDict[Any, Any], key: Any, old: Any) -> None:
     if old is ABSENT:
         if key in members:

@@ -20,6 +20,7 @@ import pytest
 
 import tstatic as paddle
 from tests.helpers.interrupts import interrupts
+from tests.helpers.patience import HANG
 from tests.helpers.seed import SEED
 from tstatic import fluid, static
 from tstatic.errors import CheckpointError
@@ -293,7 +294,11 @@ def test_loading_while_another_process_saves_gives_one_save(net: Net, tmp_path: 
     net.save("save_persistables", tmp_path, 1.0)
     child = fork(lambda: [net.save("save_persistables", tmp_path, value) for value in (1.0, 2.0) * 100_000])
     try:
+        # At least a hundred loads; on a busy machine as many as it takes until the other process has saved in between.
         seen = {net.load("save_persistables", tmp_path) for _ in range(100)}
+        end = time.monotonic() + HANG
+        while len(seen) < 2 and time.monotonic() < end:
+            seen.add(net.load("save_persistables", tmp_path))
     finally:
         os.kill(child, signal.SIGKILL)
         ended(child)

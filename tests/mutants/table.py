@@ -917,9 +917,9 @@ DATA = (
     Mutant(
         "io/lines.py",
         "_shell",
-        "value",
-        "[bash, '-o', 'pipefail', '-c', command]",
-        "[bash, '-c', command]",
+        "statement",
+        "return [bash, '-o', 'pipefail', '-c', command]",
+        "return [bash, '-c', command]",
         (IO + "test_file_dataset.py",),
         "a_stage_that_fails",
     ),

@@ -162,7 +162,7 @@ def test_other_processes_learn_the_operator_of_the_replica_that_is_waited_for() 
         threads.close()
 
 
-def test_a_nan_is_an_error_only_under_the_flag() -> None:
+def test_a_nan_is_an_error_as_the_flags_say() -> None:
     fault = Fault()
     training = Training(faulty(fault, 4), 3)
     feed = {"X": ROWS[:9].copy()}
@@ -176,6 +176,9 @@ def test_a_nan_is_an_error_only_under_the_flag() -> None:
         paddle.set_flags({"FLAGS_check_nan_inf": False})
     for a, b in zip(scope_before, weights(training), strict=True):
         np.testing.assert_array_equal(a, b)
+    with pytest.raises(paddle.errors.RankNumericsError, match="place 2 of 3"):
+        training.step(feed)
+    paddle.set_flags({"FLAGS_check_rank_gradients": 0})
     (loss,) = training.step(feed)
     assert np.isnan(loss[2])
 

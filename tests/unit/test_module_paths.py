@@ -15,6 +15,7 @@ import tstatic
 
 PADDLE_NAMES = {
     "tstatic.distributed.fleet.fleet": "Paddle's `fleet.fleet` is the Fleet object, beside its module of that name",
+    "tstatic.where": "Paddle's operator `where`, once it was asked for; the module is private to the library",
 }
 """Modules whose path leads to something else, and why: names of Paddle's only."""
 
@@ -49,7 +50,8 @@ def test_the_path_of_a_module_leads_to_it() -> None:
     """Guards against a name in a package's ``__init__`` that hides a submodule of the package."""
     modules = loaded()
     assert len(modules) > 500
-    assert {name for name, _ in hidden(modules)} == PADDLE_NAMES.keys()
+    # Names of functions that are loaded when they are asked for hide nothing before.
+    assert {name for name, _ in hidden(modules)} <= PADDLE_NAMES.keys()
 
 
 def test_both_statements_give_the_module_of_a_device() -> None:

@@ -340,7 +340,7 @@ REFUSED = {
     "something behind an op": (TINY.replace("Loss)", "Loss) x"), 8, "end of the line"),
     "something behind a block": (TINY + " }", 9, "end of the line"),
     "brackets nested too deep": (TINY.replace("scale = 2.0", "scale = " + "[" * 50_000), 8, "deep"),
-    "dicts nested too deep": (TINY.replace("scale = 2.0", "scale = " + "{1:" * 50_000), 8, "deep"),
+    "dicts nested too deep": (TINY.replace("scale = 2.0", "scale = " + "{1:" * 5_000), 8, "deep"),
     "int of a million digits": (TINY.replace("scale = 2.0", "scale = " + "9" * 1_000_000), 8, "400 digits"),
     "int too large for a float": (TINY.replace("scale(", "leaky_relu(").replace("scale = 2.0, bias = 0.0, bias_after_scale = True",
                                   "alpha = 0x1" + "0" * 300), 8, "large"),

@@ -336,13 +336,10 @@ class Communicator:
         if error is not None:
             raise error
 
-    def watches(self, setting: int) -> bool:
-        """Returns whether gradients are looked at: if 1, never if 0, and if -1 where that makes the host wait for no device."""
-        return setting > 0 or (setting < 0 and not self.device.deferred)
-
-    def watch(self, arrays: Sequence[Array]) -> Watch:
-        """Returns what looks for NaN and infinity in gradients, in the order in which the bound op reads them."""
-        assert self.op is not None
+    def watch(self, arrays: Sequence[Array], setting: int) -> Watch | None:
+        """Returns what looks for NaN and infinity in gradients; ``None`` if ``setting`` is 0, or -1 where the host would wait."""
+        if setting == 0 or (setting < 0 and self.device.deferred) or self.op is None:
+            return None
         names, found = list(self.op.reads())[: len(arrays)], self.group.findings[self.rank]
         return Watch(self.device, arrays, names, show(self.op.where), found)
 
@@ -431,8 +428,7 @@ class Sum(Collective):
         roots: The replica that gets each sum; ``None``: all get all.
         label: Name of the collective, the same for all replicas.
         block: As of :meth:`Outer.all_reduce`.
-        watch: Whether to look for NaN and infinity first, which :meth:`Communicator.commit` tells all replicas; as of
-            :meth:`Communicator.watches`.
+        watch: As of :meth:`Communicator.watch`; :meth:`Communicator.commit` tells all replicas what is found.
     """
 
     def __init__(
@@ -444,7 +440,7 @@ class Sum(Collective):
         everyone = range(communicator.size)
         self._to = [everyone] * len(flats) if roots is None else [(root,) for root in roots]
         self._block = block
-        self._watch = communicator.watch(flats) if communicator.watches(watch) else None
+        self._watch = communicator.watch(flats, watch)
         undivided = sum(a.size for a in flats) <= _UNDIVIDED or communicator.size == 1
         self._part, self._parts = (0, 1) if undivided else (communicator.rank, communicator.size)
         self._staged: list[Any] = []

@@ -91,7 +91,7 @@ class _RowsRef(Ref):
         rows, values = (device.to_host(a, stream) for a in ins[:2])
         # Behind the rows stands the number of rows of the table.
         count = int(np.searchsorted(rows, ins[2].shape[0]))
-        if communicator.op is not None and communicator.watches(attrs["watch"]):
+        if attrs["watch"] and communicator.op is not None:
             # Its second input: the first are the numbers of the rows.
             name, findings = list(communicator.op.reads())[1], communicator.group.findings[communicator.rank]
             Watch(device, [values[:count]], [name], show(communicator.op.where), findings).look(stream)

@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 import resource
+import sys
 from pathlib import Path
 from typing import Any
 

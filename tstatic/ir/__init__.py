@@ -11,7 +11,7 @@
 * ``expr``, ``expr_numpy``, ``expr_torch``, ``pointwise``, ``channels``, ``formula``, ``drawn``  expressions, and what follows from
   them; those on channels, of updates, and over random numbers
 * ``product``  which ops multiply two matrices
-* ``program``, ``operator``, ``variable``, ``methods``  the graph that users build
+* ``program``, ``operator``, ``variable``, ``methods``, ``hooks``  the graph that users build
 * ``build``, ``composed``, ``checks``, ``shape_checks``, ``declare``, ``names``  how it is built
 * ``lod``  row offsets of sequences: which variables an op reads them from, and which its results share
 * ``edit``, ``updates``  clone, prune; prune to the optimizers that a run chooses
@@ -33,7 +33,7 @@ from typing import Any as _Any
 
 from tstatic.errors import needed_for as _needed_for
 from tstatic.ir import build, declare, edit
-from tstatic.ir.program import hooks as _hooks
+from tstatic.ir.hooks import hooks as _hooks
 
 
 def _later(module: str, function: str, purpose: str) -> _Callable[..., _Any]:

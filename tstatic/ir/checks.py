@@ -594,8 +594,7 @@ def check_index(index: np.ndarray[Any, Any], size: int, what: str = "Index", low
     wrong = np.flatnonzero((flat < low) | (flat >= size))
     place = [int(i) for i in np.unravel_index(wrong[0], index.shape)]
     raise IndexRangeError(
-        f"{what} holds a value that is out of range",
-        expected=f"integers from {low} to {size - 1}",
+        f"{what} holds a value that is out of range", expected=f"integers from {low} to {size - 1}",
         received=f"{int(flat[wrong[0]])} at {place} ({wrong.size} in all)",
         fix=fix or f"check the data fed to {what}, or the size it points into ({size})",
-    )
+    )  # fmt: skip

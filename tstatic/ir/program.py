@@ -1,44 +1,27 @@
-"""Program, Block, Operator, Variable and Parameter: the graph that users build; :data:`hooks` lead to what prints or edits it."""
+"""Program, Block, Operator, Variable and Parameter: the graph that users build."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from tstatic.display import counted
 from tstatic.errors import IndexRangeError, NotFoundError, ProgramError, ProgramTypeError, near, shown
 from tstatic.ir import names
 from tstatic.ir.export import notes_signatures
+from tstatic.ir.hooks import ProgramForms, ProgramView, hooks
 from tstatic.ir.methods import ProgramMethods
 from tstatic.ir.operator import OperatorBase, OpRole
 from tstatic.ir.types import dtype_of
 from tstatic.ir.variable import VariableBase
 from tstatic.no_effect import PRINTS, no_effect
-from tstatic.undo import HERE, NotedAttributes, NotedDict, NotedList, put_back
+from tstatic.undo import HERE, NotedAttributes, NotedDict, NotedList, put_back, take_off
 from tstatic.where import Where, show, user_line
 
 _ids = itertools.count()
-
-
-class Hooks:
-    """Functions that methods below call and files above define, and ``ir/__init__.py`` and ``tstatic`` set."""
-
-    append_op: Callable[..., Operator]
-    create_parameter: Callable[..., Parameter]
-    clone: Callable[[Program, bool], Program]
-    prune: Callable[[Program, Sequence[str], Any], Program]
-    text: Callable[[Program | Block | Operator | Variable, bool], str]
-    parse: Callable[[str], Program]
-    encode: Callable[[Program], bytes]
-    decode: Callable[[bytes], Program]
-    svg: Callable[[Program, int, bool], str]
-    gradients: Callable[[Any, Any, Any], list[Variable | None]]
-
-
-hooks = Hooks()
 
 
 class Variable(VariableBase):
@@ -265,7 +248,7 @@ class Block(NotedAttributes):
         """Adds an op at the end and counts it."""
         journal, own = HERE.journal, self.__dict__
         if journal is not None:
-            journal.append((_take_off, self, len(self.ops), own["built"]))
+            journal.append((take_off, self, len(self.ops), own["built"]))
         own["built"] += 1
         list.append(self.ops, op)
 
@@ -428,14 +411,8 @@ class Block(NotedAttributes):
     __str__ = to_string
 
 
-def _take_off(block: Block, count: int, built: int) -> None:
-    """Undoes :meth:`Block._append`."""
-    list.__delitem__(block.ops, slice(count, None))
-    block.__dict__["built"] = built
-
-
 @notes_signatures()
-class Program(ProgramMethods, NotedAttributes):
+class Program(ProgramMethods, ProgramForms, NotedAttributes):
     """What to compute: blocks of ops over named variables.
 
     Programs compare by identity. ``version`` changes with every edit, so that compiled plans are never stale.
@@ -608,49 +585,16 @@ class Program(ProgramMethods, NotedAttributes):
         """Reads back what ``program.desc.serialize_to_string()`` gave (see :func:`tstatic.ir.serial.decode`)."""
         return hooks.decode(data)
 
-    @property
-    def desc(self) -> ProgramView:
-        """The program's saved form: ``program.desc.serialize_to_string()``."""
-        return ProgramView(self)
-
-    def to_svg(self, max_ops: int = 600, folded: bool = False) -> str:
-        """Draws at most ``max_ops`` operators as SVG text; with ``folded`` the whole program, on a page (``tstatic.viz``)."""
-        return hooks.svg(self, max_ops, folded)
-
-    def _repr_svg_(self) -> str:
-        return hooks.svg(self, 200, sum(len(b.ops) for b in self.blocks) > 40)
-
-    def _repr_html_(self) -> str:
-        return f'<div style="max-height:40em;overflow:auto">{self._repr_svg_()}</div>'
-
     def __str__(self) -> str:
         return self.to_string()
 
     def __repr__(self) -> str:
-        ops = sum(len(b.ops) for b in self.blocks)
-        return f"<Program {self.uid}: {counted(len(self.blocks), 'block')}, {counted(ops, 'op')}>"
+        return f"<Program {self.uid}: {counted(len(self.blocks), 'block')}, {counted(sum(len(b.ops) for b in self.blocks), 'op')}>"
 
     def __deepcopy__(self, memo: Any) -> Program:
         return self.clone()
 
     __copy__ = clone
-
-
-class ProgramView:
-    """What Paddle calls a program's description: ``program.desc``."""
-
-    def __init__(self, program: Program) -> None:
-        self._program = program
-
-    def serialize_to_string(self) -> bytes:
-        """Returns the program as bytes, for ``Program.parse_from_string``."""
-        return hooks.encode(self._program)
-
-    def num_blocks(self) -> int:
-        return self._program.num_blocks
-
-    def __str__(self) -> str:
-        return str(self._program)
 
 
 __all__ = ["Block", "OpRole", "Operator", "Parameter", "Program", "ProgramView", "Variable", "hooks"]

@@ -15,19 +15,9 @@ from tstatic.logs import warn_user
 from tstatic.optimizer.decay_formulas import exponential, inverse_time, natural_exponential, noam, polynomial
 
 __all__ = [
-    "ExponentialDecay",
-    "InverseTimeDecay",
-    "LRScheduler",
-    "LambdaDecay",
-    "LinearLR",
-    "MultiStepDecay",
-    "MultiplicativeDecay",
-    "NaturalExpDecay",
-    "NoamDecay",
-    "PiecewiseDecay",
-    "PolynomialDecay",
-    "StepDecay",
-]
+    "ExponentialDecay", "InverseTimeDecay", "LRScheduler", "LambdaDecay", "LinearLR", "MultiStepDecay", "MultiplicativeDecay",
+    "NaturalExpDecay", "NoamDecay", "PiecewiseDecay", "PolynomialDecay", "StepDecay",
+]  # fmt: skip
 
 
 @notes_signatures()
@@ -587,14 +577,9 @@ class LinearLR(LRScheduler):
     """
 
     def __init__(
-        self,
-        learning_rate: float,
-        total_steps: int,
-        start_factor: float = 1.0 / 3,
-        end_factor: float = 1.0,
-        last_epoch: int = -1,
-        verbose: bool = False,
-    ) -> None:
+        self, learning_rate: float, total_steps: int, start_factor: float = 1.0 / 3, end_factor: float = 1.0,
+        last_epoch: int = -1, verbose: bool = False,
+    ) -> None:  # fmt: skip
         self.total_steps = self._int("total_steps", total_steps, least=1)
         self.start_factor = self._number("start_factor", start_factor, above=0.0, most=1.0)
         self.end_factor = self._number("end_factor", end_factor, least=0.0, most=1.0)

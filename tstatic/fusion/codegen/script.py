@@ -129,7 +129,7 @@ def moves(values, results):
             found[name] = np.fmax(found[name], np.where(np.isfinite(difference), difference, 0.0))
     return found
 
-# Of both signs; if results are no numbers then, as roots are of a negative variance, all positive.
+# Of both signs; all positive if that gives NaN, as the root of a negative variance does.
 for signs in ((-1.0, 1.0), (1.0,)):
     rng = np.random.default_rng(0)
     given = {name: made(rng, signs, *entry) for name, entry in INPUTS.items()}

@@ -1,0 +1,68 @@
+"""What lies above a program and its methods need: functions that edit, print, save and draw it, called through :data:`hooks`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tstatic.ir.export import notes_signatures
+
+
+class Hooks:
+    """Functions that methods of programs call and files above them define; ``ir/__init__.py`` and ``tstatic`` set them."""
+
+    append_op: Callable[..., Any]
+    create_parameter: Callable[..., Any]
+    clone: Callable[[Any, bool], Any]
+    prune: Callable[[Any, Sequence[str], Any], Any]
+    text: Callable[[Any, bool], str]
+    parse: Callable[[str], Any]
+    encode: Callable[[Any], bytes]
+    decode: Callable[[bytes], Any]
+    svg: Callable[[Any, int, bool], str]
+    gradients: Callable[[Any, Any, Any], list[Any]]
+
+
+hooks = Hooks()
+
+
+@notes_signatures()
+class ProgramForms:
+    """The forms in which a program is saved and drawn."""
+
+    blocks: list[Any]
+
+    @property
+    def desc(self) -> ProgramView:
+        """The program's saved form: ``program.desc.serialize_to_string()``."""
+        return ProgramView(self)
+
+    def to_svg(self, max_ops: int = 600, folded: bool = False) -> str:
+        """Draws at most ``max_ops`` operators as SVG text; with ``folded`` the whole program, on a page (``tstatic.viz``)."""
+        return hooks.svg(self, max_ops, folded)
+
+    def _repr_svg_(self) -> str:
+        return hooks.svg(self, 200, sum(len(b.ops) for b in self.blocks) > 40)
+
+    def _repr_html_(self) -> str:
+        return f'<div style="max-height:40em;overflow:auto">{self._repr_svg_()}</div>'
+
+
+class ProgramView:
+    """What Paddle calls a program's description: ``program.desc``."""
+
+    def __init__(self, program: Any) -> None:
+        self._program = program
+
+    def serialize_to_string(self) -> bytes:
+        """Returns the program as bytes, for ``Program.parse_from_string``."""
+        return hooks.encode(self._program)
+
+    def num_blocks(self) -> int:
+        return int(self._program.num_blocks)
+
+    def __str__(self) -> str:
+        return str(self._program)
+
+
+__all__ = ["Hooks", "ProgramForms", "ProgramView", "hooks"]
