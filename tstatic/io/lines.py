@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterator
 from tstatic import flags
 from tstatic.io.errors import DataError
 from tstatic.logs import warn_once
-from tstatic.runtime.interrupt import shield
+from tstatic.shield import shield
 
 LIMIT = "FLAGS_max_line_bytes"
 _BLOCK = 1 << 16

@@ -344,7 +344,7 @@ class Block(NotedAttributes):
         written = (name for op in self.program.global_block().ops for name in op.output_arg_names)
         if parameter.initializer is not None and parameter.name not in written:
             parameter.initializer(parameter, self)
-        return parameter
+        return parameter  # type: ignore[no-any-return]
 
     def append_op(
         self,
@@ -358,7 +358,7 @@ class Block(NotedAttributes):
 
         ``type`` is its op type, ``attrs`` its attributes; those left out have their defaults.
         """
-        return hooks.append_op(self, type, inputs or {}, outputs or {}, attrs, **kwargs)
+        return hooks.append_op(self, type, inputs or {}, outputs or {}, attrs, **kwargs)  # type: ignore[no-any-return]
 
     def _insert_op(self, index: int, **kwargs: Any) -> Operator:
         op = self.append_op(**kwargs)
@@ -553,13 +553,13 @@ class Program(ProgramMethods, ProgramForms, NotedAttributes):
         Args:
             for_test: Leave out backward, optimizer and learning-rate ops, and set ``is_test`` on dropout and batch norm.
         """
-        return hooks.clone(self, for_test)
+        return hooks.clone(self, for_test)  # type: ignore[no-any-return]
 
     def _prune(self, targets: Any) -> Program:
-        return hooks.prune(self, [], targets)
+        return hooks.prune(self, [], targets)  # type: ignore[no-any-return]
 
     def _prune_with_input(self, feeded_var_names: Sequence[str], targets: Any) -> Program:
-        return hooks.prune(self, list(feeded_var_names), targets)
+        return hooks.prune(self, list(feeded_var_names), targets)  # type: ignore[no-any-return]
 
     def _version(self) -> int:
         return self.version
@@ -578,12 +578,12 @@ class Program(ProgramMethods, ProgramForms, NotedAttributes):
     @staticmethod
     def parse_from_text(source: str) -> Program:
         """Reads back what ``print(program)`` wrote (see :func:`tstatic.ir.parse.parse`)."""
-        return hooks.parse(source)
+        return hooks.parse(source)  # type: ignore[no-any-return]
 
     @staticmethod
     def parse_from_string(data: bytes) -> Program:
         """Reads back what ``program.desc.serialize_to_string()`` gave (see :func:`tstatic.ir.serial.decode`)."""
-        return hooks.decode(data)
+        return hooks.decode(data)  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
         return self.to_string()
