@@ -18,7 +18,7 @@ import pytest
 
 from tests.comm.pool import free_port
 from tstatic.comm import rendezvous
-from tstatic.comm.admission import Admission, Member
+from tstatic.comm.admission import Admission, Claimant
 from tstatic.comm.door import Door
 from tstatic.comm.rendezvous import ProcessInfo, Rendezvous, depart
 from tstatic.errors import RankFailedError
@@ -41,7 +41,7 @@ def meet(
     seconds: float,
     before: Callable[[Rendezvous], None] = lambda meeting: None,
     after: Callable[[Door], None] = lambda door: None,
-    me: Member | None = None,
+    me: Claimant | None = None,
 ) -> Any:
     """One rank's part, with its own connections left out."""
     deadline = time.monotonic() + seconds
@@ -201,8 +201,8 @@ def test_strangers_at_the_port_disturb_nobody() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------- two jobs, one port
-def process(number: int, age: float = 0.0) -> Member:
-    return Member(f"machine{number % 2}", 1000 + number, f"token of {number}", age)
+def process(number: int, age: float = 0.0) -> Claimant:
+    return Claimant(f"machine{number % 2}", 1000 + number, f"token of {number}", age)
 
 
 def test_a_rank_that_two_processes_claim_is_refused_on_both_sides() -> None:
@@ -369,13 +369,13 @@ def test_a_forked_child_does_not_keep_the_port() -> None:
             os.waitpid(pid, 0)
 
 
-def test_a_member_is_one_process_with_its_age() -> None:
-    first, again = Member.here(), Member.here()
+def test_a_claimant_is_one_process_with_its_age() -> None:
+    first, again = Claimant.here(), Claimant.here()
     assert (first.pid, first.token) == (os.getpid(), again.token)
     assert 0.0 < first.age <= again.age
-    assert Member.of(Admission(0, 1, "", "0", first).request()) == first
+    assert Claimant.of(Admission(0, 1, "", "0", first).request()) == first
     for lacking in ("host", "pid", "token", "age"):
         message = Admission(0, 1, "", "0", first).request()
         del message[lacking]
-        with pytest.raises(ValueError, match="no member"):
-            Member.of(message)
+        with pytest.raises(ValueError, match="no claimant"):
+            Claimant.of(message)

@@ -32,7 +32,7 @@ _token: tuple[int, str] = (0, "")
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class Claimant:
     """A process that asks for a rank.
 
     Attributes:
@@ -48,7 +48,7 @@ class Member:
     age: float
 
     @classmethod
-    def here(cls) -> Member:
+    def here(cls) -> Claimant:
         """Returns this process."""
         global _token
         if _token[0] != os.getpid():  # a forked child is another process
@@ -56,8 +56,8 @@ class Member:
         return cls(socket.gethostname(), os.getpid(), _token[1], _age())
 
     @classmethod
-    def of(cls, message: Mapping[str, Any]) -> Member:
-        """Reads the member that a message of :meth:`Admission.request` describes.
+    def of(cls, message: Mapping[str, Any]) -> Claimant:
+        """Reads the claimant that a message of :meth:`Admission.request` describes.
 
         Raises:
             ValueError: If the message lacks a part.
@@ -67,7 +67,7 @@ class Member:
                 str(message["host"])[:255], int(message["pid"]), str(message["token"])[:64], float(message["age"])
             )
         except (KeyError, TypeError, OverflowError) as error:
-            raise ValueError("no member") from error
+            raise ValueError("no claimant") from error
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
@@ -87,10 +87,10 @@ class Admission:
         holders: The process that has each rank.
     """
 
-    def __init__(self, rank: int, size: int, job: str, run: str, me: Member | None = None) -> None:
+    def __init__(self, rank: int, size: int, job: str, run: str, me: Claimant | None = None) -> None:
         self.rank, self.size, self.job, self.run = rank, size, job, run
-        self.me = me or Member.here()
-        self.holders: dict[int, Member] = {rank: self.me}
+        self.me = me or Claimant.here()
+        self.holders: dict[int, Claimant] = {rank: self.me}
 
     def request(self) -> dict[str, Any]:
         """Returns the message with which this process asks for its rank."""
@@ -117,7 +117,7 @@ class Admission:
             return f"the job at the port is at restart {self.run}, this rank at restart {message.get('run')}"
         return ""
 
-    def taken(self, rank: int, newcomer: Member) -> str:
+    def taken(self, rank: int, newcomer: Claimant) -> str:
         """Returns a sentence that names both processes that have a rank."""
         return f"is started twice: {self.holders[rank]} has it, and {newcomer} asks for it"
 
@@ -132,4 +132,4 @@ def refused(request: Admission, port: int, why: str) -> RankFailedError:
     )
 
 
-__all__ = ["OTHER_PORT", "PROTOCOL", "Admission", "Member", "refused"]
+__all__ = ["OTHER_PORT", "PROTOCOL", "Admission", "Claimant", "refused"]

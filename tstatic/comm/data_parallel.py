@@ -51,7 +51,7 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
         program, report.norms = _synchronised(program)
     if not how.collect or how.world == 1:
         return [program] * how.replicas, report
-    # Loss scaling skips a step whose gradients are not finite; then they are no error.
+    # Loss scaling skips a step whose gradients are not finite; then they are not an error.
     watch = how.watch and not any(op.type == "update_loss_scaling" for op in program.ops)
     program, report.tables = _gathered(program, watch)
     gradients = list(_gradients(program, how.replicas))

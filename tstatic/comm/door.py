@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tstatic.comm.admission import Admission, Member
+from tstatic.comm.admission import Admission, Claimant
 from tstatic.comm.links import Answers
 from tstatic.logs import get_logger
 
@@ -47,7 +47,7 @@ class Door:
     def _answer(self, message: dict[str, Any]) -> dict[str, Any] | None:
         if not Admission.is_request(message) or "left" in message:
             return None
-        rank, newcomer, stranger = message["rank"], Member.of(message), self._admission.stranger(message)
+        rank, newcomer, stranger = message["rank"], Claimant.of(message), self._admission.stranger(message)
         older = newcomer.age > time.monotonic() - self._formed
         again = not stranger and newcomer.token == self._admission.holders[rank].token
         if again or (self._failing() and (stranger or not older)):

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from tstatic.comm.admission import OTHER_PORT, Admission, Member, refused
+from tstatic.comm.admission import OTHER_PORT, Admission, Claimant, refused
 from tstatic.comm.door import Door
 from tstatic.comm.links import Link, readable
 from tstatic.errors import RankFailedError
@@ -73,7 +73,7 @@ class Rendezvous:
     """
 
     def __init__(
-        self, launch: ProcessInfo, address: tuple[str, int], run: str, deadline: float, me: Member | None = None
+        self, launch: ProcessInfo, address: tuple[str, int], run: str, deadline: float, me: Claimant | None = None
     ) -> None:
         self.launch = launch
         self.rank, self.size = launch.rank, launch.size
@@ -323,7 +323,7 @@ class Rendezvous:
                 raise self._failed(rank, str(message["left"]))
             return
         try:
-            newcomer = Member.of(message)
+            newcomer = Claimant.of(message)
         except ValueError:
             link.link.close()
             return

@@ -28,7 +28,7 @@ def free_main_memory() -> int:
             found.append(limit - pages * os.sysconf("SC_PAGE_SIZE"))
     with contextlib.suppress(OSError, ValueError):
         group = Path("/sys/fs/cgroup")
-        most = int((group / "memory.max").read_text(encoding="ascii"))  # "max" is no number: no limit
+        most = int((group / "memory.max").read_text(encoding="ascii"))  # "max", which is not a number, sets none
         found.append(most - int((group / "memory.current").read_text(encoding="ascii")))
     return max(0, min(found))
 
