@@ -369,7 +369,7 @@ def test_a_forked_child_does_not_keep_the_port() -> None:
             os.waitpid(pid, 0)
 
 
-def test_a_member_is_one_process_with_its_age() -> None:
+def test_a_claimant_is_one_process_with_its_age() -> None:
     first, again = Claimant.here(), Claimant.here()
     assert (first.pid, first.token) == (os.getpid(), again.token)
     assert 0.0 < first.age <= again.age
@@ -377,5 +377,5 @@ def test_a_member_is_one_process_with_its_age() -> None:
     for lacking in ("host", "pid", "token", "age"):
         message = Admission(0, 1, "", "0", first).request()
         del message[lacking]
-        with pytest.raises(ValueError, match="no member"):
+        with pytest.raises(ValueError, match="no claimant"):
             Claimant.of(message)

@@ -57,7 +57,7 @@ class Claimant:
 
     @classmethod
     def of(cls, message: Mapping[str, Any]) -> Claimant:
-        """Reads the member that a message of :meth:`Admission.request` describes.
+        """Reads the claimant that a message of :meth:`Admission.request` describes.
 
         Raises:
             ValueError: If the message lacks a part.
@@ -67,7 +67,7 @@ class Claimant:
                 str(message["host"])[:255], int(message["pid"]), str(message["token"])[:64], float(message["age"])
             )
         except (KeyError, TypeError, OverflowError) as error:
-            raise ValueError("no member") from error
+            raise ValueError("no claimant") from error
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
