@@ -96,7 +96,7 @@ kernels: $(VENV)/.dev $(TRITON36)/.made  ## Compile kernels for chips that need 
 proof-kernels: $(VENV)/.dev $(TRITON36)/.made  ## The same with 2,000 random kernels, every chip and every disassembly (hours).
 	@TSTATIC_KERNELS=all $(BIN)/python -m pytest -n 0 -s tests/kernels $(ARGS)
 
-proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,000 random programs, every planted fault, all kernels, 450 trainings and 200 failures of several processes, 20 killed saves, 100,000 mutated files, 500 steps that signals and forks hit, and the whole suite on torch's operators, on the late-running device and on both; the kernels' tests on torch's operators (hours).
+proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,000 random programs, every planted fault, all kernels, 450 trainings and 200 failures of several processes, 20 killed saves, 100,000 mutated files and expensive pickles, 20,000 refused calls, 500 schedules of threads, forks and loaders, tests that wait at a load of 20, and the whole suite on torch's operators, on the late-running device and on both (hours).
 	@TSTATIC_CPU_BACKEND=interpret TSTATIC_PROGRAMS=20000 TSTATIC_GRADIENTS=1 TSTATIC_FAULTS=all TSTATIC_SOAK=1 \
 		$(BIN)/python -m pytest -n $(JOBS) --timeout 1800 tests/interpret/test_random_programs.py tests/interpret/test_faults.py \
 		tests/interpret/test_fusion_properties.py tests/interpret/test_passes_and_switches.py \
@@ -104,11 +104,18 @@ proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,
 		tests/interpret/test_gemm_epilogue.py tests/interpret/test_feedforward.py tests/interpret/test_dot_product_attention.py $(ARGS)
 	@TSTATIC_TRAININGS=300 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/comm/test_training.py $(ARGS)
 	@$(BIN)/python -m tests.comm.soak --trials 200
+	@TSTATIC_CPU_BACKEND=interpret TSTATIC_CHIP_FAULTS=all $(BIN)/python -m pytest -n $(JOBS) --timeout 1800 tests/interpret/test_chip_launches.py $(ARGS)
+	@TSTATIC_EXPLAINED=2000 $(BIN)/python -m pytest -n $(JOBS) --timeout 1800 tests/cpu/test_explain_drawn.py $(ARGS)
+	@$(BIN)/python -m tests.api.refused
 	@TSTATIC_SOAK=1 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/unit/kernel_cache/test_processes.py tests/cpu/test_kernel_text.py tests/cpu/test_plan.py \
 		tests/cpu/test_hash_seeds.py tests/unit/test_serial.py tests/unit/test_text.py tests/bench/test_contact.py \
-		tests/cpu/test_hostile_files.py $(ARGS)
+		tests/cpu/test_hostile_files.py tests/cpu/test_reading_changes_nothing.py tests/cpu/test_broken_off_saves.py \
+		tests/io/test_file_dataset.py tests/cli/test_streams.py $(ARGS)
 	@TSTATIC_KILLS=20 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/cpu/test_whole_saves.py $(ARGS)
 	@$(BIN)/python -m tests.cpu.soak_signals --trials 500
+	@$(BIN)/python -m tests.cpu.soak_threads --trials 500
+	@$(BIN)/python -m tests.unit.soak_imports --trials 500
+	@$(BIN)/python -m tests.busy --load 20 --times 20
 	@for backend in torch fake fake+torch torch+interpret; do TSTATIC_CPU_BACKEND=$$backend $(BIN)/python -m pytest -n $(JOBS) \
 		--timeout 1800 --ignore tests/kernels --ignore tests/bench $(ARGS); done
 
