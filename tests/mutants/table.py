@@ -850,9 +850,9 @@ DATA = (
     Mutant(
         "io/lines.py",
         "_shell",
-        "value",
-        "[bash, '-o', 'pipefail', '-c', command]",
-        "[bash, '-c', command]",
+        "constant",
+        "'pipefail'",
+        "'posix'",
         (IO + "test_file_dataset.py",),
         "a_stage_that_fails",
     ),
