@@ -917,9 +917,9 @@ DATA = (
     Mutant(
         "io/lines.py",
         "_shell",
-        "statement",
-        "return [bash, '-o', 'pipefail', '-c', command]",
-        "return [bash, '-c', command]",
+        "constant",
+        "'pipefail'",
+        "'posix'",
         (IO + "test_file_dataset.py",),
         "a_stage_that_fails",
     ),
