@@ -939,7 +939,7 @@ DATA = (
         "self.budget.spend(_ARRAY + 16 * len(shape) + len(data))",
         "pass",
         (U + "test_pickles.py",),
-        "four_times_its_size",
+        "32",
     ),
     Mutant(
         "io/lines.py",
