@@ -29,7 +29,7 @@ import threadpoolctl
 import tstatic as paddle
 from tstatic import static
 
-LIMIT = 90
+LIMIT = 240
 """Seconds after which a schedule counts as hung; one takes less than a second."""
 
 # OpenBLAS uses several threads, and with sums this long gives other bits then; the pool gets pieces of the activation.

@@ -15,7 +15,7 @@ import pytest
 import tstatic as paddle
 from tstatic import errors, static
 
-LONG = 60.0
+LONG = 240.0
 STEPS = 15
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")

@@ -7,6 +7,7 @@ process that has imported numpy, or the package, and nothing of what the trial u
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import random
 import signal
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-LIMIT = 60
+LIMIT = 300
 """Seconds after which a trial counts as hung; one takes a fraction of a second."""
 
 PACKAGE = str(Path(__file__).parents[2] / "tstatic") + os.sep
@@ -102,6 +103,7 @@ def _in_child(work: Callable[[], int]) -> int:
     read, write = os.pipe()
     child = os.fork()
     if not child:
+        faulthandler.register(signal.SIGALRM, chain=True)
         signal.alarm(LIMIT)
         try:
             os.write(write, str(work()).encode())
