@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def run_alone(code: str, *args: str, timeout: float = 600.0, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_alone(code: str, *args: str, timeout: float = 280.0, **variables: str) -> subprocess.CompletedProcess[str]:
     """Runs ``python -c``.
 
     Args:
