@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.linalg  # noqa: F401 - some operators import it when they are first used, not because of a file
+import scipy.linalg  # some operators import it when they are first used: not because of a file
 import scipy.special  # noqa: F401
 
 import tstatic as paddle
