@@ -210,7 +210,7 @@ class Parts:
         keys: Value -> its name in memory, for values that launches or tables name.
         signature: Parameters of the reference.
         reference: Lines of its body.
-        helpers: Functions that it calls.
+        helpers: Functions that it calls, or that make tables.
         sizes: Numbers of elements that texts of tables are made of.
         jumps: Whether a value that is rounded otherwise can give another result.
         narrow: Whether an output of float64 holds what the kernel computes in float32.
@@ -283,8 +283,7 @@ def standalone_main(
                 [entry(keys[b.value], metas[b.value].shape, b.dtype) for b in _once(kernel.outputs)],
                 keys,
                 ", ".join(keys[v] for v in read),
-                [*reference.lines, f"return {{{results}}}"],
-                list(reference.helpers.values()),
+                [*_inside(reference), *reference.lines, f"return {{{results}}}"],
                 jumps=reference.jumps,
                 narrow=any(_widens(op, metas) for op in body if not written.isdisjoint(op.writes())),
                 fitting=_fitted(fitting, keys, rule, unrounded)
@@ -311,7 +310,7 @@ def _fitted(fitting: Fitting, keys: Mapping[str, str], rule: Rule | None, unroun
     strides = tuple(8 * step for step in fitting.strides)
     result, scores = (reference.of(value).text for value in (fitting.result, fitting.scores))
     return [
-        *(line for helper in reference.helpers.values() for line in (*helper.splitlines(), "")),
+        *_inside(reference),
         *reference.lines,
         f"held = np.zeros({shape!r})",
         f"made = {result}",
@@ -319,6 +318,11 @@ def _fitted(fitting: Fitting, keys: Mapping[str, str], rule: Rule | None, unroun
         f"sums = np.logaddexp.reduce({scores}, axis=-1, keepdims=True)",
         f'return {{"{keys[fitting.value]}": held, "{keys[fitting.saved]}": sums}}',
     ]
+
+
+def _inside(reference: Reference) -> list[str]:
+    """Returns the functions that lines call, for the body of one: the user's may be called as others of the script are."""
+    return [line for helper in reference.helpers.values() for line in (*helper.splitlines(), "")]
 
 
 def _once(buffers: Sequence[KernelArgument]) -> list[KernelArgument]:
@@ -376,15 +380,8 @@ def script(kernel: Kernel, parts: Parts) -> str:
     lines = [
         *([f"SIZES = {wrapped(parts.sizes)}"] if parts.sizes else []),
         *(["# Seed, and run count and place, of the random numbers.", f"RNG = {RUN!r}"] if draws else []),
-        # Inside, as functions of the user's may be called as others of this part are.
-        *nested(
-            f"def reference({parts.signature}):",
-            [
-                '"""The same in float64."""',
-                *(line for helper in parts.helpers for line in (*helper.splitlines(), "")),
-                *parts.reference,
-            ],
-        ),
+        *(line for helper in parts.helpers for line in (*helper.splitlines(), "")),
+        *nested(f"def reference({parts.signature}):", ['"""The same in float64."""', *parts.reference]),
         "",
         *nested(
             f"def fitting({parts.signature}):",
