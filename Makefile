@@ -113,8 +113,8 @@ proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,
 		tests/io/test_file_dataset.py tests/cli/test_streams.py $(ARGS)
 	@TSTATIC_KILLS=20 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/cpu/test_whole_saves.py $(ARGS)
 	@$(BIN)/python -m tests.cpu.soak_signals --trials 500
-	@$(BIN)/python -m tests.cpu.soak_threads --trials 500
-	@$(BIN)/python -m tests.unit.soak_imports --trials 500
+	@OPENBLAS_NUM_THREADS=4 $(BIN)/python -m tests.cpu.soak_threads --trials 500
+	@$(BIN)/python -W ignore -m tests.unit.soak_imports --trials 500
 	@$(BIN)/python -m tests.busy --load 20 --times 20
 	@for backend in torch fake fake+torch torch+interpret; do TSTATIC_CPU_BACKEND=$$backend $(BIN)/python -m pytest -n $(JOBS) \
 		--timeout 1800 --ignore tests/kernels --ignore tests/bench $(ARGS); done
