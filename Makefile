@@ -110,7 +110,7 @@ proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,
 	@TSTATIC_SOAK=1 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/unit/kernel_cache/test_processes.py tests/cpu/test_kernel_text.py tests/cpu/test_plan.py \
 		tests/cpu/test_hash_seeds.py tests/unit/test_serial.py tests/unit/test_text.py tests/bench/test_contact.py \
 		tests/cpu/test_hostile_files.py tests/cpu/test_reading_changes_nothing.py tests/cpu/test_broken_off_saves.py \
-		tests/io/test_file_dataset.py tests/cli/test_streams.py $(ARGS)
+		tests/io/test_file_dataset.py tests/cli/test_streams.py tests/comm/test_ports.py $(ARGS)
 	@TSTATIC_KILLS=20 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/cpu/test_whole_saves.py $(ARGS)
 	@$(BIN)/python -m tests.cpu.soak_signals --trials 500
 	@OPENBLAS_NUM_THREADS=4 $(BIN)/python -m tests.cpu.soak_threads --trials 500

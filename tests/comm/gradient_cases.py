@@ -38,7 +38,7 @@ def bad_gradients(places: int, victims: list[int], amp: bool = False) -> None:
     rank = distributed.get_rank()
     exe, compiled, loss = _net(places, amp)
     for step in range(3):
-        feed = {"x": np.full((4, 3), 0.5, "float32"), "i": np.arange(4)}
+        feed = {"x": np.full((4, 3), 0.5 + 0.1 * rank, "float32"), "i": np.arange(4)}
         if step == 1 and rank in victims:
             feed["x"][-1] = np.nan
         before = _state()
