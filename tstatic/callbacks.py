@@ -15,6 +15,8 @@ import numpy as np
 
 from tstatic.errors import MissingPackageError, ProgramError, ProgramTypeError, shown
 from tstatic.ir.checks import check_callable, check_int, check_type
+from tstatic.ir.export import door, notes_signatures
+from tstatic.ir.program import Variable
 from tstatic.progress import Progress, duration
 from tstatic.runtime.report_files import reporting
 
@@ -63,6 +65,7 @@ class Callback:
         """Called after a batch with its numbers."""
 
 
+@notes_signatures(undo=False)
 class CallbackList:
     """Several callbacks as one, in order.
 
@@ -82,9 +85,18 @@ class CallbackList:
     """
 
     def __init__(self, callbacks: Iterable[Callback] = ()) -> None:
+        wanted = "callbacks of tstatic.callbacks"
+        # A Variable can be iterated over, too.
+        check_type(
+            None if isinstance(callbacks, Variable) else callbacks,
+            Iterable,
+            "callbacks",
+            "CallbackList",
+            expected=wanted,
+        )
         self.callbacks = tuple(callbacks)
         for one in self.callbacks:
-            check_type(one, Callback, "callbacks", "CallbackList", expected="callbacks of tstatic.callbacks")
+            check_type(one, Callback, "callbacks", "CallbackList", expected=wanted)
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         if not name.startswith(("on_", "set_params")) or not hasattr(Callback, name):
@@ -97,6 +109,7 @@ class CallbackList:
         return call
 
 
+@door("callbacks.train", undo=False)
 def train(
     step: Callable[[Any], Any], batches: Iterable[Any], epochs: int = 1, callbacks: Iterable[Callback] = ()
 ) -> list[dict[str, float]]:
@@ -129,6 +142,16 @@ def train(
     """
     check_callable(step, "step", "callbacks.train", "a function of a batch")
     check_int(epochs, "epochs", "callbacks.train", 1)
+    if isinstance(batches, Variable) or not hasattr(batches, "__iter__"):
+        raise ProgramTypeError(
+            "callbacks.train cannot go through 'batches'",
+            expected="a list, a DataLoader, or another object that can be iterated over",
+            received=shown(batches),
+            fix="pass batches of numbers, such as [exe_feed, ...]" if not isinstance(batches, Variable) else
+            "pass what is fed to the Variable",
+            op="callbacks.train",
+            var="batches",
+        )  # fmt: skip
     if iter(batches) is batches and epochs > 1:
         raise ProgramTypeError(
             "an iterator can be read once, and 'epochs' asks for more",
@@ -175,6 +198,7 @@ def _text(logs: Logs) -> str:
     return ", ".join(f"{name} {value:.6g}" for name, value in logs.items())
 
 
+@notes_signatures(undo=False)
 class ProgBarLogger(Callback):
     """Shows the epoch, its batches, the last numbers and the time left; one plain line per epoch where there is no terminal.
 
@@ -221,6 +245,7 @@ class ProgBarLogger(Callback):
             self._progress = None
 
 
+@notes_signatures(undo=False)
 class CSVLogger(Callback):
     """Writes a row per epoch to a CSV file: the epoch, its seconds, and the mean of each number.
 
@@ -285,6 +310,7 @@ class CSVLogger(Callback):
         )
 
 
+@notes_signatures(undo=False)
 class TensorBoard(Callback):
     """Writes each number to TensorBoard: per batch as ``train/NAME``, per epoch as ``epoch/NAME``.
 

@@ -227,6 +227,10 @@ class NotFoundError(TstaticError, LookupError, ValueError):
     """
 
 
+class MissingFileError(NotFoundError, FileNotFoundError):
+    """A path that is to be read leads nowhere; Paddle's readers raise a ``FileNotFoundError`` there."""
+
+
 class IndexRangeError(TstaticError, IndexError):
     """An index or a block number that is out of range."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _imp
+import contextlib
 import os
 import signal
 import sys
@@ -42,8 +44,7 @@ class Computing:
     def __enter__(self) -> None:
         if _forking and not self.lock._is_owned():
             # A fork that waits for this lock would lose it again and again to a thread that runs short steps.
-            with _gate:
-                pass
+            _pass_gate()
         try:
             self.lock.acquire()
         except BaseException:
@@ -66,12 +67,25 @@ _forking = False
 """Whether a fork waits, or is under way."""
 
 
+def _pass_gate() -> None:
+    """Waits for the end of a fork."""
+    # Ctrl-C inside of the callback in which Python forgets a lock of a module leaves the lock of imports with this thread. A fork
+    # needs that lock, so a thread that has it would wait here for ever. While Python itself uses it, no step begins.
+    with contextlib.suppress(RuntimeError):
+        while True:
+            _imp.release_lock()
+    with _gate:
+        pass
+
+
 def computing() -> Computing:
     """Returns the mark of this thread."""
     try:
         found: Computing = _mine.computing
     except AttributeError:
         found = Computing()
+        if _forking:
+            _pass_gate()
         with _gate:
             _all.add(found)
             _mine.computing = found

@@ -31,6 +31,7 @@ def open_regular(path: str | os.PathLike[str], dir_fd: int | None = None, follow
     Raises:
         OSError: If there is no such file, if it cannot be opened, or if it is of another kind (``EINVAL``).
     """
+    path = os.fspath(path)  # a number would be a descriptor, and closed at the end
     # Its kind is checked first, because opening can already have an effect: it rewinds a tape, and it wakes a FIFO's writer.
     _check(path, os.stat(path, dir_fd=dir_fd, follow_symlinks=follow))
     # What has replaced the file since then must not make this wait.
@@ -50,7 +51,7 @@ def opened(path: str | os.PathLike[str]) -> BufferedReader:
     Raises:
         OSError: As for :func:`open_regular`.
     """
-    return open(path, "rb", opener=lambda name, flags: open_regular(name))
+    return open(os.fspath(path), "rb", opener=lambda name, flags: open_regular(name))
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
@@ -69,6 +70,7 @@ def require(path: str | os.PathLike[str]) -> None:
     Raises:
         OSError: If it does not.
     """
+    path = os.fspath(path)
     _check(path, os.stat(path))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Sequence
+from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -30,6 +31,7 @@ _PLAIN = (
     BuiltinFunctionType,
     MethodType,
     ModuleType,
+    PurePath,
 )
 _DEEPEST = 6
 

@@ -22,9 +22,11 @@ from typing import Any
 import numpy as np
 
 import tstatic as paddle
+from tests.api import plain_objects  # noqa: F401 - it adds to CALLS
 from tests.api.effects import base_calls
 from tests.api.picture import World
-from tests.api.samples import SAMPLES, use_of
+from tests.api.plain_calls import CALLS, OBJECTS, inside
+from tests.api.samples import SAMPLES, Sample, use_of
 from tstatic import static
 from tstatic.errors import TstaticError
 from tstatic.ir.export import _door
@@ -144,16 +146,22 @@ class Call:
     def watched(self) -> list[Any]:
         """What the call may change of what it is given; a new object that cannot be made is gone."""
         new = getattr(self.function, "__name__", "") == "__init__"
-        return [self.function, *(() if new else self.mine), *self.given.values()]
+        # An Executor keeps the plans that it made for a call, whatever becomes of the call.
+        mine = [one for one in self.mine if not new and not isinstance(one, static.Executor)]
+        return [self.function, *mine, *self.given.values()]
+
+
+def _sample(path: str) -> Sample | None:
+    return CALLS.get(path) or SAMPLES.get(path)
 
 
 def _function(path: str, thing: Any) -> Callable[..., Any]:
-    sample = SAMPLES.get(path)
+    sample = _sample(path)
     return sample.call if sample is not None and sample.call is not None else thing
 
 
 def _using(path: str, thing: Any) -> Any:
-    sample = SAMPLES.get(path)
+    sample = _sample(path)
     if sample is not None and sample.use is not None:
         return sample.use
     return use_of(thing) if inspect.isclass(thing) else None
@@ -165,9 +173,12 @@ def ready(path: str, thing: Any, base: int, door: int) -> Call | None:
     Raises:
         Exception: What a base call that is not legal raises.
     """
-    for number, arguments in enumerate(base_calls(path, thing)):
+    for number, arguments in enumerate([CALLS[path].arguments] if path in CALLS else base_calls(path, thing)):
         if number != base:
             continue
+        if path in OBJECTS:
+            obj = OBJECTS[path]()
+            return Call(getattr(type(obj), path.rpartition(".")[2]), arguments(), (obj,))
         function, given = _function(path, thing), arguments()
         if door == 0:
             return Call(function, given)
@@ -235,11 +246,29 @@ def fresh() -> Iterator[tuple[static.Program, static.Program]]:
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),
         warnings.catch_warnings(),
+        static.scope_guard(static.Scope()),
+        _process_as_before(),
+        inside(),
     ):
         warnings.simplefilter("ignore")
         yield main, startup
 
 
+@contextlib.contextmanager
+def _process_as_before() -> Iterator[None]:
+    """Sets back what a call that is accepted may have set for the process."""
+    dtype, device, recording = paddle.get_default_dtype(), paddle.get_device(), paddle.is_grad_enabled()
+    try:
+        yield
+    finally:
+        paddle.set_default_dtype(dtype)
+        paddle.set_device(device)
+        paddle.set_grad_enabled(recording)
+        paddle.set_printoptions(precision=8, threshold=1000, edgeitems=3, sci_mode=False, linewidth=80)
+        paddle.vision.set_image_backend("pil")
+
+
+SAMPLING = ("samples.py", "plain_calls.py", "plain_objects.py")
 MOST_BASES = 1
 # The one compares texts for messages, below programs; the sample of the other unpacks its argument. Both take a Variable
 # apart outside any call that is refused.
@@ -249,6 +278,12 @@ MOST_DOORS = 3
 
 def targets(path: str, thing: Any, doors: int = MOST_DOORS) -> Iterator[Target]:
     """Yields the arguments that can be replaced in the first legal call of a function and in the ``doors`` that use its result."""
+    if path in CALLS:
+        with fresh():
+            call = ready(path, thing, 0, 0)
+            assert call is not None
+            yield from (Target(path, 0, name, 0) for name in _replaceable(call))
+        return
     legal = 0
     for base in range(8) if path not in SKIPPED else ():
         try:
@@ -278,7 +313,7 @@ def targets(path: str, thing: Any, doors: int = MOST_DOORS) -> Iterator[Target]:
 def _replaceable(call: Call) -> list[str]:
     stars = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     # What a sample calls in place of a function has arguments of its own.
-    if isinstance(call.function, _Spread) or getattr(call.function, "__module__", "") == "tests.api.samples":
+    if isinstance(call.function, _Spread) or getattr(call.function, "__module__", "").startswith("tests.api."):
         return list(call.given)
     parameters = inspect.signature(call.function).parameters
     named = [name for name, p in parameters.items() if p.kind not in stars and name != "self"]
@@ -359,7 +394,7 @@ def attempt(target: Target, thing: Any, wrong: str) -> Refusal | None:
             signal.setitimer(signal.ITIMER_REAL, 0)
             if isinstance(error, KeyboardInterrupt):
                 raise
-            if traceback.extract_tb(error.__traceback__)[-1].filename.endswith("samples.py"):
+            if traceback.extract_tb(error.__traceback__)[-1].filename.endswith(SAMPLING):
                 return None  # it is what the sample does with the argument
             return Refusal(target, wrong, error, world.difference(before), is_typed(error))
         finally:
@@ -431,10 +466,15 @@ def pick(found: Sequence[Target], each: int, seed: int) -> Iterator[tuple[Target
         yield from ((target, wrong) for wrong in draw.sample(list(WRONG), min(each, len(WRONG))))
 
 
-def main() -> int:
-    """Makes the calls and prints those that leave something behind or raise an error without a type; returns 1 if there are any."""
+def callables() -> dict[str, Any]:
+    """All that is called: by name, public functions and classes, and what only has a call in :data:`CALLS`."""
     from tests.api.test_effects import things
 
+    return things() | dict.fromkeys(CALLS)
+
+
+def main() -> int:
+    """Makes the calls and prints those that leave something behind or raise an error without a type; returns 1 if there are any."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="part of the names of functions")
     parser.add_argument("--each", type=int, default=12, help="how many wrong values each argument gets")
@@ -443,7 +483,7 @@ def main() -> int:
     chosen = parser.parse_args()
     part, parts = map(int, chosen.part.split("/"))
     refused = changed = untyped = 0
-    for path, thing in list(things().items())[part::parts]:
+    for path, thing in list(callables().items())[part::parts]:
         if chosen.only not in path:
             continue
         for target, wrong in pick(list(targets(path, thing)), chosen.each, chosen.seed):

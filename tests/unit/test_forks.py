@@ -180,6 +180,37 @@ def test_a_signal_that_comes_while_a_fork_waits_is_handled_after_it() -> None:
 
 
 @pytest.mark.numpy_device
+@pytest.mark.parametrize("first", [True, False], ids=["a first step", "a later step"])
+def test_a_step_of_a_thread_that_ctrl_c_left_with_the_lock_of_imports_lets_a_fork_go_on(first: bool) -> None:
+    """Python's callback that forgets a module's lock takes this one and can be broken off before it gives it back."""
+    script = """
+import _imp, os, sys, threading, time
+from tstatic import forks
+from tstatic.forks import computing
+
+if sys.argv[1] == "False":
+    computing()
+_imp.acquire_lock()
+
+def fork():
+    child = os.fork()
+    if not child:
+        os._exit(7)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+forker = threading.Thread(target=fork)
+forker.start()
+while not forks._forking:
+    time.sleep(0.001)
+with computing():
+    pass
+forker.join()
+print(_imp.lock_held())
+"""
+    ended = run_alone(script, str(first))
+    assert ended.stdout.split() == ["7", "False"], ended.stderr
+
+
 def test_a_replicas_function_forks_while_the_other_replica_waits_for_it() -> None:
     """The fork waits for no replica that is in a collective: it would wait for the fork in turn."""
     ends: list[int] = []

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, cast
 from tstatic.errors import TstaticError, reason
 from tstatic.io.errors import DataError, DataUseError
 from tstatic.ir.budget import FLAG, most_unpacked
+from tstatic.ir.checks import check_type
 from tstatic.no_effect import no_effect
 from tstatic.regular import opened, read_bytes
 
@@ -75,6 +76,7 @@ def found(given: str | None, url: str, module_name: str, download_: bool, argume
                 fix=f"pass {argument}",
             )
         return download(url, module_name, "")
+    check_type(given, (str, os.PathLike), argument, expected="a path")
     if not os.path.isfile(given):
         raise DataError(
             f"there is no file {given}", expected=f"the path of a file as {argument}", received="no file",

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import io
 import os
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tstatic.dataset.common import reading
-from tstatic.errors import UnsupportedError, needed_for
+from tstatic.errors import MissingFileError, UnsupportedError, needed_for, shown
 from tstatic.io.errors import DataError
+from tstatic.ir.checks import check_type
 from tstatic.ir.export import export
 from tstatic.regular import require
 
@@ -95,9 +95,15 @@ def image_load(path: str, backend: str | None = None) -> Any:
             "image_load gives no tensors: there is no eager mode", expected="'pil' or 'cv2'", received="'tensor'",
             fix="np.asarray(paddle.vision.image_load(path, 'pil')), and feed it", op="image_load",
         )  # fmt: skip
-    # What the packages answer to a path that leads nowhere is theirs.
-    with reading(os.fspath(path)), suppress(FileNotFoundError):
-        require(path)
+    check_type(path, (str, os.PathLike), "path", "image_load")
+    with reading(os.fspath(path)):
+        try:
+            require(path)
+        except FileNotFoundError as error:
+            raise MissingFileError(
+                f"there is no image {os.fspath(path)}", expected="the path of an image", received=shown(path),
+                fix="check the path", op="image_load",
+            ) from error  # fmt: skip
     if chosen == "cv2":
         with needed_for("reading images with backend='cv2'"):
             import cv2

@@ -79,12 +79,14 @@ def is_available() -> bool:
     return True
 
 
+@door("distributed.get_backend")
 @no_effect(group=ONE_GROUP)
 def get_backend(group: object = None) -> str:
     """Returns ``"GLOO"``: what connects the processes."""
     return "GLOO"
 
 
+@door("distributed.destroy_process_group")
 @no_effect(group=ONE_GROUP)
 def destroy_process_group(group: object = None) -> None:
     """Leaves the group of processes; the first use of it connects again."""
@@ -126,6 +128,7 @@ class ParallelEnv:
 def local(array: Array) -> Array: ...
 @overload
 def local(array: _Part) -> _Part: ...
+@door("distributed.local")
 def local(array: Any) -> Any:
     """This process's part of an array, list or other sequence, cut along its first axis.
 
@@ -165,6 +168,7 @@ def local(array: Any) -> Any:
 def mean(x: float) -> float: ...
 @overload
 def mean(x: Array) -> Array: ...
+@door("distributed.mean")
 def mean(x: Any) -> Any:
     """The mean over all processes of what each passes: a number, such as a fetched loss, or an array.
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tstatic.ir.export import door
 from tstatic.static.variable_files import is_persistable, load_inference_model, load_persistables, save_persistables
 
 
+@door("distributed.io.load_inference_model_distributed")
 def load_inference_model_distributed(
     dirname: str, executor: Any, model_filename: str | None = None, params_filename: str | None = None
 ) -> Any:

@@ -13,6 +13,7 @@ from tstatic.comm.process_collectives import Group
 from tstatic.comm.processes import world
 from tstatic.errors import ProgramError, UnsupportedError
 from tstatic.ir.checks import check_int, check_length, check_type
+from tstatic.ir.export import door
 from tstatic.no_effect import no_effect
 
 
@@ -47,6 +48,7 @@ def _whole(group: Group | None, function: str) -> None:
         )
 
 
+@door("distributed.all_gather_object")
 def all_gather_object(object_list: list[Any], obj: Any, group: Group | None = None) -> None:
     """Appends the objects of all processes to a list, in the order of their ranks.
 
@@ -74,6 +76,7 @@ def _root(src: Any, function: str) -> int:
     return check_int(src, "src", function, 0, launch.current().size - 1, error=ProgramError)
 
 
+@door("distributed.broadcast_object_list")
 def broadcast_object_list(object_list: list[Any], src: int, group: Group | None = None) -> None:
     """Replaces the objects of a list by those of one process.
 
@@ -92,6 +95,7 @@ def broadcast_object_list(object_list: list[Any], src: int, group: Group | None 
     object_list[:] = _gathered(object_list if launch.current().rank == root else None, function)[root]
 
 
+@door("distributed.scatter_object_list")
 def scatter_object_list(
     out_object_list: list[Any], in_object_list: Sequence[Any] | None = None, src: int = 0, group: Group | None = None
 ) -> None:
@@ -118,6 +122,7 @@ def scatter_object_list(
     out_object_list[:] = [found[mine.rank]]
 
 
+@door("distributed.gloo_init_parallel_env")
 @no_effect(rank_id="a launcher or a role maker says it", rank_num="as rank_id", server_endpoint="as rank_id")
 def gloo_init_parallel_env(rank_id: int = 0, rank_num: int = 1, server_endpoint: str = "") -> None:
     """Connects this process to the others, as ``init_parallel_env``."""

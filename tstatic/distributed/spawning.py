@@ -16,6 +16,7 @@ from tstatic.distributed.departures import Departures
 from tstatic.distributed.launching import environment, first_failure, free_ports, without_launcher
 from tstatic.errors import ProgramError, RankFailedError
 from tstatic.ir.checks import check_callable, check_int
+from tstatic.ir.export import door
 from tstatic.locks import lock
 
 _environ = lock()
@@ -93,6 +94,7 @@ def _run(function: Callable[..., Any], args: Sequence[Any], errors: Any) -> None
         raise
 
 
+@door("distributed.spawn")
 def spawn(
     func: Callable[..., Any], args: Sequence[Any] = (), nprocs: int = -1, join: bool = True, daemon: bool = False,
     **options: Any,

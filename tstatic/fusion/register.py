@@ -13,6 +13,7 @@ from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeErro
 from tstatic.fusion.user_kernel import OPTIONS, UserKernel, accepted, python_function, source_of
 from tstatic.ir.build import emit
 from tstatic.ir.checks import check_callable, check_type
+from tstatic.ir.export import door
 from tstatic.ir.expr import parse, variables
 from tstatic.ir.opdef import DERIVE, GRAD, OPS, GradContext, GradOp, OpDef, OpSpec, parse_slots, register
 from tstatic.ir.types import Meta, dtype_of
@@ -23,6 +24,7 @@ Builder = Callable[..., Any]
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
+@door("register_kernel")
 def register_kernel(
     name: str,
     slots: str,

@@ -37,6 +37,7 @@ from tstatic.interop.exported import (
 )
 from tstatic.ir.build import as_variable, emit
 from tstatic.ir.declare import data, program_guard
+from tstatic.ir.export import door
 from tstatic.ir.program import Program, Variable
 from tstatic.ir.types import UNKNOWN, int64
 from tstatic.ops.elementwise._mixed import cast_to
@@ -99,6 +100,7 @@ class TorchProgram:
         return f"<TorchProgram: {', '.join(self.feed_names)} -> {results}; {self.program!r}>"
 
 
+@door("from_torch")
 def from_torch(module: Any, example: Any, *, dynamic_shapes: Any = BATCH, prefix: str = "") -> TorchProgram:
     """Turns a module of torch into a program, with its weights in the global scope.
 

@@ -116,10 +116,6 @@ def check_type(
     raise _wrong_type(value, listed, arg, function, wanted, fix)
 
 
-MOST_LAYERS = 10_000
-"""How many layers one argument may ask for: building more would not end within an hour."""
-
-
 def check_int(
     value: Any,
     arg: str,

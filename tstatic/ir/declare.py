@@ -15,6 +15,7 @@ from tstatic.guards import Guarded
 from tstatic.ir import names
 from tstatic.ir.attrs import LOD
 from tstatic.ir.checks import MAX_ELEMENTS, check_int, check_type
+from tstatic.ir.export import door
 from tstatic.ir.names import DEVICE, NAME_SCOPE
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Program, Variable
@@ -51,11 +52,13 @@ def default_startup_program() -> Program:
     return _startup.get()
 
 
+@door("framework.switch_main_program")
 def switch_main_program(program: Program) -> Program:
     """Makes ``program`` the default main program; returns the old one."""
     return _main.switch(program)
 
 
+@door("framework.switch_startup_program")
 def switch_startup_program(program: Program) -> Program:
     """Makes ``program`` the default startup program; returns the old one."""
     return _startup.switch(program)

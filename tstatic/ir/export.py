@@ -231,9 +231,9 @@ def notes_signatures(undo: bool = True) -> Callable[[type[C]], type[C]]:
     return lambda cls: notes_signature(cls, cls.__name__, undo)
 
 
-def door(name: str) -> Callable[[F], F]:
+def door(name: str, undo: bool = True) -> Callable[[F], F]:
     """Makes a public function that is not exported here do what :func:`notes_signature` says; a decorator."""
-    return lambda function: notes_signature(function, name)
+    return lambda function: notes_signature(function, name, undo)
 
 
 _CALLED = ("__init__", "__call__")
@@ -259,8 +259,11 @@ def _door(call: Any, shown: Any, name: str, undo: bool, restored: bool = False) 
     def running(*args: Any, **kwargs: Any) -> Any:
         try:
             return call(*args, **kwargs)
-        except TypeError as error:
+        except Exception as error:
             misfit(error)
+            typed = refusal(error, sys._getframe(1), shown, name, args, kwargs)
+            if typed is not None:
+                raise typed from error
             raise
 
     def noting(*args: Any, **kwargs: Any) -> Any:

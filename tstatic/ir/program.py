@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from tstatic.display import counted
 from tstatic.errors import IndexRangeError, NotFoundError, ProgramError, ProgramTypeError, near, shown
 from tstatic.ir import names
+from tstatic.ir.checks import check_type
 from tstatic.ir.export import notes_signatures
 from tstatic.ir.hooks import ProgramForms, ProgramView, hooks
 from tstatic.ir.methods import ProgramMethods
@@ -570,9 +571,7 @@ class Program(ProgramMethods, ProgramForms, NotedAttributes):
         ``with_details`` shows defaults, too; it and ``throw_on_error``, which does nothing, must be bools.
         """
         for name, value in (("throw_on_error", throw_on_error), ("with_details", with_details)):
-            assert isinstance(value, bool), (
-                f"The type of {name} parameter is wrong, expected bool, but received {type(value)}."
-            )
+            check_type(value, bool, name, "Program.to_string", expected="True or False")
         return hooks.text(self, with_details)
 
     @staticmethod

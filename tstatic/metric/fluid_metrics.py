@@ -376,9 +376,10 @@ class EditDistance(MetricBase):
             as_array(distances, "distances", "EditDistance"),
             _number(seq_num, "seq_num", "EditDistance.update"),
         )
+        wrong, total = count - int((found == 0).sum()), float(found.sum())
         self.seq_num += count
-        self.instance_error += count - int((found == 0).sum())
-        self.total_distance += float(found.sum())
+        self.instance_error += wrong
+        self.total_distance += total
 
     def eval(self) -> tuple[float, float]:
         """Returns the mean distance, and the share of sequences with an error.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ProgramError, shown
+from tstatic.errors import ProgramError, ProgramTypeError, shown
 from tstatic.ir import names
 from tstatic.ir.checks import check_type
 from tstatic.ir.declare import data, program_guard
@@ -52,8 +53,17 @@ def _inputs(input_size: Any, dtypes: Any, given: Any, function: str) -> list[tup
         )
     if hasattr(input_size, "shape"):  # an InputSpec
         input_size = [input_size]
-    single = isinstance(input_size, int) or all(isinstance(n, int | None) for n in input_size)
-    sizes = [input_size] if single else list(input_size)
+    if not isinstance(input_size, int | list | tuple):
+        raise ProgramTypeError(
+            f"'input_size' of {function} is not a shape",
+            expected="the shape of an input, an InputSpec, or a list of them",
+            received=shown(input_size),
+            fix=f"paddle.{function}(net, (1, 3, 224, 224))",
+            op=function,
+            var="input_size",
+        )
+    given_sizes = [input_size] if isinstance(input_size, int) else list(input_size)
+    sizes = [input_size] if all(isinstance(n, int | None) for n in given_sizes) else given_sizes
     kinds = list(dtypes) if isinstance(dtypes, list | tuple) else [dtypes] * len(sizes)
     if len(kinds) != len(sizes):
         raise ProgramError(
@@ -74,7 +84,7 @@ def _dtype(value: Any) -> Any:
 
 
 def _sizes(shape: Any, function: str) -> tuple[int, ...]:
-    given = (shape,) if isinstance(shape, int) else tuple(shape)
+    given = tuple(shape) if isinstance(shape, list | tuple) else (shape,)
     found = tuple(1 if n is None or n == -1 else n for n in given)
     if not all(isinstance(n, int | np.integer) and n > 0 for n in found):
         raise ProgramError(
@@ -205,12 +215,17 @@ def flops(
     print_detail: bool = False,
 ) -> int:
     """Returns how many operations a network takes, as Paddle counts them, and prints the number: see ``static/summary``."""
+    check_type(
+        custom_ops,
+        (Mapping, NoneType),
+        "custom_ops",
+        "flops",
+        expected="a dict from a class of layers to what counts it",
+    )
     counts: dict[type[Layer], Count] = {**COUNTS, **(custom_ops or {})}
     total = parameters = 0
     rows: list[tuple[str, ...]] = []
-    for layer, given, out in _calls(
-        net, _inputs(input_size if input_size is None else list(input_size), None, None, "flops"), "flops"
-    ):
+    for layer, given, out in _calls(net, _inputs(input_size, None, None, "flops"), "flops"):
         if any(True for _ in layer.children()):
             continue
         number, own = counts.get(type(layer), _nothing)(layer, given, out), _own(layer)[0]

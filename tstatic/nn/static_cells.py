@@ -11,6 +11,7 @@ from tstatic.ir.checks import FLOATS, check_has_shape, check_int, check_number, 
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
+from tstatic.nn.depth import check_layers
 from tstatic.nn.layer.rnn_cells import BiRNN, RNNCellBase, run_cell
 
 
@@ -423,9 +424,8 @@ def _basic(
     """Runs stacked units in one or both directions; both directions have layers of their own, which join at the end."""
     function = name
     check_variable(input, "input", function, FLOATS)
-    layout = "[batch, steps, size]" if batch_first else "[steps, batch, size]"
-    check_rank(input, 3, "input", function, layout=layout)
-    check_int(num_layers, "num_layers", function, 1)
+    check_rank(input, 3, "input", function, layout=f"[{'batch, steps' if batch_first else 'steps, batch'}, size]")
+    check_layers(num_layers, function)
     check_number(dropout_prob, "dropout_prob", function, least=0.0, most=1.0)
     ways = ["", "reverse_"] if bidirectional else [""]
     rows = num_layers * len(ways)

@@ -18,6 +18,7 @@ from tstatic.ir.checks import (
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
+from tstatic.nn.depth import check_layers
 from tstatic.nn.initializer import Initializer
 from tstatic.nn.param import LayerHelper, check_enabled
 from tstatic.no_effect import no_effect
@@ -182,7 +183,7 @@ def lstm(
     check_rank(input, 3, "input", "lstm", layout="[steps, batch, size]")
     size = check_static_dim(input.shape[2], input, "axis 2 (the size)", "lstm")
     check_int(hidden_size, "hidden_size", "lstm", 1)
-    check_int(num_layers, "num_layers", "lstm", 1)
+    check_layers(num_layers, "lstm")
     check_number(dropout_prob, "dropout_prob", "lstm", least=0.0, most=1.0)
     ways = 2 if is_bidirec else 1
     rows = num_layers * ways

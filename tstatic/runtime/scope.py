@@ -8,13 +8,14 @@ import operator
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
 from tstatic.devices import Array, Device, owner_of, read
 from tstatic.devices.shortage import out_of_memory
-from tstatic.errors import DTypeError, FeedError
+from tstatic.errors import DTypeError, FeedError, ProgramTypeError, shown
 from tstatic.guards import Guarded
 from tstatic.ir.checks import check_type
 from tstatic.ir.types import DType, dtype_of, plain
@@ -189,7 +190,7 @@ class LoDTensor:
 
         They are checked where the tensor is fed.
         """
-        self._lod = [[int(offset) for offset in level] for level in lod]
+        self._lod = _levels(lod, "lod", "LoDTensor.set_lod")
 
     def recursive_sequence_lengths(self) -> list[list[int]]:
         """Returns the lengths of each level: ``[[2, 3]]`` for sequences of 2 and 3 rows."""
@@ -197,7 +198,9 @@ class LoDTensor:
 
     def set_recursive_sequence_lengths(self, recursive_sequence_lengths: Sequence[Sequence[int]]) -> None:
         """Sets the lengths of each level, from the outermost inwards, instead of the offsets."""
-        self.set_lod([[0, *itertools.accumulate(level)] for level in recursive_sequence_lengths])
+        op = "LoDTensor.set_recursive_sequence_lengths"
+        lengths = _levels(recursive_sequence_lengths, "recursive_sequence_lengths", op)
+        self.set_lod([[0, *itertools.accumulate(level)] for level in lengths])
 
     def has_valid_recursive_sequence_lengths(self) -> bool:
         """Returns whether the offsets of each level rise from 0 to the number of what they divide; also without levels."""
@@ -209,6 +212,24 @@ class LoDTensor:
             return "LoDTensor(empty)"
         lod = f", lod={self._lod}" if self._lod else ""
         return f"LoDTensor({dtype_of(self._array.dtype).name}{list(self._array.shape)}{lod})\n{read(self._array)!r}"
+
+
+def _levels(given: Any, arg: str, function: str) -> list[list[int]]:
+    """Returns lists of ints from sequences or arrays of whole numbers."""
+    whole = isinstance(given, Sequence | np.ndarray) and all(
+        isinstance(level, Sequence | np.ndarray) and all(isinstance(n, int | np.integer) for n in level)
+        for level in given
+    )
+    if not whole:
+        raise ProgramTypeError(
+            f"'{arg}' of {function} has levels of whole numbers",
+            expected="a list with a list of ints for each level, such as [[0, 2, 5]]",
+            received=shown(given),
+            fix="pass one list for each level",
+            op=function,
+            var=arg,
+        )
+    return [[int(n) for n in level] for level in given]
 
 
 class LoDTensorArray(list[LoDTensor]):
@@ -274,6 +295,7 @@ class Scope:
     """
 
     def __init__(self, parent: Scope | None = None) -> None:
+        check_type(parent, (Scope, NoneType), "parent", "Scope")
         self.parent = parent
         self.kids: list[Scope] = []
         self.layout = 0
@@ -332,11 +354,15 @@ class Scope:
     def find_var(self, name: str) -> ScopeVar | None:
         """Returns the variable of that name here or in a parent, or ``None``."""
         scope: Scope | None = self
-        while scope is not None:
-            found = scope._vars.get(name)
-            if found is not None:
-                return found
-            scope = scope.parent
+        try:
+            while scope is not None:
+                found = scope._vars.get(name)
+                if found is not None:
+                    return found
+                scope = scope.parent
+        except TypeError:
+            check_type(name, str, "name", "Scope.find_var")  # it cannot be hashed
+            raise
         return None
 
     def array(self, name: str) -> Array | None:

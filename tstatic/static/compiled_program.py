@@ -37,7 +37,7 @@ from tstatic.static.data_parallel import OWN_PLACE, places_of
 from tstatic.static.explain import Explanation
 from tstatic.static.inquiry import as_program, build_explanation
 from tstatic.static.ledger import MOST_RECORDS, CompileRecord
-from tstatic.static.max_batch import largest, with_batch
+from tstatic.static.max_batch import given_shapes, largest, with_batch
 from tstatic.static.property_status import PropertyStatus
 from tstatic.static.request import fetch_names, planned_for
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
@@ -335,7 +335,7 @@ class CompiledProgram:
     def _feed_metas(self, feed_shapes: Mapping[str, Sequence[int]] | None) -> dict[str, Meta]:
         block = self._program.global_block()
         known: dict[str, Meta] = {}
-        for name, shape in (feed_shapes or {}).items():
+        for name, shape in given_shapes(feed_shapes).items():
             var = block.vars.get(name)
             if var is None:
                 raise ProgramError(
@@ -475,7 +475,9 @@ class CompiledProgram:
         step = check_int(multiple_of, "multiple_of", "max_batch", least=1)
         capacity(memory)
         return largest(
-            lambda batch: self.fits(memory, with_batch(self._program, feed_shapes or {}, batch), fetch_list, scope),
+            lambda batch: self.fits(
+                memory, with_batch(self._program, given_shapes(feed_shapes), batch), fetch_list, scope
+            ),
             step,
         )
 

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import NoneType
+from typing import Any
 
 from tstatic.errors import ProgramError
+from tstatic.ir.checks import check_type
 from tstatic.ir.program import Program
 from tstatic.ir.types import UNKNOWN
 from tstatic.plan.report import Fit
 
 MOST = 1 << 24
 """The largest batch that is tried."""
+
+
+def given_shapes(feed_shapes: Mapping[str, Sequence[Any]] | None) -> Mapping[str, Sequence[Any]]:
+    """Returns the argument ``feed_shapes``, which is ``{}`` by default.
+
+    Raises:
+        ProgramTypeError: If it is not a dict.
+    """
+    wanted = "a dict of inputs and their shapes"
+    return check_type(feed_shapes, (Mapping, NoneType), "feed_shapes", "CompiledProgram", expected=wanted) or {}
 
 
 def with_batch(program: Program, given: Mapping[str, Sequence[int | None]], batch: int) -> dict[str, tuple[int, ...]]:

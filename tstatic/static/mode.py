@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tstatic.ir.declare import default_main_program
-from tstatic.ir.export import export
+from tstatic.ir.export import door, export
 from tstatic.logs import warn_user
 from tstatic.no_effect import no_effect
 
@@ -39,6 +39,7 @@ def in_pir_mode() -> bool:
     return False
 
 
+@door("disable_static")
 @no_effect(place="there is no eager mode that would run there")
 def disable_static(place: Any = None) -> None:
     """Changes nothing, because eager mode does not exist; the first eager use afterwards is an error.
@@ -149,6 +150,7 @@ def disable_signal_handler() -> None:
 @no_effect(
     precision=FETCHED, threshold=FETCHED, edgeitems=FETCHED, sci_mode=FETCHED, linewidth=FETCHED,
 )  # fmt: skip
+@door("set_printoptions")
 def set_printoptions(
     precision: int | None = None,
     threshold: int | None = None,

@@ -182,7 +182,8 @@ def _loaded(data: bytes, source: object, return_numpy: bool, keep_names: bool = 
     if isinstance(found, dict) and not keep_names:
         found.pop(LAYER_NAMES, None)
     # Paddle writes the tensors of its eager mode as pairs of name and array; arrays beside such pairs were arrays.
-    return _rebuilt(found, _is_named_array if _has(found, _is_named_array) else _is_array, tensor)
+    arrays, named = _arrays_in(found)
+    return _rebuilt(found, _is_named_array if named else _is_array, tensor) if arrays else found
 
 
 def _is_named_array(value: Any) -> bool:
@@ -193,11 +194,19 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray)
 
 
-def _has(value: Any, wanted: Callable[[Any], bool]) -> bool:
-    if wanted(value):
-        return True
-    rows = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    return any(_has(item, wanted) for item in rows)
+def _arrays_in(value: Any) -> tuple[bool, bool]:
+    """Returns whether a nest has arrays, and whether one of them has a name; each part is looked at once, without recursion."""
+    nest, seen = [value], set()
+    arrays = False
+    for part in nest:  # it grows while it is read
+        if isinstance(part, np.ndarray):
+            arrays = True
+        elif isinstance(part, dict | list | tuple) and id(part) not in seen:
+            seen.add(id(part))
+            if _is_named_array(part):
+                return True, True
+            nest.extend(part.values() if isinstance(part, dict) else part)
+    return arrays, False
 
 
 def _rebuilt(

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from types import NoneType
 from typing import Any
 
+import numpy as np
+
 from tstatic import places
 from tstatic.errors import FeedError, ProgramError
-from tstatic.ir.checks import check_type
+from tstatic.ir.checks import check_int, check_type
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.export import notes_signatures
 from tstatic.ir.program import Program
@@ -66,6 +68,9 @@ class ParallelExecutor:
     ) -> None:
         check_type(share_vars_from, (ParallelExecutor, NoneType), "share_vars_from", "ParallelExecutor")
         check_type(scope, (Scope, NoneType), "scope", "ParallelExecutor")
+        check_type(use_cuda, (bool, np.bool_, int), "use_cuda", "ParallelExecutor")
+        check_int(num_trainers, "num_trainers", "ParallelExecutor")
+        check_int(trainer_id, "trainer_id", "ParallelExecutor")
         if build_strategy is not None and not isinstance(build_strategy, BuildStrategy):
             build = build_strategy  # CompiledProgram raises the error.
         else:

@@ -236,18 +236,22 @@ class Predictor:
             FeedError: If an input is missing, or does not fit.
             ProgramError: If another thread runs this predictor.
         """
-        if inputs is not None:
-            if len(inputs) != len(self._feeds):
-                raise FeedError(
-                    f"the model has {len(self._feeds)} inputs, but {len(inputs)} were given",
-                    expected=f"arrays for {', '.join(self._feeds)}",
-                    received=f"a list of {len(inputs)}",
-                    fix="pass one array for each input",
-                    op="inference",
-                )
-            for name, value in zip(self._feeds, inputs, strict=True):
+        if inputs is not None and len(inputs) != len(self._feeds):
+            raise FeedError(
+                f"the model has {len(self._feeds)} inputs, but {len(inputs)} were given",
+                expected=f"arrays for {', '.join(self._feeds)}",
+                received=f"a list of {len(inputs)}",
+                fix="pass one array for each input",
+                op="inference",
+            )
+        given, handles = dict(self._given), dict(self._handles)
+        try:
+            for name, value in zip(self._feeds, inputs or (), strict=inputs is not None):
                 self.get_input_handle(name).copy_from_cpu(np.asarray(value))
-        feed = {name: self._fed(name) for name in self._feeds}
+            feed = {name: self._fed(name) for name in self._feeds}
+        except BaseException:
+            self._given, self._handles = given, handles
+            raise
         if not self._running.acquire(blocking=False):
             raise ProgramError(
                 "another thread runs this predictor",
@@ -266,7 +270,9 @@ class Predictor:
         return True if inputs is None else list(self._results.values())
 
     def _fed(self, name: str) -> Any:
-        handle = self.get_input_handle(name)
+        handle = self._handles.get((name, True)) or Tensor(
+            self, name, self._loaded.global_block().var(name).dtype, True
+        )
         array = handle._value()
         if dtype_of(array.dtype) is not handle._dtype:
             raise FeedTypeError(
@@ -365,8 +371,9 @@ class PredictorPool:
                 "a pool has at least one predictor", expected="size >= 1", received=shown(size), fix="pass the number of threads",
                 op="inference",
             )  # fmt: skip
-        first = create_predictor(config)
-        self._predictors = [first, *(first.clone() for _ in range(size - 1))]
+        self._size = size
+        self._predictors = {0: create_predictor(config)}
+        self._lock = lock()
 
     def retrieve(self, idx: int) -> Predictor:
         """Returns a predictor by its number.
@@ -374,12 +381,15 @@ class PredictorPool:
         Raises:
             ProgramError: If there is none of that number.
         """
-        if type(idx) is not int or not 0 <= idx < len(self._predictors):
+        if type(idx) is not int or not 0 <= idx < self._size:
             raise ProgramError(
-                "the pool has no such predictor", expected=f"0 to {len(self._predictors) - 1}", received=shown(idx),
+                "the pool has no such predictor", expected=f"0 to {self._size - 1}", received=shown(idx),
                 fix="make a larger pool", op="inference",
             )  # fmt: skip
-        return self._predictors[idx]
+        with self._lock:
+            if idx not in self._predictors:  # each is made when a thread first asks for it
+                self._predictors[idx] = self._predictors[0].clone()
+            return self._predictors[idx]
 
     retrive = retrieve
     """The spelling of Paddle 2.6."""

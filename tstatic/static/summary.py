@@ -10,6 +10,7 @@ from typing import Any
 from tstatic.display import size
 from tstatic.errors import ProgramError, shown
 from tstatic.ir.checks import check_known, check_type
+from tstatic.ir.export import door
 from tstatic.ir.frozen import FrozenOp, freeze
 from tstatic.ir.opdef import OpDef, op_def
 from tstatic.ir.operator import OpRole
@@ -112,6 +113,7 @@ def _forward(op: FrozenOp) -> OpDef:
 
 
 # -------------------------------------------------------------------------------------------------------------- functions
+@door("summary")
 def summary(net: Layer | Program, input_size: Any = None, dtypes: Any = None, input: Any = None) -> dict[str, int]:
     """Prints the layers of a network, or the operators of a program, and returns how many parameters it has.
 
@@ -164,6 +166,7 @@ def summary(net: Layer | Program, input_size: Any = None, dtypes: Any = None, in
     return {"total_params": total, "trainable_params": trained}
 
 
+@door("flops")
 def flops(
     net: Layer | Program,
     input_size: Any = None,

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from tstatic.errors import MissingPackageError, ProgramError
 from tstatic.ir import names as unique_name
 from tstatic.ir.checks import check_type
-from tstatic.ir.export import facade_module
+from tstatic.ir.export import door, facade_module
 from tstatic.no_effect import no_effect
 from tstatic.places import CPUPlace
 from tstatic.static import Executor, Program, Scope, data, program_guard
@@ -44,6 +44,7 @@ def _parse(text: str, name: str) -> tuple[int, ...]:
     return (*parts, *[0] * (4 - len(parts)))
 
 
+@door("utils.require_version")
 def require_version(min_version: str, max_version: str | None = None) -> None:
     """Checks the Paddle version whose static API tstatic follows (2.6.2).
 
@@ -92,6 +93,7 @@ def run_check() -> None:
     print(f"tstatic {__version__} works on the CPU.")
 
 
+@door("utils.deprecated")
 @no_effect(level="calls never warn, as in Paddle 2.6")
 def deprecated(update_to: str = "", since: str = "", reason: str = "", level: int = 0) -> Callable[[F], F]:
     """Marks a function as deprecated in its docstring.
@@ -114,6 +116,7 @@ sys.modules[f"{__name__}.unique_name"] = unique_name
 facade_module("utils.profiler", "a table of how long operators take.")
 
 
+@door("utils.try_import")
 def try_import(module_name: str, err_msg: str | None = None) -> ModuleType:
     """Returns a module, imported by its name.
 
@@ -128,6 +131,7 @@ def try_import(module_name: str, err_msg: str | None = None) -> ModuleType:
         >>> paddle.utils.try_import("json").dumps([1])
         '[1]'
     """
+    check_type(module_name, str, "module_name", "utils.try_import")
     try:
         return importlib.import_module(module_name)
     except ImportError as error:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ProgramTypeError, shown
+from tstatic.ir.export import door
 from tstatic.ir.program import Variable
 from tstatic.runtime.feed import host_array, is_foreign
 from tstatic.runtime.scope import LoDTensor, tensor_of
@@ -14,6 +15,7 @@ from tstatic.runtime.scope import LoDTensor, tensor_of
 __all__ = ["from_dlpack", "to_dlpack"]
 
 
+@door("utils.dlpack.to_dlpack")
 def to_dlpack(x: Any) -> Any:
     """Returns the value of a tensor as a DLPack capsule.
 
@@ -43,6 +45,7 @@ def to_dlpack(x: Any) -> Any:
     return x.__dlpack__()
 
 
+@door("utils.dlpack.from_dlpack")
 def from_dlpack(dlpack: Any) -> LoDTensor:
     """Returns a tensor of what another library holds, which may be fed; on a CPU it shares the memory.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from tstatic.comm.process_collectives import broadcast_startup
 from tstatic.ir.declare import default_startup_program
+from tstatic.ir.export import door
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Operator, Program
 from tstatic.no_effect import no_effect
@@ -14,21 +15,25 @@ OP_ROLE_KEY = "op_role"
 OP_ROLE_VAR_KEY = "op_role_var"
 
 
+@door("distributed.fleet.meta_optimizers.common.is_update_op")
 def is_update_op(op: Operator) -> bool:
     """Returns whether an op updates a parameter."""
     return {"Param", "Grad", "LearningRate"} <= {*op.inputs}
 
 
+@door("distributed.fleet.meta_optimizers.common.is_loss_grad_op")
 def is_loss_grad_op(op: Operator) -> bool:
     """Returns whether an op starts the gradient of the loss."""
     return bool(op.role & OpRole.Backward and op.role & OpRole.Loss)
 
 
+@door("distributed.fleet.meta_optimizers.common.is_backward_op")
 def is_backward_op(op: Operator) -> bool:
     """Returns whether an op belongs to the backward part."""
     return bool(op.role & OpRole.Backward)
 
 
+@door("distributed.fleet.meta_optimizers.common.is_optimizer_op")
 def is_optimizer_op(op: Operator) -> bool:
     """Returns whether an op belongs to the update."""
     return bool(op.role & OpRole.Optimize)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
+
+import numpy as np
 
 from tstatic.comm import launch
 from tstatic.comm.rendezvous import ProcessInfo
 from tstatic.errors import ProgramError, UnsupportedError
-from tstatic.ir.checks import check_int
+from tstatic.ir.checks import check_int, check_type
 from tstatic.no_effect import no_effect
 
 ALONE = "127.0.0.1:6170"
@@ -84,6 +87,7 @@ class RoleMakerBase:
         role = os.environ.get("TRAINING_ROLE", "TRAINER")
         if role != "TRAINER":
             raise servers(f"TRAINING_ROLE={role}")
+        check_type(is_collective, (bool, np.bool_, int), "is_collective", type(self).__name__)
         self._is_collective = bool(is_collective)
 
     def _apply(self) -> None:
@@ -208,7 +212,10 @@ class UserDefinedRoleMaker(RoleMakerBase):
         worker_num: int = 0, worker_endpoints: Sequence[str] | None = None, server_endpoints: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(is_collective)
-        if role != Role.WORKER or server_endpoints:
+        op = type(self).__name__
+        for key, given in (("worker_endpoints", worker_endpoints), ("server_endpoints", server_endpoints)):
+            check_type(given, (list, tuple, NoneType), key, op, expected="a list of 'host:port'")
+        if check_int(role, "role", op) != Role.WORKER or server_endpoints:
             raise servers(f"role={role}, server_endpoints={list(server_endpoints or ())}")
         count = check_int(worker_num, "worker_num", type(self).__name__, least=0, error=ProgramError)
         own = check_int(current_id, "current_id", type(self).__name__, least=0, error=ProgramError)

@@ -9,7 +9,6 @@ from tstatic.errors import ProgramTypeError, shown
 from tstatic.ir.build import LayerNamer, check_variable, emit
 from tstatic.ir.checks import (
     FLOATS,
-    MOST_LAYERS,
     check_choice,
     check_has_shape,
     check_int,
@@ -20,6 +19,7 @@ from tstatic.ir.checks import (
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
+from tstatic.nn.depth import check_layers
 from tstatic.nn.layer.container import LayerList
 from tstatic.nn.layer.rnn_cells import (
     RNN,
@@ -61,7 +61,7 @@ class RNNBase(LayerList):
         check_choice(direction, tuple(_DIRECTIONS), "direction", kind)
         self.input_size = check_int(input_size, "input_size", kind, 1)
         self.hidden_size = check_int(hidden_size, "hidden_size", kind, 1)
-        self.num_layers = check_int(num_layers, "num_layers", kind, 1, MOST_LAYERS)
+        self.num_layers = check_layers(num_layers, kind)
         self.num_directions = _DIRECTIONS[direction]
         self.time_major = bool(time_major)
         self.dropout = check_number(dropout, "dropout", kind, least=0.0, most=1.0)

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from tstatic.errors import NotFoundError, ProgramError, near
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.checks import FLOATS, MOST_LAYERS, check_divisible, check_int, check_length, check_rank
+from tstatic.ir.checks import FLOATS, check_divisible, check_int, check_length, check_rank
 from tstatic.ir.export import PUBLIC_API, export, namespace
 from tstatic.ir.program import Variable
+from tstatic.nn.depth import check_layers
 from tstatic.nn.layer.common import Dropout, Linear
 from tstatic.nn.layer.container import LayerList
 from tstatic.nn.layer.layers import Layer
@@ -307,7 +308,7 @@ class _Stack(Layer):
 
     def _set_up(self, layer: Layer, num_layers: int, norm: Layer | None) -> None:
         owner = type(self).__name__
-        check_int(num_layers, "num_layers", owner, 1, MOST_LAYERS)
+        check_layers(num_layers, owner)
         config: dict[str, Any] = getattr(layer, "_config", {})
         if not config and num_layers > 1:
             raise ProgramError(

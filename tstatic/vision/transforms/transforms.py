@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ProgramError, UnsupportedError, shown
-from tstatic.ir.checks import check_callable, check_choice, check_number
+from tstatic.ir.checks import check_callable, check_choice, check_number, check_type
 from tstatic.ir.opdef import export
 from tstatic.vision.transforms import functions
 from tstatic.vision.transforms.functions import Array, as_image, pair
@@ -159,7 +159,7 @@ class Transpose(BaseTransform):
 
     def __init__(self, order: Sequence[int] = (2, 0, 1), keys: Sequence[str] | None = None) -> None:
         super().__init__(keys)
-        self.order = tuple(order)
+        self.order = tuple(check_type(order, (list, tuple), "order", "Transpose", expected="the order of the axes"))
 
     def _apply_image(self, image: Any) -> Array:
         found = as_image(image, "Transpose")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
 from tstatic.distributed.fleet.util_base import UtilBase
 from tstatic.errors import NotFoundError, ProgramTypeError, shown
+from tstatic.ir.checks import check_type
+from tstatic.ir.export import door
 from tstatic.ir.program import Variable
 from tstatic.runtime.scope import Scope, global_scope
 
@@ -39,9 +42,11 @@ def _array(input: Any, scope: Scope | None) -> Array:
 
 
 def _combined(input: Any, mode: str, scope: Scope | None, util: UtilBase | None) -> Array:
+    check_type(util, (UtilBase, NoneType), "util", f"fleet.metrics.{mode}", expected="fleet.util, or None")
     return np.asarray((util or UtilBase()).all_reduce(_array(input, scope), mode))
 
 
+@door("distributed.fleet.metrics.sum")
 def sum(input: Any, scope: Scope | None = None, util: UtilBase | None = None) -> Array:
     """Returns the sum over all workers, element by element.
 
@@ -59,11 +64,13 @@ def sum(input: Any, scope: Scope | None = None, util: UtilBase | None = None) ->
     return _combined(input, "sum", scope, util)
 
 
+@door("distributed.fleet.metrics.max")
 def max(input: Any, scope: Scope | None = None, util: UtilBase | None = None) -> Array:
     """Returns the largest of all workers, element by element; arguments as of :func:`sum`."""
     return _combined(input, "max", scope, util)
 
 
+@door("distributed.fleet.metrics.min")
 def min(input: Any, scope: Scope | None = None, util: UtilBase | None = None) -> Array:
     """Returns the smallest of all workers, element by element; arguments as of :func:`sum`."""
     return _combined(input, "min", scope, util)
@@ -73,6 +80,7 @@ def _total(input: Any, scope: Scope | None, util: UtilBase | None) -> float:
     return float(_combined(input, "sum", scope, util).reshape(-1)[0])
 
 
+@door("distributed.fleet.metrics.acc")
 def acc(correct: Any, total: Any, scope: Scope | None = None, util: UtilBase | None = None) -> float:
     """Returns the share of correct answers over all workers.
 
@@ -85,6 +93,7 @@ def acc(correct: Any, total: Any, scope: Scope | None = None, util: UtilBase | N
     return _total(correct, scope, util) / _total(total, scope, util)
 
 
+@door("distributed.fleet.metrics.mae")
 def mae(abserr: Any, total_ins_num: Any, scope: Scope | None = None, util: UtilBase | None = None) -> float:
     """Returns the mean absolute error over all workers.
 
@@ -97,16 +106,19 @@ def mae(abserr: Any, total_ins_num: Any, scope: Scope | None = None, util: UtilB
     return _total(abserr, scope, util) / _total(total_ins_num, scope, util)
 
 
+@door("distributed.fleet.metrics.mse")
 def mse(sqrerr: Any, total_ins_num: Any, scope: Scope | None = None, util: UtilBase | None = None) -> float:
     """Returns the mean squared error over all workers; ``sqrerr`` is a sum of squares, other arguments as of :func:`mae`."""
     return _total(sqrerr, scope, util) / _total(total_ins_num, scope, util)
 
 
+@door("distributed.fleet.metrics.rmse")
 def rmse(sqrerr: Any, total_ins_num: Any, scope: Scope | None = None, util: UtilBase | None = None) -> float:
     """Returns the root of :func:`mse`, with its arguments."""
     return math.sqrt(mse(sqrerr, total_ins_num, scope, util))
 
 
+@door("distributed.fleet.metrics.auc")
 def auc(stat_pos: Any, stat_neg: Any, scope: Scope | None = None, util: UtilBase | None = None) -> float:
     """Returns the area under the ROC curve over all workers, from the counts that ``static.auc`` keeps; 0.5 without samples.
 
