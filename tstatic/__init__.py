@@ -26,7 +26,7 @@ The API:
 What it is made of, from the bottom:
 
 * ``errors``, ``flags``, ``logs``, ``places``, ``target``, ``version``  facts that any layer may need
-* ``guards``, ``locks``, ``shield``, ``forks``, ``undo``, ``regular``, ``where``, ``tracebacks``  what all share,
+* ``guards``, ``locks``, ``shield``, ``forks``, ``undo``, ``shortage``, ``regular``, ``where``, ``tracebacks``  what all share,
 * ``display``, ``progress``, ``no_effect``, ``unsupported``  and more of it
 * ``ir``         programs and op definitions
 * ``tuned``, ``ops``, ``devices``  numpy functions for speed, the ops, and what runs them

@@ -10,6 +10,7 @@ import contextlib
 import inspect
 import io
 import random
+import resource
 import signal
 import sys
 import traceback
@@ -31,6 +32,8 @@ from tstatic import static
 from tstatic.errors import TstaticError
 from tstatic.ir.export import _door
 
+MEMORY = 12 << 30
+"""Bytes of address space of a process that makes the calls."""
 LONGEST = 20.0
 """Seconds after which a call counts as one that never ends; a call takes milliseconds."""
 
@@ -481,6 +484,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="decides which")
     parser.add_argument("--part", default="0/1", help="which of how many parts of the functions")
     chosen = parser.parse_args()
+    # A call that asks for all memory there is shall be refused it, instead of ending something else.
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     part, parts = map(int, chosen.part.split("/"))
     refused = changed = untyped = 0
     for path, thing in list(callables().items())[part::parts]:

@@ -165,3 +165,65 @@ def test_many_gradients_are_counted() -> None:
     assert error.received == "rank 1 of 2: w0, w1, w2, w3 and 5 more"
     assert error.where == "net.py:3"
     assert refusal([None, None], 2) is None
+
+
+class _Noted:
+    """Records which gradients of one replica are found."""
+
+    def __init__(self, *arrays: Any) -> None:
+        self.findings: list[Any] = []
+        device = devices.of_place(paddle.CPUPlace())
+        names = [f"g{i}" for i in range(len(arrays))]
+        self.watch = finite_gradients.Watch(device, list(arrays), names, "here", self.findings)
+
+    @property
+    def found(self) -> list[str]:
+        return [name for one in self.findings for name in one.names]
+
+
+def _summed(values: Any, dtype: str = "float32", to: Any = None) -> tuple[list[list[str]], Any]:
+    """Sums flat memories of two gradients each, one memory for each replica; returns what each is blamed for, and the sum."""
+    parts = [np.array(row, dtype) for row in values]
+    noted = [_Noted(part[:3], part[3:]) for part in parts]
+    to = range(len(parts)) if to is None else to
+    finite_gradients.WatchedSum(parts, to, [n.watch for n in noted])()
+    return [n.found for n in noted], parts[to[0]]
+
+
+_ZEROS = (0.0,) * 6
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("to", [None, (1,), (0,)], ids=["all", "the second", "the first"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_sum_names_the_gradient_and_the_replica(dtype: str, to: Any, bad: float) -> None:
+    one, other = (bad, *_ZEROS[1:]), (*_ZEROS[1:], bad)
+    assert _summed([one, _ZEROS], dtype, to)[0] == [["g0"], []]
+    assert _summed([_ZEROS, other], dtype, to)[0] == [[], ["g1"]]
+    assert _summed([one, other], dtype, to)[0] == [["g0"], ["g1"]]
+    assert _summed([_ZEROS, one, other], dtype, to)[0] == [[], ["g0"], ["g1"]]
+
+
+def test_a_sum_of_finite_gradients_that_overflows_names_nobody() -> None:
+    """As in Paddle the step goes on; what could have been seen before the sum was finite."""
+    large = (3e38,) * 6
+    found, total = _summed([large, large])
+    assert found == [[], []]
+    assert np.isinf(total).all()
+
+
+def test_where_two_replicas_are_wrong_at_the_same_element_one_is_named_at_least() -> None:
+    found, _ = _summed([(np.nan, *_ZEROS[1:])] * 2)
+    assert found[1] == ["g0"]
+
+
+@pytest.mark.parametrize("size", [1, 5, 6, 17])
+def test_pieces_of_a_sum_are_the_sum(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finite_gradients, "_PIECE", 5)
+    rows = np.random.default_rng(size).standard_normal((3, size)).astype("float32")
+    parts = [row.copy() for row in rows]
+    watches = [_Noted(part).watch for part in parts]
+    finite_gradients.WatchedSum(parts, [0, 2], watches)()
+    assert np.array_equal(parts[0], rows[0] + rows[1] + rows[2])
+    assert np.array_equal(parts[2], parts[0])
+    assert np.array_equal(parts[1], rows[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 import subprocess
@@ -14,8 +15,7 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
-from tstatic import static
-from tstatic.devices import shortage
+from tstatic import shortage, static
 from tstatic.devices.cpu import buffer
 from tstatic.errors import OutOfMemoryError
 
@@ -254,3 +254,34 @@ def test_the_free_memory_is_that_of_the_machine_at_most() -> None:
     assert shortage.is_shortage(
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
     )
+
+
+@pytest.mark.parametrize(
+    "call", [lambda: paddle.tril_indices(2**31, 2**31), lambda: paddle.triu_indices(2**40, 2**40, -5)]
+)
+def test_what_is_computed_while_a_program_is_built_is_refused_before_memory_is_used(call: Any) -> None:
+    """A system may grant memory that it does not have, and end the process later."""
+    with pytest.raises(paddle.errors.OutOfMemoryError, match="needs memory that cannot be had") as caught:
+        call()
+    assert caught.value.wanted_bytes > 2**60
+    assert isinstance(caught.value, MemoryError)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_triangles_are_those_of_numpy(lower: bool) -> None:
+    """Computed without the mask of the whole matrix, which rows or columns without elements would cost."""
+    ours, theirs = (paddle.tril_indices, np.tril_indices) if lower else (paddle.triu_indices, np.triu_indices)
+    exe = static.Executor()
+    for rows, columns, offset in itertools.product((0, 1, 4), (0, 3, 5), (-9, -2, 0, 1, 7, 2**70)):
+        (found,) = exe.run(fetch_list=[ours(rows, columns, offset)])
+        assert np.array_equal(found, np.stack(theirs(rows, min(offset, 99), columns)))
+    assert paddle.triu_indices(2**31, 4).shape == (2, 10)
+
+
+def test_memory_that_a_call_cannot_have_while_a_program_is_built_is_an_error_with_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tstatic.ops.shape.rearranging.free_main_memory", lambda: 2**80)
+    with pytest.raises(paddle.errors.OutOfMemoryError, match=r"tril_indices\(row=1125899906842624") as caught:
+        paddle.tril_indices(2**50, 1)
+    assert caught.value.wanted_bytes == 2**53

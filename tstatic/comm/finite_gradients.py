@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,8 @@ from tstatic.devices.base import Stream
 from tstatic.errors import RankNumericsError
 from tstatic.ir.types import dtype_of
 
-_PIECE = 1 << 16
-"""Elements that are looked at and added together: 256 kB of float32 of each replica stay in the cache of a core."""
+_PIECE = 1 << 19
+"""Elements that are looked at and added together: 2 MB of float32 stay in a cache, and calls are few."""
 _NAMED = 4
 """So many gradients a message names."""
 
@@ -32,12 +32,12 @@ def all_finite(array: HostArray) -> bool:
         # The least bits of an infinity: all ones in the exponent, which float16 and bfloat16 place differently.
         return bool((bits & 0x7FFF).max() < (0x7C00 if array.dtype == np.float16 else 0x7F80))
     with np.errstate(all="ignore"):
-        flat = array.reshape(-1)
-        found = np.dot(flat, flat) if array.dtype.kind == "f" else np.add.reduce(flat)
-        return bool(np.isfinite(found) or np.isfinite(array).all())
+        return _is_finite(array.reshape(-1))
 
 
-Add = Callable[[Sequence[HostArray], Sequence[HostArray]], None]
+def _is_finite(flat: HostArray) -> bool:
+    found = np.dot(flat, flat) if flat.dtype.kind == "f" else np.add.reduce(flat)
+    return bool(np.isfinite(found) or np.isfinite(flat).all())
 
 
 @dataclass(frozen=True)
@@ -95,14 +95,20 @@ class Watch:
         if flat is None or not all_finite(flat):
             self._add(tuple(n for a, n in self._each() if any(a is one for one in arrays) and not all_finite(a)))
 
-    def found_in(self, part: HostArray) -> None:
-        """Records that a part of the replica's memory, in which some of its gradients lie, is not finite."""
+    def found_in(self, part: HostArray, values: HostArray | None = None) -> None:
+        """Records that a part of the replica's memory, in which some of its gradients lie, is not finite.
+
+        Args:
+            part: It.
+            values: What it held, if that has been replaced.
+        """
         low = part.ctypes.data
         names = []
         for array, name in self._each():
             start = max(0, (low - array.ctypes.data) // array.itemsize)
             end = min(array.size, (low + part.nbytes - array.ctypes.data) // array.itemsize)
-            if start < end and not all_finite(array[start:end]):
+            begin = start + (array.ctypes.data - low) // array.itemsize
+            if start < end and not all_finite((part if values is None else values)[begin : begin + end - start]):
                 names.append(name)
         self._add(tuple(names))
 
@@ -115,24 +121,55 @@ class Watch:
             self._findings.append(Finding(new, self._where))
 
 
-def add_watched(add: Add, parts: Sequence[HostArray], to: Sequence[int], watches: Sequence[Watch]) -> None:
-    """Adds the replicas' gradients piece by piece, and looks for NaN and infinity in each piece first.
+class WatchedSum:
+    """Adds the replicas' gradients piece by piece, and looks for NaN and infinity in each sum.
 
-    A look at a piece brings it into the cache, where the addition finds it: both together take little more than the addition
-    of the whole arrays (2.6 ms for twice 16 MB, not 2.5; a look at all of them before would take 2 ms).
+    A sum is not finite if a part is not; only then are the parts looked at. It still lies in a cache, where a look costs next to
+    nothing. Looks at all parts before, or sums beside them that are copied afterwards, took a fifth of the step of a net of dense
+    layers.
+
+    The sum replaces the first part, if that receives it. Where another part is not finite either, nobody can tell any more what the
+    first one was: the other is named alone.
 
     Args:
-        add: Writes the sum of its first argument's arrays to all arrays of its second.
         parts: Flat arrays, one for each replica.
         to: Numbers of those that receive the sum.
         watches: For each replica, what records its findings.
     """
-    for start in range(0, parts[0].size, _PIECE):
-        pieces = [part[start : start + _PIECE] for part in parts]
-        for piece, watch in zip(pieces, watches, strict=True):
-            if not all_finite(piece):
+
+    def __init__(self, parts: Sequence[HostArray], to: Sequence[int], watches: Sequence[Watch]) -> None:
+        dtype = dtype_of(parts[0].dtype).compute.np
+        self._in_place = 0 in to and parts[0].dtype == dtype
+        scratch: HostArray = np.empty(0 if self._in_place else min(parts[0].size, _PIECE), dtype)
+        self._watches = watches
+        self._rows: list[tuple[list[HostArray], HostArray, list[HostArray]]] = []
+        for start in range(0, parts[0].size, _PIECE):
+            pieces = [part[start : start + _PIECE] for part in parts]
+            total = pieces[0] if self._in_place else scratch[: pieces[0].size]
+            self._rows.append((pieces, total, [pieces[replica] for replica in to if pieces[replica] is not total]))
+
+    def __call__(self) -> None:
+        with np.errstate(all="ignore"):
+            for pieces, total, targets in self._rows:
+                left = pieces[0]
+                for piece in pieces[1:]:
+                    np.add(left, piece, out=total, dtype=total.dtype, casting="unsafe")
+                    left = total
+                if not _is_finite(total):
+                    self._blame(pieces, total)
+                for target in targets:
+                    np.copyto(target, total, casting="unsafe")
+
+    def _blame(self, pieces: Sequence[HostArray], total: HostArray) -> None:
+        """Records whose part is not finite; ``total`` may have replaced the first."""
+        for piece, watch in zip(pieces, self._watches, strict=True):
+            if piece is not total and not all_finite(piece):
                 watch.found_in(piece)
-        add(pieces, [pieces[replica] for replica in to])
+        if self._in_place:
+            others = np.sum([np.abs(piece) for piece in pieces[1:]], axis=0)
+            # Where the others are finite and too small to make the sum of finite parts overflow, it was the first.
+            theirs = others < np.finfo(others.dtype).max * np.finfo(others.dtype).eps
+            self._watches[0].found_in(total, np.where(theirs, total, 0))
 
 
 def settled(device: Device, findings: Sequence[Finding], stream: Stream) -> list[tuple[str, str]]:
@@ -186,4 +223,4 @@ def refusal(notes: Sequence[Any], size: int) -> RankNumericsError | None:
     return error
 
 
-__all__ = ["Finding", "Watch", "add_watched", "all_finite", "refusal", "settled"]
+__all__ = ["Finding", "Watch", "WatchedSum", "all_finite", "refusal", "settled"]

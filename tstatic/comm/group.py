@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tstatic.comm.finite_gradients import Finding, Watch, add_watched, refusal, settled
+from tstatic.comm.finite_gradients import Finding, Watch, WatchedSum, refusal, settled
 from tstatic.devices import HOST, Array, Device, HostArray
 from tstatic.devices.base import Event, Memory, MemoryKind
 from tstatic.devices.cpu.device import BoundStep, Workspace
@@ -210,13 +210,12 @@ def add_in_order(parts: Sequence[HostArray], targets: Sequence[HostArray], total
     if total is None:
         in_place = not low and any(t is first for t in targets)
         total = first if in_place else np.empty(first.shape, np.float32 if low else first.dtype)
-    if total is not first:
+    if len(parts) == 1:
         np.copyto(total, first, casting="unsafe")
+    left = first
     for part in parts[1:]:
-        if low:
-            np.add(total, part, out=total, dtype=np.float32, casting="unsafe")
-        else:
-            np.add(total, part, out=total)
+        np.add(left, part, out=total, dtype=total.dtype, casting="unsafe")
+        left = total
     for target in targets:
         if target is not total:
             np.copyto(target, total, casting="unsafe")
@@ -465,7 +464,7 @@ class Sum(Collective):
             if high > low:
                 rows = [self.device.slice(array, low, (high - low,)) for array in arrays]
                 if self._watch is not None and self._watch.of_host and len(peers) > 1:
-                    made.append((add_watched, (add_in_order, rows, to, [peer._watch for peer in peers])))
+                    made.append((WatchedSum(rows, to, [peer._watch for peer in peers if peer._watch is not None]), ()))
                     continue
                 made += self.communicator.bind(_SUM, [rows], [[rows[r] for r in to]], {"in_place": 0 in to})
         return made

@@ -3,7 +3,6 @@
 * ``base``  the interface of a device: memory, copies, streams and events, and how a step becomes calls
 * ``records``, ``region_log``  what was measured while programs ran, and how the ops of a region are timed
 * ``cpu``   runs every op definition's ``ref`` on numpy arrays (a package: threads, tiles, memory, BLAS)
-* ``shortage``  errors about memory that cannot be had, and how much there is
 * ``interpret`` the CPU, with fused ops as generated kernels in Triton's interpreter
 * ``planned``  the CPU, launching kernels as a chip that is not here does
 * ``fake``  memory that the host cannot access, and work that runs late and out of order (for tests)

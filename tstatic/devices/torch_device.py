@@ -34,7 +34,6 @@ from tstatic.devices.base import (
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
 from tstatic.devices.records import Machine
-from tstatic.devices.shortage import is_shortage, out_of_memory
 from tstatic.devices.torch_forms import Blocks, ForeignBlock, Taking, torch_form
 from tstatic.devices.torch_settings import Settings, keep_freed_memory
 from tstatic.errors import needed_for
@@ -42,6 +41,7 @@ from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits, index_checks
 from tstatic.ir.recording import Call
 from tstatic.ir.types import DTYPES, Meta
+from tstatic.shortage import is_shortage, out_of_memory
 
 _CPU = CpuDevice()
 _STREAM = Stream()

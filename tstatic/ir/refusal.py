@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import IndexRangeError, ProgramError, ProgramTypeError, TstaticError, shown
+from tstatic.shortage import is_shortage, out_of_memory
 from tstatic.where import is_library, is_own
 
 CAUGHT = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, MemoryError, ImportError, RecursionError)
@@ -59,8 +60,10 @@ def refusal(
     misfits = [key for key, value in given.items() if not fits(value, notes.get(key, "Any"))]
     found = misfits[0] if misfits else _worked_on(frames, given)
     said = str(error) or type(error).__name__
-    if isinstance(error, MemoryError):
-        said = "there is not enough memory for it"
+    if is_shortage(error):
+        return out_of_memory(
+            f"{name}({', '.join(f'{key}={shown(value, 40)}' for key, value in given.items())})", cause=error, op=name
+        )
     wrong_type = bool(misfits) or isinstance(error, TypeError | AttributeError)
     kind: type[TstaticError] = ProgramTypeError if wrong_type else ProgramError
     if isinstance(error, IndexError) and not misfits:

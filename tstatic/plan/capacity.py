@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tstatic import target
-from tstatic.devices.shortage import free_main_memory
 from tstatic.display import UNITS
 from tstatic.errors import ProgramError, ProgramTypeError, near, shown
 from tstatic.places import CPUPlace, CUDAPlace, Place, resolve
+from tstatic.shortage import free_main_memory
 
 RESERVED_BYTES = 1_000_000_000
 """Of a GPU's memory: what CUDA, its libraries and their workspaces take before a program has anything."""

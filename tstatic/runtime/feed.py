@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from tstatic.devices.base import ALIGNED, Array, Device, Stream
-from tstatic.devices.shortage import out_of_memory
 from tstatic.errors import FeedError, FeedTypeError, TstaticError, near, reason, shown
 from tstatic.ir.program import Program, Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, dtype_of, has_mask, numel
@@ -18,6 +17,7 @@ from tstatic.plan.plan import Plan
 from tstatic.runtime.dlpack import CAPSULE, array_of
 from tstatic.runtime.lod import offsets_of
 from tstatic.runtime.scope import LoDTensor
+from tstatic.shortage import out_of_memory
 from tstatic.where import show
 
 Arrays = dict[str, np.ndarray[Any, Any]]

@@ -6,12 +6,12 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from tstatic.devices.shortage import is_shortage, out_of_memory
 from tstatic.display import size
 from tstatic.errors import OutOfMemoryError, TstaticError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.plan.plan import Plan
 from tstatic.plan.report import memory_report
+from tstatic.shortage import is_shortage, out_of_memory
 from tstatic.where import show
 
 Method = TypeVar("Method", bound=Callable[..., Any])

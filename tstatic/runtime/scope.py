@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from tstatic.devices import Array, Device, owner_of, read
-from tstatic.devices.shortage import out_of_memory
 from tstatic.errors import DTypeError, FeedError, ProgramTypeError, shown
 from tstatic.guards import Guarded
 from tstatic.ir.checks import check_type
@@ -22,6 +21,7 @@ from tstatic.ir.types import DType, dtype_of, plain
 from tstatic.locks import rlock
 from tstatic.no_effect import PLACE, no_effect
 from tstatic.runtime.dlpack import capsule_of
+from tstatic.shortage import out_of_memory
 
 
 @dataclass(frozen=True, slots=True, eq=False)

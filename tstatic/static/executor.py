@@ -12,7 +12,6 @@ from tstatic import flags, places
 from tstatic.comm import launch
 from tstatic.comm.processes import world
 from tstatic.devices import check_backend, of_place, records
-from tstatic.devices.shortage import out_of_memory
 from tstatic.errors import (
     EOFException,
     ForkedProcessError,
@@ -34,6 +33,7 @@ from tstatic.runtime.learning_rate import scheduled
 from tstatic.runtime.lod import FetchedLods, check_numpy, with_lod
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.runtime.shards import merged, shards
+from tstatic.shortage import out_of_memory
 from tstatic.static.compile import Bound, Compilation, CompileCache, Key, compile_program, distribution
 from tstatic.static.compiled_program import PLAIN, CompiledProgram, Settings, over_processes, settings_of
 from tstatic.static.data_parallel import OWN_PLACE, Replicas, places_of

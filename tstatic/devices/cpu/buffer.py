@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.devices.shortage import out_of_memory
 from tstatic.logs import get_logger
+from tstatic.shortage import out_of_memory
 
 _log = get_logger("memory")
 

@@ -295,9 +295,10 @@ class Layer:
         """
         buffers = self._tables()[2]
         check_entry(self, name, tensor, Variable, "register_buffer", buffers)
-        buffers[name] = tensor
         hidden = self.__dict__["_non_persistable_buffer_names_set"]
-        (hidden.discard if persistable else hidden.add)(name)
+        note = hidden.discard if persistable else hidden.add
+        buffers[name] = tensor
+        note(name)
 
     # --------------------------------------------------------------------------------------------------- walking the tree
     def named_children(self) -> Iterator[tuple[str, Layer]]:

@@ -19,6 +19,7 @@ from tstatic.ops.shape.joining import stack
 from tstatic.ops.shape.reshape import flatten, reshape, unsqueeze
 from tstatic.ops.shape.sequence import shape
 from tstatic.ops.shape.transpose import flip, moveaxis
+from tstatic.shortage import free_main_memory, out_of_memory
 
 
 # ------------------------------------------------------------------------------------------------------------ dimensions
@@ -222,10 +223,35 @@ def combinations(x: Variable, r: int = 2, with_replacement: bool = False, name: 
     return reshape(chosen, list(places.shape), name=name)
 
 
-def _triangle(found: Any, dtype: Any, function: str) -> Variable:
+def _triangle(row: Any, col: Any, offset: int, dtype: Any, function: str, lower: bool) -> Variable:
+    rows = check_int(row, "row", function, least=0)
+    columns = rows if col is None else check_int(col, "col", function, least=0)
+    last = max(-rows, min(columns, check_int(offset, "offset", function) + (1 if lower else 0)))
     kind = dtype_of(dtype)
     check_result_dtype(kind, INDICES, function)
-    return as_variable(np.stack(found).astype(kind.np))
+    # Nothing is computed that memory does not suffice for: a system may grant it, and end the process when it is used.
+    if not lower:
+        rows = min(rows, columns - last)  # those below have none of it
+    below = _below(rows, columns, last)
+    wanted = 8 * (4 * rows + 5 * (below if lower else rows * columns - below))
+    if wanted > free_main_memory():
+        raise out_of_memory(f"{function}({rows}, {columns})", wanted, fix="ask for smaller sizes", op=function)
+    # Of each row the columns below `first` are below the triangle's edge: elements without a mask of the whole matrix.
+    edge = np.clip(np.arange(rows) + last, 0, columns)
+    counts = edge if lower else columns - edge
+    starts = np.cumsum(counts) - counts
+    at = np.arange(int(counts.sum())) - np.repeat(starts - (0 if lower else edge), counts)
+    return as_variable(np.stack([np.repeat(np.arange(rows), counts), at]).astype(kind.np))
+
+
+def _below(rows: int, columns: int, last: int) -> int:
+    """Returns how many elements lie left of the edge of a triangle, which row ``i`` has at column ``i + last``."""
+    first, end = (
+        max(0, -last),
+        max(0, min(rows, columns - last)),
+    )  # rows from `first` to `end` have a part of their elements there
+    partly = max(0, end - first)
+    return partly * (2 * (first + last) + partly - 1) // 2 + (rows - max(first, end)) * columns if rows > first else 0
 
 
 @export("tensor.tril_indices")
@@ -242,20 +268,17 @@ def tril_indices(row: int, col: int | None = None, offset: int = 0, dtype: Any =
 
     Raises:
         ShapeError: If a size is negative.
+        OutOfMemoryError: If there is no memory for so many coordinates.
 
     Example:
         >>> y = paddle.tril_indices(2, 2)
         >>> static.Executor().run(fetch_list=[y])[0].tolist()
         [[0, 1, 1], [0, 0, 1]]
     """
-    rows = check_int(row, "row", "tril_indices", least=0)
-    columns = rows if col is None else check_int(col, "col", "tril_indices", least=0)
-    return _triangle(np.tril_indices(rows, offset, columns), dtype, "tril_indices")
+    return _triangle(row, col, offset, dtype, "tril_indices", lower=True)
 
 
 @export("tensor.triu_indices")
 def triu_indices(row: int, col: int | None = None, offset: int = 0, dtype: Any = "int64") -> Variable:
     """Returns the coordinates of the upper triangle of a matrix, row by row; arguments and errors as of :func:`tril_indices`."""
-    rows = check_int(row, "row", "triu_indices", least=0)
-    columns = rows if col is None else check_int(col, "col", "triu_indices", least=0)
-    return _triangle(np.triu_indices(rows, offset, columns), dtype, "triu_indices")
+    return _triangle(row, col, offset, dtype, "triu_indices", lower=False)
