@@ -213,6 +213,10 @@ class EmptyNameError(ProgramTypeError, AssertionError):
     """The prefix of a ``name_scope`` is not a text, or is empty; Paddle raises an ``AssertionError`` there."""
 
 
+class NotBoolError(ProgramTypeError, AssertionError):
+    """A switch of ``to_string`` is not a bool; Paddle raises an ``AssertionError`` there."""
+
+
 class NotFoundError(TstaticError, LookupError, ValueError):
     """A name that nothing has; near names are suggested.
 

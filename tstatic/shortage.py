@@ -25,20 +25,21 @@ def free_main_memory() -> int:
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY:
         with contextlib.suppress(OSError, ValueError, IndexError):
-            pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+            pages = int(Path("/proc/self/statm").read_bytes().split()[0])
             found.append(limit - pages * os.sysconf("SC_PAGE_SIZE"))
     with contextlib.suppress(OSError, ValueError):
         group = Path("/sys/fs/cgroup")
-        most = int((group / "memory.max").read_text(encoding="ascii"))  # "max": no limit
-        found.append(most - int((group / "memory.current").read_text(encoding="ascii")))
+        most = int((group / "memory.max").read_bytes())  # "max": no limit
+        found.append(most - int((group / "memory.current").read_bytes()))
     return max(0, min(found))
 
 
 def _of_machine() -> int:
     """Returns what the kernel says that programs can still have, caches that it would drop included."""
     try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+        # Bytes: a codec would be imported, for which a process that is out of memory may have no room.
+        with open("/proc/meminfo", "rb") as lines:
+            return next(int(line.split()[1]) << 10 for line in lines if line.startswith(b"MemAvailable:"))
     except (OSError, StopIteration):
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 

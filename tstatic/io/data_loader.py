@@ -26,6 +26,8 @@ from tstatic.ir.program import Variable
 from tstatic.runtime import random
 
 _NAME = "DataLoader"
+MOST_WORKERS = 4096
+"""How many processes a loader starts at most: more than systems have cores, and fewer than they can count."""
 _AHEAD = 2
 """Batches that the thread of ``use_buffer_reader`` keeps ready."""
 
@@ -152,6 +154,7 @@ class DataLoader:
         for wrong, what, received in (
             (not return_list and feed_list is None, "feed_list should be set when return_list=False", "feed_list=None"),
             (num_workers < 0, "num_workers should be a non-negative value", f"num_workers={num_workers}"),
+            (num_workers > MOST_WORKERS, f"num_workers should be at most {MOST_WORKERS}", f"num_workers={num_workers}"),
             (prefetch_factor <= 0, "prefetch_factor should be a positive value", f"prefetch_factor={prefetch_factor}"),
             (
                 batch_sampler is not None and not iterable and (batch_size != 1 or shuffle or drop_last),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Iterator, Sequence, Sized
 from typing import Any
 
@@ -292,7 +293,11 @@ class BatchSampler(Sampler):
             wrong = "dataset should not be a paddle.io.IterableDataset"
         elif not isinstance(shuffle, bool):
             wrong = f"shuffle should be a boolean value, but got {type(shuffle)}"
-        elif isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer) or batch_size <= 0:
+        elif (
+            isinstance(batch_size, bool)
+            or not isinstance(batch_size, int | np.integer)
+            or not 0 < batch_size <= sys.maxsize
+        ):
             wrong = f"batch_size should be a positive integer, but got {batch_size}"
         elif not isinstance(drop_last, bool):
             wrong = f"drop_last should be a boolean value, but got {type(drop_last)}"

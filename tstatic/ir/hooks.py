@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tstatic.errors import NotBoolError, shown
 from tstatic.ir.export import notes_signatures
 
 
@@ -24,6 +25,21 @@ class Hooks:
 
 
 hooks = Hooks()
+
+
+def text_of(thing: Any, with_details: bool, throw_on_error: bool = True) -> str:
+    """Returns the text form of a program or a part of it.
+
+    Raises:
+        NotBoolError: If a switch is not a bool.
+    """
+    for name, value in (("throw_on_error", throw_on_error), ("with_details", with_details)):
+        if not isinstance(value, bool):
+            raise NotBoolError(
+                f"The type of {name} parameter is wrong, expected bool, but received {type(value)}.",
+                expected="True or False", received=shown(value), fix=f"pass {name}=True or {name}=False", op="to_string", var=name,
+            )  # fmt: skip
+    return hooks.text(thing, with_details)
 
 
 @notes_signatures()

@@ -11,9 +11,8 @@ from typing import Any, ClassVar
 from tstatic.display import counted
 from tstatic.errors import IndexRangeError, NotFoundError, ProgramError, ProgramTypeError, near, shown
 from tstatic.ir import names
-from tstatic.ir.checks import check_type
 from tstatic.ir.export import notes_signatures
-from tstatic.ir.hooks import ProgramForms, ProgramView, hooks
+from tstatic.ir.hooks import ProgramForms, ProgramView, hooks, text_of
 from tstatic.ir.methods import ProgramMethods
 from tstatic.ir.operator import OperatorBase, OpRole
 from tstatic.ir.types import dtype_of
@@ -103,7 +102,7 @@ class Variable(VariableBase):
     @no_effect(throw_on_error=PRINTS)
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
         """Returns one readable line: name, dtype, shape, marks; with ``with_details`` also the marks at their defaults."""
-        return hooks.text(self, with_details)
+        return text_of(self, with_details)
 
 
 class Parameter(Variable):
@@ -209,7 +208,7 @@ class Operator(OperatorBase):
     @no_effect(throw_on_error=PRINTS)
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
         """Returns the op in the text form of ``print(program)``; with ``with_details`` every automatic attribute, too."""
-        return hooks.text(self, with_details)
+        return text_of(self, with_details)
 
     __str__ = to_string
 
@@ -404,7 +403,7 @@ class Block(NotedAttributes):
     @no_effect(throw_on_error=PRINTS)
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
         """Returns the block in the text form of ``print(program)``; with ``with_details`` all marks and attributes, too."""
-        return hooks.text(self, with_details)
+        return text_of(self, with_details)
 
     def __repr__(self) -> str:
         return f"Block {self.idx} of {self.program!r}: {counted(len(self.ops), 'op')}, {counted(len(self.vars), 'variable')}"
@@ -566,13 +565,11 @@ class Program(ProgramMethods, ProgramForms, NotedAttributes):
         return self.version
 
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
-        """Returns the program in readable code form; :meth:`parse_from_text` reads it back.
+        """Returns the program in readable code form, ``with_details`` with defaults; :meth:`parse_from_text` reads it back.
 
-        ``with_details`` shows defaults, too; it and ``throw_on_error``, which does nothing, must be bools.
+        ``throw_on_error`` does nothing; both must be bools.
         """
-        for name, value in (("throw_on_error", throw_on_error), ("with_details", with_details)):
-            check_type(value, bool, name, "Program.to_string", expected="True or False")
-        return hooks.text(self, with_details)
+        return text_of(self, with_details, throw_on_error)
 
     @staticmethod
     def parse_from_text(source: str) -> Program:
