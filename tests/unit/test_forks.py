@@ -18,6 +18,7 @@ import pytest
 import tstatic as paddle
 from tests.helpers.own_process import run_alone
 from tstatic import forks, static
+from tstatic.devices.cpu import blas
 from tstatic.forks import away, computing
 from tstatic.locks import cached_property
 
@@ -86,6 +87,28 @@ def test_a_fork_waits_for_the_end_of_what_another_thread_computes() -> None:
         busy.order.append("forked")
     assert busy.order == ["computed", "forked"]
     assert not forks._forking
+
+
+@pytest.mark.parametrize("call", ["hold", "let_go"])
+def test_a_fork_waits_for_a_thread_that_sets_the_number_of_threads_of_blas(call: str) -> None:
+    """The library takes a lock for it, which a child would find taken for ever: it hung in its first step."""
+    inside, order = threading.Event(), []
+    wait = [call == "hold"]
+
+    def put(number: int) -> None:
+        if wait[0]:
+            inside.set()
+            until(lambda: forks._forking)
+        order.append(number)
+
+    library = blas.Library(lambda: 2, put, per_thread=False)
+    if call == "let_go":
+        library.hold()
+        order.clear()
+    wait[0] = True
+    with thread(getattr(library, call)):
+        assert inside.wait(LONG)
+        assert fork(lambda: order.index(1 if call == "hold" else 2)) == 0
 
 
 def test_nothing_new_begins_while_a_fork_waits() -> None:
@@ -207,7 +230,7 @@ with computing():
 forker.join()
 print(_imp.lock_held())
 """
-    ended = run_alone(script, str(first))
+    ended = run_alone(script, str(first), timeout=LONG)
     assert ended.stdout.split() == ["7", "False"], ended.stderr
 
 

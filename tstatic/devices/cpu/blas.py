@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tstatic import flags
+from tstatic.forks import computing
 from tstatic.ir.frozen import FrozenOp
 from tstatic.locks import rlock
 from tstatic.logs import warn_once
@@ -48,14 +49,19 @@ class Library:
         if found != 1:
             if not hasattr(self._found, "number"):
                 self._found.number = found
-            self.put(1)
+            self._set(1)
 
     def let_go(self) -> None:
         """Sets the number that :meth:`hold` found."""
         number = getattr(self._found, "number", None)
         if number is not None:
-            self.put(number)
+            self._set(number)
             del self._found.number
+
+    def _set(self, number: int) -> None:
+        # The library takes a lock for it, which a child that is forked meanwhile would find taken for ever.
+        with computing():
+            self.put(number)
 
 
 _libraries: dict[str, Library] = {}
@@ -87,7 +93,7 @@ def _follow() -> None:
     """Looks for libraries, and does what the flag says."""
     global _held, _modules
     keep = flags.flag("FLAGS_keep_blas_threads")
-    with _lock:
+    with computing(), _lock:  # a fork waits: the loader of libraries has locks, too
         modules = len(sys.modules)
         if modules != _modules:
             for path, library in _loaded():
