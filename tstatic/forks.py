@@ -18,9 +18,10 @@ from tstatic.locks import rlock
 from tstatic.logs import warn_once
 from tstatic.shield import shield
 
-__all__ = ["Away", "Computing", "away", "computing"]
+__all__ = ["Away", "Computing", "away", "computing", "taken_by_forks"]
 
 T = TypeVar("T")
+L = TypeVar("L")
 
 PATIENCE = 30.0
 """Seconds that a fork waits for running computations; then it goes ahead, because they may wait for the thread that forks."""
@@ -65,6 +66,18 @@ _gate = rlock()
 """Held by a fork, and while a thread computes for the first time."""
 _forking = False
 """Whether a fork waits, or is under way."""
+_last: list[Any] = []
+"""Locks that a fork takes when nothing computes any more."""
+
+
+def taken_by_forks(lock: L) -> L:
+    """Makes a fork wait for a lock, too, and returns the lock.
+
+    For what threads do with a library's settings, inside of a computation or not: unlike :class:`Computing` it does not wait for a
+    fork before it begins. A step waits for the threads that help it, and a fork for the step.
+    """
+    _last.append(lock)
+    return lock
 
 
 def _pass_gate() -> None:
@@ -135,6 +148,9 @@ def _before() -> None:
             _mine.held.append(one.lock)
         else:
             late += 1
+    for lock in _last:
+        if lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            _mine.held.append(lock)
     if late:
         warn_once(
             "fork",

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tstatic import flags
-from tstatic.forks import computing
+from tstatic.forks import taken_by_forks
 from tstatic.ir.frozen import FrozenOp
 from tstatic.locks import rlock
 from tstatic.logs import warn_once
@@ -59,8 +59,7 @@ class Library:
             del self._found.number
 
     def _set(self, number: int) -> None:
-        # The library takes a lock for it, which a child that is forked meanwhile would find taken for ever.
-        with computing():
+        with _lock:
             self.put(number)
 
 
@@ -68,7 +67,9 @@ _libraries: dict[str, Library] = {}
 """By path."""
 _held: tuple[Library, ...] = ()
 """Those that every run holds to one thread; empty under ``FLAGS_keep_blas_threads``."""
-_lock = rlock()
+# The library that is told a number, and the loader that finds the library, take locks, which a child that is forked meanwhile would
+# find taken for ever.
+_lock = taken_by_forks(rlock())
 _modules = -1
 """Number of modules that were imported when libraries were looked for: scipy brings a BLAS of its own."""
 _mine = threading.local()
@@ -93,7 +94,7 @@ def _follow() -> None:
     """Looks for libraries, and does what the flag says."""
     global _held, _modules
     keep = flags.flag("FLAGS_keep_blas_threads")
-    with computing(), _lock:  # a fork waits: the loader of libraries has locks, too
+    with _lock:
         modules = len(sys.modules)
         if modules != _modules:
             for path, library in _loaded():
