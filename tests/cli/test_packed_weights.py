@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import zipfile
 from pathlib import Path
 
@@ -67,3 +68,12 @@ def test_headers_that_lie_are_refused(header: str, tmp_path: Path) -> None:
     """Guards against an array of a trillion numbers that a header of a hundred bytes asks for."""
     with pytest.raises(CommandError, match="numpy cannot read"):
         read(archive(tmp_path / "w.npz", a=npy(header, bytes(8))))
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".pt", ".pth", ".pdparams", ".safetensors"])
+def test_a_fifo_in_the_place_of_weights_is_refused(suffix: str, tmp_path: Path) -> None:
+    """Packages open what is there and would wait for a writer for ever."""
+    path = tmp_path / f"w{suffix}"
+    os.mkfifo(path)
+    with pytest.raises((CommandError, paddle.errors.TstaticError), match="FIFO"):
+        read(path)

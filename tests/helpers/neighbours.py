@@ -27,8 +27,6 @@ NAMES = (
 """Names that the library writes, looks for, or once wrote."""
 MODES = (0o644, 0o755, 0o000, 0o777, 0o4755, 0o1777)
 TIMES = (0, 1, -(10**9), 2**31 - 1, 2**33, 10**9)
-KEPT: tuple[str, ...] = ()
-"""Files that stay as they are: what their readers do with other kinds is tested with these readers."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +132,7 @@ def crowd(
     (outside / "m.pdparams").write_bytes(b"\x80\x04N.")
     folders = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
     for where in folders:
-        own = sorted(path for path in where.iterdir() if path.is_file() and path.name not in KEPT)
+        own = sorted(path for path in where.iterdir() if path.is_file())
         # An entry of the kernel cache that is not what it should be is written again.
         own = [] if where.name.startswith("kernels-") else own
         for path in own:

@@ -19,8 +19,9 @@ from tstatic import static
 from tstatic.cli.outcome import CommandError, Outcome, Table
 from tstatic.cli.targets import MODEL, STATE, VALUES
 from tstatic.display import size
-from tstatic.errors import needed_for
+from tstatic.errors import needed_for, reason
 from tstatic.ir.budget import FLAG, most_unpacked
+from tstatic.regular import require
 from tstatic.runtime import checkpoint, files
 from tstatic.runtime.checkpoint import Checkpoint
 from tstatic.runtime.objects import dump_object
@@ -124,6 +125,12 @@ def read(path: Path) -> dict[str, Array]:
     """
     if not path.exists() and not Path(f"{path}{STATE}").exists():
         raise CommandError(f"there is no file '{path}'")
+    if path.suffix in (".npz", *TORCH):
+        # Packages open what is there, and wait for the writer of a FIFO.
+        try:
+            require(path)
+        except OSError as error:
+            raise CommandError(f"cannot read '{path}': {reason(error)}") from error
     if path.suffix == ".npz":
         return _read_npz(path)
     if path.suffix in TORCH:
