@@ -147,11 +147,10 @@ def train(
             "callbacks.train cannot go through 'batches'",
             expected="a list, a DataLoader, or another object that can be iterated over",
             received=shown(batches),
-            fix="pass batches of numbers, such as [exe_feed, ...]" if not isinstance(batches, Variable) else
-            "pass what is fed to the Variable",
+            fix="pass what is fed, batch by batch",
             op="callbacks.train",
             var="batches",
-        )  # fmt: skip
+        )
     if iter(batches) is batches and epochs > 1:
         raise ProgramTypeError(
             "an iterator can be read once, and 'epochs' asks for more",
