@@ -14,8 +14,6 @@ from tstatic.ops.random.dropout import dropout
 converts = family("activations")
 
 
-converts("relu.default")(each(activation_piecewise.relu))
-converts("relu6.default")(each(activation_piecewise.relu6))
 converts("sigmoid.default")(each(activation.sigmoid))
 converts("log_sigmoid.default")(each(activation.log_sigmoid))
 converts("tanh.default")(each(activation.tanh))
@@ -23,6 +21,16 @@ converts("silu.default")(each(activation.silu))
 converts("mish.default")(each(activation.mish))
 converts("hardswish.default")(each(activation_piecewise.hardswish))
 converts("selu.default")(each(activation_piecewise.selu))
+
+
+@converts("relu.default")
+def _relu(c: Call, x: Variable) -> Variable:
+    return activation_piecewise.relu(x) if c.dtype.is_float else clip(x, 0)
+
+
+@converts("relu6.default")
+def _relu6(c: Call, x: Variable) -> Variable:
+    return activation_piecewise.relu6(x) if c.dtype.is_float else clip(x, 0, 6)
 
 
 @converts("gelu.default")

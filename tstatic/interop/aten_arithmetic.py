@@ -28,8 +28,17 @@ def _pair(c: Call, x: Any, y: Any) -> tuple[Any, Any]:
     return a, b
 
 
+def _variables(c: Call, x: Any, y: Any) -> tuple[Variable, Variable]:
+    """Returns two operands as Variables in the result's dtype."""
+    a, b = (v if isinstance(v, Variable) else as_variable(v, dtype=c.dtype) for v in (c.cast(x), c.cast(y)))
+    return a, b
+
+
 def _times(c: Call, x: Any, alpha: Number) -> Any:
-    return x if alpha == 1 else c.cast(x) * alpha
+    if alpha == 1:
+        return x
+    # torch takes the number in the dtype of a whole result: 0.5 is 0 there.
+    return c.cast(x) * (alpha if c.dtype.is_inexact else int(alpha))
 
 
 @converts("add.Tensor", "add.Scalar")
@@ -69,7 +78,8 @@ def _div_mode(c: Call, x: Any, y: Any, rounding_mode: str | None = None) -> Any:
         return _div(c, x, y)
     if rounding_mode == "floor":
         return _floor_divide(c, x, y)
-    a, b = _pair(c, x, y)
+    # A division by a number would be a product with its reciprocal, which may round to the next whole number.
+    a, b = _variables(c, x, y)
     if c.dtype.is_float:
         return unary.trunc(a / b)
     # The quotient rounded down, and one more where it is negative and not whole.
@@ -81,8 +91,7 @@ def _div_mode(c: Call, x: Any, y: Any, rounding_mode: str | None = None) -> Any:
 
 @converts("floor_divide.default")
 def _floor_divide(c: Call, x: Any, y: Any) -> Any:
-    a, b = _pair(c, x, y)
-    return unary.floor(a / b) if c.dtype.is_float else operators.floordiv(a, b)
+    return operators.floordiv(*_variables(c, x, y))
 
 
 @converts("remainder.Tensor", "remainder.Scalar")
@@ -98,17 +107,28 @@ def _pow(c: Call, x: Any, y: Any) -> Any:
         return unary.square(a)
     if isinstance(b, float) and b == 0.5:
         return unary.sqrt(a)
+    if isinstance(b, Variable) and not c.dtype.is_inexact:
+        return _whole_power(c, *_variables(c, a, b))
     return unary.pow(a, b) if isinstance(a, Variable) else operators.rpow(b, a)
+
+
+def _whole_power(c: Call, a: Variable, b: Variable) -> Variable:
+    """Returns a power of whole numbers; those of negative exponents are whole only for 1 and -1, and 0 for all others."""
+    zero, one = (as_variable(n, dtype=c.dtype) for n in (0, 1))
+    power = unary.pow(a, arithmetic.maximum(b, zero))
+    sign = one - cast_to(logic.not_equal(logic.bitwise_and(b, one), zero), c.dtype) * 2
+    of_minus_one = logic.where(logic.equal(a, -one), sign, zero)
+    return logic.where(logic.less_than(b, zero), logic.where(logic.equal(a, one), one, of_minus_one), power)
 
 
 @converts("addcmul.default")
 def _addcmul(c: Call, x: Variable, y: Variable, z: Variable, value: Number = 1) -> Any:
-    return c.cast(x) + _times(c, c.cast(y) * c.cast(z), value)
+    return c.cast(x) + c.cast(_times(c, y, value)) * c.cast(z)
 
 
 @converts("addcdiv.default")
 def _addcdiv(c: Call, x: Variable, y: Variable, z: Variable, value: Number = 1) -> Any:
-    return c.cast(x) + _times(c, c.cast(y) / c.cast(z), value)
+    return c.cast(x) + c.cast(_times(c, y, value)) / c.cast(z)
 
 
 @converts("lerp.Scalar", "lerp.Tensor")
@@ -118,12 +138,20 @@ def _lerp(c: Call, x: Variable, y: Variable, weight: Any) -> Any:
 
 @converts("maximum.default", "max.other")
 def _maximum(c: Call, x: Variable, y: Variable) -> Any:
-    return arithmetic.maximum(c.cast(x), c.cast(y))
+    return _larger(c, c.cast(x), c.cast(y))
+
+
+def _larger(c: Call, a: Variable, b: Variable) -> Variable:
+    return logic.logical_or(a, b) if c.dtype is bool_ else arithmetic.maximum(a, b)
+
+
+def _smaller(c: Call, a: Variable, b: Variable) -> Variable:
+    return logic.logical_and(a, b) if c.dtype is bool_ else arithmetic.minimum(a, b)
 
 
 @converts("minimum.default", "min.other")
 def _minimum(c: Call, x: Variable, y: Variable) -> Any:
-    return arithmetic.minimum(c.cast(x), c.cast(y))
+    return _smaller(c, c.cast(x), c.cast(y))
 
 
 @converts("atan2.default")
@@ -150,15 +178,15 @@ def _clamp_max(c: Call, x: Variable, most: Number) -> Any:
 def _clamp_tensor(c: Call, x: Variable, least: Variable | None = None, most: Variable | None = None) -> Any:
     x = c.cast(x)
     if least is not None:
-        x = arithmetic.maximum(x, c.cast(least))
-    return x if most is None else arithmetic.minimum(x, c.cast(most))
+        x = _larger(c, x, c.cast(least))
+    return x if most is None else _smaller(c, x, c.cast(most))
 
 
 @converts("nan_to_num.default")
 def _nan_to_num(
     c: Call, x: Variable, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Any:
-    return nan_to_num(x, 0.0 if nan is None else nan, posinf, neginf)
+    return nan_to_num(x, 0.0 if nan is None else nan, posinf, neginf) if x.dtype.is_inexact else x
 
 
 # ----------------------------------------------------------------------------------------------------------- comparisons
@@ -271,7 +299,6 @@ converts("sqrt.default")(each(unary.sqrt))
 converts("rsqrt.default")(each(unary.rsqrt))
 converts("square.default")(each(unary.square))
 converts("reciprocal.default")(each(unary.reciprocal))
-converts("sign.default")(each(unary.sign))
 converts("erf.default")(each(unary.erf))
 converts("erfinv.default")(each(special.erfinv))
 converts("sin.default")(each(unary.sin))
@@ -282,11 +309,37 @@ converts("acos.default")(each(unary.acos))
 converts("atan.default")(each(unary.atan))
 converts("sinh.default")(each(unary.sinh))
 converts("cosh.default")(each(unary.cosh))
-converts("floor.default")(each(unary.floor))
-converts("ceil.default")(each(unary.ceil))
-converts("trunc.default")(each(unary.trunc))
-converts("lgamma.default")(each(special.lgamma))
 converts("digamma.default")(each(special.digamma))
+
+
+def _of_floats(function: Callable[[Variable], Variable]) -> Converter:
+    """Returns the converter of a function that leaves whole numbers as they are."""
+
+    def convert(c: Call, x: Variable) -> Variable:
+        return function(x) if c.dtype.is_float else x
+
+    return convert
+
+
+converts("floor.default")(_of_floats(unary.floor))
+converts("ceil.default")(_of_floats(unary.ceil))
+converts("trunc.default")(_of_floats(unary.trunc))
+
+
+@converts("sign.default")
+def _sign(c: Call, x: Variable) -> Variable:
+    if c.dtype is bool_:
+        return x
+    # torch has 0 for NaN, Paddle NaN.
+    found = unary.sign(x)
+    return logic.where(logic.isnan(x), as_variable(0.0, dtype=x.dtype), found) if c.dtype.is_float else found
+
+
+@converts("lgamma.default")
+def _lgamma(c: Call, x: Variable) -> Variable:
+    x = c.cast(x)
+    # At minus infinity C's function, which torch takes, is infinite, and Paddle's minus infinity.
+    return logic.where(logic.isinf(x), unary.abs(x), special.lgamma(x))
 
 
 @converts("round.default")

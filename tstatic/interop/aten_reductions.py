@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from tstatic.interop.conversion import Call, family
 from tstatic.ir.program import Variable
+from tstatic.ir.types import UNKNOWN
 from tstatic.ops.elementwise._mixed import cast_to
-from tstatic.ops.elementwise.unary import square
+from tstatic.ops.elementwise.unary import sqrt, square
 from tstatic.ops.indexing.along_axis import take_along_axis
 from tstatic.ops.norm import softmax as softmaxes
 from tstatic.ops.reduce import extrema, ordering, reduction, vector_norm
 from tstatic.ops.reduce.cumsum import cumsum
 from tstatic.ops.shape import reshape
+from tstatic.ops.shape.creation import ones_like
 
 converts = family("reductions")
 
@@ -130,13 +133,25 @@ def _unbiased(c: Call, correction: Any) -> bool:
     return correction in (None, 1)
 
 
+def _variance(x: Variable, axes: Any, unbiased: bool, keepdim: bool) -> Variable:
+    """Returns the variance; an unbiased one of one element is NaN, as in torch, where Paddle has 0."""
+    chosen = range(len(x.shape)) if axes is None else [axes] if isinstance(axes, int) else axes
+    sizes = [x.shape[axis] for axis in chosen]
+    if not unbiased or (UNKNOWN not in sizes and math.prod(sizes) > 1):
+        return vector_norm.var(x, axes, unbiased, keepdim)
+    if UNKNOWN in sizes:
+        count = reduction.sum(ones_like(x), axes, None, keepdim)
+        return vector_norm.var(x, axes, False, keepdim) * (count / (count - 1.0))
+    return vector_norm.var(x, axes, False, keepdim) * math.nan
+
+
 @converts("var.correction", "var.dim", "var.default")
 def _var(
     c: Call, x: Variable, axes: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: Any = 1
 ) -> Variable:
     if isinstance(axes, bool):
         axes, unbiased = None, axes
-    return vector_norm.var(x, _axes(axes), _unbiased(c, correction) and unbiased, keepdim)
+    return _variance(x, _axes(axes), _unbiased(c, correction) and unbiased, keepdim)
 
 
 @converts("std.correction", "std.dim", "std.default")
@@ -145,7 +160,7 @@ def _std(
 ) -> Variable:
     if isinstance(axes, bool):
         axes, unbiased = None, axes
-    return vector_norm.std(x, _axes(axes), _unbiased(c, correction) and unbiased, keepdim)
+    return sqrt(_variance(x, _axes(axes), _unbiased(c, correction) and unbiased, keepdim))
 
 
 @converts("linalg_vector_norm.default")
