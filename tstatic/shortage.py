@@ -14,7 +14,7 @@ from tstatic.display import size
 from tstatic.errors import OutOfMemoryError, TstaticError
 
 _SMALLER = "use a smaller batch or smaller shapes"
-_NUMPY = ("array is too big", "Maximum allowed", "maximum supported dimension")
+_NUMPY = ("array is too big", "Maximum allowed dimension")
 """How numpy begins to say, in a ``ValueError``, that an array has more bytes than can be addressed."""
 _TORCH = ("can't allocate memory", "out of memory")
 

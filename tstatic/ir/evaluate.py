@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError
+from tstatic.errors import DTypeError, ShapeError
 from tstatic.forks import computing
 from tstatic.ir.indices import index_checks
 from tstatic.ir.opdef import OpDef
@@ -38,6 +38,10 @@ def metas_of(values: Sequence[Any]) -> list[Any]:
     ]
 
 
+MOST_AXES = 64
+"""How many axes arrays of numpy and torch have at most."""
+
+
 def infer_outputs(definition: OpDef, metas: Sequence[Any], attrs: Mapping[str, Any]) -> list[Any]:
     """Calls the op definition's ``infer``; returns one Meta (or list of them, or ``None``) per output slot.
 
@@ -53,6 +57,15 @@ def infer_outputs(definition: OpDef, metas: Sequence[Any], attrs: Mapping[str, A
     result = definition.infer(*metas, **definition.pick(definition.infer, attrs))
     if isinstance(result, Meta) or (len(definition.outputs) == 1 and not isinstance(result, tuple)):
         result = (result,)
+    for one in result:
+        if isinstance(one, Meta) and one.rank > MOST_AXES:
+            raise ShapeError(
+                f"the result of {definition.type} has more axes than an array can have",
+                expected=f"at most {MOST_AXES} axes",
+                received=f"{one.rank} axes",
+                fix="leave axes of size 1 away",
+                op=definition.type,
+            )
     return [_each(_whole, m) for m in result] if parts else list(result)
 
 

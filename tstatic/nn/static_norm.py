@@ -121,6 +121,8 @@ def batch_norm(
                [ 1.,  1.]], dtype=float32)
     """
     function = "batch_norm"
+    if not isinstance(momentum, Variable):
+        check_number(momentum, "momentum", function, least=0.0, most=1.0)
     count = _channels(input, data_layout, function)
     check_activation(act, function)
     check_enabled(param_attr, "param_attr", function)

@@ -58,7 +58,7 @@ class LarsMomentum(Optimizer):
         rescale_grad: float = 1.0,
     ) -> None:  # fmt: skip
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
-        self._momentum = float(momentum)
+        self._momentum = check_number(momentum, "momentum", self.type)
         self._coeff = float(lars_coeff)
         self._decay = float(lars_weight_decay)
         self._excluded = tuple(exclude_from_weight_decay or ())

@@ -10,7 +10,7 @@ from tstatic.autodiff import append_backward
 from tstatic.errors import LossSizeError, ProgramError
 from tstatic.ir import names
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.checks import check_type
+from tstatic.ir.checks import check_number, check_type
 from tstatic.ir.declare import default_startup_program, program_guard
 from tstatic.ir.edit import sub_blocks
 from tstatic.ir.export import notes_signatures
@@ -78,6 +78,8 @@ class Optimizer:
     ) -> None:
         kinds = (int, float, LRScheduler, Variable)
         check_type(learning_rate, kinds, "learning_rate", self.type, expected="a float or an optimizer.lr.LRScheduler")
+        if isinstance(learning_rate, int | float):
+            check_number(learning_rate, "learning_rate", self.type)
         check_clip(grad_clip)
         self._set_decay(weight_decay)
         self._learning_rate = learning_rate

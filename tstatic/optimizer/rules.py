@@ -83,7 +83,7 @@ class Momentum(Optimizer):
         use_multi_tensor: bool = False, name: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
-        self._momentum = float(momentum)
+        self._momentum = check_number(momentum, "momentum", self.type)
         self._nesterov = bool(use_nesterov)
         self._rescale = float(rescale_grad)
         self._multi_precision = multi_precision
@@ -388,7 +388,7 @@ class RMSProp(Optimizer):
         super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
         self._rho = check_number(rho, "rho", self.type, least=0, below=1)
         self._epsilon = check_number(epsilon, "epsilon", self.type, least=0)
-        self._momentum = float(momentum)
+        self._momentum = check_number(momentum, "momentum", self.type)
         self._centered = bool(centered)
 
     def _append(self, param: Variable, grad: Variable, lr: Variable) -> Operator:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.checks import FLOATS, check_axis, check_choice, check_int, check_ints, check_rank
+from tstatic.ir.checks import FLOATS, check_axis, check_choice, check_int, check_ints, check_number, check_rank
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import dtype_of
@@ -48,7 +48,8 @@ class _BatchNorm(Layer):
         self._num_features = check_int(num_features, "num_features", function, 1)
         layout = self._layouts[0] if data_format is None else data_format
         self._data_format = check_choice(layout, self._layouts, "data_format", function)
-        self._momentum, self._epsilon = momentum, epsilon
+        self._momentum = check_number(momentum, "momentum", function, least=0.0, most=1.0)
+        self._epsilon = epsilon
         self._use_global_stats, self._name = use_global_stats, name
         if self._dtype.is_low:
             self.__dict__["_dtype"] = dtype_of("float32")

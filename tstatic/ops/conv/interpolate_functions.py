@@ -13,6 +13,7 @@ from tstatic.ir.checks import (
     check_length,
     check_number,
     check_rank,
+    check_sizes,
     check_static_dim,
 )
 from tstatic.ir.opdef import export
@@ -62,6 +63,7 @@ def _resize(
         return resize_when_run(x, given, scale is not None, mode, layout, name, **attrs)
     if size is not None:
         sizes = check_ints(size, rank, "size", function)
+        check_sizes(sizes, "size", function, least=1)
         attrs |= dict(zip(("out_d", "out_h", "out_w")[3 - rank :], sizes, strict=True))
     else:
         attrs["scale"] = _scales(scale, rank, function)

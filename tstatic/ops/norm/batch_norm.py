@@ -11,7 +11,7 @@ import numpy as np
 from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.channels import Channels
-from tstatic.ir.checks import FLOATS, check_dtype, check_rank
+from tstatic.ir.checks import FLOATS, check_dtype, check_number, check_rank
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, OpSpec, Tile, ValueRange, export, register
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
@@ -403,7 +403,7 @@ def batch_norm(
         check_variable(variable, arg, "batch_norm")
     layout = channel_layout(data_format, "batch_norm")
     attrs = {
-        "momentum": momentum,
+        "momentum": check_number(momentum, "momentum", "batch_norm", least=0.0, most=1.0),
         "epsilon": epsilon,
         "is_test": not training,
         "data_layout": layout,

@@ -93,6 +93,14 @@ register(OpDef(
 ))  # fmt: skip
 
 
+FARTHEST = 2**31 - 1
+"""An offset beyond which numpy does not count: such a diagonal has no elements."""
+
+
+def _within(offset: Any, function: str) -> int:
+    return max(-FARTHEST, min(FARTHEST, check_int(offset, "offset", function)))
+
+
 @export("tensor.diagonal", "Variable.diagonal", op="diagonal")
 def diagonal(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None) -> Variable:
     """Returns the diagonals of the planes of two axes, as a new last axis; ``offset`` counts towards ``axis2``.
@@ -106,7 +114,7 @@ def diagonal(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name:
     Raises:
         ShapeError: If there are not two different axes.
     """
-    attrs = {"offset": offset, "axis1": axis1, "axis2": axis2}
+    attrs = {"offset": _within(offset, "diagonal"), "axis1": axis1, "axis2": axis2}
     return emit_one("diagonal", {"Input": check_variable(x, "x", "diagonal")}, attrs, name=name)
 
 

@@ -85,6 +85,27 @@ def to_tensor(pic: Any, data_format: str = "CHW") -> Array:
     return found.astype(np.float32) / np.float32(255) if found.dtype == np.uint8 else np.ascontiguousarray(found)
 
 
+def per_channel(value: Any, arg: str, function: str) -> Any:
+    """Returns a number, or a list or array of numbers, as it is.
+
+    Raises:
+        ProgramTypeError: For anything else.
+    """
+    kind = (
+        np.asarray(value).dtype.kind if isinstance(value, int | float | np.number | np.ndarray | list | tuple) else ""
+    )
+    if kind not in "iuf" or not kind:
+        raise ProgramTypeError(
+            f"'{arg}' of {function} has a number per channel, or one for all",
+            expected="a number, or a list of numbers",
+            received=shown(value),
+            fix=f"pass {arg}=[0.5, 0.5, 0.5]",
+            op=function,
+            var=arg,
+        )
+    return value
+
+
 @export("vision.transforms.normalize")
 def normalize(img: Any, mean: Any, std: Any, data_format: str = "CHW", to_rgb: bool = False) -> Array:
     """Returns ``(img - mean) / std`` as float32.
@@ -110,7 +131,7 @@ def normalize(img: Any, mean: Any, std: Any, data_format: str = "CHW", to_rgb: b
         found = np.flip(found, axis)
     sides = []
     for name, value in (("mean", mean), ("std", std)):
-        side = np.asarray(value, np.float32).ravel()
+        side = np.asarray(per_channel(value, name, "normalize"), np.float32).ravel()
         if found.ndim == 3 and side.size not in (1, found.shape[axis]):
             raise ShapeError(
                 f"'{name}' of normalize does not fit the image",

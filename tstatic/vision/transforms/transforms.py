@@ -135,7 +135,11 @@ class Normalize(BaseTransform):
         keys: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(keys)
-        self.mean, self.std, self.to_rgb = mean, std, bool(to_rgb)
+        self.mean, self.std = (
+            functions.per_channel(mean, "mean", "Normalize"),
+            functions.per_channel(std, "std", "Normalize"),
+        )
+        self.to_rgb = bool(to_rgb)
         self.data_format = check_choice(data_format, ("CHW", "HWC"), "data_format", "Normalize")
 
     def _apply_image(self, image: Any) -> Array:
