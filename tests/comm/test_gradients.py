@@ -14,6 +14,7 @@ from tests.comm.pool import SLACK, Pool
 from tstatic import devices, static
 from tstatic.comm import finite_gradients
 from tstatic.comm.finite_gradients import all_finite, refusal
+from tstatic.comm.group import add_in_order
 from tstatic.errors import RankNumericsError
 from tstatic.flags import set_flags
 
@@ -186,7 +187,7 @@ def _summed(values: Any, dtype: str = "float32", to: Any = None) -> tuple[list[l
     parts = [np.array(row, dtype) for row in values]
     noted = [_Noted(part[:3], part[3:]) for part in parts]
     to = range(len(parts)) if to is None else to
-    finite_gradients.WatchedSum(parts, to, [n.watch for n in noted])()
+    finite_gradients.WatchedSum(add_in_order, parts, to, [n.watch for n in noted])()
     return [n.found for n in noted], parts[to[0]]
 
 
@@ -223,7 +224,7 @@ def test_pieces_of_a_sum_are_the_sum(size: int, monkeypatch: pytest.MonkeyPatch)
     rows = np.random.default_rng(size).standard_normal((3, size)).astype("float32")
     parts = [row.copy() for row in rows]
     watches = [_Noted(part).watch for part in parts]
-    finite_gradients.WatchedSum(parts, [0, 2], watches)()
+    finite_gradients.WatchedSum(add_in_order, parts, [0, 2], watches)()
     assert np.array_equal(parts[0], rows[0] + rows[1] + rows[2])
     assert np.array_equal(parts[2], parts[0])
     assert np.array_equal(parts[1], rows[1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,6 +121,9 @@ class Watch:
             self._findings.append(Finding(new, self._where))
 
 
+Add = Callable[[Sequence[HostArray], Sequence[HostArray]], None]
+
+
 class WatchedSum:
     """Adds the replicas' gradients piece by piece, and looks for NaN and infinity in each sum.
 
@@ -132,12 +135,14 @@ class WatchedSum:
     first one was: the other is named alone.
 
     Args:
+        add: Writes the sum of its first argument's arrays to those of its second, of which the first part may be one.
         parts: Flat arrays, one for each replica.
         to: Numbers of those that receive the sum.
         watches: For each replica, what records its findings.
     """
 
-    def __init__(self, parts: Sequence[HostArray], to: Sequence[int], watches: Sequence[Watch]) -> None:
+    def __init__(self, add: Add, parts: Sequence[HostArray], to: Sequence[int], watches: Sequence[Watch]) -> None:
+        self._add = add
         dtype = dtype_of(parts[0].dtype).compute.np
         self._in_place = 0 in to and parts[0].dtype == dtype
         scratch: HostArray = np.empty(0 if self._in_place else min(parts[0].size, _PIECE), dtype)
@@ -151,10 +156,7 @@ class WatchedSum:
     def __call__(self) -> None:
         with np.errstate(all="ignore"):
             for pieces, total, targets in self._rows:
-                left = pieces[0]
-                for piece in pieces[1:]:
-                    np.add(left, piece, out=total, dtype=total.dtype, casting="unsafe")
-                    left = total
+                self._add(pieces, [total])
                 if not _is_finite(total):
                     self._blame(pieces, total)
                 for target in targets:

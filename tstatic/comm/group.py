@@ -464,7 +464,7 @@ class Sum(Collective):
             if high > low:
                 rows = [self.device.slice(array, low, (high - low,)) for array in arrays]
                 if self._watch is not None and self._watch.of_host and len(peers) > 1:
-                    made.append((WatchedSum(rows, to, [peer._watch for peer in peers if peer._watch is not None]), ()))
+                    made.append((WatchedSum(add_in_order, rows, to, [p._watch for p in peers if p._watch]), ()))
                     continue
                 made += self.communicator.bind(_SUM, [rows], [[rows[r] for r in to]], {"in_place": 0 in to})
         return made
