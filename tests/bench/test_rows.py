@@ -13,6 +13,7 @@ import pytest
 
 from tests.bench.scripts import hidden, run, script
 from tests.bench.test_contact import Doubling, Stub, StubOfValues, load, pack
+from tests.helpers.patience import pace
 
 packfile, runner, rows, auto = (script(name) for name in ("packfile", "runner", "rows", "auto"))
 
@@ -182,7 +183,7 @@ def test_no_gpu_is_said_by_the_exit_code(parts: Any) -> None:
 
 
 def test_a_part_that_hangs_is_ended(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto, "CONTACT_S", 0.2)
+    monkeypatch.setattr(auto, "CONTACT_S", 2.0 * pace())  # the script has begun by then
     monkeypatch.setattr(auto, "GRACE_S", 0.3)
     done = parts(contact="time.sleep(100)")
     assert (done.code, done.begun) == (1, ["contact", "ring", "ring", "rows"])
@@ -196,7 +197,7 @@ def test_rows_that_end_their_process_are_begun_anew(parts: Any) -> None:
 
 
 def test_rows_that_say_nothing_any_more_are_begun_anew(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(auto, "PATIENCE_S", 2.0 * pace())  # a script that is begun anew has ended by then
     hang = "n = sum(line.startswith('rows') for line in (results / 'calls').open())\ntime.sleep(0 if n > 1 else 100)"
     done = parts(rows=hang)
     assert (done.code, done.begun) == (0, ["contact", "ring", "ring", "rows", "rows"])
