@@ -128,7 +128,6 @@ class ParallelEnv:
 def local(array: Array) -> Array: ...
 @overload
 def local(array: _Part) -> _Part: ...
-@door("distributed.local")
 def local(array: Any) -> Any:
     """This process's part of an array, list or other sequence, cut along its first axis.
 
@@ -168,7 +167,6 @@ def local(array: Any) -> Any:
 def mean(x: float) -> float: ...
 @overload
 def mean(x: Array) -> Array: ...
-@door("distributed.mean")
 def mean(x: Any) -> Any:
     """The mean over all processes of what each passes: a number, such as a fetched loss, or an array.
 
