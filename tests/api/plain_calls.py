@@ -129,23 +129,23 @@ def add(
         CALLS[name] = Sample(arguments, call=call)
 
 
+def _maker(arguments: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
+    """Makes arguments; those that are functions without a name make theirs anew for each call."""
+    made = {key for key, value in arguments.items() if getattr(value, "__name__", "") == "<lambda>"}
+    return lambda: {key: value() if key in made else value for key, value in arguments.items()}
+
+
 def of(path: str, /, **arguments: Any) -> None:
-    """Adds a public function or class, spelled from ``paddle``; arguments that are functions make them."""
+    """Adds a public function or class, spelled from ``paddle``; arguments as of :func:`_maker`."""
     thing: Any = paddle
     for part in path.split("."):
         thing = getattr(thing, part)
-    made = {k for k, v in arguments.items() if getattr(v, "__name__", "") == "<lambda>"}
-    add(f"tstatic.{path}", thing, lambda: {k: v() if k in made else v for k, v in arguments.items()})
+    add(f"tstatic.{path}", thing, _maker(arguments))
 
 
 def method(path: str, make: Callable[[], Any], /, **arguments: Any) -> None:
-    """Adds a method; ``make`` makes the object, before the call."""
-    made = {k for k, v in arguments.items() if getattr(v, "__name__", "") == "<lambda>"}
-
-    def given() -> dict[str, Any]:
-        return {k: v() if k in made else v for k, v in arguments.items()}
-
-    CALLS[f"tstatic.{path}"] = Sample(given)
+    """Adds a method; ``make`` makes the object, before the call; arguments as of :func:`_maker`."""
+    CALLS[f"tstatic.{path}"] = Sample(_maker(arguments))
     OBJECTS[f"tstatic.{path}"] = make
 
 
@@ -365,10 +365,6 @@ for _name in ("set_sample_generator", "set_sample_list_generator", "set_batch_ge
         **({"batch_size": 2, "drop_last": True} if _name == "set_sample_generator" else {}),
         **{"reader": reader, "places": paddle.CPUPlace()},
     )
-
-
-def _read(made: Any) -> Any:
-    return list(made())
 
 
 for _name, _given in {

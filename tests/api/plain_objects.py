@@ -47,37 +47,16 @@ of("metric.Recall", name="r")
 of("metric.Auc", curve="ROC", num_thresholds=255, name="auc")
 method("metric.Accuracy.compute", lambda: paddle.metric.Accuracy(), pred=lambda: data([2, 2]), label=lambda: ids(2, 1))
 method("metric.Accuracy.update", lambda: paddle.metric.Accuracy(), correct=lambda: _CORRECT.copy())
-method(
-    "metric.Precision.update",
-    lambda: paddle.metric.Precision(),
-    preds=lambda: _CORRECT.copy(),
-    labels=lambda: _LABELS.copy(),
-)
-method(
-    "metric.Recall.update", lambda: paddle.metric.Recall(), preds=lambda: _CORRECT.copy(), labels=lambda: _LABELS.copy()
-)
-method("metric.Auc.update", lambda: paddle.metric.Auc(), preds=lambda: _PREDS.copy(), labels=lambda: _LABELS.copy())
 of("fluid.metrics.Accuracy", name=None)
 of("fluid.metrics.Auc", name="auc", curve="ROC", num_thresholds=255)
 method("fluid.metrics.Accuracy.update", lambda: fluid.metrics.Accuracy(), value=0.5, weight=2)
-method(
-    "fluid.metrics.Auc.update",
-    lambda: fluid.metrics.Auc("a"),
-    preds=lambda: _PREDS.copy(),
-    labels=lambda: _LABELS.copy(),
-)
-method(
-    "fluid.metrics.Precision.update",
-    lambda: fluid.metrics.Precision(),
-    preds=lambda: _CORRECT.copy(),
-    labels=lambda: _LABELS.copy(),
-)
-method(
-    "fluid.metrics.Recall.update",
-    lambda: fluid.metrics.Recall(),
-    preds=lambda: _CORRECT.copy(),
-    labels=lambda: _LABELS.copy(),
-)
+for _name, _make, _given in (
+    ("metric.Precision", lambda: paddle.metric.Precision(), _CORRECT), ("metric.Recall", lambda: paddle.metric.Recall(), _CORRECT),
+    ("metric.Auc", lambda: paddle.metric.Auc(), _PREDS), ("fluid.metrics.Precision", lambda: fluid.metrics.Precision(), _CORRECT),
+    ("fluid.metrics.Recall", lambda: fluid.metrics.Recall(), _CORRECT),
+    ("fluid.metrics.Auc", lambda: fluid.metrics.Auc("a"), _PREDS),
+):  # fmt: skip
+    method(f"{_name}.update", _make, preds=lambda _given=_given: _given.copy(), labels=lambda: _LABELS.copy())
 method(
     "fluid.metrics.EditDistance.update",
     lambda: fluid.metrics.EditDistance("e"),

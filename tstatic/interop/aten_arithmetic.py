@@ -277,8 +277,7 @@ def _isfinite(c: Call, x: Variable) -> Variable:
 
 @converts("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
 def _where(c: Call, condition: Variable, x: Any, y: Any) -> Any:
-    a, b = (v if isinstance(v, Variable) else as_variable(v, dtype=c.dtype) for v in (c.cast(x), c.cast(y)))
-    return logic.where(condition, a, b)
+    return logic.where(condition, *_variables(c, x, y))
 
 
 @converts("masked_fill.Scalar", "masked_fill.Tensor")
