@@ -207,6 +207,12 @@ class NotedDict(OrderedDict[str, V]):
             self._note_all()
         OrderedDict.__delitem__(self, key)
 
+    def drop(self, keys: Iterable[str]) -> None:
+        """Deletes many keys as one edit: each ``del`` notes a copy of the whole dict, because it has to keep the order."""
+        self._note_all()
+        for key in keys:
+            OrderedDict.__delitem__(self, key)
+
     def pop(self, key: str, *default: Any) -> Any:
         if key in self:
             self._note_all()

@@ -63,7 +63,12 @@ class View:
         found = []
         for index in sorted(inside):
             for value in self.ops[index].writes():
-                if value in self.fetched or value in self.kept or self.outside(value, inside):
+                # Asked whether there is one, not which: a value that all layers share has thousands.
+                if (
+                    value in self.fetched
+                    or value in self.kept
+                    or any(i not in inside for i in self.readers.get(value, ()))
+                ):
                     found.append(value)
         return found
 

@@ -92,8 +92,7 @@ def _drop_unused(program: Program, keep_data: bool) -> None:
     touched = {name for op in ops for name in (*op.input_arg_names, *op.output_arg_names)}
     touched |= _offsets(program, touched)
     for block in program.blocks:
-        for name in [n for n, v in block.vars.items() if n not in touched and not (keep_data and v.is_data)]:
-            del block.vars[name]
+        block.vars.drop([n for n, v in block.vars.items() if n not in touched and not (keep_data and v.is_data)])
     program._touch()
 
 
@@ -158,7 +157,6 @@ def prune(
     block.ops = kept[::-1]
     used = results.union(*(reads(op).union(op.output_arg_names) for op in kept))
     used |= _offsets(copied, used)
-    for name in [n for n in block.vars if n not in used]:
-        del block.vars[name]
+    block.vars.drop([n for n in block.vars if n not in used])
     copied._touch()
     return copied

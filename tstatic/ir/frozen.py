@@ -58,6 +58,7 @@ class FrozenOp:
     )
     # Every pass asks every op what it reads and writes, often: an op keeps the answers.
     _reads: tuple[str, ...] | None = field(default=None, init=False, repr=False, compare=False)
+    _contents: tuple[str, ...] | None = field(default=None, init=False, repr=False, compare=False)
     _writes: tuple[str, ...] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -73,8 +74,12 @@ class FrozenOp:
 
     def contents(self) -> Sequence[str]:
         """Returns the values whose elements the op reads, without those of which it needs only the shape."""
-        slots = zip(self.definition.inputs, self.inputs, strict=True)
-        return flat([entry for slot, entry in slots if slot.name not in self.definition.shape_only])
+        if self._contents is None:
+            slots = zip(self.definition.inputs, self.inputs, strict=True)
+            needed = [entry for slot, entry in slots if slot.name not in self.definition.shape_only]
+            object.__setattr__(self, "_contents", tuple(flat(needed)))
+        assert self._contents is not None
+        return self._contents
 
     def writes(self) -> Sequence[str]:
         """Returns all values that the op writes."""

@@ -236,7 +236,7 @@ class Block(NotedAttributes):
         self.idx = idx
         self.parent_idx = parent_idx
         self.forward_block_idx = forward_idx
-        self.vars: OrderedDict[str, Variable] = NotedDict()
+        self.vars: NotedDict[Variable] = NotedDict()
         self.ops: list[Operator] = NotedList()
         self.excludes: tuple[Operator, ...] = ()  # ops of other branches, which do not run where this block does
         # In a block of gradients: what stands before the names of its gradients.

@@ -205,8 +205,9 @@ class _Planner:
         runs = self.runs({b.name for b in lifetimes})
         lifetimes, within = join(lifetimes, runs)
         scratch: dict[int, Lifetime] = {}
+        gapped = self.gapped()
         for i, step in enumerate(steps):
-            if size := self.scratch(step):
+            if size := self.scratch(step, gapped):
                 # Its neighbours run beside it in other streams: in their memory it would have to wait for them, or they for it.
                 beside = self.side_by_side - 1
                 scratch[i] = Lifetime(scratch_name(i), size, max(0, i - beside), min(i + beside, self.end))
@@ -221,14 +222,14 @@ class _Planner:
         return Plan(
             self.program, tuple(steps), self.storage, self.commits, size, self.options, tuple(lifetimes),
             tuple(foreign), {v: self.base(v) for v in self.storage},
-            scratch={i: (starts[one.name], one.nbytes) for i, one in scratch.items()}, gapped=self.gapped(),
+            scratch={i: (starts[one.name], one.nbytes) for i, one in scratch.items()}, gapped=gapped,
         )  # fmt: skip
 
-    def scratch(self, step: Step) -> int:
+    def scratch(self, step: Step, gapped: Set[str]) -> int:
         """Returns the bytes that a step needs only while it runs."""
         if step.how == "kernel" and step.op.outputs in self.kernels:
             sums = self.kernels[step.op.outputs].calls.partial_offsets[1]
-            return sums + copy_offsets(step.op, self.gapped(), self.metas)[1]
+            return sums + copy_offsets(step.op, gapped, self.metas)[1]
         return self.scratch_bytes(step.op, self.metas) if step.how in ("ref", "kernel") else 0
 
     def gapped(self) -> frozenset[str]:

@@ -89,8 +89,7 @@ def as_program(program: Program, frozen: FrozenProgram) -> Program:
         ops.append(same if kept and same is not None else _operator(op, block, names))
     block.ops[:] = ops
     touched = {n for op in ops for n in (*op.input_arg_names, *op.output_arg_names)}
-    for name in [n for n, v in block.vars.items() if n not in touched and not v.persistable and not v.is_data]:
-        del block.vars[name]
+    block.vars.drop([n for n, v in block.vars.items() if n not in touched and not v.persistable and not v.is_data])
     return copy
 
 

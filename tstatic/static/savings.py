@@ -119,6 +119,7 @@ class Operators:
 
     def __init__(self, frozen: FrozenProgram, metas: Mapping[str, Meta], log: Log) -> None:
         self.view = View(frozen, metas)
+        self._known_readers: dict[str, list[int]] = {}
         # A fused op may have the type of the ops that it replaced, so only all that it writes tells them apart.
         self._made = {(a.op, a.written): (number, a) for number, a in enumerate(log.applied)}
         # Later fusions absorb earlier ones, so the last one that has an op is the one whose kernel computes it.
@@ -156,7 +157,7 @@ class Operators:
             meta = self.view.metas.get(value)
             if meta is None or not meta.known:
                 continue
-            readers = [i for i in self.view.readers.get(value, ()) if value in self.view.ops[i].contents()]
+            readers = self._readers(value)
             reading = sum(bool(one.intersection(readers)) for one in sets)
             maker = next((one for one in sets if self.view.maker.get(value) in one), None)
             if maker is None:
@@ -168,6 +169,13 @@ class Operators:
             if reading and not stored:
                 total += meta.nbytes
         return Saving(total, max(0, len(sets) - 1))
+
+    def _readers(self, value: str) -> list[int]:
+        """Returns the operators that read a value's elements; kept, because thousands of matches may ask about one value."""
+        if value not in self._known_readers:
+            ops = self.view.ops
+            self._known_readers[value] = [i for i in self.view.readers.get(value, ()) if value in ops[i].contents()]
+        return self._known_readers[value]
 
     def with_culprit(self, rejected: Rejection) -> Rejection:
         """Returns a rejection whose cure names the operator that prevents it, where the search did not."""

@@ -30,6 +30,9 @@ FAR = 8
 BY_DOT = 100
 """Ops of a program from which Graphviz orders the rows, where it is installed."""
 
+DEEPEST = 24
+"""Scopes within one another that are boxes of their own: one more box holds all that is deeper."""
+
 _MARKS = re.compile(r"__\w+__")
 """Name scopes that are marks for the fusions (``static.no_fuse``), not names."""
 _NUMBER = re.compile(r"\d+")
@@ -122,19 +125,25 @@ def _by_scope(ops: Sequence[Operator], row: Sequence[int], depth: int) -> list[i
 
     def end() -> None:
         if run and last:
-            items.append(Group(last, "scope", _by_scope(ops, tuple(run), depth + 1)))
+            inner = _by_scope(ops, tuple(run), depth + 1) if depth < DEEPEST else _folded(ops, [*run])
+            first, *further = last.split("/")
+            items.append(Group("/".join([first, *(["..."] if further[1:] else []), *further[-1:]]), "scope", inner))
         else:
             items.extend(run)
         run.clear()
 
     for number in row:
         parts = [part for part in ops[number].namescope.split("/") if part and not _MARKS.fullmatch(part)]
-        scope = parts[depth] if len(parts) > depth else ""
+        scope = "/".join(parts[depth : depth + 1 if depth < DEEPEST else None])
         if scope != last:
             end()
             last = scope
         run.append(number)
     end()
+    return _folded(ops, items)
+
+
+def _folded(ops: Sequence[Operator], items: list[int | Group]) -> list[int | Group]:
     return _short(ops, _by_repeats(ops, items))
 
 

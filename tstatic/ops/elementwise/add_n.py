@@ -32,6 +32,14 @@ def _infer(xs: Sequence[Meta]) -> Meta:
     return xs[0].with_shape(shape)
 
 
+MOST_TERMS = 64
+"""Inputs of the longest sum that is an expression.
+
+An expression is one level deeper with each input, and whoever reads it walks it by recursion: the gradients of a weight that
+10,000 steps share would be 10,000 levels. No kernel reads so many arrays either (``fusion/auto.py`` takes 16).
+"""
+
+
 class FoldRef(ExpressionRef):
     """Adds the inputs up from left to right; low-precision floats in float32, rounded once."""
 
@@ -57,12 +65,12 @@ class FoldRef(ExpressionRef):
 
     def expressions(self, ins: Slots, attrs: Attrs) -> Expressions | None:
         xs = ins[0]
-        if any(x is None or x.shape != xs[0].shape for x in xs):
+        if len(xs) > MOST_TERMS or any(x is None or x.shape != xs[0].shape for x in xs):
             return None
         names = [f"x{i}" for i in range(len(xs))]
         node = expr.parse(names[0])
         for name in names[1:]:
-            node = expr.substitute(self.nodes[0], {"a": node, "b": expr.parse(name)})
+            node = expr.make("add", node, expr.parse(name))
         return Expressions({0: node}, names, [x.shape for x in xs], {})
 
 
