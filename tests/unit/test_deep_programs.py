@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
-import cProfile
-import pstats
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import tstatic as paddle
 from tests.helpers import deep_programs
 from tests.helpers.patience import HANG
+from tstatic import static
+from tstatic.undo import NotedDict
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,18 +28,23 @@ def test_programs_larger_than_the_recursion_limit_pass_every_stage() -> None:
     assert [line for line in done.stdout.splitlines() if line.startswith("nested_names, 110: save")]
 
 
-@pytest.mark.parametrize("kind", ["unrolled", "one_value"])
-def test_work_grows_with_the_program_not_with_its_square(kind: str, tmp_path: Path) -> None:
-    def calls(n: int) -> dict[str, int]:
-        found = {}
-        for name, stage in deep_programs.stages(kind, n, str(tmp_path)):
-            profile = cProfile.Profile()
-            profile.runcall(stage)
-            found[name] = pstats.Stats(profile).total_calls  # type: ignore[attr-defined]
-        return found
+@pytest.mark.parametrize("edit", ["clone", "prune"])
+def test_variables_that_are_dropped_are_noted_once(edit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A note is a copy of all variables, which keeps their order: one for each of them would make the work their square.
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup):
+        loss = paddle.mean(deep_programs.chain(static.data("x", [4, 8]), 20))
+        paddle.optimizer.SGD(0.1).minimize(loss)
+    notes: list[int] = []
+    note = NotedDict._note_all
 
-    calls(2)
-    few, many = calls(24), calls(72)
-    for name in ("build", "run", "fuse", "explain", "copy", "save"):
-        # Three times the program; nine times the calls would be its square.
-        assert many[name] < 4.5 * few[name], (name, few[name], many[name])
+    def counted(self: NotedDict[object]) -> None:
+        notes.append(len(self))
+        note(self)
+
+    monkeypatch.setattr(NotedDict, "_note_all", counted)
+    if edit == "clone":
+        main.clone(for_test=True)
+    else:
+        main._prune([loss])
+    assert len(notes) <= 2
