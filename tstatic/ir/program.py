@@ -384,7 +384,7 @@ class Block(NotedAttributes):
                 expected="a new name", received=repr(new), fix="choose another name", var=old,
             )  # fmt: skip
         var = self.var(old)
-        self.vars = OrderedDict((new if n == old else n, v) for n, v in self.vars.items())
+        self.vars = NotedDict((new if n == old else n, v) for n, v in self.vars.items())
         var.name = new
         for other in self.vars.values():
             other.lod = tuple(new if n == old else n for n in other.lod)
