@@ -229,11 +229,25 @@ def test_what_is_fed_out_of_range_is_named() -> None:
     y, n = np.array([[1, 3, 2]]), np.array([3])
     with pytest.raises(errors.IndexRangeError, match="1 types of chunks in scheme IOB have 3 tags"):
         fetch(lambda: layers.chunk_eval(tags(), tags("z"), "IOB", 1, seq_length=lengths())[0], y=y, z=y, n=n)
-    with pytest.raises(errors.FeedError, match="reference 0 of edit_distance is empty"):
-        fetch(
-            lambda: layers.edit_distance(tags(), tags("z"), True, None, lengths(), lengths("m"))[0],
-            y=y, z=y, n=n, m=np.array([0]),
-        )  # fmt: skip
+    for place, counts in ((0, [0]), (0, [0, 0]), (1, [2, 0]), (0, [0, 2, 3])):
+        rows = np.repeat(y, len(counts), axis=0)
+        with pytest.raises(errors.FeedError, match=f"reference {place} of edit_distance is empty"):
+            fetch(
+                lambda: layers.edit_distance(tags(), tags("z"), True, None, lengths(), lengths("m"))[0],
+                y=rows, z=rows, n=np.repeat(n, len(counts)), m=np.array(counts),
+            )  # fmt: skip
+
+
+@pytest.mark.parametrize("maxlen", [0, 1, 2, 3])
+@pytest.mark.parametrize("given", ["number", "variable"])
+def test_a_mask_has_as_many_steps_as_it_is_told_down_to_none(maxlen: int, given: str) -> None:
+    counts = np.array([2, 0, 1])
+
+    def mask() -> Any:
+        size = maxlen if given == "number" else paddle.full([1], maxlen, "int64")
+        return paddle.nn.functional.sequence_mask(lengths(), size)
+
+    np.testing.assert_array_equal(fetch(mask, n=counts), np.arange(maxlen) < counts[:, None])
 
 
 def test_wrong_arguments_are_refused_when_the_program_is_built() -> None:
