@@ -72,6 +72,25 @@ def test_crf_keeps_sums_that_exponentials_lose() -> None:
     np.testing.assert_allclose(dx.sum(axis=2), 0, atol=1e-12)
 
 
+@pytest.mark.parametrize("tags", [2, 3])
+def test_crf_and_its_gradients_keep_what_exponentials_lose(tags: int) -> None:
+    """Several sequences, each with a gradient of its own, against torch's logarithms of sums."""
+    rng = np.random.default_rng(tags)
+    w = rng.normal(size=(tags + 2, tags))
+    # Beside the way that begins and stays with tag 0, all others lose every bit of their exponentials.
+    w[0, 1:], w[2, 1:] = -3000.0, -2000.0
+    x, n = rng.normal(size=(3, 4, tags)), np.array([4, 1, 3])
+    label, dout = rng.integers(1, tags, (3, 4)), rng.normal(size=(3, 1))
+    given = [torch.from_numpy(a) for a in (x, w, label, n)]
+    found = [*evaluate("linear_chain_crf", x, w, label, n), *evaluate("linear_chain_crf_grad", x, w, label, n, None, dout)]
+    wanted = [
+        op_def("linear_chain_crf").lower(torch, *given, None),
+        *op_def("linear_chain_crf_grad").lower(torch, *given, None, torch.from_numpy(dout)),
+    ]
+    for mine, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-9, atol=1e-12)
+
+
 def test_sequences_with_offsets_are_padded_sequences_without_padding() -> None:
     rng = np.random.default_rng(1)
     n = np.array([2, 0, 4, 1])
