@@ -17,8 +17,9 @@ from tests.api.refused import MOST_DOORS, Target, attempt, callables, interrupte
 from tests.api.samples import SAMPLES, WITHOUT_SAMPLE, Sample
 from tests.api.test_effects import things
 from tstatic import static, undo
-from tstatic.errors import ProgramTypeError
+from tstatic.errors import IndexRangeError, ProgramError, ProgramTypeError, TstaticError
 from tstatic.ir import names
+from tstatic.ops.shape import rearranging
 
 PARTS = 8
 EACH = int(os.environ.get("TSTATIC_REFUSED_CALLS", "0"))
@@ -221,6 +222,27 @@ def test_the_error_behind_the_checks_names_the_argument_and_keeps_its_cause() ->
     assert (error.var, error.received) == ("shape", "None of type NoneType")
     assert str(error.expected).startswith("Sequence[int]")
     assert isinstance(error.__cause__, TypeError)
+
+
+@pytest.mark.parametrize(
+    ("raised", "stride", "kind"),
+    [
+        (IndexError, [1], IndexRangeError), (IndexError, "1", ProgramTypeError), (KeyError, [1], ProgramError),
+        (ValueError, [1], ProgramError), (ValueError, "1", ProgramTypeError), (ZeroDivisionError, [1], ProgramError),
+        (TypeError, [1], ProgramTypeError), (AttributeError, [1], ProgramTypeError), (RecursionError, [1], ProgramError),
+    ],
+)  # fmt: skip
+def test_the_error_behind_the_checks_has_a_type_by_what_was_raised_and_whether_arguments_misfit(
+    raised: type[Exception], stride: Any, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own: dict[str, Any] = {}
+    # Code of the library, as far as its file says.
+    exec(compile(f"def offsets(*given): raise {raised.__name__}('inside')", paddle.__file__, "exec"), own)
+    monkeypatch.setattr(rearranging, "_offsets", own["offsets"])
+    with pytest.raises(TstaticError) as caught:
+        paddle.as_strided(static.data("x", [2, 3]), [2], stride)
+    assert type(caught.value) is kind
+    assert type(caught.value.__cause__) is raised
 
 
 # ---------------------------------------------------------------------------------------------------------------- the doors

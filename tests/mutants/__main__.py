@@ -1,6 +1,6 @@
 """Plants every mutant, and every fault of ``tests/interpret/faults.py``, and says which test caught it.
 
-``python -m tests.mutants [WORDS]`` takes those whose names have all the words; 1 where too many survive. ``--check`` lists them, and
+``python -m tests.mutants [WORDS]`` takes those whose names have all the words; 1 where too many survive. ``--check`` lists them and
 says whether each still fits its source, without a run.
 """
 

@@ -220,7 +220,15 @@ def test_the_largest_row_of_a_sequence_with_nan_is_the_one_with_nan() -> None:
     feed = {"x": fluid.create_lod_tensor(rows, [[3, 2, 2]], fluid.CPUPlace())}
     found, back = fluid.Executor().run(feed=feed, fetch_list=[y, gradient], return_numpy=False)
     np.testing.assert_array_equal(np.array(found).ravel(), [np.nan, 5, np.nan])
-    assert (np.nan_to_num(np.array(back).ravel(), nan=9) != 0).tolist() == [False, True, False, True, False, True, False]
+    assert (np.nan_to_num(np.array(back).ravel(), nan=9) != 0).tolist() == [
+        False,
+        True,
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
 
 
 def test_gradients_pass_through_values_that_were_repeated_and_padded() -> None:

@@ -82,7 +82,10 @@ def test_crf_and_its_gradients_keep_what_exponentials_lose(tags: int) -> None:
     x, n = rng.normal(size=(3, 4, tags)), np.array([4, 1, 3])
     label, dout = rng.integers(1, tags, (3, 4)), rng.normal(size=(3, 1))
     given = [torch.from_numpy(a) for a in (x, w, label, n)]
-    found = [*evaluate("linear_chain_crf", x, w, label, n), *evaluate("linear_chain_crf_grad", x, w, label, n, None, dout)]
+    found = [
+        *evaluate("linear_chain_crf", x, w, label, n),
+        *evaluate("linear_chain_crf_grad", x, w, label, n, None, dout),
+    ]
     wanted = [
         op_def("linear_chain_crf").lower(torch, *given, None),
         *op_def("linear_chain_crf_grad").lower(torch, *given, None, torch.from_numpy(dout)),
