@@ -19,8 +19,6 @@ LOADERS = (
            (IO + "test_dataset.py",), "composed"),
     Mutant("io/readers.py", "shuffle.shuffled", "call", "max(buf_size, 1)", "buf_size",
            (IO + "test_readers.py",), "shuffle"),
-    Mutant("io/workers.py", "Workers._receive", "comparison", "epoch == self._epoch", "True",
-           (IO + "test_data_loader.py",), "workers_that_stay"),
     Mutant("io/workers.py", "Workers.__init__", "operation", "seed + number", "seed",
            (IO + "test_data_loader.py",), "workers_are_seeded"),
     Mutant("io/global_shuffle.py", "", "argument", "side='right'", "side='left'",
