@@ -23,6 +23,13 @@ LOADERS = (
            (IO + "test_data_loader.py",), "workers_are_seeded"),
     Mutant("io/global_shuffle.py", "", "argument", "side='right'", "side='left'",
            (COMM + "test_fleet.py",), "global_shuffle"),
+    Mutant("io/batch_sampler.py", "DistributedBatchSampler.__len__", "value",
+           "0 if self.drop_last else self.batch_size - 1", "0 if self.drop_last else self.batch_size",
+           (COMM + "test_batch_sampler.py",), "equally_many"),
+    Mutant("io/dataset.py", "random_split", "comparison", "sum(lengths) != len(dataset)", "sum(lengths) > len(dataset)",
+           (IO + "test_dataset.py",), "random_split"),
+    Mutant("io/workers.py", "_work", "comparison", "epoch != current", "False",
+           (IO + "test_data_loader.py",), "workers_that_stay"),
 )
 
 FLEET = (
@@ -38,6 +45,10 @@ FLEET = (
            (U + "test_row_gradients.py",), "replicas"),
     Mutant("distributed/fleet/role_maker.py", "node_num", "condition",
            "mine.local_size and mine.size % mine.local_size == 0", "mine.local_size", (D + "test_fleet.py",), "machines"),
+    Mutant("distributed/fleet/role_maker.py", "UserDefinedRoleMaker.__init__", "comparison", "own >= len(listed)",
+           "own > len(listed)", (D + "test_fleet.py",), "which_process_this_is"),
+    Mutant("distributed/fleet/metrics/metric.py", "auc", "condition", "positive[-1] == 0 or negative[-1] == 0",
+           "positive[-1] == 0", (D + "test_recorded.py",), "metrics"),
 )
 
 PRECISION = (
@@ -55,6 +66,8 @@ PRECISION = (
            (U + "test_amp_ops.py",), "stops"),
     Mutant("ops/update/loss_scaling.py", "_update_lower", "call", "torch.clamp(scale * decr_ratio, min=1.0)",
            "scale * decr_ratio", (U + "test_amp_ops.py",), "stops"),
+    Mutant("static/amp/lists.py", "changed", "statement", "other.difference_update(names)", "pass",
+           (A + "test_rewrite.py",), "lists"),
 )
 
 RECURRENCE = (
@@ -77,6 +90,9 @@ SEQUENCES = (
            (Q + "test_lod.py",), "both_bounds"),
     Mutant("ops/shape/sequence_mask.py", "_ref", "comparison", "size < 0", "size <= 0",
            (S + "test_losses.py",), "mask"),
+    Mutant("ops/sequence/sequence_pool.py", "_ref", "statement", "out[~filled] = pad_value", "out[~filled] = 0",
+           (Q + "test_fluid.py",), "sequence_pool"),
+    Mutant("runtime/lod.py", "joined_offsets", "operation", "part[1:] + end", "part[1:]", (Q + "test_lod.py",), "places"),
 )
 
 STRUCTURED = (
@@ -101,6 +117,8 @@ STRUCTURED = (
            "(best[before] + into[path[order.rows(step)]]).argmax(axis=1)",
            "w.shape[0] - 1 - (best[before] + into[path[order.rows(step)]])[:, ::-1].argmax(axis=1)",
            (S + "test_recorded.py",), "crf_ties or viterbi_ties"),
+    Mutant("ops/structured/ctc_align.py", "_ref", "operation", "(classes[1:] != classes[:-1]) | first[1:-1]",
+           "classes[1:] != classes[:-1]", (S + "test_recorded.py",), "greedy"),
 )
 
 FILES = (
@@ -113,6 +131,8 @@ FILES = (
     Mutant("runtime/pickles.py", "_Reader.array", "value",
            "flat.reshape(shape[::-1]).T if fortran is True else flat.reshape(shape)", "flat.reshape(shape)",
            (U + "test_pickles.py",), "what_python_writes"),
+    Mutant("static/object_files.py", "save", "comparison", "1 < protocol < 5", "1 < protocol <= 5",
+           (U + "test_pickles.py",), "refuses"),
 )
 
 EXPLAINED = (
@@ -124,6 +144,12 @@ EXPLAINED = (
            (C + "test_memory_fit.py",), "wherever"),
     Mutant("cli/weights.py", "_renamed", "comparison", "len(set(names.values())) < len(names)", "False",
            (CLI + "test_convert.py",), "wrong_options"),
+    Mutant("static/ledger.py", "Ledger.check", "comparison", "self.count(key.program) <= most",
+           "self.count(key.program) < most", (C + "test_ledger.py",), "limit"),
+    Mutant("cli/looking.py", "_chosen", "comparison", "0 < int(name) <= len(kernels)", "0 < int(name) < len(kernels)",
+           (CLI + "test_commands.py",), "each_of_its_numbers"),
+    Mutant("cli/subjects.py", "_of_run", "operation", "whole[0] + shape[0]", "shape[0]",
+           (CLI + "test_commands.py",), "data_parallel_scripts"),
 )
 
 ATTENTION = (
@@ -134,6 +160,8 @@ ATTENTION = (
            (I + "test_dot_product_attention.py",), interpret=True),
     Mutant("fusion/codegen/attention_parts.py", "Sizes.batch_of_head", "operation", "other * size", "other",
            (U + "test_attention_parts.py",)),
+    Mutant("fusion/causal.py", "triangle", "call", "(hidden < 0).all()", "(hidden < 0).any()",
+           (U + "test_causal.py",), "not_causal"),
 )
 
 OPTIMIZERS = (
@@ -171,6 +199,9 @@ REFUSALS = (
            (U + "test_undo.py",), "edits_of_lists"),
     Mutant("ir/refusal.py", "refusal", "condition", "isinstance(error, IndexError) and not misfits",
            "isinstance(error, IndexError)", ("tests/api/test_refused_calls.py",), "misfit"),
+    Mutant("ir/refusal.py", "_fits", "call", "all((fits(item, wanted[0]) for item in value))",
+           "any((fits(item, wanted[0]) for item in value))", ("tests/api/test_refused_calls.py",), "annotation"),
+    Mutant("guards.py", "Guarded.get", "comparison", "block.of is of", "True", (U + "test_guards.py",), "counts_for"),
 )
 
 IMPORTS = (
@@ -181,6 +212,7 @@ IMPORTS = (
     Mutant("interop/aten_shapes.py", "reshaped", "condition",
            "i < len(old) and old[i] == sizes[i]", "i < len(old)",
            (T + "test_semantics.py",), "open_sizes"),
+    Mutant("interop/aten_shapes.py", "_pad", "value", "pairs[::-1]", "pairs", (T + "test_operators.py",), "shapes"),
 )
 
 SIZES = (
