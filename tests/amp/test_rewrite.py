@@ -248,6 +248,24 @@ def test_a_variable_that_is_written_twice_keeps_its_type() -> None:
     np.testing.assert_allclose(found.astype("float32"), np.exp(np.eye(4)), rtol=1e-2)
 
 
+@pytest.mark.parametrize("level", ["O1", "O2"])
+@pytest.mark.parametrize("place", ["block", "branch"])
+def test_a_reader_of_a_value_that_was_overwritten_gets_no_cast_of_the_old_one(place: str, level: str) -> None:
+    def doubled() -> list[Any]:
+        y = paddle.scale(x, 1.0)
+        before = paddle.matmul(y, x)
+        paddle.assign(y * 2.0, output=y)
+        return [before, paddle.matmul(y, x)]
+
+    x, yes = static.data("x", [4, 4]), static.data("yes", [1], "bool")
+    results = doubled() if place == "block" else static.nn.cond(yes, doubled, doubled)
+    main = rewritten(level)
+    assert any(op.type == "cast" for block in main.blocks for op in block.ops)
+    feed = {"x": np.arange(16, dtype="float32").reshape(4, 4), "yes": np.array([True])}
+    before, after = (v.astype("float32") for v in static.Executor().run(main, feed=feed, fetch_list=results))
+    np.testing.assert_array_equal(after, 2 * before)
+
+
 # --------------------------------------------------------------------------------------------------------------- running
 def test_a_test_program_cloned_before_or_after_reads_the_same_parameters() -> None:
     net = build(mlp, paddle.optimizer.Adam(0.01), level="O2", dtype="bfloat16")

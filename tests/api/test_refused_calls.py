@@ -8,6 +8,7 @@ import random
 from collections import OrderedDict
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tstatic as paddle
@@ -17,8 +18,10 @@ from tests.api.refused import MOST_DOORS, Target, attempt, callables, interrupte
 from tests.api.samples import SAMPLES, WITHOUT_SAMPLE, Sample
 from tests.api.test_effects import things
 from tstatic import static, undo
-from tstatic.errors import ProgramTypeError
+from tstatic.errors import IndexRangeError, ProgramError, ProgramTypeError, TstaticError
 from tstatic.ir import names
+from tstatic.ir.refusal import fits
+from tstatic.ops.shape import rearranging
 
 PARTS = 8
 EACH = int(os.environ.get("TSTATIC_REFUSED_CALLS", "0"))
@@ -221,6 +224,50 @@ def test_the_error_behind_the_checks_names_the_argument_and_keeps_its_cause() ->
     assert (error.var, error.received) == ("shape", "None of type NoneType")
     assert str(error.expected).startswith("Sequence[int]")
     assert isinstance(error.__cause__, TypeError)
+
+
+@pytest.mark.parametrize(
+    ("raised", "stride", "kind"),
+    [
+        (IndexError, [1], IndexRangeError), (IndexError, "1", ProgramTypeError), (KeyError, [1], ProgramError),
+        (ValueError, [1], ProgramError), (ValueError, "1", ProgramTypeError), (ZeroDivisionError, [1], ProgramError),
+        (TypeError, [1], ProgramTypeError), (AttributeError, [1], ProgramTypeError), (RecursionError, [1], ProgramError),
+    ],
+)  # fmt: skip
+def test_the_error_behind_the_checks_has_a_type_by_what_was_raised_and_whether_arguments_misfit(
+    raised: type[Exception], stride: Any, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own: dict[str, Any] = {}
+    # Code of the library, as far as its file says.
+    exec(compile(f"def offsets(*given): raise {raised.__name__}('inside')", paddle.__file__, "exec"), own)
+    monkeypatch.setattr(rearranging, "_offsets", own["offsets"])
+    with pytest.raises(TstaticError) as caught:
+        paddle.as_strided(static.data("x", [2, 3]), [2], stride)
+    assert type(caught.value) is kind
+    assert type(caught.value.__cause__) is raised
+
+
+@pytest.mark.parametrize(
+    ("annotation", "fitting", "misfitting"),
+    [
+        ("int", [1, np.int8(2), True], [1.5, "1", None, [1]]),
+        ("float", [1, 1.5, np.float16(1)], ["1", None, 1j]),
+        ("bool", [True, np.bool_(False)], [1, None]),
+        ("str | None", ["a", None], [1, b"a"]),
+        ("Sequence[int]", [[], [1, 2], (3,)], [[1, "2"], ["1", 2], [1, None, 3], "12", 1]),
+        ("tuple[int, ...]", [(), (1, 2)], [(1, "2"), ("1", 2)]),
+        ("tuple[int, str]", [(1, "a"), ("a", 1)], [1]),
+        ("list[Sequence[int]] | int", [[[1], [2, 3]], 4], [[[1], ["2"]], [1], "4"]),
+        ("Iterable[str]", [["a"], iter("a"), {}], [1]),
+        ("Mapping[str, int]", [{}], [[], None]),
+        ("Anything", [1, None, "a"], []),
+    ],
+)  # fmt: skip
+def test_values_that_are_what_an_annotation_says_are_told_from_others(
+    annotation: str, fitting: list[Any], misfitting: list[Any]
+) -> None:
+    assert [value for value in fitting if not fits(value, annotation)] == []
+    assert [value for value in misfitting if fits(value, annotation)] == []
 
 
 # ---------------------------------------------------------------------------------------------------------------- the doors

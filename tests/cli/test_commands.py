@@ -5,11 +5,15 @@ from __future__ import annotations
 import ast
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.cli.cases import SCRIPT, answer, tstatic, write_script
 from tests.helpers import warm
+from tstatic.cli.looking import _chosen
+from tstatic.cli.outcome import CommandError
 
 pytestmark = pytest.mark.numpy_device("the commands choose the device themselves")
 
@@ -74,6 +78,15 @@ def test_kernels_are_listed_shown_and_written(folder: Path) -> None:
     none = tstatic(folder, "kernels", "net.py")
     assert none.returncode == 0
     assert "no kernels, because no fusion was made" in none.stdout
+
+
+def test_a_kernel_is_shown_by_each_of_its_numbers_and_by_its_name() -> None:
+    kernels: list[Any] = [SimpleNamespace(name=name) for name in ("first", "second", "7")]
+    for name, number in (("1", 0), ("2", 1), ("3", 2), ("first", 0), ("second", 1), ("7", 2)):
+        assert _chosen(kernels, name) is kernels[number]
+    for name in ("0", "4", "-1", "third", ""):
+        with pytest.raises(CommandError, match="a number from 1 to 3, or a name"):
+            _chosen(kernels, name)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -276,7 +289,9 @@ def test_data_parallel_scripts_are_explained_as_they_ran(tmp_path: Path) -> None
     assert found["collectives"]
     assert found["BuildStrategy"]["fuse_elewise_add_act_ops"]["value"] is True
     assert [one["switch"] for one in found["fusions"]["applied"]] == ["fuse_elewise_add_act_ops"] * 2
-    assert len(answer(tmp_path, "memory", "net.py")["replicas"]) == 2
+    memory = answer(tmp_path, "memory", "net.py")
+    assert len(memory["replicas"]) == 2
+    assert memory["feed_shapes"] == {"x": [4, 6], "y": [4, 1]}, "the whole batch, which the places share"
 
 
 @pytest.mark.parametrize("module", ["tstatic", "tstatic.as_paddle"])

@@ -202,6 +202,41 @@ def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(
         training.manager.restore()
 
 
+class Clock:
+    """A schedule that is none of tstatic's."""
+
+    def __init__(self) -> None:
+        self.hour = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"hour": self.hour}
+
+    def set_state_dict(self, state: dict[str, Any]) -> None:
+        self.hour = state["hour"]
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_schedule_keeps_its_state_where_the_values_of_a_checkpoint_are_damaged(own: bool, tmp_path: Path) -> None:
+    training = Training(tmp_path)
+    clock = Clock()
+    manager = static.CheckpointManager(tmp_path, training.main, scheduler=clock if own else training.rate)
+    training.step(1)
+    manager.save(1)
+    path = manager.path(1).with_name(manager.path(1).name + ".pdparams")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    training.step(2)
+    clock.hour = 5
+    before = training.state()
+    for step in (1, "latest"):
+        with pytest.raises(CheckpointError):
+            manager.restore(step)  # type: ignore[arg-type]
+        assert (training.state(), clock.hour) == (before, 5)
+    path.write_bytes(whole)
+    manager.restore()
+    assert (training.rate.last_epoch, clock.hour) == ((2, 0) if own else (1, 5))
+
+
 # ----------------------------------------------------------------------------------------------------------- killed
 def test_a_save_killed_before_any_file_system_call_leaves_whole_checkpoints(tmp_path: Path) -> None:
     training = Training(tmp_path / "old", keep=1)

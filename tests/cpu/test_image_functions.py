@@ -480,6 +480,39 @@ def test_interpolate_to_a_size(mode: str, size: list[int]) -> None:
         )
 
 
+@pytest.mark.parametrize(("mode", "corners", "shape", "size"), [
+    ("nearest", False, (1, 1, 3, 4), [5, 6]),
+    *(
+        (mode, corners, shape, size)
+        for mode, shape, size in (
+            ("bilinear", (1, 1, 3, 4), [5, 6]), ("bicubic", (1, 1, 3, 4), [5, 6]), ("linear", (1, 1, 4), [6]),
+            ("trilinear", (1, 1, 2, 3, 4), [3, 2, 6]),
+        )
+        for corners in (False, True)
+    ),
+])  # fmt: skip
+def test_align_mode_moves_the_places_of_linear_methods_without_corners_alone(
+    mode: str, corners: bool, shape: tuple[int, ...], size: list[int]
+) -> None:
+    x = (np.arange(np.prod(shape)).reshape(shape) ** 1.5).astype("float32")
+    layout = {3: "NCW", 4: "NCHW", 5: "NCDHW"}[len(shape)]
+    middles, edges = (
+        run_function(lambda x, a=a: F.interpolate(x, size, None, mode, corners, a, layout), {"x": x}, unknown=False)[0][
+            0
+        ]
+        for a in (0, 1)
+    )
+    assert np.array_equal(middles, edges) == (corners or mode in ("nearest", "bicubic"))
+    if mode == "linear":
+        # What Paddle 2.6.2 gives.
+        wanted = (
+            [0, 0.6, 1.36569, 2.46274, 3.77552, 5.19615]
+            if corners
+            else [0, 0.666667, 1.60948, 2.82843, 4.40691, 5.19615]
+        )
+        np.testing.assert_allclose(edges.ravel(), wanted, rtol=1e-5)
+
+
 def test_interpolate_by_a_scale_and_at_other_ranks() -> None:
     feeds = {"x": IMAGES}
     for mode in ("nearest", "bilinear"):

@@ -54,6 +54,16 @@ def test_parameters_of_the_scope_and_accumulators_are_part_of_it(net) -> None:
     assert report.by_category["other state"] >= 8 * weights
 
 
+@pytest.mark.parametrize("names", ["abc", "bac", "bca"])
+def test_one_input_with_an_open_batch_is_enough_wherever_it_stands(names: str) -> None:
+    with static.program_guard(static.Program(), static.Program()):
+        declared = {"a": [None, 3], "b": [2, 3], "c": []}
+        for name in names:
+            static.data(name, declared[name])
+        program = static.default_main_program()
+    assert with_batch(program, {}, 5) == {"a": (5, 3), "b": (2, 3), "c": ()}
+
+
 @pytest.mark.parametrize("limit", [500_000, 77_000_001])
 def test_the_largest_batch_fits_and_the_next_does_not(net, limit: int) -> None:
     compiled, loss = net

@@ -28,6 +28,8 @@ CALLS: dict[str, tuple[Callable[..., Any], Any]] = {
     "split": (lambda x, v: paddle.split(x, 2, axis=v)[1], [3]),
     "split sizes": (lambda x, v: paddle.split(x, [v, -1], axis=3)[1], [1]),
     "pad": (lambda x, v: F.pad(x, v, value=2.0), [1, 0, 2, 1]),
+    "pad channels last": (lambda x, v: F.pad(x, v, value=2.0, data_format="NHWC"), [1, 0, 2, 1]),
+    "interpolate channels last": (lambda x, v: F.interpolate(x, size=v, mode="bilinear", data_format="NHWC"), [5, 7]),
     "pad all axes": (lambda x, v: F.pad(x, v), [0, 1, 1, 0, 0, 2, 1, 0]),
 }  # fmt: skip
 

@@ -341,3 +341,23 @@ def test_roles_of_ops() -> None:
     assert [common.is_backward_op(op) for op in ops] == [
         op.type.endswith("_grad") or common.is_loss_grad_op(op) for op in ops
     ]
+
+
+@pytest.mark.parametrize(
+    ("environ", "nodes"),
+    [
+        ({"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}, 2),
+        ({"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4"}, 1),
+        # Two processes here and one elsewhere: the number of processes per machine says nothing, the addresses do.
+        ({"WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "2", "PADDLE_TRAINER_ENDPOINTS": "a:1,a:2,b:1"}, 2),
+        ({"WORLD_SIZE": "3", "PADDLE_TRAINER_ENDPOINTS": "a:1,b:2,c:1"}, 3),
+        ({"WORLD_SIZE": "3"}, 1),
+    ],
+)  # fmt: skip
+def test_machines_are_counted_by_processes_of_each_or_by_addresses(
+    environ: dict[str, str], nodes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"RANK": "0", "MASTER_ADDR": "a", "MASTER_PORT": "6200", **environ}.items():
+        monkeypatch.setenv(name, value)
+    fleet.init(is_collective=True)
+    assert fleet.node_num() == nodes

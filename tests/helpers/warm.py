@@ -65,10 +65,14 @@ def run(
 class _Server:
     def __init__(self) -> None:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("FLAGS_", "TSTATIC_"))}
+        environment["PYTHONPATH"] = str(ROOT)
+        if "TSTATIC_MUTANT" in os.environ:
+            # A fault that ``tests/mutants`` plants: by what is first on the path, as tstatic is imported.
+            environment |= {name: os.environ[name] for name in ("TSTATIC_MUTANT", "PYTHONPATH")}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.helpers.warm"],
             cwd=ROOT,
-            env=environment | {"PYTHONPATH": str(ROOT)},
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

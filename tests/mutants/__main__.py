@@ -1,6 +1,7 @@
 """Plants every mutant, and every fault of ``tests/interpret/faults.py``, and says which test caught it.
 
-``python -m tests.mutants [WORDS]`` takes those whose names have all the words; 1 where too many survive.
+``python -m tests.mutants [WORDS]`` takes those whose names have all the words; 1 where too many survive. ``--check`` lists them and
+says whether each still fits its source, without a run.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ def main() -> int:
     """Plants those whose name contains all words."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("words", nargs="*")
-    words = parser.parse_args().words
+    parser.add_argument(
+        "--check", action="store_true", help="list the mutants and whether they fit their sources; run no test"
+    )
+    given = parser.parse_args()
+    words = given.words
     todo: list[tuple[str, Callable[[], Outcome]]] = []
     wrong = []
     for mutant in MUTANTS:
@@ -37,6 +42,9 @@ def main() -> int:
     if wrong or not todo:
         print("\n".join(wrong) or "none has these words in its name")
         return 2
+    if given.check:
+        print(*(name for name, _ in todo), f"{len(todo)} mutants, all fit their sources", sep="\n")
+        return 0
     survived = broken = 0
     for name, go in todo:
         outcome = go()

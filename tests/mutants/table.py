@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.features import FEATURES
 from tests.mutants.planting import Mutant
 
 IO, D = "tests/io/", "tests/distributed/"
@@ -1330,4 +1331,5 @@ MUTANTS = (
     *IMPORTS,
     *REFUSALS,
     *THREADS,
+    *FEATURES,
 )

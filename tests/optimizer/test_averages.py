@@ -113,6 +113,18 @@ def test_the_mean_of_a_window_is_that_of_the_values() -> None:
         np.testing.assert_allclose(net.state()["w0"], np.mean(values, axis=0), rtol=1e-6, atol=1e-7)
 
 
+def test_before_the_first_step_ema_is_zero_as_in_paddle_and_a_window_leaves_the_parameters() -> None:
+    net = Net(norm=True)
+    before = net.state()
+    for average, wanted in ((net.ema, lambda value: np.zeros_like(value)), (net.window, lambda value: value)):
+        with static.scope_guard(net.scope), average.apply(net.exe):
+            inside = net.state()
+        for name in ("w0", "b0", "w1", "b1", "mean", "variance"):
+            np.testing.assert_array_equal(inside[name], wanted(before[name]), err_msg=name)
+    after = net.state()
+    assert all(np.array_equal(after[n], before[n]) for n in ("w0", "b0", "w1", "b1", "mean", "variance"))
+
+
 def test_averages_take_in_running_statistics_unless_told_otherwise() -> None:
     net = Net(norm=True)
     net.train(3)

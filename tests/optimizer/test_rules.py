@@ -30,6 +30,33 @@ def test_rules_of_incubate_follow_paddle(name: str) -> None:
     assert_follows(found, recorded("2.6.2")["rules"][name])
 
 
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_ratio_of_the_learning_rate_scales_the_step_and_the_decay_of_adamw(fused: bool) -> None:
+    """As a group of parameters with a rate of its own does in torch."""
+    torch = pytest.importorskip("torch")
+    names, start = ("slow", "fast"), np.array([1.0, -2.0, 3.0], np.float32)
+    with static.program_guard(static.Program(), static.Program()), static.scope_guard(static.Scope()):
+        x, begin = static.data("x", [3]), paddle.nn.initializer.Assign(start)
+        ours = [static.create_parameter([3], "float32", name=n, default_initializer=begin) for n in names]
+        rule = paddle.optimizer.AdamW(0.1, weight_decay=0.5, lr_ratio=lambda p: 0.25 if p.name == "slow" else 1.0)
+        rule.minimize(paddle.sum(paddle.square(ours[0] * x) + paddle.square(ours[1] * x)))
+        strategy = static.BuildStrategy()
+        strategy.fuse_all_optimizer_ops = fused
+        exe, compiled = static.Executor(), static.CompiledProgram(static.default_main_program(), strategy)
+        exe.run(static.default_startup_program())
+        theirs = [torch.nn.Parameter(torch.from_numpy(start.copy())) for _ in names]
+        groups = [{"params": [p], "lr": rate} for p, rate in zip(theirs, (0.025, 0.1), strict=True)]
+        other = torch.optim.AdamW(groups, weight_decay=0.5)
+        for step in range(4):
+            feed = np.array([step - 1.0, 0.5, 2.0], np.float32)
+            found = exe.run(compiled, feed={"x": feed}, fetch_list=ours)
+            other.zero_grad()
+            sum(((p * torch.from_numpy(feed)) ** 2).sum() for p in theirs).backward()
+            other.step()
+            for name, mine, wanted in zip(names, found, theirs, strict=True):
+                np.testing.assert_allclose(mine, wanted.detach(), rtol=1e-5, atol=1e-6, err_msg=f"{name}, step {step}")
+
+
 def _noisy(places: int, sigma: float = 2.0) -> Any:
     main, startup = static.Program(), static.Program()
     main.random_seed = 5

@@ -157,6 +157,32 @@ def test_a_memory_that_is_not_updated_leaves_the_program_as_it_was() -> None:
     assert str(program) == text
 
 
+def test_a_step_that_failed_can_be_written_again() -> None:
+    """An interactive user mends the block: nothing of the first attempt is part of the second."""
+    x, other = static.data("x", [5, 3, 4]), static.data("other", [5, 3, 2])
+    rnn = static.nn.StaticRNN()
+
+    def step(fails: bool) -> None:
+        with rnn.step():
+            now = rnn.step_input(x)
+            state = rnn.memory(shape=[-1, 4], batch_ref=now)
+            if fails:
+                rnn.step_output(rnn.step_input(other))
+                raise ZeroDivisionError
+            rnn.update_memory(state, state + now)
+            rnn.step_output(state + now)
+
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            step(fails=True)
+        with pytest.raises(ProgramError, match="after rnn block"):
+            rnn()
+    step(fails=False)
+    values = np.random.default_rng(0).normal(size=(5, 3, 4)).astype("float32")
+    (found,) = static.Executor().run(feed={"x": values}, fetch_list=[rnn()])
+    np.testing.assert_allclose(found, values.cumsum(axis=0), rtol=1e-5, atol=1e-6)
+
+
 def test_dropout_in_a_step_draws_anew_in_each_and_its_gradient_has_the_same_mask() -> None:
     x = paddle.ones([4, 2, 50])
     x.stop_gradient = False

@@ -189,6 +189,10 @@ CASES = {
     "dynamic_gru with a state": ({"x": GRU_X, "h": STATE}, lambda f, v: _gru(f, v, h_0=v["h"]), True),
     "dynamic_gru as first written": ({"x": GRU_X}, lambda f, v: _gru(f, v, origin_mode=True, candidate_activation="relu"), True),
     "dynamic_lstmp": ({"x": LSTM_X}, _lstmp, True),
+    "dynamic_lstmp with clipped cells": ({"x": LSTM_X}, lambda f, v: _lstmp(f, v, cell_clip=0.2), True),
+    "dynamic_lstmp with clipped results": (
+        {"x": LSTM_X}, lambda f, v: _lstmp(f, v, proj_activation="identity", proj_clip=0.02), True,
+    ),
     "dynamic_lstmp without peepholes": (
         {"x": LSTM_X}, lambda f, v: _lstmp(f, v, peepholes=False, proj_activation="identity", is_reverse=True), True,
     ),

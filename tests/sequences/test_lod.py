@@ -159,6 +159,14 @@ def test_tensors_of_sequences_say_lengths_and_offsets() -> None:
 
 
 # -------------------------------------------------------------------------------------------------------------- fetches
+@pytest.mark.parametrize(("low", "high"), [(3, 5), (-1, 0), (7, 7)])
+def test_random_numbers_include_both_bounds(low: int, high: int) -> None:
+    np.random.seed(0)
+    made = fluid.create_random_int_lodtensor([[1, 2], [30, 20, 50]], [2], fluid.CPUPlace(), low, high)
+    assert set(np.unique(np.array(made))) == {*range(low, high + 1)}
+    assert (made.shape(), made.recursive_sequence_lengths()) == ([100, 2], [[1, 2], [30, 20, 50]])
+
+
 def test_what_has_sequences_is_fetched_as_a_tensor() -> None:
     x = static.data("x", [None, 2], lod_level=1)
     x.stop_gradient = False

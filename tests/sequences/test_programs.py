@@ -210,6 +210,27 @@ def test_offsets_that_do_not_fit_leave_the_state_as_it_was() -> None:
     assert all(np.array_equal(after[n].numpy(), value) for n, value in before.items())
 
 
+def test_the_largest_row_of_a_sequence_with_nan_is_the_one_with_nan() -> None:
+    """Its gradient goes there, and those of other sequences to where they belong."""
+    x = fluid.data("x", [None, 1], "float32", lod_level=1)
+    x.stop_gradient = False
+    y = fluid.layers.sequence_pool(x, "max")
+    gradient = static.gradients([y], [x], [y * 0.0 + 2.0])[0]
+    rows = np.array([[1], [np.nan], [3], [5], [4], [np.nan], [0]], "float32")
+    feed = {"x": fluid.create_lod_tensor(rows, [[3, 2, 2]], fluid.CPUPlace())}
+    found, back = fluid.Executor().run(feed=feed, fetch_list=[y, gradient], return_numpy=False)
+    np.testing.assert_array_equal(np.array(found).ravel(), [np.nan, 5, np.nan])
+    assert (np.nan_to_num(np.array(back).ravel(), nan=9) != 0).tolist() == [
+        False,
+        True,
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
+
+
 def test_gradients_pass_through_values_that_were_repeated_and_padded() -> None:
     """The sum of all, by other ways: each row of x is counted as often as its sequence of y is long."""
     x = static.data("x", [None, 2])

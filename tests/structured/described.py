@@ -56,6 +56,20 @@ def crf_padded(fluid):
     return run(fluid, build, feed, {"crfw": rng.randn(5, 3).astype("float32")})
 
 
+def crf_ties(fluid):
+    """Paths with equal scores."""
+    rng = _draw(17)
+    feed = {"x": rng.randint(0, 2, (8, 5, 3)).astype("float32"), "n": rng.randint(1, 6, (8, 1)).astype("int64")}
+
+    def build():
+        x, n = fluid.data("x", [None, 5, 3], "float32"), fluid.data("n", [None, 1], "int64")
+        attr = fluid.ParamAttr(name="crfw")
+        fluid.layers.create_parameter([5, 3], "float32", "crfw", attr)
+        return [fluid.layers.crf_decoding(x, attr, length=n)]
+
+    return [run(fluid, build, feed, {"crfw": rng.randint(0, m, (5, 3)).astype("float32")}) for m in (1, 2)]
+
+
 def ctc_padded(fluid, by_times=False):
     rng = _draw(2)
     feed = {
@@ -287,7 +301,7 @@ def attention(fluid):
 
 
 # ------------------------------------------------------------------------------------------------------------ beam search
-def _step(fluid, words, best, lengths, ids, scores, accumulated=True):
+def _step(fluid, words, best, lengths, ids, scores, accumulated=True, beam=2):
     def build():
         def rows(name, width, dtype):
             return fluid.data(name, [None, width], dtype, lod_level=2)
@@ -296,7 +310,7 @@ def _step(fluid, words, best, lengths, ids, scores, accumulated=True):
         candidates = None if ids is None else rows("ids", ids.shape[1], "int64")
         probabilities = rows("scores", scores.shape[1], "float32")
         return fluid.layers.beam_search(
-            last, score, candidates, probabilities, 2, 1, is_accumulated=accumulated, return_parent_idx=True
+            last, score, candidates, probabilities, beam, 1, is_accumulated=accumulated, return_parent_idx=True
         )
 
     def tensor(value):
@@ -323,6 +337,18 @@ def beam_steps(fluid):
         _step(fluid, [2, 3, 4, 5], [-1, -2, 0, -0.5], lengths, ids, scores, False),
         _step(fluid, [2, 3], [0, 0], [[1, 1], [1, 1]], ids[:2], scores[:2]),
     ]
+
+
+def beam_ties(fluid):
+    """Candidates with equal scores: within a row, in several rows, and beside a row that has ended."""
+    rng = _draw(16)
+    found = []
+    for beam in (1, 2, 3, 4):
+        for most in (1, 2, 3):
+            words, best = rng.randint(1, 4, 6).tolist(), rng.randint(0, most, 6).tolist()
+            ids, scores = rng.randint(1, 9, (6, 5)).astype("int64"), rng.randint(0, most, (6, 5)).astype("float32")
+            found.append(_step(fluid, words, best, [[3, 1, 2], [1] * 6], ids, scores, beam=beam))
+    return found
 
 
 def decoded_beams(fluid):
@@ -401,6 +427,7 @@ def _decoded(fluid, size, beam, end, most):
 
 PADDED = (
     crf_padded,
+    crf_ties,
     ctc_padded,
     ctc_by_times,
     greedy_padded,
@@ -409,5 +436,5 @@ PADDED = (
     trees,
     chunks_padded,
 )
-LOD = (crf_lod, ctc_lod, edit_distance_lod, chunks_lod, dynamic_rnn, attention, beam_steps)
+LOD = (crf_lod, ctc_lod, edit_distance_lod, chunks_lod, dynamic_rnn, attention, beam_steps, beam_ties)
 DECODED = (decoded_beams, decoded_until_all_end)

@@ -56,6 +56,23 @@ def viterbi(paddle: Any) -> list[Any]:
     return run(paddle, build, feed)
 
 
+def viterbi_ties(paddle: Any) -> list[Any]:
+    """Paths with equal scores."""
+    rng = np.random.RandomState(4)
+    feed = {
+        "x": rng.randint(0, 2, (8, 5, 3)).astype("float32"), "w": rng.randint(0, 2, (3, 3)).astype("float32"),
+        "n": rng.randint(1, 6, 8),
+    }  # fmt: skip
+
+    def build() -> list[Any]:
+        data = paddle.static.data
+        x, w, n = data("x", [8, 5, 3]), data("w", [3, 3]), data("n", [8], "int64")
+        calls = [paddle.text.viterbi_decode(x, w * by, n, tags) for by in (0.0, 1.0) for tags in (True, False)]
+        return [value for call in calls for value in call]
+
+    return run(paddle, build, feed)
+
+
 def masks_and_trees(paddle: Any) -> list[Any]:
     rng = np.random.RandomState(3)
     feed = {
@@ -75,4 +92,4 @@ def masks_and_trees(paddle: Any) -> list[Any]:
     return run(paddle, build, feed)
 
 
-CASES = (ctc_reductions, viterbi, masks_and_trees)
+CASES = (ctc_reductions, viterbi, viterbi_ties, masks_and_trees)

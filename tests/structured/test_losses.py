@@ -72,6 +72,28 @@ def test_crf_keeps_sums_that_exponentials_lose() -> None:
     np.testing.assert_allclose(dx.sum(axis=2), 0, atol=1e-12)
 
 
+@pytest.mark.parametrize("tags", [2, 3])
+def test_crf_and_its_gradients_keep_what_exponentials_lose(tags: int) -> None:
+    """Several sequences, each with a gradient of its own, against torch's logarithms of sums."""
+    rng = np.random.default_rng(tags)
+    w = rng.normal(size=(tags + 2, tags))
+    # Beside the way that begins and stays with tag 0, all others lose every bit of their exponentials.
+    w[0, 1:], w[2, 1:] = -3000.0, -2000.0
+    x, n = rng.normal(size=(3, 4, tags)), np.array([4, 1, 3])
+    label, dout = rng.integers(1, tags, (3, 4)), rng.normal(size=(3, 1))
+    given = [torch.from_numpy(a) for a in (x, w, label, n)]
+    found = [
+        *evaluate("linear_chain_crf", x, w, label, n),
+        *evaluate("linear_chain_crf_grad", x, w, label, n, None, dout),
+    ]
+    wanted = [
+        op_def("linear_chain_crf").lower(torch, *given, None),
+        *op_def("linear_chain_crf_grad").lower(torch, *given, None, torch.from_numpy(dout)),
+    ]
+    for mine, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-9, atol=1e-12)
+
+
 def test_sequences_with_offsets_are_padded_sequences_without_padding() -> None:
     rng = np.random.default_rng(1)
     n = np.array([2, 0, 4, 1])
@@ -229,11 +251,25 @@ def test_what_is_fed_out_of_range_is_named() -> None:
     y, n = np.array([[1, 3, 2]]), np.array([3])
     with pytest.raises(errors.IndexRangeError, match="1 types of chunks in scheme IOB have 3 tags"):
         fetch(lambda: layers.chunk_eval(tags(), tags("z"), "IOB", 1, seq_length=lengths())[0], y=y, z=y, n=n)
-    with pytest.raises(errors.FeedError, match="reference 0 of edit_distance is empty"):
-        fetch(
-            lambda: layers.edit_distance(tags(), tags("z"), True, None, lengths(), lengths("m"))[0],
-            y=y, z=y, n=n, m=np.array([0]),
-        )  # fmt: skip
+    for place, counts in ((0, [0]), (0, [0, 0]), (1, [2, 0]), (0, [0, 2, 3])):
+        rows = np.repeat(y, len(counts), axis=0)
+        with pytest.raises(errors.FeedError, match=f"reference {place} of edit_distance is empty"):
+            fetch(
+                lambda: layers.edit_distance(tags(), tags("z"), True, None, lengths(), lengths("m"))[0],
+                y=rows, z=rows, n=np.repeat(n, len(counts)), m=np.array(counts),
+            )  # fmt: skip
+
+
+@pytest.mark.parametrize("maxlen", [0, 1, 2, 3])
+@pytest.mark.parametrize("given", ["number", "variable"])
+def test_a_mask_has_as_many_steps_as_it_is_told_down_to_none(maxlen: int, given: str) -> None:
+    counts = np.array([2, 0, 1])
+
+    def mask() -> Any:
+        size = maxlen if given == "number" else paddle.full([1], maxlen, "int64")
+        return paddle.nn.functional.sequence_mask(lengths(), size)
+
+    np.testing.assert_array_equal(fetch(mask, n=counts), np.arange(maxlen) < counts[:, None])
 
 
 def test_wrong_arguments_are_refused_when_the_program_is_built() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,18 @@ def test_dropout_draws_in_training_and_is_frozen_by_a_clone() -> None:
 def test_a_module_in_evaluation_mode_has_no_dropout() -> None:
     net = paddle.from_torch(nn.Dropout(0.5).eval(), torch.zeros(2, 3))
     assert [op.type for op in net.program.global_block().ops] == []
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN, partial(nn.RNN, nonlinearity="relu")], ids=str)
+def test_dropout_between_recurrent_layers_acts_in_training_only(kind: Any) -> None:
+    module, x = kind(3, 4, num_layers=2, dropout=0.5), torch.randn(5, 2, 3)
+    wanted = module.eval()(x)[0].detach()
+    still = paddle.from_torch(module, x, prefix="still.")
+    drawing = paddle.from_torch(module.train(), x, prefix="drawing.")
+    np.testing.assert_allclose(run(still, x.numpy())[0], wanted, rtol=1e-5, atol=1e-6)
+    assert not np.allclose(run(drawing, x.numpy())[0], wanted, atol=1e-3)
+    frozen = run(drawing, x.numpy(), program=drawing.program.clone(for_test=True))[0]
+    np.testing.assert_allclose(frozen, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_running_statistics_are_updated_in_training_only() -> None:

@@ -95,6 +95,26 @@ def test_scale_moves() -> None:
     assert next_scale(False, 3e38, 2, 0, 3, 1, 2.0, 0.5) == (3e38, 0, 0)
 
 
+@pytest.mark.parametrize(
+    ("found", "before", "after"),
+    [(True, 3.0, 1.5), (True, 1.5, 1.0), (True, 1.0, 1.0), (True, 0.5, 1.0), (False, 1e38, 2e38), (False, 3e38, 3e38)],
+)
+def test_the_scale_stops_where_it_stops_in_paddle(found: bool, before: float, after: float) -> None:
+    """Never below 1, nor at infinity; recorded from Paddle 2.6.2, and the same in torch."""
+    torch = pytest.importorskip("torch")
+    attrs = {
+        "incr_every_n_steps": 1,
+        "decr_every_n_nan_or_inf": 1,
+        "incr_ratio": 2.0,
+        "decr_ratio": 0.5,
+        "stop_update": False,
+    }
+    state = [np.array([found]), np.array([before], np.float32), np.zeros(1, np.int32), np.zeros(1, np.int32)]
+    definition = op_def("update_loss_scaling")
+    assert evaluate(definition, [[np.ones(2, np.float32)], *state], attrs)[1] == np.float32(after)
+    assert definition.lower(torch, [torch.ones(2)], *map(torch.from_numpy, state), **attrs)[1] == np.float32(after)
+
+
 @pytest.mark.parametrize("found", [True, False])
 @pytest.mark.parametrize("stop", [True, False])
 def test_update(found: bool, stop: bool) -> None:

@@ -122,6 +122,19 @@ def test_memory_of_another_library_is_used_where_it_is(device: Device, library: 
     assert gone() is None
 
 
+def test_whoever_reads_freed_memory_of_the_fake_device_finds_nan() -> None:
+    """It is what shows that a plan, or a replica, uses memory that it has given back."""
+    device = DEVICES["fake"]
+    memory, own = device.allocate(256), VALUES.copy()
+    foreign = device.adopt(own)
+    arrays = [device.view(one, 0, Meta((2, 3), float32)) for one in (memory, foreign)]
+    device.from_host(arrays[0], VALUES)
+    device.free(memory)
+    device.free(foreign)
+    assert np.isnan(device.to_host(arrays[0])).all()
+    assert np.array_equal(own, VALUES), "memory of another library is not its own"
+
+
 def test_memory_that_is_not_contiguous_is_refused(device: Device) -> None:
     torch = pytest.importorskip("torch")
     for array in (VALUES.T, torch.from_numpy(VALUES.copy()).T, 3):

@@ -162,9 +162,16 @@ def test_a_fork_that_waits_too_long_goes_ahead_and_the_log_says_so(
             inside.set()
             go.wait(LONG)
 
+    def step_and_fork_again() -> None:
+        with computing():
+            # The thread that computes is not in this process, and holds up no fork of it.
+            held = [one for one in [*forks._all] if one is not computing()]
+            assert held
+            assert all(one.lock.acquire(blocking=False) for one in held)
+
     with thread(compute):
         assert inside.wait(LONG)
-        assert fork(lambda: computing().__enter__()) == 0
+        assert fork(step_and_fork_again) == 0
         go.set()
     assert "a fork did not wait any longer for the steps of 1 thread" in caplog.text
     assert not forks._forking

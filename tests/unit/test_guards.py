@@ -89,6 +89,16 @@ def test_replicas_see_the_guards_of_the_thread_that_runs_them() -> None:
     assert seen == [(scope, main)] * 2
 
 
+def test_a_block_counts_for_the_object_that_it_is_of_alone() -> None:
+    guarded = Guarded("mark", "shared")
+    one, other = object(), object()
+    with guarded.inside("of one", one), guarded.inside("of other", other), guarded.inside("of one, later", one):
+        assert [guarded.get(of) for of in (one, other, None)] == ["of one, later", "of other", "shared"]
+        with guarded.inside("of none"):
+            assert [guarded.get(of) for of in (one, other, None)] == ["of one, later", "of other", "of none"]
+    assert [guarded.get(of) for of in (one, other, None)] == ["shared"] * 3
+
+
 def test_switching_inside_a_block_ends_with_it_and_outside_it_is_for_all() -> None:
     one = Guarded("one", "a")
     assert one.switch("b") == "a"

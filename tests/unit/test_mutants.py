@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import json
+import os
 import random
+from pathlib import Path
 
 import pytest
 
+from tests.helpers import warm
 from tests.helpers.patience import pace
 from tests.helpers.seed import SEED
 from tests.mutants.change import DoesNotApplyError, changed
-from tests.mutants.planting import LIMIT_S, ROOT, Mutant, plant
+from tests.mutants.planting import HOOK, LIMIT_S, ROOT, Mutant, plant
 from tests.mutants.table import MUTANTS
 
 SAMPLE = 3
@@ -47,6 +51,22 @@ def test_tests_that_do_not_end_in_time_are_stopped_and_said_to_be() -> None:
 def test_a_mutant_that_its_tests_never_import_is_no_survivor() -> None:
     outcome = plant(Mutant("chips/aot_worker.py", "describe", "constant", "5", "6", QUICK))
     assert (outcome.killed_by, outcome.problem) == ("", "its tests never import the module")
+
+
+def test_a_fault_reaches_processes_that_are_warm_already(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands run in forks of a process that has imported tstatic: without the fault in there, none of them would see it."""
+    planted = tmp_path / "planted"
+    fault = Mutant("cli/looking.py", "_chosen", "comparison", "0 < int(name) <= len(kernels)", "False", QUICK).facts()
+    monkeypatch.setenv("TSTATIC_MUTANT", json.dumps({**fault, "planted": str(planted)}))
+    monkeypatch.setenv("PYTHONPATH", f"{HOOK}{os.pathsep}{ROOT}")
+    server = warm._Server()
+    monkeypatch.setattr(warm, "_server", lambda: server)
+    try:
+        done = warm.run_text("import tstatic.cli.looking", cwd=tmp_path)
+    finally:
+        server.close()
+    assert done.returncode == 0, done.stderr
+    assert planted.exists()
 
 
 SOURCE = """

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tstatic as paddle
-from tstatic.errors import CheckpointError, LoadLimitError, ProgramTypeError
+from tstatic.errors import CheckpointError, LoadLimitError, ProgramError, ProgramTypeError
 from tstatic.runtime.pickle_writer import dump_pickle
 from tstatic.runtime.pickles import load_pickle
 
@@ -48,6 +48,13 @@ def test_what_python_writes_is_read(protocol: int) -> None:
     assert same(load_pickle(pickle.dumps(NEST, protocol)), NEST)
     big = np.arange(3, dtype=">i4")
     assert load_pickle(pickle.dumps(big, protocol)).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("protocol", [1, 5, -1, True, "4", 2.0])
+def test_protocols_that_paddle_refuses_are_refused_and_nothing_is_written(protocol: Any, tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="Expected 1<'protocol'<5"):
+        paddle.save({"a": 1}, str(tmp_path / "saved"), protocol=protocol)
+    assert [*tmp_path.iterdir()] == []
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4])

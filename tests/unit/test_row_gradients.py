@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -219,3 +220,19 @@ def test_small_tables_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_pass, "_LARGE", ROWS * WIDTH + 1)
     _, types = train(monkeypatch, OPTIMIZERS["sgd"], False)
     assert "embedding_grad_rows" not in types
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
+def test_rows_of_many_replicas_are_the_sum_of_whole_gradients_rounded_once(dtype: Any) -> None:
+    """16-bit floats are added in 32 bits, from the first replica to the last; a row that none has is not in the sum."""
+    rng = np.random.default_rng(0)
+    chosen = [np.sort(rng.choice(9, size, replace=False)) for size in (4, 0, 7, 1, 5)]
+    parts = [(rows, rng.normal(size=(rows.size, 3)).astype(dtype)) for rows in chosen]
+    wide = np.float32 if np.dtype(dtype).itemsize == 2 else dtype
+    whole = np.zeros((9, 3), wide)
+    for rows, values in parts:
+        whole[rows] += values.astype(wide)
+    found, total = add_rows_in_order(parts)
+    assert found.tolist() == sorted({int(row) for rows in chosen for row in rows})
+    assert total.dtype == dtype
+    np.testing.assert_array_equal(total, whole[found].astype(dtype))

@@ -43,7 +43,7 @@ def reshaped(c: Call, x: Variable, sizes: Sequence[int | str], given: Sequence[A
     old = c.sizes_of(x)
     shape: list[Any] = list(sizes)
     for i in open_axes:
-        if i < len(old) and old[i] == sizes[i] and all(a == b for a, b in zip(old[:i], sizes[:i], strict=False)):
+        if i < len(old) and old[i] == sizes[i]:
             shape[i] = 0
     left = [i for i in open_axes if isinstance(shape[i], str)]
     if left:

@@ -54,6 +54,35 @@ def rows_of(lod: Sequence[Any], level: int) -> Any:
     return starts
 
 
+def _settle_tie(ranked: Array, score: Array, row: Array, beam_size: int) -> None:
+    """Chooses, in place, among candidates of one row with one score where the beam has room for some of them only.
+
+    Paddle inserts the candidates in order, each behind all that are not worse, and drops the last one of a full beam. So the
+    first of equal candidates stay, except that each later one takes over the last place.
+
+    Args:
+        ranked: Numbers of the candidates of one source, more than ``beam_size``, the best first.
+        score, row: Of each candidate.
+        beam_size: How many are kept.
+    """
+    last = ranked[beam_size - 1]
+    equal = (score[ranked] == score[last]) & (row[ranked] == row[last])
+    if not equal[beam_size]:
+        return
+    better = int(equal.argmax())
+    kept: list[int] = []
+    room = beam_size
+    for number in np.sort(ranked[: better + np.count_nonzero(equal)]).tolist():
+        if score[number] != score[last] or row[number] != row[last]:
+            room -= 1
+            del kept[room:]
+        elif len(kept) < room:
+            kept.append(number)
+        else:
+            kept[-1] = number
+    ranked[better:beam_size] = kept
+
+
 def _ref(
     pre_ids: Array, pre_scores: Array, ids: Array | None, scores: Array, lod: Sequence[Array], *outs: Any,
     beam_size: int, end_id: int, level: int, is_accumulated: bool,
@@ -77,9 +106,11 @@ def _ref(
     word, score = np.where(ended[:, None], end_id, word)[kept], np.where(ended[:, None], pre_scores, score)[kept]
     row = np.nonzero(kept)[0]
     source = np.repeat(np.arange(len(starts) - 1), np.diff(starts))[row]
-    # The best of each source; of equal scores the later row, within a row the earlier candidate.
+    # The best of each source; of equal scores the later row.
     best = np.lexsort((-row, -score, source))
     first = np.searchsorted(source[best], np.arange(len(starts)))
+    for s in np.flatnonzero(np.diff(first) > beam_size):
+        _settle_tie(best[first[s] : first[s + 1]], score, row, beam_size)
     best = best[np.arange(len(best)) - first[source[best]] < beam_size]
     # A source is done when all that it keeps has ended before.
     going = np.zeros(len(starts) - 1, bool)
@@ -104,12 +135,19 @@ def _lower(
         found = []
         for r in range(at, to):
             if pre_ids[r, 0] == end_id:
-                found.append((pre_scores[r, 0], r, end_id))
+                found.append((float(pre_scores[r, 0]), r, end_id))
             else:
-                found += [(s, r, w) for s, w in zip(total[r], every[r].tolist(), strict=True)]
-        found = sorted(found, key=lambda one: (-float(one[0]), -one[1]))[:beam_size]
-        if any(w != end_id or pre_ids[r, 0] != end_id for _, r, w in found):
-            for s, r, w in found:
+                found += [(s, r, w) for s, w in zip(total[r].tolist(), every[r].tolist(), strict=True)]
+        beam: list[tuple[Any, int, int]] = []
+        for one in found:
+            ahead = [other[:2] >= one[:2] for other in beam]
+            if len(beam) == beam_size:
+                if beam[-1][:2] > one[:2]:
+                    continue
+                del beam[-1], ahead[-1]
+            beam.insert(sum(ahead), one)
+        if any(w != end_id or pre_ids[r, 0] != end_id for _, r, w in beam):
+            for s, r, w in beam:
                 per_row[r].append((s, w))
     flat = [(r, s, w) for r, group in enumerate(per_row) for s, w in group]
     selected = torch.tensor([w for *_, w in flat], dtype=pre_ids.dtype)[:, None]

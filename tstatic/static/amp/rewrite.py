@@ -190,8 +190,8 @@ class Rewrite:
             if not op.role & TRAINING and op not in self._built:
                 self._op(block, op, casts, ops, after)
             ops += [op, *after]
-            # A cast of what was overwritten is of no use any more.
-            for name in op.output_arg_names:
+            # A cast of what was overwritten is of no use any more; an op may write through a cast behind it.
+            for name in [n for one in (op, *after) for n in one.output_arg_names]:
                 for key in [k for k in casts if k[0] == name]:
                     del casts[key]
         block.ops[:] = ops

@@ -1,0 +1,31 @@
+"""Which keys a batch of queries reads, and which batches of queries share the keys of a batch."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+
+from tstatic.fusion.codegen.attention_parts import Sizes
+
+BATCHES = [(), (3,), (2, 3), (2, 3, 2), (2, 1, 3), (2, 2, 3, 2)]
+
+
+@pytest.mark.parametrize("batch", BATCHES, ids=str)
+def test_heads_that_share_keys_are_numbered_whichever_axes_they_share_them_along(batch: tuple[int, ...]) -> None:
+    """Every choice of axes: two of them, with an axis of their own between, once went wrong unseen."""
+    places = list(itertools.product(*map(range, batch)))
+    for shared in itertools.product((False, True), repeat=len(batch)):
+        keys = tuple(1 if s else n for s, n in zip(shared, batch, strict=True))
+        sizes = Sizes(batch, keys, 4, 4, 4, 4)
+        for number, place in enumerate(places):
+            own = tuple(0 if s else i for s, i in zip(shared, place, strict=True))
+            wanted = sum(i * math.prod(keys[axis + 1 :]) for axis, i in enumerate(own))
+            assert eval(sizes.key_batch, {"batch": number}) == wanted, (shared, place)
+        heads = sizes.batches // sizes.key_batches
+        for key in range(sizes.key_batches):
+            found = [eval(sizes.batch_of_head or "0", {"keys": key, "head": head}) for head in range(heads)]
+            assert sorted(found) == [n for n in range(sizes.batches) if eval(sizes.key_batch, {"batch": n}) == key], (
+                shared
+            )
