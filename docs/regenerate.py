@@ -107,7 +107,7 @@ def _flags(definition: OpDef) -> str:
         "update": definition.update,
         "random": definition.random,
         "effects": definition.effects,
-        "dynamic": definition.dynamic,
+        f"dynamic ({definition.dynamic.why})" if definition.dynamic else "": bool(definition.dynamic),
         f"amp {definition.amp}": bool(definition.amp),
     }
     return ", ".join(name for name, on in marks.items() if on)
