@@ -412,6 +412,11 @@ class Sections:
                 workspace.release()
 
     @property
+    def kept_bytes(self) -> int:
+        """About how many bytes all that is bound to sizes takes, without the memory that it works in."""
+        return self._held
+
+    @property
     def held_bytes(self) -> int:
         """Bytes of memory that sections work in that are allocated now."""
         sections = self._starts.values()
