@@ -11,12 +11,11 @@ class Dynamic:
 
     Attributes:
         why: What decides the sizes: a noun phrase for the tables of the documentation.
-        bounded: Whether the results are at most about as large as the inputs. A size that is itself the value of an input has no
-            bound, and a constant of that size is not computed ahead.
         exact: Whether the sizes that ``infer`` knows all the same are those of the results; where it knows all, the op is planned
             as any other. It is not exact where it tells of the elements of a tensor array, or of what the user declared.
+        free: Input slots whose values need not be known for that, because they do not decide sizes, or seldom.
     """
 
     why: str
-    bounded: bool = True
     exact: bool = True
+    free: tuple[str, ...] = ()

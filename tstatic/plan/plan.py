@@ -14,6 +14,7 @@ from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
 from tstatic.ops.update._slots import ROWS
 from tstatic.plan.flat_buffers import PAD, gradient_buffers
+from tstatic.plan.known_values import is_open
 from tstatic.plan.memory import Lifetime, aligned, join, place
 from tstatic.plan.schedule import schedule
 from tstatic.where import show
@@ -303,6 +304,7 @@ class _Planner:
             self.storage[v].kind == "dynamic" for v in op.reads()
         )
         dynamic = dynamic or any(not _is_known(self.metas.get(v)) for v in op.writes() if v not in objects)
+        dynamic = dynamic or is_open(op, self.metas)
         if dynamic:
             # An op that only reads values of unknown sizes may have results of known ones, such as gradients of weights.
             if unsettled:

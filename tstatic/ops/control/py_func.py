@@ -148,7 +148,7 @@ register(OpDef(
         "forward_callable_id": Attr(kind="function"), "backward_callable_id": Attr(-1, "function"),
         "backward_skip_vars": Attr((), "strs"), "out_shapes": Attr((), "any"), "out_dtypes": Attr((), "strs"),
     },
-    infer=_infer, ref=_ref, grad=_grad, effects=True, dynamic=Dynamic("the user's function", bounded=False, exact=False),
+    infer=_infer, ref=_ref, grad=_grad, effects=True, dynamic=Dynamic("the user's function", exact=False),
 ))  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from tstatic.ir.types import UNKNOWN, DType, Meta, dtype_of, float32, int32, int
 _PLACE = Meta((2,), int64)
 """What the gradients read: the position, and the length of the array before. Counters change within a loop's body."""
 
-_ELEMENTS = Dynamic("what was written to the array", bounded=False, exact=False)
+_ELEMENTS = Dynamic("what was written to the array", exact=False)
 
 
 def is_array(x: Any) -> TypeGuard[Variable]:

@@ -26,7 +26,7 @@ def _read(out: None, *, filename: str) -> list[Array]:
 
 register(OpDef(
     "read_file", "-> Out", attrs={"filename": Attr(kind="str")}, infer=lambda: Meta((UNKNOWN,), dtype_of("uint8")),
-    ref=_read, dynamic=Dynamic("the file", bounded=False), effects=True,
+    ref=_read, dynamic=Dynamic("the file"), effects=True,
 ))  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def _decode(x: Array, out: None, *, mode: str) -> list[Array]:
 
 register(OpDef(
     "decode_jpeg", "X -> Out", attrs={"mode": Attr("unchanged", "str", lambda v: None if v in MODES else "unchanged, gray or rgb")},
-    infer=_infer, ref=_decode, dynamic=Dynamic("the picture", bounded=False), effects=True,
+    infer=_infer, ref=_decode, dynamic=Dynamic("the picture"), effects=True,
 ))  # fmt: skip
 
 

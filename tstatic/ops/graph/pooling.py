@@ -141,7 +141,7 @@ def _segment_grad(x: Array, ids: Array, out: Array, dout: Array, dx: Array, *, p
 
 register(OpDef(
     "segment_pool", "X, SegmentIds -> Out", attrs={"pooltype": Attr("SUM", "str", one_of(*KINDS))}, infer=_segment_infer,
-    ref=_segment_ref, dynamic=Dynamic("the greatest number of a segment", bounded=False),
+    ref=_segment_ref, dynamic=Dynamic("the greatest number of a segment", free=("X",)),
     lower=lambda torch, x, ids, *, pooltype: _torch_pool(torch, x, ids, int(ids[-1]) + 1 if ids.numel() else 0, pooltype),
     grad=GradOp(
         "X, SegmentIds, Out, Out@GRAD -> X@GRAD", ref=_segment_grad,

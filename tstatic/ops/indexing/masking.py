@@ -54,7 +54,7 @@ register(OpDef(
         "X, Mask, Y@GRAD -> X@GRAD", ref=_back, lower=_lower_back, shape_only=("X",),
         grad=grad_is_forward_op("masked_select", "X", "Y", ("Mask",)),
     ),
-    dynamic=Dynamic("the elements where the mask is true"),
+    dynamic=Dynamic("the elements where the mask is true", free=("X",)),
     domain=Domain(
         cases=(
             Case(((3, 4), (3, 4))), Case(((7,), (7,))), Case(((2, 3, 2), (3, 1))), Case(((3, 1), (3, 4))),

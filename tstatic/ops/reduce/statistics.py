@@ -391,7 +391,7 @@ def _lower_bincount(torch: Any, x: Any, weights: Any, *, minlength: int) -> Any:
 
 register(OpDef(
     "bincount", "X, Weights? -> Out", attrs={"minlength": 0}, infer=_infer_bincount, ref=_count_bins, lower=_lower_bincount,
-    dynamic=Dynamic("the greatest value", bounded=False),
+    dynamic=Dynamic("the greatest value", free=("Weights",)),
     domain=Domain(
         cases=(
             Case(((6,), None), {}), Case(((6,), (6,)), {"minlength": 9}), Case(((0,), None), {"minlength": 2}),

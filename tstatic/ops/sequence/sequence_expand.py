@@ -90,7 +90,7 @@ _TIMES = ValueRange(dtype="int64", offsets="Y.0")
 
 register(OpDef(
     "sequence_expand", f"X, X{LOD}?, Y?, Y{LOD}* -> Out, Out{LOD}?", attrs={"ref_level": Attr(-1, "int")},
-    infer=_infer, ref=_ref, lower=_lower, shape_only=("Y",), dynamic=Dynamic("the numbers of repeats", bounded=False),
+    infer=_infer, ref=_ref, lower=_lower, shape_only=("Y",), dynamic=Dynamic("the numbers of repeats", free=("X",)),
     grad=GradOp(
         f"X, X{LOD}?, Y{LOD}*, Out{GRAD} -> X{GRAD}", ref=_back,
         host=READS_LENGTHS, lower=_lower_back, shape_only=("X",),

@@ -95,7 +95,7 @@ def _lower_back(torch: Any, x: Any, offsets: Any, dout: Any) -> Any:
 
 register(OpDef(
     "sequence_pad", f"X, X{LOD}, PadValue -> Out, Length", attrs={"padded_length": Attr(-1, "int")}, infer=_infer,
-    ref=_ref, lower=_lower, dynamic=Dynamic("the longest sequence, where no length is given"),
+    ref=_ref, lower=_lower, dynamic=Dynamic("the longest sequence, where no length is given", free=("X", "PadValue",)),
     grad=GradOp(
         f"X, X{LOD}, Out{GRAD} -> X{GRAD}", infer=_back_infer, ref=lambda x, offsets, dout, dx: _back(offsets, dout, dx),
         host=READS_LENGTHS, lower=_lower_back, shape_only=("X",), grad=_back_grad,
@@ -192,7 +192,7 @@ def _unpad_lower_back(torch: Any, x: Any, length: Any, dout: Any) -> Any:
 
 register(OpDef(
     "sequence_unpad", f"X, Length -> Out, Out{LOD}", infer=_unpad_infer, ref=_unpad, lower=_unpad_lower,
-    dynamic=Dynamic("the lengths"),
+    dynamic=Dynamic("the lengths", free=("X",)),
     grad=GradOp(
         f"X, Length, Out{GRAD} -> X{GRAD}", ref=_unpad_back,
         host=READS_LENGTHS, lower=_unpad_lower_back, shape_only=("X",),

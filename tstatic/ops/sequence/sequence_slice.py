@@ -65,7 +65,7 @@ def _lower_back(torch: Any, x: Any, offsets: Any, start: Any, length: Any, dout:
 
 register(OpDef(
     "sequence_slice", f"X, X{LOD}, Offset, Length -> Out, Out{LOD}", infer=_infer, ref=_ref, lower=_lower, lod="X[:-1]",
-    dynamic=Dynamic("the rows of the parts that are taken"),
+    dynamic=Dynamic("the rows of the parts that are taken", free=("X",)),
     grad=GradOp(
         f"X, X{LOD}, Offset, Length, Out{GRAD} -> X{GRAD}", ref=_back,
         host=READS_LENGTHS, lower=_lower_back, shape_only=("X",),

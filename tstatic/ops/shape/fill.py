@@ -381,7 +381,7 @@ register(OpDef(
         # -1 for sizes that only the run knows.
         "shape": Attr.idle((), "it tells which sizes are known when the program is built", "ints"),
     },
-    infer=_dynamic_infer, ref=_dynamic_ref, lower=_dynamic_lower, dynamic=Dynamic("the values of the shape", bounded=False),
+    infer=_dynamic_infer, ref=_dynamic_ref, lower=_dynamic_lower, dynamic=Dynamic("the values of the shape"),
     paddle=PaddleForm(write=lambda op: [op.made("fill_constant")]),
     domain=Domain(
         cases=(

@@ -134,7 +134,7 @@ def _arange_lower(torch: Any, start: Any, end: Any, step: Any) -> Any:
 
 register(OpDef(
     "arange", "Start, End, Step -> Out", infer=_arange_infer, ref=_arange_ref, lower=_arange_lower,
-    dynamic=Dynamic("the bounds and the step", bounded=False),
+    dynamic=Dynamic("the bounds and the step"),
     paddle=PaddleForm(write=lambda op: [op.made("range")]),
     domain=Domain(
         cases=(Case(((), (), ())), Case(((1,), (1,), (1,)))),

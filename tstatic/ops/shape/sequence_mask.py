@@ -53,7 +53,7 @@ def _onnx_form(g: Any, x: Any, given: Any, *, maxlen: int) -> Any:
 
 register(OpDef(
     "sequence_mask", "X, MaxLenTensor? -> Y", attrs={"maxlen": -1, "out_dtype": Attr(int64, "dtype")}, infer=_infer,
-    ref=_ref, lower=_lower, dynamic=Dynamic("the greatest length, or a value, where no length is given", bounded=False),
+    ref=_ref, lower=_lower, dynamic=Dynamic("the greatest length, or a value, where no length is given", free=("X",)),
     domain=Domain(
         cases=(
             Case(((3,),)), Case(((2, 3),), {"maxlen": 4, "out_dtype": "float32"}), Case(((0,),), {"out_dtype": "bool"}),
