@@ -376,7 +376,7 @@ SAMPLED_WORDS, SAMPLED_WIDTH, SENTENCES, SENTENCE = 10_000, 128, 32, 20
 
 def _sampled(paddle: Any, fed: bool) -> Any:
     """Predicts the next word among the different words of the batch, by the rows that these have in a table of outputs."""
-    nn, functional = paddle.static.nn, paddle.nn.functional
+    nn = paddle.static.nn
     ids = paddle.static.data("ids", [None, SENTENCE], "int64")
     label = paddle.static.data("label", [None, SENTENCE], "int64")
     shape = [SAMPLED_WORDS, SAMPLED_WIDTH]

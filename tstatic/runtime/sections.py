@@ -99,6 +99,40 @@ class _Section:
         return list(dict.fromkeys(one.number for one in self.members))
 
 
+class _Turn:
+    """A step of a section, as a session calls it.
+
+    Attributes:
+        begin: Chooses the calls of the section, if the step is its first.
+        calls, owners: What it runs now, and the op of each call as errors want it.
+        alone: The same for a step that runs by itself.
+    """
+
+    __slots__ = ("alone", "begin", "calls", "owners")
+
+    def __init__(self) -> None:
+        self.begin: Callable[[], None] | None = None
+        self.alone: tuple[list[Call], list[Any]] = [], []
+        self.calls, self.owners = self.alone
+
+    def run(self) -> None:
+        """Runs the step, after its section's sizes have been looked up if it is the first."""
+        if self.begin is not None:
+            self.begin()
+        # The iterator's remaining length tells which call failed, as in a session.
+        running = iter(self.calls)
+        try:
+            for function, args in running:
+                function(*args)
+            return
+        except Exception as raised:
+            number = len(self.calls) - operator.length_hint(running) - 1
+            error, op = find_failed_op(raised, self.owners[number])
+            error = of_op(error, op)
+            annotate(error, op)
+        raise error  # outside the except block, so that the error keeps its own cause and context
+
+
 class Sections:
     """The dynamic steps of a session.
 
@@ -123,14 +157,12 @@ class Sections:
         self._threads, self._check = threads, check
         self._known: OrderedDict[tuple[Any, ...], Sized] = OrderedDict()
         self._held = 0
-        self._runs: dict[int, Callable[[], None]] = {}
-        self._steps = {n: s for n, s in enumerate(plan.steps) if s.how == "dynamic" and not s.op.definition.collective}
-        self._of: dict[int, _Section] = {}
-        self._starts: dict[int, _Section] = {}
+        self._sections: list[_Section] = []
+        self._turns: dict[int, _Turn] = {}
         self._members = [
             _Member(number, op, {})
-            for number, step in self._steps.items()
-            if step.region == "main"
+            for number, step in enumerate(plan.steps)
+            if step.how == "dynamic" and step.region == "main"
             for op in step.op.body or (step.op,)
         ]
         self._irregular = {one.number for one in self._members if not self._is_regular(one)}
@@ -139,17 +171,19 @@ class Sections:
 
     # ------------------------------------------------------------------------------------------------------------- bind
     def bind(self, number: int, stream: Stream) -> cpu.BoundStep:
-        """Returns the work of a dynamic step."""
-        op = self._steps[number].op
+        """Returns the work of a dynamic step that is no collective."""
+        op = self._plan.steps[number].op
         kinds = {v: self._plan.storage[v].kind for v in op.writes()}
         placed = [v for v, kind in kinds.items() if kind == "arena"]
         run: Callable[..., None] = partial(run_op_in_place, placed) if placed else run_op
         if "state" in kinds.values():
             run = run_update
         reserved = self._reserved(op)
-        if number in self._of:
-            self._runs[number] = partial(run, op, self._arrays, reserved)
-            return cpu.of_calls([(self._run, (number,))])
+        if number in self._turns:
+            turn = self._turns[number]
+            turn.alone = [(run, (op, self._arrays, reserved))], [op]
+            turn.calls, turn.owners = turn.alone
+            return cpu.of_calls([(turn.run, ())])
         return self._device.bind_dynamic(op, self._arrays, reserved, run, stream)
 
     def _is_regular(self, member: _Member) -> bool:
@@ -157,7 +191,8 @@ class Sections:
         definition = member.op.definition
         calls = any(spec.kind == "function" for spec in definition.attrs.values())
         ruled = definition.infer is not None and definition.dynamic is None
-        return ruled and not (calls or definition.objects or member.op.sub_blocks or definition.update)
+        own = definition.objects or definition.update or definition.collective or member.op.sub_blocks
+        return ruled and not (calls or own)
 
     def _arrange(self, members: Sequence[_Member]) -> None:
         """Divides ops, from a section's first one to the last, into sections; an op whose sizes depend on values ends one."""
@@ -167,22 +202,26 @@ class Sections:
                 found.append([])
             else:
                 found[-1].append(one)
-        maker = {v: s for s in dict.fromkeys(self._of.values()) for m in s.members for v in m.op.writes()}
+        maker = {v: section for section in self._sections for one in section.members for v in one.op.writes()}
         for section in (_Section(some) for some in found if some):
             self._describe(section, maker)
             maker |= {v: section for one in section.members for v in one.op.writes()}
-            self._of |= dict.fromkeys(section.numbers, section)
-            self._starts[section.numbers[0]] = section
+            self._sections.append(section)
+            first, *_ = section.numbers
+            for number in section.numbers:
+                turn = self._turns.setdefault(number, _Turn())
+                turn.begin = partial(self._choose, number, section) if number == first else None
 
     def _split(self, section: _Section, number: int) -> None:
         """Divides a section anew, and those behind it, now that step ``number`` is known to have sizes that depend on values."""
-        first = section.numbers[0]
         self._irregular.add(number)
-        self._of = {n: one for n, one in self._of.items() if n < first}
-        self._starts = {n: one for n, one in self._starts.items() if n < first}
-        self._known.clear()
-        self._held = 0
-        self._arrange([one for one in self._members if one.number >= first])
+        at = self._sections.index(section)
+        for one in (turn for late in self._sections[at:] for turn in map(self._turns.get, late.numbers)):
+            assert one is not None
+            one.begin, (one.calls, one.owners) = None, one.alone
+        del self._sections[at:]
+        self._forget()
+        self._arrange([one for one in self._members if one.number >= section.numbers[0]])
 
     def _describe(self, section: _Section, maker: Mapping[str, _Section]) -> None:
         made = {v for one in section.members for v in one.op.writes()}
@@ -205,34 +244,17 @@ class Sections:
         section.last |= dict.fromkeys(made & outside, len(section.members))
 
     # -------------------------------------------------------------------------------------------------------------- run
-    def _run(self, number: int) -> None:
-        """Runs a step, after its section's sizes have been looked up if it is the first."""
-        section = self._starts.get(number)
-        section = self._choose(number, section) if section is not None else self._of.get(number)
-        if section is None or section.now is None:
-            self._runs[number]()
-            return
-        calls, owners = section.now.calls[number]
-        # The iterator's remaining length tells which call failed, as in a session.
-        running = iter(calls)
-        try:
-            for function, args in running:
-                function(*args)
-            return
-        except Exception as raised:
-            error, op = find_failed_op(raised, owners[len(calls) - operator.length_hint(running) - 1])
-            error = of_op(error, op)
-            annotate(error, op)
-        raise error  # outside the except block, so that the error keeps its own cause and context
-
-    def _choose(self, number: int, section: _Section) -> _Section | None:
-        """Binds a section to the sizes of this run, or finds what was bound to them; returns the section of the step."""
+    def _choose(self, number: int, section: _Section) -> None:
+        """Gives the steps of a section, of which step ``number`` is the first, their calls for the sizes of this run."""
         arrays = self._arrays
-        section.now = None
+        before, section.now = section.now, None
         given = [arrays[v] for v in section.given]
-        if not all(isinstance(a, np.ndarray) for a in given) or any(one.now is None for one in section.sources):
-            return section
         sources = [one.now for one in section.sources]
+        if not all(isinstance(a, np.ndarray) for a in given) or None in sources:
+            # A tensor array has no size of its own, nor has what is made of it.
+            for turn in map(self._turns.__getitem__, section.numbers):
+                turn.calls, turn.owners = turn.alone
+            return
         key = (section, records.recorder is None, *sources, *[(a.shape, a.dtype) for a in given])
         found = self._known.get(key)
         if found is None:
@@ -240,7 +262,9 @@ class Sections:
                 found = self._bind_sizes(section)
             except _UnknownError as unknown:
                 self._split(section, unknown.number)
-                return self._choose(number, self._starts[number]) if number in self._starts else None
+                if (begin := self._turns[number].begin) is not None:
+                    begin()
+                return
             self._keep(key, found)
         else:
             self._known.move_to_end(key)
@@ -250,9 +274,12 @@ class Sections:
             workspace.touch()
         for value, array in found.copies:
             np.copyto(array, arrays[value])
-        arrays.update(found.arrays)
+        if found is not before:
+            arrays.update(found.arrays)
+            for one, calls in found.calls.items():
+                turn = self._turns[one]
+                turn.calls, turn.owners = calls
         section.now = found
-        return section
 
     def _bind_sizes(self, section: _Section) -> Sized:
         """Binds a section to the sizes that its inputs have now.
@@ -405,7 +432,7 @@ class Sections:
 
     def release(self) -> None:
         """Gives the memory that sections work in back to the system; they stay bound."""
-        for section in self._starts.values():
+        for section in self._sections:
             if section.buffer is not None:
                 section.buffer.release()
             for workspace in section.workspaces:
@@ -419,7 +446,7 @@ class Sections:
     @property
     def held_bytes(self) -> int:
         """Bytes of memory that sections work in that are allocated now."""
-        sections = self._starts.values()
+        sections = self._sections
         return sum(one.buffer.held_bytes for one in sections if one.buffer is not None) + sum(
             workspace.held_bytes for one in sections for workspace in one.workspaces
         )
