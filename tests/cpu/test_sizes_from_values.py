@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
-from tstatic import errors, static
+from tstatic import errors, profiler, static
 from tstatic.devices.cpu.device import CpuDevice
 from tstatic.ir import expr_numpy, formula
 from tstatic.ir.split import tile_size
@@ -408,3 +408,45 @@ def test_what_a_size_takes_is_counted_well() -> None:
         tracemalloc.stop()
     told = session.sections.kept_bytes - counted_before
     assert taken / 2 < told < taken * 2
+
+
+def test_a_profile_has_each_step_with_the_bytes_of_its_run() -> None:
+    """While a profiler records, no step runs as part of another one, and sizes are those of the run."""
+    x, m = static.data("x", [-1, 4]), static.data("m", [-1], "int64")
+    out = paddle.tanh(paddle.exp(paddle.gather_nd(x, paddle.nonzero(m))))
+    exe = static.Executor(paddle.CPUPlace())
+    feeds = [{"x": np.ones((6, 4), np.float32), "m": np.array([1] * n + [0] * (6 - n))} for n in (2, 5)]
+    with tile_size(4):
+        for feed in feeds:
+            exe.run(feed=feed, fetch_list=[out])
+        with profiler.profile() as made:
+            for feed in feeds:
+                exe.run(feed=feed, fetch_list=[out])
+        exe.run(feed=feeds[0], fetch_list=[out])
+    assert [event.name for event in made.ops] == ["where_index", "gather_nd", "exp", "tanh"] * 2
+    sizes = [event.nbytes for event in made.ops if event.name == "exp"]
+    assert sizes == [2 * 2 * 16, 2 * 5 * 16]
+
+
+def test_a_size_that_comes_again_after_an_error_is_bound_to_its_own_values() -> None:
+    """A run that fails in the middle of a section leaves nothing behind that the next run of that size takes for its own."""
+    net = Trained(picked, lambda: paddle.optimizer.SGD(1e-2))
+    expected = net.run(feed_of(5))
+    net = Trained(picked, lambda: paddle.optimizer.SGD(1e-2))
+    with (
+        mock.patch.object(sections, "place", side_effect=MemoryError("none left")),
+        pytest.raises(errors.OutOfMemoryError),
+    ):
+        net.run(feed_of(5))
+    assert net.run(feed_of(5)).tobytes() == expected.tobytes()
+
+
+def test_memory_that_is_released_is_taken_again() -> None:
+    """A run in the smallest memory, as inference does between two batches, computes the same."""
+    net = Trained(picked, lambda: paddle.optimizer.SGD(0.0))
+    expected = [net.run(feed_of(count)).tobytes() for count in (5, 9)]
+    session = net.session()
+    assert session.sections.held_bytes > 0
+    session.release()
+    assert session.held_bytes == 0
+    assert [net.run(feed_of(count)).tobytes() for count in (5, 9)] == expected
