@@ -310,40 +310,42 @@ def _recommender_feed(rng: np.random.Generator) -> dict[str, Array]:
 
 
 # -------------------------------------------------------------------------------------- sizes that depend on values
-WORDS, MASKED, SIZES = 4096, 0.15, 24
-"""Words of a vocabulary, the share of positions that is masked, and how many feeds, whose sizes differ, take turns."""
+SIZES = 24
+"""How many feeds, whose sizes differ, take turns."""
+BERT_LAYERS, BERT_WIDTH, BERT_TOKENS, BERT_BATCH, WORDS, MASKED = 4, 128, 64, 10, 1024, 0.15
+"""60 to 140 positions are masked."""
 
 
 def _bert(paddle: Any, fed: bool) -> Any:
     nn, functional = paddle.static.nn, paddle.nn.functional
-    ids = paddle.static.data("ids", [None, TOKENS], "int64")
-    label = paddle.static.data("label", [None, TOKENS, 1], "int64")
-    h = nn.embedding(ids, [WORDS, WIDTH], param_attr=paddle.ParamAttr(name="tokens"))
-    h = h + paddle.static.create_parameter([TOKENS, WIDTH], "float32", name="positions")
+    ids = paddle.static.data("ids", [None, BERT_TOKENS], "int64")
+    label = paddle.static.data("label", [None, BERT_TOKENS, 1], "int64")
+    h = nn.embedding(ids, [WORDS, BERT_WIDTH], param_attr=paddle.ParamAttr(name="tokens"))
+    h = h + paddle.static.create_parameter([BERT_TOKENS, BERT_WIDTH], "float32", name="positions")
     h = nn.layer_norm(h, begin_norm_axis=2, **_norm_attrs(paddle, "ln"))
-    size = WIDTH // HEADS
+    size = BERT_WIDTH // HEADS
 
     def heads(part: Any) -> Any:
         return paddle.transpose(paddle.reshape(part, [0, 0, HEADS, size]), [0, 2, 1, 3])
 
-    for layer in range(LAYERS):
+    for layer in range(BERT_LAYERS):
         name = f"block{layer}."
-        qkv = nn.fc(h, 3 * WIDTH, num_flatten_dims=2, **_attrs(paddle, name + "qkv"))
+        qkv = nn.fc(h, 3 * BERT_WIDTH, num_flatten_dims=2, **_attrs(paddle, name + "qkv"))
         q, k, v = (heads(part) for part in paddle.split(qkv, 3, axis=2))
         scores = paddle.scale(paddle.matmul(q, k, transpose_y=True), 1 / math.sqrt(size))
         mixed = paddle.matmul(functional.softmax(scores), v)
-        mixed = paddle.reshape(paddle.transpose(mixed, [0, 2, 1, 3]), [0, 0, WIDTH])
-        h = h + nn.fc(mixed, WIDTH, num_flatten_dims=2, **_attrs(paddle, name + "out"))
+        mixed = paddle.reshape(paddle.transpose(mixed, [0, 2, 1, 3]), [0, 0, BERT_WIDTH])
+        h = h + nn.fc(mixed, BERT_WIDTH, num_flatten_dims=2, **_attrs(paddle, name + "out"))
         h = nn.layer_norm(h, begin_norm_axis=2, **_norm_attrs(paddle, name + "ln1"))
-        n = functional.gelu(nn.fc(h, 4 * WIDTH, num_flatten_dims=2, **_attrs(paddle, name + "up")))
-        h = h + nn.fc(n, WIDTH, num_flatten_dims=2, **_attrs(paddle, name + "down"))
+        n = functional.gelu(nn.fc(h, 4 * BERT_WIDTH, num_flatten_dims=2, **_attrs(paddle, name + "up")))
+        h = h + nn.fc(n, BERT_WIDTH, num_flatten_dims=2, **_attrs(paddle, name + "down"))
         h = nn.layer_norm(h, begin_norm_axis=2, **_norm_attrs(paddle, name + "ln2"))
     if fed:
         where = paddle.static.data("where", [None, 2], "int64")
     else:
-        where = paddle.nonzero(paddle.static.data("mask", [None, TOKENS], "int64"))
+        where = paddle.nonzero(paddle.static.data("mask", [None, BERT_TOKENS], "int64"))
     h, label = paddle.gather_nd(h, where), paddle.gather_nd(label, where)
-    h = functional.gelu(nn.fc(h, WIDTH, **_attrs(paddle, "transform")))
+    h = functional.gelu(nn.fc(h, BERT_WIDTH, **_attrs(paddle, "transform")))
     h = nn.layer_norm(h, begin_norm_axis=1, **_norm_attrs(paddle, "ln_head"))
     loss = _mean_loss(paddle, nn.fc(h, WORDS, **_attrs(paddle, "head")), label)
     paddle.optimizer.AdamW(learning_rate=3e-4, weight_decay=0.01).minimize(loss)
@@ -351,17 +353,26 @@ def _bert(paddle: Any, fed: bool) -> Any:
 
 
 def _bert_parameters() -> dict[str, Init]:
-    found = {"tokens": Init((WORDS, WIDTH), 0.035), "positions": Init((TOKENS, WIDTH), 0.035), **_norm("ln", WIDTH)}
-    for layer in range(LAYERS):
+    found = {
+        "tokens": Init((WORDS, BERT_WIDTH), 0.035),
+        "positions": Init((BERT_TOKENS, BERT_WIDTH), 0.035),
+        **_norm("ln", BERT_WIDTH),
+    }
+    for layer in range(BERT_LAYERS):
         name = f"block{layer}."
-        found |= _dense(name + "qkv", WIDTH, 3 * WIDTH) | _dense(name + "out", WIDTH, WIDTH)
-        found |= _norm(name + "ln1", WIDTH) | _norm(name + "ln2", WIDTH)
-        found |= _dense(name + "up", WIDTH, 4 * WIDTH) | _dense(name + "down", 4 * WIDTH, WIDTH)
-    return found | _dense("transform", WIDTH, WIDTH) | _norm("ln_head", WIDTH) | _dense("head", WIDTH, WORDS)
+        found |= _dense(name + "qkv", BERT_WIDTH, 3 * BERT_WIDTH) | _dense(name + "out", BERT_WIDTH, BERT_WIDTH)
+        found |= _norm(name + "ln1", BERT_WIDTH) | _norm(name + "ln2", BERT_WIDTH)
+        found |= _dense(name + "up", BERT_WIDTH, 4 * BERT_WIDTH) | _dense(name + "down", 4 * BERT_WIDTH, BERT_WIDTH)
+    return (
+        found
+        | _dense("transform", BERT_WIDTH, BERT_WIDTH)
+        | _norm("ln_head", BERT_WIDTH)
+        | _dense("head", BERT_WIDTH, WORDS)
+    )
 
 
 def _bert_feed(rng: np.random.Generator) -> dict[str, Array]:
-    text = rng.integers(0, WORDS, (8, TOKENS))
+    text = rng.integers(0, WORDS, (BERT_BATCH, BERT_TOKENS))
     mask = (rng.random(text.shape) < MASKED).astype(np.int64)
     return {"ids": np.where(mask, 0, text), "label": text[..., None], "mask": mask}
 
@@ -464,7 +475,8 @@ NETS = {
         "Inference of 5 linear layers of 256, batch 1", _infer_parameters(), _infer, _infer_feed, trained=False
     ),
     "bert": Net(
-        f"BERT masked language model, 4 layers, width 256, 128 tokens, batch 8, {WORDS} words: gather_nd of nonzero, AdamW",
+        f"BERT masked language model of {BERT_LAYERS} layers, width {BERT_WIDTH}, {BERT_TOKENS} tokens, batch {BERT_BATCH}, "
+        f"{WORDS} words: gather_nd of nonzero, AdamW",
         _bert_parameters(),
         partial(_bert, fed=False),
         _bert_feed,
