@@ -103,6 +103,12 @@ def test_updates_are_planned_as_ever(optimizer: Callable[[], Any]) -> None:
     assert {step.how for step in plan.steps if step.op.type == "mul_grad"} == {"ref", "dynamic"}
 
 
+def test_the_update_behind_a_function_of_the_user_is_planned_too() -> None:
+    """Sizes that a function of the user makes are not to be trusted; that of a parameter's gradient is the parameter's."""
+    plan = Trained(called, lambda: paddle.optimizer.Adam(1e-2)).plan(feed_of(5))
+    assert {step.how for step in plan.steps if step.region == "update"} == {"ref"}
+
+
 # --------------------------------------------------------------------------------------------- what is derived once only
 def test_a_size_seen_before_is_looked_up() -> None:
     """Neither shapes nor expressions are derived again when a run finds sizes that an earlier one found."""
@@ -208,6 +214,26 @@ def test_the_bits_are_those_of_steps_that_run_one_by_one(name: str) -> None:
     assert values.keys() == parameters.keys()
     for each, value in values.items():
         assert value.tobytes() == parameters[each].tobytes(), each
+
+
+def test_memory_is_kept_for_the_readers_of_a_view() -> None:
+    """The source of a reshape is read for the last time long before the view is."""
+    x, m = static.data("x", [-1, WIDTH]), static.data("m", [-1], "int64")
+    rows = paddle.gather_nd(x, paddle.nonzero(m))
+    flat = paddle.reshape(paddle.exp(rows), [-1])
+    other = rows
+    for _ in range(4):
+        other = paddle.tanh(other * 2.0)
+    out = flat + paddle.reshape(other, [-1])
+    exe = static.Executor(paddle.CPUPlace())
+    for count in (5, 2, 5):
+        feed = feed_of(count)
+        kept = feed["x"][feed["m"] != 0]
+        wanted = kept
+        for _ in range(4):
+            wanted = np.tanh(wanted * 2.0)
+        (found,) = exe.run(feed=feed, fetch_list=[out])
+        np.testing.assert_allclose(found, (np.exp(kept) + wanted).reshape(-1), rtol=1e-5)
 
 
 def test_steps_that_turn_out_to_depend_on_values_divide_a_section() -> None:

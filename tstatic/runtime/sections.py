@@ -391,6 +391,13 @@ class Sections:
         calls: dict[int, tuple[list[Call], list[Any]]] = {n: ([], []) for n in section.numbers}
         # Steps of known sizes may lie between two of the section, and nothing may run before them that reads what they make.
         for group in _adjacent(works, set(calls)):
+            if all(len(work.tile_binders) == 1 for _, work, _ in group):
+                # Nothing to run side by side, so nothing to chain.
+                for number, work, op in group:
+                    (tile,) = work.bind(section.workspaces[0])
+                    calls[number][0].extend((*tile, *work.after))
+                    calls[number][1].extend([op] * (len(tile) + len(work.after)))
+                continue
             numbers = iter(number for number, _, _ in group)
             for chain in chain_steps(((work, op) for _, work, op in group), self._threads, apart):
                 first, *_ = [next(numbers) for _ in chain.works]
