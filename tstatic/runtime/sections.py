@@ -184,7 +184,8 @@ class Sections:
             turn.alone = [(run, (op, self._arrays, reserved))], [op]
             turn.calls, turn.owners = turn.alone
             return cpu.of_calls([(turn.run, ())])
-        return self._device.bind_dynamic(op, self._arrays, reserved, run, stream)
+        work: cpu.BoundStep = self._device.bind_dynamic(op, self._arrays, reserved, run, stream)
+        return work
 
     def _is_regular(self, member: _Member) -> bool:
         """Returns whether the sizes of an op's results follow from those of its inputs, as far as a plan can tell."""
