@@ -62,7 +62,6 @@ class KnownValues:
             v for slot, e in zip(definition.inputs, op.inputs, strict=True) if slot.name not in free for v in flat([e])
         ]
         complete = all(v in self._arrays for v in op.contents())
-        # A loss reads nothing but a shape, too: that is no reason to compute it.
         if not complete and not (open_sizes and deciding and all(v in self._arrays for v in deciding)):
             return
         for value, one in self._computed(op, metas, complete).items():
@@ -85,7 +84,7 @@ class KnownValues:
     def _computed(self, op: FrozenOp, metas: Mapping[str, Meta], complete: bool) -> Mapping[str, Any]:
         """Returns an op's results by value; nothing if the reference refuses its inputs, or if what is not known decides sizes."""
         found = self._run(op, metas, 0)
-        # Zeros and ones stand for what is not known: a size that differs depends on it after all.
+        # Once with zeros for what is not known, and once with ones: a size that differs depends on it after all.
         other = found if complete else self._run(op, metas, 1)
         alike = found.keys() == other.keys() and all(one.shape == other[v].shape for v, one in found.items())
         return found if alike else {}

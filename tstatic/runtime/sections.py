@@ -171,7 +171,7 @@ class Sections:
 
     # ------------------------------------------------------------------------------------------------------------- bind
     def bind(self, number: int, stream: Stream) -> cpu.BoundStep:
-        """Returns the work of a dynamic step that is no collective."""
+        """Returns the work of a dynamic step, other than a collective."""
         op = self._plan.steps[number].op
         kinds = {v: self._plan.storage[v].kind for v in op.writes()}
         placed = [v for v, kind in kinds.items() if kind == "arena"]
