@@ -16,6 +16,7 @@ from workers import HERE, Peer, Worker, WorkerError, import_seconds, measure, pa
 
 TINY_OPS = 500
 LARGE_OPS = 100_000
+SIZED = ("bert", "sampled")
 # Ratios that the project wants on two cores (medians, two threads).
 TARGETS = {
     "mlp": {"torch": 1.0, "paddle": 0.5, "on torch": 1.1},
@@ -27,6 +28,8 @@ TARGETS = {
     "small": {"torch": 1.0, "paddle": 0.5},
     "infer": {"torch": 1.2},
     "tiny": {"paddle": 0.2, "bare": 2.0},
+    "bert": {"paddle": 1.2, "fed": 1.1},
+    "sampled": {"paddle": 1.2, "fed": 1.1},
 }
 
 
@@ -91,6 +94,22 @@ def net(name: str, setting: Setting) -> dict[str, Any]:
             peers.append(_torch(threads, f"{name}+fused", "torch fused", missing))
         peers.append(_paddle(threads, name))
     return _finish(NETS[name].title, peers, TARGETS[name], setting)
+
+
+def sized(name: str, setting: Setting) -> dict[str, Any]:
+    """A step of a net in which values decide sizes, beside Paddle's, and beside the same net that is fed what decides them."""
+    peers: list[Peer] = []
+    for threads in setting.threads:
+        peers += [_tstatic(threads, name), _tstatic(threads, f"{name} fed", "fed"), _paddle(threads, name)]
+    result = _finish(NETS[name].title, peers, TARGETS[name], setting)
+    # Of small steps beside other jobs, processor time says more than the clock.
+    used = {(row["name"], row["threads"]): row["cpu_s_per_step"] for row in result["rows"] if "missing" not in row}
+    for (peer, threads), seconds in used.items():
+        ratio = used[("tstatic", threads)] / seconds
+        result.setdefault("notes", []).append(
+            f"processor time of a step, {peer}@{threads}: {seconds * 1e3:.2f} ms, tstatic@{threads} takes {ratio:.2f} of it"
+        )
+    return result
 
 
 def tiny(setting: Setting) -> dict[str, Any]:
@@ -175,7 +194,12 @@ def imports(setting: Setting) -> dict[str, Any]:
 
 
 CASES: dict[str, Callable[[Setting], dict[str, Any]]] = {
-    **{name: (lambda setting, name=name: net(name, setting)) for name in NETS},
+    **{
+        name: (lambda setting, name=name: net(name, setting))
+        for name in NETS
+        if name not in SIZED and "fed" not in name
+    },
+    **{name: (lambda setting, name=name: sized(name, setting)) for name in SIZED},
     "tiny": tiny,
     "null": null,
     "large": large,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ class Net:
         build: ``(paddle) -> fetched``: builds the net in the default program, with its optimizer if it is trained.
         feed: ``(generator) -> feed``.
         trained: Whether a step updates the parameters.
+        feeds: How many different feeds are drawn; steps take turns with them.
     """
 
     title: str
@@ -41,6 +43,7 @@ class Net:
     build: Callable[[Any], Any]
     feed: Callable[[np.random.Generator], dict[str, Array]]
     trained: bool = True
+    feeds: int = 1
 
 
 def initial_values(net: Net) -> dict[str, Array]:
@@ -306,6 +309,122 @@ def _recommender_feed(rng: np.random.Generator) -> dict[str, Array]:
     }
 
 
+# -------------------------------------------------------------------------------------- sizes that depend on values
+SIZES = 24
+"""How many feeds, whose sizes differ, take turns."""
+BERT_LAYERS, BERT_WIDTH, BERT_TOKENS, BERT_BATCH, WORDS, MASKED = 4, 128, 64, 10, 1024, 0.15
+"""60 to 140 positions are masked."""
+
+
+def _bert(paddle: Any, fed: bool) -> Any:
+    nn, functional = paddle.static.nn, paddle.nn.functional
+    ids = paddle.static.data("ids", [None, BERT_TOKENS], "int64")
+    label = paddle.static.data("label", [None, BERT_TOKENS, 1], "int64")
+    h = nn.embedding(ids, [WORDS, BERT_WIDTH], param_attr=paddle.ParamAttr(name="tokens"))
+    h = h + paddle.static.create_parameter([BERT_TOKENS, BERT_WIDTH], "float32", name="positions")
+    h = nn.layer_norm(h, begin_norm_axis=2, **_norm_attrs(paddle, "ln"))
+    size = BERT_WIDTH // HEADS
+
+    def heads(part: Any) -> Any:
+        return paddle.transpose(paddle.reshape(part, [0, 0, HEADS, size]), [0, 2, 1, 3])
+
+    for layer in range(BERT_LAYERS):
+        name = f"block{layer}."
+        qkv = nn.fc(h, 3 * BERT_WIDTH, num_flatten_dims=2, **_attrs(paddle, name + "qkv"))
+        q, k, v = (heads(part) for part in paddle.split(qkv, 3, axis=2))
+        scores = paddle.scale(paddle.matmul(q, k, transpose_y=True), 1 / math.sqrt(size))
+        mixed = paddle.matmul(functional.softmax(scores), v)
+        mixed = paddle.reshape(paddle.transpose(mixed, [0, 2, 1, 3]), [0, 0, BERT_WIDTH])
+        h = h + nn.fc(mixed, BERT_WIDTH, num_flatten_dims=2, **_attrs(paddle, name + "out"))
+        h = nn.layer_norm(h, begin_norm_axis=2, **_norm_attrs(paddle, name + "ln1"))
+        n = functional.gelu(nn.fc(h, 4 * BERT_WIDTH, num_flatten_dims=2, **_attrs(paddle, name + "up")))
+        h = h + nn.fc(n, BERT_WIDTH, num_flatten_dims=2, **_attrs(paddle, name + "down"))
+        h = nn.layer_norm(h, begin_norm_axis=2, **_norm_attrs(paddle, name + "ln2"))
+    if fed:
+        where = paddle.static.data("where", [None, 2], "int64")
+    else:
+        where = paddle.nonzero(paddle.static.data("mask", [None, BERT_TOKENS], "int64"))
+    h, label = paddle.gather_nd(h, where), paddle.gather_nd(label, where)
+    h = functional.gelu(nn.fc(h, BERT_WIDTH, **_attrs(paddle, "transform")))
+    h = nn.layer_norm(h, begin_norm_axis=1, **_norm_attrs(paddle, "ln_head"))
+    loss = _mean_loss(paddle, nn.fc(h, WORDS, **_attrs(paddle, "head")), label)
+    paddle.optimizer.AdamW(learning_rate=3e-4, weight_decay=0.01).minimize(loss)
+    return loss
+
+
+def _bert_parameters() -> dict[str, Init]:
+    found = {
+        "tokens": Init((WORDS, BERT_WIDTH), 0.035),
+        "positions": Init((BERT_TOKENS, BERT_WIDTH), 0.035),
+        **_norm("ln", BERT_WIDTH),
+    }
+    for layer in range(BERT_LAYERS):
+        name = f"block{layer}."
+        found |= _dense(name + "qkv", BERT_WIDTH, 3 * BERT_WIDTH) | _dense(name + "out", BERT_WIDTH, BERT_WIDTH)
+        found |= _norm(name + "ln1", BERT_WIDTH) | _norm(name + "ln2", BERT_WIDTH)
+        found |= _dense(name + "up", BERT_WIDTH, 4 * BERT_WIDTH) | _dense(name + "down", 4 * BERT_WIDTH, BERT_WIDTH)
+    return (
+        found
+        | _dense("transform", BERT_WIDTH, BERT_WIDTH)
+        | _norm("ln_head", BERT_WIDTH)
+        | _dense("head", BERT_WIDTH, WORDS)
+    )
+
+
+def _bert_feed(rng: np.random.Generator) -> dict[str, Array]:
+    text = rng.integers(0, WORDS, (BERT_BATCH, BERT_TOKENS))
+    mask = (rng.random(text.shape) < MASKED).astype(np.int64)
+    return {"ids": np.where(mask, 0, text), "label": text[..., None], "mask": mask}
+
+
+def _bert_feed_fed(rng: np.random.Generator) -> dict[str, Array]:
+    feed = _bert_feed(rng)
+    return {**feed, "where": np.argwhere(feed.pop("mask"))}
+
+
+SAMPLED_WORDS, SAMPLED_WIDTH, SENTENCES, SENTENCE = 10_000, 128, 32, 20
+
+
+def _sampled(paddle: Any, fed: bool) -> Any:
+    """Predicts the next word among the different words of the batch, by the rows that these have in a table of outputs."""
+    nn = paddle.static.nn
+    ids = paddle.static.data("ids", [None, SENTENCE], "int64")
+    label = paddle.static.data("label", [None, SENTENCE], "int64")
+    shape = [SAMPLED_WORDS, SAMPLED_WIDTH]
+    h = nn.embedding(ids, shape, param_attr=paddle.ParamAttr(name="tokens"))
+    h = paddle.reshape(h, [-1, SAMPLED_WIDTH])
+    h = nn.fc(h, 2 * SAMPLED_WIDTH, activation="relu", **_attrs(paddle, "fc1"))
+    h = nn.fc(h, SAMPLED_WIDTH, activation="tanh", **_attrs(paddle, "fc2"))
+    if fed:
+        words = paddle.static.data("words", [None], "int64")
+        place = paddle.static.data("place", [None], "int64")
+    else:
+        words, place = paddle.unique(label, return_inverse=True)
+    rows = nn.embedding(words, shape, param_attr=paddle.ParamAttr(name="outputs"))
+    logits = paddle.matmul(h, rows, transpose_y=True)
+    loss = _mean_loss(paddle, logits, paddle.reshape(place, [-1, 1]))
+    paddle.optimizer.Adam(learning_rate=1e-3).minimize(loss)
+    return loss
+
+
+def _sampled_parameters() -> dict[str, Init]:
+    table = Init((SAMPLED_WORDS, SAMPLED_WIDTH), 0.05)
+    dense = _dense("fc1", SAMPLED_WIDTH, 2 * SAMPLED_WIDTH) | _dense("fc2", 2 * SAMPLED_WIDTH, SAMPLED_WIDTH)
+    return {"tokens": table, "outputs": table, **dense}
+
+
+def _sampled_feed(rng: np.random.Generator) -> dict[str, Array]:
+    # Words of a language: the n-th is 1 / n as frequent as the first. Paddle runs with a numpy whose `zipf` draws other numbers.
+    words = (SAMPLED_WORDS ** rng.random((SENTENCES, SENTENCE + 1))).astype(np.int64) - 1
+    return {"ids": np.ascontiguousarray(words[:, :-1]), "label": np.ascontiguousarray(words[:, 1:])}
+
+
+def _sampled_feed_fed(rng: np.random.Generator) -> dict[str, Array]:
+    feed = _sampled_feed(rng)
+    words, place = np.unique(feed.pop("label"), return_inverse=True)
+    return {**feed, "words": words, "place": place.reshape(-1)}
+
+
 NETS = {
     "mlp": Net(
         "MLP 784-1024-1024-10, batch 128, Adam",
@@ -354,6 +473,35 @@ NETS = {
     ),
     "infer": Net(
         "Inference of 5 linear layers of 256, batch 1", _infer_parameters(), _infer, _infer_feed, trained=False
+    ),
+    "bert": Net(
+        f"BERT masked language model of {BERT_LAYERS} layers, width {BERT_WIDTH}, {BERT_TOKENS} tokens, batch {BERT_BATCH}, "
+        f"{WORDS} words: gather_nd of nonzero, AdamW",
+        _bert_parameters(),
+        partial(_bert, fed=False),
+        _bert_feed,
+        feeds=SIZES,
+    ),
+    "sampled": Net(
+        f"Softmax over the different words of a batch ({SENTENCES} x {SENTENCE} of {SAMPLED_WORDS}): rows of unique ids, Adam",
+        _sampled_parameters(),
+        partial(_sampled, fed=False),
+        _sampled_feed,
+        feeds=SIZES,
+    ),
+    "bert fed": Net(
+        "The same with positions that are fed",
+        _bert_parameters(),
+        partial(_bert, fed=True),
+        _bert_feed_fed,
+        feeds=SIZES,
+    ),
+    "sampled fed": Net(
+        "The same with words that are fed",
+        _sampled_parameters(),
+        partial(_sampled, fed=True),
+        _sampled_feed_fed,
+        feeds=SIZES,
     ),
 }
 

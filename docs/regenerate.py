@@ -107,7 +107,7 @@ def _flags(definition: OpDef) -> str:
         "update": definition.update,
         "random": definition.random,
         "effects": definition.effects,
-        "dynamic": definition.dynamic,
+        f"dynamic ({definition.dynamic.why})" if definition.dynamic else "": bool(definition.dynamic),
         f"amp {definition.amp}": bool(definition.amp),
     }
     return ", ".join(name for name, on in marks.items() if on)
@@ -145,8 +145,8 @@ def ops_page() -> str:
         "Flags: *pointwise* states an expression that fusions can use; *split* (forward, backward): heavy work is cut into",
         "pieces of fixed size; *view* needs no work where strides allow; *inplace* may write over a dying input; *state*",
         "reads and writes persistable variables, *update* after the commit point; *random* draws counted numbers;",
-        "*effects* is never removed or merged; *dynamic*: the result's shape depends on values; *amp* is the list of mixed",
-        "precision that it stands on.",
+        "*effects* is never removed or merged; *dynamic*: the result's shape depends on values, and on which; *amp* is the list",
+        "of mixed precision that it stands on.",
         "",
         *table(("Operator", "Slots", "Attributes", "Gradient", "Public names", "Flags"), rows),
         "",

@@ -33,7 +33,7 @@ from tstatic.comm.data_parallel import Distribution, distribute  # noqa: E402
 from tstatic.ir.frozen import FrozenOp, FrozenProgram  # noqa: E402
 from tstatic.ir.operator import OpRole  # noqa: E402
 from tstatic.ir.types import Meta, dtype_of  # noqa: E402
-from tstatic.plan.shapes import infer_program  # noqa: E402
+from tstatic.plan.known_values import infer_program  # noqa: E402
 from tstatic.runtime.scope import Scope  # noqa: E402
 from tstatic.static import pipeline  # noqa: E402
 from tstatic.static.request import state_metas  # noqa: E402

@@ -11,7 +11,7 @@ from tstatic import static
 from tstatic.fusion.shape_readers import shapes_from_contents
 from tstatic.ir.frozen import freeze
 from tstatic.ir.types import Meta
-from tstatic.plan.shapes import infer_program
+from tstatic.plan.known_values import infer_program
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])

@@ -13,7 +13,7 @@ from tstatic import static
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients
 from tstatic.ir.frozen import FrozenProgram, freeze
 from tstatic.ir.types import Meta
-from tstatic.plan.shapes import infer_program
+from tstatic.plan.known_values import infer_program
 
 SWITCHES = ((), ("fuse_elewise_add_act_ops",), ("enable_auto_fusion",), ("build_cinn_pass",), ("all",))
 

@@ -10,6 +10,7 @@ import numpy as np
 from tstatic.comm.finite_gradients import Watch
 from tstatic.comm.group import Communicator, Outer
 from tstatic.devices import HostArray
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import OpDef, register
 from tstatic.ir.ref import Attrs, Calls, Ref, Slots
 from tstatic.ir.types import UNKNOWN, Meta
@@ -116,7 +117,7 @@ register(
         infer=_infer,
         ref=_RowsRef(),
         shape_only=("W",),
-        dynamic=True,
+        dynamic=Dynamic("the rows that all replicas look up"),
         effects=True,
         collective=True,
     )

@@ -161,6 +161,7 @@ class Device(abc.ABC):
         deferred: Whether work runs after the call that queues it.
         compute_streams: Number of streams over which a session spreads its steps.
         exclusive: Whether a process that uses the device for CPU places cannot use another one for them.
+        binds_sizes: Whether steps whose sizes a run finds are bound for them: arrays are numpy's, and nothing runs late.
         virtual_clock: Whether times of events are of a clock of the device's own, which has nothing to do with the host's.
     """
 
@@ -171,6 +172,7 @@ class Device(abc.ABC):
     deferred: bool = False
     compute_streams: int = 1
     exclusive: bool = False
+    binds_sizes: bool = False
     virtual_clock: bool = False
 
     def begin(self) -> None:  # noqa: B027 - most devices have nothing to do here

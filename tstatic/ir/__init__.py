@@ -7,6 +7,7 @@
 * ``ref``, ``evaluate``, ``rng``  the reference of an op, running one, random keys
 * ``recording``  the numpy calls of a reference, made again without it
 * ``split``  how its work is cut into tiles
+* ``dynamic``  why the sizes of its results depend on values
 * ``indices``  which inputs hold positions, and their limits
 * ``expr``, ``expr_numpy``, ``expr_torch``, ``pointwise``, ``channels``, ``formula``, ``drawn``  expressions, and what follows from
   them; those on channels, of updates, and over random numbers

@@ -11,7 +11,7 @@ from tstatic.errors import DTypeError, ShapeError
 from tstatic.forks import computing
 from tstatic.ir.indices import index_checks
 from tstatic.ir.opdef import OpDef
-from tstatic.ir.types import Meta, dtype_of
+from tstatic.ir.types import Meta, Shape, dtype_of
 
 Array = np.ndarray[Any, Any]
 
@@ -121,6 +121,28 @@ def allocate(metas: Sequence[Any]) -> list[Any]:
         else np.empty(m.shape, m.dtype.np)
         for m in metas
     ]
+
+
+def check_place(place: Array, shape: Shape, op: str) -> None:
+    """Checks that a result fits the place that was planned for it.
+
+    Raises:
+        ShapeError: If it has another shape: a function of the user returned something else than a gradient of its input.
+    """
+    if place.shape != shape:
+        raise ShapeError(
+            f"a result of {op} has another shape than was inferred before the run",
+            expected=f"shape {list(place.shape)}",
+            received=f"shape {list(shape)}",
+            fix="if a function of yours makes this value, let it return an array of the expected shape",
+            op=op,
+        )
+
+
+def settle(place: Array, result: Array, op: str) -> None:
+    """Copies a result to the place that was planned for it; see :func:`check_place`."""
+    check_place(place, result.shape, op)
+    np.copyto(place, result)
 
 
 def call_ref(

@@ -13,6 +13,7 @@ from tstatic.errors import NotFoundError, ProgramError, near
 from tstatic.ir.attrs import EMPTY, EXPECT, GRAD, LOD, NO_ATTRS, REQUIRED, Attr, OpSpec, Slot, parse_slots
 from tstatic.ir.channels import Channels
 from tstatic.ir.drawn import Drawn
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.export import PUBLIC_API, Export, export, namespace
 from tstatic.ir.formula import UpdateFormula
 from tstatic.ir.indices import Index
@@ -208,7 +209,7 @@ class GradOp:
     prepare: Prepare | None = None
     domain: Domain | None = None
     effects: bool = False
-    dynamic: bool = False
+    dynamic: Dynamic | None = None
     rows: Callable[..., Rows | None] | None = None
     channels: Callable[..., Channels | None] | None = None
     as_rows: str = ""
@@ -272,7 +273,7 @@ class OpDef:
             bits again from the forward op's attributes and place.
         effects: Prints, calls Python, or raises depending on values: never removed or merged.
         update: May run after the commit point: cannot fail on its values and allocates nothing.
-        dynamic: The output's shape depends on values, not only on shapes.
+        dynamic: Why the output's shape depends on values, not only on shapes; ``None`` where it does not.
         numbers: State slots that hold one number, whatever the shape of the parameter is.
         objects: Slots that hold a Python list (saved scopes of control flow) instead of an array.
         per_step: Of an op that owns a block: slots of which the block has one step, a part along the first axis.
@@ -333,7 +334,7 @@ class OpDef:
     redrawn: OpDef | None = None
     effects: bool = False
     update: bool = False
-    dynamic: bool = False
+    dynamic: Dynamic | None = None
     numbers: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
     per_step: tuple[str, ...] = ()

@@ -185,6 +185,9 @@ def dtype_of(value: Any) -> DType:
     """
     if isinstance(value, DType):
         return value
+    # Of arrays: asked for each of them wherever steps are bound.
+    if isinstance(value, np.dtype) and (known := _BY_NUMPY.get(value)) is not None:
+        return known
     if isinstance(value, str):
         name = value.removeprefix("paddle.").removeprefix("tstatic.").removeprefix("torch.")
         found = DTYPES.get(name) or _ALIASES.get(name) or _of_numpy(name)

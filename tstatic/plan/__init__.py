@@ -1,6 +1,7 @@
 """How to compute a program: frozen, printable data.
 
-* ``shapes``    metadata of every value once the feeds' shapes are known
+* ``shapes``, ``known_values``  metadata of every value once the feeds' shapes are known; sizes that follow from those shapes as
+  values, and from constants
 * ``schedule``  the order of steps; what may write state, and when
 * ``memory``    lifetimes, and offsets in one arena
 * ``flat_buffers``  the order of parameters, their states and gradients in flat buffers

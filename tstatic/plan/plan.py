@@ -12,7 +12,9 @@ from tstatic.display import counted, preformatted, size
 from tstatic.fusion.codegen.kernel import Kernel, KernelLocal, Launches
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
+from tstatic.ops.update._slots import ROWS
 from tstatic.plan.flat_buffers import PAD, gradient_buffers
+from tstatic.plan.known_values import is_open
 from tstatic.plan.memory import Lifetime, aligned, join, place
 from tstatic.plan.schedule import schedule
 from tstatic.where import show
@@ -153,6 +155,7 @@ class _Planner:
         self.end = len(self.ops)
         # Values whose metadata may not be what they turn out to be.
         self.unsettled: set[str] = set()
+        self.as_parameters = self.gradients()
         # Buffer -> last step that reads it under any name (views and in-place results included).
         self.held: dict[str, int] = {}
         self.may_move, self.made = self.blocks(block_use)
@@ -172,6 +175,27 @@ class _Planner:
         made -= {v for v in made if v in placed or v in self.direct}
         known = {v for op in self.ops for v in op.writes()}
         return known - placed, made
+
+    def gradients(self) -> set[str]:
+        """Returns the values that have the sizes of parameters whatever they are made of: the gradients that updates read whole."""
+        found: set[str] = set()
+        for op in reversed(self.program.ops):
+            # What replicas add up has the size of the sum.
+            if op.definition.collective and op.writes() and found.issuperset(op.writes()):
+                found.update(v for v in op.contents() if _is_known(self.metas.get(v)))
+            for one in op.body or (op,):
+                given = dict(zip((s.name for s in one.definition.inputs), one.inputs, strict=True))
+                param, grad = given.get("Param"), given.get("Grad")
+                if (
+                    not one.definition.update
+                    or given.get(ROWS)
+                    or not isinstance(param, str)
+                    or not isinstance(grad, str)
+                ):
+                    continue
+                if (meta := self.metas.get(grad)) is not None and meta.shape == self.metas[param].shape:
+                    found.add(grad)
+        return found
 
     def uses(self) -> None:
         """Finds the last step that reads each value's contents."""
@@ -276,14 +300,16 @@ class _Planner:
             if slot.name in op.definition.objects and isinstance(entry, str):
                 self.storage[entry] = Storage(entry, "object", None)
                 objects.add(entry)
-        dynamic = op.definition.dynamic or any(self.storage[v].kind == "dynamic" for v in op.reads())
+        unsettled = self.is_unsettled(op, objects)
+        dynamic = (unsettled and op.definition.dynamic is not None) or any(
+            self.storage[v].kind == "dynamic" for v in op.reads()
+        )
         dynamic = dynamic or any(not _is_known(self.metas.get(v)) for v in op.writes() if v not in objects)
+        dynamic = dynamic or is_open(op, self.metas)
         if dynamic:
             # An op that only reads values of unknown sizes may have results of known ones, such as gradients of weights.
-            unsettled = self.is_unsettled(op, objects)
-            settled = not (unsettled or op.definition.dynamic)
-            # A size that depends on values and is known nevertheless is that of something else: of an array's elements, for one.
-            self.unsettled.update(v for v in op.writes() if unsettled or (not settled and _is_known(self.metas.get(v))))
+            if unsettled:
+                self.unsettled.update(v for v in op.writes() if v not in self.as_parameters)
             if self.writes_state(op):
                 # A table that is updated by as many rows as a run finds has a size of its own, and a copy would take all of it.
                 for value in op.writes():
@@ -291,7 +317,7 @@ class _Planner:
                     self.unsettled.discard(value)
                 return Step(op, region, "dynamic")
             for value in op.writes():
-                if settled and _is_known(self.metas.get(value)) and value not in self.direct:
+                if value not in self.unsettled and _is_known(self.metas.get(value)) and value not in self.direct:
                     self.storage[value] = Storage(value, "arena", self.metas[value])
                     self.dense.add(value)
                     continue
@@ -327,12 +353,11 @@ class _Planner:
     def is_unsettled(self, op: FrozenOp, objects: Collection[str]) -> bool:
         """Returns whether results may have other sizes than was inferred: those of functions of the user, and of loops.
 
-        What is inferred of a tensor array is the metadata of an element; only dynamic ops make one.
+        What is inferred of a tensor array is the metadata of an element.
         """
         calls = any(spec.kind == "function" for spec in op.definition.attrs.values())
-        return bool(calls or op.sub_blocks or objects or op.definition.dynamic) or not self.unsettled.isdisjoint(
-            op.reads()
-        )
+        inexact = op.definition.dynamic is not None and not op.definition.dynamic.exact
+        return bool(calls or op.sub_blocks or objects or inexact) or not self.unsettled.isdisjoint(op.reads())
 
     def try_view(self, index: int, op: FrozenOp) -> bool:
         """Makes the first output a view of the first input if that needs no copy; returns whether it did."""

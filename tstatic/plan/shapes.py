@@ -1,4 +1,4 @@
-"""Infers the metadata of every value of a frozen program from the shapes of feeds and state."""
+"""Infers the metadata of an op's results from that of its inputs, bodies of control flow included."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import TstaticError
 from tstatic.ir.evaluate import infer_outputs
-from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, SubBlock
+from tstatic.ir.frozen import Entry, FrozenOp, SubBlock
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.where import show
@@ -114,15 +114,3 @@ def _infer_sub_blocks(op: FrozenOp, metas: dict[str, Meta]) -> None:
             if name in results:
                 meta = given.get(name, results[name])
                 metas[value] = meta.with_shape((steps, *meta.shape)) if out.name in per_step else meta
-
-
-def infer_program(program: FrozenProgram, known: Mapping[str, Meta]) -> dict[str, Meta]:
-    """Returns value -> metadata; ``known`` has those of feeds and state. Sizes that depend on values stay unknown."""
-    metas: dict[str, Meta] = {v: program.metas[v] for v in program.reads.values() if v in program.metas}
-    metas.update(known)
-    for value, array in program.constants.items():
-        # A folded constant has the size that the program may have left unknown.
-        metas[value] = program.metas[value].with_shape(array.shape)
-    for op in program.ops:
-        infer_op(op, metas)
-    return metas

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -49,16 +48,9 @@ from tstatic.runtime.queues import Queued, accesses, in_order, is_hosted
 from tstatic.runtime.recorded import NOT_QUEUED, RecordedCalls
 from tstatic.runtime.scope import Scope, dtype_check
 from tstatic.runtime.scratch import Scratch
+from tstatic.runtime.sections import Sections
 from tstatic.runtime.storage import NO_BLOCKS, Blocks, place_values
-from tstatic.runtime.sub_block import (
-    BlockRunner,
-    annotate,
-    run_collective,
-    run_op,
-    run_op_in_place,
-    run_update,
-    store_entry,
-)
+from tstatic.runtime.sub_block import BlockRunner, annotate, run_collective, store_entry
 from tstatic.where import show
 
 
@@ -142,6 +134,7 @@ class Session:
         self.runners: list[BlockRunner] = []
         place_values(plan, self.arena, device, self._state, self.blocks, self.arrays)
         self._scratch = Scratch(plan, self.arena, device)
+        self.sections = Sections(plan, device, self.arrays, self._reserved, self.threads, self.check_numerics)
         self.checks = late_checks(plan, device)
         self.undecided = not self.check_numerics and self.communicator is None and may_ask_words(plan, self.checks)
         works: list[Bound] = []
@@ -154,12 +147,7 @@ class Session:
             if step.op.definition.collective:
                 work = cpu.of_calls(self._collective(step))
             elif step.how == "dynamic":
-                kinds = {v: plan.storage[v].kind for v in step.op.writes()}
-                placed = [v for v, kind in kinds.items() if kind == "arena"]
-                run = partial(run_op_in_place, placed) if placed else run_op
-                if "state" in kinds.values():
-                    run = run_update
-                work = device.bind_dynamic(step.op, self.arrays, self._reserved(step.op), run, stream)
+                work = self.sections.bind(number, stream)
             else:
                 generated = self.plan.kernels.get(step.op.outputs) if step.how == "kernel" else None
                 if generated is not None:
@@ -278,8 +266,12 @@ class Session:
         assert self.communicator is not None
         self.device.synchronize(self.streams)
         found = run_collective(op, [self._entry(e) for e in op.inputs], self.communicator)
+        settled = {v: self.arrays[v] for v in op.writes() if self.plan.storage[v].kind == "arena"}
         for entry, out in zip(op.outputs, found, strict=True):
             store_entry(entry, out, self.arrays)
+        for value, place in settled.items():
+            self.device.copy(place, self.arrays[value])
+            self.arrays[value] = place
 
     def _stream_of(self, op: FrozenOp, number: int) -> Stream:
         """Returns the stream of an op: collectives have one of their own, the others take turns over the compute streams."""
@@ -570,6 +562,7 @@ class Session:
         self.arena.release()
         for workspace in self.workspaces:
             workspace.release()
+        self.sections.release()
 
     def drop(self) -> None:
         """Frees the arena and everything bound to it; the next run binds anew."""
@@ -595,4 +588,4 @@ class Session:
         """Bytes of arena and scratch memory that are allocated now."""
         if not self._bound or self.arena is None:
             return 0
-        return self.arena.held_bytes + sum(w.held_bytes for w in self.workspaces)
+        return self.arena.held_bytes + sum(w.held_bytes for w in self.workspaces) + self.sections.held_bytes

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.comm.group import Communicator
-from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, metas_of
+from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, metas_of, settle
 from tstatic.ir.frozen import Entry, FrozenOp, SubBlock
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.rng import RngKey
@@ -96,7 +96,7 @@ def run_op_in_place(
     run_op(op, ChainMap(made, env), reserved)
     for value, result in made.items():
         if value in placed:
-            np.copyto(env[value], result)
+            settle(env[value], result, op.type)
         else:
             env[value] = result
 

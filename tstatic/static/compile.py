@@ -23,8 +23,8 @@ from tstatic.ir.types import Meta
 from tstatic.ir.updates import with_updates
 from tstatic.locks import cached_property
 from tstatic.logs import get_logger, warn_once
+from tstatic.plan.known_values import infer_program
 from tstatic.plan.plan import Plan
-from tstatic.plan.shapes import infer_program
 from tstatic.runtime.feed import uninitialised
 from tstatic.runtime.scope import Scope
 from tstatic.runtime.session import Session

@@ -10,7 +10,7 @@ from tstatic.ir.frozen import FrozenOp, FrozenProgram, SubBlock, freeze
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.program import Program
 from tstatic.ir.types import Meta
-from tstatic.plan.shapes import infer_program
+from tstatic.plan.known_values import infer_program
 from tstatic.runtime.report_files import write_report
 from tstatic.static.strategy import BuildStrategy
 

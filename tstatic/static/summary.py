@@ -18,7 +18,8 @@ from tstatic.ir.program import Parameter, Program
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.nn import model_summary
 from tstatic.nn.layer.layers import Layer
-from tstatic.plan.shapes import entry_metas, infer_program
+from tstatic.plan.known_values import infer_program
+from tstatic.plan.shapes import entry_metas
 from tstatic.where import show
 
 __all__ = ["flops", "op_rows", "summary"]

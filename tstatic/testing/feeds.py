@@ -11,7 +11,7 @@ from tstatic.ir.frozen import freeze
 from tstatic.ir.opdef import OpDef, ValueRange, op_def
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.plan.shapes import infer_program
+from tstatic.plan.known_values import infer_program
 from tstatic.testing.parts import Feeds, sample
 
 Range = tuple[float, float]

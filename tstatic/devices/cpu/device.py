@@ -28,7 +28,7 @@ from tstatic.devices.cpu.copy_speed import copy_speed
 from tstatic.devices.cpu.pool import usable_cpus
 from tstatic.devices.records import Machine
 from tstatic.errors import DeviceError
-from tstatic.ir.evaluate import metas_of
+from tstatic.ir.evaluate import metas_of, settle
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits, index_checks
 from tstatic.ir.opdef import PARTIAL_SUM, OpDef
@@ -228,6 +228,10 @@ def prepare(
             outs,
         )
 
+    if definition.dynamic is not None:
+        # Sizes that depend on values in general, and are known here: the reference allocates all the same.
+        work.add(lambda _: [(_compute_into, (definition, ins, outs, attrs, reserved))], (), ins, outs)
+        return work
     aligned = ref.aligned(ins, attrs)
     if aligned is not None and cut:
         for tile_ins, tile_outs in _tiles_of_pointwise(aligned[1], outs):
@@ -260,6 +264,17 @@ def prepare(
         work.after.append((_add_up, (parts, outs[i])))
         work.after_spans += spans_of([*parts, outs[i]])
     return work
+
+
+def _compute_into(
+    definition: OpDef, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], reserved: Mapping[str, Any]
+) -> None:
+    """Copies results that a reference allocates to their places."""
+    made = definition.ref.compute(ins, [None] * len(outs), attrs, reserved)
+    for results, places in zip(made, outs, strict=True):
+        for result, place in zip(*((x if isinstance(x, list) else [x]) for x in (results, places)), strict=True):
+            if place is not None:
+                settle(place, result, definition.type)
 
 
 def _add_up(parts: Sequence[Any], out: Any) -> None:
@@ -302,6 +317,7 @@ class CpuDevice(Device):
 
     name = "cpu"
     target = target.DEFAULT_TARGET
+    binds_sizes = True
 
     def allocate(self, nbytes: int, kind: MemoryKind = "device", purpose: str = "memory") -> Buffer:
         return Buffer(nbytes, purpose)

@@ -12,6 +12,7 @@ from tstatic.errors import DTypeError, NotFoundError, ProgramError
 from tstatic.forks import away
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import check_callable, check_known
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import EMPTY, Attr, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, dtype_of
@@ -147,7 +148,7 @@ register(OpDef(
         "forward_callable_id": Attr(kind="function"), "backward_callable_id": Attr(-1, "function"),
         "backward_skip_vars": Attr((), "strs"), "out_shapes": Attr((), "any"), "out_dtypes": Attr((), "strs"),
     },
-    infer=_infer, ref=_ref, grad=_grad, effects=True, dynamic=True,
+    infer=_infer, ref=_ref, grad=_grad, effects=True, dynamic=Dynamic("the user's function", exact=False),
 ))  # fmt: skip
 
 

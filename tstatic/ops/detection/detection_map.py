@@ -8,6 +8,7 @@ import numpy as np
 
 from tstatic.ir.attrs import one_of
 from tstatic.ir.checks import check_dtype, check_index, check_rank, check_size
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import LOD, Attr, Case, Domain, OpDef, ValueRange, register
 from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.types import UNKNOWN, Meta, float32, int32
@@ -104,7 +105,7 @@ register(OpDef(
         "class_num": Attr(kind="int"), "overlap_threshold": 0.3, "evaluate_difficult": True,
         "ap_type": Attr("integral", "str", one_of(*VERSIONS)),
     },
-    infer=_infer, ref=_ref, lower=on_host(_ref, 3), dynamic=True, paddle=ABSENT,
+    infer=_infer, ref=_ref, lower=on_host(_ref, 3), dynamic=Dynamic("the matches that are found"), paddle=ABSENT,
     state=(("PosCount", "AccumPosCount"), ("Hits", "AccumHits")),
     domain=Domain(
         cases=(

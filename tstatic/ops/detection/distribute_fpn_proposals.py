@@ -8,6 +8,7 @@ import numpy as np
 
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import INDICES, check_dtype, check_int, check_number, check_rank, check_type
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int32
@@ -55,7 +56,7 @@ register(OpDef(
         "min_level": Attr(kind="int"), "max_level": Attr(kind="int"), "refer_level": Attr(kind="int"),
         "refer_scale": Attr(kind="int"), "pixel_offset": True,
     },
-    infer=_infer, ref=_ref, lower=on_host(_ref, 3), dynamic=True,
+    infer=_infer, ref=_ref, lower=on_host(_ref, 3), dynamic=Dynamic("the boxes of each level"),
     domain=Domain(
         cases=(
             Case(((7, 4), (7,)), {"min_level": 2, "max_level": 5, "refer_level": 4, "refer_scale": 3}),

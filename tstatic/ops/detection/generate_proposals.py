@@ -17,6 +17,7 @@ from tstatic.ir.checks import (
     check_same_dtype,
     check_type,
 )
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import LOD, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int32, int64
@@ -104,7 +105,7 @@ register(OpDef(
     attrs={
         "pre_nms_topN": 6000, "post_nms_topN": 1000, "nms_thresh": 0.5, "min_size": 0.1, "eta": 1.0, "pixel_offset": True,
     },
-    infer=_infer, ref=_ref, lower=on_host(_ref, 5), dynamic=True,
+    infer=_infer, ref=_ref, lower=on_host(_ref, 5), dynamic=Dynamic("the boxes that are kept"),
     domain=Domain(
         cases=(
             Case(((2, 2, 3, 3), (2, 8, 3, 3), (2, 2), (3, 3, 2, 4), (3, 3, 2, 4)), {"pixel_offset": False, "min_size": 1.0}),

@@ -8,6 +8,7 @@ import numpy as np
 
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import check_int, check_number, check_type
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int32
@@ -67,7 +68,7 @@ register(OpDef(
         "background_label": 0, "score_threshold": 0.0, "post_threshold": 0.0, "nms_top_k": -1, "keep_top_k": -1,
         "normalized": True, "use_gaussian": False, "gaussian_sigma": 2.0,
     },
-    infer=_infer, ref=_ref, lower=on_host(_ref, 3), dynamic=True,
+    infer=_infer, ref=_ref, lower=on_host(_ref, 3), dynamic=Dynamic("the boxes that are kept"),
     domain=Domain(
         cases=(
             Case(((2, 6, 4), (2, 3, 6)), {"score_threshold": 0.2, "post_threshold": 0.1}),

@@ -16,6 +16,7 @@ from tstatic.ir.checks import (
     check_same_dtype,
     check_type,
 )
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import LOD, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int32, int64
@@ -94,7 +95,7 @@ register(OpDef(
         "background_label": 0, "score_threshold": 0.0, "nms_top_k": -1, "nms_threshold": 0.3, "nms_eta": 1.0,
         "keep_top_k": -1, "normalized": True,
     },
-    infer=_infer, ref=_ref, lower=on_host(_ref, 4), dynamic=True,
+    infer=_infer, ref=_ref, lower=on_host(_ref, 4), dynamic=Dynamic("the boxes that are kept"),
     domain=Domain(
         cases=(
             Case(((2, 6, 4), (2, 3, 6)), {"score_threshold": 0.2}),

@@ -10,6 +10,7 @@ import numpy as np
 from tstatic.errors import ProgramError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import INTEGERS, check_dtype, check_has_shape, check_int, check_number, check_type
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
@@ -46,7 +47,7 @@ def _ref(
 register(OpDef(
     "nms", "Boxes, Scores?, CategoryIdxs? -> KeepBoxesIdxs",
     attrs={"iou_threshold": 0.3, "categories": Attr((), "ints"), "top_k": -1}, infer=_infer, ref=_ref,
-    lower=on_host(_ref, 1), dynamic=True,
+    lower=on_host(_ref, 1), dynamic=Dynamic("the boxes that are kept"),
     paddle=ABSENT,
     domain=Domain(
         cases=(

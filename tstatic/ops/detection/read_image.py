@@ -10,6 +10,7 @@ import numpy as np
 from tstatic.errors import FeedError, needed_for
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import check_choice, check_dtype, check_rank, check_type
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import Attr, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
@@ -25,7 +26,7 @@ def _read(out: None, *, filename: str) -> list[Array]:
 
 register(OpDef(
     "read_file", "-> Out", attrs={"filename": Attr(kind="str")}, infer=lambda: Meta((UNKNOWN,), dtype_of("uint8")),
-    ref=_read, dynamic=True, effects=True,
+    ref=_read, dynamic=Dynamic("the file"), effects=True,
 ))  # fmt: skip
 
 
@@ -56,7 +57,7 @@ def _decode(x: Array, out: None, *, mode: str) -> list[Array]:
 
 register(OpDef(
     "decode_jpeg", "X -> Out", attrs={"mode": Attr("unchanged", "str", lambda v: None if v in MODES else "unchanged, gray or rgb")},
-    infer=_infer, ref=_decode, dynamic=True, effects=True,
+    infer=_infer, ref=_decode, dynamic=Dynamic("the picture"), effects=True,
 ))  # fmt: skip
 
 

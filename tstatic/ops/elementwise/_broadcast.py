@@ -30,7 +30,7 @@ from tstatic.ir.paddle_form import PaddleOp
 from tstatic.ir.pointwise import derive_gradient
 from tstatic.ir.ref import Attrs, Calls, ExpressionRef, Expressions, Slots
 from tstatic.ir.split import POINTWISE, tiles
-from tstatic.ir.types import UNKNOWN, Meta, Shape, bool_, broadcast_shapes, dtype_of, float64
+from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, bool_, broadcast_shapes, dtype_of, float64
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops.reduce._sum import sum_calls, sum_scratch
 
@@ -206,6 +206,9 @@ class SummedRef(CallRef, ExpressionRef):
         self.align = aligned
         self._met = lru_cache(maxsize=4096)(self._meet)
         self._planned = lru_cache(maxsize=4096)(self._plan)
+        # By types alone: sizes that differ from run to run compile nothing.
+        self._known_nodes = lru_cache(maxsize=1024)(self._nodes)
+        self._compiled = lru_cache(maxsize=1024)(self._code)
 
     def _planned_scratch(self, ins: Sequence[Any], outs: Sequence[Any], **attrs: Any) -> Sequence[Meta]:
         return self._planned(tuple(ins), tuple(outs), _by_text(attrs)).scratch
@@ -213,21 +216,37 @@ class SummedRef(CallRef, ExpressionRef):
     def _meet(self, given: tuple[Shape | None, ...], attrs: tuple[tuple[str, str, Any], ...]) -> _Met:
         shapes = self.align(given, {n: v for n, _, v in attrs})
         full = _full(shapes)
-        known = {n: expr.const(v) for n, _, v in attrs if isinstance(v, bool | int | float)}
-        absent = [p for p, s in zip(self.params, given, strict=True) if s is None]
+        nodes = self._known_nodes(tuple(s is None for s in given), attrs)
         outputs = {}
-        for i, node in self.nodes.items():
+        for i, node in nodes.items():
             aligned = shapes[self.like[i]]
             if aligned is not None:
                 axes = tuple(a for a, (s, f) in enumerate(zip(aligned, full, strict=True)) if s != f)
-                outputs[i] = expr.substitute(expr.without(node, absent), known), aligned, axes
+                outputs[i] = node, aligned, axes
         return _Met(tuple(shapes), full, outputs)
+
+    def _nodes(self, absent: tuple[bool, ...], attrs: tuple[tuple[str, str, Any], ...]) -> Mapping[int, expr.Node]:
+        """Returns what the outputs are, by position, for inputs that are there and attributes."""
+        known = {n: expr.const(v) for n, _, v in attrs if isinstance(v, bool | int | float)}
+        lacking = [p for p, missing in zip(self.params, absent, strict=True) if missing]
+        return {i: expr.substitute(expr.without(node, lacking), known) for i, node in self.nodes.items()}
+
+    def _code(
+        self,
+        wanted: tuple[tuple[int, DType], ...],
+        given: tuple[DType | None, ...],
+        attrs: tuple[tuple[str, str, Any], ...],
+    ) -> expr_numpy.Code:
+        """Returns the code of some outputs, each with its type, for inputs of given types."""
+        nodes = self._known_nodes(tuple(d is None for d in given), attrs)
+        inputs = {p: (i, d.np) for i, (p, d) in enumerate(zip(self.params, given, strict=True)) if d is not None}
+        return expr_numpy.compile_numpy({i: nodes[i] for i, _ in wanted}, inputs, {i: d.np for i, d in wanted}, {})
 
     def _plan(self, ins: tuple[Any, ...], outs: tuple[Any, ...], attrs: tuple[tuple[str, str, Any], ...]) -> _Plan:
         met = self._met(tuple(None if m is None else m.shape for m in ins), attrs)
         shapes, full = met.shapes, met.full
-        inputs = {p: (i, m.dtype.np) for i, (p, m) in enumerate(zip(self.params, ins, strict=True)) if m is not None}
-        nodes: dict[int, expr.Node] = {}
+        inputs = {p: i for i, (p, m) in enumerate(zip(self.params, ins, strict=True)) if m is not None}
+        wanted: list[tuple[int, DType]] = []
         pending: list[tuple[int, Shape, tuple[int, ...], int]] = []
         for i in reversed(self.nodes):
             # The first output is computed last: it may stand in the buffer of an input that the others read.
@@ -235,12 +254,12 @@ class SummedRef(CallRef, ExpressionRef):
                 continue
             node, aligned, axes = met.outputs[i]
             # A gradient that is another value summed (that of an addition) needs no buffer for its summands.
-            source = inputs[node.value][0] if node.op == "var" and axes else -1
+            source = inputs[node.value] if node.op == "var" and axes else -1
             if source < 0 or shapes[source] != full:
                 source = -1
-                nodes[i] = node
+                wanted.append((i, outs[i].dtype))
             pending.append((i, aligned, axes, source))
-        code = expr_numpy.compile_numpy(nodes, inputs, {i: outs[i].dtype.np for i in nodes}, {})
+        code = self._compiled(tuple(wanted), tuple(None if m is None else m.dtype for m in ins), attrs)
         scratch = [Meta(full, dtype_of(d)) for d in code.registers]
         targets = []
         for i, aligned, axes, source in pending:

@@ -18,6 +18,7 @@ from tstatic.ir.checks import (
     check_rank,
     check_same_dtype,
 )
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
@@ -66,7 +67,7 @@ def _torch_reindex(torch: Any, x: Any, neighbors: Any, count: Any) -> Any:
 
 register(OpDef(
     "graph_reindex", "X, Neighbors, Count -> Reindex_Src, Reindex_Dst, Out_Nodes", infer=_reindex_infer, ref=_reindex,
-    lower=_torch_reindex, dynamic=True,
+    lower=_torch_reindex, dynamic=Dynamic("the different nodes"),
     domain=Domain(
         cases=(Case(((3,), (6,), (3,))), Case(((1,), (2,), (1,))), Case(((2,), (8,), (4,)))),
         # Nodes of X are different; every one has two neighbours.
@@ -231,7 +232,8 @@ _NODES = {
 
 register(OpDef(
     "graph_sample_neighbors", "Row, Col_Ptr, X, Eids?, EdgeWeight? -> Out, Out_Count, Out_Eids?", attrs={"sample_size": -1},
-    infer=_sample_infer, ref=_sample, lower=_torch_sample, dynamic=True, random=True, effects=True,
+    infer=_sample_infer, ref=_sample, lower=_torch_sample,
+    dynamic=Dynamic("the neighbours that are drawn"), random=True, effects=True,
     domain=Domain(
         cases=(
             Case(((12,), (5,), (3,), None, None), {"sample_size": 2}), Case(((12,), (5,), (3,), (12,), None)),

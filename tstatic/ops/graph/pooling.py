@@ -19,6 +19,7 @@ from tstatic.ir.checks import (
     check_rank,
     same_shape,
 )
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import Case, Domain, GradOp, Index, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
@@ -140,7 +141,7 @@ def _segment_grad(x: Array, ids: Array, out: Array, dout: Array, dx: Array, *, p
 
 register(OpDef(
     "segment_pool", "X, SegmentIds -> Out", attrs={"pooltype": Attr("SUM", "str", one_of(*KINDS))}, infer=_segment_infer,
-    ref=_segment_ref, dynamic=True,
+    ref=_segment_ref, dynamic=Dynamic("the greatest number of a segment", free=("X",)),
     lower=lambda torch, x, ids, *, pooltype: _torch_pool(torch, x, ids, int(ids[-1]) + 1 if ids.numel() else 0, pooltype),
     grad=GradOp(
         "X, SegmentIds, Out, Out@GRAD -> X@GRAD", ref=_segment_grad,

@@ -8,6 +8,7 @@ import numpy as np
 
 from tstatic.ir.build import as_variable, check_variable
 from tstatic.ir.checks import check_dtype, check_same_dtype
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, int64
@@ -53,7 +54,7 @@ register(OpDef(
         "X, Mask, Y@GRAD -> X@GRAD", ref=_back, lower=_lower_back, shape_only=("X",),
         grad=grad_is_forward_op("masked_select", "X", "Y", ("Mask",)),
     ),
-    dynamic=True,
+    dynamic=Dynamic("the elements where the mask is true", free=("X",)),
     domain=Domain(
         cases=(
             Case(((3, 4), (3, 4))), Case(((7,), (7,))), Case(((2, 3, 2), (3, 1))), Case(((3, 1), (3, 4))),
@@ -90,7 +91,7 @@ register(OpDef(
     "where_index", "Condition -> Out", infer=lambda x: Meta((UNKNOWN, x.rank), int64),
     # argwhere drops the axis of coordinates of a 0-d value.
     ref=lambda x, out: [np.stack(np.nonzero(x), 1) if x.ndim else np.empty((int(bool(x)), 0), np.int64)],
-    lower=lambda torch, x: torch.nonzero(x), dynamic=True,
+    lower=lambda torch, x: torch.nonzero(x), dynamic=Dynamic("the elements that are not zero"),
     domain=Domain(
         cases=(Case(((3, 4),)), Case(((7,),)), Case(((2, 2, 3),)), Case(((0, 3),)), Case(((),)), Case(((1, 1),))),
         others=ANY, ulps=0,

@@ -9,6 +9,7 @@ import numpy as np
 
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import check_length
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
@@ -107,7 +108,8 @@ def _write(op: PaddleOp) -> list[OpSpec]:
 
 
 register(OpDef(
-    "unique", "X -> Out, Indices?, Index?, Counts?", attrs=_ATTRS, infer=_infer, ref=_ref, lower=_lower, dynamic=True,
+    "unique", "X -> Out, Indices?, Index?, Counts?", attrs=_ATTRS, infer=_infer, ref=_ref, lower=_lower,
+    dynamic=Dynamic("the different elements"),
     paddle=PaddleForm(write=_write),
     domain=Domain(
         cases=_CASES, values={"X": ValueRange(0, 3, dtype="int64")}, floats=("float32",), others=("int32",), ulps=0,
@@ -234,7 +236,7 @@ def _lower_runs(torch: Any, x: Any, *, axis: Sequence[int], dtype: DType) -> Any
 register(OpDef(
     "unique_consecutive", "X -> Out, Index?, Counts?",
     attrs={n: _ATTRS[n] for n in ("return_inverse", "return_counts", "axis", "dtype")}, infer=_infer_runs,
-    ref=_ref_runs, lower=_lower_runs, dynamic=True,
+    ref=_ref_runs, lower=_lower_runs, dynamic=Dynamic("the runs of equal elements"),
     domain=Domain(
         cases=_CASES, values={"X": ValueRange(0, 1, dtype="int64")}, floats=("float32",), others=("int32",), ulps=0,
     ), onnx="ONNX has no runs of equal elements",

@@ -8,6 +8,7 @@ import numpy as np
 
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import INDICES, check_dtype, check_index, check_int, check_rank
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
@@ -55,7 +56,7 @@ register(OpDef(
         "fix_seed": Attr.idle(False, "a seed other than 0 is fixed"), "ring_id": Attr.idle(0, WHOLE),
         "rank": Attr.idle(0, WHOLE), "nranks": Attr.idle(1, WHOLE),
     },
-    infer=_infer, ref=_ref, lower=_lower, random=True, effects=True, dynamic=True,
+    infer=_infer, ref=_ref, lower=_lower, random=True, effects=True, dynamic=Dynamic("the classes of the batch"),
     domain=Domain(
         cases=(
             Case(((5,),), {"num_classes": 9, "num_samples": 7}), Case(((6,),), {"num_classes": 20, "num_samples": 1}),

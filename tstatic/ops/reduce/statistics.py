@@ -10,6 +10,7 @@ import numpy as np
 from tstatic.errors import ProgramError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import ANY_RANK, INDICES, INTEGERS, check_axes, check_int, check_rank
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.paddle_form import PaddleForm
 from tstatic.ir.program import Variable
@@ -390,7 +391,7 @@ def _lower_bincount(torch: Any, x: Any, weights: Any, *, minlength: int) -> Any:
 
 register(OpDef(
     "bincount", "X, Weights? -> Out", attrs={"minlength": 0}, infer=_infer_bincount, ref=_count_bins, lower=_lower_bincount,
-    dynamic=True,
+    dynamic=Dynamic("the greatest value", free=("Weights",)),
     domain=Domain(
         cases=(
             Case(((6,), None), {}), Case(((6,), (6,)), {"minlength": 9}), Case(((0,), None), {"minlength": 2}),

@@ -11,6 +11,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.attrs import Attr
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_int
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int64, normalize_axis
@@ -89,7 +90,7 @@ _TIMES = ValueRange(dtype="int64", offsets="Y.0")
 
 register(OpDef(
     "sequence_expand", f"X, X{LOD}?, Y?, Y{LOD}* -> Out, Out{LOD}?", attrs={"ref_level": Attr(-1, "int")},
-    infer=_infer, ref=_ref, lower=_lower, shape_only=("Y",), dynamic=True,
+    infer=_infer, ref=_ref, lower=_lower, shape_only=("Y",), dynamic=Dynamic("the numbers of repeats", free=("X",)),
     grad=GradOp(
         f"X, X{LOD}?, Y{LOD}*, Out{GRAD} -> X{GRAD}", ref=_back,
         host=READS_LENGTHS, lower=_lower_back, shape_only=("X",),

@@ -10,6 +10,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.attrs import Attr
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_int, check_rank, check_same_dtype, check_same_shape
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int64
@@ -94,7 +95,7 @@ def _lower_back(torch: Any, x: Any, offsets: Any, dout: Any) -> Any:
 
 register(OpDef(
     "sequence_pad", f"X, X{LOD}, PadValue -> Out, Length", attrs={"padded_length": Attr(-1, "int")}, infer=_infer,
-    ref=_ref, lower=_lower, dynamic=True,
+    ref=_ref, lower=_lower, dynamic=Dynamic("the longest sequence, where no length is given", free=("X", "PadValue",)),
     grad=GradOp(
         f"X, X{LOD}, Out{GRAD} -> X{GRAD}", infer=_back_infer, ref=lambda x, offsets, dout, dx: _back(offsets, dout, dx),
         host=READS_LENGTHS, lower=_lower_back, shape_only=("X",), grad=_back_grad,
@@ -190,7 +191,8 @@ def _unpad_lower_back(torch: Any, x: Any, length: Any, dout: Any) -> Any:
 
 
 register(OpDef(
-    "sequence_unpad", f"X, Length -> Out, Out{LOD}", infer=_unpad_infer, ref=_unpad, lower=_unpad_lower, dynamic=True,
+    "sequence_unpad", f"X, Length -> Out, Out{LOD}", infer=_unpad_infer, ref=_unpad, lower=_unpad_lower,
+    dynamic=Dynamic("the lengths", free=("X",)),
     grad=GradOp(
         f"X, Length, Out{GRAD} -> X{GRAD}", ref=_unpad_back,
         host=READS_LENGTHS, lower=_unpad_lower_back, shape_only=("X",),

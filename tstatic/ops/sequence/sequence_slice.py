@@ -7,6 +7,7 @@ from typing import Any
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import INTEGERS, check_dtype
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import GRAD, LOD, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
@@ -64,7 +65,7 @@ def _lower_back(torch: Any, x: Any, offsets: Any, start: Any, length: Any, dout:
 
 register(OpDef(
     "sequence_slice", f"X, X{LOD}, Offset, Length -> Out, Out{LOD}", infer=_infer, ref=_ref, lower=_lower, lod="X[:-1]",
-    dynamic=True,
+    dynamic=Dynamic("the rows of the parts that are taken", free=("X",)),
     grad=GradOp(
         f"X, X{LOD}, Offset, Length, Out{GRAD} -> X{GRAD}", ref=_back,
         host=READS_LENGTHS, lower=_lower_back, shape_only=("X",),

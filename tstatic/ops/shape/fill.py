@@ -13,6 +13,7 @@ from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.ir.attrs import packed
 from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.checks import check_dtype, check_int, check_sizes, check_type
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import LOD, Attr, Case, Domain, OpDef, OpSpec, ValueRange, register
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
@@ -380,7 +381,7 @@ register(OpDef(
         # -1 for sizes that only the run knows.
         "shape": Attr.idle((), "it tells which sizes are known when the program is built", "ints"),
     },
-    infer=_dynamic_infer, ref=_dynamic_ref, lower=_dynamic_lower, dynamic=True,
+    infer=_dynamic_infer, ref=_dynamic_ref, lower=_dynamic_lower, dynamic=Dynamic("the values of the shape"),
     paddle=PaddleForm(write=lambda op: [op.made("fill_constant")]),
     domain=Domain(
         cases=(

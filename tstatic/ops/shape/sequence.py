@@ -22,6 +22,7 @@ from tstatic.ir.checks import (
     check_type,
 )
 from tstatic.ir.declare import default_dtype
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
@@ -132,7 +133,8 @@ def _arange_lower(torch: Any, start: Any, end: Any, step: Any) -> Any:
 
 
 register(OpDef(
-    "arange", "Start, End, Step -> Out", infer=_arange_infer, ref=_arange_ref, lower=_arange_lower, dynamic=True,
+    "arange", "Start, End, Step -> Out", infer=_arange_infer, ref=_arange_ref, lower=_arange_lower,
+    dynamic=Dynamic("the bounds and the step"),
     paddle=PaddleForm(write=lambda op: [op.made("range")]),
     domain=Domain(
         cases=(Case(((), (), ())), Case(((1,), (1,), (1,)))),

@@ -8,6 +8,7 @@ import numpy as np
 
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import INTEGERS, check_dtype, check_int, check_one_element
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, bool_, int64
@@ -52,7 +53,7 @@ def _onnx_form(g: Any, x: Any, given: Any, *, maxlen: int) -> Any:
 
 register(OpDef(
     "sequence_mask", "X, MaxLenTensor? -> Y", attrs={"maxlen": -1, "out_dtype": Attr(int64, "dtype")}, infer=_infer,
-    ref=_ref, lower=_lower, dynamic=True,
+    ref=_ref, lower=_lower, dynamic=Dynamic("the greatest length, or a value, where no length is given", free=("X",)),
     domain=Domain(
         cases=(
             Case(((3,),)), Case(((2, 3),), {"maxlen": 4, "out_dtype": "float32"}), Case(((0,),), {"out_dtype": "bool"}),

@@ -20,6 +20,7 @@ from tstatic.ir.checks import (
     check_same_shape,
     check_type,
 )
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int32, int64
@@ -163,7 +164,7 @@ register(OpDef(
     "pre_ids, pre_scores, ids?, scores, scores@LOD* -> selected_ids, selected_scores, parent_idx, selected_ids@LOD*, "
     "selected_scores@LOD*",
     attrs={"beam_size": Attr(kind="int"), "end_id": Attr(kind="int"), "level": 0, "is_accumulated": True},
-    infer=_infer, ref=_ref, lower=_lower, dynamic=True,
+    infer=_infer, ref=_ref, lower=_lower, dynamic=Dynamic("the candidates that are kept"),
     domain=Domain(
         cases=(
             Case(((6, 1), (6, 1), (6, 3), (6, 3), [(4,)]), {"beam_size": 2, "end_id": 1}),

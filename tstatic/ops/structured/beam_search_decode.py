@@ -10,6 +10,7 @@ import numpy as np
 from tstatic.errors import ProgramError
 from tstatic.ir.build import emit
 from tstatic.ir.checks import check_int
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import Attr, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int64
@@ -74,7 +75,7 @@ register(OpDef(
         "beam_size": Attr.idle(0, "the LoD of each step says how many sentences there are", "int"),
         "end_id": Attr(kind="int"),
     },
-    infer=_infer, ref=_ref, dynamic=True,
+    infer=_infer, ref=_ref, dynamic=Dynamic("the sentences that the search found"),
 ))  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import INDICES, check_dtype, check_int, check_rank
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
@@ -72,7 +73,8 @@ def _lower(
 
 register(OpDef(
     "ctc_align", "Input, InputLength?, Input@LOD? -> Output, OutputLength?, Output@LOD?",
-    attrs={"blank": 0, "merge_repeated": True, "padding_value": 0}, infer=_infer, ref=_ref, lower=_lower, dynamic=True,
+    attrs={"blank": 0, "merge_repeated": True, "padding_value": 0}, infer=_infer, ref=_ref, lower=_lower,
+    dynamic=Dynamic("the tokens that are kept"),
     domain=Domain(
         cases=(
             Case(((3, 6), (3,))), Case(((2, 5), (2, 1)), {"merge_repeated": False, "padding_value": -1}),

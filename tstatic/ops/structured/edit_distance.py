@@ -11,6 +11,7 @@ import numpy as np
 from tstatic.errors import FeedError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import INTEGERS, check_dtype, check_ints, check_rank, check_same_dtype, check_type
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import Attr, Case, Domain, Index, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
@@ -161,7 +162,7 @@ def _erase_lower(torch: Any, x: Any, offsets: Any, *, tokens: Sequence[int]) -> 
 
 register(OpDef(
     "sequence_erase", "X, X@LOD -> Out, Out@LOD", attrs={"tokens": Attr((), "ints")}, infer=_erase_infer,
-    ref=_erase_ref, lower=_erase_lower, dynamic=True,
+    ref=_erase_ref, lower=_erase_lower, dynamic=Dynamic("the tokens that are kept"),
     domain=Domain(
         cases=(Case(((7, 1), (4,)), {"tokens": (1, 3)}), Case(((5,), (3,))), Case(((0, 1), (1,)), {"tokens": (0,)})),
         values={"X": _TOKENS, "X@LOD": OFFSETS}, floats=("float32",), others=("int32",), ulps=0,

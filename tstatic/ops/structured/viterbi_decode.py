@@ -8,6 +8,7 @@ import numpy as np
 
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import INDICES, check_dtype, check_has_shape, check_rank, check_same_dtype, check_type
+from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int64
@@ -66,7 +67,7 @@ def _lower(torch: Any, x: Any, transition: Any, length: Any, *, include_bos_eos_
 
 register(OpDef(
     "viterbi_decode", "Input, Transition, Length -> Scores, Path", attrs={"include_bos_eos_tag": True}, infer=_infer,
-    ref=_ref, lower=_lower, dynamic=True, amp="black",
+    ref=_ref, lower=_lower, dynamic=Dynamic("the longest sequence"), amp="black",
     domain=Domain(
         cases=(
             Case(((3, 4, 5), (5, 5), (3,))), Case(((2, 3, 2), (2, 2), (2, 1)), {"include_bos_eos_tag": False}),

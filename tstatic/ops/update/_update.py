@@ -14,7 +14,7 @@ from tstatic.errors import ProgramError
 from tstatic.ir.checks import ANY_RANK, FLOATS, INTEGERS, check_dtype, check_has_shape, check_one_element, check_rank
 from tstatic.ir.expr import Node, variables
 from tstatic.ir.expr_numpy import Code, compile_numpy
-from tstatic.ir.formula import Numbers, UpdateFormula, compiled, evaluate
+from tstatic.ir.formula import BoundFormula, Numbers, UpdateFormula, compiled, evaluate
 from tstatic.ir.opdef import (
     PARTIAL_SUM,
     WHOLE,
@@ -32,6 +32,7 @@ from tstatic.ir.ref import Attrs, Calls, Metas, Ref, Slots
 from tstatic.ir.split import POINTWISE, along, row_parts
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops._low import store
+from tstatic.ops.update._moved import MoveCode, Moved, move_code
 from tstatic.ops.update._slots import ROW_MASK, ROWS, SCALARS, TENSORS
 from tstatic.ops.update._torch import with_out, with_rows, with_skip
 from tstatic.tuned._common import BLOCK
@@ -77,6 +78,7 @@ class UpdateRef(Ref):
         self.pairs = tuple((o.removesuffix("Out"), o) for o in self.outputs)
         self.powers = frozenset(o for i, o in self.pairs if i in formula.numbers)
         self._known: dict[tuple[object, ...], list[_PassCode]] = {}
+        self._moves: dict[tuple[object, ...], MoveCode] = {}
 
     def _computed(self, named: Mapping[str, Any]) -> np.dtype[Any]:
         """Returns the type that is computed in."""
@@ -88,8 +90,7 @@ class UpdateRef(Ref):
     def _passes(self, named: Mapping[str, Any], attrs: Attrs) -> list[_PassCode]:
         """Returns the formula as numpy code; what was compiled before is found again."""
         given = frozenset(n for n, a in named.items() if a is not None)
-        # By text: 0.0 and -0.0, or 1 and True, are equal but give different code.
-        key = given, self._computed(named), repr(sorted(attrs.items()))
+        key = given, self._computed(named), _text(attrs)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._compiled(named, attrs, given)
@@ -206,12 +207,23 @@ class UpdateRef(Ref):
             if named[target] is not None and named[target] is not named[source]
         ]
         # After the formula has read them: input and output may be one array.
-        given = [n for n, a in named.items() if a is not None]
-        for target, node in self.formula.bind(attrs, given).moved.items():
-            step.moved.append(
-                _moved(node, target.removesuffix("Out").lower(), named[target.removesuffix("Out")], named[target])
-            )
+        step.moved += self._moved(named, attrs)
         return [(step.run, ())]
+
+    def _moved(self, named: Mapping[str, Any], attrs: Attrs) -> Iterator[Moved]:
+        """Yields the numbers that the update moves on; the code of one is compiled once for its type and the attributes."""
+        given = frozenset(n for n, a in named.items() if a is not None)
+        formula: BoundFormula | None = None
+        for source, target in self.pairs:
+            if target not in given or source not in self.formula.numbers:
+                continue
+            x = named[source]
+            key = given, target, x.dtype, _text(attrs)
+            code = self._moves.get(key)
+            if code is None:
+                formula = formula or self.formula.bind(attrs, given)
+                code = self._moves[key] = move_code(formula.moved[target], source.lower(), x.dtype)
+            yield code.bind(x, named[target])
 
     def _calls(self, named: Mapping[str, Any], step: _UpdateStep, scratch: Sequence[Array]) -> list[Calls]:
         """Returns the calls of each pass, over all blocks."""
@@ -318,15 +330,6 @@ class _Pass:
         self.sums[name] += float(np.dot(values, values))
 
 
-@dataclass(slots=True)
-class _Moved:
-    """A number that the update itself moves on: the calls, and constants of its type that depend on what a step reads."""
-
-    constants: list[Array]
-    values: Numbers
-    calls: Calls
-
-
 class _UpdateStep:
     """One update bound to arrays.
 
@@ -345,7 +348,7 @@ class _UpdateStep:
         self.skip: Array | None = None
         self.read: list[tuple[str, Array]] = []
         self.kept: Calls = []
-        self.moved: list[_Moved] = []
+        self.moved: list[Moved] = []
 
     def run(self) -> None:
         """Runs one step."""
@@ -378,28 +381,9 @@ class _UpdateStep:
                 function(*args)
 
 
-def _moved(node: Node, name: str, x: Array, out: Array) -> _Moved:
-    """Binds the expression of a number's new value; constants are rounded to its type first."""
-    constants: list[Node] = []
-
-    def in_own_type(part: Node) -> Node:
-        if name not in variables(part):
-            constants.append(part)
-            return Node("var", value=f"constant{len(constants)}")
-        return part if part.op == "var" else Node(part.op, tuple(in_own_type(a) for a in part.args))
-
-    node = in_own_type(node)
-    arrays = [np.empty((), x.dtype) for _ in constants]
-    inputs = {n: (i, x.dtype) for i, n in enumerate((name, *(f"constant{i + 1}" for i in range(len(constants)))))}
-    code = compile_numpy({0: node}, inputs, {0: x.dtype}, {})
-    calls = code.bind([x, *arrays], [out], [np.empty(out.shape, d) for d in code.registers])
-    values = compiled(constants)
-    # Attributes alone: the constants are filled now, not in each step.
-    if not any(map(variables, constants)):
-        for array, value in zip(arrays, values({}), strict=True):
-            array.fill(value)
-        arrays = []
-    return _Moved(arrays, values, calls)
+def _text(attrs: Attrs) -> str:
+    """Returns attributes as a part of a key: by text, as 0.0 and -0.0, or 1 and True, are equal but give different code."""
+    return repr(sorted(attrs.items()))
 
 
 def _reads_overwritten(code: Code, pairs: Mapping[int, int]) -> bool:
