@@ -11,7 +11,7 @@ from typing import Any
 
 import tstatic
 from tests.api import surface
-from tests.parity import names, samples, trainings
+from tests.parity import attribute_samples, fluid_samples, names, namespace_samples, samples, trainings
 from tstatic.ir.export import PUBLIC_API
 from tstatic.ir.opdef import OPS, Domain, ValueRange
 from tstatic.nn.layer.functional_layer import FunctionalLayer
@@ -84,16 +84,7 @@ NOT_COMPARED = {
     ),
     **dict.fromkeys(
         (
-            "angle",
-            "as_complex",
-            "as_real",
-            "complex",
-            "conj",
-            "imag",
-            "polar",
-            "real",
             "linalg.eig",
-            "linalg.eigvals",
             "check_shape",
         ),
         "records hold no complex numbers; tests/numbers/recorded.json has those of Paddle",
@@ -118,14 +109,9 @@ NOT_COMPARED = {
     "nn.functional.class_center_sample": "random numbers differ",
     **dict.fromkeys(
         (
-            "nn.BiRNN",
             "nn.GRU",
-            "nn.GRUCell",
             "nn.LSTM",
-            "nn.LSTMCell",
-            "nn.RNN",
             "nn.SimpleRNN",
-            "nn.SimpleRNNCell",
             "nn.functional.birnn",
             "nn.functional.rnn",
             "array_length",
@@ -138,10 +124,6 @@ NOT_COMPARED = {
     ),
     "nn.LayerDict": "holds layers",
     "nn.LayerList": "holds layers",
-    **dict.fromkeys(
-        ("nn.CTCLoss", "nn.functional.ctc_loss", "nn.functional.gather_tree", "nn.functional.sequence_mask"),
-        "compared by tests/structured",
-    ),
     "create_global_var": "called as static.create_global_var",
     "create_parameter": "called as static.create_parameter",
 }
@@ -303,7 +285,7 @@ def name_of(call: Call) -> str:
     made = ""
     if "init" in call:
         init = [_text(a) for a in call["init"]] + [f"{k}={_text(v)}" for k, v in call["init_kwargs"].items()]
-        made = f"({', '.join(init)})"
+        made = f"({', '.join(init)})" + (f".{call['method']}" if "method" in call else "")
     return f"{call['path']}{made}({', '.join(args)})".replace("|", "or")
 
 
@@ -353,7 +335,29 @@ def _compare(path: str, call: dict[str, Any]) -> dict[str, Any]:
         return {"compare": "shape"}
     text = json.dumps(call)
     exact = '"training": false' in text or "0.0]" in text
-    return {} if exact else {"compare": "moments"}
+    return {} if exact else {"compare": "moments", **_law(path, call)}
+
+
+LAWS: dict[str, list[Any]] = {
+    **dict.fromkeys(("dropout", "dropout2d", "dropout3d", "Dropout", "Dropout2D", "Dropout3D", "rrelu", "RReLU"), ["kept"]),
+    "alpha_dropout": ["alpha", 0.5],
+    "AlphaDropout": ["alpha", 0.3],
+    "gumbel_softmax": ["softmax", 1.0],
+    "normal": ["normal"],
+}
+"""Functions of a tensor that draw -> the law that their gradients follow (`laws.py`)."""
+
+
+def _law(path: str, call: dict[str, Any]) -> dict[str, Any]:
+    """The law of the gradients of a call that draws for at least thousands of elements, with nothing said that changes it."""
+    law = LAWS.get(path.rpartition(".")[2])
+    wide = bool(call["args"]) and all("feed" in a and len(a["feed"].get("shape", [])) > 1 for a in call["args"] if isinstance(a, dict))
+    plain = not call["kwargs"] and not call.get("init_kwargs")
+    if law is None or not wide or not plain or not isinstance(call["args"][0], dict) or call["args"][0]["feed"]["shape"][0] < 40:
+        return {}
+    if law[0] == "softmax" and len(call["args"]) > 1:
+        return {"given": [law[0], call["args"][1]]}
+    return {"given": law}
 
 
 INITIALIZERS: dict[str, list[Any]] = {
@@ -402,9 +406,13 @@ def sampled() -> dict[str, list[dict[str, Any]]]:
         if not own:
             own = inherited(path, function)
         found[path] = own
+    for path, own in namespace_samples.SAMPLES.items():
+        found[path] = copy.deepcopy(own)
     for table_, prefix in ((samples.STATIC, ""), (samples.METHODS, "Variable."), (samples.PROGRAMS, "programs.")):
         for name, own in table_.items():
             found[prefix + name] = copy.deepcopy(own)
+    for path, own in attribute_samples.SAMPLES.items():
+        found[path] = [*found.get(path, []), *copy.deepcopy(own)]
     return found
 
 
@@ -472,6 +480,17 @@ ERROR_CLASSES = {
 
 
 def fluid_calls() -> list[Call]:
+    """The calls of what `paddle.fluid` alone has, which Paddle 1.8.5 answers."""
+    found = []
+    for path, own in fluid_samples.SAMPLES.items():
+        for sample in own:
+            call = seeded({"path": path, **copy.deepcopy(sample)}, [0])
+            how = fluid_samples.HOW.get(path.rpartition(".")[2], {})
+            found.append({**call, **how, "id": name_of(call)})
+    return found
+
+
+def same_in_fluid() -> list[Call]:
     """The samples of functions that `fluid.layers` has under the same arguments, called by that name."""
     own = sampled()
     found = []

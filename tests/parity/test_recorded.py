@@ -119,7 +119,7 @@ def test_fluid_names_answer_as_paddle_2_4(listed: list[compare.Row]) -> None:
         pytest.skip(
             "Paddle 2.4.2, the last with paddle.fluid, needs Python 3.10 in .venv-paddle24, and neither is here"
         )
-    calls = generate.fluid_calls()
+    calls = generate.same_in_fluid()
     theirs = record.answers(str(python), "paddle", calls)
     found = [d for c, a in zip(calls, theirs, strict=True) for d in compare.compare(c, a, runner.answer(tstatic, c))]
     assert not compare.judge(found, listed)[0]
