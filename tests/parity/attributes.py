@@ -1,4 +1,4 @@
-"""Which parameters of public functions some recorded call gives another value than their default: `make parity` prints the others."""
+"""Which optional parameters recorded calls give another value than the default; `make parity` prints the others."""
 
 from __future__ import annotations
 
@@ -43,9 +43,7 @@ def _signatures(call: dict[str, Any]) -> Iterator[tuple[inspect.Signature, list[
 
 def optional(signature: inspect.Signature) -> dict[str, Any]:
     """Parameter -> default; without `name`, which every function has."""
-    return {
-        p.name: p.default for p in signature.parameters.values() if p.default is not p.empty and p.name != "name"
-    }
+    return {p.name: p.default for p in signature.parameters.values() if p.default is not p.empty and p.name != "name"}
 
 
 def _other(value: Any, default: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Which public functions have recorded calls of Paddle, and which recorded gradients: `make parity` prints what `reasons.py` says of the others."""
+"""Which public functions have recorded calls and gradients of Paddle; `make parity` prints the others with their reasons."""
 
 from __future__ import annotations
 
@@ -47,11 +47,7 @@ def every() -> dict[str, Any]:
 @cache
 def public() -> dict[str, Any]:
     """Those whose results are numbers of programs: they need a recorded call."""
-    return {
-        path: value
-        for path, value in every().items()
-        if not _module(path).startswith(tuple(OTHER_MODULES))
-    }
+    return {path: value for path, value in every().items() if not _module(path).startswith(tuple(OTHER_MODULES))}
 
 
 def _module(path: str) -> str:
@@ -116,8 +112,8 @@ def pointed_at(path: str) -> str:
         if not isinstance(held, dict) or not held.get(key):
             return f"{file} has no {keys!r}"
         held = held[key]
-    leaf = path.rpartition(".")[2]
-    return "" if re.search(rf"\b{re.escape(leaf)}\b", sources) else f"no program beside {file} says {leaf!r}"
+    leaf = path.rpartition(".")[2].removesuffix("Optimizer")
+    return "" if re.search(rf"\b{re.escape(leaf)}", sources) else f"no program beside {file} says {leaf!r}"
 
 
 def makes_gradient(calls: list[dict[str, Any]]) -> str:
@@ -131,7 +127,9 @@ def makes_gradient(calls: list[dict[str, Any]]) -> str:
             except Exception:  # what tstatic refuses is a difference that test_recorded.py judges
                 continue
             for op in (op for block in main.blocks for op in block.ops):
-                reads = [main.global_block().var(name) for name in op.input_arg_names if main.global_block().has_var(name)]
+                reads = [
+                    main.global_block().var(name) for name in op.input_arg_names if main.global_block().has_var(name)
+                ]
                 floats = any(v._dtype is not None and v.dtype.name.startswith(("float", "complex")) for v in reads)
                 if floats and OPS[op.type].grad is not None:
                     return str(op.type)

@@ -1,4 +1,4 @@
-"""Paddle 1.8.5 under the names that `runner.py` uses of a Paddle 2: ``python -m tests.parity.runner tests.parity.fluid_paddle ...``.
+"""Paddle 1.8.5 under the names that `runner.py` uses of a Paddle 2.
 
 Runs on Python 3.7 in `.venv-fluid`; the calls themselves are of `paddle.fluid`, which is passed on as it is.
 """

@@ -1,4 +1,4 @@
-"""Legal calls of what `paddle.fluid` alone has: functions whose 2.x name, if any, takes other arguments; recorded from Paddle 1.8.5."""
+"""Legal calls of what `paddle.fluid` alone has, recorded from Paddle 1.8.5: names that are no 2.x function with equal arguments."""
 
 from __future__ import annotations
 
@@ -33,7 +33,12 @@ LAYERS: dict[str, list[Data]] = {
     "auc": [c(dist(4, 2), i(4, 1, high=1)), c(dist(4, 2), i(4, 1, high=1), num_thresholds=100, slide_steps=0)],
     "box_coder": [
         c(CORNERS, [0.1, 0.1, 0.2, 0.2], f(3, 4, low=0.0, high=8.0, fixed=1, stop=1)),
-        c(CORNERS, f(5, 4, low=0.1, high=0.5, fixed=1, stop=1), f(3, 4, low=0.0, high=8.0, fixed=1, stop=1), box_normalized=False),
+        c(
+            CORNERS,
+            f(5, 4, low=0.1, high=0.5, fixed=1, stop=1),
+            f(3, 4, low=0.0, high=8.0, fixed=1, stop=1),
+            box_normalized=False,
+        ),
         c(CORNERS, [0.1, 0.1, 0.2, 0.2], f(3, 5, 4, fixed=1, stop=1), "decode_center_size"),
     ],
     "bpr_loss": [c(f(3, 4), i(3, 1, high=3))],
@@ -44,25 +49,73 @@ LAYERS: dict[str, list[Data]] = {
     ],
     "clip": [c(f(2, 3), -0.5, 0.7)],
     "concat": [c([f(2, 3), f(2, 3)]), c([f(2, 3), f(2, 4)], 1)],
-    "continuous_value_model": [c(f(3, 4, low=0.0, high=5.0), f(3, 2, stop=1)), c(f(3, 4, low=0.0, high=5.0), f(3, 2, stop=1), False)],
+    "continuous_value_model": [
+        c(f(3, 4, low=0.0, high=5.0), f(3, 2, stop=1)),
+        c(f(3, 4, low=0.0, high=5.0), f(3, 2, stop=1), False),
+    ],
     "cos_sim": [c(f(2, 3), f(2, 3)), c(f(2, 3), f(1, 3, fixed=1))],
     "crop": [c(f(3, 4, fixed=1), [2, 2], [1, 1]), c(f(3, 4, fixed=1), [2, 3])],
-    "cross_entropy": [c(dist(3, 4), i(3, 1, high=3)), c(dist(3, 4), dist(3, 4), True), c(dist(3, 4), v([[1], [2], [1]], "int64"), ignore_index=2)],
+    "cross_entropy": [
+        c(dist(3, 4), i(3, 1, high=3)),
+        c(dist(3, 4), dist(3, 4), True),
+        c(dist(3, 4), v([[1], [2], [1]], "int64"), ignore_index=2),
+    ],
     "ctc_greedy_decoder": [
         c(rows(6, 4, lod=SIX), 0),
         c(f(2, 3, 4), 0, v([[3], [2]], "int64", fixed=1), 9),
     ],
     "cumsum": [c(f(2, 3)), c(f(2, 3), 1), c(f(2, 3), 0, True), c(f(2, 3), 1, False, True)],
     "deformable_conv": [
-        c(f(2, 2, 4, 4), f(2, 18, 4, 4), f(2, 9, 4, 4, low=0.1), 3, 3, padding=1, deformable_groups=1, groups=1, im2col_step=1),
-        c(f(2, 2, 4, 4), f(2, 18, 4, 4), None, 3, 3, padding=1, deformable_groups=1, groups=1, im2col_step=1, modulated=False, bias_attr=False),
+        c(
+            f(2, 2, 4, 4),
+            f(2, 18, 4, 4),
+            f(2, 9, 4, 4, low=0.1),
+            3,
+            3,
+            padding=1,
+            deformable_groups=1,
+            groups=1,
+            im2col_step=1,
+        ),
+        c(
+            f(2, 2, 4, 4),
+            f(2, 18, 4, 4),
+            None,
+            3,
+            3,
+            padding=1,
+            deformable_groups=1,
+            groups=1,
+            im2col_step=1,
+            modulated=False,
+            bias_attr=False,
+        ),
     ],
     "diag": [c(f(3, fixed=1))],
-    "distribute_fpn_proposals": [c(v([[0.0, 0.0, 4.0, 4.0], [5.0, 5.0, 30.0, 29.0], [1.0, 6.0, 2.0, 9.0]], lod=[[2, 1]], fixed=1, stop=1), 2, 5, 4, 20)],
-    "dropout": [c(f(2, 3), 0.0), c(f(2, 3), 0.4, True), c(f(2, 3), 0.4, True, dropout_implementation="upscale_in_train")],
+    "distribute_fpn_proposals": [
+        c(
+            v([[0.0, 0.0, 4.0, 4.0], [5.0, 5.0, 30.0, 29.0], [1.0, 6.0, 2.0, 9.0]], lod=[[2, 1]], fixed=1, stop=1),
+            2,
+            5,
+            4,
+            20,
+        )
+    ],
+    "dropout": [
+        c(f(2, 3), 0.0),
+        c(f(2, 3), 0.4, True),
+        c(f(2, 3), 0.4, True, dropout_implementation="upscale_in_train"),
+    ],
     "dynamic_gru": [
         c(rows(6, 12, lod=SIX), 4),
-        c(rows(6, 12, lod=SIX), 4, is_reverse=True, gate_activation="tanh", candidate_activation="sigmoid", origin_mode=True),
+        c(
+            rows(6, 12, lod=SIX),
+            4,
+            is_reverse=True,
+            gate_activation="tanh",
+            candidate_activation="sigmoid",
+            origin_mode=True,
+        ),
         c(rows(6, 12, lod=SIX), 4, bias_attr=False),
     ],
     "dynamic_lstm": [
@@ -80,11 +133,19 @@ LAYERS: dict[str, list[Data]] = {
         c(words(TOKENS, SIX), words([[1], [2], [2], [1]], [[1, 2, 1]]), False, [2]),
     ],
     **{f"elementwise_{name}": PAIR for name in ("add", "sub", "mul", "max", "min")},
-    "elementwise_div": [c(f(2, 3), f(2, 3, low=0.5)), c(f(2, 3, 4), f(3, low=0.5, fixed=1), axis=1), c(f(2, 3), f(2, 3, low=0.5), act="tanh")],
+    "elementwise_div": [
+        c(f(2, 3), f(2, 3, low=0.5)),
+        c(f(2, 3, 4), f(3, low=0.5, fixed=1), axis=1),
+        c(f(2, 3), f(2, 3, low=0.5), act="tanh"),
+    ],
     "elementwise_pow": [c(f(2, 3, low=0.5), f(2, 3)), c(f(2, 3, 4, low=0.5), f(3, fixed=1), axis=1)],
     "elementwise_mod": [c(i(2, 3, high=9), i(2, 3, low=1, high=4)), c(f(2, 3), f(2, 3, low=0.5))],
     "elementwise_floordiv": [c(i(2, 3, high=9), i(2, 3, low=1, high=4))],
-    "embedding": [c(i(4, 1, high=4), [5, 3]), c(i(4, 1, high=4), [5, 3], padding_idx=1), c(i(4, 1, high=4), [5, 3], True)],
+    "embedding": [
+        c(i(4, 1, high=4), [5, 3]),
+        c(i(4, 1, high=4), [5, 3], padding_idx=1),
+        c(i(4, 1, high=4), [5, 3], True),
+    ],
     "equal": COMPARED,
     "expand": [c(f(2, 3), [2, 1]), c(f(2, 3, fixed=1), [1, 3])],
     "expand_as": [c(f(2, 1, fixed=1), f(2, 3, fixed=1))],
@@ -103,8 +164,17 @@ LAYERS: dict[str, list[Data]] = {
     "gaussian_random": [c([40, 100]), c([4000], 1.0, 2.0)],
     "gaussian_random_batch_size_like": [c(f(40, 3), [1, 100]), c(f(40, 3), [1, 100], mean=1.0, std=2.0)],
     "generate_proposals": [
-        c(f(1, 3, 3, 3, low=0.0, high=1.0, stop=1), f(1, 12, 3, 3, stop=1), v([[8.0, 7.0, 1.0]], fixed=1, stop=1),
-          f(3, 3, 3, 4, low=0.0, high=8.0, fixed=1, stop=1), f(3, 3, 3, 4, low=0.5, high=1.0, fixed=1, stop=1), 20, 6, 0.4, 0.5),
+        c(
+            f(1, 3, 3, 3, low=0.0, high=1.0, stop=1),
+            f(1, 12, 3, 3, stop=1),
+            v([[8.0, 7.0, 1.0]], fixed=1, stop=1),
+            f(3, 3, 3, 4, low=0.0, high=8.0, fixed=1, stop=1),
+            f(3, 3, 3, 4, low=0.5, high=1.0, fixed=1, stop=1),
+            20,
+            6,
+            0.4,
+            0.5,
+        ),
     ],
     "greater_equal": COMPARED,
     "greater_than": COMPARED,
@@ -122,8 +192,14 @@ LAYERS: dict[str, list[Data]] = {
     "hsigmoid": [
         c(f(4, 3), v([[0], [1], [5], [3]], "int64"), 6),
         c(f(4, 3), v([[0], [1], [5], [3]], "int64"), 6, bias_attr=False),
-        c(f(2, 3), v([[0], [1]], "int64"), 6, path_table=v([[0, 2, -1, -1], [0, 1, 4, 2]], "int64"),
-          path_code=v([[0, 1, -1, -1], [1, 0, 0, 1]], "int64"), is_custom=True),
+        c(
+            f(2, 3),
+            v([[0], [1]], "int64"),
+            6,
+            path_table=v([[0, 2, -1, -1], [0, 1, 4, 2]], "int64"),
+            path_code=v([[0, 1, -1, -1], [1, 0, 0, 1]], "int64"),
+            is_custom=True,
+        ),
     ],
     "huber_loss": [c(f(3, 1), f(3, 1), 1.0), c(f(3, 1), f(3, 1), 0.3)],
     "im2sequence": [c(f(2, 3, 4, 4), 2), c(f(2, 3, 4, 4), [2, 1], [2, 1], [1, 0, 1, 0])],
@@ -138,7 +214,10 @@ LAYERS: dict[str, list[Data]] = {
     ],
     "image_resize_short": [c(f(2, 3, 4, 7), 3), c(f(2, 3, 4, 7), 6, "NEAREST")],
     "increment": [c(f(1, fixed=1)), c(f(1, fixed=1), 2.0, False)],
-    "iou_similarity": [c(CORNERS, f(3, 4, low=0.0, high=8.0, fixed=1, stop=1)), c(CORNERS, f(3, 4, low=0.0, high=8.0, fixed=1, stop=1), False)],
+    "iou_similarity": [
+        c(CORNERS, f(3, 4, low=0.0, high=8.0, fixed=1, stop=1)),
+        c(CORNERS, f(3, 4, low=0.0, high=8.0, fixed=1, stop=1), False),
+    ],
     "is_empty": [c(f(2, 3))],
     "isfinite": [c(f(2, 3)), c(v([1.0, float("inf")]))],
     "kldiv_loss": [c(f(3, 4), dist(3, 4), how) for how in ("none", "batchmean", "mean", "sum")],
@@ -156,7 +235,10 @@ LAYERS: dict[str, list[Data]] = {
     "logsigmoid": [c(f(2, 3))],
     "lrn": [c(f(2, 5, 4, 4)), c(f(2, 5, 4, 4), 3, 2.0, 0.1, 0.5), c(f(2, 4, 4, 5), data_format="NHWC")],
     "lstm_unit": [c(f(2, 3), f(2, 4), f(2, 4)), c(f(2, 3), f(2, 4), f(2, 4), 1.0)],
-    "margin_rank_loss": [c(v([[1.0], [0.0], [1.0]], stop=1), f(3, 1), f(3, 1)), c(v([[1.0], [0.0], [1.0]], stop=1), f(3, 1), f(3, 1), 0.5)],
+    "margin_rank_loss": [
+        c(v([[1.0], [0.0], [1.0]], stop=1), f(3, 1), f(3, 1)),
+        c(v([[1.0], [0.0], [1.0]], stop=1), f(3, 1), f(3, 1), 0.5),
+    ],
     "matmul": [
         c(f(2, 3), f(3, 4, fixed=1)),
         c(f(3, 2, fixed=1), f(3, 4, fixed=1), True, alpha=0.5),
@@ -170,7 +252,17 @@ LAYERS: dict[str, list[Data]] = {
     "mul": [c(f(2, 3), f(3, 4, fixed=1)), c(f(2, 3, 4), f(4, 5, fixed=1), 2), c(f(2, 12), f(3, 4, 5, fixed=1), 1, 2)],
     "multiclass_nms": [
         c(f(2, 8, 4, low=0.0, high=8.0, stop=1), f(2, 3, 8, low=0.0, high=1.0, stop=1), 0.2, 6, 7, 0.3),
-        c(f(2, 8, 4, low=0.0, high=8.0, stop=1), f(2, 3, 8, low=0.0, high=1.0, stop=1), 0.2, -1, 4, 0.7, False, 0.8, -1),
+        c(
+            f(2, 8, 4, low=0.0, high=8.0, stop=1),
+            f(2, 3, 8, low=0.0, high=1.0, stop=1),
+            0.2,
+            -1,
+            4,
+            0.7,
+            False,
+            0.8,
+            -1,
+        ),
     ],
     "not_equal": COMPARED,
     "one_hot": [c(i(3, 1, high=3), 4), c(v([[5], [1]], "int64"), 4, True)],
@@ -183,7 +275,10 @@ LAYERS: dict[str, list[Data]] = {
         c(IMAGE, [1, 2, 0, 1], "edge"),
         c(f(2, 6, 6, 3), [1, 0, 2, 1], "constant", 0.5, "NHWC"),
     ],
-    "pad_constant_like": [c(f(2, 4, 3, stop=1, fixed=1), f(2, 2, 3, fixed=1)), c(f(2, 4, 3, stop=1, fixed=1), f(2, 2, 3, fixed=1), 1.5)],
+    "pad_constant_like": [
+        c(f(2, 4, 3, stop=1, fixed=1), f(2, 2, 3, fixed=1)),
+        c(f(2, 4, 3, stop=1, fixed=1), f(2, 2, 3, fixed=1), 1.5),
+    ],
     "pixel_shuffle": [c(f(2, 8, 2, 3), 2)],
     "pool2d": [
         c(IMAGE, 2),
@@ -204,7 +299,17 @@ LAYERS: dict[str, list[Data]] = {
     "pow": [c(f(2, 3, low=0.5), 2.5), c(f(2, 3))],
     "prior_box": [
         c(f(1, 2, 2, 3, stop=1), f(1, 3, 9, 8, stop=1), [2.0, 4.0], [5.0, 6.0], [1.0, 2.0], flip=True, clip=True),
-        c(f(1, 2, 2, 3, stop=1), f(1, 3, 9, 8, stop=1), [2.0], [5.0], [2.0, 0.5], [0.2] * 4, steps=[3.0, 4.0], offset=0.25, min_max_aspect_ratios_order=True),
+        c(
+            f(1, 2, 2, 3, stop=1),
+            f(1, 3, 9, 8, stop=1),
+            [2.0],
+            [5.0],
+            [2.0, 0.5],
+            [0.2] * 4,
+            steps=[3.0, 4.0],
+            offset=0.25,
+            min_max_aspect_ratios_order=True,
+        ),
     ],
     "psroi_pool": [c(f(2, 12, 6, 5), BOXES, 2, 0.7, 2, 3)],
     "range": [c(1, 7, 2, "int64"), c(0.0, 2.0, 0.5, "float32")],
@@ -216,14 +321,23 @@ LAYERS: dict[str, list[Data]] = {
     "relu6": [c(f(2, 3)), c(f(2, 3), 1.0)],
     "reshape": [c(f(2, 6), [3, 4]), c(f(2, 6), [0, 3, -1]), c(f(2, 6), [-1, 4], act="relu")],
     "resize_bilinear": [c(IMAGE, [4, 9]), c(IMAGE, [4, 9], align_corners=False, align_mode=0), c(IMAGE, scale=0.5)],
-    "resize_nearest": [c(IMAGE, [4, 9]), c(IMAGE, [4, 9], align_corners=False), c(f(2, 6, 6, 3), [4, 9], data_format="NHWC")],
+    "resize_nearest": [
+        c(IMAGE, [4, 9]),
+        c(IMAGE, [4, 9], align_corners=False),
+        c(f(2, 6, 6, 3), [4, 9], data_format="NHWC"),
+    ],
     "resize_trilinear": [c(VOLUME, [2, 3, 5]), c(VOLUME, [2, 3, 5], align_corners=False, align_mode=0)],
     "roi_align": [c(f(2, 3, 6, 5), BOXES, 2, 3, 0.7), c(f(2, 3, 6, 5), BOXES, 2, 2, 0.9, 2)],
     "roi_pool": [c(f(2, 3, 6, 5), BOXES, 2, 3, 0.7)],
     "sampled_softmax_with_cross_entropy": [
-        c(f(2, 10), v([[1], [3]], "int64", fixed=1), 4, use_customized_samples=True,
-          customized_samples=v([[1, 4, 0, 1, 2], [3, 4, 0, 1, 2]], "int64", fixed=1),
-          customized_probabilities=f(2, 5, low=0.1, high=0.9, fixed=1, stop=1)),
+        c(
+            f(2, 10),
+            v([[1], [3]], "int64", fixed=1),
+            4,
+            use_customized_samples=True,
+            customized_samples=v([[1, 4, 0, 1, 2], [3, 4, 0, 1, 2]], "int64", fixed=1),
+            customized_probabilities=f(2, 5, low=0.1, high=0.9, fixed=1, stop=1),
+        ),
     ],
     "scatter": [
         c(f(4, 3), v([1, 3], "int64", fixed=1), f(2, 3, fixed=1)),
@@ -262,7 +376,12 @@ LAYERS: dict[str, list[Data]] = {
     "warpctc": [
         c(rows(6, 4, lod=SIX), words([[1], [2], [3]], [[1, 1, 1]], "int32")),
         c(rows(6, 4, lod=SIX), words([[1], [2], [0]], [[1, 1, 1]], "int32"), 3, True),
-        c(f(5, 2, 4, fixed=1), v([[1, 2], [3, 1]], "int32", fixed=1), input_length=v([5, 4], "int64", fixed=1), label_length=v([2, 1], "int64", fixed=1)),
+        c(
+            f(5, 2, 4, fixed=1),
+            v([[1, 2], [3, 1]], "int32", fixed=1),
+            input_length=v([5, 4], "int64", fixed=1),
+            label_length=v([2, 1], "int64", fixed=1),
+        ),
     ],
     "where": [c(v([True, False, True], "bool", fixed=1))],
     "yolo_box": [
@@ -271,7 +390,20 @@ LAYERS: dict[str, list[Data]] = {
     ],
     "yolov3_loss": [
         c(f(1, 14, 3, 3), TRUE, v([[0, 1]], "int32", fixed=1), ANCHORS, [0, 2], 2, 0.3, 32),
-        c(f(1, 14, 3, 3), TRUE, v([[0, 1]], "int32", fixed=1), ANCHORS, [0, 1], 2, 0.3, 32, v([[0.7, 0.2]], fixed=1, stop=1), False, None, 1.1),
+        c(
+            f(1, 14, 3, 3),
+            TRUE,
+            v([[0, 1]], "int32", fixed=1),
+            ANCHORS,
+            [0, 1],
+            2,
+            0.3,
+            32,
+            v([[0.7, 0.2]], fixed=1, stop=1),
+            False,
+            None,
+            1.1,
+        ),
     ],
     "zeros": [c([2, 3], "float32"), c([2], "int64")],
     "zeros_like": [c(f(2, 3))],
@@ -281,24 +413,33 @@ LAYERS: dict[str, list[Data]] = {
         c(f(2, 3, 4), f(2, 5, 4), f(2, 5, 6)),
         c(f(2, 3, 4), f(2, 5, 4), f(2, 5, 6), 2),
     ],
-    "fluid.nets.sequence_conv_pool": [c(rows(6, 3, lod=SIX), 4, 3), c(rows(6, 3, lod=SIX), 4, 2, act="tanh", pool_type="average")],
-    "fluid.nets.simple_img_conv_pool": [c(IMAGE, 4, 3, 2, 2), c(IMAGE, 4, 3, 2, 2, 1, "avg", conv_padding=1, act="relu")],
+    "fluid.nets.sequence_conv_pool": [
+        c(rows(6, 3, lod=SIX), 4, 3),
+        c(rows(6, 3, lod=SIX), 4, 2, act="tanh", pool_type="average"),
+    ],
+    "fluid.nets.simple_img_conv_pool": [
+        c(IMAGE, 4, 3, 2, 2),
+        c(IMAGE, 4, 3, 2, 2, 1, "avg", conv_padding=1, act="relu"),
+    ],
     "fluid.nets.img_conv_group": [
         c(IMAGE, [4, 4], 2, conv_act="relu"),
         c(IMAGE, [4], 2, 0, 3, "tanh", None, True, 0.0, 1, "avg"),
     ],
-}  # fmt: skip
+}
 
 _DRAWN = {"compare": "moments"}
 _FIRST = {"weighed": 1}
 _FORWARD = {"forward_only": 1}
 HOW: dict[str, Data] = {
-    **dict.fromkeys(("gaussian_random", "gaussian_random_batch_size_like", "uniform_random", "uniform_random_batch_size_like"), _DRAWN),
+    **dict.fromkeys(
+        ("gaussian_random", "gaussian_random_batch_size_like", "uniform_random", "uniform_random_batch_size_like"),
+        _DRAWN,
+    ),
     # Paddle takes no gradient of the other results.
     **dict.fromkeys(("dynamic_lstm", "dynamic_lstmp", "gru_unit"), _FIRST),
     # Declared as floats, which they are not.
     **dict.fromkeys(("has_inf", "has_nan", "distribute_fpn_proposals"), _FORWARD),
-}  # fmt: skip
+}
 """How the calls of a function are compared where that is not by values and gradients of all results."""
 
 SAMPLES = {name if name.startswith("fluid.") else f"fluid.layers.{name}": calls for name, calls in LAYERS.items()}

@@ -339,7 +339,10 @@ def _compare(path: str, call: dict[str, Any]) -> dict[str, Any]:
 
 
 LAWS: dict[str, list[Any]] = {
-    **dict.fromkeys(("dropout", "dropout2d", "dropout3d", "Dropout", "Dropout2D", "Dropout3D", "rrelu", "RReLU"), ["kept"]),
+    **{
+        key: ["kept"]
+        for key in ("dropout", "dropout2d", "dropout3d", "Dropout", "Dropout2D", "Dropout3D", "rrelu", "RReLU")
+    },
     "alpha_dropout": ["alpha", 0.5],
     "AlphaDropout": ["alpha", 0.3],
     "gumbel_softmax": ["softmax", 1.0],
@@ -351,9 +354,17 @@ LAWS: dict[str, list[Any]] = {
 def _law(path: str, call: dict[str, Any]) -> dict[str, Any]:
     """The law of the gradients of a call that draws for at least thousands of elements, with nothing said that changes it."""
     law = LAWS.get(path.rpartition(".")[2])
-    wide = bool(call["args"]) and all("feed" in a and len(a["feed"].get("shape", [])) > 1 for a in call["args"] if isinstance(a, dict))
+    wide = bool(call["args"]) and all(
+        "feed" in a and len(a["feed"].get("shape", [])) > 1 for a in call["args"] if isinstance(a, dict)
+    )
     plain = not call["kwargs"] and not call.get("init_kwargs")
-    if law is None or not wide or not plain or not isinstance(call["args"][0], dict) or call["args"][0]["feed"]["shape"][0] < 40:
+    if (
+        law is None
+        or not wide
+        or not plain
+        or not isinstance(call["args"][0], dict)
+        or call["args"][0]["feed"]["shape"][0] < 40
+    ):
         return {}
     if law[0] == "softmax" and len(call["args"]) > 1:
         return {"given": [law[0], call["args"][1]]}

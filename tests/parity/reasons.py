@@ -31,7 +31,7 @@ OTHER_MODULES: dict[str, str] = {
     "inference.": "runs saved programs; compared with Paddle's files by tests/cpu/test_paddle_files.py",
     "io.": "readers and loaders; compared with Paddle by tests/io",
     "onnx.": "writes files: tests/onnx compares them with onnxruntime",
-    "profiler.": "measures time",
+    "profiler.": "measures how long runs take",
     "reader.": "readers of Python values",
     "static.amp": "mixed precision is compared with Paddle by tests/amp",
     "static.io.": "files; compared with Paddle's by tests/cpu/test_paddle_files.py",
@@ -105,7 +105,9 @@ _BASE = "a base class, whose subclasses are compared"
 _OWN = "a name of tstatic's own, which no Paddle has"
 _SCHEDULE = "a schedule as an operator; Paddle 1.8.5's rates are those of the 2.x class, which is compared"
 _READER = "reads data from Python: tests/io compares what is fed"
-_CRASH = "the process of Paddle 2.6.2 ends (signal 11) when the CPU kernel runs in a program; torch is asked by tests/ops"
+_CRASH = (
+    "the process of Paddle 2.6.2 ends (signal 11) when the CPU kernel runs in a program; torch is asked by tests/ops"
+)
 NO_CALL: dict[str, str] = {
     **_each("", "as_strided cauchy_ geometric_ normal_ uniform_ unfold view view_as", _EAGER),
     **_each(
@@ -128,16 +130,24 @@ NO_CALL: dict[str, str] = {
     "swapaxes": "Paddle 2.6.2 lacks it",
     "tensor_array_to_tensor": "Paddle 2.6.2's fails on arrays of a program; tests/recurrence/test_arrays.py has the numbers",
     "linalg.eig": "eigenvectors have any phase; tests/numbers compares what does not depend on it",
-    **_each("Variable.", "backward get_value set_value item numpy to_string", "asks a Variable for its value or text: no operator of a program"),
+    **_each(
+        "Variable.",
+        "backward get_value set_value item numpy to_string",
+        "asks a Variable for its value or text: no operator of a program",
+    ),
     **_each("Variable.", "__rfloordiv__ __rmod__", "Paddle 2.6.2 refuses a number on the left of these operators"),
     "Variable.__setitem__": "Paddle 2.6.2 refuses the statement in a program; static.setitem, which it names instead, is compared",
     "Variable.stack": "Paddle's method of a list of tensors cannot be called on one",
     **_each("distribution.", "Distribution ExponentialFamily Transform", _BASE),
     "distribution.register_kl": "registers a formula: no operator",
-    **_each("geometric.", "sample_neighbors weighted_sample_neighbors", "Paddle 2.6.2's CPU kernel raises 'vector::_M_default_append'; neighbours are drawn"),
+    **_each(
+        "geometric.",
+        "sample_neighbors weighted_sample_neighbors",
+        "Paddle 2.6.2's CPU kernel raises 'vector::_M_default_append'; neighbours are drawn",
+    ),
     "incubate.graph_sample_neighbors": "Paddle 2.6.2's CPU kernel raises 'vector::_M_default_append'; neighbours are drawn",
     "incubate.softmax_mask_fuse_upper_triangle": "Paddle has no kernel for it on a CPU",
-    "incubate.optimizer.RecomputeOptimizer": "changes when values are computed, not what they are: tests/optimizer/test_recompute.py",
+    "incubate.optimizer.RecomputeOptimizer": "changes when values are computed only: tests/optimizer/test_recompute.py",
     **_each("vision.ops.", "psroi_pool PSRoIPool", _CRASH),
     **_each("vision.ops.", "decode_jpeg read_file", "decodes files of images on the host"),
     **_each("vision.", "get_image_backend set_image_backend image_load", "decodes files of images on the host"),
@@ -152,20 +162,35 @@ NO_CALL: dict[str, str] = {
     **_each("nn.initializer.", "Initializer", _BASE),
     **_each("nn.initializer.", "default_initializer dtype_of fans", _OWN),
     "nn.initializer.set_global_initializer": "programs.global_initializer has its parameters; it returns nothing",
-    **_each("nn.utils.", "remove_weight_norm weight_norm spectral_norm", "Paddle 2.6.2 writes to parameters, which fails in a program"),
+    **_each(
+        "nn.utils.",
+        "remove_weight_norm weight_norm spectral_norm",
+        "Paddle 2.6.2 writes to parameters, which fails in a program",
+    ),
     **_each("nn.utils.", "parameters_to_vector vector_to_parameters", "Paddle 2.6.2's are for eager tensors"),
     "optimizer.Optimizer": _BASE,
     "optimizer.lr.LRScheduler": _BASE,
     "regularizer.WeightDecayRegularizer": _BASE,
-    **_each("metric.", "Accuracy Auc Metric Precision Recall", "counts on the host; compared with Paddle by tests/metrics"),
-    **_each("fluid.metrics.", "Accuracy Auc ChunkEvaluator CompositeMetric EditDistance MetricBase Precision Recall", "counts on the host; compared with Paddle by tests/metrics"),
-    **_each("fluid.evaluator.", "ChunkEvaluator DetectionMAP EditDistance", "counts over batches; compared with Paddle by tests/metrics"),
+    **_each(
+        "metric.", "Accuracy Auc Metric Precision Recall", "counts on the host; compared with Paddle by tests/metrics"
+    ),
+    **_each(
+        "fluid.metrics.",
+        "Accuracy Auc ChunkEvaluator CompositeMetric EditDistance MetricBase Precision Recall",
+        "counts on the host; compared with Paddle by tests/metrics",
+    ),
+    **_each(
+        "fluid.evaluator.",
+        "ChunkEvaluator DetectionMAP EditDistance",
+        "counts over batches; compared with Paddle by tests/metrics",
+    ),
     "fluid.average.WeightedAverage": "an average on the host: tests/metrics",
     **_each(
         "static.",
         "BuildStrategy CompiledProgram ExecutionStrategy Executor InputSpec IpuCompiledProgram IpuStrategy Operator "
         "ParallelExecutor Parameter Program Scope cpu_places cuda_places xpu_places default_main_program "
-        "default_startup_program device_guard global_scope ipu_shard_guard program_guard scope_guard set_ipu_shard normalize_program",
+        "default_startup_program device_guard global_scope ipu_shard_guard program_guard scope_guard set_ipu_shard "
+        "normalize_program",
         _OBJECT,
     ),
     **_each(
@@ -179,18 +204,33 @@ NO_CALL: dict[str, str] = {
     "static.exponential_decay": _SCHEDULE,
     "static.nn.nce": "draws classes at random; with its own table it is compared by tests/detection",
     "static.nn.sparse_embedding": "Paddle's needs servers of parameters",
-    **_each("text.", "Conll05st Imdb Imikolov Movielens UCIHousing WMT14 WMT16", "files of data sets; compared with Paddle by tests/dataset"),
+    **_each(
+        "text.",
+        "Conll05st Imdb Imikolov Movielens UCIHousing WMT14 WMT16",
+        "files of data sets; compared with Paddle by tests/dataset",
+    ),
     **_each(
         "fluid.",
-        "DataFeeder DatasetFactory LoDTensor LoDTensorArray create_lod_tensor create_random_int_lodtensor memory_optimize release_memory",
+        "DataFeeder DatasetFactory LoDTensor LoDTensorArray create_lod_tensor create_random_int_lodtensor "
+        "memory_optimize release_memory",
         _OBJECT,
     ),
     **_each("fluid.", "load_dygraph save_dygraph", _FILES),
-    **_each("fluid.clip.", "append_gradient_clip_ops set_gradient_clip", "sets a clip, which is compared as nn.ClipGradBy* of every optimizer"),
+    **_each(
+        "fluid.clip.",
+        "append_gradient_clip_ops set_gradient_clip",
+        "sets a clip, which is compared as nn.ClipGradBy* of every optimizer",
+    ),
     **_each("fluid.contrib.", "BasicGRUUnit BasicLSTMUnit", "a step of basic_gru and basic_lstm, which are compared"),
-    **_each("fluid.initializer.", "MSRA Xavier", "draws numbers as KaimingNormal and XavierNormal do, which are compared"),
+    **_each(
+        "fluid.initializer.", "MSRA Xavier", "draws numbers as KaimingNormal and XavierNormal do, which are compared"
+    ),
     **_each("fluid.layers.", "DecodeHelper RNNCell", _BASE),
-    **_each("fluid.layers.", "cosine_decay inverse_time_decay linear_lr_warmup natural_exp_decay noam_decay piecewise_decay polynomial_decay", _SCHEDULE),
+    **_each(
+        "fluid.layers.",
+        "cosine_decay inverse_time_decay linear_lr_warmup natural_exp_decay noam_decay piecewise_decay polynomial_decay",
+        _SCHEDULE,
+    ),
     **_each("fluid.layers.", "create_py_reader_by_data data double_buffer py_reader read_file", _READER),
     **_each("fluid.layers.", "SampleEmbeddingHelper random_crop sampling_id", "draws at random"),
     "fluid.layers.Switch": "chooses a branch as static.nn.case does, which is compared",
@@ -199,22 +239,27 @@ NO_CALL: dict[str, str] = {
     "fluid.layers.resize_linear": "Paddle 1.8.5 lacks it; nn.functional.interpolate is compared",
     "fluid.layers.lstm": "Paddle's is for a GPU only; nn.LSTM is compared",
     **_each(
-        "fluid.optimizer.", "Adadelta Adagrad Adam AdamW Adamax Lamb Momentum RMSProp SGD",
+        "fluid.optimizer.",
+        "Adadelta Adagrad Adam AdamW Adamax Lamb Momentum RMSProp SGD",
         "the older arguments of the optimizer of paddle.optimizer, whose rule is compared there",
     ),
-}  # fmt: skip
+}
 """Public path -> why no recorded call of Paddle has an answer."""
 
 _STOPPED = "Paddle stops the gradient in a program; test_slopes.py holds ours to finite differences"
 _COUNTS = "a count of hits: piecewise constant"
 NO_GRADIENT: dict[str, str] = {
     **_each("", "diag diag_embed diagflat", _STOPPED),
-    **_each("", "floor_mod Variable.__mod__ fluid.layers.elementwise_mod", "Paddle registers no gradient of a remainder; test_slopes.py holds ours to finite differences"),
+    **_each(
+        "",
+        "floor_mod Variable.__mod__ fluid.layers.elementwise_mod",
+        "Paddle registers no gradient of a remainder; test_slopes.py holds ours to finite differences",
+    ),
     "nn.functional.label_smooth": _STOPPED,
     "linalg.lstsq": _STOPPED,
     "linalg.eigvals": "Paddle's result has no gradient in a program; tests/ops has ours against finite differences",
     "linalg.matrix_rank": "a whole number: piecewise constant",
-    "linalg.slogdet": "Paddle's gradient fails: it declares a result of shape [2, batch] where it makes another; test_slopes.py holds ours",
+    "linalg.slogdet": "Paddle's gradient fails at a shape that it declares wrongly; test_slopes.py holds ours",
     "static.append_backward": "its results are gradients themselves; their values are compared",
     **_each("", "argsort fluid.layers.ctc_greedy_decoder", "the result is indices: whole numbers"),
     "fluid.layers.distribute_fpn_proposals": "boxes are sorted onto levels on the host; Paddle 1.8.5 has no gradient of it",
@@ -225,6 +270,10 @@ NO_GRADIENT: dict[str, str] = {
     "randint_like": "random whole numbers",
     "static.accuracy": _COUNTS,
     "fluid.layers.accuracy": _COUNTS,
-    **_each("fluid.layers.", "argsort diag label_smooth topk", "Paddle 1.8.5 stops the gradient; test_slopes.py holds ours to finite differences"),
-}  # fmt: skip
+    **_each(
+        "fluid.layers.",
+        "argsort diag label_smooth topk",
+        "Paddle 1.8.5 stops the gradient; test_slopes.py holds ours to finite differences",
+    ),
+}
 """Public path -> why no recorded call has a gradient although an operator that the call makes has one."""

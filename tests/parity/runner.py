@@ -22,6 +22,7 @@ from tests.parity import laws, programs, trainings
 GOLDEN = 0.6180339887498949
 LARGE = 384
 """Arrays of more elements are recorded as projections."""
+SINGLE = ("float16", "float32", "complex64")
 COMPLEX = {"complex64": "float32", "complex128": "float64"}
 """Data type -> that of each part."""
 
@@ -161,7 +162,7 @@ def flat(paddle: Any, result: Any) -> list[Any]:
     """The variables and plain values of a result, in order."""
     if isinstance(result, dict):
         return [v for key in sorted(result) for v in flat(paddle, result[key])]
-    if isinstance(result, (list, tuple)):  # noqa: UP038 - Python 3.7
+    if isinstance(result, (list, tuple)):  # not list | tuple: Python 3.7
         return [v for item in result for v in flat(paddle, item)]
     return [result]
 
@@ -278,10 +279,7 @@ def _attempt(
             "declared": [[list(v.shape), dtype_name(v.dtype), bool(v.stop_gradient)] for v in variables],
         }
         if plain:
-            answer["plain"] = [
-                p if p is None or isinstance(p, (bool, int, float, str)) else repr(p)  # noqa: UP038 - Python 3.7
-                for p in plain
-            ]
+            answer["plain"] = [p if p is None or isinstance(p, (bool, int, float, str)) else repr(p) for p in plain]
         feed, fetch, number = dict(builder.feed), list(variables), 0
         wanted: list[Any] = []
         if grads:
@@ -332,7 +330,7 @@ def _gradients(
     known: dict[str, Any] | None,
     feed: Any,
 ) -> list[Any]:
-    """Gradients of weighed sums of the float results by what is fed and by parameters; `weighed` of a call is of how many results."""
+    """Gradients of weighed sums of the float results (of the first `weighed` ones of a call) by what is fed and by parameters."""
     inputs = [v for v in builder.fed if not v.stop_gradient]
     inputs += [p for p in main.all_parameters() if p.trainable and not p.stop_gradient]
     shapes = [o[1] for o in known["outs"]] if known and "outs" in known else [list(v.shape) for v in variables]
