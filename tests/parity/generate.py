@@ -11,7 +11,7 @@ from typing import Any
 
 import tstatic
 from tests.api import surface
-from tests.parity import attribute_samples, fluid_samples, names, namespace_samples, samples, trainings
+from tests.parity import attribute_samples, fluid_samples, names, namespace_samples, reasons, samples, trainings
 from tstatic.ir.export import PUBLIC_API
 from tstatic.ir.opdef import OPS, Domain, ValueRange
 from tstatic.nn.layer.functional_layer import FunctionalLayer
@@ -75,58 +75,8 @@ VARIED: dict[str, list[Any]] = {
 }
 """Other values of arguments, by the argument's name: each is tried alone with a function's first sample."""
 
-NOT_COMPARED = {
-    **dict.fromkeys(
-        ("get_rng_state", "set_rng_state", "get_cuda_rng_state", "set_cuda_rng_state"), "random numbers differ"
-    ),
-    **dict.fromkeys(
-        ("finfo", "iinfo"), "Paddle's objects are no values; tests/cpu/test_tensor_names.py has their numbers"
-    ),
-    **dict.fromkeys(
-        (
-            "linalg.eig",
-            "check_shape",
-        ),
-        "records hold no complex numbers; tests/numbers/recorded.json has those of Paddle",
-    ),
-    "disable_static": "the mode of the whole process",
-    "enable_static": "the mode of the whole process",
-    "set_flags": "switches of one implementation",
-    "get_flags": "switches of one implementation",
-    "show_versions": "prints",
-    "no_grad": "a guard; programs.py has gradients under it",
-    "check_shape": "checks types of arguments: tests/api/test_internals.py",
-    "register_kernel": "no name of Paddle",
-    "seed": "random numbers differ",
-    "grad": "Paddle's is for eager mode",
-    "swapaxes": "Paddle 2.6.2 lacks it",
-    **dict.fromkeys(
-        ("as_strided", "view", "view_as", "unfold", "uniform_", "normal_", "cauchy_", "geometric_"),
-        "Paddle has it in eager mode only",
-    ),
-    "nn.functional.group_norm": "Paddle 2.6.2 lacks it",
-    "nn.functional.margin_cross_entropy": "Paddle has no CPU kernel; tests/cpu/test_margin_and_tree_losses.py asks torch",
-    "nn.functional.class_center_sample": "random numbers differ",
-    **dict.fromkeys(
-        (
-            "nn.GRU",
-            "nn.LSTM",
-            "nn.SimpleRNN",
-            "nn.functional.birnn",
-            "nn.functional.rnn",
-            "array_length",
-            "array_read",
-            "array_write",
-            "create_array",
-            "tensor_array_to_tensor",
-        ),
-        "compared by tests/recurrence",
-    ),
-    "nn.LayerDict": "holds layers",
-    "nn.LayerList": "holds layers",
-    "create_global_var": "called as static.create_global_var",
-    "create_parameter": "called as static.create_parameter",
-}
+NOT_CALLED = {*reasons.NO_CALL, *reasons.ELSEWHERE, "create_global_var", "create_parameter"}
+"""Functions without samples of their own; the last two are called as those of `static`."""
 
 
 IN_TENSOR = {n for n in names.load()[names.METHODS] if n.endswith("_")} - {*names.load()[""]} | {"fill_constant"}
@@ -408,7 +358,7 @@ def sampled() -> dict[str, list[dict[str, Any]]]:
     """The legal calls of every function: from the domain, then the samples beside its name."""
     found: dict[str, list[dict[str, Any]]] = {}
     for path, function in functions().items():
-        if path in NOT_COMPARED:
+        if path in NOT_CALLED:
             continue
         own = from_domain(path, function) if path not in RANDOM or path == "empty_like" else []
         table = samples.LAYERS if path.startswith("nn.") and "functional" not in path else samples.FUNCTIONAL
@@ -475,7 +425,7 @@ def calls() -> list[Call]:
 def without_samples() -> list[str]:
     """Public functions that nothing says how to call."""
     own = sampled()
-    return sorted(p for p in functions() if not own.get(p) and p not in NOT_COMPARED)
+    return sorted(p for p in functions() if not own.get(p) and p not in NOT_CALLED)
 
 
 ERROR_CLASSES = {
