@@ -95,7 +95,7 @@ def test_sizes_that_are_fed_are_cut_padded_and_shifted(rows: int, columns: int) 
     x = static.data("x", [None, None], "float64")
     fft = paddle.fft
     fetched = [fft.fft(x, n=4), fft.fftn(x, [3, 5]), fft.fftshift(x), fft.ifftshift(x, 0), fft.fftshift(x, [1])]
-    value = numbers(rows, columns).real.copy()
+    value = numbers(rows, columns, dtype=np.complex128).real.copy()
     wanted = [
         np.fft.fft(value, 4), np.fft.fftn(value, [3, 5], [0, 1]), np.fft.fftshift(value), np.fft.ifftshift(value, 0),
         np.fft.fftshift(value, 1),

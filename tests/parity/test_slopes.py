@@ -62,10 +62,16 @@ def test_gradients_that_differ_from_paddles_are_slopes() -> None:
 
 
 def test_spectral_norm_is_a_slope_once_its_iteration_has_settled() -> None:
-    """Guards the gradient of `static.nn.spectral_norm`, which differs from Paddle's."""
+    """Guards the gradient of `static.nn.spectral_norm`, which differs from Paddle's, and both numbers on the page."""
     recorded = record.load()
-    by_name = {call["id"]: call for call in recorded["calls"]}
-    assert slopes.far(tstatic, by_name["static.nn.spectral_norm(f32[3,4], 0, 20)"]) == {}
+    by_name = {c["id"]: (c, a) for c, a in zip(recorded["calls"], recorded["answers"], strict=True)}
+    call, answer = by_name["static.nn.spectral_norm(f32[3,4], 0, 20)"]
+    assert slopes.far(tstatic, call) == {}
+    numbers = [
+        ", ".join(f"{value:.4f}" for value in side["fixed"]["grads"][0][2][:3])
+        for side in (answer, runner.answer(tstatic, call))
+    ]
+    assert f"begins with {numbers[0]} in Paddle, with {numbers[1]} here" in compare.PAGE.read_text()
 
 
 def test_a_gradient_that_is_no_slope_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
