@@ -74,6 +74,14 @@ def test_spectral_norm_is_a_slope_once_its_iteration_has_settled() -> None:
     assert f"begins with {numbers[0]} in Paddle, with {numbers[1]} here" in compare.PAGE.read_text()
 
 
+def test_weights_of_classes_send_no_part_of_a_gradient_to_soft_labels() -> None:
+    """Guards labels that do not stop gradients: the loss has none by them, and the factor alone sent them a wrong one."""
+    by_name = {call["id"]: call for call in record.load()["calls"]}
+    assert (
+        slopes.far(tstatic, by_name["nn.functional.cross_entropy(f32[3,4], f32[3,4], f32[4], soft_label=True)"]) == {}
+    )
+
+
 def test_a_gradient_that_is_no_slope_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted fault: a function of which a part of the gradient is stopped."""
     monkeypatch.setattr(tstatic.nn.functional, "softplus", lambda x: x.detach() * x)
