@@ -87,8 +87,21 @@ def test_transforms_run_where_the_batch_is_fed() -> None:
     for rows, columns in ((2, 6), (3, 4)):
         value = numbers(rows, columns).real.copy()
         np.testing.assert_allclose(run([y], x=value)[0], value, rtol=1e-5, atol=1e-5)
-    with pytest.raises(errors.ShapeError, match="not known"):
-        paddle.fft.fft(x, n=4)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(2, 3), (3, 7), (5, 4), (1, 1)])
+def test_sizes_that_are_fed_are_cut_padded_and_shifted(rows: int, columns: int) -> None:
+    """Guards lengths and shifts along axes of unknown size: they were refused, and Paddle pads as if the size were -1."""
+    x = static.data("x", [None, None], "float64")
+    fft = paddle.fft
+    fetched = [fft.fft(x, n=4), fft.fftn(x, [3, 5]), fft.fftshift(x), fft.ifftshift(x, 0), fft.fftshift(x, [1])]
+    value = numbers(rows, columns, dtype=np.complex128).real.copy()
+    wanted = [
+        np.fft.fft(value, 4), np.fft.fftn(value, [3, 5], [0, 1]), np.fft.fftshift(value), np.fft.ifftshift(value, 0),
+        np.fft.fftshift(value, 1),
+    ]  # fmt: skip
+    for got, want in zip(run(fetched, x=value), wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
 
 
 def test_second_gradients_of_transforms_are_torchs() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import tstatic
 from tests.api import surface
-from tests.parity import names, samples, trainings
+from tests.parity import attribute_samples, fluid_samples, names, namespace_samples, reasons, samples, trainings
 from tstatic.ir.export import PUBLIC_API
 from tstatic.ir.opdef import OPS, Domain, ValueRange
 from tstatic.nn.layer.functional_layer import FunctionalLayer
@@ -75,76 +75,8 @@ VARIED: dict[str, list[Any]] = {
 }
 """Other values of arguments, by the argument's name: each is tried alone with a function's first sample."""
 
-NOT_COMPARED = {
-    **dict.fromkeys(
-        ("get_rng_state", "set_rng_state", "get_cuda_rng_state", "set_cuda_rng_state"), "random numbers differ"
-    ),
-    **dict.fromkeys(
-        ("finfo", "iinfo"), "Paddle's objects are no values; tests/cpu/test_tensor_names.py has their numbers"
-    ),
-    **dict.fromkeys(
-        (
-            "angle",
-            "as_complex",
-            "as_real",
-            "complex",
-            "conj",
-            "imag",
-            "polar",
-            "real",
-            "linalg.eig",
-            "linalg.eigvals",
-            "check_shape",
-        ),
-        "records hold no complex numbers; tests/numbers/recorded.json has those of Paddle",
-    ),
-    "disable_static": "the mode of the whole process",
-    "enable_static": "the mode of the whole process",
-    "set_flags": "switches of one implementation",
-    "get_flags": "switches of one implementation",
-    "show_versions": "prints",
-    "no_grad": "a guard; programs.py has gradients under it",
-    "check_shape": "checks types of arguments: tests/api/test_internals.py",
-    "register_kernel": "no name of Paddle",
-    "seed": "random numbers differ",
-    "grad": "Paddle's is for eager mode",
-    "swapaxes": "Paddle 2.6.2 lacks it",
-    **dict.fromkeys(
-        ("as_strided", "view", "view_as", "unfold", "uniform_", "normal_", "cauchy_", "geometric_"),
-        "Paddle has it in eager mode only",
-    ),
-    "nn.functional.group_norm": "Paddle 2.6.2 lacks it",
-    "nn.functional.margin_cross_entropy": "Paddle has no CPU kernel; tests/cpu/test_margin_and_tree_losses.py asks torch",
-    "nn.functional.class_center_sample": "random numbers differ",
-    **dict.fromkeys(
-        (
-            "nn.BiRNN",
-            "nn.GRU",
-            "nn.GRUCell",
-            "nn.LSTM",
-            "nn.LSTMCell",
-            "nn.RNN",
-            "nn.SimpleRNN",
-            "nn.SimpleRNNCell",
-            "nn.functional.birnn",
-            "nn.functional.rnn",
-            "array_length",
-            "array_read",
-            "array_write",
-            "create_array",
-            "tensor_array_to_tensor",
-        ),
-        "compared by tests/recurrence",
-    ),
-    "nn.LayerDict": "holds layers",
-    "nn.LayerList": "holds layers",
-    **dict.fromkeys(
-        ("nn.CTCLoss", "nn.functional.ctc_loss", "nn.functional.gather_tree", "nn.functional.sequence_mask"),
-        "compared by tests/structured",
-    ),
-    "create_global_var": "called as static.create_global_var",
-    "create_parameter": "called as static.create_parameter",
-}
+NOT_CALLED = {*reasons.NO_CALL, *reasons.ELSEWHERE, "create_global_var", "create_parameter"}
+"""Functions without samples of their own; the last two are called as those of `static`."""
 
 
 IN_TENSOR = {n for n in names.load()[names.METHODS] if n.endswith("_")} - {*names.load()[""]} | {"fill_constant"}
@@ -303,7 +235,7 @@ def name_of(call: Call) -> str:
     made = ""
     if "init" in call:
         init = [_text(a) for a in call["init"]] + [f"{k}={_text(v)}" for k, v in call["init_kwargs"].items()]
-        made = f"({', '.join(init)})"
+        made = f"({', '.join(init)})" + (f".{call['method']}" if "method" in call else "")
     return f"{call['path']}{made}({', '.join(args)})".replace("|", "or")
 
 
@@ -353,7 +285,40 @@ def _compare(path: str, call: dict[str, Any]) -> dict[str, Any]:
         return {"compare": "shape"}
     text = json.dumps(call)
     exact = '"training": false' in text or "0.0]" in text
-    return {} if exact else {"compare": "moments"}
+    return {} if exact else {"compare": "moments", **_law(path, call)}
+
+
+LAWS: dict[str, list[Any]] = {
+    **{
+        key: ["kept"]
+        for key in ("dropout", "dropout2d", "dropout3d", "Dropout", "Dropout2D", "Dropout3D", "rrelu", "RReLU")
+    },
+    "alpha_dropout": ["alpha", 0.5],
+    "AlphaDropout": ["alpha", 0.3],
+    "gumbel_softmax": ["softmax", 1.0],
+    "normal": ["normal"],
+}
+"""Functions of a tensor that draw -> the law that their gradients follow (`laws.py`)."""
+
+
+def _law(path: str, call: dict[str, Any]) -> dict[str, Any]:
+    """The law of the gradients of a call that draws for at least thousands of elements, with nothing said that changes it."""
+    law = LAWS.get(path.rpartition(".")[2])
+    wide = bool(call["args"]) and all(
+        "feed" in a and len(a["feed"].get("shape", [])) > 1 for a in call["args"] if isinstance(a, dict)
+    )
+    plain = not call["kwargs"] and not call.get("init_kwargs")
+    if (
+        law is None
+        or not wide
+        or not plain
+        or not isinstance(call["args"][0], dict)
+        or call["args"][0]["feed"]["shape"][0] < 40
+    ):
+        return {}
+    if law[0] == "softmax" and len(call["args"]) > 1:
+        return {"given": [law[0], call["args"][1]]}
+    return {"given": law}
 
 
 INITIALIZERS: dict[str, list[Any]] = {
@@ -393,7 +358,7 @@ def sampled() -> dict[str, list[dict[str, Any]]]:
     """The legal calls of every function: from the domain, then the samples beside its name."""
     found: dict[str, list[dict[str, Any]]] = {}
     for path, function in functions().items():
-        if path in NOT_COMPARED:
+        if path in NOT_CALLED:
             continue
         own = from_domain(path, function) if path not in RANDOM or path == "empty_like" else []
         table = samples.LAYERS if path.startswith("nn.") and "functional" not in path else samples.FUNCTIONAL
@@ -402,9 +367,13 @@ def sampled() -> dict[str, list[dict[str, Any]]]:
         if not own:
             own = inherited(path, function)
         found[path] = own
+    for path, own in namespace_samples.SAMPLES.items():
+        found[path] = copy.deepcopy(own)
     for table_, prefix in ((samples.STATIC, ""), (samples.METHODS, "Variable."), (samples.PROGRAMS, "programs.")):
         for name, own in table_.items():
             found[prefix + name] = copy.deepcopy(own)
+    for path, own in attribute_samples.SAMPLES.items():
+        found[path] = [*found.get(path, []), *copy.deepcopy(own)]
     return found
 
 
@@ -456,7 +425,7 @@ def calls() -> list[Call]:
 def without_samples() -> list[str]:
     """Public functions that nothing says how to call."""
     own = sampled()
-    return sorted(p for p in functions() if not own.get(p) and p not in NOT_COMPARED)
+    return sorted(p for p in functions() if not own.get(p) and p not in NOT_CALLED)
 
 
 ERROR_CLASSES = {
@@ -472,6 +441,17 @@ ERROR_CLASSES = {
 
 
 def fluid_calls() -> list[Call]:
+    """The calls of what `paddle.fluid` alone has, which Paddle 1.8.5 answers."""
+    found = []
+    for path, own in fluid_samples.SAMPLES.items():
+        for sample in own:
+            call = seeded({"path": path, **copy.deepcopy(sample)}, [0])
+            how = fluid_samples.HOW.get(path.rpartition(".")[2], {})
+            found.append({**call, **how, "id": name_of(call)})
+    return found
+
+
+def same_in_fluid() -> list[Call]:
     """The samples of functions that `fluid.layers` has under the same arguments, called by that name."""
     own = sampled()
     found = []

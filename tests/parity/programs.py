@@ -253,3 +253,8 @@ def initial(paddle: Any, shape: list[int], initializer: Any) -> Any:
     kept = paddle.static.create_global_var([1], 0.0, "float32", persistable=True, name="kept")
     del kept, parameter
     return paddle.assign(value)
+
+
+def squared_distance(x: Any, y: Any) -> Any:
+    """A distance that a loss is given: `{"function": "squared_distance"}` of a call."""
+    return ((x - y) * (x - y)).sum(-1)

@@ -16,7 +16,10 @@ from tests.parity import generate, names, signatures
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RECORDED = Path(__file__).parent / "recorded" / "paddle.json.xz"
+FLUID = RECORDED.with_name("fluid.json.xz")
+"""What Paddle 1.8.5 answers to calls of `paddle.fluid`."""
 PADDLE = ROOT / ".venv-paddle" / "bin" / "python"
+PADDLE_FLUID = ROOT / ".venv-fluid" / "bin" / "python"
 LONGEST = 60
 """Seconds that a call may take, and the start of a process."""
 VERSIONS = "import json, sys, numpy, paddle; print(json.dumps([paddle.__version__, numpy.__version__, sys.version.split()[0]]))"
@@ -97,49 +100,52 @@ def slim(answer: dict[str, Any]) -> dict[str, Any]:
     return {k: {n: v for n, v in part.items() if n not in ("text", "classes")} for k, part in answer.items()}
 
 
-def save(recorded: dict[str, Any]) -> None:
-    """Writes the recorded answers."""
-    RECORDED.parent.mkdir(exist_ok=True)
+def save(recorded: dict[str, Any], path: Path = RECORDED) -> None:
+    """Writes recorded answers."""
+    path.parent.mkdir(exist_ok=True)
     # Keys stay in order: inputs are fed, and listed for gradients, in the order of the arguments.
     text = json.dumps(recorded, separators=(",", ":"))
-    RECORDED.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+    path.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
 
 
-def load() -> dict[str, Any]:
-    """Reads the recorded answers: `versions`, `calls` and, in the same order, `answers`."""
-    found: dict[str, Any] = json.loads(lzma.decompress(RECORDED.read_bytes()))
+def load(path: Path = RECORDED) -> dict[str, Any]:
+    """Reads recorded answers: `versions`, `calls` and, in the same order, `answers`."""
+    found: dict[str, Any] = json.loads(lzma.decompress(path.read_bytes()))
     return found
+
+
+def ask(python: Path, module: str, calls: list[dict[str, Any]], path: Path, *, only_new: bool) -> None:
+    """Records a Paddle's answers to calls in a file; with `only_new`, answers to calls that the file has are kept."""
+    said = subprocess.run([str(python), "-W", "ignore", "-c", VERSIONS], capture_output=True, text=True, check=True)
+    versions = json.loads(said.stdout.splitlines()[-1])
+    known: dict[str, Any] = {}
+    if only_new and path.exists():
+        before = load(path)
+        known = {json.dumps(c): a for c, a in zip(before["calls"], before["answers"], strict=True)}
+    asked = [c for c in calls if json.dumps(c) not in known]
+    told = iter(answers(str(python), module, asked))
+    found = [known.get(json.dumps(c)) or next(told) for c in calls]
+    recorded = {
+        "versions": dict(zip(("paddle", "numpy", "python"), versions, strict=True)),
+        "calls": calls,
+        "answers": [slim(a) for a in found],
+    }
+    save(recorded, path)
+    paths = {c["path"] for c in calls}
+    print(f"recorded {len(asked)} of {len(calls)} calls of {len(paths)} names in {path.stat().st_size:,} bytes")
 
 
 def main() -> int:
     """Records all calls, with `--new` only those that are not on record; returns the exit code."""
-    if not PADDLE.exists():
-        print(f"{PADDLE} is missing: python bench/paddle_env.py makes it", file=sys.stderr)
-        return 1
-    versions = json.loads(
-        subprocess.run([str(PADDLE), "-c", VERSIONS], capture_output=True, text=True, check=True).stdout.splitlines()[
-            -1
-        ]
-    )
+    for python, word in ((PADDLE, ""), (PADDLE_FLUID, " fluid")):
+        if not python.exists():
+            print(f"{python} is missing: python bench/paddle_env.py{word} makes it", file=sys.stderr)
+            return 1
     names.save(names.ask(str(PADDLE)))
     signatures.save(signatures.ask(str(PADDLE)))
-    calls = generate.calls()
-    known: dict[str, Any] = {}
-    if "--new" in sys.argv[1:]:
-        before = load()
-        known = {json.dumps(c): a for c, a in zip(before["calls"], before["answers"], strict=True)}
-    asked = [c for c in calls if json.dumps(c) not in known]
-    told = iter(answers(str(PADDLE), "paddle", asked))
-    found = [known.get(json.dumps(c)) or next(told) for c in calls]
-    save(
-        {
-            "versions": dict(zip(("paddle", "numpy", "python"), versions, strict=True)),
-            "calls": calls,
-            "answers": [slim(a) for a in found],
-        }
-    )
-    paths = {c["path"] for c in calls}
-    print(f"recorded {len(asked)} of {len(calls)} calls of {len(paths)} names in {RECORDED.stat().st_size:,} bytes")
+    only_new = "--new" in sys.argv[1:]
+    ask(PADDLE, "paddle", generate.calls(), RECORDED, only_new=only_new)
+    ask(PADDLE_FLUID, "tests.parity.fluid_paddle", generate.fluid_calls(), FLUID, only_new=only_new)
     return 0
 
 

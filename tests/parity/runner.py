@@ -1,6 +1,7 @@
 """Runs described calls under Paddle or tstatic: ``python -m tests.parity.runner paddle calls.json answers.jsonl``.
 
-Only numpy and the module under test are imported, so that the file runs in Paddle's environment (numpy 1, Python 3.11).
+Only numpy and the module under test are imported, so that the file runs in Paddle's environments (numpy 1, Python 3.11; Python 3.7
+for `tests.parity.fluid_paddle`, which is Paddle 1.8.5).
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from tests.parity import programs, trainings
+from tests.parity import laws, programs, trainings
 
 GOLDEN = 0.6180339887498949
 LARGE = 384
 """Arrays of more elements are recorded as projections."""
+SINGLE = ("float16", "float32", "complex64")
+COMPLEX = {"complex64": "float32", "complex128": "float64"}
+"""Data type -> that of each part."""
 
 
 # ----------------------------------------------------------------------------------------------------------------- values
@@ -30,7 +34,7 @@ def ramp(shape: list[int], dtype: str, low: float, high: float, seed: int, avoid
     ``avoid`` names points that floats keep a distance of 0.01 from; ``"int"`` avoids all integers. Both parts of complex numbers
     are such values.
     """
-    count = math.prod(shape)
+    count = int(np.prod(shape))  # math.prod is younger than Python 3.7
     spread = (np.arange(1, count + 1, dtype=np.float64) * GOLDEN + seed * 0.37) % 1.0
     if dtype == "bool":
         return (spread < 0.5).reshape(shape)
@@ -78,12 +82,18 @@ class Builder:
     def _feed(self, content: dict[str, Any]) -> Any:
         array, name = fed_value(content), f"x{len(self.feed)}"
         shape = list(array.shape)
-        if self.unknown and shape and not content.get("fixed"):
+        lengths = content.get("lod", [])
+        if lengths or (self.unknown and shape and not content.get("fixed")):
             shape[0] = -1
-        variable = self.paddle.static.data(name, shape, content["dtype"])
-        if "float" in content["dtype"] and not content.get("stop"):
+        more = {"lod_level": len(lengths)} if lengths else {}
+        variable = self.paddle.static.data(name, shape, content["dtype"], **more)
+        if ("float" in content["dtype"] or "complex" in content["dtype"]) and not content.get("stop"):
             variable.stop_gradient = False
-        self.feed[name] = array
+        if lengths:
+            module = getattr(self.paddle, "fluid", None) or self.paddle.base
+            self.feed[name] = module.create_lod_tensor(array, lengths, self.paddle.CPUPlace())
+        else:
+            self.feed[name] = array
         self.fed.append(variable)
         return variable
 
@@ -133,6 +143,10 @@ def build(paddle: Any, call: dict[str, Any], unknown: bool) -> tuple[Any, Builde
     target: Callable[..., Any]
     if "init" in call:
         target = find(paddle, path)(*builder.value(call["init"]), **builder._dict(call.get("init_kwargs", {})))
+        if "method" in call:
+            target = getattr(target, call["method"])
+            if not callable(target):
+                return target, builder
     elif path.startswith("Variable."):
         owner = builder.value(args[0])
         target, args = getattr(owner, path.partition(".")[2]), args[1:]
@@ -148,7 +162,7 @@ def flat(paddle: Any, result: Any) -> list[Any]:
     """The variables and plain values of a result, in order."""
     if isinstance(result, dict):
         return [v for key in sorted(result) for v in flat(paddle, result[key])]
-    if isinstance(result, list | tuple):
+    if isinstance(result, (list, tuple)):  # not list | tuple: Python 3.7
         return [v for item in result for v in flat(paddle, item)]
     return [result]
 
@@ -234,7 +248,7 @@ def run_call(
         unknown: Whether the first size of what is fed is declared unknown.
         known: The answer for fixed sizes, whose shapes the weights for gradients are taken from.
     """
-    grads = call.get("compare", "values") == "values" and not call.get("forward_only")
+    grads = (call.get("compare", "values") == "values" or "given" in call) and not call.get("forward_only")
     try:
         answer = _attempt(paddle, call, unknown, known, grads)
     except SizesMissing:
@@ -242,6 +256,11 @@ def run_call(
         answer = known if known.get("raised") else _attempt(paddle, call, unknown, known, grads)
     if answer.get("raised") in ("gradients", "gradients run"):
         forward = _attempt(paddle, call, unknown, known, False)
+        if not known and not forward.get("raised"):
+            # The weights may have had a size that is declared wrongly.
+            again = _attempt(paddle, call, unknown, forward, grads)
+            if not again.get("raised"):
+                return again
         return {**forward, "gradient_raised": answer["raised"], "classes": answer["classes"], "text": answer["text"]}
     return answer
 
@@ -260,12 +279,12 @@ def _attempt(
             "declared": [[list(v.shape), dtype_name(v.dtype), bool(v.stop_gradient)] for v in variables],
         }
         if plain:
-            answer["plain"] = [p if isinstance(p, bool | int | float | str | None) else repr(p) for p in plain]
+            answer["plain"] = [p if p is None or isinstance(p, (bool, int, float, str)) else repr(p) for p in plain]
         feed, fetch, number = dict(builder.feed), list(variables), 0
         wanted: list[Any] = []
         if grads:
             try:
-                wanted = _gradients(paddle, main, builder, variables, answer, known, feed)
+                wanted = _gradients(paddle, call, main, builder, variables, known, feed)
             except SizesMissing:
                 raise
             except Exception as error:
@@ -279,14 +298,23 @@ def _attempt(
             facts = start(paddle, exe, main, startup)
             if facts:
                 answer["parameters"] = facts
-            values = exe.run(main, feed=feed, fetch_list=fetch)
+            held = exe.run(main, feed=feed, fetch_list=fetch, return_numpy=False)
+            values = [np.array(v) for v in held]
         except Exception as error:
             return raised("gradients run" if number else "run", error)
         how = call.get("compare", "values")
+        lods = [v.lod() for v in held[: len(variables)]]
+        if any(lods):
+            answer["lods"] = lods
         answer["outs"] = [packed(v, how) for v in values[: len(variables)]]
         if wanted:
             rest = iter(values[len(variables) :])
-            answer["grads"] = [None if g is None else packed(next(rest)) for g in wanted]
+            gradients = [None if g is None else next(rest) for g in wanted]
+            if "given" in call:
+                fed = [feed[v.name] for v in builder.fed]
+                answer["given"] = laws.follows(call["given"], fed, values[0], feed["weight0"], gradients)
+            else:
+                answer["grads"] = [None if g is None else packed(g) for g in gradients]
         state = _state(paddle, main)
         if state and how == "values":
             answer["state"] = state
@@ -295,25 +323,29 @@ def _attempt(
 
 def _gradients(
     paddle: Any,
+    call: dict[str, Any],
     main: Any,
     builder: Builder,
     variables: list[Any],
-    answer: dict[str, Any],
     known: dict[str, Any] | None,
     feed: Any,
 ) -> list[Any]:
-    """Gradients of weighed sums of the float results by what is fed and by parameters."""
+    """Gradients of weighed sums of the float results (of the first `weighed` ones of a call) by what is fed and by parameters."""
     inputs = [v for v in builder.fed if not v.stop_gradient]
     inputs += [p for p in main.all_parameters() if p.trainable and not p.stop_gradient]
     shapes = [o[1] for o in known["outs"]] if known and "outs" in known else [list(v.shape) for v in variables]
     targets = []
-    for number, variable in enumerate(variables):
-        if "float" not in dtype_name(variable.dtype) or variable.stop_gradient or number >= len(shapes):
+    for number, variable in enumerate(variables[: call.get("weighed")]):
+        dtype = dtype_name(variable.dtype)
+        if not ("float" in dtype or "complex" in dtype) or variable.stop_gradient or number >= len(shapes):
             continue
-        shape = shapes[number]
+        shape = list(shapes[number])
         if any(size < 0 for size in shape):
             raise SizesMissing
-        name, dtype = f"weight{number}", dtype_name(variable.dtype)
+        name = f"weight{number}"
+        if "complex" in dtype:
+            # Both parts are weighed.
+            dtype, shape, variable = COMPLEX[dtype], [*shape, 2], paddle.as_real(variable)
         weight = paddle.static.data(name, shape, dtype)
         feed[name] = ramp(shape, dtype, 0.5, 1.5, 5)
         targets.append(paddle.sum(variable * weight))

@@ -226,7 +226,7 @@ def scaled_dot_product_attention(
 ) -> Variable:
     """Builds attention of queries to keys, as the 1.x function does.
 
-    With several heads each of the three values first goes through a fully connected layer without a bias.
+    With several heads each of the three values first goes through a fully connected layer, as in Paddle 1.8.
 
     Args:
         queries: ``[batch, targets, size]``; float32 or float64, ``size`` known.
@@ -261,9 +261,7 @@ def scaled_dot_product_attention(
     check_size(values, 1, keys.shape[1], "values", function, why="one per key")
     q, k, v = queries, keys, values
     if heads > 1:
-        q, k, v = (
-            fluid_fc(x, size, num_flatten_dims=2, bias_attr=False) for x, size in zip((q, k, v), sizes, strict=True)
-        )
+        q, k, v = (fluid_fc(x, size, num_flatten_dims=2) for x, size in zip((q, k, v), sizes, strict=True))
         q, k, v = (
             transpose(reshape(x, [0, 0, heads, size // heads]), [0, 2, 1, 3])
             for x, size in zip((q, k, v), sizes, strict=True)

@@ -467,13 +467,14 @@ def data_norm(
         return made
 
     averaged = do_model_average_for_mean_and_var
+    scaled = check_type(enable_scale_and_shift, bool, "enable_scale_and_shift", function)
+    # In this order Paddle creates them: programs that list parameters see the same.
+    more = {key: parameter(key, key, True) for key in ("scale_w", "bias")} if scaled else {}
     inputs = {
         "X": input, "BatchSize": parameter("batch_size", "batch_size", averaged),
         "BatchSum": parameter("batch_sum", "batch_sum", averaged),
-        "BatchSquareSum": parameter("batch_square", "batch_square_sum", averaged),
+        "BatchSquareSum": parameter("batch_square", "batch_square_sum", averaged), **more,
     }  # fmt: skip
-    if check_type(enable_scale_and_shift, bool, "enable_scale_and_shift", function):
-        inputs["scale_w"], inputs["bias"] = parameter("scale_w", "scale_w", True), parameter("bias", "bias", True)
     attrs = {
         "epsilon": check_number(epsilon, "epsilon", function), "slot_dim": check_int(slot_dim, "slot_dim", function),
         "enable_scale_and_shift": enable_scale_and_shift,

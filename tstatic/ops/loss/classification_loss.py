@@ -19,6 +19,7 @@ from tstatic.ir.types import UNKNOWN, Meta, dtype_of, numel
 from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops._low import torch_wide
 from tstatic.ops.elementwise._unary import infer_float
+from tstatic.ops.elementwise.scale import detach
 from tstatic.ops.loss import _labels as labels
 from tstatic.ops.loss import _loss_onnx as _onnx
 from tstatic.ops.loss.softmax_with_cross_entropy import softmax_entropy
@@ -419,6 +420,9 @@ def _weights_class(input: Variable, label: Variable, weight: Variable, soft: boo
     labels.check_weights(weight, classes, "weight", "cross_entropy")
     # A distribution's factor is the mean of the weights under it.
     if soft:
+        if not label.stop_gradient:
+            # The loss has no gradient by its label; that of the factor alone would be a part of one.
+            label = detach(label)
         if axis in (-1, len(input.shape) - 1):
             product = emit_one("matmul_v2", {"X": label, "Y": weight})
             return emit_one("unsqueeze2", {"X": product}, {"axes": (-1,)})

@@ -386,8 +386,8 @@ def _auc(
         )
     bins = num_thresholds + 1
     # A table for each of the last batches, one for their sum, and a count of batches; see ``_auc_ref``.
-    recent = (1 + slide_steps) * bins + 1 if slide_steps else bins
-    batch = [counter("auc_batch_stat", (recent,)) for _ in range(2)]
+    recent = ((1 + slide_steps) * bins + 1,) if slide_steps else (1, bins)
+    batch = [counter("auc_batch_stat", recent) for _ in range(2)]
     whole = [counter("auc_stat", (1, bins)) for _ in range(2)]
     # The same op twice: without ``slide_steps`` it counts all batches.
     areas = []

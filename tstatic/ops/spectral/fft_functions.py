@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,13 +15,26 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, dtype_of
 from tstatic.ops.elementwise._mixed import cast_to
+from tstatic.ops.elementwise.arithmetic import floor_divide, subtract
 from tstatic.ops.elementwise.complex_numbers import COMPLEX, PARTS
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.creation import to_tensor
+from tstatic.ops.shape.joining import concat
+from tstatic.ops.shape.sequence import shape as shape_of
 from tstatic.ops.shape.slicing import slice_
 from tstatic.ops.shape.transpose import roll
 from tstatic.ops.spectral.fft import NORMS
 from tstatic.tuned._common import Array
+
+END = 2**31 - 1
+"""Behind the last position of every axis."""
+
+
+def _padded(x: Variable, axis: int, count: int) -> Variable:
+    """Appends zeros along an axis."""
+    pads = [0] * 2 * len(x.shape)
+    pads[2 * axis + 1] = count
+    return emit_one("pad", {"X": x}, {"paddings": pads})
 
 
 def _sized(x: Variable, axes: Sequence[int], sizes: Sequence[int], function: str) -> Variable:
@@ -31,20 +43,12 @@ def _sized(x: Variable, axes: Sequence[int], sizes: Sequence[int], function: str
         check_int(size, "n", function, least=1)
         known = x.shape[axis]
         if known == UNKNOWN:
-            raise ShapeError(
-                f"the size of axis {axis} is not known, so {function} cannot tell whether to cut or to pad it",
-                expected="an axis of known size, or no n",
-                received=list(x.shape),
-                fix="leave n out, or give static.data the size",
-                op=function,
-                var=x.name,
-            )
-        if known > size:
+            # Zeros for an empty axis are enough for every size.
+            x = slice_(_padded(x, axis, size), [axis], [0], [size])
+        elif known > size:
             x = slice_(x, [axis], [0], [size])
         elif known < size:
-            pads = [0] * 2 * len(x.shape)
-            pads[2 * axis + 1] = size - known
-            x = emit_one("pad", {"X": x}, {"paddings": pads})
+            x = _padded(x, axis, size - known)
     return x
 
 
@@ -405,7 +409,7 @@ def fftshift(x: Variable, axes: Any = None, name: str | None = None) -> Variable
     """Moves the frequency 0 to the middle of each axis.
 
     Args:
-        x: Values of known sizes.
+        x: Values.
         axes: An axis or a list of them; all by default.
         name: Name of the layer.
 
@@ -427,13 +431,18 @@ def _shifted(x: Any, axes: Any, function: str, sign: int, name: str | None) -> V
     x = check_variable(x, "x", function)
     listed = range(len(x.shape)) if axes is None else [axes] if isinstance(axes, int) else axes
     places = [check_axis(axis, x, "axes", function) for axis in listed]
-    if UNKNOWN in (x.shape[p] for p in places):
-        raise ShapeError(
-            f"{function} needs to know where the middle is",
-            expected="axes of known sizes",
-            received=list(x.shape),
-            fix="give static.data the size",
-            op=function,
-            var=x.name,
-        )
-    return roll(x, [sign * math.floor(x.shape[p] / 2) for p in places], places, name=name)
+    unknown = [p for p in places if x.shape[p] == UNKNOWN]
+    known = [p for p in places if p not in unknown]
+    for axis in unknown:
+        x = _turned(x, axis, sign)
+    if unknown and not known:
+        return x if name is None else emit_one("assign", {"X": x}, name=name)
+    return roll(x, [sign * (x.shape[p] // 2) for p in known], known, name=name)
+
+
+def _turned(x: Variable, axis: int, sign: int) -> Variable:
+    """Rolls an axis of unknown size by half of it, forward or back."""
+    size = slice_(shape_of(x), [0], [axis], [axis + 1])
+    half = floor_divide(size, to_tensor([2], "int32"))
+    middle = subtract(size, half) if sign > 0 else half
+    return concat([slice_(x, [axis], middle, [END]), slice_(x, [axis], [0], middle)], axis)
