@@ -17,6 +17,8 @@ from tests.parity import generate, names, signatures
 ROOT = Path(__file__).resolve().parent.parent.parent
 RECORDED = Path(__file__).parent / "recorded" / "paddle.json.xz"
 PADDLE = ROOT / ".venv-paddle" / "bin" / "python"
+FLUID = ROOT / ".venv-fluid" / "bin" / "python"
+"""Paddle 2.6.2, and 1.8.5, which has ``fluid``."""
 LONGEST = 60
 """Seconds that a call may take, and the start of a process."""
 VERSIONS = "import json, sys, numpy, paddle; print(json.dumps([paddle.__version__, numpy.__version__, sys.version.split()[0]]))"
@@ -122,7 +124,7 @@ def main() -> int:
         ]
     )
     names.save(names.ask(str(PADDLE)))
-    signatures.save(signatures.ask(str(PADDLE)))
+    signatures.save({**signatures.load(), **dict(signatures.ask(str(one)) for one in (PADDLE, FLUID) if one.exists())})
     calls = generate.calls()
     known: dict[str, Any] = {}
     if "--new" in sys.argv[1:]:

@@ -577,9 +577,9 @@ class Program(ProgramMethods, ProgramForms, NotedAttributes):
         return hooks.parse(source)  # type: ignore[no-any-return]
 
     @staticmethod
-    def parse_from_string(data: bytes) -> Program:
+    def parse_from_string(binary_str: bytes) -> Program:
         """Reads back what ``program.desc.serialize_to_string()`` gave (see :func:`tstatic.ir.serial.decode`)."""
-        return hooks.decode(data)  # type: ignore[no-any-return]
+        return hooks.decode(binary_str)  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
         return self.to_string()

@@ -11,6 +11,7 @@ from tstatic.errors import ProgramError
 from tstatic.ir.build import emit
 from tstatic.ir.checks import check_number, check_type
 from tstatic.ir.declare import default_main_program
+from tstatic.ir.export import respell
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.no_effect import no_effect
@@ -120,8 +121,12 @@ class ClipGradByNorm(ClipGradBase):
         return f"Gradient Clip By Norm, clip_norm={self.clip_norm}"
 
 
+@export("nn.ClipGradByGlobalNorm", "fluid.clip.ClipGradByGlobalNorm")
+@respell(
+    "fluid.clip.GradientClipByGlobalNorm",
+    takes="clip_norm, group_name='default_group', need_clip=None, auto_skip_clip=False",
+)
 @no_effect(auto_skip_clip="small gradients keep their bits in any case, because the factor is exactly 1")
-@export("nn.ClipGradByGlobalNorm", "fluid.clip.GradientClipByGlobalNorm", "fluid.clip.ClipGradByGlobalNorm")
 class ClipGradByGlobalNorm(ClipGradBase):
     """Scales all gradients by ``clip_norm / max(clip_norm, norm of all of them)``.
 
@@ -245,14 +250,14 @@ def _parameters(listed: Sequence[Variable | str], program: Program) -> list[Para
 
 
 @export("fluid.clip.append_gradient_clip_ops")
-def append_gradient_clip_ops(params_grads: Sequence[Pair]) -> list[Pair]:
+def append_gradient_clip_ops(param_grads: Sequence[Pair]) -> list[Pair]:
     """Emits the ops of the clips set by :func:`set_gradient_clip` (1.x); returns the pairs.
 
     Raises:
         ProgramError: If clips of one ``group_name`` have different ``clip_norm``.
     """
     groups: dict[object, tuple[Any, list[Pair]]] = {}
-    for p, g in params_grads:
+    for p, g in param_grads:
         clip = p.gradient_clip_attr if isinstance(p, Parameter) and g is not None else None
         if clip is None:
             continue
@@ -270,4 +275,4 @@ def append_gradient_clip_ops(params_grads: Sequence[Pair]) -> list[Pair]:
         pairs.append((p, g))
     for clip, pairs in groups.values():
         clip(pairs)
-    return list(params_grads)
+    return list(param_grads)

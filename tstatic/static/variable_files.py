@@ -325,6 +325,7 @@ def load_persistables(
 MODEL_FILE = "__model__"
 
 
+@no_effect(clip_extra="attributes that only Paddle's own tools read are never written")
 @export("fluid.io.save_inference_model")
 def save_inference_model(
     dirname: str,
@@ -336,6 +337,7 @@ def save_inference_model(
     params_filename: str | None = None,
     export_for_deployment: bool = True,
     program_only: bool = False,
+    clip_extra: bool = True,
 ) -> list[str]:
     """Saves what leads from the inputs to the targets to a folder.
 
