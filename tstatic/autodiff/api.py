@@ -60,8 +60,8 @@ def _around(block: Block) -> list[Block]:
 
 def _next_prefix(program: Program) -> str:
     """Returns the prefix of gradient names for the next differentiation of a program, which are those of Paddle."""
-    order = program.grad_order
-    program.grad_order += 1
+    order = program._appending_grad_times
+    program._appending_grad_times += 1
     return "grad/" * order
 
 

@@ -16,6 +16,7 @@ __getattr__, __dir__ = facade(
         "param_attr profiler reader regularizer transpiler unique_name"
     ),
     others={
+        "tstatic.device": "XPUPlace",
         "tstatic.flags": "get_flags, set_flags",
         "tstatic.ir.declare": "default_main_program, default_startup_program, program_guard",
         "tstatic.ir.program": "Program, Variable",
@@ -60,9 +61,15 @@ facade_module("fluid.dygraph", "layer classes under their 1.x names; there is no
 facade_module("fluid.dygraph.nn", "layer classes under their 1.x names.")
 
 # ------------------------------------------------------------------------------------------------- what they are built with
-facade_module("fluid.initializer", "how parameters get their first value.")
-facade_module("fluid.regularizer", "weight decay.")
-facade_module("fluid.clip", "gradient clipping.")
+facade_module(
+    "fluid.initializer",
+    "how parameters get their first value.",
+    others={"tstatic.nn.initializer": "Initializer, set_global_initializer"},
+)
+facade_module(
+    "fluid.regularizer", "weight decay.", others={"tstatic.nn.regularizer": "WeightDecayRegularizer"}
+)
+facade_module("fluid.clip", "gradient clipping.", others={"tstatic.nn.clip": "ClipGradBase GradientClipBase"})
 facade_module("fluid.param_attr", "settings of one parameter.")
 facade_module(
     "fluid.layer_helper", "the helper that layers are written with.", others={"tstatic.nn.param": "LayerHelper"}
@@ -150,9 +157,9 @@ facade_module(
 )
 facade_module("fluid.contrib.mixed_precision.fp16_utils", "rewriting programs.", "static.amp.fp16_utils")
 facade_module("fluid.contrib.mixed_precision.bf16", "mixed precision with bfloat16.", "static.amp.bf16")
-facade_module("fluid.io", "saving and loading, readers of samples, and loaders.")
+facade_module("fluid.io", "saving and loading, readers of samples, and loaders.", others={"tstatic.io": "Dataset, default_collate_fn"})
 facade_module("fluid.dataset", "data sets of files.")
-facade_module("fluid.reader", "loaders, under the module path of Paddle 1.x.")
+facade_module("fluid.reader", "loaders, under the module path of Paddle 1.x.", others={"tstatic.io": "default_collate_fn"})
 facade_module("fluid.metrics", "metrics that add up fetched values.")
 facade_module("fluid.evaluator", "metrics that ops of the program add up.")
 facade_module("fluid.average", "a weighted mean of fetched values.")

@@ -446,7 +446,8 @@ class Program(ProgramMethods, ProgramForms, NotedAttributes):
         self.distributed: Any = None
         self.collectives = False  # whether ops of its own exchange values between processes
         self._is_test = False
-        self.grad_order = 0  # how often gradients were appended; names of higher orders begin with ``grad/``
+        self.error_clips: dict[str, dict[str, float]] = {}  # variable -> limits of its gradient, see `_set_error_clip`
+        self._appending_grad_times = 0  # how often gradients were appended; names of higher orders begin with ``grad/``
         self._from_file = False
         self.feed_names: tuple[str, ...] = ()  # inputs of an inference program, in order
         self.fetch_names: tuple[str, ...] = ()  # and its results

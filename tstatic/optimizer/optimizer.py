@@ -19,7 +19,7 @@ from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
 from tstatic.ir.updates import numbered
 from tstatic.logs import warn_once
-from tstatic.nn.clip import ClipGradBase, append_gradient_clip_ops, check_clip
+from tstatic.nn.clip import ClipGradBase, append_gradient_clip_ops, check_clip, error_clip_callback
 from tstatic.nn.initializer import Constant
 from tstatic.nn.param import startup_value
 from tstatic.nn.regularizer import L2Decay, WeightDecayRegularizer
@@ -267,7 +267,8 @@ class Optimizer:
             chosen = self._parameter_list
         startup = startup_program if startup_program is not None else default_startup_program()
         with program_guard(loss.block.program, startup):
-            pairs = list(append_backward(loss, chosen, no_grad_set, callbacks, self._checkpoints))
+            called = [*(callbacks or ()), error_clip_callback]
+            pairs = list(append_backward(loss, chosen, no_grad_set, called, self._checkpoints))
         if not pairs:
             warn_once(
                 ("nothing to train", loss.block.program.uid, loss.name),

@@ -29,6 +29,7 @@ AnyProgram = Program | CompiledProgram | None
 
 # ------------------------------------------------------------------------------------------------------- kinds of variables
 @export(
+    "static.is_persistable",
     "static.io.is_persistable",
     "fluid.io.is_persistable",
     "framework.is_persistable",
@@ -143,7 +144,7 @@ def _chosen(
     return [v for v in source.list_vars() if v.type == "dense_tensor" and (predicate is None or predicate(v))]
 
 
-@export("fluid.io.save_vars", "static.io.save_vars")
+@export("static.save_vars", "static.io.save_vars", "fluid.io.save_vars")
 def save_vars(
     executor: Executor | None,
     dirname: str,
@@ -199,7 +200,7 @@ def write(
     files.write(encode_save(held, function, model))
 
 
-@export("fluid.io.load_vars", "static.io.load_vars")
+@export("static.load_vars", "static.io.load_vars", "fluid.io.load_vars")
 def load_vars(
     executor: Executor | None,
     dirname: str,
