@@ -69,7 +69,11 @@ def to_bytes(obj: Any, encoding: str = "utf-8", inplace: bool = False) -> Any:
             return one
         if not isinstance(one, str):
             raise ProgramTypeError(
-                "only texts become bytes", expected="a str or bytes", received=shown(one), fix="pass str(obj)", op="to_bytes"
+                "only texts become bytes",
+                expected="a str or bytes",
+                received=shown(one),
+                fix="pass str(obj)",
+                op="to_bytes",
             )
         return one.encode(encoding)
 
@@ -111,4 +115,6 @@ def get_exception_message(exc: BaseException) -> str:
     return str(exc)
 
 
-__all__ = ["floor_division", "get_exception_message", "round", "to_bytes", "to_text"]
+long_type = int
+"""Whole numbers of any size."""
+__all__ = ["floor_division", "get_exception_message", "long_type", "round", "to_bytes", "to_text"]

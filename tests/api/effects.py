@@ -29,6 +29,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.respell import ORIGIN
 from tstatic.ir.text import variable_text
 
+
 def _respelled() -> None:
     """Adds the samples of what another name has with other parameters: the calls are those of the original, in its parameters."""
     first: dict[int, tuple[str, Any]] = {}

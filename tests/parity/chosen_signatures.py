@@ -13,7 +13,7 @@ CHOSEN: tuple[tuple[str, str, str], ...] = (
     (_VARIABLES, "*", _MADE),
     (_PARAMETERS, "*", _MADE),
     ("static.Operator fluid.framework.Operator", "*", _MADE),
-    ("*.decorator.OptimizerWithMixedPrecision", "*", "decorate makes it, from the arguments that Paddle's constructor takes"),
+    ("*.decorator.OptimizerWithMixedPrecision", "*", "it is made by decorate, from the arguments that Paddle's constructor takes"),
     (
         "*.decorator.OptimizerWithMixedPrecision.apply_gradients", "lacks scaled_params_grads",
         "the name of 2.4 and 2.6; the function of 1.8 took scaled gradients, which nobody else makes",
@@ -41,10 +41,15 @@ CHOSEN: tuple[tuple[str, str, str], ...] = (
         "callbacks.ProgBarLogger callbacks.ProgBarLogger.*", "*",
         "callbacks are those of tstatic.callbacks.train: there is no paddle.Model, whose loop Paddle's follow",
     ),
-    ("distributed.irecv", "src is *", "distributed.recv, which receives from process 0 by default; None names no process"),
+    ("distributed.irecv", "src is *", "it is distributed.recv, which receives from process 0 by default; None names no process"),
     ("distributed.new_group", "timeout is *", "None: the wait that the group of all processes has"),
     ("distributed.fleet.utils.LocalFS.cat", "fs_path is *", "None is no path"),
     ("incubate*.ModelAverage.*", "executor is *", "None is for eager mode; Paddle needs an Executor in programs, too"),
+    ("fluid.clip.GradientClipBase", "lacks need_clip", "a base class, which 2.4 makes without arguments; each clip takes need_clip itself"),
+    (
+        "fluid.layers.nn.Normal fluid.layers.metric_op.Normal", "*",
+        "the distribution of fluid.layers; what Paddle's modules of these paths import for themselves is the initializer",
+    ),
     ("onnx.export", "*", "programs are exported, not layers; see onnx.md"),
     (
         "static.Executor.run", "use_prune is at 9, not 8",

@@ -109,7 +109,14 @@ def test_arguments_are_those_of_paddle() -> None:
 def test_enough_is_compared() -> None:
     paths = compared()
     assert len(paths) > 5000
-    for prefix in ("fluid.layers.", "fluid.optimizer.", "nn.functional.", "static.Executor.", "fluid.Program.", "vision."):
+    for prefix in (
+        "fluid.layers.",
+        "fluid.optimizer.",
+        "nn.functional.",
+        "static.Executor.",
+        "fluid.Program.",
+        "vision.",
+    ):
         assert sum(path.startswith(prefix) for path in paths) > 4, prefix
 
 

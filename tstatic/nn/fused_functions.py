@@ -33,10 +33,10 @@ from tstatic.ops.shape.transpose import transpose
 _ACTIVATIONS: dict[str, Callable[[Variable], Variable]] = {"none": lambda x: x, "gelu": gelu, "relu": relu}
 
 
-def _refuse(function: str, argument: str, value: Any, expected: str, why: str) -> None:
+def _refuse(function: str, argument: str, value: Any, expected: str, why: str, fix: str = "leave it out") -> None:
     raise UnsupportedError(
         f"'{argument}' of {function} is not supported: {why}", expected=expected, received=shown(value),
-        fix="leave it out", op=function, var=argument,
+        fix=fix, op=function, var=argument,
     )  # fmt: skip
 
 
@@ -96,7 +96,12 @@ def fused_linear(
 
 @export("incubate.nn.functional.fused_linear_activation")
 def fused_linear_activation(
-    x: Variable, y: Variable, bias: Variable, trans_x: bool = False, trans_y: bool = False, activation: str | None = None
+    x: Variable,
+    y: Variable,
+    bias: Variable,
+    trans_x: bool = False,
+    trans_y: bool = False,
+    activation: str | None = None,
 ) -> Variable:
     """Returns ``activation(x @ y + bias)``, see :func:`fused_matmul_bias`.
 
@@ -321,7 +326,9 @@ def variable_length_memory_efficient_attention(
     """
     function = "variable_length_memory_efficient_attention"
     for given, argument in ((query, "query"), (key, "key"), (value, "value")):
-        check_rank(check_variable(given, argument, function), 4, argument, function, layout="[batch, heads, steps, size]")
+        check_rank(
+            check_variable(given, argument, function), 4, argument, function, layout="[batch, heads, steps, size]"
+        )
     if pre_cache_length:
         _refuse(function, "pre_cache_length", pre_cache_length, "0", "there is no cache in front of the keys")
     steps, keys = (check_static_dim(v.shape[2], v, "axis 2", function) for v in (query, key))
@@ -370,7 +377,8 @@ def fused_rotary_position_embedding(
     steps, size = (check_static_dim(q.shape[i], q, f"axis {i}", function) for i in (1, 3))
     if sin is None or cos is None:
         if not use_neox_rotary_style:
-            _refuse(function, "sin", sin, "tables of sines and cosines", "their layout is not defined for these pairs")
+            why = "for these pairs the layout of the angles is the caller's"
+            _refuse(function, "sin", sin, "tables of sines and cosines", why, "pass sin and cos")
         exponents = cast(cast(arange(size), "int64") // 2 * 2, "float32") / float(size)
         angles = unsqueeze(cast(arange(steps), "float32"), [1]) / (10000.0**exponents)
         sin, cos = sine(angles), cosine(angles)

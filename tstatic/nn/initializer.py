@@ -160,9 +160,7 @@ class Normal(Initializer):
         True
     """
 
-    def __init__(
-        self, mean: float = 0.0, std: float = 1.0, name: str | None = None, seed: int = 0
-    ) -> None:
+    def __init__(self, mean: float = 0.0, std: float = 1.0, name: str | None = None, seed: int = 0) -> None:
         self.mean, self.std, self.seed = mean, std, seed
 
     def op(self, var: Variable) -> tuple[str, dict[str, Any]]:

@@ -528,7 +528,9 @@ def check_enabled(attr: Any, arg: str, function: str) -> None:
         )
 
 
-@export("tensor.create_parameter", "static.create_parameter", "static.nn.create_parameter", "fluid.layers.create_parameter")
+@export(
+    "tensor.create_parameter", "static.create_parameter", "static.nn.create_parameter", "fluid.layers.create_parameter"
+)
 def create_parameter(
     shape: Any,
     dtype: Any,

@@ -39,7 +39,8 @@ class WeightDecayRegularizer:
 
 @export("fluid.regularizer.append_regularization_ops", "fluid.optimizer.append_regularization_ops")
 def append_regularization_ops(
-    parameters_and_grads: Sequence[tuple[Variable, Variable | None]], regularization: WeightDecayRegularizer | None = None
+    parameters_and_grads: Sequence[tuple[Variable, Variable | None]],
+    regularization: WeightDecayRegularizer | None = None,
 ) -> list[tuple[Variable, Variable | None]]:
     """Adds weight decay to gradients, which keep their names; optimizers do this themselves.
 

@@ -249,5 +249,7 @@ def fluid_roi_align(
         **region_attrs(function, [pooled_height, pooled_width], spatial_scale),
         "sampling_ratio": check_int(sampling_ratio, "sampling_ratio", function),
     }
-    out: Variable = emit(function, region_inputs(function, input, rois, numbers_of(rois_lod, rois_num)), attrs, name=name)
+    out: Variable = emit(
+        function, region_inputs(function, input, rois, numbers_of(rois_lod, rois_num)), attrs, name=name
+    )
     return out

@@ -186,5 +186,7 @@ def fluid_roi_pool(
         rois_num: How many regions each image has, ``[n]`` integers; it counts if both are given.
     """
     attrs = region_attrs("roi_pool", [pooled_height, pooled_width], spatial_scale)
-    out: Variable = emit("roi_pool", region_inputs("roi_pool", input, rois, numbers_of(rois_lod, rois_num)), attrs, name=name)
+    out: Variable = emit(
+        "roi_pool", region_inputs("roi_pool", input, rois, numbers_of(rois_lod, rois_num)), attrs, name=name
+    )
     return out

@@ -175,7 +175,7 @@ def softsign(x: Variable, name: str | None = None) -> Variable:
     return unary("softsign", x, name=name)
 
 
-@export("nn.functional.silu", op="silu")
+@export("nn.functional.silu", "fluid.layers.silu", op="silu")
 def silu(x: Variable, name: str | None = None) -> Variable:
     """Returns ``x * sigmoid(x)`` of each element; any shape.
 

@@ -33,9 +33,7 @@ def _constant(*values: int) -> Variable:
 def _right(x: Variable, count: int) -> Variable:
     """Shifts bits to the right and fills with zeros; division is of multiples, so that it is exact for either sign."""
     low = bitwise_and(x, _constant((1 << count) - 1))
-    return bitwise_and(
-        floor_divide(subtract(x, low), _constant(1 << count)), _constant((1 << (_BITS - count)) - 1)
-    )
+    return bitwise_and(floor_divide(subtract(x, low), _constant(1 << count)), _constant((1 << (_BITS - count)) - 1))
 
 
 def _rotated(x: Variable, count: int) -> Variable:
