@@ -92,7 +92,7 @@ def round(x: float, d: int = 0) -> float:
         >>> paddle.compat.round(2.5), paddle.compat.round(-0.25, 1)
         (3.0, -0.3)
     """
-    scale = 10**d
+    scale: float = 10**d
     if x == 0:
         return math.copysign(0.0, x)
     whole = math.floor if x > 0 else math.ceil
@@ -115,6 +115,4 @@ def get_exception_message(exc: BaseException) -> str:
     return str(exc)
 
 
-long_type = int
-"""Whole numbers of any size."""
-__all__ = ["floor_division", "get_exception_message", "long_type", "round", "to_bytes", "to_text"]
+__all__ = ["floor_division", "get_exception_message", "round", "to_bytes", "to_text"]

@@ -174,8 +174,8 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     ),
     Unsupported(
         _in("fluid.layers", "fluid.layers.nn", "fluid.layers.tensor")(
-            "addcmul addmm allclose arange clamp dist elementwise_equal flip full_like index_sample index_select logsumexp meshgrid "
-            "nonzero randint randn randperm roll t trace"
+            "addcmul addmm allclose arange clamp dist elementwise_equal flip full_like index_sample index_select logsumexp "
+            "meshgrid nonzero randint randn randperm roll t trace"
         ),
         "Paddle 1.8 alone has these layers, and 2.0 has other arguments for them",
         "the function of that name in paddle, as in paddle.flip(x, axis=[0])",
@@ -186,7 +186,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
             "similarity_focus"
         ),
         "Values are tensors here, also gradients of tables, and the plan decides what shares memory",
-        "the value itself, fluid.layers.batch_norm(x, act='relu') for inplace_abn, and fluid.layers.sequence_pad for sorted batches",
+        "the value itself, fluid.layers.batch_norm(x, act='relu') for inplace_abn, fluid.layers.sequence_pad for sorted batches",
     ),
     Unsupported(
         _in("fluid")(
@@ -200,8 +200,8 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     Unsupported(
         (
             *_in("fluid", "fluid.framework", "fluid.compiler")(
-                "IPUPlace IpuCompiledProgram IpuStrategy MLUPlace NPUPlace cuda_pinned_places ipu_shard_guard is_compiled_with_cinn "
-                "is_compiled_with_npu is_compiled_with_rocm mlu_places set_ipu_shard xpu_places"
+                "IPUPlace IpuCompiledProgram IpuStrategy MLUPlace NPUPlace cuda_pinned_places ipu_shard_guard "
+                "is_compiled_with_cinn is_compiled_with_npu is_compiled_with_rocm mlu_places set_ipu_shard xpu_places"
             ),
             "static.mlu_places", "static.npu_places", "NPUPlace", "MLUPlace", "device.MLUPlace", "device.is_compiled_with_mlu",
             "device.is_compiled_with_npu",
@@ -236,7 +236,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
             *_in("fluid.incubate.fleet.base.role_maker")("GeneralRoleMaker MPISymetricRoleMaker"),
         ),
         "Descriptions of operators, pipelines, sparse exchanges and MPI are not part of tstatic",
-        "paddle.register_kernel for kernels of your own, fluid.layers for learning rates, fleet.init(is_collective=True) for processes",
+        "paddle.register_kernel for your kernels, fluid.layers for learning rates, fleet.init(is_collective=True) for processes",
         declined=True,
     ),
     Unsupported(
@@ -267,15 +267,16 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
             "functional.fused_gate_attention functional.fused_multi_transformer functional.masked_multihead_attention"
         ),
         "Kernels that Paddle has for inference on GPUs alone, and layers of them, are not part of tstatic",
-        "nn.TransformerEncoderLayer, nn.MultiHeadAttention or incubate.nn.functional.fused_feedforward, which build strategies fuse",
+        "nn.TransformerEncoderLayer, nn.MultiHeadAttention or incubate.nn.functional.fused_feedforward, which can be fused",
         declined=True,
     ),
     Unsupported(
         (
             *_in("utils")("Ploter dump_config profiler.Profiler profiler.ProfilerOptions profiler.get_profiler"), "incubate.vision",
+            "compat.long_type",
         ),
         "Utilities that Paddle has given up are not part of tstatic",
-        "tstatic.callbacks for progress, paddle.profiler.Profiler for times",
+        "int for long_type, tstatic.callbacks for progress, paddle.profiler.Profiler for times",
         declined=True,
     ),
     Unsupported(

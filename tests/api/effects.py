@@ -40,6 +40,8 @@ def _respelled() -> None:
         if ORIGIN not in getattr(inspect.unwrap(value), "__dict__", {}) or path in SAMPLES:
             continue
         original, targets = vars(inspect.unwrap(value))[ORIGIN]
+        others = OWN_OTHERS.get(paths.get(id(original), ""), {})
+        OWN_OTHERS[path] = {name: others[target] for name, target in targets.items() if target in others}
         sample = SAMPLES.get(paths.get(id(original), ""))
         if sample is None or sample.call is not None:
             continue

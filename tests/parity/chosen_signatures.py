@@ -45,7 +45,7 @@ CHOSEN: tuple[tuple[str, str, str], ...] = (
     ("distributed.new_group", "timeout is *", "None: the wait that the group of all processes has"),
     ("distributed.fleet.utils.LocalFS.cat", "fs_path is *", "None is no path"),
     ("incubate*.ModelAverage.*", "executor is *", "None is for eager mode; Paddle needs an Executor in programs, too"),
-    ("fluid.clip.GradientClipBase", "lacks need_clip", "a base class, which 2.4 makes without arguments; each clip takes need_clip itself"),
+    ("fluid.clip.GradientClipBase", "lacks need_clip", "a base class, without arguments in 2.4; each clip takes need_clip"),
     (
         "fluid.layers.nn.Normal fluid.layers.metric_op.Normal", "*",
         "the distribution of fluid.layers; what Paddle's modules of these paths import for themselves is the initializer",

@@ -10,8 +10,9 @@ import inspect
 import json
 import re
 import sys
+from collections.abc import Iterator
 from types import ModuleType
-from typing import Any, Iterator
+from typing import Any
 
 
 def parameters_of(function: Any) -> list[list[str]]:

@@ -1,7 +1,7 @@
 """Records the signatures of Paddle's public names: ``python -m tests.parity.signatures PYTHON ...`` asks those environments.
 
-`make parity` asks the Paddles that ``bench/paddle_env.py`` installs, 2.6.2 and 1.8.5. Of 2.4.2, the last version with both ``fluid`` and
-the 2.x modules, there is no wheel for CPUs any more, so its record stays as it is.
+`make parity` asks the Paddles that ``bench/paddle_env.py`` installs, 2.6.2 and 1.8.5. Of 2.4.2, the last version with both
+``fluid`` and the 2.x modules, there is no wheel for CPUs any more, so its record stays as it is.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""The page on moving a script from Paddle lists what the code declines, which arguments differ, and the packages that are missed."""
+"""The page on moving a script from Paddle lists what the code declines, which arguments differ, and what Paddle installs."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
-
-import re
 
 from tests.parity.chosen_signatures import CHOSEN
 from tstatic.unsupported import UNSUPPORTED
@@ -13,8 +12,8 @@ from tstatic.unsupported import UNSUPPORTED
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 PAGE = (DOCS / "tutorials" / "from_paddle.md").read_text(encoding="utf-8")
 REQUIRED = {
-    "1.8.5": "opencv-python requests protobuf gast rarfile Pillow graphviz six funcsigs pyyaml decorator prettytable objgraph astor "
-    "pathlib scipy numpy nltk matplotlib",
+    "1.8.5": "opencv-python requests protobuf gast rarfile Pillow graphviz six funcsigs pyyaml decorator prettytable objgraph "
+    "astor pathlib scipy numpy nltk matplotlib",
     "2.4.2": "requests numpy protobuf Pillow six decorator astor paddle-bfloat opt-einsum",
     "2.6.2": "httpx numpy Pillow decorator astor opt-einsum protobuf",
 }

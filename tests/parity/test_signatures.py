@@ -1,7 +1,7 @@
 """Public functions, classes and methods take Paddle's arguments: the names, the order and the defaults of the era of their path.
 
-Names below ``fluid`` have the order of Paddle 1.8.5, the others that of 2.6.2; what 2.4.2 has beside it is taken by keyword. `make parity`
-asks the Paddles that are installed; otherwise the records are used.
+Names below ``fluid`` have the order of Paddle 1.8.5, the others that of 2.6.2; what 2.4.2 has beside it is taken by keyword.
+`make parity` asks the Paddles that are installed; otherwise the records are used.
 """
 
 from __future__ import annotations

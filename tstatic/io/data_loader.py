@@ -96,8 +96,8 @@ class DataLoader:
         dataset: A Dataset, an IterableDataset, or anything with ``__getitem__`` and ``__len__``.
         feed_list: Variables, in the order of the fields of a sample; needed with ``return_list=False``.
         places: One or several places; the expected place if ``None``.
-        return_list: ``False`` gives lists with a dict ``{name: tensor}`` for each place, which can be fed as they are; ``None`` does so
-            where there is a ``feed_list``.
+        return_list: ``False`` gives lists with a dict ``{name: tensor}`` for each place, which can be fed as they are;
+            ``None`` does so where there is a ``feed_list``.
         batch_sampler: What gives the lists of numbers; in place of the next three.
         batch_size: Samples in a batch; ``None`` gives single samples.
         shuffle: Takes the samples in a random order, which ``np.random.seed`` decides.

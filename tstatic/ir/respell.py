@@ -46,7 +46,8 @@ def respelled(original: Any, name: str, takes: str, renamed: Mapping[str, str]) 
     if inspect.isclass(original):
         function.__name__, function.__qualname__ = "__init__", f"{original.__qualname__}.__init__"
         function.__doc__ = called.__doc__
-        made = type(original)(original.__name__, (original,), {"__init__": function, "__module__": original.__module__})
+        metaclass: Any = type(original)
+        made = metaclass(original.__name__, (original,), {"__init__": function, "__module__": original.__module__})
         made.__qualname__ = original.__qualname__
     else:
         made.__qualname__, made.__module__ = name, original.__module__

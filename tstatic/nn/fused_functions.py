@@ -1,4 +1,4 @@
-"""The functions of ``incubate.nn.functional``: blocks of networks written out, which the fusions of a build strategy may join again."""
+"""The functions of ``incubate.nn.functional``: blocks of networks, which the fusions of a build strategy may join."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_axis, check_choice, check_rank, check_static_dim
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
+from tstatic.no_effect import no_effect
 from tstatic.ops.elementwise.activation import gelu
+from tstatic.ops.elementwise.activation_piecewise import relu
 from tstatic.ops.elementwise.arithmetic import add
 from tstatic.ops.elementwise.logic import less_than, where
 from tstatic.ops.elementwise.scale import cast
 from tstatic.ops.elementwise.unary import cos as cosine
 from tstatic.ops.elementwise.unary import rsqrt
 from tstatic.ops.elementwise.unary import sin as sine
-from tstatic.ops.elementwise.activation_piecewise import relu
 from tstatic.ops.matmul.linear import linear
 from tstatic.ops.matmul.matmul import matmul
 from tstatic.ops.norm.layer_norm import layer_norm
@@ -25,11 +26,12 @@ from tstatic.ops.norm.softmax import softmax
 from tstatic.ops.random.dropout import UPSCALE, dropout
 from tstatic.ops.reduce.reduction import mean
 from tstatic.ops.shape.creation import full
-from tstatic.ops.shape.sequence import arange
 from tstatic.ops.shape.joining import stack
 from tstatic.ops.shape.reshape import reshape, unsqueeze
+from tstatic.ops.shape.sequence import arange
 from tstatic.ops.shape.transpose import transpose
 
+_PLAIN = "results are not quantised, and a positive scale is refused"
 _ACTIVATIONS: dict[str, Callable[[Variable], Variable]] = {"none": lambda x: x, "gelu": gelu, "relu": relu}
 
 
@@ -221,7 +223,7 @@ def fused_feedforward(
     start = _normalised(x, ln1_scale, ln1_bias, ln1_epsilon) if pre_layer_norm else x
     hidden = dropout(act(linear(start, linear1_weight, linear1_bias)), dropout1_rate, None, training, mode)
     out = dropout(linear(hidden, linear2_weight, linear2_bias), dropout2_rate, None, training, mode)
-    out = x + out if add_residual else out
+    out = add(x, out, name if pre_layer_norm else None) if add_residual else out
     return out if pre_layer_norm else _normalised(out, ln2_scale, ln2_bias, ln2_epsilon, name)
 
 
@@ -259,11 +261,13 @@ def fused_multi_head_attention(
         qkv_weight: ``[3, heads, head size, size]``, or with ``transpose_qkv_wb`` ``[size, 3 * size]``.
         qkv_bias: ``[3, heads, head size]``, or ``[3 * size]``, or ``None``.
         linear_weight, linear_bias: ``[size, size]`` and ``[size]`` or ``None``.
-        pre_layer_norm: Normalises in front of the block, with ``pre_ln_scale``, ``pre_ln_bias`` and ``pre_ln_epsilon``, not behind it.
+        pre_layer_norm: Normalises in front of the block, not behind it.
+        pre_ln_scale, pre_ln_bias, pre_ln_epsilon: Of the normalisation in front.
         ln_scale, ln_bias, ln_epsilon: Of the normalisation behind.
         cache_kv: ``None``: keys and values of earlier steps are not kept.
         attn_mask: Added to the scores, ``[batch, heads, steps, steps]`` or what broadcasts to it.
-        dropout_rate, attn_dropout_rate, training, mode: Of the result and of the attention's weights, as of ``nn.functional.dropout``.
+        dropout_rate, attn_dropout_rate: Of the result and of the attention's weights.
+        training, mode: As of ``nn.functional.dropout``.
         ring_id: -1: matrices are not split over processes.
         add_residual: Whether ``x`` is added.
         num_heads: The number of heads with ``transpose_qkv_wb``.
@@ -294,7 +298,7 @@ def fused_multi_head_attention(
     weights = dropout(softmax(scores), attn_dropout_rate, None, training, mode)
     joined = reshape(transpose(matmul(weights, v), [0, 2, 1, 3]), [0, 0, -1])
     out = dropout(linear(joined, linear_weight, linear_bias), dropout_rate, None, training, mode)
-    out = x + out if add_residual else out
+    out = add(x, out, name if pre_layer_norm else None) if add_residual else out
     return out if pre_layer_norm else _normalised(out, ln_scale, ln_bias, ln_epsilon, name)
 
 
@@ -343,7 +347,8 @@ def variable_length_memory_efficient_attention(
     lowest = full([1], -1e30 if query.dtype.name in ("float32", "float64", "bfloat16") else -6e4, query.dtype)
     found = matmul(softmax(where(seen, scores, lowest)), value)
     valid = less_than(reshape(rows, [1, 1, -1, 1]), reshape(cast(seq_lens, "int64"), [-1, 1, 1, 1]))
-    return found * cast(valid, found.dtype)
+    made: Variable = found * cast(valid, found.dtype)
+    return made
 
 
 @export("incubate.nn.functional.fused_rotary_position_embedding")
@@ -412,6 +417,7 @@ def fused_rotary_position_embedding(
 
 
 # ---------------------------------------------------------------------------------------------------------- normalisations
+@no_effect(quant_scale=_PLAIN, quant_round_type=_PLAIN, quant_max_bound=_PLAIN, quant_min_bound=_PLAIN)
 @export("incubate.nn.functional.fused_layer_norm")
 def fused_layer_norm(
     x: Variable,
@@ -436,7 +442,7 @@ def fused_layer_norm(
         residual_alpha: Factor of ``residual``.
         begin_norm_axis: The first axis that is normalised.
         bias, residual: Added to ``x`` before, or ``None``.
-        quant_scale, quant_round_type, quant_max_bound, quant_min_bound: Results are not quantised: the scale is not positive.
+        quant_scale: Not positive: results are not quantised.
 
     Returns:
         The result; with ``residual`` the result and the sum.
@@ -454,6 +460,7 @@ def fused_layer_norm(
     return out if residual is None else (out, added)
 
 
+@no_effect(quant_scale=_PLAIN, quant_round_type=_PLAIN, quant_max_bound=_PLAIN, quant_min_bound=_PLAIN)
 @export("incubate.nn.functional.fused_rms_norm")
 def fused_rms_norm(
     x: Variable,
@@ -476,7 +483,7 @@ def fused_rms_norm(
         epsilon: Added to the mean square.
         begin_norm_axis: The first axis that is normalised.
         bias, residual: Added to ``x`` before, or ``None``.
-        quant_scale, quant_round_type, quant_max_bound, quant_min_bound: Results are not quantised: the scale is not positive.
+        quant_scale: Not positive: results are not quantised.
 
     Returns:
         The result; with ``residual`` the result and ``y``.

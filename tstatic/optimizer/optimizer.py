@@ -46,7 +46,8 @@ class Optimizer:
         weight_decay: A float (L2) or a regularizer; a parameter's own regularizer beats it.
         grad_clip: How gradients are clipped.
         name: Prefix of the accumulators' names.
-        parameter_list, regularization: The names of ``parameters`` and ``weight_decay`` in Paddle 1.x; those count if both are given.
+        parameter_list, regularization: The names of ``parameters`` and ``weight_decay`` in Paddle 1.x; those
+            count if both are given.
 
     Raises:
         ProgramTypeError: For arguments of the wrong type.

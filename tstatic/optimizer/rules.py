@@ -573,12 +573,14 @@ _legacy(
 )
 _legacy(
     Lamb,
-    "learning_rate lamb_weight_decay beta1 beta2 epsilon parameter_list regularization grad_clip exclude_from_weight_decay_fn name",
+    "learning_rate lamb_weight_decay beta1 beta2 epsilon parameter_list regularization grad_clip "
+    "exclude_from_weight_decay_fn name",
     "fluid.optimizer.Lamb",
     "fluid.optimizer.LambOptimizer",
 )
 _legacy(
     AdamW,
-    "learning_rate beta1 beta2 epsilon parameter_list regularization lr_ratio apply_decay_param_fun grad_clip lazy_mode multi_precision name",
+    "learning_rate beta1 beta2 epsilon parameter_list regularization lr_ratio "
+    "apply_decay_param_fun grad_clip lazy_mode multi_precision name",
     "fluid.optimizer.AdamW",
 )
