@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import json
 import re
 import runpy
@@ -101,9 +102,11 @@ def exports() -> dict[str, Found]:
                 for decorator in node.decorator_list:
                     if calls(decorator, "export"):
                         names = values(decorator)
-                        if any(k.arg == "inplace" for k in decorator.keywords):  # type: ignore[attr-defined]
-                            names += [f"{n}_" for n in names if n.startswith(("tensor.", "Variable."))]
                         found |= dict.fromkeys(names, (module, name))
+                        if any(k.arg == "inplace" for k in decorator.keywords):  # type: ignore[attr-defined]
+                            out = isinstance(node, ast.FunctionDef) and any(a.arg == "out" for a in node.args.args)
+                            writing = [f"{n}_" for n in names if n.startswith(("tensor.", "Variable."))]
+                            found |= dict.fromkeys(writing, (module, f"inplace({name})" if out else name))
                     elif calls(decorator, "respell"):
                         names = values(decorator)
                         found |= dict.fromkeys(names, (module, f"respell({names[0]})"))
@@ -235,9 +238,9 @@ def legacy(name: str, module: str, rule: str, names: Types) -> str:
     own = {renamed.get(a.arg, a.arg): given for a, given in list(positional(init))[1:]}
     made = (n.value for n in tree(module).body if isinstance(n, ast.Expr) and calls(n.value, "_legacy"))  # type: ignore[union-attr]
     order = next(values(call)[0] for call in made if call.args[0].id == rule).split()  # type: ignore[attr-defined]
-    added = {"flatten_param_grads": True, "align_size": True, "regularization": True}
-    own = {**added, **({"use_global_beta_pow": True} if rule == "Adam" else {}), **own}
-    rows = [*order, "*", *sorted(own.keys() - set(order))]
+    for added in ("flatten_param_grads", "align_size", "regularization", *["use_global_beta_pow"] * (rule == "Adam")):
+        own.setdefault(added, True)
+    rows = [*order, "*", *(n for n in own if n not in order)]
     names.imports |= {f"from {module} import {rule} as _{rule}", "from typing import Any"}
     row = ", ".join(["self", *(n if n == "*" else f"{n}: Any{' = ...' * own[n]}" for n in rows)])
     return f"class {name}(_{rule}):\n    def __init__({row}) -> None: ..."
@@ -317,6 +320,10 @@ def facade(module: str, call: ast.Call) -> str:
         made = defined(source).get(original)
         if original.startswith("_legacy("):
             parts.append(legacy(name, source, original[len("_legacy(") : -1], names))
+        elif original.startswith("inplace("):
+            function = without_out(source, original)
+            function.args.args.insert(0, ast.arg("self"))
+            parts.append(f"def {name}{names.signature(source, function).replace('self, ', '', 1)}: ...")
         elif original.startswith("respell("):
             parts.append(respelled(name, source, original[len("respell(") : -1], names))
         elif isinstance(made, ast.Assign) and calls(made.value, "functional_layer"):
@@ -327,6 +334,15 @@ def facade(module: str, call: ast.Call) -> str:
     return _file(names.imports, [*parts, f"__all__ = [\n{listed}\n]"])
 
 
+def without_out(module: str, original: str) -> Function:
+    """Returns the function that writes to its argument: the one that ``inplace(name)`` names, without its parameter ``out``."""
+    function = copy.deepcopy(defined(module)[original[len("inplace(") : -1]])
+    assert isinstance(function, ast.FunctionDef)
+    at = next(i for i, a in enumerate(function.args.args) if a.arg == "out")
+    del function.args.args[at], function.args.defaults[at - len(function.args.args) - 1]
+    return function
+
+
 def methods() -> str:
     """The stub of ``tstatic/ir/methods.py``: signatures are written out, since an import of the ops would be a circle."""
     names = Types(within="tstatic.ir.")
@@ -334,7 +350,8 @@ def methods() -> str:
     for cls in METHODS:
         rows = []
         for name, (module, original) in sorted(namespace(cls).items()):
-            function = defined(module)[original]
+            writes = original.startswith("inplace(")
+            function = without_out(module, original) if writes else defined(module)[original]
             assert isinstance(function, ast.FunctionDef)
             rows.append(f"    def {name}{names.signature(module, function)}: ...")
         parts.append(f"class {cls}Methods:\n" + "\n".join(rows))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from tstatic.errors import UnsupportedError, shown
@@ -32,7 +31,12 @@ from tstatic.ops.shape.sequence import arange
 from tstatic.ops.shape.transpose import transpose
 
 _PLAIN = "results are not quantised, and a positive scale is refused"
-_ACTIVATIONS: dict[str, Callable[[Variable], Variable]] = {"none": lambda x: x, "gelu": gelu, "relu": relu}
+
+
+def _activated(x: Variable, activation: str) -> Variable:
+    if activation == "none":
+        return x
+    return gelu(x) if activation == "gelu" else relu(x)
 
 
 def _refuse(function: str, argument: str, value: Any, expected: str, why: str, fix: str = "leave it out") -> None:
@@ -115,9 +119,8 @@ def fused_linear_activation(
     Raises:
         ProgramError: For another activation.
     """
-    kind = check_choice(activation or "none", tuple(_ACTIVATIONS), "activation", "fused_linear_activation")
-    made: Variable = _ACTIVATIONS[kind](fused_matmul_bias(x, y, bias, trans_x, trans_y))
-    return made
+    kind = check_choice(activation or "none", ("none", "gelu", "relu"), "activation", "fused_linear_activation")
+    return _activated(fused_matmul_bias(x, y, bias, trans_x, trans_y), kind)
 
 
 # ------------------------------------------------------------------------------------------------------------------ dropout
@@ -219,9 +222,11 @@ def fused_feedforward(
     function = "fused_feedforward"
     check_variable(x, "x", function)
     _check_ring(function, ring_id)
-    act = _ACTIVATIONS[check_choice(activation, ("relu", "gelu"), "activation", function)]
+    check_choice(activation, ("relu", "gelu"), "activation", function)
     start = _normalised(x, ln1_scale, ln1_bias, ln1_epsilon) if pre_layer_norm else x
-    hidden = dropout(act(linear(start, linear1_weight, linear1_bias)), dropout1_rate, None, training, mode)
+    hidden = dropout(
+        _activated(linear(start, linear1_weight, linear1_bias), activation), dropout1_rate, None, training, mode
+    )
     out = dropout(linear(hidden, linear2_weight, linear2_bias), dropout2_rate, None, training, mode)
     out = add(x, out, name if pre_layer_norm else None) if add_residual else out
     return out if pre_layer_norm else _normalised(out, ln2_scale, ln2_bias, ln2_epsilon, name)
