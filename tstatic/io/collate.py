@@ -37,7 +37,9 @@ def default_collate_fn(batch: Sequence[Any]) -> Any:
         DataError: If samples differ in their structure or shapes.
 
     Example:
-        >>> fluid.io.default_collate_fn([(np.array([1, 2]), 3), (np.array([4, 5]), 6)])
+        >>> samples = [(np.array([1, 2]), 3), (np.array([4, 5]), 6)]
+        >>> batch = fluid.io.default_collate_fn(samples)
+        >>> batch
         [array([[1, 2],
                [4, 5]]), array([3, 6])]
     """

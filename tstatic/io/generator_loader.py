@@ -289,7 +289,7 @@ class PyReader(GeneratorLoader):
         iterable: bool = True,
         return_list: bool = False,
     ) -> None:
-        super().__init__(feed_list, capacity, iterable, return_list)
+        super().__init__(feed_list, capacity, use_double_buffer, iterable, return_list)
 
     def decorate_sample_generator(
         self, sample_generator: Reader, batch_size: int, drop_last: bool = True, places: Any = None

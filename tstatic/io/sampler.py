@@ -358,7 +358,8 @@ class FluidBatchSampler(BatchSampler):
         DataUseError: If arguments are of the wrong kind, or exclude each other (an ``AssertionError``).
 
     Example:
-        >>> sampler = fluid.io.BatchSampler(indices=[3, 1, 2], batch_size=2)
+        >>> numbers = [3, 1, 2]
+        >>> sampler = fluid.io.BatchSampler(indices=numbers, batch_size=2)
         >>> list(sampler), len(sampler)
         ([[3, 1], [2]], 2)
     """
