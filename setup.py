@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import json
 import re
 import runpy
@@ -101,17 +102,34 @@ def exports() -> dict[str, Found]:
                 for decorator in node.decorator_list:
                     if calls(decorator, "export"):
                         names = values(decorator)
-                        if any(k.arg == "inplace" for k in decorator.keywords):  # type: ignore[attr-defined]
-                            names += [f"{n}_" for n in names if n.startswith(("tensor.", "Variable."))]
                         found |= dict.fromkeys(names, (module, name))
+                        if any(k.arg == "inplace" for k in decorator.keywords):  # type: ignore[attr-defined]
+                            out = isinstance(node, ast.FunctionDef) and any(a.arg == "out" for a in node.args.args)
+                            writing = [f"{n}_" for n in names if n.startswith(("tensor.", "Variable."))]
+                            found |= dict.fromkeys(writing, (module, f"inplace({name})" if out else name))
+                    elif calls(decorator, "respell"):
+                        names = values(decorator)
+                        found |= dict.fromkeys(names, (module, f"respell({names[0]})"))
             elif isinstance(node, ast.Assign) and calls(node.value, "functional_layer"):
                 found[f"nn.{values(node.value)[0]}"] = (module, name)
         source = tree(module)
         for node in source.body if source else ():
             if isinstance(node, ast.Expr) and calls(node.value, "_legacy"):
                 rule = node.value.args[0].id  # type: ignore[attr-defined]
-                found |= dict.fromkeys(values(node.value), (module, f"_legacy({rule})"))
+                found |= dict.fromkeys(values(node.value)[1:], (module, f"_legacy({rule})"))
     return found
+
+
+@cache
+def respellings() -> dict[str, tuple[str, ast.Call]]:
+    """First name of what is exported with other parameters -> the name that its original has in its module, and the decorator."""
+    return {
+        values(decorator)[0]: (name, decorator)
+        for module in modules()
+        for name, node in defined(module).items()
+        for decorator in getattr(node, "decorator_list", ())
+        if calls(decorator, "respell")
+    }
 
 
 def namespace(prefix: str) -> dict[str, Found]:
@@ -217,12 +235,45 @@ def legacy(name: str, module: str, rule: str, names: Types) -> str:
     init = next(n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name == "__init__")
     old = ast.literal_eval(defined(module)["_TODAY"].value)  # type: ignore[attr-defined]
     renamed = {today: name for name, today in old.items()}
-    rows = [(renamed.get(a.arg, a.arg), given) for a, given in list(positional(init))[1:]]
-    own = [f"{n}: Any{' = ...' * given}" for n, given in rows]
-    added = ["flatten_param_grads", "align_size", *["regularization"] * all(n != "regularization" for n, _ in rows)]
+    own = {renamed.get(a.arg, a.arg): given for a, given in list(positional(init))[1:]}
+    made = (n.value for n in tree(module).body if isinstance(n, ast.Expr) and calls(n.value, "_legacy"))  # type: ignore[union-attr]
+    order = next(values(call)[0] for call in made if call.args[0].id == rule).split()  # type: ignore[attr-defined]
+    for added in ("flatten_param_grads", "align_size", "regularization", *["use_global_beta_pow"] * (rule == "Adam")):
+        own.setdefault(added, True)
+    rows = [*order, "*", *(n for n in own if n not in order)]
     names.imports |= {f"from {module} import {rule} as _{rule}", "from typing import Any"}
-    row = ", ".join(["self", *own, "*", *(f"{n}: Any = ..." for n in added)])
+    row = ", ".join(["self", *(n if n == "*" else f"{n}: Any{' = ...' * own[n]}" for n in rows)])
     return f"class {name}(_{rule}):\n    def __init__({row}) -> None: ..."
+
+
+def constructor(module: str, name: str) -> Function | None:
+    """Returns the ``__init__`` of a class, or that of its first base class with one in this package."""
+    cls = defined(module).get(name)
+    if not isinstance(cls, ast.ClassDef):
+        return None
+    own = next((n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
+    bases = (constructor(*resolve(module, base.id)) for base in cls.bases if isinstance(base, ast.Name))
+    return own if own is not None else next(filter(None, bases), None)
+
+
+def respelled(name: str, module: str, path: str, names: Types) -> str:
+    """The stub of what ``respell`` makes: the parameters there, with the annotations of the original's."""
+    original, decorator = respellings()[path]
+    given = {k.arg: ast.literal_eval(k.value) for k in decorator.keywords}
+    made = ast.parse(f"def {name}(self, {given['takes']}): pass").body[0]
+    is_class = isinstance(defined(module)[original], ast.ClassDef)
+    function = constructor(module, original) if is_class else defined(module)[original]
+    assert isinstance(made, ast.FunctionDef)
+    assert isinstance(function, ast.FunctionDef)
+    notes = {a.arg: a.annotation for a in (*function.args.args, *function.args.kwonlyargs)}
+    for one in (*made.args.args, *made.args.kwonlyargs):
+        one.annotation = notes.get(given.get(one.arg, one.arg))
+    made.returns = function.returns
+    signature = names.signature(module, made)
+    if not is_class:
+        return f"def {name}{signature.replace('self, ', '', 1)}: ..."
+    names.imports.add(f"from {module} import {original} as _{original}")
+    return f"class {name}(_{original}):\n    def __init__{signature}: ..."
 
 
 # ---------------------------------------------------------------------------------------------------------------- files
@@ -269,12 +320,27 @@ def facade(module: str, call: ast.Call) -> str:
         made = defined(source).get(original)
         if original.startswith("_legacy("):
             parts.append(legacy(name, source, original[len("_legacy(") : -1], names))
+        elif original.startswith("inplace("):
+            function = without_out(source, original)
+            function.args.args.insert(0, ast.arg("self"))
+            parts.append(f"def {name}{names.signature(source, function).replace('self, ', '', 1)}: ...")
+        elif original.startswith("respell("):
+            parts.append(respelled(name, source, original[len("respell(") : -1], names))
         elif isinstance(made, ast.Assign) and calls(made.value, "functional_layer"):
             parts.append(functional_layer(original, source, names))
         else:
             names.imports.add(f"from {source} import {original} as {name}")
     listed = "\n".join(f'    "{name}",' for name in sorted(sources))
     return _file(names.imports, [*parts, f"__all__ = [\n{listed}\n]"])
+
+
+def without_out(module: str, original: str) -> Function:
+    """Returns the function that writes to its argument: the one that ``inplace(name)`` names, without its parameter ``out``."""
+    function = copy.deepcopy(defined(module)[original[len("inplace(") : -1]])
+    assert isinstance(function, ast.FunctionDef)
+    at = next(i for i, a in enumerate(function.args.args) if a.arg == "out")
+    del function.args.args[at], function.args.defaults[at - len(function.args.args) - 1]
+    return function
 
 
 def methods() -> str:
@@ -284,7 +350,8 @@ def methods() -> str:
     for cls in METHODS:
         rows = []
         for name, (module, original) in sorted(namespace(cls).items()):
-            function = defined(module)[original]
+            writes = original.startswith("inplace(")
+            function = without_out(module, original) if writes else defined(module)[original]
             assert isinstance(function, ast.FunctionDef)
             rows.append(f"    def {name}{names.signature(module, function)}: ...")
         parts.append(f"class {cls}Methods:\n" + "\n".join(rows))

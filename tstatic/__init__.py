@@ -11,6 +11,7 @@ The API:
 * ``io``         data sets, samplers, and loaders that batch them; ``reader`` has those of Paddle 1.x
 * ``dataset``    well-known data sets, from local files; ``text`` has them as classes
 * ``testing``    checks for programs of one's own
+* ``compat``   texts and bytes, for scripts of both Pythons
 * ``tensor``, ``metric``, ``regularizer``, ``device``, ``distributed``, ``utils``, ``framework``, ``base``  Paddle's module paths
 * ``fluid``      the 1.x names
 * ``incubate``   averages of parameters, LookAhead, LARS
@@ -48,10 +49,11 @@ __getattr__, __dir__ = facade(
     __name__,
     "tensor",
     modules=(
-        "amp autodiff base callbacks dataset device distributed distribution errors fft fluid framework geometric incubate "
+        "amp autodiff base callbacks compat dataset device distributed distribution errors fft fluid framework geometric incubate "
         "inference io linalg metric nn onnx optimizer profiler reader regularizer signal static tensor text utils version vision"
     ),
     others={
+        "tstatic.device": "XPUPlace",
         "tstatic.flags": "get_flags, set_flags",
         "tstatic.fusion.register": "register_kernel",
         "tstatic.interop.from_torch": "from_torch",

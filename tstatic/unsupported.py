@@ -163,6 +163,132 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "static.amp.decorate(optimizer, dtype='bfloat16')",
     ),
     Unsupported(
+        _in("fluid.layers", "fluid.layers.detection", "fluid.layers.nn", "static.nn")(
+            "anchor_generator bipartite_match box_clip box_decoder_and_assign collect_fpn_proposals deformable_roi_pooling "
+            "density_prior_box detection_output generate_mask_labels generate_proposal_labels locality_aware_nms matrix_nms "
+            "multi_box_head polygon_box_transform prroi_pool retinanet_detection_output retinanet_target_assign "
+            "roi_perspective_transform rpn_target_assign sigmoid_focal_loss ssd_loss target_assign"
+        ),
+        "These layers of the detectors of 1.x are not part of tstatic",
+        "vision.ops (nms, roi_align, prior_box, yolo_box, generate_proposals, distribute_fpn_proposals) and nn.functional",
+    ),
+    Unsupported(
+        _in("fluid.layers", "fluid.layers.nn", "fluid.layers.tensor")(
+            "addcmul addmm allclose arange clamp dist elementwise_equal flip full_like index_sample index_select logsumexp "
+            "meshgrid nonzero randint randn randperm roll t trace"
+        ),
+        "Paddle 1.8 alone has these layers, and 2.0 has other arguments for them",
+        "the function of that name in paddle, as in paddle.flip(x, axis=[0])",
+    ),
+    Unsupported(
+        _in("fluid.layers", "fluid.layers.nn", "fluid.layers.control_flow")(
+            "filter_by_instag get_tensor_from_selected_rows inplace_abn merge_selected_rows reorder_lod_tensor_by_rank "
+            "similarity_focus"
+        ),
+        "Values are tensors here, also gradients of tables, and the plan decides what shares memory",
+        "the value itself, fluid.layers.batch_norm(x, act='relu') for inplace_abn, fluid.layers.sequence_pad for sorted batches",
+    ),
+    Unsupported(
+        _in("fluid")(
+            "DataFeedDesc DistMultiTrainer HashName HeterPipelineTrainer HeterXpuTrainer MultiTrainer PipelineTrainer RoundRobin "
+            "TrainerDesc"
+        ),
+        "Trainers of descriptions and parameter servers are not part of tstatic",
+        "Executor.train_from_dataset with fluid.DatasetFactory",
+        declined=True,
+    ),
+    Unsupported(
+        (
+            *_in("fluid", "fluid.framework", "fluid.compiler")(
+                "IPUPlace IpuCompiledProgram IpuStrategy MLUPlace NPUPlace cuda_pinned_places ipu_shard_guard "
+                "is_compiled_with_cinn is_compiled_with_npu is_compiled_with_rocm mlu_places set_ipu_shard xpu_places"
+            ),
+            "static.mlu_places", "static.npu_places", "NPUPlace", "MLUPlace", "device.MLUPlace", "device.is_compiled_with_mlu",
+            "device.is_compiled_with_npu",
+        ),
+        "Programs run on CPUs and NVIDIA GPUs",
+        "fluid.CPUPlace() or fluid.CUDAPlace(0)",
+        declined=True,
+    ),
+    Unsupported(
+        (
+            *_in("fluid", "fluid.framework")(
+                "ComplexVariable VarBase _cuda_synchronize _non_static_mode enable_imperative disable_imperative"
+            ),
+            *_in("fluid.dygraph")(
+                "AmpScaler BCELoss Flatten GRUCell L1Loss LSTMCell MSELoss NLLLoss OptimizerState TranslatedLayer amp_decorate "
+                "amp_guard disable_dygraph disable_imperative enable_dygraph enable_imperative load no_grad_ not_to_static save "
+                "set_code_level set_verbosity"
+            ),
+            *_in("fluid.dygraph.nn")(
+                "BCELoss BatchNorm BilinearTensorProduct Conv2D Conv2DTranspose Conv3D Conv3DTranspose Dropout Embedding GRUUnit "
+                "GroupNorm InstanceNorm L1Loss LayerNorm Linear MSELoss NCE NLLLoss PRelu Pool2D TreeConv"
+            ),
+        ),
+        "There is no eager mode: tstatic builds programs and runs them",
+        "static.data for inputs, paddle.nn or fluid.layers on them, and static.Executor.run",
+        declined=True,
+    ),
+    Unsupported(
+        (
+            "fluid.op", "fluid.learning_rate_decay", "fluid.load_op_library", "fluid.framework.load_op_library",
+            *_in("fluid.optimizer")("PipelineOptimizer DGCMomentumOptimizer"),
+            *_in("fluid.incubate.fleet.base.role_maker")("GeneralRoleMaker MPISymetricRoleMaker"),
+        ),
+        "Descriptions of operators, pipelines, sparse exchanges and MPI are not part of tstatic",
+        "paddle.register_kernel for your kernels, fluid.layers for learning rates, fleet.init(is_collective=True) for processes",
+        declined=True,
+    ),
+    Unsupported(
+        (
+            *_in("fluid.contrib", "fluid.contrib.layers")(
+                "_pull_box_extended_sparse batch_fc bilateral_slice correlation ctr_metric_bundle fused_bn_add_act "
+                "fused_elemwise_activation fused_embedding_seq_pool fused_seqpool_cvm match_matrix_tensor multiclass_nms2 "
+                "partial_concat partial_sum rank_attention search_pyramid_hash sequence_topk_avg_pooling shuffle_batch "
+                "sparse_embedding tdm_child tdm_sampler tree_conv var_conv_2d"
+            ),
+            *_in("fluid.contrib")(
+                "BeamSearchDecoder CheckMethod Compressor HDFSClient InitState MaskAlgo Momentum QuantizeTranspiler StateCell "
+                "TrainingDecoder add_supported_layer calculate_density check_mask_1d check_mask_2d check_sparsity "
+                "convert_dist_to_sparse_program create_mask decorate distributed_batch_reader extend_with_decoupled_weight_decay "
+                "get_mask_1d get_mask_2d_best get_mask_2d_greedy load_persistables_for_increment load_persistables_for_inference "
+                "memory_usage multi_download multi_upload op_freq_statistic prune_model reset_excluded_layers set_excluded_layers"
+            ),
+            "fluid.contrib.mixed_precision.bf16.convert_float_to_uint16",
+        ),
+        "What fluid.contrib tried out is not part of tstatic, but for mixed precision and recurrent layers",
+        "fluid.layers, fluid.contrib.mixed_precision, optimizer.AdamW for decoupled decay, and static.summary for memory",
+        declined=True,
+    ),
+    Unsupported(
+        _in("incubate.nn")(
+            "FusedBiasDropoutResidualLayerNorm FusedDropoutAdd FusedEcMoe FusedFeedForward FusedLinear FusedMultiHeadAttention "
+            "FusedMultiTransformer FusedTransformerEncoderLayer functional.block_multihead_attention functional.fused_ec_moe "
+            "functional.fused_gate_attention functional.fused_multi_transformer functional.masked_multihead_attention"
+        ),
+        "Kernels that Paddle has for inference on GPUs alone, and layers of them, are not part of tstatic",
+        "nn.TransformerEncoderLayer, nn.MultiHeadAttention or incubate.nn.functional.fused_feedforward, which can be fused",
+        declined=True,
+    ),
+    Unsupported(
+        (
+            *_in("utils")("Ploter dump_config profiler.Profiler profiler.ProfilerOptions profiler.get_profiler"), "incubate.vision",
+            "compat.long_type",
+        ),
+        "Utilities that Paddle has given up are not part of tstatic",
+        "int for long_type, tstatic.callbacks for progress, paddle.profiler.Profiler for times",
+        declined=True,
+    ),
+    Unsupported(
+        (
+            *_in("callbacks")("EarlyStopping LRScheduler ModelCheckpoint ReduceLROnPlateau VisualDL WandbCallback"),
+            "incubate.graph_khop_sampler",
+        ),
+        "Callbacks of paddle.Model and sampling of several hops need eager mode",
+        "tstatic.callbacks.train with its callbacks, optimizer.lr.ReduceOnPlateau, geometric.sample_neighbors",
+        declined=True,
+    ),
+    Unsupported(
         ("audio",),
         "These packages are not part of tstatic",
         "static.save and static.load for parameters, static.nn and nn for layers",

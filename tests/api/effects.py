@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import tstatic as paddle
+from tests.api import surface
 from tests.api.samples import BASES, OTHERS, OWN_OTHERS, SAMPLES, Sample
 from tests.ops.sampler import sites
 from tests.parity import generate, runner
@@ -25,9 +26,38 @@ from tests.parity import samples as described
 from tstatic import static
 from tstatic.ir.opdef import OPS, PUBLIC_API, OpDef
 from tstatic.ir.program import Variable
+from tstatic.ir.respell import ORIGIN
 from tstatic.ir.text import variable_text
 
+
+def _respelled() -> None:
+    """Adds the samples of what another name has with other parameters: the calls are those of the original, in its parameters."""
+    first: dict[int, tuple[str, Any]] = {}
+    for path, value in surface.walk():
+        first.setdefault(id(value), (path, value))
+    paths = {id(inspect.unwrap(value)): path for path, value in reversed(first.values())}
+    for path, value in first.values():
+        if ORIGIN not in getattr(inspect.unwrap(value), "__dict__", {}) or path in SAMPLES:
+            continue
+        original, targets = vars(inspect.unwrap(value))[ORIGIN]
+        others = OWN_OTHERS.get(paths.get(id(original), ""), {})
+        OWN_OTHERS[path] = {name: others[target] for name, target in targets.items() if target in others}
+        sample = SAMPLES.get(paths.get(id(original), ""))
+        if sample is None or sample.call is not None:
+            continue
+        names = {target: name for name, target in targets.items()}
+
+        def renamed(make: Arguments, names: dict[str, str] = names) -> Arguments:
+            return lambda: {names[key]: given for key, given in make().items() if key in names}
+
+        SAMPLES[path] = Sample(
+            renamed(sample.arguments), {names[k]: v for k, v in sample.others.items() if k in names}, sample.use,
+            more=[renamed(make) for make in sample.more],
+        )  # fmt: skip
+
+
 SHAPES: tuple[tuple[int, ...], ...] = ((4, 6), (2, 4, 6), (2, 4, 6, 6), (2, 2, 4, 4, 4), (6,))
+Arguments = Callable[[], dict[str, Any]]
 OP_OF = {id(entry.function): entry.op for entry in PUBLIC_API.values()}
 
 
@@ -73,9 +103,6 @@ class Found:
 
 
 # ---------------------------------------------------------------------------------------------------------------- calls
-Arguments = Callable[[], dict[str, Any]]
-
-
 def is_variable(parameter: inspect.Parameter) -> bool:
     return str(parameter.annotation).strip("'\"").startswith(("Variable", "Sequence[Variable", "list[Variable"))
 
@@ -162,6 +189,9 @@ def _inputs(name: str, p: inspect.Parameter, definition: OpDef | None, shapes: S
 
 
 # --------------------------------------------------------------------------------------------------------------- values
+_respelled()
+
+
 def other_values(path: str, name: str, p: inspect.Parameter, base: Any) -> list[Callable[[], Any]]:
     """Makers of values other than the base's: those named for the function, for the parameter, and by the kind of value."""
     sample = SAMPLES.get(path)

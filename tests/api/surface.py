@@ -28,6 +28,7 @@ ROOTS = (
     "tstatic.distributed.fleet.utils", "tstatic.distributed.fleet.meta_optimizers.common", "tstatic.distributed.io",
     "tstatic.io", "tstatic.inference", "tstatic.linalg", "tstatic.fft", "tstatic.signal",
     "tstatic.geometric", "tstatic.distribution",
+    "tstatic.compat", "tstatic.incubate.nn.functional",
     "tstatic.reader", "tstatic.amp", "tstatic.text", "tstatic.callbacks", "tstatic.incubate",
     "tstatic.incubate.optimizer", "tstatic.profiler", "tstatic.profiler.profiler", "tstatic.utils.profiler", "tstatic.utils.dlpack",
     "tstatic.vision.datasets", "tstatic.vision", "tstatic.vision.models", "tstatic.vision.models.resnet",

@@ -59,7 +59,7 @@ def test_items_have_the_structure_of_a_sample() -> None:
         assert batches(Calls(sample, 2), batch_size=2) == [wanted]
     found = next(iter(io.DataLoader(Calls(lambda i: (i, i / 2, np.float32(i))), batch_size=2)))
     assert [np.array(t).dtype for t in found] == [np.int64, np.float64, np.float32]
-    assert io.DataLoader is fluid.io.DataLoader
+    assert issubclass(fluid.io.DataLoader, io.DataLoader)
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -188,5 +188,6 @@ def test_a_loader_is_its_own_iterator() -> None:
     with pytest.raises(StopIteration):
         next(loader)
     assert labels([next(loader)]) == [[[0, 1]]]
-    assert fluid.reader.DataLoader is io.DataLoader
+    assert fluid.io.DataLoader is fluid.reader.DataLoader
+    assert issubclass(fluid.io.DataLoader, io.DataLoader)
     assert isinstance(loader, fluid.reader.DataLoaderBase)

@@ -380,8 +380,8 @@ PASSES = (
         "fusion/view.py",
         "View.needed",
         "condition",
-        "value in self.fetched or value in self.kept or self.outside(value, inside)",
-        "value in self.kept or self.outside(value, inside)",
+        "value in self.fetched or value in self.kept or any((i not in inside for i in self.readers.get(value, ())))",
+        "value in self.kept or any((i not in inside for i in self.readers.get(value, ())))",
         (C + "test_fusion.py",),
     ),
     Mutant(

@@ -20,6 +20,7 @@ FLUID = RECORDED.with_name("fluid.json.xz")
 """What Paddle 1.8.5 answers to calls of `paddle.fluid`."""
 PADDLE = ROOT / ".venv-paddle" / "bin" / "python"
 PADDLE_FLUID = ROOT / ".venv-fluid" / "bin" / "python"
+"""Paddle 2.6.2, and 1.8.5, which has ``fluid``."""
 LONGEST = 60
 """Seconds that a call may take, and the start of a process."""
 VERSIONS = "import json, sys, numpy, paddle; print(json.dumps([paddle.__version__, numpy.__version__, sys.version.split()[0]]))"
@@ -142,7 +143,7 @@ def main() -> int:
             print(f"{python} is missing: python bench/paddle_env.py{word} makes it", file=sys.stderr)
             return 1
     names.save(names.ask(str(PADDLE)))
-    signatures.save(signatures.ask(str(PADDLE)))
+    signatures.save({**signatures.load(), **dict(signatures.ask(str(one)) for one in (PADDLE, PADDLE_FLUID))})
     only_new = "--new" in sys.argv[1:]
     ask(PADDLE, "paddle", generate.calls(), RECORDED, only_new=only_new)
     ask(PADDLE_FLUID, "tests.parity.fluid_paddle", generate.fluid_calls(), FLUID, only_new=only_new)

@@ -1,29 +1,31 @@
-"""Public functions and layers take Paddle's arguments: the same names in the same order with the same defaults.
+"""Public functions, classes and methods take Paddle's arguments: the names, the order and the defaults of the era of their path.
 
-Further arguments may follow behind them, with defaults. `make parity` asks the installed Paddle; otherwise the record is used.
+Names below ``fluid`` have the order of Paddle 1.8.5, the others that of 2.6.2; what 2.4.2 has beside it is taken by keyword.
+`make parity` asks the Paddles that are installed; otherwise the records are used.
 """
 
 from __future__ import annotations
 
-import ast
+import fnmatch
+import inspect
 import os
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
 
 import tstatic
+from tests.api import surface
 from tests.parity import record, signatures
-from tstatic.unsupported import declined
+from tests.parity.chosen_signatures import CHOSEN
+from tests.parity.installed import parameters_of
+from tests.parity.signature_rules import differences
+from tstatic.unsupported import advice
 
 EVERYTHING = os.environ.get("TSTATIC_PARITY") == "all"
-
-CHOSEN = {
-    "nn.initializer.Normal": "the third argument is the seed, as in fluid.initializer.Normal, which is the same class",
-    "nn.initializer.TruncatedNormal": "the third argument is the seed, as in fluid.initializer.TruncatedNormal",
-    "nn.initializer.Uniform": "the third argument is the seed, as in fluid.initializer.Uniform",
-}
-"""Names whose arguments differ on purpose, and why."""
+VERSIONS = {True: ("1.8.5", "2.4.2"), False: ("2.6.2", "2.4.2")}
+"""Whether a path is below ``fluid`` -> the versions that count, the one that decides the order first."""
 
 
 def _public(path: str) -> Any:
@@ -33,67 +35,132 @@ def _public(path: str) -> Any:
     return value
 
 
-def _default(text: str) -> object:
-    """Returns the default that a text stands for, or the text: 2 and 2.0 are the same."""
+def paddles() -> dict[str, list[signatures.Parameters]]:
+    """Returns path below ``paddle`` -> its parameters, version by version."""
+    found: dict[str, list[signatures.Parameters]] = {}
+    for old, versions in VERSIONS.items():
+        for version in versions:
+            for module, listed in signatures.load()[version].items():
+                if module.partition(".")[0] != "fluid" if old else module.partition(".")[0] == "fluid":
+                    continue
+                for name, theirs in listed.items():
+                    if theirs is not None and name != "__all__":
+                        found.setdefault(f"{module}.{name}".lstrip("."), []).append(theirs)
+    return found
+
+
+@cache
+def _taken(path: str) -> signatures.Parameters | None:
+    """Returns the parameters here; ``None`` for what is not there, or is no function of the package."""
+    owner, _, name = path.rpartition(".")
+    value = _public(path)
+    if value is None or not callable(value) or advice(path):
+        return None
+    inside = _public(owner) if owner else tstatic
+    if not inspect.isclass(inside) and name not in _names(owner):
+        return None  # what a module imports for its own use
     try:
-        value = ast.literal_eval(text)
-    except (SyntaxError, ValueError):
-        return text
-    return list(value) if isinstance(value, tuple | list) else value
+        found = parameters_of(value)
+    except (TypeError, ValueError):
+        return None
+    plain = not isinstance(inspect.getattr_static(inside, name, None), staticmethod | classmethod)
+    return found[1:] if inspect.isclass(inside) and plain and not inspect.isclass(value) else found
 
 
-def _normal(given: signatures.Parameters) -> list[tuple[object, ...]]:
-    return [(name, *map(_default, default)) for name, *default in given]
+@cache
+def _names(module: str) -> frozenset[str]:
+    where = _public(module) if module else tstatic
+    return frozenset(surface.names(where)) if inspect.ismodule(where) else frozenset()
 
 
-def differs(theirs: signatures.Parameters, ours: signatures.Parameters) -> bool:
-    """Whether a call that is right for Paddle could mean something else, or nothing, here."""
-    if any(name.startswith("*") and not name.startswith("**") for name, *_ in ours):
-        # Passed on, as in Paddle: what is taken is not said here.
-        return not any(name.startswith("*") for name, *_ in theirs)
-    wanted = [p for p in _normal(theirs) if not str(p[0]).startswith("*")]
-    own = [p for p in _normal(ours) if not str(p[0]).startswith("*")]
-    more = own[len(wanted) :]
-    return own[: len(wanted)] != wanted or any(len(p) == 1 for p in more)
+@cache
+def compared() -> dict[str, list[str]]:
+    """Returns path -> differences, for every name that Paddle and tstatic have."""
+    found: dict[str, list[str]] = {}
+    known: dict[str, list[str]] = {}
+    for path, theirs in paddles().items():
+        ours = _taken(path)
+        if ours is not None:
+            key = repr((theirs, ours))
+            if key not in known:
+                known[key] = list(dict.fromkeys(differences(theirs, ours)))
+            found[path] = known[key]
+    return found
 
 
-def _compared() -> Iterator[tuple[str, signatures.Parameters, Any]]:
-    for module, listed in signatures.load().items():
-        for name, theirs in listed.items():
-            path = f"{module}.{name}"
-            value = _public(path)
-            if value is not None and not declined(path):
-                yield path, theirs, value
+def _chosen(path: str, difference: str) -> Iterator[int]:
+    for i, (paths, kinds, _) in enumerate(CHOSEN):
+        if any(fnmatch.fnmatchcase(path, one) for one in paths.split()) and fnmatch.fnmatchcase(difference, kinds):
+            yield i
 
 
 def test_arguments_are_those_of_paddle() -> None:
-    wrong, stale = [], set(CHOSEN)
-    for path, theirs, value in _compared():
-        ours = signatures.parameters_of(value)[path.endswith(".forward") :]
-        if differs(theirs, ours):
-            stale.discard(path)
-            if path not in CHOSEN:
-                wrong.append(f"{path}: Paddle has {theirs}, here {ours}")
+    wrong, used = [], set()
+    for path, found in compared().items():
+        for difference in found:
+            rows = list(_chosen(path, difference))
+            used.update(rows)
+            if not rows:
+                wrong.append(f"{path}: {difference}")
     assert wrong == []
-    assert stale == set(), "these are Paddle's by now"
+    assert [CHOSEN[i] for i in range(len(CHOSEN)) if i not in used] == [], "these are Paddle's by now"
 
 
 def test_enough_is_compared() -> None:
-    assert len(list(_compared())) > 400
+    paths = compared()
+    assert len(paths) > 5000
+    for prefix in (
+        "fluid.layers.",
+        "fluid.optimizer.",
+        "nn.functional.",
+        "static.Executor.",
+        "fluid.Program.",
+        "vision.",
+    ):
+        assert sum(path.startswith(prefix) for path in paths) > 4, prefix
+
+
+def test_every_public_module_that_paddle_has_is_compared() -> None:
+    """Modules that only tstatic has are named here; a new one is compared, or joins them."""
+    own = {"errors", "fluid.contrib.mixed_precision.bf16", "text.datasets"}
+    ours = {module.__name__.partition(".")[2] for module in surface.modules()}
+    assert ours - set(signatures.MODULES) - own == set()
+    recorded = {module for version in signatures.load().values() for module in version}
+    assert set(signatures.MODULES) - recorded == set(), "no Paddle has these"
 
 
 def test_planted_differences_are_found() -> None:
     theirs = [["x"], ["axis", "-1"], ["name", "None"]]
+
+    def differs(theirs: signatures.Parameters, ours: signatures.Parameters, *later: signatures.Parameters) -> bool:
+        return list(differences([theirs, *later], ours)) != []
+
     assert not differs(theirs, [["x"], ["axis", "-1"], ["name", "None"], ["more", "0"]])
     assert not differs([["p", "2.0"]], [["p", "2"]])
     assert differs(theirs, [["x"], ["axis", "0"], ["name", "None"]])
     assert differs(theirs, [["x"], ["name", "None"], ["axis", "-1"]])
     assert differs(theirs, [["x"], ["axis", "-1"]])
     assert differs(theirs, [*theirs, ["more"]])
-    assert differs(theirs, [["*inputs"], ["**named"]])
     assert not differs([["*inputs"]], [["*args"], ["**kwargs"]])
+    # A later version's order gives way to the first one's, its keywords do not.
+    later = [["x"], ["beta", "1.0"], ["name", "None"]]
+    assert not differs([["x"], ["name", "None"]], [["x"], ["name", "None"], ["beta", "1.0"]], later)
+    assert differs([["x"], ["name", "None"]], [["x"], ["name", "None"]], later)
+    assert differs([["x"]], [["x"], ["name", "None"], ["beta", "1.0"]], later), "it goes on where the first one ends"
+
+
+@pytest.mark.parametrize("name", ["gather_nd", "Print"])
+def test_a_lost_keyword_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = f"fluid.layers.{name}"
+    theirs = paddles()[path]
+    ours = _taken(path)
+    assert ours is not None
+    assert list(differences(theirs, ours)) == []
+    assert list(differences(theirs, ours[1:])) != []
 
 
 @pytest.mark.skipif(not EVERYTHING, reason="Paddle itself is asked by make parity")
-def test_the_record_is_what_paddle_has() -> None:
-    assert signatures.ask(str(record.PADDLE)) == signatures.load()
+@pytest.mark.parametrize("environment", [record.PADDLE, record.FLUID], ids=lambda path: path.parts[-3])
+def test_the_record_is_what_paddle_has(environment: Any) -> None:
+    version, found = signatures.ask(str(environment))
+    assert found == signatures.load()[version]

@@ -60,8 +60,8 @@ def _around(block: Block) -> list[Block]:
 
 def _next_prefix(program: Program) -> str:
     """Returns the prefix of gradient names for the next differentiation of a program, which are those of Paddle."""
-    order = program.grad_order
-    program.grad_order += 1
+    order = program._appending_grad_times
+    program._appending_grad_times += 1
     return "grad/" * order
 
 
@@ -210,9 +210,7 @@ def _mark_parameters(work: Backward, parameters: Sequence[Variable]) -> None:
         new_op.role_var += [finals[grad], grad]
 
 
-@export(
-    "static.gradients", "fluid.gradients", "fluid.backward.gradients", "fluid.backward.calc_gradient", "tensor.grad"
-)
+@export("static.gradients", "fluid.gradients", "fluid.backward.gradients", "fluid.backward.calc_gradient")
 def gradients(
     targets: Any, inputs: Any, target_gradients: Any = None, no_grad_set: Any = None
 ) -> list[Variable | None]:
@@ -234,7 +232,7 @@ def gradients(
 
     Example:
         >>> x = paddle.to_tensor([1.0, 2.0, 3.0], stop_gradient=False)
-        >>> (dx,) = paddle.grad(paddle.sum(x * x), x)
+        >>> (dx,) = static.gradients(paddle.sum(x * x), x)
         >>> static.Executor().run(fetch_list=[dx])[0]
         array([2., 4., 6.], dtype=float32)
     """
@@ -304,3 +302,64 @@ def gradients(
 
 def _listed(items: Any) -> list[Any]:
     return list(items) if isinstance(items, list | tuple) else [items]
+
+
+_KEPT = "a program keeps its operators, so that gradients can be differentiated again"
+
+
+@export("tensor.grad")
+@no_effect(retain_graph=_KEPT, create_graph=_KEPT)
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool = False,
+    no_grad_vars: Any = None,
+) -> list[Variable | None]:
+    """Appends ops that compute the gradients of the sum of ``outputs`` with respect to ``inputs``, as :func:`gradients`.
+
+    Args:
+        outputs: A Variable or a list of them.
+        inputs: A Variable or a list of them.
+        grad_outputs: One gradient per output (``None``: ones).
+        only_inputs: ``True``: no other variable gets a gradient.
+        allow_unused: Returns ``None`` for an input that the outputs do not depend on, or that stops gradients.
+        no_grad_vars: Variables or names that no gradient flows to or through.
+
+    Returns:
+        One gradient per input.
+
+    Raises:
+        ProgramTypeError, ShapeError: As :func:`gradients`.
+        ProgramError: If an input has no gradient and ``allow_unused`` is ``False``; nothing is appended then.
+        UnsupportedError: If ``only_inputs`` is ``False``.
+
+    Example:
+        >>> x = paddle.to_tensor([1.0, 2.0, 3.0], stop_gradient=False)
+        >>> (dx,) = paddle.grad(paddle.sum(x * x), x)
+        >>> static.Executor().run(fetch_list=[dx])[0]
+        array([2., 4., 6.], dtype=float32)
+    """
+    if not only_inputs:
+        raise UnsupportedError(
+            "gradients are those of the inputs alone",
+            expected="only_inputs=True",
+            received="False",
+            fix="list every variable whose gradient you need in inputs",
+            op="grad",
+        )
+    found = gradients(outputs, inputs, grad_outputs, no_grad_vars)
+    unused = [v.name for v, gradient in zip(_listed(inputs), found, strict=True) if gradient is None]
+    if unused and not allow_unused:
+        raise ProgramError(
+            f"no gradient reaches {', '.join(map(repr, unused))}",
+            expected="outputs that depend on every input, and inputs with stop_gradient=False",
+            received=f"inputs {[v.name for v in _listed(inputs)]}",
+            fix="set stop_gradient = False on inputs that static.data makes, or pass allow_unused=True for None in their place",
+            op="grad",
+            var=unused[0],
+        )
+    return found

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from tstatic.errors import UnsupportedError, shown
 from tstatic.ir.export import door
 from tstatic.static.variable_files import is_persistable, load_inference_model, load_persistables, save_persistables
 
 
 @door("distributed.io.load_inference_model_distributed")
 def load_inference_model_distributed(
-    dirname: str, executor: Any, model_filename: str | None = None, params_filename: str | None = None
+    dirname: str,
+    executor: Any,
+    model_filename: str | None = None,
+    params_filename: str | None = None,
+    pserver_endpoints: Any = None,
 ) -> Any:
     """Returns program, names of its inputs and results of a saved model, as :func:`fluid.io.load_inference_model`.
 
@@ -19,10 +24,20 @@ def load_inference_model_distributed(
         executor: Loads the values.
         model_filename: Name of the program's file.
         params_filename: Name of the values' file.
+        pserver_endpoints: ``None``: there are no parameter servers.
 
     Raises:
+        UnsupportedError: If ``pserver_endpoints`` is given.
         CheckpointError: If there is no such model.
     """
+    if pserver_endpoints is not None:
+        raise UnsupportedError(
+            "the model is loaded by this process, not from parameter servers",
+            expected="pserver_endpoints=None",
+            received=shown(pserver_endpoints),
+            fix="leave it out",
+            op="load_inference_model_distributed",
+        )
     return load_inference_model(dirname, executor, model_filename, params_filename)
 
 

@@ -3,6 +3,7 @@
 * ``base``         what all have in common, and divergences
 * ``continuous``   normal, uniform, Laplace, Cauchy, beta, Dirichlet
 * ``discrete``     Bernoulli, categorical, geometric, multinomial
+* ``older``        the distributions of ``fluid.layers``
 * ``transform``    invertible functions, chains of them, and distributions of what they make of draws
 * ``transforms``   kinds of invertible functions
 * ``transformed``  distributions made of others: log-normal, Gumbel, independent dimensions

@@ -16,6 +16,7 @@ __getattr__, __dir__ = facade(
         "param_attr profiler reader regularizer transpiler unique_name"
     ),
     others={
+        "tstatic.device": "XPUPlace",
         "tstatic.flags": "get_flags, set_flags",
         "tstatic.ir.declare": "default_main_program, default_startup_program, program_guard",
         "tstatic.ir.program": "Program, Variable",
@@ -38,12 +39,21 @@ facade_module(
     modules=(
         "collective control_flow detection device io learning_rate_scheduler loss metric_op nn ops sequence_lod tensor"
     ),
+    others={
+        "tstatic": "acosh, asinh, atanh, ceil_, dot, exp_, expm1, floor_, lgamma, reciprocal_, round_, rsqrt_, sqrt_"
+    },
 )
-facade_module("fluid.layers.nn", "the layer functions.", "fluid.layers", "fluid.layers.nn")
-facade_module("fluid.layers.ops", "the elementwise functions.", "fluid.layers", "fluid.layers.ops")
+facade_module("fluid.layers.nn", "the layer functions.", "fluid.layers", "fluid.layers.nn", others={"tstatic": "dot"})
+facade_module(
+    "fluid.layers.ops",
+    "the elementwise functions.",
+    "fluid.layers",
+    "fluid.layers.ops",
+    others={"tstatic": "acosh, asinh, atanh, ceil_, exp_, expm1, floor_, lgamma, reciprocal_, round_, rsqrt_, sqrt_"},
+)
 facade_module("fluid.layers.tensor", "the tensor functions.", "fluid.layers", "fluid.layers.tensor")
 facade_module("fluid.layers.control_flow", "branches and loops.", "fluid.layers", "fluid.layers.control_flow")
-facade_module("fluid.layers.io", "declaring inputs.")
+facade_module("fluid.layers.io", "declaring inputs.", "fluid.layers", "fluid.layers.io")
 facade_module("fluid.layers.sequence_lod", "sequences of different lengths.", "fluid.layers")
 # Of these, too, each has all names, as scripts of several versions look for a layer in different ones.
 facade_module("fluid.layers.loss", "losses, among the other layers.", "fluid.layers")
@@ -60,9 +70,13 @@ facade_module("fluid.dygraph", "layer classes under their 1.x names; there is no
 facade_module("fluid.dygraph.nn", "layer classes under their 1.x names.")
 
 # ------------------------------------------------------------------------------------------------- what they are built with
-facade_module("fluid.initializer", "how parameters get their first value.")
-facade_module("fluid.regularizer", "weight decay.")
-facade_module("fluid.clip", "gradient clipping.")
+facade_module(
+    "fluid.initializer",
+    "how parameters get their first value.",
+    others={"tstatic.nn.initializer": "Initializer, set_global_initializer"},
+)
+facade_module("fluid.regularizer", "weight decay.", others={"tstatic.nn.regularizer": "WeightDecayRegularizer"})
+facade_module("fluid.clip", "gradient clipping.", others={"tstatic.nn.clip": "ClipGradBase GradientClipBase"})
 facade_module("fluid.param_attr", "settings of one parameter.")
 facade_module(
     "fluid.layer_helper", "the helper that layers are written with.", others={"tstatic.nn.param": "LayerHelper"}
@@ -92,8 +106,10 @@ facade_module(
         ),
         "tstatic.ir.operator": "OpRole",
         "tstatic.ir.program": "Block, Operator, Parameter, Program, Variable",
-        "tstatic.places": "cpu_places, cuda_places, is_compiled_with_cuda",
+        "tstatic.flags": "get_flags, set_flags",
+        "tstatic.places": "cpu_places, cuda_places, is_compiled_with_cuda, is_compiled_with_xpu",
         "tstatic.static.mode": "in_dynamic_mode, in_dynamic_mode in_dygraph_mode",
+        "tstatic.utils": "require_version",
     },
 )
 facade_module(
@@ -137,7 +153,10 @@ facade_module(
 facade_module(
     "fluid.contrib.mixed_precision.decorator",
     "the optimizer of mixed precision.",
-    others={"tstatic.static.amp.optimizer": "OptimizerWithMixedPrecision"},
+    others={
+        "tstatic.static.amp.lists": "AutoMixedPrecisionLists",
+        "tstatic.static.amp.optimizer": "OptimizerWithMixedPrecision",
+    },
 )
 facade_module(
     "fluid.contrib.mixed_precision.fp16_lists",
@@ -150,7 +169,7 @@ facade_module(
 )
 facade_module("fluid.contrib.mixed_precision.fp16_utils", "rewriting programs.", "static.amp.fp16_utils")
 facade_module("fluid.contrib.mixed_precision.bf16", "mixed precision with bfloat16.", "static.amp.bf16")
-facade_module("fluid.io", "saving and loading, readers of samples, and loaders.")
+facade_module("fluid.io", "saving and loading, readers of samples, and loaders.", others={"tstatic.io": "Dataset"})
 facade_module("fluid.dataset", "data sets of files.")
 facade_module("fluid.reader", "loaders, under the module path of Paddle 1.x.")
 facade_module("fluid.metrics", "metrics that add up fetched values.")

@@ -11,6 +11,7 @@ import numpy as np
 from tstatic.errors import shown
 from tstatic.io.errors import DataError, DataTypeError
 from tstatic.io.shared import Empty
+from tstatic.ir.export import export
 from tstatic.runtime.feed import host_array, is_foreign
 from tstatic.runtime.scope import LoDTensor, tensor_of
 
@@ -23,6 +24,26 @@ def collate(samples: Sequence[Any], empty: Empty = np.empty) -> Any:
         empty: Makes the arrays of the batch, as ``np.empty`` does.
     """
     return join(iter(samples), len(samples), empty)
+
+
+@export("fluid.io.default_collate_fn", "fluid.reader.default_collate_fn")
+def default_collate_fn(batch: Sequence[Any]) -> Any:
+    """Returns samples as a batch of their structure: what loaders do that get no ``collate_fn``.
+
+    Args:
+        batch: At least one sample: arrays, numbers, or lists, tuples and dicts of them.
+
+    Raises:
+        DataError: If samples differ in their structure or shapes.
+
+    Example:
+        >>> samples = [(np.array([1, 2]), 3), (np.array([4, 5]), 6)]
+        >>> batch = fluid.io.default_collate_fn(samples)
+        >>> batch
+        [array([[1, 2],
+               [4, 5]]), array([3, 6])]
+    """
+    return collate(batch)
 
 
 def join(samples: Iterator[Any], count: int, empty: Empty) -> Any:

@@ -21,7 +21,7 @@ from tstatic.io.recycled import Recycled
 from tstatic.io.sampler import BatchSampler, SequenceSampler
 from tstatic.io.shared import Empty
 from tstatic.io.workers import END, Fetch, Workers
-from tstatic.ir.export import export
+from tstatic.ir.export import export, respell
 from tstatic.ir.program import Variable
 from tstatic.runtime import random
 
@@ -78,7 +78,14 @@ class Fetcher:
         return sample if self.collate_fn is None else self.collate_fn(sample)
 
 
-@export("io.DataLoader", "fluid.io.DataLoader", "fluid.reader.DataLoader")
+@export("io.DataLoader")
+@respell(
+    "fluid.io.DataLoader",
+    "fluid.reader.DataLoader",
+    takes="dataset, feed_list=None, places=None, return_list=None, batch_sampler=None, batch_size=1, shuffle=False, "
+    "drop_last=False, collate_fn=None, num_workers=0, use_buffer_reader=True, use_shared_memory=True, timeout=0, "
+    "worker_init_fn=None, prefetch_factor=2, persistent_workers=False",
+)
 class DataLoader:
     """Batches of a data set: each iteration is an epoch.
 
@@ -89,7 +96,8 @@ class DataLoader:
         dataset: A Dataset, an IterableDataset, or anything with ``__getitem__`` and ``__len__``.
         feed_list: Variables, in the order of the fields of a sample; needed with ``return_list=False``.
         places: One or several places; the expected place if ``None``.
-        return_list: ``False`` gives lists with a dict ``{name: tensor}`` for each place, which can be fed as they are.
+        return_list: ``False`` gives lists with a dict ``{name: tensor}`` for each place, which can be fed as they are;
+            ``None`` does so where there is a ``feed_list``.
         batch_sampler: What gives the lists of numbers; in place of the next three.
         batch_size: Samples in a batch; ``None`` gives single samples.
         shuffle: Takes the samples in a random order, which ``np.random.seed`` decides.
@@ -122,7 +130,7 @@ class DataLoader:
         dataset: Any,
         feed_list: Sequence[Variable | str] | None = None,
         places: Any = None,
-        return_list: bool = True,
+        return_list: bool | None = True,
         batch_sampler: Any = None,
         batch_size: int | None = 1,
         shuffle: bool = False,
@@ -144,6 +152,8 @@ class DataLoader:
         num_workers = whole(num_workers, "num_workers", _NAME)
         prefetch_factor = whole(prefetch_factor, "prefetch_factor", _NAME)
         batch_size = None if batch_size is None else whole(batch_size, "batch_size", _NAME)
+        if return_list is None:
+            return_list = feed_list is None
         return_list, shuffle = truth(return_list, "return_list", _NAME), truth(shuffle, "shuffle", _NAME)
         drop_last = truth(drop_last, "drop_last", _NAME)
         if batch_sampler is not None:

@@ -192,7 +192,7 @@ def _check_names(unknown: dict[str, Any]) -> None:
         )
 
 
-@export("distributed.QueueDataset", "fluid.dataset.QueueDataset")
+@export("distributed.QueueDataset", "distributed.fleet.QueueDataset", "fluid.dataset.QueueDataset")
 class QueueDataset(FileDataset):
     """Reads batch by batch from files of MultiSlot text, without keeping them.
 
@@ -236,7 +236,7 @@ def _not_queued(what: str) -> UnsupportedError:
     )
 
 
-@export("distributed.InMemoryDataset", "fluid.dataset.InMemoryDataset")
+@export("distributed.InMemoryDataset", "distributed.fleet.InMemoryDataset", "fluid.dataset.InMemoryDataset")
 class InMemoryDataset(FileDataset):
     """Keeps the samples of files of MultiSlot text in memory, where they can be shuffled; ``paddle.seed`` decides how.
 

@@ -41,6 +41,7 @@ class Queue:
 
 
 @export("fluid.reader.GeneratorLoader", "fluid.reader.DataLoaderBase")
+@no_effect(use_double_buffer=_NO_BUFFER)
 class GeneratorLoader:
     """Batches from a source that one of the ``set_..._generator`` methods sets; see :meth:`DataLoader.from_generator`.
 
@@ -65,10 +66,11 @@ class GeneratorLoader:
 
     def __init__(
         self,
-        feed_list: Sequence[Variable] | None,
-        capacity: int | None,
-        iterable: bool,
-        return_list: bool,
+        feed_list: Sequence[Variable] | None = None,
+        capacity: int | None = None,
+        use_double_buffer: bool = True,
+        iterable: bool = True,
+        return_list: bool = False,
         drop_last: bool = True,
     ) -> None:
         self.iterable = iterable
@@ -256,7 +258,7 @@ def from_generator(
         >>> [exe.run(feed=data, fetch_list=[x * 2])[0].tolist() for data in loader]
         [[[2.0], [4.0]], [[6.0]]]
     """
-    return GeneratorLoader(feed_list, capacity, iterable, return_list, drop_last)
+    return GeneratorLoader(feed_list, capacity, use_double_buffer, iterable, return_list, drop_last)
 
 
 @export("fluid.io.PyReader", "fluid.reader.PyReader")
@@ -287,7 +289,7 @@ class PyReader(GeneratorLoader):
         iterable: bool = True,
         return_list: bool = False,
     ) -> None:
-        super().__init__(feed_list, capacity, iterable, return_list)
+        super().__init__(feed_list, capacity, use_double_buffer, iterable, return_list)
 
     def decorate_sample_generator(
         self, sample_generator: Reader, batch_size: int, drop_last: bool = True, places: Any = None

@@ -323,3 +323,64 @@ class BatchSampler(Sampler):
     def __len__(self) -> int:
         extra = 0 if self.drop_last else self.batch_size - 1
         return (len(sized(self.sampler, "sampler", "BatchSampler")) + extra) // self.batch_size
+
+
+class _Listed(Sampler):
+    """Numbers of samples as they are listed, or in a random order for each epoch."""
+
+    def __init__(self, numbers: Sequence[int], shuffle: bool) -> None:
+        super().__init__(None)
+        self._numbers, self._shuffle = list(numbers), shuffle
+
+    def __iter__(self) -> Iterator[int]:
+        numbers = list(self._numbers)
+        if self._shuffle:
+            np.random.shuffle(numbers)
+        return iter(numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+
+@export("fluid.io.BatchSampler")
+class FluidBatchSampler(BatchSampler):
+    """Groups numbers of samples into lists, as :class:`BatchSampler`; 1.x takes the numbers themselves, too.
+
+    Args:
+        dataset: What has the samples; give this, ``indices`` or ``sampler``.
+        indices: The numbers of samples.
+        shuffle: Takes the samples in a random order.
+        batch_size: Numbers in a list.
+        drop_last: Leaves out a last list that is shorter.
+        sampler: What decides the order.
+
+    Raises:
+        DataUseError: If arguments are of the wrong kind, or exclude each other (an ``AssertionError``).
+
+    Example:
+        >>> numbers = [3, 1, 2]
+        >>> sampler = fluid.io.BatchSampler(indices=numbers, batch_size=2)
+        >>> list(sampler), len(sampler)
+        ([[3, 1], [2]], 2)
+    """
+
+    def __init__(
+        self,
+        dataset: Any = None,
+        indices: Sequence[int] | None = None,
+        shuffle: bool = False,
+        batch_size: int = 1,
+        drop_last: bool = False,
+        sampler: Sampler | None = None,
+    ) -> None:
+        if indices is None:
+            super().__init__(dataset, sampler, shuffle, batch_size, drop_last)
+            return
+        if dataset is not None or sampler is not None or not isinstance(indices, list | tuple):
+            raise DataUseError(
+                "indices stand in the place of a dataset or a sampler",
+                expected="BatchSampler(indices=[0, 2, 1], batch_size=2)",
+                received=f"indices={shown(indices)}, dataset={shown(dataset)}, sampler={shown(sampler)}",
+                fix="pass one of them, and indices as a list",
+            )
+        super().__init__(None, _Listed(indices, shuffle), False, batch_size, drop_last)

@@ -15,7 +15,7 @@ from tstatic.guards import Guarded
 from tstatic.ir import names
 from tstatic.ir.attrs import LOD
 from tstatic.ir.checks import MAX_ELEMENTS, check_int, check_type
-from tstatic.ir.export import door
+from tstatic.ir.export import door, respell
 from tstatic.ir.names import DEVICE, NAME_SCOPE
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Program, Variable
@@ -151,7 +151,8 @@ def check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
     return tuple(done)
 
 
-@export("static.data", "fluid.data")
+@export("static.data")
+@respell("fluid.data", takes="name, shape, dtype='float32', lod_level=0")
 def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variable:
     """Declares an input of the program.
 

@@ -40,7 +40,8 @@ def _copy(program: Program) -> Program:
     copied.distributed, copied.collectives = program.distributed, program.collectives
     copied.readers = list(program.readers)
     copied._is_test = program._is_test
-    copied.grad_order = program.grad_order
+    copied._appending_grad_times = program._appending_grad_times
+    copied.error_clips = dict(program.error_clips)
     copied.feed_names, copied.fetch_names = program.feed_names, program.fetch_names
     copied._from_file = program._from_file
     return copied

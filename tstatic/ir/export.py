@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from tstatic.errors import near
 from tstatic.ir.refusal import refusal
 from tstatic.ir.registry import Registry, load, load_all
+from tstatic.ir.respell import respelled
 from tstatic.undo import HERE, note_object, take_back
 from tstatic.unsupported import add_namespace, advice, refuse
 
@@ -52,12 +53,49 @@ def export(*names: str, op: str = "", inplace: bool = False) -> Callable[[F], F]
     def add(function: F) -> F:
         function = notes_signature(function, names[0].removeprefix("tensor."))
         written = [f"{name}_" for name in names if inplace and name.startswith(("tensor.", "Variable."))]
+        writing = _without_out(function) if written else function
         for name in (*names, *written):
-            PUBLIC_API.add(name, Export(function, op))
+            PUBLIC_API.add(name, Export(writing if name in written else function, op))
             prefix, _, leaf = name.partition(".")
             if prefix in METHODS and leaf not in vars(METHODS[prefix]):
                 setattr(METHODS[prefix], leaf, Method(METHODS[prefix], name, leaf))
         return function
+
+    return add
+
+
+def _without_out(function: F) -> F:
+    """Returns a function without its parameter ``out``: what writes to its argument is not told where to write."""
+    parameters = inspect.signature(function).parameters.values()
+    if all(p.name != "out" for p in parameters):
+        return function
+    takes = ", ".join(str(p.replace(annotation=p.empty)) for p in parameters if p.name != "out")
+    name = f"{function.__name__}_"
+    made: F = notes_signature(respelled(function, name, takes, {}), name)
+    return made
+
+
+def respell(*names: str, takes: str, op: str = "", **renamed: str) -> Callable[[F], F]:
+    """Registers a function or class under further public names, where it takes other parameters; a decorator.
+
+    Paddle 1.x and 2.x name and order the parameters of one function differently. Each name here has the parameters of the version
+    that the name belongs to; the implementation is shared. A class gets a subclass, so that ``isinstance`` holds.
+
+    Args:
+        names: Public names, as of :func:`export`.
+        takes: The parameters there, as in a ``def``: ``"input, index, name=None"``.
+        op: The op that the function is.
+        renamed: Parameter there -> the original's parameter, where the names differ.
+
+    Example:
+        >>> @export("tensor.gather_nd")
+        ... @respell("fluid.layers.gather_nd", takes="input, index, name=None", input="x")
+        ... def gather_nd(x, index, name=None): ...
+    """
+
+    def add(original: F) -> F:
+        export(*names, op=op)(respelled(original, names[0].rpartition(".")[2], takes, renamed))
+        return original
 
     return add
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from tstatic.errors import ProgramTypeError, shown
 from tstatic.guards import Guarded
 from tstatic.locks import rlock
+from tstatic.no_effect import no_effect
 from tstatic.undo import HERE
 
 _counting = rlock()
@@ -25,8 +26,8 @@ class UniqueNameGenerator:
         'net_fc_0'
     """
 
-    def __init__(self, prefix: str = "") -> None:
-        self.prefix = prefix
+    def __init__(self, prefix: str | None = None) -> None:
+        self.prefix = prefix or ""
         self.ids: dict[str, int] = {}
 
     def __call__(self, key: str) -> str:
@@ -76,8 +77,15 @@ def generate(key: str) -> str:
 generate_with_ignorable_key = generate
 
 
-def switch(new_generator: UniqueNameGenerator | None = None) -> UniqueNameGenerator:
-    """Replaces the generator (a fresh one by default) and returns the old one."""
+@no_effect(new_para_name_checker="it checks the names of eager layers' parameters, which there are not")
+def switch(
+    new_generator: UniqueNameGenerator | None = None, new_para_name_checker: object = None
+) -> UniqueNameGenerator:
+    """Replaces the generator and returns the old one.
+
+    Args:
+        new_generator: A fresh one by default.
+    """
     return _generator.switch(UniqueNameGenerator() if new_generator is None else new_generator)
 
 

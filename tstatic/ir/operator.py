@@ -271,13 +271,13 @@ class OperatorBase:
     def output_arg_names(self) -> list[str]:
         return [n for names in self.outputs.values() for n in names]
 
-    def input(self, slot: str) -> list[str]:
-        """Returns the names in an input slot; empty when the slot is absent."""
-        return list(self.inputs.get(slot, ()))
+    def input(self, name: str) -> list[str]:
+        """Returns the names in the input slot ``name``; empty when the slot is absent."""
+        return list(self.inputs.get(name, ()))
 
-    def output(self, slot: str) -> list[str]:
-        """Returns the names in an output slot; empty when the slot is absent."""
-        return list(self.outputs.get(slot, ()))
+    def output(self, name: str) -> list[str]:
+        """Returns the names in the output slot ``name``; empty when the slot is absent."""
+        return list(self.outputs.get(name, ()))
 
     def _automatic(self) -> dict[str, Any]:
         return {

@@ -445,7 +445,8 @@ class Program(ProgramMethods, ProgramForms, NotedAttributes):
         self.distributed: Any = None
         self.collectives = False  # whether ops of its own exchange values between processes
         self._is_test = False
-        self.grad_order = 0  # how often gradients were appended; names of higher orders begin with ``grad/``
+        self.error_clips: dict[str, dict[str, float]] = {}  # variable -> limits of its gradient, see `_set_error_clip`
+        self._appending_grad_times = 0  # how often gradients were appended; names of higher orders begin with ``grad/``
         self._from_file = False
         self.feed_names: tuple[str, ...] = ()  # inputs of an inference program, in order
         self.fetch_names: tuple[str, ...] = ()  # and its results
@@ -576,9 +577,9 @@ class Program(ProgramMethods, ProgramForms, NotedAttributes):
         return hooks.parse(source)  # type: ignore[no-any-return]
 
     @staticmethod
-    def parse_from_string(data: bytes) -> Program:
+    def parse_from_string(binary_str: bytes) -> Program:
         """Reads back what ``program.desc.serialize_to_string()`` gave (see :func:`tstatic.ir.serial.decode`)."""
-        return hooks.decode(data)  # type: ignore[no-any-return]
+        return hooks.decode(binary_str)  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
         return self.to_string()

@@ -7,6 +7,7 @@
 * ``depth``          how many layers one argument may ask for
 * ``decode``         ``dynamic_decode``, ``BeamSearchDecoder`` and others
 * ``nets``           ``fluid.nets``
+* ``fused_functions``  ``incubate.nn.functional``
 * ``initializer``    how parameters get their first value
 * ``param``          ``ParamAttr``, and how layers make parameters
 * ``clip``           gradient clipping

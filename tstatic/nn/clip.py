@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
 from tstatic.errors import ProgramError
+from tstatic.ir.attrs import GRAD
 from tstatic.ir.build import emit
 from tstatic.ir.checks import check_number, check_type
 from tstatic.ir.declare import default_main_program
+from tstatic.ir.export import notes_signatures, respell
 from tstatic.ir.opdef import export
-from tstatic.ir.program import Parameter, Program, Variable
+from tstatic.ir.operator import OpRole
+from tstatic.ir.program import Block, Parameter, Program, Variable
 from tstatic.no_effect import no_effect
 
 Pair = tuple[Variable, Variable | None]
@@ -120,8 +123,12 @@ class ClipGradByNorm(ClipGradBase):
         return f"Gradient Clip By Norm, clip_norm={self.clip_norm}"
 
 
+@export("nn.ClipGradByGlobalNorm", "fluid.clip.ClipGradByGlobalNorm")
+@respell(
+    "fluid.clip.GradientClipByGlobalNorm",
+    takes="clip_norm, group_name='default_group', need_clip=None, auto_skip_clip=False",
+)
 @no_effect(auto_skip_clip="small gradients keep their bits in any case, because the factor is exactly 1")
-@export("nn.ClipGradByGlobalNorm", "fluid.clip.GradientClipByGlobalNorm", "fluid.clip.ClipGradByGlobalNorm")
 class ClipGradByGlobalNorm(ClipGradBase):
     """Scales all gradients by ``clip_norm / max(clip_norm, norm of all of them)``.
 
@@ -173,6 +180,82 @@ class ClipGradByGlobalNorm(ClipGradBase):
 
     def __repr__(self) -> str:
         return f"Gradient Clip By GlobalNorm, global_norm={self.clip_norm}"
+
+
+@export("fluid.clip.ErrorClipByValue")
+@notes_signatures()
+class ErrorClipByValue:
+    """Cuts the gradient of one variable to ``[min, max]`` on its way back; ``Variable._set_error_clip`` takes it (1.x).
+
+    Args:
+        max: Upper limit.
+        min: Lower limit; ``-max`` if ``None``.
+
+    Raises:
+        ProgramError: If a limit is not a number, or ``min`` exceeds ``max``.
+
+    Example:
+        >>> w = paddle.create_parameter([1], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
+        >>> y = w * 5.0
+        >>> y._set_error_clip(fluid.clip.ErrorClipByValue(max=0.5))
+        >>> _ = fluid.optimizer.SGD(learning_rate=1.0).minimize(paddle.sum(y))
+        >>> _ = static.Executor().run(static.default_startup_program())
+        >>> static.Executor().run(fetch_list=[w])[0]
+        array([-1.5], dtype=float32)
+    """
+
+    def __init__(self, max: float, min: float | None = None) -> None:
+        self.max = check_number(max, "max", "ErrorClipByValue")
+        self.min = -self.max if min is None else check_number(min, "min", "ErrorClipByValue")
+        if self.min > self.max:
+            raise ProgramError(
+                "ErrorClipByValue needs min <= max",
+                expected="min <= max",
+                received=f"min={self.min}, max={self.max}",
+                fix="swap them, or pass a positive max alone",
+                op="clip",
+            )
+
+    def __repr__(self) -> str:
+        return f"ByValue, min={self.min}, max={self.max}"
+
+
+@export("Variable._set_error_clip")
+def set_error_clip(self: Variable, error_clip: ErrorClipByValue | None) -> None:
+    """Says how the gradient of this variable is clipped where an optimizer appends the backward ops (1.x).
+
+    Args:
+        error_clip: An ``ErrorClipByValue``; ``None`` takes it back.
+
+    Raises:
+        ProgramTypeError: If it is something else.
+    """
+    expected = "fluid.clip.ErrorClipByValue(max=1.0)"
+    check_type(error_clip, (ErrorClipByValue, NoneType), "error_clip", "_set_error_clip", expected=expected)
+    clips = self.block.program.error_clips
+    if error_clip is None:
+        clips.pop(self.name, None)
+    else:
+        clips[self.name] = {"min": error_clip.min, "max": error_clip.max}
+
+
+@export("fluid.clip.error_clip_callback")
+def error_clip_callback(block: Block, context: Mapping[str, Any]) -> None:
+    """Clips the gradients that a backward op wrote, of variables with an error clip; a callback of ``append_backward`` (1.x).
+
+    Optimizers pass it themselves.
+
+    Args:
+        block: Where the op is.
+        context: ``{"op": the op}``.
+    """
+    op, clips = context["op"], block.program.error_clips
+    for name in op.output_arg_names:
+        limits = clips.get(name.removesuffix(GRAD)) if name.endswith(GRAD) else None
+        if limits is not None:
+            at = next(i for i, one in enumerate(block.ops) if one is op)
+            attrs = {**limits, "op_role": OpRole.Backward}
+            block._insert_op(at + 1, type="clip", inputs={"X": [name]}, outputs={"Out": [name]}, attrs=attrs)
 
 
 def check_clip(grad_clip: object, argument: str = "grad_clip") -> None:
@@ -245,14 +328,14 @@ def _parameters(listed: Sequence[Variable | str], program: Program) -> list[Para
 
 
 @export("fluid.clip.append_gradient_clip_ops")
-def append_gradient_clip_ops(params_grads: Sequence[Pair]) -> list[Pair]:
+def append_gradient_clip_ops(param_grads: Sequence[Pair]) -> list[Pair]:
     """Emits the ops of the clips set by :func:`set_gradient_clip` (1.x); returns the pairs.
 
     Raises:
         ProgramError: If clips of one ``group_name`` have different ``clip_norm``.
     """
     groups: dict[object, tuple[Any, list[Pair]]] = {}
-    for p, g in params_grads:
+    for p, g in param_grads:
         clip = p.gradient_clip_attr if isinstance(p, Parameter) and g is not None else None
         if clip is None:
             continue
@@ -270,4 +353,4 @@ def append_gradient_clip_ops(params_grads: Sequence[Pair]) -> list[Pair]:
         pairs.append((p, g))
     for clip, pairs in groups.values():
         clip(pairs)
-    return list(params_grads)
+    return list(param_grads)

@@ -13,7 +13,7 @@ from tstatic.errors import DTypeError, ProgramTypeError, ShapeError, Unsupported
 from tstatic.ir.attrs import packed
 from tstatic.ir.build import append_op
 from tstatic.ir.checks import ANY_RANK, check_choice, check_rank, check_type
-from tstatic.ir.export import door, notes_signatures
+from tstatic.ir.export import door, notes_signatures, respell
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Block, Variable
 from tstatic.ir.types import dtype_of, plain
@@ -90,7 +90,12 @@ class Constant(Initializer):
         return "fill_constant", {"shape": var.shape, "dtype": var.dtype, "value": float(self.value)}
 
 
-@export("nn.initializer.Uniform", "fluid.initializer.Uniform", "fluid.initializer.UniformInitializer")
+@export("nn.initializer.Uniform")
+@respell(
+    "fluid.initializer.Uniform",
+    "fluid.initializer.UniformInitializer",
+    takes="low=-1.0, high=1.0, seed=0, diag_num=0, diag_step=0, diag_val=1.0",
+)
 @no_effect(name=NO_NAME)
 class Uniform(Initializer):
     """Uniform in ``[low, high)``.
@@ -112,8 +117,8 @@ class Uniform(Initializer):
     """
 
     def __init__(
-        self, low: float = -1.0, high: float = 1.0, seed: int = 0, diag_num: int = 0, diag_step: int = 0,
-        diag_val: float = 1.0, name: str | None = None,
+        self, low: float = -1.0, high: float = 1.0, name: str | None = None, seed: int = 0, diag_num: int = 0,
+        diag_step: int = 0, diag_val: float = 1.0,
     ) -> None:  # fmt: skip
         if not low <= high:
             raise ShapeError(
@@ -129,14 +134,21 @@ class Uniform(Initializer):
         }  # fmt: skip
 
 
-@export("nn.initializer.Normal", "fluid.initializer.Normal", "fluid.initializer.NormalInitializer")
+@export("nn.initializer.Normal")
+@respell(
+    "fluid.initializer.Normal",
+    "fluid.initializer.NormalInitializer",
+    takes="loc=0.0, scale=1.0, seed=0",
+    loc="mean",
+    scale="std",
+)
 @no_effect(name=NO_NAME)
 class Normal(Initializer):
     """Normal with mean ``mean`` and standard deviation ``std``.
 
     Args:
-        mean: The mean; 1.x calls it ``loc``.
-        std: The standard deviation; 1.x calls it ``scale``.
+        mean: The mean.
+        std: The standard deviation.
         seed: Replaces the program's seed when it is not 0.
 
     Example:
@@ -148,11 +160,8 @@ class Normal(Initializer):
         True
     """
 
-    def __init__(
-        self, mean: float = 0.0, std: float = 1.0, seed: int = 0, name: str | None = None, **old: float
-    ) -> None:
-        # Paddle 1.x has other names.
-        self.mean, self.std, self.seed = old.get("loc", mean), old.get("scale", std), seed
+    def __init__(self, mean: float = 0.0, std: float = 1.0, name: str | None = None, seed: int = 0) -> None:
+        self.mean, self.std, self.seed = mean, std, seed
 
     def op(self, var: Variable) -> tuple[str, dict[str, Any]]:
         return "gaussian_random", {
@@ -160,10 +169,13 @@ class Normal(Initializer):
         }  # fmt: skip
 
 
-@export(
-    "nn.initializer.TruncatedNormal",
+@export("nn.initializer.TruncatedNormal")
+@respell(
     "fluid.initializer.TruncatedNormal",
     "fluid.initializer.TruncatedNormalInitializer",
+    takes="loc=0.0, scale=1.0, seed=0",
+    loc="mean",
+    scale="std",
 )
 @no_effect(name=NO_NAME)
 class TruncatedNormal(Normal):
@@ -199,7 +211,7 @@ class _Xavier(Initializer):
         total = (self.fan_in or found_in) + (self.fan_out or found_out)
         if self.uniform:
             return Uniform(*_symmetric(self.gain * math.sqrt(6.0 / total)), seed=self.seed).op(var)
-        return Normal(0.0, self.gain * math.sqrt(2.0 / total), self.seed).op(var)
+        return Normal(0.0, self.gain * math.sqrt(2.0 / total), seed=self.seed).op(var)
 
 
 def _symmetric(limit: float) -> tuple[float, float]:
@@ -305,7 +317,7 @@ class _Kaiming(Initializer):
         gain = calculate_gain(self.nonlinearity, self.negative_slope)
         if self.uniform:
             return Uniform(*_symmetric(gain * math.sqrt(3.0 / fan_in)), seed=self.seed).op(var)
-        return Normal(0.0, gain / math.sqrt(fan_in), self.seed).op(var)
+        return Normal(0.0, gain / math.sqrt(fan_in), seed=self.seed).op(var)
 
 
 @export("nn.initializer.KaimingUniform")

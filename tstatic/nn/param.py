@@ -309,6 +309,7 @@ class LayerHelper(LayerNamer):
         yield from zip(inputs, self.multiple_param_attr(len(inputs)), strict=True)
 
     # ----------------------------------------------------------------------------------------------- parameters and variables
+    @no_effect(type="every variable is a dense tensor")
     def create_parameter(
         self,
         attr: Any,
@@ -317,6 +318,7 @@ class LayerHelper(LayerNamer):
         is_bias: bool = False,
         default_initializer: Initializer | None = None,
         stop_gradient: bool = False,
+        type: Any = None,
     ) -> Any:
         """Makes a parameter ``<layer>.w_N`` (or ``.b_N``) and its startup op.
 
@@ -526,7 +528,9 @@ def check_enabled(attr: Any, arg: str, function: str) -> None:
         )
 
 
-@export("tensor.create_parameter", "static.create_parameter", "fluid.layers.create_parameter")
+@export(
+    "tensor.create_parameter", "static.create_parameter", "static.nn.create_parameter", "fluid.layers.create_parameter"
+)
 def create_parameter(
     shape: Any,
     dtype: Any,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from types import NoneType
 from typing import Any
 
 from tstatic.ir.build import emit
+from tstatic.ir.checks import check_type
 from tstatic.ir.opdef import export
-from tstatic.ir.program import Variable
+from tstatic.ir.operator import OpRole
+from tstatic.ir.program import Parameter, Variable
 
 
 class WeightDecayRegularizer:
@@ -31,6 +35,43 @@ class WeightDecayRegularizer:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(coeff={self.coeff})"
+
+
+@export("fluid.regularizer.append_regularization_ops", "fluid.optimizer.append_regularization_ops")
+def append_regularization_ops(
+    parameters_and_grads: Sequence[tuple[Variable, Variable | None]],
+    regularization: WeightDecayRegularizer | None = None,
+) -> list[tuple[Variable, Variable | None]]:
+    """Adds weight decay to gradients, which keep their names; optimizers do this themselves.
+
+    Args:
+        parameters_and_grads: (parameter, gradient) pairs; those without a gradient stay as they are.
+        regularization: For parameters without a regularizer of their own; ``None`` adds nothing to those.
+
+    Returns:
+        The pairs.
+
+    Raises:
+        ProgramTypeError: If ``regularization`` is no regularizer.
+
+    Example:
+        >>> w = paddle.create_parameter([1], "float32", default_initializer=paddle.nn.initializer.Constant(2.0))
+        >>> pairs = static.append_backward(paddle.sum(w))
+        >>> ((_, grad),) = fluid.regularizer.append_regularization_ops(pairs, fluid.regularizer.L2Decay(0.5))
+        >>> _ = static.Executor().run(static.default_startup_program())
+        >>> static.Executor().run(fetch_list=[grad])[0]
+        array([2.], dtype=float32)
+    """
+    kinds = (WeightDecayRegularizer, NoneType)
+    check_type(regularization, kinds, "regularization", "append_regularization_ops", expected="a regularizer")
+    for param, grad in parameters_and_grads:
+        own = param.regularizer if isinstance(param, Parameter) else None
+        chosen = own if own is not None else regularization
+        if grad is None or chosen is None:
+            continue
+        with param.block.program._role_guard(OpRole.Optimize, (param.name, grad.name)):
+            emit("sum", {"X": [grad, chosen.term(param)]}, outputs={"Out": grad})
+    return list(parameters_and_grads)
 
 
 @export("regularizer.L2Decay", "fluid.regularizer.L2Decay", "fluid.regularizer.L2DecayRegularizer")

@@ -18,6 +18,7 @@ from tstatic.ir.checks import (
     check_rank,
     check_static_dim,
 )
+from tstatic.ir.export import respell
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn.initializer import Constant
@@ -265,7 +266,8 @@ def bilinear_tensor_product(
     return helper.append_activation(bilinear_product(helper, x, y, w, b))
 
 
-@export("static.nn.prelu", "fluid.layers.prelu", op="prelu")
+@export("static.nn.prelu", op="prelu")
+@respell("fluid.layers.prelu", takes="x, mode, param_attr=None, name=None, data_format='NCHW'", op="prelu")
 def prelu(
     x: Variable, mode: str, param_attr: Any = None, data_format: str = "NCHW", name: str | None = None
 ) -> Variable:

@@ -119,7 +119,7 @@ class WeightNorm(_WeightHook):
         self.weight.set_value(direction * (length.reshape(norm.shape) / norm))
 
 
-@export("nn.utils.weight_norm")
+@export("nn.utils.weight_norm", "nn.weight_norm")
 def weight_norm(layer: Layer, name: str = "weight", dim: int | None = 0) -> Layer:
     """Makes a layer learn a weight as a direction v and a length g: ``w = g * v / |v|`` (Salimans and Kingma, 2016).
 
@@ -152,7 +152,7 @@ def weight_norm(layer: Layer, name: str = "weight", dim: int | None = 0) -> Laye
     return layer
 
 
-@export("nn.utils.remove_weight_norm")
+@export("nn.utils.remove_weight_norm", "nn.remove_weight_norm")
 def remove_weight_norm(layer: Layer, name: str = "weight") -> Layer:
     """Takes :func:`weight_norm` off: the layer has its parameter again, with the value that direction and length give.
 
@@ -233,7 +233,7 @@ class SpectralNormHook(_WeightHook):
         return emit("elementwise_div", {"X": weight, "Y": sigma})  # type: ignore[no-any-return]
 
 
-@export("nn.utils.spectral_norm")
+@export("nn.utils.spectral_norm", "nn.spectral_norm")
 def spectral_norm(
     layer: Layer, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Layer:

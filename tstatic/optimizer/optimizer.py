@@ -19,7 +19,7 @@ from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
 from tstatic.ir.updates import numbered
 from tstatic.logs import warn_once
-from tstatic.nn.clip import ClipGradBase, append_gradient_clip_ops, check_clip
+from tstatic.nn.clip import ClipGradBase, append_gradient_clip_ops, check_clip, error_clip_callback
 from tstatic.nn.initializer import Constant
 from tstatic.nn.param import startup_value
 from tstatic.nn.regularizer import L2Decay, WeightDecayRegularizer
@@ -32,7 +32,11 @@ Pair = tuple[Variable, Variable | None]
 Lookups = tuple[Operator, ...]
 
 
+FUSED = "``BuildStrategy.fuse_all_optimizer_ops`` updates several parameters at once"
+
+
 @notes_signatures()
+@no_effect(flatten_param_grads=FUSED, align_size=FUSED)
 class Optimizer:
     """Base class of update rules.
 
@@ -42,6 +46,8 @@ class Optimizer:
         weight_decay: A float (L2) or a regularizer; a parameter's own regularizer beats it.
         grad_clip: How gradients are clipped.
         name: Prefix of the accumulators' names.
+        parameter_list, regularization: The names of ``parameters`` and ``weight_decay`` in Paddle 1.x; those
+            count if both are given.
 
     Raises:
         ProgramTypeError: For arguments of the wrong type.
@@ -75,7 +81,14 @@ class Optimizer:
         weight_decay: Any = None,
         grad_clip: Any = None,
         name: str | None = None,
+        *,
+        parameter_list: Any = None,
+        regularization: Any = None,
+        flatten_param_grads: bool = False,
+        align_size: int = -1,
     ) -> None:
+        parameters = parameter_list if parameters is None else parameters
+        weight_decay = regularization if weight_decay is None else weight_decay
         kinds = (int, float, LRScheduler, Variable)
         check_type(learning_rate, kinds, "learning_rate", self.type, expected="a float or an optimizer.lr.LRScheduler")
         if isinstance(learning_rate, int | float):
@@ -255,7 +268,8 @@ class Optimizer:
             chosen = self._parameter_list
         startup = startup_program if startup_program is not None else default_startup_program()
         with program_guard(loss.block.program, startup):
-            pairs = list(append_backward(loss, chosen, no_grad_set, callbacks, self._checkpoints))
+            called = [*(callbacks or ()), error_clip_callback]
+            pairs = list(append_backward(loss, chosen, no_grad_set, called, self._checkpoints))
         if not pairs:
             warn_once(
                 ("nothing to train", loss.block.program.uid, loss.name),

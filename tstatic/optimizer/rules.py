@@ -15,9 +15,9 @@ from tstatic.ir.program import Operator, Variable
 from tstatic.nn.regularizer import L2Decay, WeightDecayRegularizer
 from tstatic.no_effect import no_effect
 from tstatic.ops.update._slots import ROW_MASK
-from tstatic.optimizer.optimizer import Optimizer
+from tstatic.optimizer.optimizer import FUSED, Optimizer
 
-FUSED = "``BuildStrategy.fuse_all_optimizer_ops`` updates several parameters at once"
+ONE_POWER = "powers of the betas that several parameters share have the values that each would have"
 
 
 @no_effect(name="the rule keeps no accumulators that it would name")
@@ -464,15 +464,24 @@ class Lamb(_AdamLike):
 _TODAY = {"parameter_list": "parameters", "regularization": "weight_decay"}
 
 
-def _signature(today: type[Optimizer]) -> inspect.Signature:
-    """Returns today's arguments under their old names, and by keyword those that only 1.x had."""
+def _signature(today: type[Optimizer], order: str) -> inspect.Signature:
+    """Returns the parameters of 1.x, in its order, then those that came later or that only 1.x had.
+
+    Args:
+        today: The rule, which knows the defaults.
+        order: The names of 1.x. Behind them, as of 2.4, come ``flatten_param_grads`` and ``align_size``.
+    """
     old = {new: name for name, new in _TODAY.items()}
-    found = [p.replace(name=old.get(n, n)) for n, p in inspect.signature(today).parameters.items()]
-    more: dict[str, Any] = {"flatten_param_grads": False, "align_size": -1}
-    if all(p.name != "regularization" for p in found):
-        more["regularization"] = None
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Signature([*found, *(inspect.Parameter(n, keyword, default=value) for n, value in more.items())])
+    own = {old.get(n, n): p.replace(name=old.get(n, n)) for n, p in inspect.signature(today).parameters.items()}
+    more: dict[str, Any] = {"flatten_param_grads": False, "align_size": -1, "regularization": None}
+    if today is Adam:
+        more["use_global_beta_pow"] = False
+    plain = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    for name, value in more.items():
+        own.setdefault(name, inspect.Parameter(name, plain, default=value))
+    names = order.split()
+    later = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for n, p in own.items() if n not in names]
+    return inspect.Signature([*(own[n] for n in names), *later])
 
 
 def _doc(today: type[Optimizer]) -> str:
@@ -490,9 +499,9 @@ def _doc(today: type[Optimizer]) -> str:
     return f"{head}\n\n{text}"
 
 
-def _legacy(today: type[Optimizer], *spellings: str) -> type[Optimizer]:
-    """Makes a subclass that takes the old keywords; positional arguments keep today's order up to the rule's own."""
-    signature = _signature(today)
+def _legacy(today: type[Optimizer], order: str, *spellings: str) -> type[Optimizer]:
+    """Makes a subclass that takes the parameters of 1.x, in its ``order``, and by keyword those that came later."""
+    signature = _signature(today, order)
     own = set(inspect.signature(today).parameters)
 
     class Legacy(today):  # type: ignore[misc, valid-type]
@@ -512,18 +521,66 @@ def _legacy(today: type[Optimizer], *spellings: str) -> type[Optimizer]:
 
     Legacy.__name__ = f"{today.__name__}Optimizer"
     Legacy.__qualname__ = Legacy.__name__
-    no_effect(flatten_param_grads=FUSED, align_size=FUSED)(Legacy)
+    shared = {"use_global_beta_pow": ONE_POWER} if today is Adam else {}
+    no_effect(flatten_param_grads=FUSED, align_size=FUSED, **shared)(Legacy)
     for name in spellings:
         export(name)(Legacy)
     return Legacy
 
 
-_legacy(SGD, "fluid.optimizer.SGD", "fluid.optimizer.SGDOptimizer")
-_legacy(Momentum, "fluid.optimizer.Momentum", "fluid.optimizer.MomentumOptimizer")
-_legacy(Adam, "fluid.optimizer.Adam", "fluid.optimizer.AdamOptimizer")
-_legacy(Adamax, "fluid.optimizer.Adamax", "fluid.optimizer.AdamaxOptimizer")
-_legacy(Adagrad, "fluid.optimizer.Adagrad", "fluid.optimizer.AdagradOptimizer")
-_legacy(Adadelta, "fluid.optimizer.Adadelta", "fluid.optimizer.AdadeltaOptimizer")
-_legacy(RMSProp, "fluid.optimizer.RMSProp", "fluid.optimizer.RMSPropOptimizer")
-_legacy(Lamb, "fluid.optimizer.Lamb", "fluid.optimizer.LambOptimizer")
-_legacy(AdamW, "fluid.optimizer.AdamW")
+_legacy(
+    SGD,
+    "learning_rate parameter_list regularization grad_clip name",
+    "fluid.optimizer.SGD",
+    "fluid.optimizer.SGDOptimizer",
+)
+_legacy(
+    Momentum,
+    "learning_rate momentum parameter_list use_nesterov regularization grad_clip name",
+    "fluid.optimizer.Momentum",
+    "fluid.optimizer.MomentumOptimizer",
+)
+_legacy(
+    Adam,
+    "learning_rate beta1 beta2 epsilon parameter_list regularization grad_clip name lazy_mode use_global_beta_pow "
+    "flatten_param_grads align_size",
+    "fluid.optimizer.Adam",
+    "fluid.optimizer.AdamOptimizer",
+)
+_legacy(
+    Adamax,
+    "learning_rate beta1 beta2 epsilon parameter_list regularization grad_clip name",
+    "fluid.optimizer.Adamax",
+    "fluid.optimizer.AdamaxOptimizer",
+)
+_legacy(
+    Adagrad,
+    "learning_rate epsilon parameter_list regularization grad_clip name initial_accumulator_value",
+    "fluid.optimizer.Adagrad",
+    "fluid.optimizer.AdagradOptimizer",
+)
+_legacy(
+    Adadelta,
+    "learning_rate epsilon rho parameter_list regularization grad_clip name",
+    "fluid.optimizer.Adadelta",
+    "fluid.optimizer.AdadeltaOptimizer",
+)
+_legacy(
+    RMSProp,
+    "learning_rate rho epsilon momentum centered parameter_list regularization grad_clip name",
+    "fluid.optimizer.RMSProp",
+    "fluid.optimizer.RMSPropOptimizer",
+)
+_legacy(
+    Lamb,
+    "learning_rate lamb_weight_decay beta1 beta2 epsilon parameter_list regularization grad_clip "
+    "exclude_from_weight_decay_fn name",
+    "fluid.optimizer.Lamb",
+    "fluid.optimizer.LambOptimizer",
+)
+_legacy(
+    AdamW,
+    "learning_rate beta1 beta2 epsilon parameter_list regularization lr_ratio "
+    "apply_decay_param_fun grad_clip lazy_mode multi_precision name",
+    "fluid.optimizer.AdamW",
+)

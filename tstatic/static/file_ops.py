@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import CheckpointError, ProgramError
+from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_int
 from tstatic.ir.composed import composed
+from tstatic.ir.export import export
 from tstatic.ir.program import Variable
 from tstatic.no_effect import no_effect
 from tstatic.ops.control.py_func import py_func
@@ -104,3 +106,19 @@ def _load(
 ) -> None:  # fmt: skip
     """Reads variables of known shapes from a file in Paddle's format, whenever the program runs."""
     py_func(_Reader(path_of(file_path, "load"), outputs["Out"]), None, list(outputs["Out"]))
+
+
+@no_effect(load_as_fp16="a variable says of which dtype it is")
+@export("fluid.layers.load", "fluid.layers.io.load")
+def load(out: Variable, file_path: str, load_as_fp16: bool | None = None) -> None:
+    """Appends an op that reads a variable from a file in Paddle's format, whenever the program runs.
+
+    Args:
+        out: Is written; its shape and dtype must be those of the file.
+        file_path: A file of one variable, as ``fluid.io.save_vars`` of Paddle writes it.
+
+    Raises:
+        ProgramTypeError: If ``out`` is not a Variable, or ``file_path`` not a path.
+    """
+    check_variable(out, "out", "load")
+    py_func(_Reader(path_of(file_path, "load"), [out]), None, [out])

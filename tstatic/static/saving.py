@@ -455,17 +455,17 @@ def state_dict(self: Program, mode: str = "all", scope: Scope | None = None) -> 
 
 
 @export("Program.set_state_dict")
-def set_state_dict(self: Program, state: Mapping[str, Any], scope: Scope | None = None) -> None:
+def set_state_dict(self: Program, state_dict: Mapping[str, Any], scope: Scope | None = None) -> None:
     """Writes values of matching names; names that the program lacks are named in one warning.
 
     Args:
-        state: Name -> array or tensor.
+        state_dict: Name -> array or tensor.
         scope: Where the values go; the global scope if ``None``.
 
     Raises:
         ShapeError: If shape or dtype of a value differ; nothing is written then.
     """
-    _set_values(self, state, scope if scope is not None else global_scope(), "set_state_dict")
+    _set_values(self, state_dict, scope if scope is not None else global_scope(), "set_state_dict")
 
 
 @export("Variable.get_value")

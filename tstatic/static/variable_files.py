@@ -29,6 +29,7 @@ AnyProgram = Program | CompiledProgram | None
 
 # ------------------------------------------------------------------------------------------------------- kinds of variables
 @export(
+    "static.is_persistable",
     "static.io.is_persistable",
     "fluid.io.is_persistable",
     "framework.is_persistable",
@@ -143,7 +144,7 @@ def _chosen(
     return [v for v in source.list_vars() if v.type == "dense_tensor" and (predicate is None or predicate(v))]
 
 
-@export("fluid.io.save_vars", "static.io.save_vars")
+@export("static.save_vars", "static.io.save_vars", "fluid.io.save_vars")
 def save_vars(
     executor: Executor | None,
     dirname: str,
@@ -199,7 +200,7 @@ def write(
     files.write(encode_save(held, function, model))
 
 
-@export("fluid.io.load_vars", "static.io.load_vars")
+@export("static.load_vars", "static.io.load_vars", "fluid.io.load_vars")
 def load_vars(
     executor: Executor | None,
     dirname: str,
@@ -325,6 +326,7 @@ def load_persistables(
 MODEL_FILE = "__model__"
 
 
+@no_effect(clip_extra="attributes that only Paddle's own tools read are never written")
 @export("fluid.io.save_inference_model")
 def save_inference_model(
     dirname: str,
@@ -336,6 +338,7 @@ def save_inference_model(
     params_filename: str | None = None,
     export_for_deployment: bool = True,
     program_only: bool = False,
+    clip_extra: bool = True,
 ) -> list[str]:
     """Saves what leads from the inputs to the targets to a folder.
 

@@ -148,7 +148,7 @@ class _Check:
             one.ops = [op for op in one.ops if not op.role & (OpRole.Backward | OpRole.Optimize | OpRole.LRSched)]
         wide.random_seed = program.random_seed or 1
         wide.learning_rates = {}
-        wide.grad_order = 0
+        wide._appending_grad_times = 0
         self.program = wide
         self.executor = checking_executor(CPUPlace())
         self.state = {n: widen(a) for n, a in state.items()}

@@ -123,7 +123,9 @@ _facade, __dir__ = facade(__name__, modules="base meta_optimizers metrics utils"
 __all__ = [
     "DistributedStrategy",
     "Fleet",
+    "InMemoryDataset",
     "PaddleCloudRoleMaker",
+    "QueueDataset",
     "Role",
     "UserDefinedRoleMaker",
     "UtilBase",

@@ -128,9 +128,8 @@ class CollectiveOptimizer:
     """What ``fleet.distributed_optimizer`` of 1.x returns.
 
     Args:
-        fleet: The fleet, whose programs ``minimize`` sets.
         optimizer: The optimizer.
-        strategy: The strategy.
+        strategy: The strategy; its defaults if ``None``.
 
     Example:
         >>> from tstatic.fluid.incubate.fleet.collective import fleet
@@ -142,8 +141,9 @@ class CollectiveOptimizer:
         ['sgd', 'sgd']
     """
 
-    def __init__(self, fleet: Collective, optimizer: Any, strategy: DistributedStrategy) -> None:
-        self._fleet, self._optimizer, self._strategy = fleet, optimizer, strategy
+    def __init__(self, optimizer: Any, strategy: DistributedStrategy | None = None) -> None:
+        self._fleet, self._optimizer = fleet, optimizer
+        self._strategy = DistributedStrategy() if strategy is None else strategy
 
     def minimize(
         self,
@@ -220,7 +220,9 @@ class Collective:
         given = DistributedStrategy() if strategy is None or strategy == {} else strategy
         check_type(given, DistributedStrategy, "strategy", "fleet.distributed_optimizer")
         self._inner.distributed_optimizer(optimizer)
-        return CollectiveOptimizer(self, optimizer, given)
+        made = CollectiveOptimizer(optimizer, given)
+        made._fleet = self
+        return made
 
     @property
     def main_program(self) -> CompiledProgram | Program:

@@ -12,6 +12,7 @@ import numpy as np
 from tstatic.errors import FeedError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import check_dtype, check_one_element
+from tstatic.ir.export import respell
 from tstatic.ir.opdef import LOD, Attr, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, dtype_of
@@ -125,7 +126,14 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@export("static.Print", "fluid.layers.Print", "fluid.layers.control_flow.Print", op="print")
+@export("static.Print", op="print")
+@respell(
+    "fluid.layers.Print",
+    "fluid.layers.control_flow.Print",
+    takes="input, first_n=-1, message=None, summarize=20, print_tensor_name=True, print_tensor_type=True, "
+    "print_tensor_shape=True, print_tensor_lod=True, print_phase='both', print_tensor_layout=True",
+    op="print",
+)
 def Print(
     input: Variable,
     first_n: int = -1,

@@ -20,6 +20,7 @@ from tstatic.ir.checks import (
     check_type,
     same_shape,
 )
+from tstatic.ir.export import respell
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
@@ -35,6 +36,7 @@ _FLOATS = ("float32", "float64")
 
 
 @export("nn.functional.affine_grid")
+@respell("fluid.layers.affine_grid", takes="theta, out_shape, name=None")
 def affine_grid(
     theta: Variable, out_shape: Sequence[int], align_corners: bool = True, name: str | None = None
 ) -> Variable:

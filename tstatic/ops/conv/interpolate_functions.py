@@ -333,7 +333,7 @@ def resize_linear(
     return _resize_1x("resize_linear", "linear", input, out_shape, scale, name, actual_shape, data_format, **align)
 
 
-@export("fluid.layers.image_resize")
+@export("fluid.layers.image_resize", "fluid.layers.interpolate")
 def image_resize(
     input: Variable,
     out_shape: Any = None,

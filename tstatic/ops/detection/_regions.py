@@ -14,6 +14,7 @@ from tstatic.ir.opdef import LOD, ValueRange
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops.detection._boxes import FLOATS, Array, check_boxes
+from tstatic.ops.elementwise.scale import cast
 from tstatic.ops.sequence._offsets import owners
 
 SLOTS = f"X, ROIs, RoisNum?, ROIs{LOD}?"
@@ -84,6 +85,14 @@ def region_inputs(function: str, x: Variable, boxes: Variable, number: Variable 
     if number is not None:
         check_variable(number, "boxes_num", function, INDICES)
     return {"X": x, "ROIs": boxes, "RoisNum": number}
+
+
+def numbers_of(offsets: Variable | None, numbers: Variable | None) -> Variable | None:
+    """Returns how many regions each image has: as given, or the differences of the images' offsets."""
+    if numbers is not None or offsets is None:
+        return numbers
+    check_variable(offsets, "rois_lod", "roi_align", INDICES)
+    return cast(offsets[1:] - offsets[:-1], "int32")
 
 
 def region_attrs(function: str, output_size: Any, spatial_scale: Any) -> dict[str, Any]:

@@ -138,8 +138,8 @@ def fluid_distribute_fpn_proposals(
     max_level: int,
     refer_level: int,
     refer_scale: int,
-    rois_num: Variable | None = None,
     name: str | None = None,
+    rois_num: Variable | None = None,
 ) -> Any:
     """Divides regions among the levels of a feature pyramid, with ``pixel_offset=True``; see :func:`distribute_fpn_proposals`.
 

@@ -211,8 +211,8 @@ def fluid_generate_proposals(
     nms_thresh: float = 0.5,
     min_size: float = 0.1,
     eta: float = 1.0,
-    return_rois_num: bool = False,
     name: str | None = None,
+    return_rois_num: bool = False,
 ) -> Any:
     """Returns regions that may hold an object, with a LoD, as :func:`generate_proposals` with ``pixel_offset=True``.
 

@@ -21,6 +21,7 @@ from tstatic.ops.detection._regions import (
     VALUES,
     check_regions,
     images,
+    numbers_of,
     region_attrs,
     region_inputs,
     torch_images,
@@ -229,22 +230,26 @@ def fluid_roi_align(
     pooled_width: int = 1,
     spatial_scale: float = 1.0,
     sampling_ratio: int = -1,
-    rois_num: Variable | None = None,
     name: str | None = None,
+    rois_lod: Variable | None = None,
+    rois_num: Variable | None = None,
 ) -> Variable:
     """Returns the mean of samples in the parts of regions, as :func:`roi_align` with ``aligned=False``.
 
     Args:
         input: ``[n, c, h, w]``; float32 or float64.
-        rois: ``[regions, 4]``, with a LoD unless ``rois_num`` is given.
+        rois: ``[regions, 4]``, with a LoD unless ``rois_lod`` or ``rois_num`` is given.
         pooled_height, pooled_width: Parts of a region.
         spatial_scale, sampling_ratio, name: As there.
-        rois_num: How many regions each image has.
+        rois_lod: The offsets of the images' regions, ``[n + 1]`` integers: ``[0, 2, 5]`` for two regions and three.
+        rois_num: How many regions each image has, ``[n]`` integers; it counts if both are given.
     """
     function = "roi_align"
     attrs = {
         **region_attrs(function, [pooled_height, pooled_width], spatial_scale),
         "sampling_ratio": check_int(sampling_ratio, "sampling_ratio", function),
     }
-    out: Variable = emit(function, region_inputs(function, input, rois, rois_num), attrs, name=name)
+    out: Variable = emit(
+        function, region_inputs(function, input, rois, numbers_of(rois_lod, rois_num)), attrs, name=name
+    )
     return out

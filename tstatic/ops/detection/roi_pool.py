@@ -17,6 +17,7 @@ from tstatic.ops.detection._regions import (
     VALUES,
     check_regions,
     images,
+    numbers_of,
     region_attrs,
     region_inputs,
     rounded,
@@ -170,6 +171,7 @@ def fluid_roi_pool(
     pooled_height: int = 1,
     pooled_width: int = 1,
     spatial_scale: float = 1.0,
+    rois_lod: Variable | None = None,
     rois_num: Variable | None = None,
     name: str | None = None,
 ) -> Variable:
@@ -177,11 +179,14 @@ def fluid_roi_pool(
 
     Args:
         input: ``[n, c, h, w]``; float32 or float64.
-        rois: ``[regions, 4]``, with a LoD unless ``rois_num`` is given.
+        rois: ``[regions, 4]``, with a LoD unless ``rois_lod`` or ``rois_num`` is given.
         pooled_height, pooled_width: Parts of a region.
         spatial_scale, name: As there.
-        rois_num: How many regions each image has.
+        rois_lod: The offsets of the images' regions, ``[n + 1]`` integers: ``[0, 2, 5]`` for two regions and three.
+        rois_num: How many regions each image has, ``[n]`` integers; it counts if both are given.
     """
     attrs = region_attrs("roi_pool", [pooled_height, pooled_width], spatial_scale)
-    out: Variable = emit("roi_pool", region_inputs("roi_pool", input, rois, rois_num), attrs, name=name)
+    out: Variable = emit(
+        "roi_pool", region_inputs("roi_pool", input, rois, numbers_of(rois_lod, rois_num)), attrs, name=name
+    )
     return out

@@ -212,10 +212,15 @@ def fluid_yolo_box(
     clip_bbox: bool = True,
     name: str | None = None,
     scale_x_y: float = 1.0,
+    iou_aware: bool = False,
+    iou_aware_factor: float = 0.5,
 ) -> tuple[Variable, Variable]:
     """Returns the boxes and scores of a YOLO network; arguments as of :func:`yolo_box`.
 
     Args:
-        x, img_size, anchors, class_num, conf_thresh, downsample_ratio, clip_bbox, name, scale_x_y: As there.
+        x, img_size, anchors, class_num, conf_thresh, downsample_ratio, clip_bbox, name, scale_x_y, iou_aware, iou_aware_factor:
+            As there.
     """
-    return yolo_box(x, img_size, anchors, class_num, conf_thresh, downsample_ratio, clip_bbox, name, scale_x_y)
+    return yolo_box(
+        x, img_size, anchors, class_num, conf_thresh, downsample_ratio, clip_bbox, name, scale_x_y, iou_aware, iou_aware_factor,
+    )  # fmt: skip

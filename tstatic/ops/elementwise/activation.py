@@ -153,9 +153,13 @@ def softplus(x: Variable, beta: float = 1, threshold: float = 20, name: str | No
 
 
 @export("fluid.layers.softplus", op="softplus")
-def fluid_softplus(x: Variable, name: str | None = None) -> Variable:
-    """Returns ``log(1 + exp(x))`` of each element; any shape."""
-    return unary("softplus", x, name=name)
+def fluid_softplus(x: Variable, name: str | None = None, beta: float = 1.0, threshold: float = 20.0) -> Variable:
+    """Returns ``log(1 + exp(beta * x)) / beta`` of each element, see :func:`softplus`.
+
+    Args:
+        x, name, beta, threshold: As there.
+    """
+    return softplus(x, beta, threshold, name)
 
 
 @export("nn.functional.softsign", "fluid.layers.softsign", op="softsign")
@@ -171,7 +175,7 @@ def softsign(x: Variable, name: str | None = None) -> Variable:
     return unary("softsign", x, name=name)
 
 
-@export("nn.functional.silu", op="silu")
+@export("nn.functional.silu", "fluid.layers.silu", op="silu")
 def silu(x: Variable, name: str | None = None) -> Variable:
     """Returns ``x * sigmoid(x)`` of each element; any shape.
 

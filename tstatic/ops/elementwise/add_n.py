@@ -11,6 +11,7 @@ from tstatic.errors import ProgramError
 from tstatic.ir import expr
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_not_empty, check_same_dtype, check_same_shape
+from tstatic.ir.export import respell
 from tstatic.ir.opdef import Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Attrs, Calls, ExpressionRef, Expressions, Metas, Slots
@@ -19,7 +20,7 @@ from tstatic.ir.types import UNKNOWN, Meta, float32
 from tstatic.ops._low import torch_wide
 from tstatic.ops._torch_out import filled
 from tstatic.ops.elementwise import _elementwise_onnx as _onnx
-from tstatic.ops.shape._shapes import emit_one
+from tstatic.ops.shape._shapes import emit_one, written
 
 
 def _infer(xs: Sequence[Meta]) -> Meta:
@@ -132,7 +133,8 @@ def add_n(inputs: Variable | Sequence[Variable], name: str | None = None) -> Var
     return emit_one("sum", {"X": items}, name=name)
 
 
-@export("fluid.layers.sum", "fluid.layers.sums", op="sum")
+@export("fluid.layers.sum", op="sum")
+@respell("fluid.layers.sums", takes="input, out=None", op="sum", input="x")
 def fluid_sum(x: Variable | Sequence[Variable], out: Variable | None = None) -> Variable:
     """Returns the sum of Variables of one shape and dtype, or writes it to ``out``.
 
@@ -151,7 +153,4 @@ def fluid_sum(x: Variable | Sequence[Variable], out: Variable | None = None) -> 
         >>> static.Executor().run(fetch_list=[z])[0]
         array([21., 42.], dtype=float32)
     """
-    total = add_n(x)
-    if out is None:
-        return total
-    return emit_one("assign", {"X": total}, outputs={"Out": out})
+    return written(add_n(x), out)

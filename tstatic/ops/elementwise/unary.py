@@ -13,7 +13,7 @@ from tstatic.ir.types import Meta, float32
 from tstatic.ops.elementwise._mixed import unify
 from tstatic.ops.elementwise._unary import float_unary, infer_number, unary, unary_op
 from tstatic.ops.elementwise.scale import check_whole, whole_part
-from tstatic.ops.shape._shapes import emit_one
+from tstatic.ops.shape._shapes import emit_one, written
 
 WHOLE_IN_FLOAT32 = PaddleForm(wide=float32)
 _INTS = ("int64", "int32")
@@ -211,10 +211,25 @@ def log10(x: Variable, name: str | None = None) -> Variable:
     return float_unary("log10", x, name=name)
 
 
-@export("tensor.log1p", "Variable.log1p", "fluid.layers.log1p", op="log1p", inplace=True)
+@export("tensor.log1p", "Variable.log1p", op="log1p", inplace=True)
 def log1p(x: Variable, name: str | None = None) -> Variable:
     """Returns ``log(1 + x)`` without the rounding error that the sum has near 0; any shape."""
     return float_unary("log1p", x, name=name)
+
+
+@export("fluid.layers.log1p", op="log1p")
+def fluid_log1p(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
+    """Returns ``log(1 + x)``, see :func:`log1p`, or writes it to ``out``.
+
+    Args:
+        x: Any shape.
+        out: A Variable of that shape and of the result's dtype; it is returned. ``None`` makes a new one.
+        name: Name of the layer.
+
+    Raises:
+        ShapeError, DTypeError: If ``out`` does not fit.
+    """
+    return written(log1p(x, name), out)
 
 
 @export("tensor.sqrt", "Variable.sqrt", "fluid.layers.sqrt", op="sqrt", inplace=True)

@@ -7,6 +7,7 @@
 * ``gather``: Reading rows by index: gather, gather_nd, index_select.
 * ``getitem``: `variable[...]`: integers, slices, ellipsis, None, lists, arrays, and integer or bool Variables, by
   torch's rules.
+* ``hash``: Rows of integers as numbers below a bound.
 * ``masking``: Selecting by truth: masked_select, nonzero, masked_fill.
 * ``placing``: Values with some of their elements replaced, named by any index: setitem, index_put, index_fill.
 * ``scatter``: Writing and adding rows by index: scatter, scatter_nd, scatter_nd_add, index_add.

@@ -420,7 +420,7 @@ def _one_hot(type: str, x: Variable, depth: Any, allow_out_of_range: bool, name:
     return emit_one(type, {"X": x, "depth_tensor": given}, attrs, name=name)
 
 
-@export("fluid.one_hot", op="one_hot_v2")
+@export("fluid.one_hot", "fluid.input.one_hot", op="one_hot_v2")
 def fluid_one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Variable:
     """Calls :func:`one_hot`; classes out of range may be allowed and then give rows of zeros.
 

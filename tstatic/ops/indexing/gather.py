@@ -8,6 +8,7 @@ import numpy as np
 
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import ANY_RANK, INTEGERS, check_rank
+from tstatic.ir.export import respell
 from tstatic.ir.opdef import Case, Domain, GradOp, Index, OpDef, ValueRange, export, register
 from tstatic.ir.paddle_form import from_the_front
 from tstatic.ir.program import Variable
@@ -229,7 +230,8 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@export("tensor.gather_nd", "Variable.gather_nd", "fluid.layers.gather_nd", op="gather_nd")
+@export("tensor.gather_nd", "Variable.gather_nd", op="gather_nd")
+@respell("fluid.layers.gather_nd", takes="input, index, name=None", op="gather_nd", input="x")
 def gather_nd(x: Variable, index: Variable, name: str | None = None) -> Variable:
     """Reads ``x[index[..., 0], index[..., 1], ...]``.
 

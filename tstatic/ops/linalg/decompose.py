@@ -242,7 +242,7 @@ def _of_triangle(x: Variable, upper: bool) -> Variable:
     return whole
 
 
-@export("linalg.cholesky", "Variable.cholesky", op="cholesky")
+@export("linalg.cholesky", "tensor.cholesky", "Variable.cholesky", op="cholesky")
 def cholesky(x: Variable, upper: bool = False, name: str | None = None) -> Variable:
     """Returns the triangles ``L`` with ``L @ L.T = x``, or with ``upper`` their transposes.
 
@@ -292,7 +292,7 @@ def eigh(x: Variable, UPLO: str = "L", name: str | None = None) -> tuple[Variabl
     return found
 
 
-@export("linalg.eigvalsh", "Variable.eigvalsh", op="eigh")
+@export("linalg.eigvalsh", "tensor.eigvalsh", "Variable.eigvalsh", op="eigh")
 def eigvalsh(x: Variable, UPLO: str = "L", name: str | None = None) -> Variable:
     """Returns the eigenvalues of symmetric matrices in rising order.
 

@@ -67,7 +67,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@export("fluid.layers.continuous_value_model", op="cvm")
+@export("static.nn.continuous_value_model", "fluid.layers.continuous_value_model", op="cvm")
 def continuous_value_model(input: Variable, cvm: Variable, use_cvm: bool = True) -> Variable:
     """Replaces the shows and clicks in front of embeddings by logarithms, or leaves them out.
 

@@ -239,3 +239,13 @@ def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: f
     decay = mean(total(square(a), 1)) + mean(total(square(b), 1))
     loss: Variable = decay * (0.25 * l2_reg) + mean(entropy)
     return loss
+
+
+@export("fluid.layers.npair_loss")
+def fluid_npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: float = 0.002) -> Variable:
+    """Returns :func:`npair_loss` with shape ``[1]``.
+
+    Args:
+        anchor, positive, labels, l2_reg: As there.
+    """
+    return reshape(npair_loss(anchor, positive, labels, l2_reg), [1])

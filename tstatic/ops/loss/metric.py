@@ -356,18 +356,19 @@ def fluid_auc(
     num_thresholds: int = 4095,
     topk: int = 1,
     slide_steps: int = 1,
+    ins_tag_weight: Variable | None = None,
 ) -> tuple[Variable, Variable, list[Variable]]:
     """Returns the area under the curve, see ``static.auc``; both areas have shape [1].
 
     Args:
         input: Probabilities ``[batch, 2]`` or ``[batch, 1]``, floats; the last column is that of the positive class.
         label: 0 or 1, ``[batch, 1]``, int64 or int32.
-        curve, num_thresholds, topk, slide_steps: As in ``static.auc``.
+        curve, num_thresholds, topk, slide_steps, ins_tag_weight: As in ``static.auc``.
 
     Raises:
-        UnsupportedError: If ``topk`` is not 1.
+        UnsupportedError: If ``topk`` is not 1, or weights of instances are given.
     """
-    return _auc(input, label, curve, num_thresholds, topk, slide_steps, None, True)
+    return _auc(input, label, curve, num_thresholds, topk, slide_steps, ins_tag_weight, True)
 
 
 def _auc(

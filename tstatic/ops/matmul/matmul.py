@@ -311,7 +311,7 @@ def fluid_matmul(
     return out if out.shape else emit_one("reshape2", {"X": out}, {"shape": (1,)})
 
 
-@export("tensor.bmm", "Variable.bmm", op="bmm")
+@export("tensor.bmm", "Variable.bmm", "fluid.layers.bmm", op="bmm")
 def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns the products ``[b, m, n]`` of the matrices in ``x`` ``[b, m, k]`` and ``y`` ``[b, k, n]``.
 

@@ -9,6 +9,7 @@ from typing import Any
 from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_axes, check_axis, check_choice
+from tstatic.ir.export import respell
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
@@ -20,13 +21,14 @@ from tstatic.ops.elementwise.unary import abs, pow, sqrt, square
 from tstatic.ops.matmul.matmul import matmul
 from tstatic.ops.reduce.extrema import amax
 from tstatic.ops.reduce.reduction import sum
+from tstatic.ops.shape._shapes import written
 from tstatic.ops.shape.creation import ones_like, zeros_like
 from tstatic.ops.shape.reshape import reshape, unsqueeze
 from tstatic.ops.shape.sequence import shape
 from tstatic.ops.shape.transpose import roll, transpose
 
 
-@export("tensor.kron", "Variable.kron", "fluid.layers.kron")
+@export("tensor.kron", "Variable.kron")
 def kron(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns the Kronecker product: ``x`` with each element replaced by its product with the whole ``y``.
 
@@ -52,6 +54,20 @@ def kron(x: Variable, y: Variable, name: str | None = None) -> Variable:
     return reshape(product, multiply(shape(a), shape(b)), name=name)
 
 
+@export("fluid.layers.kron")
+def fluid_kron(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
+    """Returns the Kronecker product, see :func:`kron`, or writes it to ``out``.
+
+    Args:
+        x, y, name: As there.
+        out: A Variable of the result's shape and dtype; it is returned. ``None`` makes a new one.
+
+    Raises:
+        ShapeError, DTypeError: If ``out`` does not fit.
+    """
+    return written(kron(x, y, name), out)
+
+
 def _sizes(x: Variable) -> list[int]:
     if x.shape.count(UNKNOWN) > 1:
         raise ShapeError(
@@ -63,7 +79,8 @@ def _sizes(x: Variable) -> list[int]:
     return list(x.shape)
 
 
-@export("tensor.cross", "Variable.cross", "fluid.layers.cross")
+@export("tensor.cross", "Variable.cross")
+@respell("fluid.layers.cross", takes="input, other, dim=None", input="x", other="y", dim="axis")
 def cross(x: Variable, y: Variable, axis: int | None = 9, name: str | None = None) -> Variable:
     """Returns the cross product of vectors of length 3 along an axis.
 

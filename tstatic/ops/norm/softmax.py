@@ -230,6 +230,18 @@ def log_softmax(x: Variable, axis: int = -1, dtype: Any = None, name: str | None
     return _build("log_softmax", x, axis, dtype, name)
 
 
+@export("fluid.layers.log_softmax", op="log_softmax")
+def fluid_log_softmax(input: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
+    """Returns :func:`log_softmax` along an axis.
+
+    Args:
+        input: Floats of any shape.
+        axis: The last one if ``None``.
+        dtype, name: As there.
+    """
+    return log_softmax(input, -1 if axis is None else axis, dtype, name)
+
+
 @no_effect(use_cudnn=LIBRARY)
 @export("fluid.layers.softmax", op="softmax")
 def fluid_softmax(input: Variable, use_cudnn: bool = True, name: str | None = None, axis: int = -1) -> Variable:

@@ -26,6 +26,11 @@ def emit_one(type: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any] | No
     return result
 
 
+def written(value: Variable, out: Variable | None) -> Variable:
+    """Returns ``value``, or ``out`` after appending the op that writes the value to it."""
+    return value if out is None else emit_one("assign", {"X": value}, outputs={"Out": out})
+
+
 def emit_list(
     type: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any] | None = None, **options: Any
 ) -> list[Variable]:

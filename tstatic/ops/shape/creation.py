@@ -16,7 +16,7 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, dtype_of, plain
 from tstatic.no_effect import PLACE, no_effect
-from tstatic.ops.shape._shapes import emit_one
+from tstatic.ops.shape._shapes import emit_one, written
 from tstatic.ops.shape.fill import filled, has_variable, known_shape
 
 
@@ -93,6 +93,30 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, name: str | None = None
     """
     kind = default_dtype().complex if dtype is None and isinstance(fill_value, complex) else _float(dtype)
     return _constant(shape, fill_value, kind, "full", name, None)
+
+
+@no_effect(device=PLACE)
+@export("fluid.layers.full", op="fill_constant")
+def fluid_full(
+    shape: Any,
+    fill_value: Any,
+    out: Variable | None = None,
+    dtype: Any = None,
+    device: str | None = None,
+    stop_gradient: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """Makes a Variable whose elements are all ``fill_value``, see :func:`full`, or writes the value to ``out``.
+
+    Args:
+        shape, fill_value, name: As there; without a ``dtype``, and for an integer one, a float loses its fraction as in Paddle.
+        out: A Variable of that shape and dtype; it is returned. ``None`` makes a new one.
+        dtype: Element type; float32 if ``None``.
+        stop_gradient: Whether gradients end at the result.
+    """
+    made = written(full(shape, fill_value, "float32" if dtype is None else dtype, name), out)
+    made.stop_gradient = stop_gradient
+    return made
 
 
 @export("tensor.zeros", op="fill_constant")
@@ -471,7 +495,7 @@ def fill_constant_batch_size_like(
     return made  # type: ignore[no-any-return]
 
 
-@export("fluid.layers.create_tensor", "fluid.layers.tensor.create_tensor", op="assign")
+@export("tensor.create_tensor", "fluid.layers.create_tensor", "fluid.layers.tensor.create_tensor", op="assign")
 def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False) -> Variable:
     """Declares a Variable without a value, to be the ``output`` of ``assign`` and the like.
 

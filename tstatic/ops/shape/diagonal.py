@@ -10,6 +10,7 @@ import numpy as np
 
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import ANY_RANK, check_int, check_rank, check_sizes, check_two_axes
+from tstatic.ir.export import respell
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.recording import Call
@@ -403,7 +404,8 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@export("tensor.tril", "Variable.tril", "fluid.layers.tril", op="tril_triu", inplace=True)
+@export("tensor.tril", "Variable.tril", op="tril_triu", inplace=True)
+@respell("fluid.layers.tril", takes="input, diagonal=0, name=None", op="tril_triu", input="x")
 def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """Keeps the lower triangle of the last two axes, zeros above; ``diagonal`` moves the border up.
 
@@ -419,7 +421,8 @@ def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     return emit_one("tril_triu", {"X": check_variable(x, "x", "tril")}, attrs, name=name, prefix="tril")
 
 
-@export("tensor.triu", "Variable.triu", "fluid.layers.triu", op="tril_triu", inplace=True)
+@export("tensor.triu", "Variable.triu", op="tril_triu", inplace=True)
+@respell("fluid.layers.triu", takes="input, diagonal=0, name=None", op="tril_triu", input="x")
 def triu(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """Keeps the upper triangle of the last two axes, zeros below; ``diagonal`` moves the border up.
 

@@ -361,7 +361,7 @@ def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Vari
     return emit_one("space_to_depth", {"X": x}, {"blocksize": blocksize}, name=name)
 
 
-@export("nn.functional.temporal_shift")
+@export("nn.functional.temporal_shift", "fluid.layers.temporal_shift")
 def temporal_shift(
     x: Variable, seg_num: int, shift_ratio: float = 0.25, name: str | None = None, data_format: str = "NCHW"
 ) -> Variable:

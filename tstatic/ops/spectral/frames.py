@@ -8,8 +8,10 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.attrs import Attr
+from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import ANY_RANK, check_choice, check_int, check_rank
-from tstatic.ir.opdef import Case, Domain, GradContext, GradOp, OpDef, register
+from tstatic.ir.opdef import Case, Domain, GradContext, GradOp, OpDef, export, register
+from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._gradients import grad_is_forward_op, grad_is_op
 from tstatic.ops._low import in_float32
@@ -135,3 +137,64 @@ register(OpDef(
     ),
     onnx="no composition of ONNX's operators is written for it",
 ))  # fmt: skip
+
+
+@export("signal.frame", op="frame")
+def frame(x: Variable, frame_length: int, hop_length: int, axis: int = -1, name: str | None = None) -> Variable:
+    """Cuts a signal into frames that overlap.
+
+    Args:
+        x: ``[..., samples]``, or ``[samples, ...]`` with ``axis=0``.
+        frame_length: Samples of a frame; at most as many as the signal has.
+        hop_length: Samples from the start of a frame to that of the next one.
+        axis: -1 or 0: where the samples are.
+        name: Name of the layer.
+
+    Returns:
+        ``[..., frame_length, frames]``, or ``[frames, frame_length, ...]`` with ``axis=0``.
+
+    Raises:
+        ProgramError: If a number is out of range.
+
+    Example:
+        >>> y = paddle.signal.frame(paddle.arange(6), frame_length=4, hop_length=2)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[0, 2],
+               [1, 3],
+               [2, 4],
+               [3, 5]])
+    """
+    attrs = {
+        "frame_length": check_int(frame_length, "frame_length", "frame", 1),
+        "hop_length": check_int(hop_length, "hop_length", "frame", 1),
+        "axis": check_choice(axis, (-1, 0), "axis", "frame"),
+    }
+    return emit("frame", {"X": check_variable(x, "x", "frame")}, attrs, name=name)  # type: ignore[no-any-return]
+
+
+@export("signal.overlap_add", op="overlap_add")
+def overlap_add(x: Variable, hop_length: int, axis: int = -1, name: str | None = None) -> Variable:
+    """Adds frames that overlap to one signal; the reverse of :func:`frame` where frames do not overlap.
+
+    Args:
+        x: ``[..., frame_length, frames]``, or ``[frames, frame_length, ...]`` with ``axis=0``.
+        hop_length: Samples from the start of a frame to that of the next one.
+        axis: -1 or 0: where the frames are.
+        name: Name of the layer.
+
+    Returns:
+        ``[..., samples]`` or ``[samples, ...]``, with ``(frames - 1) * hop_length + frame_length`` samples.
+
+    Raises:
+        ProgramError: If a number is out of range.
+
+    Example:
+        >>> y = paddle.signal.overlap_add(paddle.ones([4, 2]), hop_length=2)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([1., 1., 2., 2., 1., 1.], dtype=float32)
+    """
+    attrs = {
+        "hop_length": check_int(hop_length, "hop_length", "overlap_add", 1),
+        "axis": check_choice(axis, (-1, 0), "axis", "overlap_add"),
+    }
+    return emit("overlap_add", {"X": check_variable(x, "x", "overlap_add")}, attrs, name=name)  # type: ignore[no-any-return]

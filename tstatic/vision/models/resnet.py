@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tstatic.ir.checks import check_choice
@@ -28,7 +29,8 @@ class BasicBlock(Layer):
         planes: Channels of both convolutions.
         stride: Of the first convolution.
         downsample: Layer for the input, where its shape is not the output's.
-        groups, base_width: 1 and 64: this block has no other forms.
+        groups, base_width, dilation: 1, 64 and 1: this block has no other forms.
+        norm_layer: Makes a normalisation for a number of channels; ``nn.BatchNorm2D`` if ``None``.
 
     Example:
         >>> from tstatic.vision.models.resnet import BasicBlock
@@ -42,16 +44,18 @@ class BasicBlock(Layer):
 
     def __init__(
         self, inplanes: int, planes: int, stride: int = 1, downsample: Layer | None = None, groups: int = 1,
-        base_width: int = 64,
+        base_width: int = 64, dilation: int = 1, norm_layer: Callable[[int], Layer] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         check_choice(groups, (1,), "groups", "BasicBlock")
         check_choice(base_width, (64,), "base_width", "BasicBlock")
+        check_choice(dilation, (1,), "dilation", "BasicBlock")
+        norm = BatchNorm2D if norm_layer is None else norm_layer
         self.conv1 = Conv2D(inplanes, planes, 3, padding=1, stride=stride, bias_attr=False)
-        self.bn1 = BatchNorm2D(planes)
+        self.bn1 = norm(planes)
         self.relu = ReLU()
         self.conv2 = Conv2D(planes, planes, 3, padding=1, bias_attr=False)
-        self.bn2 = BatchNorm2D(planes)
+        self.bn2 = norm(planes)
         self.downsample = downsample
 
     def forward(self, x: Variable) -> Any:
@@ -71,6 +75,8 @@ class BottleneckBlock(Layer):
         downsample: Layer for the input, where its shape is not the output's.
         groups: Of the middle convolution.
         base_width: Its channels are ``planes * base_width / 64 * groups``.
+        dilation: Distance of the middle filter's elements.
+        norm_layer: Makes a normalisation for a number of channels; ``nn.BatchNorm2D`` if ``None``.
 
     Example:
         >>> from tstatic.vision.models.resnet import BottleneckBlock
@@ -84,16 +90,19 @@ class BottleneckBlock(Layer):
 
     def __init__(
         self, inplanes: int, planes: int, stride: int = 1, downsample: Layer | None = None, groups: int = 1,
-        base_width: int = 64,
+        base_width: int = 64, dilation: int = 1, norm_layer: Callable[[int], Layer] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
+        norm = BatchNorm2D if norm_layer is None else norm_layer
         width = int(planes * (base_width / 64.0)) * groups
         self.conv1 = Conv2D(inplanes, width, 1, bias_attr=False)
-        self.bn1 = BatchNorm2D(width)
-        self.conv2 = Conv2D(width, width, 3, padding=1, stride=stride, groups=groups, bias_attr=False)
-        self.bn2 = BatchNorm2D(width)
+        self.bn1 = norm(width)
+        self.conv2 = Conv2D(
+            width, width, 3, padding=dilation, stride=stride, dilation=dilation, groups=groups, bias_attr=False
+        )
+        self.bn2 = norm(width)
         self.conv3 = Conv2D(width, planes * self.expansion, 1, bias_attr=False)
-        self.bn3 = BatchNorm2D(planes * self.expansion)
+        self.bn3 = norm(planes * self.expansion)
         self.relu = ReLU()
         self.downsample = downsample
 

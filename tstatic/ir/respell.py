@@ -1,0 +1,80 @@
+"""Makes a function or class with other parameters from one that is there: those of another version of Paddle."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tstatic.no_effect import ATTRIBUTE, declared
+
+ORIGIN = "__respelled__"
+"""Attribute of what is made here: the original, and parameter -> the original's parameter."""
+
+
+def respelled(original: Any, name: str, takes: str, renamed: Mapping[str, str]) -> Any:
+    """Returns a function, or subclass, that takes the parameters ``takes`` and passes them on to ``original``.
+
+    The result is compiled from text, so that Python itself binds the arguments: it is as fast as a function written by hand, and a
+    misspelt keyword has Python's own message.
+
+    Args:
+        original: A function or class.
+        name: What the new one is called in messages.
+        takes, renamed: As of ``respell`` in :mod:`tstatic.ir.export`.
+    """
+    called = original.__init__ if inspect.isclass(original) else original
+    own = inspect.signature(original).parameters
+    own_self = "self, " if inspect.isclass(original) else ""
+    scope: dict[str, Any] = {"original": called, "__name__": original.__module__}
+    exec(compile(f"def {name}({own_self}{takes}): pass", __file__, "exec"), scope)
+    parameters = [p for p in inspect.signature(scope[name]).parameters if p != "self"]
+    targets = {p: renamed.get(p, p) for p in parameters}
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in own.values())
+    unknown = [p for p, target in targets.items() if target not in own and not open_ended]
+    assert not unknown, f"{name}: {original.__qualname__} has no parameter for {unknown}"
+    passed = ", ".join(f"{target}={p}" for p, target in targets.items())
+    body = f"original({own_self}{passed})" if inspect.isclass(original) else f"return original({passed})"
+    exec(compile(f"def {name}({own_self}{takes}): {body}", __file__, "exec"), scope)
+    function = scope[name]
+    notes = getattr(inspect.unwrap(called), "__annotations__", {})
+    function.__annotations__ = {p: notes[target] for p, target in targets.items() if target in notes}
+    if "return" in notes:
+        function.__annotations__["return"] = notes["return"]
+    made = function
+    if inspect.isclass(original):
+        function.__name__, function.__qualname__ = "__init__", f"{original.__qualname__}.__init__"
+        function.__doc__ = called.__doc__
+        metaclass: Any = type(original)
+        made = metaclass(original.__name__, (original,), {"__init__": function, "__module__": original.__module__})
+        made.__qualname__ = original.__qualname__
+    else:
+        made.__qualname__, made.__module__ = name, original.__module__
+    made.__doc__ = _doc(original.__doc__ or "", targets)
+    idle = declared(original)
+    setattr(made, ATTRIBUTE, {p: idle[target] for p, target in targets.items() if target in idle})
+    setattr(made, ORIGIN, (original, targets))
+    return made
+
+
+def _doc(text: str, targets: Mapping[str, str]) -> str:
+    """Returns a docstring that describes the parameters under their names there, and no others."""
+    names = {target: p for p, target in targets.items()}
+    found: list[str] = []
+    inside = kept = False
+    indent = ""
+    for line in inspect.cleandoc(text).splitlines():
+        row = re.match(r"( +)([*\w]+(?:, [*\w]+)*)(:.*)", line) if inside else None
+        if line.strip() in ("Args:", "Accepted without effect:"):
+            inside, kept, indent = True, True, ""
+        elif inside and not line.strip():
+            inside, kept = False, True
+        elif row is not None and (not indent or row[1] == indent):
+            indent = row[1]
+            listed = [names[one] for one in row[2].split(", ") if one in names]
+            kept = bool(listed)
+            line = f"{indent}{', '.join(listed)}{row[3]}"
+        if kept or not inside:
+            found.append(line)
+    return "\n".join(found)
