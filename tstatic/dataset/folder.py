@@ -14,7 +14,7 @@ from tstatic.dataset.image_files import decoded
 from tstatic.io.dataset import Dataset
 from tstatic.io.errors import DataError
 from tstatic.ir.export import export
-from tstatic.regular import opened, read_bytes
+from tstatic.regular import names_there, opened, read_bytes
 
 __all__ = ["DatasetFolder", "ImageFolder"]
 
@@ -122,7 +122,7 @@ class DatasetFolder(Dataset):
         except OSError as error:
             raise DataError(
                 f"cannot read the folder {root}", expected="a folder with a folder for each class",
-                received=str(error), fix="check the path",
+                received=str(error), fix=names_there(root),
             ) from error  # fmt: skip
         self.class_to_idx = {name: number for number, name in enumerate(self.classes)}
         self.samples = _checked(

@@ -315,7 +315,7 @@ class CheckpointManager:
             CheckpointError: If it is damaged.
         """
         path = self.path(step).with_name(self.path(step).name + STATE_SUFFIX)
-        found = load_object(checkpoint.read(path), path)
+        found = load_object(checkpoint.read(path, "CheckpointManager.save"), path)
         if not _is_state(found, step):
             raise CheckpointError(
                 f"this is not the state of a checkpoint: {path}",

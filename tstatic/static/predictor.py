@@ -14,6 +14,7 @@ from tstatic.ir.export import export
 from tstatic.ir.types import DType, dtype_of
 from tstatic.locks import lock
 from tstatic.places import CPUPlace, CUDAPlace
+from tstatic.regular import names_there
 from tstatic.runtime import files
 from tstatic.runtime.scope import LoDTensor, Scope, scope_guard
 from tstatic.static import variable_files
@@ -314,7 +315,8 @@ def loaded(config: Config, scope: Scope, executor: Executor) -> list[Any]:
                 f"Cannot open file {config.prog_file() or '(none given)'}",
                 expected="the file of a saved program",
                 received="no such file",
-                fix="pass the paths of both files: Config('model.pdmodel', 'model.pdiparams')",
+                fix="pass the paths of both files: Config('model.pdmodel', 'model.pdiparams')"
+                + (f"; {names_there(path)}" if config.prog_file() else ""),
                 op="inference",
             )
         # Both paths count from here, wherever they lie.
