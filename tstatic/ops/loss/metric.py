@@ -324,6 +324,10 @@ def auc(
 ) -> tuple[Variable, Variable, list[Variable]]:
     """Returns the area under the curve over all batches since the startup program ran, and over the last ``slide_steps`` batches.
 
+    The counters are variables of the program. A clone for tests has the same ones, as in Paddle: what it is run on counts into the
+    area of the training. To count apart, clone the program before the call, and call ``auc`` again in the clone, under
+    ``program_guard(test, startup)``; to begin anew, set the counters to zeros.
+
     Args:
         input: Probabilities of shape [batch, 2] (or [batch, 1]); the last column is that of the positive class.
         label: 0 or 1, shape [batch, 1].
