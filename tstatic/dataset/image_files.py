@@ -24,7 +24,7 @@ def _checked(backend: str, known: tuple[str, ...]) -> str:
     if backend not in known:
         raise DataError(
             f"Expected backend are one of {list(known)}, but got {backend}", expected=" or ".join(map(repr, known)),
-            received=repr(backend), fix="leave backend out",
+            received=repr(backend), fix="pass backend='pil' for images, 'cv2' for arrays, or leave it out",
         )  # fmt: skip
     return backend
 

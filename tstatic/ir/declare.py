@@ -387,7 +387,7 @@ def device_guard(device: str | None = None) -> Iterator[None]:
             f"to specify device. But received {device}",
             expected="'cpu', 'gpu', 'gpu:<number>', '' or None",
             received=repr(device),
-            fix="choose one of these",
+            fix="device_guard('cpu'), device_guard('gpu:0') or device_guard()",
         )
     if kind == "cpu" and ":" in str(text):
         raise ProgramError(

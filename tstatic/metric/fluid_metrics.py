@@ -48,7 +48,7 @@ def _value(value: Any, arg: str, metric: str) -> Any:
             f"The '{arg}' must be a number(int, float) or a numpy ndarray.",
             expected="what exe.run returned",
             received=shown(value),
-            fix="fetch it first",
+            fix=f"pass what exe.run returned: {arg}, = exe.run(program, feed=..., fetch_list=[{arg}])",
             op=metric,
         )
     return converting(np.asarray(value))

@@ -80,7 +80,7 @@ class ClipGradByValue(ClipGradBase):
                 "ClipGradByValue needs min <= max",
                 expected="min <= max",
                 received=f"min={self.min}, max={self.max}",
-                fix="swap them",
+                fix=f"ClipGradByValue(max={self.min}, min={self.max})",
                 op="clip",
             )
 

@@ -84,8 +84,8 @@ class CheckpointManager:
         function = "CheckpointManager"
         if type(keep) is not int or keep < 1:
             raise ProgramError(
-                "a manager keeps at least one checkpoint", expected="keep >= 1", received=shown(keep), fix="leave it out",
-                op=function,
+                "a manager keeps at least one checkpoint", expected="keep >= 1", received=shown(keep),
+                fix="pass the number of checkpoints to keep, as in keep=3", op=function,
             )  # fmt: skip
         if mode not in ("min", "max"):
             raise ProgramError(

@@ -56,7 +56,7 @@ def save(obj: Any, path: Any, protocol: int = 4, **configs: Any) -> None:
             f"Expected 1<'protocol'<5, but received protocol={protocol}",
             expected="2, 3 or 4",
             received=shown(protocol),
-            fix="leave it out",
+            fix="leave protocol out, or pass 2, 3 or 4",
             op="save",
         )
     paddles = for_paddle(configs.get("format"), "save")

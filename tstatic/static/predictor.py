@@ -386,7 +386,7 @@ class PredictorPool:
         if type(idx) is not int or not 0 <= idx < self._size:
             raise ProgramError(
                 "the pool has no such predictor", expected=f"0 to {self._size - 1}", received=shown(idx),
-                fix="make a larger pool", op="inference",
+                fix=f"retrieve one of 0 to {self._size - 1}, or make PredictorPool(config, {self._size + 1})", op="inference",
             )  # fmt: skip
         with self._lock:
             if idx not in self._predictors:  # each is made when a thread first asks for it

@@ -444,7 +444,7 @@ def state_dict(self: Program, mode: str = "all", scope: Scope | None = None) -> 
             f"`mode` string should be 'param', 'opt' or 'all', but received {mode}.",
             expected="'param', 'opt' or 'all'",
             received=repr(mode),
-            fix="choose one of these",
+            fix="state_dict(mode='param') for parameters, 'opt' for what optimizers keep, 'all' for both",
             op="state_dict",
         )
     where = scope if scope is not None else global_scope()
@@ -510,7 +510,7 @@ def set_value(self: Variable, value: Any, scope: Scope | None = None) -> None:
             "`value` should be an array or a LoDTensor",
             expected="numpy.ndarray or LoDTensor",
             received=shown(value),
-            fix="pass an array",
+            fix="pass a numpy array, or a tensor of a scope",
             op="set_value",
             var=self.name,
         )

@@ -385,7 +385,7 @@ def _auc(
             "auc takes neither another topk than 1 nor weights of instances",
             expected="topk=1 and ins_tag_weight=None",
             received=f"topk={topk}, ins_tag_weight={ins_tag_weight!r}",
-            fix="leave both out",
+            fix="leave topk and ins_tag_weight out",
             op="auc",
         )
     bins = num_thresholds + 1
