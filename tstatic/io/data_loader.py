@@ -172,7 +172,7 @@ class DataLoader:
                     what,
                     expected="arguments that fit together",
                     received=received,
-                    fix="leave batch_size, shuffle and drop_last out beside a batch_sampler; without one pass batch_size=32, for example",
+                    fix="leave batch_size, shuffle and drop_last out beside a batch_sampler; else pass batch_size=32, for example",
                     op="DataLoader",
                 )
         if iterable and (shuffle or batch_sampler is not None):

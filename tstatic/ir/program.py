@@ -381,7 +381,7 @@ class Block(NotedAttributes):
         if new in self.vars:
             raise ProgramError(
                 f"cannot rename '{old}' to '{new}': the name is taken",
-                expected="a new name", received=repr(new), fix=f"choose a name that the block does not have, such as '{new}_1'", var=old,
+                expected="a new name", received=repr(new), fix=f"choose a free name, such as '{new}_1'", var=old,
             )  # fmt: skip
         var = self.var(old)
         self.vars = OrderedDict((new if n == old else n, v) for n, v in self.vars.items())
