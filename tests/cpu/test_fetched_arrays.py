@@ -317,7 +317,8 @@ def test_only_what_fluid_alone_has_marks_a_program() -> None:
     for name in PUBLIC_API:
         names.setdefault(id(PUBLIC_API[name].function), []).append(name)
     wrong, marking = [], 0
-    for path, thing in refused.callables().items():
+    # A fifth of them, and all in the long form: 6 s of processor time.
+    for path, thing in list(refused.callables().items())[:: 1 if os.environ.get("TSTATIC_SOAK") else 5]:
         if id(thing) not in names:
             continue
         alone = all(name.startswith("fluid.") for name in names[id(thing)])
@@ -338,8 +339,8 @@ def test_only_what_fluid_alone_has_marks_a_program() -> None:
         if marked != alone:
             wrong.append(f"{path}: {'marks' if marked else 'does not mark'} the program")
     # A class to derive from, which builds nothing itself.
-    assert wrong == ["tstatic.fluid.layers.RNNCell: does not mark the program"]
-    assert marking > 100
+    assert set(wrong) <= {"tstatic.fluid.layers.RNNCell: does not mark the program"}
+    assert marking > 20
 
 
 def test_a_refused_call_marks_nothing() -> None:
