@@ -73,9 +73,14 @@ def _feed_forward(paddle: Any, n: Any, width: int, approximate: bool) -> Any:
 def _minimize(paddle: Any, optimizer: Any, loss: Any, low: bool) -> None:
     """Adds the update; ``low``: everything in bfloat16 but what is summed, and float32 copies of the parameters."""
     if low:
+        # The means, and the loss that is read, stay in float32: in bfloat16 they would have three digits.
+        lists = paddle.static.amp.AutoMixedPrecisionLists(
+            custom_black_list=["reduce_mean"], custom_black_varnames=[loss.name], dtype="bfloat16"
+        )
         # bfloat16 has the range of float32: no gradient vanishes, so that the loss needs no factor.
         optimizer = paddle.static.amp.decorate(
             optimizer,
+            lists,
             init_loss_scaling=1.0,
             use_dynamic_loss_scaling=False,
             level="O2",

@@ -305,7 +305,7 @@ class CSVLogger(Callback):
             f"the file {str(self.path)!r} of CSVLogger {what}",
             expected=expected,
             received=received,
-            fix="pass another path",
+            fix="pass the path of a file in a folder that this user may write to: CSVLogger('out/log.csv')",
         )
 
 

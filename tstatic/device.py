@@ -100,7 +100,7 @@ def _no_place(call: str, device: str) -> NoReturn:
         f"Cannot use {device}: there is none that programs can run on",
         expected="paddle.CPUPlace() or paddle.CUDAPlace(0)",
         received=call,
-        fix="run on one of these",
+        fix="paddle.set_device('cpu'), or paddle.set_device('gpu:0') where there is a GPU",
     )
 
 

@@ -1,14 +1,16 @@
-"""Opens regular files only: reading never waits for the writer of a FIFO and never opens a device or a socket."""
+"""Opens regular files only, never waiting for the writer of a FIFO and never a device or socket; says where missing ones may be."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
 from io import BufferedReader
 
-__all__ = ["kind_of", "open_regular", "opened", "read_bytes", "require"]
+__all__ = ["kind_of", "names_there", "open_regular", "opened", "read_bytes", "require"]
 
+_MOST_NAMES = 8
 _KINDS = {
     stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket", stat.S_IFLNK: "a link",
@@ -72,6 +74,22 @@ def require(path: str | os.PathLike[str]) -> None:
     """
     path = os.fspath(path)
     _check(path, os.stat(path))
+
+
+def names_there(path: str | os.PathLike[str]) -> str:
+    """Says for a file that is missing what its folder has, names that begin as its own first; or which folder is missing."""
+    parent, name = os.path.split(os.fspath(path))
+    folder = parent or os.curdir
+    while not os.path.isdir(folder) and folder != (above := os.path.dirname(folder) or os.curdir):
+        folder = above
+    found: list[str] = []
+    with contextlib.suppress(OSError):
+        stem = os.path.splitext(name)[0]
+        found = sorted(os.listdir(folder), key=lambda other: (not other.startswith(stem), other))
+    here = "the current folder" if folder == os.curdir else folder
+    missing = f"there is no folder {parent}, and " if folder != (parent or os.curdir) else ""
+    more = f" and {len(found) - _MOST_NAMES} more" if len(found) > _MOST_NAMES else ""
+    return f"{missing}{here} has {', '.join(found[:_MOST_NAMES])}{more}" if found else f"{missing}{here} is empty"
 
 
 def _check(path: str | os.PathLike[str], info: os.stat_result) -> None:

@@ -84,6 +84,25 @@ def test_cross_entropy_of_soft_labels_with_weights_divides_by_their_sum() -> Non
     )
 
 
+def test_the_mean_counts_ignored_rows_where_the_ignored_number_is_negative() -> None:
+    """Paddle 2.6.2 prints these means of four rows, of which one is ignored; torch, and ``nll_loss``, divide by three."""
+    scores = np.arange(12).reshape(4, 3).astype("float32") % 5 / 5
+    numbers = np.array([0, -1, 2, 1])
+    x, y = static.data("x", [4, 3]), static.data("y", [4], "int64")
+    means = [F.cross_entropy(x, y, ignore_index=-1), F.nll_loss(F.log_softmax(x), y, ignore_index=-1)]
+    theirs = T.cross_entropy(torch.from_numpy(scores.copy()), torch.from_numpy(numbers.copy()), ignore_index=-1)
+    got = static.Executor().run(feed={"x": scores, "y": numbers}, fetch_list=means)
+    np.testing.assert_allclose(got, [0.9290050268173218, 1.2386733293533325], rtol=1e-6)
+    np.testing.assert_allclose(got[1], theirs.item(), rtol=1e-6)
+    # Of a number of 0 or more all three divide by the rows that count.
+    numbers[1] = 1
+    got = static.Executor().run(
+        feed={"x": scores, "y": numbers},
+        fetch_list=[F.cross_entropy(x, y, ignore_index=1), F.nll_loss(F.log_softmax(x), y, ignore_index=1)],
+    )
+    np.testing.assert_allclose(got, [1.1119015216827393] * 2, rtol=1e-6)
+
+
 def test_cross_entropy_of_probabilities() -> None:
     feeds = {"x": SOFT, "y": CLASSES}
     compare(lambda x, y: F.cross_entropy(x, y, use_softmax=False), lambda x, y: T.nll_loss(x.log(), y), feeds)

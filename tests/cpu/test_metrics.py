@@ -60,6 +60,26 @@ def test_auc(name: str, shape: tuple[int, ...]) -> None:
     assert any(op.type == "auc" for op in test.global_block().ops)
 
 
+def test_a_clone_for_tests_counts_into_the_area_of_the_training_as_in_paddle() -> None:
+    """Paddle 2.6.2 prints these areas; a call of ``auc`` in the clone counts apart, as its docstring and the page say."""
+    x, y = static.data("x", [None, 1]), static.data("y", [None, 1], "int64")
+    p = paddle.nn.functional.sigmoid(x)
+    main, startup = static.default_main_program(), static.default_startup_program()
+    apart = main.clone(for_test=True)
+    area, _, _ = static.auc(p, y)
+    shared = main.clone(for_test=True)
+    with static.program_guard(apart, startup):
+        block = apart.global_block()
+        own, _, _ = static.auc(block.var(p.name), block.var(y.name))
+    exe = static.Executor(paddle.CPUPlace())
+    exe.run(startup)
+    right = {"x": np.array([[-1], [1]], "float32"), "y": np.array([[0], [1]])}
+    wrong = {"x": right["x"], "y": right["y"][::-1]}
+    runs = ((main, right, area), (apart, wrong, own), (shared, wrong, area), (main, right, area), (apart, wrong, own))
+    found = [float(exe.run(program, feed=feed, fetch_list=[out])[0]) for program, feed, out in runs]
+    np.testing.assert_allclose(found, [1.0, 0.0, 0.5, 2 / 3, 0.0], atol=1e-7)
+
+
 def test_auc_refuses_what_it_does_not_have() -> None:
     p, y = static.data("p", [None, 2]), static.data("y", [None, 1], "int64")
     with pytest.raises(UnsupportedError):

@@ -160,7 +160,7 @@ def test_a_lost_keyword_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.skipif(not EVERYTHING, reason="Paddle itself is asked by make parity")
-@pytest.mark.parametrize("environment", [record.PADDLE, record.FLUID], ids=lambda path: path.parts[-3])
+@pytest.mark.parametrize("environment", [record.PADDLE, record.PADDLE_FLUID], ids=lambda path: path.parts[-3])
 def test_the_record_is_what_paddle_has(environment: Any) -> None:
     version, found = signatures.ask(str(environment))
     assert found == signatures.load()[version]

@@ -207,7 +207,9 @@ def _backward_alone(case: Case) -> Case:
     block = case.program.global_block()
     gradients = case.fetches[len(case.row.recipe.fetches) :]
     if not gradients:
-        raise ProgramError(f"'{case.row.subject}' has no gradient for its inputs", fix="measure direction fwd")
+        raise ProgramError(
+            f"'{case.row.subject}' has no gradient for its inputs", fix="measure it with --direction fwd"
+        )
     forward = [op for op in block.ops if not op.role & _BACKWARD_ROLE]
     made = {n for op in forward for n in op.output_arg_names}
     values = run_references(case.program, case.state)

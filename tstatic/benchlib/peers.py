@@ -91,7 +91,9 @@ def peer(name: str, usual: bool = True) -> Callable[[Prepare], Prepare]:
 
     def add(prepare: Prepare) -> Prepare:
         if name in PEERS:
-            raise ProgramError(f"there is a peer '{name}' already", fix="choose another name")
+            raise ProgramError(
+                f"there is a peer '{name}' already", fix=f"give the peer a name of its own, such as '{name}-2'"
+            )
         PEERS[name] = Peer(name, prepare, usual)
         return prepare
 

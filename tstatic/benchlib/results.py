@@ -36,7 +36,9 @@ def read(path: Path) -> Record:
     except FileNotFoundError:
         raise ProgramError(f"there is no result '{path}'", fix="tstatic bench --json FILE writes one") from None
     except (ValueError, OSError, RecursionError) as error:
-        raise ProgramError(f"'{path}' cannot be read as a result: {error}", fix="measure it again") from error
+        raise ProgramError(
+            f"'{path}' cannot be read as a result: {error}", fix="tstatic bench --json FILE writes a new one"
+        ) from error
     if not isinstance(found, dict) or found.get("kind") != KIND or not isinstance(found.get("rows"), list):
         raise ProgramError(
             f"'{path}' is not a result of tstatic bench", expected=f"kind '{KIND}' and a list of rows",

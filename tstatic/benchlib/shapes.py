@@ -100,7 +100,9 @@ class Sizes:
                     yield from self._rows(entry, dtype, directions)
             except TstaticError as error:
                 raise ProgramError(
-                    f"'{subject}' of {self.path} cannot be built", received=str(error), fix="correct the entry"
+                    f"'{subject}' of {self.path} cannot be built",
+                    received=str(error),
+                    fix=f"correct that entry of {self.path} as 'received' says",
                 ) from error
 
     def _rows(self, entry: Mapping[str, Any], dtype: str, directions: Sequence[str]) -> Iterator[Row]:

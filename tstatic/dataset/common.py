@@ -19,7 +19,7 @@ from tstatic.io.errors import DataError, DataUseError
 from tstatic.ir.budget import FLAG, most_unpacked
 from tstatic.ir.checks import check_type
 from tstatic.no_effect import no_effect
-from tstatic.regular import opened, read_bytes
+from tstatic.regular import names_there, opened, read_bytes
 
 __all__ = ["DATA_HOME", "download", "md5file"]
 
@@ -73,14 +73,14 @@ def found(given: str | None, url: str, module_name: str, download_: bool, argume
                 f"{argument} is not set and downloading automatically is disabled",
                 expected=f"{argument}=path, or download=True, which looks in {DATA_HOME}",
                 received=f"{argument}=None, download=False",
-                fix=f"pass {argument}",
+                fix=f"download the file by hand, and pass {argument}=its path",
             )
         return download(url, module_name, "")
     check_type(given, (str, os.PathLike), argument, expected="a path")
     if not os.path.isfile(given):
         raise DataError(
             f"there is no file {given}", expected=f"the path of a file as {argument}", received="no file",
-            fix="check the path",
+            fix=names_there(given),
         )  # fmt: skip
     return given
 

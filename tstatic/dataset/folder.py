@@ -14,7 +14,7 @@ from tstatic.dataset.image_files import decoded
 from tstatic.io.dataset import Dataset
 from tstatic.io.errors import DataError
 from tstatic.ir.export import export
-from tstatic.regular import opened, read_bytes
+from tstatic.regular import names_there, opened, read_bytes
 
 __all__ = ["DatasetFolder", "ImageFolder"]
 
@@ -37,7 +37,7 @@ def _files(root: str, extensions: Sequence[str] | None, is_valid_file: Callable[
     if extensions is not None and is_valid_file is not None:
         raise DataError(
             "both extensions and is_valid_file were given", expected="one of them", received="two",
-            fix="leave one out",
+            fix="pass extensions=('.npy',) or is_valid_file=function, not both",
         )  # fmt: skip
     ends = tuple(end.lower() for end in extensions or EXTENSIONS)
     fits = is_valid_file or (lambda path: path.lower().endswith(ends))
@@ -79,7 +79,7 @@ def _checked(found: list[Any], root: str) -> list[Any]:
     if not found:
         raise DataError(
             f"Found 0 files in {root}", expected="files with known endings", received="none",
-            fix="check the folder, or pass extensions",
+            fix=f"put the files into {os.path.join(root, '<class>')}, or pass extensions=('.npy',) with the endings that they have",
         )  # fmt: skip
     return found
 
@@ -122,7 +122,7 @@ class DatasetFolder(Dataset):
         except OSError as error:
             raise DataError(
                 f"cannot read the folder {root}", expected="a folder with a folder for each class",
-                received=str(error), fix="check the path",
+                received=str(error), fix=names_there(root),
             ) from error  # fmt: skip
         self.class_to_idx = {name: number for number, name in enumerate(self.classes)}
         self.samples = _checked(

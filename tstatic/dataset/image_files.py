@@ -14,7 +14,7 @@ from tstatic.errors import MissingFileError, UnsupportedError, needed_for, shown
 from tstatic.io.errors import DataError
 from tstatic.ir.checks import check_type
 from tstatic.ir.export import export
-from tstatic.regular import require
+from tstatic.regular import names_there, require
 
 _BACKENDS = ("pil", "cv2", "tensor")
 _chosen = "pil"
@@ -24,7 +24,7 @@ def _checked(backend: str, known: tuple[str, ...]) -> str:
     if backend not in known:
         raise DataError(
             f"Expected backend are one of {list(known)}, but got {backend}", expected=" or ".join(map(repr, known)),
-            received=repr(backend), fix="leave backend out",
+            received=repr(backend), fix="pass backend='pil' for images, 'cv2' for arrays, or leave it out",
         )  # fmt: skip
     return backend
 
@@ -102,7 +102,7 @@ def image_load(path: str, backend: str | None = None) -> Any:
         except FileNotFoundError as error:
             raise MissingFileError(
                 f"there is no image {os.fspath(path)}", expected="the path of an image", received=shown(path),
-                fix="check the path", op="image_load",
+                fix=names_there(path), op="image_load",
             ) from error  # fmt: skip
     if chosen == "cv2":
         with needed_for("reading images with backend='cv2'"):

@@ -43,7 +43,7 @@ def parameters(function: str, *given: Any) -> list[Variable]:
                 f"a parameter of {function} is not a number",
                 expected="a number, a list or an array of numbers, or a Variable",
                 received=shown(value),
-                fix="pass a float",
+                fix="pass numbers: 1.0, [0.5, 2.0], an array of floats or a Variable",
                 op=function,
             )
     kind = next((a.dtype for a in arrays if isinstance(a, Variable) and a.dtype.is_float), None)

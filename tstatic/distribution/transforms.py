@@ -266,7 +266,7 @@ class ReshapeTransform(Transform):
                 "a ReshapeTransform keeps the number of elements",
                 expected=f"{math.prod(self._in)} elements, as {list(self._in)} has",
                 received=list(self._out),
-                fix="check both shapes",
+                fix="pass an out_event_shape whose sizes multiply to the same number, as (4,) and (2, 2) do",
                 op="ReshapeTransform",
             )
         self._rank_in, self._rank_out = len(self._in), len(self._out)

@@ -79,7 +79,7 @@ def register_kernel(
                 f"register_kernel('{name}') decorates something else than a kernel",
                 expected="a @triton.jit function",
                 received=shown(kernel),
-                fix="put it above one",
+                fix="write @register_kernel(...) directly above @triton.jit, and both above the kernel's def",
             )
         source = source_of(kernel, f"the kernel of '{name}'")
         pointers = [s.param for s in (*inputs, *outputs)]
@@ -98,7 +98,7 @@ def register_kernel(
                 f"an attribute of '{name}' has a name that means something else",
                 expected=f"other names than {', '.join([*pointers, *OPTIONS, 'name'])}",
                 received=taken[0],
-                fix="call it otherwise",
+                fix=f"rename the attribute, for example to '{taken[0]}_value'",
             )
         if known is not None:
             _forget(name)

@@ -369,7 +369,7 @@ class _Network:
                     f"result '{name}' of the module is not a tensor",
                     expected="tensors, and None, which is left out",
                     received=value.text if isinstance(value, Size) else shown(value),
-                    fix="return tensors only",
+                    fix="let forward return tensors only; wrap the module in one that leaves the rest out",
                     op=FUNCTION,
                 )
 

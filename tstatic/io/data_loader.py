@@ -182,7 +182,7 @@ class DataLoader:
                     what,
                     expected="arguments that fit together",
                     received=received,
-                    fix="change the arguments",
+                    fix="leave batch_size, shuffle and drop_last out beside a batch_sampler; else pass batch_size=32, for example",
                     op="DataLoader",
                 )
         if iterable and (shuffle or batch_sampler is not None):

@@ -113,7 +113,12 @@ class TensorDataset(Dataset):
         self.tensors = [t if hasattr(t, "shape") and not isinstance(t, LoDTensor) else _rows(t) for t in tensors]
         rows = [t.shape[0] for t in self.tensors]
         if len(set(rows)) != 1:
-            raise _misuse("tensors not have same shape of the 1st dimension", "equally many rows in all tensors", rows)
+            raise _misuse(
+                "tensors not have same shape of the 1st dimension",
+                "equally many rows in all tensors",
+                rows,
+                "cut the tensors to one length: tensor[:n]",
+            )
 
     def __getitem__(self, idx: int) -> tuple[Any, ...]:
         return tuple(t[idx] for t in self.tensors)
@@ -126,17 +131,28 @@ def _rows(given: Any) -> Any:
     return host_array(given) if is_foreign(given) else np.asarray(given)
 
 
-def _misuse(what: str, expected: str, received: object) -> DataUseError:
-    return DataUseError(what, expected=expected, received=received, fix="change the arguments")
+def _misuse(what: str, expected: str, received: object, fix: str) -> DataUseError:
+    return DataUseError(what, expected=expected, received=received, fix=fix)
+
+
+_OTHER_KIND = {
+    True: "derive the dataset from io.IterableDataset, or join those with numbered samples with ConcatDataset",
+    False: "derive the dataset from io.Dataset, or join iterable ones with ChainDataset",
+}
 
 
 def _check_kind(datasets: list[Any], iterable: bool, function: str) -> None:
     if not datasets:
-        raise _misuse("input datasets should not be empty", f"at least one dataset for {function}", "none")
+        raise _misuse(
+            "input datasets should not be empty",
+            f"at least one dataset for {function}",
+            "none",
+            f"{function}([dataset])",
+        )
     for one in datasets:
         if in_order(one) is not iterable:
             kind = "IterableDatasets" if iterable else "datasets with numbered samples"
-            raise _misuse(f"{function} only supports {kind}", kind, shown(one))
+            raise _misuse(f"{function} only supports {kind}", kind, shown(one), _OTHER_KIND[iterable])
 
 
 @export("io.ComposeDataset")
@@ -161,7 +177,8 @@ class ComposeDataset(Dataset):
         _check_kind(self.datasets, False, "ComposeDataset")
         lengths = [len(one) for one in self.datasets]
         if len(set(lengths)) > 1:
-            raise _misuse("lengths of datasets should be same", "equally long datasets", lengths)
+            cut = f"io.Subset(dataset, range({min(lengths)})) cuts one"
+            raise _misuse("lengths of datasets should be same", "equally long datasets", lengths, cut)
 
     def __getitem__(self, idx: int) -> tuple[Any, ...]:
         samples = (one[idx] for one in self.datasets)
@@ -227,7 +244,7 @@ class ConcatDataset(Dataset):
                 "absolute value of index should not exceed dataset length",
                 expected=f"a number from {-length} to {length - 1}",
                 received=idx,
-                fix="use a smaller number",
+                fix=f"index from 0 to {length - 1}; len(dataset) says how many there are",
             )
         if idx >= length:
             raise IndexError(f"number {idx} of a ConcatDataset of {length} samples")

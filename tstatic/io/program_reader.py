@@ -81,7 +81,7 @@ def py_reader(
             "py_reader needs a shape, a dtype and a lod_level for each variable",
             expected="lists of one length",
             received=f"{len(shapes)} shapes, {len(dtypes)} dtypes, {len(levels)} lod_levels",
-            fix="add what is missing",
+            fix="for two variables: shapes=[[-1, 8], [-1, 1]], dtypes=['float32', 'int64'], lod_levels=[0, 0]",
             op="py_reader",
         )
     prefix = names.generate("read_file")

@@ -170,7 +170,7 @@ class WeightedRandomSampler(Sampler):
             if not fits:
                 raise DataError(
                     name, expected="num_samples >= 1, replacement a bool", received=(num_samples, replacement),
-                    fix="change the argument",
+                    fix="WeightedRandomSampler(weights, num_samples=100, replacement=True), for example",
                 )  # fmt: skip
         try:
             self.weights = np.asarray(weights)
@@ -204,7 +204,7 @@ class WeightedRandomSampler(Sampler):
         if what:
             raise DataUseError(
                 what, expected="a list of weights >= 0", received=f"an array of shape {list(given.shape)}",
-                fix="change the weights",
+                fix="pass one weight of at least 0 for each sample, more than 0 for as many as are drawn: [0.1, 0.9]",
             )  # fmt: skip
         return rows
 
@@ -306,7 +306,7 @@ class BatchSampler(Sampler):
                 wrong,
                 expected="BatchSampler(dataset, shuffle=..., batch_size=...) or BatchSampler(sampler=..., batch_size=...)",
                 received=f"shuffle={shuffle!r}, batch_size={batch_size!r}, drop_last={drop_last!r}",
-                fix="change the arguments",
+                fix="BatchSampler(dataset, shuffle=True, batch_size=32), or BatchSampler(sampler=sampler, batch_size=32)",
             )
         self.sampler: Any = (
             sampler if sampler is not None else (RandomSampler(dataset) if shuffle else SequenceSampler(dataset))

@@ -380,7 +380,7 @@ class Block(NotedAttributes):
         if new in self.vars:
             raise ProgramError(
                 f"cannot rename '{old}' to '{new}': the name is taken",
-                expected="a new name", received=repr(new), fix="choose another name", var=old,
+                expected="a new name", received=repr(new), fix=f"choose a free name, such as '{new}_1'", var=old,
             )  # fmt: skip
         var = self.var(old)
         self.vars = NotedDict((new if n == old else n, v) for n, v in self.vars.items())
@@ -425,6 +425,8 @@ class Program(ProgramMethods, ProgramForms, NotedAttributes):
     """
 
     _first_seed: ClassVar[int] = 0  # of programs made from now on
+    fetches_convert: bool = False
+    """Whether fetched arrays are :class:`FetchedArray`: ``fluid`` built it; under ``as_paddle`` all programs, by the class."""
 
     def __init__(self) -> None:
         self.uid = next(_ids)

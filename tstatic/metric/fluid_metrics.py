@@ -13,6 +13,7 @@ from tstatic.ir.opdef import export
 from tstatic.metric import counting
 from tstatic.metric.counting import Array, as_array, hits
 from tstatic.no_effect import no_effect
+from tstatic.runtime.fetched import converting
 
 
 def _number(value: Any, arg: str, metric: str) -> float:
@@ -47,10 +48,10 @@ def _value(value: Any, arg: str, metric: str) -> Any:
             f"The '{arg}' must be a number(int, float) or a numpy ndarray.",
             expected="what exe.run returned",
             received=shown(value),
-            fix="fetch it first",
+            fix=f"pass what exe.run returned: {arg}, = exe.run(program, feed=..., fetch_list=[{arg}])",
             op=metric,
         )
-    return np.asarray(value)
+    return converting(np.asarray(value))
 
 
 def _nothing(text: str, metric: str, fix: str) -> ProgramError:

@@ -28,6 +28,9 @@ def _needs_clip(param: Variable) -> bool:
 class ClipGradBase:
     """Base class: ``clip(params_grads)`` emits the ops and returns the pairs with clipped gradients.
 
+    As in Paddle, clips by value and by norm write each clipped gradient to a variable of its own, so that ``w@GRAD`` fetches the
+    gradient before the clip. The clip by the global norm writes to ``w@GRAD`` itself.
+
     Attributes:
         need_clip: Says of a parameter whether its gradient is clipped, beside the parameter's own ``need_clip``.
     """
@@ -35,14 +38,14 @@ class ClipGradBase:
     need_clip: Callable[[Variable], bool] | None = None
 
     def __call__(self, params_grads: Sequence[Pair]) -> list[Pair]:
-        """Emits the clipping ops; the clipped value is written back to the gradient's own name."""
+        """Emits the clipping ops; returns the pairs that have a gradient, with the clipped one where there is one."""
         chosen = self.need_clip or (lambda param: True)
         grads = [g for p, g in params_grads if g is not None and _needs_clip(p) and chosen(p)]
-        if grads:
-            self._clip(grads)
-        return [(p, g) for p, g in params_grads if g is not None]
+        clipped = dict(zip((g.name for g in grads), self._clip(grads), strict=True)) if grads else {}
+        return [(p, clipped.get(g.name, g)) for p, g in params_grads if g is not None]
 
-    def _clip(self, grads: Sequence[Variable]) -> None:
+    def _clip(self, grads: Sequence[Variable]) -> Sequence[Variable]:
+        """Emits the ops; returns the clipped gradients in the order of ``grads``."""
         raise NotImplementedError
 
 
@@ -80,13 +83,12 @@ class ClipGradByValue(ClipGradBase):
                 "ClipGradByValue needs min <= max",
                 expected="min <= max",
                 received=f"min={self.min}, max={self.max}",
-                fix="swap them",
+                fix=f"ClipGradByValue(max={self.min}, min={self.max})",
                 op="clip",
             )
 
-    def _clip(self, grads: Sequence[Variable]) -> None:
-        for g in grads:
-            emit("clip", {"X": g}, {"min": self.min, "max": self.max}, outputs={"Out": g})
+    def _clip(self, grads: Sequence[Variable]) -> Sequence[Variable]:
+        return [emit("clip", {"X": g}, {"min": self.min, "max": self.max}) for g in grads]
 
     def __repr__(self) -> str:
         return f"Gradient Clip By Value, min = {self.min}, max = {self.max}"
@@ -115,9 +117,8 @@ class ClipGradByNorm(ClipGradBase):
         self.need_clip = need_clip
         self.clip_norm = check_number(clip_norm, "clip_norm", type(self).__name__, above=0, finite=False)
 
-    def _clip(self, grads: Sequence[Variable]) -> None:
-        for g in grads:
-            emit("clip_by_norm", {"X": g}, {"max_norm": self.clip_norm}, outputs={"Out": g})
+    def _clip(self, grads: Sequence[Variable]) -> Sequence[Variable]:
+        return [emit("clip_by_norm", {"X": g}, {"max_norm": self.clip_norm}) for g in grads]
 
     def __repr__(self) -> str:
         return f"Gradient Clip By Norm, clip_norm={self.clip_norm}"
@@ -160,7 +161,7 @@ class ClipGradByGlobalNorm(ClipGradBase):
         self.group_name = group_name
         self.auto_skip_clip = auto_skip_clip
 
-    def _clip(self, grads: Sequence[Variable]) -> None:
+    def _clip(self, grads: Sequence[Variable]) -> Sequence[Variable]:
         squares = []
         for g in grads:
             wide = emit("cast", {"X": g}, {"in_dtype": g.dtype, "out_dtype": "float32"}) if g.dtype.is_low else g
@@ -177,6 +178,7 @@ class ClipGradByGlobalNorm(ClipGradBase):
                 # A factor of shape [1] would make the product of a single number [1], too.
                 factor = emit("reshape2", {"X": factor}, {"shape": ()})
             emit("elementwise_mul", {"X": g, "Y": factor}, outputs={"Out": g})
+        return grads
 
     def __repr__(self) -> str:
         return f"Gradient Clip By GlobalNorm, global_norm={self.clip_norm}"
@@ -329,7 +331,7 @@ def _parameters(listed: Sequence[Variable | str], program: Program) -> list[Para
 
 @export("fluid.clip.append_gradient_clip_ops")
 def append_gradient_clip_ops(param_grads: Sequence[Pair]) -> list[Pair]:
-    """Emits the ops of the clips set by :func:`set_gradient_clip` (1.x); returns the pairs.
+    """Emits the ops of the clips set by :func:`set_gradient_clip` (1.x); returns the pairs with clipped gradients.
 
     Raises:
         ProgramError: If clips of one ``group_name`` have different ``clip_norm``.
@@ -351,6 +353,5 @@ def append_gradient_clip_ops(param_grads: Sequence[Pair]) -> list[Pair]:
                 var=p.name,
             )
         pairs.append((p, g))
-    for clip, pairs in groups.values():
-        clip(pairs)
-    return list(param_grads)
+    clipped = {p.name: g for clip, pairs in groups.values() for p, g in clip(pairs)}
+    return [(p, clipped.get(p.name, g)) for p, g in param_grads]

@@ -122,7 +122,10 @@ class Uniform(Initializer):
     ) -> None:  # fmt: skip
         if not low <= high:
             raise ShapeError(
-                "Uniform needs low <= high", expected="low <= high", received=f"low={low}, high={high}", fix="swap them"
+                "Uniform needs low <= high",
+                expected="low <= high",
+                received=f"low={low}, high={high}",
+                fix=f"Uniform(low={high}, high={low})",
             )
         self.low, self.high, self.seed = low, high, seed
         self.diagonal = {"diag_num": diag_num, "diag_step": diag_step, "diag_val": float(diag_val)}
@@ -454,7 +457,7 @@ class Bilinear(_FromArray):
                 "the Bilinear initializer is for square convolution filters",
                 expected="a shape [out, in, k, k]",
                 received=list(shape),
-                fix="use another initializer",
+                fix="pass a filter [out, in, k, k], or another initializer, such as initializer.XavierNormal()",
                 var=var.name,
             )
         factor = math.ceil(shape[3] / 2.0)

@@ -336,4 +336,10 @@ def _cell(
 
 def _check_pair(h: Any, c: Any, function: str) -> None:
     """Checks that two initial states are given, or none."""
-    check_choice((h is None) == (c is None), (True,), "'h_0' and 'c_0' together", function, fix="give both, or none")
+    check_choice(
+        (h is None) == (c is None),
+        (True,),
+        "'h_0' and 'c_0' together",
+        function,
+        fix="pass h_0 and c_0 of [batch, hidden], or neither for zeros",
+    )

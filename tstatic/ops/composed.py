@@ -192,7 +192,7 @@ def _check_triangle(rows: int, columns: int) -> None:
             "the coordinates of this triangle are too many for a program",
             expected=f"at most {MAX_TRIANGLE:,} elements",
             received=f"{rows:,} x {columns:,}",
-            fix="feed the coordinates",
+            fix="compute them with numpy.tril_indices and feed them",
         )
 
 

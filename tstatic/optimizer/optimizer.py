@@ -302,13 +302,14 @@ class Optimizer:
         self._startup = startup
         with program_guard(program, startup), numbered(program), program._role_guard(OpRole.Optimize):
             lr = self._create_global_learning_rate(program, startup)
-            if self._grad_clip is not None:
-                self._grad_clip(pairs)
-            else:
-                append_gradient_clip_ops(pairs)
+            block = program.global_block()
             sparse = self._sparse
             if sparse is None:
-                sparse = sparse_gradients(program.global_block()) if self._lazy else {}
+                sparse = sparse_gradients(block, block.ops) if self._lazy else {}
+            unclipped = len(block.ops)
+            clipped = append_gradient_clip_ops(pairs) if self._grad_clip is None else self._grad_clip(pairs)
+            pairs = [(p, g) for p, g in clipped if g is not None]
+            sparse = sparse_gradients(block, block.ops[unclipped:], sparse)
             # A decay term has a value in every row, so as in Paddle every row is updated.
             self._row_masks = {
                 p.name: row_mask(sparse[g.name], p)
@@ -409,17 +410,24 @@ class Optimizer:
 
 
 # -------------------------------------------------------------------------------- rows of a table that the batch looked up
-def sparse_gradients(block: Block) -> dict[str, Lookups]:
+def sparse_gradients(
+    block: Block, ops: Sequence[Operator], known: Mapping[str, Lookups] | None = None
+) -> dict[str, Lookups]:
     """Finds gradients that are zero outside of the rows that lookups with ``is_sparse`` name.
 
     Sums, casts, clipping and scaling preserve this. A gradient with other contributions, such as that of a table that is also
     multiplied by something, is not listed, nor is one computed by a block of control flow.
 
+    Args:
+        block: Their block.
+        ops: Ops in order.
+        known: What is known of values before the first of them.
+
     Returns:
         Name -> the backward ops of the lookups.
     """
-    found: dict[str, Lookups] = {}
-    for op in block.ops:
+    found = dict(known or {})
+    for op in ops:
         lookups = _lookups(block, op, found)
         for name in op.output_arg_names:
             found.pop(name, None)

@@ -150,9 +150,9 @@ def write_atomically(path: Path, data: bytes) -> None:
     files.write({path: data})
 
 
-def read(path: Path) -> bytes:
-    """Reads one file (see :func:`tstatic.runtime.files.read`)."""
-    return files.read([path])[path]
+def read(path: Path, writer: str = "static.save") -> bytes:
+    """Reads one file that ``writer`` writes (see :func:`tstatic.runtime.files.read`)."""
+    return files.read([path], writer=writer)[path]
 
 
 __all__ = ["Checkpoint", "TstaticError", "decode", "encode", "facts_of", "read", "write_atomically"]

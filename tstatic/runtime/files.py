@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tstatic.errors import CheckpointError
-from tstatic.regular import kind_of, open_regular
+from tstatic.regular import kind_of, names_there, open_regular
 from tstatic.runtime import leftovers
 
 _FORM = re.compile(r"([0-9]{1,19})-([0-9a-f]{8})-([0-9]{1,7})")
@@ -332,12 +332,13 @@ def _commit(stage: Stage) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------------ read
-def read(paths: Collection[Path], optional: Collection[Path] = ()) -> dict[Path, bytes]:
+def read(paths: Collection[Path], optional: Collection[Path] = (), writer: str = "static.save") -> dict[Path, bytes]:
     """Reads files as one save left them, even while another process saves; changes nothing on disk.
 
     Args:
         paths: Files that must be there.
         optional: Files that are left out of the result if they cannot be read.
+        writer: What writes such files, for errors.
 
     Raises:
         CheckpointError: If a file does not exist, is not a regular file or cannot be read, or if they keep changing.
@@ -345,10 +346,10 @@ def read(paths: Collection[Path], optional: Collection[Path] = ()) -> dict[Path,
     for attempt in range(MAX_TRIES):
         found: dict[Path, tuple[bytes, Mark]] = {}
         for path in paths:
-            found[path] = _read(path)
+            found[path] = _read(path, writer)
         for path in optional:
             with contextlib.suppress(CheckpointError):
-                found[path] = _read(path)
+                found[path] = _read(path, writer)
         # A single file is consistent by itself; of several, none may have changed since the first was opened.
         if len(found) <= 1 or all(_mark(path) == mark for path, (_, mark) in found.items()):
             return {path: data for path, (data, _) in found.items()}
@@ -405,7 +406,7 @@ def _mark_of(found: os.stat_result) -> Mark:
     return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def _read(path: Path) -> tuple[bytes, Mark]:
+def _read(path: Path, writer: str) -> tuple[bytes, Mark]:
     try:
         handle = _open(path)
         try:
@@ -417,10 +418,18 @@ def _read(path: Path) -> tuple[bytes, Mark]:
     except CheckpointError:
         raise  # an OSError, too
     except OSError as error:
-        near = sorted(p.name for p in path.parent.glob(f"{path.stem}*"))[:5] if path.parent.is_dir() else []
         raise CheckpointError(
             f"could not read {path}",
-            expected="a file written by static.save",
+            expected=f"a file that {writer} wrote",
             received=f"{type(error).__name__}: {error.strerror or error}",
-            fix=f"files there: {', '.join(near)}" if near else "check the path given to static.save",
+            fix=_where_to_look(path, writer, error),
         ) from error
+
+
+def _where_to_look(path: Path, writer: str, error: OSError) -> str:
+    """Returns the fix for a file that cannot be read."""
+    if isinstance(error, PermissionError):
+        return f"give this user the right to read it: chmod u+r {path}, and chmod u+x of the folders on the way"
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        return f"make {path} readable, or load a copy from another disk"
+    return f"pass the path that was given to {writer}; {names_there(path)}"

@@ -84,8 +84,8 @@ class CheckpointManager:
         function = "CheckpointManager"
         if type(keep) is not int or keep < 1:
             raise ProgramError(
-                "a manager keeps at least one checkpoint", expected="keep >= 1", received=shown(keep), fix="leave it out",
-                op=function,
+                "a manager keeps at least one checkpoint", expected="keep >= 1", received=shown(keep),
+                fix="pass the number of checkpoints to keep, as in keep=3", op=function,
             )  # fmt: skip
         if mode not in ("min", "max"):
             raise ProgramError(
@@ -315,7 +315,7 @@ class CheckpointManager:
             CheckpointError: If it is damaged.
         """
         path = self.path(step).with_name(self.path(step).name + STATE_SUFFIX)
-        found = load_object(checkpoint.read(path), path)
+        found = load_object(checkpoint.read(path, "CheckpointManager.save"), path)
         if not _is_state(found, step):
             raise CheckpointError(
                 f"this is not the state of a checkpoint: {path}",

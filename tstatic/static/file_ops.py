@@ -81,7 +81,8 @@ class _Reader:
         self.dtypes = [v.dtype.np for v in targets]
 
     def __call__(self) -> Any:
-        found = paddle_tensors.decode(files.read([self.path])[self.path], len(self.dtypes), self.path)
+        content = files.read([self.path], writer="an operator 'save' or 'save_combine'")[self.path]
+        found = paddle_tensors.decode(content, len(self.dtypes), self.path)
         done = [array.astype(dtype, copy=False) for array, dtype in zip(found, self.dtypes, strict=True)]
         return done[0] if len(done) == 1 else done
 

@@ -329,6 +329,7 @@ def load_model_files(
     source: Path,
     function: str,
     beside: Callable[[], Iterable[Path]],
+    writer: str = "static.save_inference_model",
 ) -> list[Any]:
     """Loads an inference model from the files of one save; values go to the global scope.
 
@@ -338,15 +339,16 @@ def load_model_files(
         source: The file or folder that messages name.
         function: The function that loads the model, for errors.
         beside: Returns all files that may belong to the same saves.
+        writer: What writes such files, for errors.
 
     Returns:
         Program, names of inputs, Variables of results.
     """
     while True:
-        content = checkpoint.read(path)
+        content = checkpoint.read(path, writer)
         program = read_model(content, path)
         wanted = persistables(program)
-        data = files.read([path, *(paths_of(wanted) if wanted else ())])
+        data = files.read([path, *(paths_of(wanted) if wanted else ())], writer=writer)
         # The program says which files to read with it, and another process may have saved another one meanwhile.
         if data.pop(path) == content:
             return _commit(program, data, function, source, (path, content), beside)
@@ -512,4 +514,4 @@ def load_from_file(path: str) -> bytes:
     Raises:
         CheckpointError: If the file does not exist or cannot be read.
     """
-    return checkpoint.read(path_of(path, "load_from_file"))
+    return checkpoint.read(path_of(path, "load_from_file"), "static.save_to_file")

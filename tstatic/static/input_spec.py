@@ -100,7 +100,7 @@ class InputSpec:
                 "Not support to unbatch a InputSpec when len(shape) == 0.",
                 expected="a shape of at least one size",
                 received="[]",
-                fix="leave it as it is",
+                fix="do not call unbatch(): a spec without sizes has no batch axis",
                 op="InputSpec.unbatch",
             )
         self.shape = self.shape[1:]

@@ -165,7 +165,7 @@ def _available(
             f"{source} lacks {len(lost)} variables of the program: {', '.join(lost[:8])}",
             expected=f"values for {len(wanted)} variables",
             received=f"values for {len(values)}: {', '.join(list(values)[:8])[:400]}",
-            fix=near(lost[0], values) or "load into the program that was saved, or name the variables to load",
+            fix=f"{near(lost[0], values)} {_without(lost[0], function)}".lstrip(),
             var=lost[0],
             op=function,
         )
@@ -209,7 +209,7 @@ def check_value(var: Variable, array: Array, function: str) -> None:
             f"{var.name} expected a shape {list(var.shape)}, but the received shape is {list(array.shape)}.",
             expected=list(var.shape),
             received=list(array.shape),
-            fix="load a value of the variable's shape",
+            fix=_anew(var.name, function),
             op=function,
             var=var.name,
         )
@@ -218,10 +218,35 @@ def check_value(var: Variable, array: Array, function: str) -> None:
             f"the value for '{var.name}' has another dtype",
             expected=var.dtype.name,
             received=dtype_of(array.dtype).name,
-            fix=f"convert it: value.astype('{var.dtype.name}')",
+            fix="convert it and set it: " + _set_state(f"{{'{var.name}': value.astype('{var.dtype.name}')}}"),
             op=function,
             var=var.name,
         )
+
+
+def _set_state(state: str) -> str:
+    return f"static.set_program_state(program, {state})"
+
+
+def _anew(name: str, function: str) -> str:
+    """Returns how to load all values but those of one layer, for example of a head with another number of classes."""
+    if function.endswith("load_inference_model"):
+        return "take both files from one save"
+    if function == "set_value":
+        return "set an array of the variable's shape"
+    layer, dot, _ = name.rpartition(".")
+    kept = _set_state(f"{{n: v for n, v in state.items() if not n.startswith('{layer + dot if dot else name}')}}")
+    read = "" if function == "set_program_state" else "state = static.load_program_state(path), then "
+    return f"load the program that was saved; or leave this layer as the startup program made it: {read}{kept}"
+
+
+def _without(name: str, function: str) -> str:
+    """Returns how to load where a variable has no value."""
+    if function.endswith("load_inference_model"):
+        return "take both files from one save"
+    if function == "load_program_state":
+        return f"leave '{name}' out of var_list"
+    return "load into the program that was saved, or pass strict=False: variables without a value stay as they are"
 
 
 # -------------------------------------------------------------------------------------------------------------- one save

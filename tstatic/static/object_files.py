@@ -14,6 +14,7 @@ from tstatic.ir import paddle_program, paddle_writing, serial
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.export import export
 from tstatic.ir.program import Parameter, Program, Variable
+from tstatic.regular import names_there
 from tstatic.runtime import checkpoint, files, paddle_tensors
 from tstatic.runtime.objects import dump_object, load_object
 from tstatic.runtime.scope import LoDTensor, tensor_of
@@ -55,7 +56,7 @@ def save(obj: Any, path: Any, protocol: int = 4, **configs: Any) -> None:
             f"Expected 1<'protocol'<5, but received protocol={protocol}",
             expected="2, 3 or 4",
             received=shown(protocol),
-            fix="leave it out",
+            fix="leave protocol out, or pass 2, 3 or 4",
             op="save",
         )
     paddles = for_paddle(configs.get("format"), "save")
@@ -166,10 +167,10 @@ def _content(path: Any) -> bytes:
             f"The ``path`` ({path}) to load model not exists.",
             expected="the path that was given to save, or an object with 'read'",
             received=shown(path),
-            fix="check the path; suffixes belong to it",
+            fix=f"pass the whole name, suffix included; {names_there(Path(text))}" if text else "pass a path",
             op="load",
         )
-    return checkpoint.read(Path(text))
+    return checkpoint.read(Path(text), "paddle.save")
 
 
 def _loaded(data: bytes, source: object, return_numpy: bool, keep_names: bool = False) -> Any:
@@ -291,7 +292,7 @@ def load_dygraph(model_path: str, **configs: Any) -> tuple[dict[str, Any] | None
             f"The ``path`` ({model_path}) to load model not exists.",
             expected=f"{paths[0]} or {paths[1]}",
             received="neither",
-            fix="check the path given to save_dygraph",
+            fix=f"pass the path that was given to save_dygraph; {names_there(paths[0])}",
             op="load_dygraph",
         )
     first, second = (load(path, return_numpy=True, **configs) if files.exists(path) else None for path in paths)

@@ -154,7 +154,7 @@ class ParallelExecutor:
                 "there are no local execution scopes to drop before the first run",
                 expected="a ParallelExecutor that ran",
                 received="one that never ran",
-                fix="call run first",
+                fix="call run() of this ParallelExecutor first",
                 op="ParallelExecutor.drop_local_exe_scopes",
             )
         for session in sessions:

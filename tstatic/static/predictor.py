@@ -14,6 +14,7 @@ from tstatic.ir.export import export
 from tstatic.ir.types import DType, dtype_of
 from tstatic.locks import lock
 from tstatic.places import CPUPlace, CUDAPlace
+from tstatic.regular import names_there
 from tstatic.runtime import files
 from tstatic.runtime.scope import LoDTensor, Scope, scope_guard
 from tstatic.static import variable_files
@@ -266,7 +267,7 @@ class Predictor:
             )  # fmt: skip
         finally:
             self._running.release()
-        self._results = dict(zip(self._fetches, map(np.asarray, found), strict=True))
+        self._results = dict(zip(self._fetches, map(np.asanyarray, found), strict=True))
         return True if inputs is None else list(self._results.values())
 
     def _fed(self, name: str) -> Any:
@@ -314,7 +315,8 @@ def loaded(config: Config, scope: Scope, executor: Executor) -> list[Any]:
                 f"Cannot open file {config.prog_file() or '(none given)'}",
                 expected="the file of a saved program",
                 received="no such file",
-                fix="pass the paths of both files: Config('model.pdmodel', 'model.pdiparams')",
+                fix="pass the paths of both files: Config('model.pdmodel', 'model.pdiparams')"
+                + (f"; {names_there(path)}" if config.prog_file() else ""),
                 op="inference",
             )
         # Both paths count from here, wherever they lie.
@@ -384,7 +386,7 @@ class PredictorPool:
         if type(idx) is not int or not 0 <= idx < self._size:
             raise ProgramError(
                 "the pool has no such predictor", expected=f"0 to {self._size - 1}", received=shown(idx),
-                fix="make a larger pool", op="inference",
+                fix=f"retrieve one of 0 to {self._size - 1}, or make PredictorPool(config, {self._size + 1})", op="inference",
             )  # fmt: skip
         with self._lock:
             if idx not in self._predictors:  # each is made when a thread first asks for it

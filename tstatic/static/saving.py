@@ -224,6 +224,10 @@ def encode_save(
     return made if model is None else made | {model[0]: serial.stamped(model[1], stamp)}
 
 
+EACH_WRITER = "static.io.save_persistables, save_params or save_vars without filename"
+"""What writes a folder with a file for each variable."""
+
+
 def _beside(path: Path, suffix: str) -> Path:
     """Returns the path of the same save's file with another suffix."""
     return path.with_name(path.name.removesuffix(PARAMETERS_SUFFIX) + suffix)
@@ -271,7 +275,7 @@ def load(
     path = _file_of_values(model_path, "static.load")
     if _is_folder(path, model_path):
         names = [path / file_name(var.name) for var in wanted]
-        data = files.read(names) if strict else files.read([], names)
+        data = files.read(names, writer=EACH_WRITER) if strict else files.read([], names)
         assign(global_scope(), read_values(data, wanted, "load", path, strict=strict).arrays)
         return
     beside = [_beside(path, suffix) for suffix in (PARAMETERS_SUFFIX, MODEL_SUFFIX, VALUES_SUFFIX, OPTIMIZER_SUFFIX)]
@@ -404,7 +408,7 @@ def _set_values(program: Program, state: Mapping[str, Any], scope: Scope, functi
 def _state_of_folder(folder: Path, var_list: Sequence[Variable] | None) -> dict[str, Array]:
     """Returns the values in a folder with a file for each variable."""
     if var_list is not None:
-        data = files.read([folder / file_name(var.name) for var in var_list])
+        data = files.read([folder / file_name(var.name) for var in var_list], writer=EACH_WRITER)
         return dict(read_values(data, list(var_list), "load_program_state", folder).arrays)
     done: dict[str, Array] = {}
     for path, content in files.read(files.listed(folder)).items():
@@ -440,7 +444,7 @@ def state_dict(self: Program, mode: str = "all", scope: Scope | None = None) -> 
             f"`mode` string should be 'param', 'opt' or 'all', but received {mode}.",
             expected="'param', 'opt' or 'all'",
             received=repr(mode),
-            fix="choose one of these",
+            fix="state_dict(mode='param') for parameters, 'opt' for what optimizers keep, 'all' for both",
             op="state_dict",
         )
     where = scope if scope is not None else global_scope()
@@ -506,7 +510,7 @@ def set_value(self: Variable, value: Any, scope: Scope | None = None) -> None:
             "`value` should be an array or a LoDTensor",
             expected="numpy.ndarray or LoDTensor",
             received=shown(value),
-            fix="pass an array",
+            fix="pass a numpy array, or a tensor of a scope",
             op="set_value",
             var=self.name,
         )

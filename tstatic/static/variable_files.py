@@ -16,12 +16,13 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.no_effect import no_effect
 from tstatic.runtime import files
+from tstatic.runtime.fetched import converting
 from tstatic.runtime.scope import assign, global_scope
 from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor
 from tstatic.static.inference import check_executor, load_model_bytes, load_model_files, normalize_program
 from tstatic.static.loading import file_name, read_values
-from tstatic.static.saving import encode_save, path_of, persistables, program_of, values_of_variables
+from tstatic.static.saving import EACH_WRITER, encode_save, path_of, persistables, program_of, values_of_variables
 
 Array = np.ndarray[Any, Any]
 AnyProgram = Program | CompiledProgram | None
@@ -92,7 +93,8 @@ def get_parameter_value(para: Parameter, executor: Executor | None = None) -> Ar
         FeedError: If it has no value.
     """
     check_executor(executor, "get_parameter_value")
-    return values_of_variables([para], global_scope(), "get_parameter_value")[0][para.name].copy()
+    value: Array = converting(values_of_variables([para], global_scope(), "get_parameter_value")[0][para.name].copy())
+    return value
 
 
 @export("fluid.io.get_parameter_value_by_name")
@@ -240,12 +242,16 @@ def load_vars(
         >>> exe.run(fetch_list=[y])[0]
         array([6., 6.], dtype=float32)
     """
-    check_executor(executor, "load_vars")
-    folder, variables = folder_of(dirname, "load_vars"), _chosen(main_program, vars, predicate, "load_vars")
-    paths = paths_of(folder, filename, variables, "load_vars")
-    data = files.read(paths) if strict else files.read([], paths)
+    function = "load_vars"
+    check_executor(executor, function)
+    folder, variables = folder_of(dirname, function), _chosen(main_program, vars, predicate, function)
+    paths = paths_of(folder, filename, variables, function)
+    writer = EACH_WRITER
+    if filename is not None:
+        writer = f"static.io.save_persistables, save_params or save_vars with filename={filename!r}"
+    data = files.read(paths, writer=writer) if strict else files.read([], paths)
     beside = lambda: paths if filename else files.listed(folder)  # noqa: E731
-    assign(global_scope(), read_values(data, variables, "load_vars", folder, strict=strict, beside=beside).arrays)
+    assign(global_scope(), read_values(data, variables, function, folder, strict=strict, beside=beside).arrays)
 
 
 def paths_of(folder: Path, filename: str | None, variables: Sequence[Variable], function: str) -> list[Path]:
@@ -458,4 +464,7 @@ def load_inference_model(
     def beside() -> list[Path]:
         return [path, *named([])] if params_filename else files.listed(folder)
 
-    return load_model_files(path, named, folder, function, beside)
+    writer = "fluid.io.save_inference_model"
+    if params_filename:
+        writer += f" with params_filename={params_filename!r}"
+    return load_model_files(path, named, folder, function, beside, writer)

@@ -88,7 +88,10 @@ def run_check() -> None:
     (value,) = Executor(CPUPlace()).run(program, feed={"x": [[1.0, 2.0]]}, fetch_list=[y], scope=Scope())
     if abs(float(value) - 3.0) > 1e-6:
         raise ProgramError(
-            "the installation check gave a wrong result", expected=3.0, received=float(value), fix="reinstall"
+            "the installation check gave a wrong result",
+            expected=3.0,
+            received=float(value),
+            fix="pip install --force-reinstall tstatic; 'tstatic doctor' says what else may be wrong",
         )
     print(f"tstatic {__version__} works on the CPU.")
 

@@ -339,7 +339,7 @@ class Fleet:
                 f"fleet.{method} needs a minimized program",
                 expected="a call of fleet.distributed_optimizer(...).minimize(loss) before",
                 received="none",
-                fix="call minimize first",
+                fix="call fleet.distributed_optimizer(optimizer).minimize(loss) first",
                 op=f"fleet.{method}",
             )
         return self._program

@@ -25,7 +25,7 @@ def _position(index: Any, count: int, owner: str) -> int:
             f"{owner} has no entry {position}",
             expected=f"a position from {-count} to {count - 1}" if count else "an entry: it is empty",
             received=position,
-            fix="see len()",
+            fix="count from 0, or from -1 at the end; append() adds entries",
             op=owner,
         )
     return position % count
@@ -230,7 +230,7 @@ class LayerDict(_Container):
                     "LayerDict takes a mapping, or pairs of a name and a layer",
                     expected="{'name': layer} or [('name', layer)]",
                     received=shown(pair),
-                    fix="pass a dict",
+                    fix="pass a dict {'name': layer}, or a list [('name', layer)]",
                     op="LayerDict",
                 )
             self[pair[0]] = pair[1]

@@ -61,7 +61,7 @@ def _bound(
             f"{called} got arguments that it does not take: {error}",
             expected=f"{called}{signature}",
             received=", ".join([*map(repr, args), *(f"{k}={v!r}" for k, v in kwargs.items())]) or "nothing",
-            fix="check the names of the arguments",
+            fix=f"call it as {called}{signature}",
             op=op,
         ) from None
     bound.apply_defaults()

@@ -66,7 +66,7 @@ def check_entry(layer: Any, name: Any, value: Any, kind: type, function: str, ta
             f"{function}() of {owner}: the name '{name}' is an attribute already",
             expected="a name that is free",
             received=repr(name),
-            fix="choose another name",
+            fix=f"choose a name that the layer does not have, such as '{name}_1'",
             op=owner,
             var=name,
         )
@@ -94,7 +94,12 @@ def write_state(owner: str, wanted: Mapping[str, Any], state: Mapping[str, Any])
         ShapeError, NotFoundError: If a shape differs, or a variable is not in the scope.
     """
     check_type(
-        state, Mapping, "state_dict", "set_state_dict", expected="a dict of name -> array", fix="pass what you saved"
+        state,
+        Mapping,
+        "state_dict",
+        "set_state_dict",
+        expected="a dict of name -> array",
+        fix="pass what layer.state_dict() or paddle.load(path) returned",
     )
     pairs = [(key, wanted[key], np.asarray(value)) for key, value in state.items() if key in wanted]
     for key, var, array in pairs:

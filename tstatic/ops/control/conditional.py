@@ -442,7 +442,7 @@ class Switch:
                 "Switch.default needs a case before it",
                 expected="at least one 'with switch.case(condition)'",
                 received="default first",
-                fix="add a case",
+                fix="write 'with switch.case(condition):' before 'with switch.default():'",
                 op="Switch",
             )
         with self._body(self._not_yet):

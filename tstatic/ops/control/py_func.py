@@ -210,7 +210,14 @@ def py_func(
     skipped = [v.name for v in _listed(skip_vars_in_backward_input, "skip_vars_in_backward_input")]
     unknown = "skip_vars_in_backward_input names a value that py_func does not get:"
     for name in skipped:
-        check_known(name, sorted(known), unknown, fix="leave it out", error=ProgramError, op="py_func")
+        check_known(
+            name,
+            sorted(known),
+            unknown,
+            fix="list Variables of x and out alone in skip_vars_in_backward_input",
+            error=ProgramError,
+            op="py_func",
+        )
     attrs = {
         "forward_callable_id": function_id(func),
         "backward_callable_id": -1 if backward_func is None else function_id(backward_func),

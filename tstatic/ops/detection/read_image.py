@@ -50,7 +50,8 @@ def _decode(x: Array, out: None, *, mode: str) -> list[Array]:
     except (OSError, SyntaxError) as error:
         raise FeedError(
             "decode_jpeg cannot decode the bytes that it was given", expected="the bytes of a JPEG file",
-            received=f"{x.size} bytes: {error}"[:200], fix="check the file", op="decode_jpeg",
+            received=f"{x.size} bytes: {error}"[:200], fix="pass what vision.ops.read_file gives for a .jpg file",
+            op="decode_jpeg",
         ) from None  # fmt: skip
     return [np.ascontiguousarray(found[None] if found.ndim == 2 else found.transpose(2, 0, 1))]
 

@@ -340,7 +340,8 @@ def cross_entropy(
             shape if ``soft_label``.
         weight: ``[classes]``: a factor for the loss of each class. The mean then divides by the sum of weights.
         ignore_index: Rows with this class number count nothing. The mean divides by the number of the others if
-            ``ignore_index`` is 0 or more, and by the number of all rows if it is negative, as in Paddle's static mode.
+            ``ignore_index`` is 0 or more, and by the number of all rows if it is negative, as in Paddle's static mode;
+            torch, and :func:`nll_loss` of ``log_softmax(input)``, always divide by the number of the others.
         reduction: ``"mean"`` or ``"sum"`` of all losses (``[]``), or ``"none"``.
         soft_label: Whether labels are distributions.
         axis: The axis of the classes.

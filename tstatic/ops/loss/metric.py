@@ -324,6 +324,10 @@ def auc(
 ) -> tuple[Variable, Variable, list[Variable]]:
     """Returns the area under the curve over all batches since the startup program ran, and over the last ``slide_steps`` batches.
 
+    The counters are variables of the program. A clone for tests has the same ones, as in Paddle: what it is run on counts into the
+    area of the training. To count apart, clone the program before the call, and call ``auc`` again in the clone, under
+    ``program_guard(test, startup)``; to begin anew, set the counters to zeros.
+
     Args:
         input: Probabilities of shape [batch, 2] (or [batch, 1]); the last column is that of the positive class.
         label: 0 or 1, shape [batch, 1].
@@ -382,7 +386,7 @@ def _auc(
             "auc takes neither another topk than 1 nor weights of instances",
             expected="topk=1 and ins_tag_weight=None",
             received=f"topk={topk}, ins_tag_weight={ins_tag_weight!r}",
-            fix="leave both out",
+            fix="leave topk and ins_tag_weight out",
             op="auc",
         )
     bins = num_thresholds + 1

@@ -139,7 +139,7 @@ def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) 
             "axes of tensordot that meet have different sizes",
             expected="equal sizes",
             received=f"{[a.shape[i] for i in left]} and {[b.shape[j] for j in right]}",
-            fix="check the axes",
+            fix="pass axes=[[axes of x], [axes of y]], in pairs of equal sizes, as in axes=[[1, 2], [0, 1]]",
             op="tensordot",
         )
     rest_a, rest_b = ([i for i in range(len(v.shape)) if i not in s] for v, s in ((a, left), (b, right)))

@@ -434,7 +434,7 @@ def channel_layout(data_format: str, function: str) -> str:
             f"'data_format' of {function} must be one of {', '.join(map(repr, allowed))}",
             expected=" or ".join(map(repr, allowed)),
             received=repr(data_format),
-            fix="choose one of these",
+            fix="pass 'NCHW' for images with their channels second, 'NHWC' with their channels last",
             op=function,
         )
     return "NCHW" if data_format[1] == "C" else "NHWC"

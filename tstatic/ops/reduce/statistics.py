@@ -361,7 +361,7 @@ def histogram(input: Variable, bins: int = 100, min: float = 0, max: float = 0, 
             "max of histogram is less than min",
             expected=f"at least {min}",
             received=max,
-            fix="swap them",
+            fix=f"pass min={max}, max={min}",
             op="histogram",
         )
     attrs = {"bins": bins, "min": min, "max": max}

@@ -34,7 +34,7 @@ def _rows(offsets: Array, start: Array, length: Array) -> tuple[Array, Array]:
             "sequence_slice takes a part that each sequence has",
             expected=f"offset and length for each of {len(sizes)} sequences, of lengths {sizes.tolist()[:8]}",
             received=f"offsets {starts.tolist()[:8]}, lengths {lengths.tolist()[:8]}",
-            fix="shorten the parts",
+            fix="keep offset + length of each part within the length of its sequence",
         )
     return spans(offsets[:-1] + starts, lengths), lengths
 

@@ -73,7 +73,7 @@ def _target(old: Shape, shape: Sequence[int]) -> Shape:
                 "a value can only be expanded along new dimensions and those of size 1",
                 expected=f"a shape that ends in {list(old)}, where a 1 may become any size",
                 received=list(shape),
-                fix="check the shape; -1 keeps a size",
+                fix="write -1 where a size stays as it is; to repeat elements along an axis use paddle.tile",
             )
         new.append(have if size == UNKNOWN and have is not None else size)
     return tuple(new)

@@ -103,7 +103,9 @@ def section_sizes(size: int, num: int, sections: Sequence[int], axis: int) -> li
             f"these sizes do not make up axis {axis}",
             expected="sizes of at least 0, at most one -1" + (f", that add up to {size}" if size >= 0 else ""),
             received=list(sections),
-            fix="check num_or_sections",
+            fix=f"change num_or_sections so that it adds up to {size}, or write -1 for one part"
+            if size >= 0
+            else "write -1 for one part at most",
         )
     left = size - total if size >= 0 else UNKNOWN
     return [left if s == UNKNOWN else s for s in sections]
@@ -517,7 +519,7 @@ def _pieces(x: Meta, *, axis: int, num: int) -> tuple[list[Meta]]:
     at = normalize_axis(axis, x.rank)
     size = x.shape[at]
     if num:
-        check_size(x, at, num, "X", why="num", fix="leave out num")
+        check_size(x, at, num, "X", why="num", fix=f"leave num out, or pass num={size}")
     count = num or size
     if count == UNKNOWN:
         raise ShapeError(

@@ -235,7 +235,12 @@ def _triangle(row: Any, col: Any, offset: int, dtype: Any, function: str, lower:
     below = _below(rows, columns, last)
     wanted = 8 * (4 * rows + 5 * (below if lower else rows * columns - below))
     if wanted > free_main_memory():
-        raise out_of_memory(f"{function}({rows}, {columns})", wanted, fix="ask for smaller sizes", op=function)
+        raise out_of_memory(
+            f"{function}({rows}, {columns})",
+            wanted,
+            fix="pass fewer rows or columns, or feed indices made in parts",
+            op=function,
+        )
     # Of each row the columns below `first` are below the triangle's edge: elements without a mask of the whole matrix.
     edge = np.clip(np.arange(rows) + last, 0, columns)
     counts = edge if lower else columns - edge

@@ -110,7 +110,8 @@ def _mismatch(old: Shape, wanted: Sequence[int], have: int, need: int) -> ShapeE
         "the new shape does not hold as many elements as the input",
         expected=f"sizes whose product divides {have}" if divides else f"a shape of {have} elements",
         received=f"shape {list(wanted)} ({elements}) for an input of shape {list(old)}",
-        fix="check the sizes, or use -1 for one of them",
+        fix="-1 in the place of one size computes it, 0 keeps the size of that axis"
+        + (f"; {have} is not a multiple of {need}" if divides else ""),
     )
 
 

@@ -417,7 +417,7 @@ def _sizes(old: Shape, shape: Sequence[int], offsets: Sequence[int]) -> tuple[li
                 "the window lies outside the value",
                 expected=f"offsets of at least 0 and offset + size within {list(old)}",
                 received=f"shape {list(shape)} and offsets {offsets}",
-                fix="check shape and offsets",
+                fix="make offset + size at most the size of the value along each axis; a size of -1 reaches to the end",
             )
         sizes.append(kept)
     return offsets, sizes

@@ -142,7 +142,8 @@ class OptimizerWithMixedPrecision(OptimizerWrapper):
             with program_guard(program, default_startup_program()), program._role_guard(OpRole.Optimize):
                 if self._master_grad:
                     pairs = [(p, self._wide(g)) for p, g in pairs]
-                sparse = sparse_gradients(program.global_block()) if self._optimizer._lazy else {}
+                block = program.global_block()
+                sparse = sparse_gradients(block, block.ops) if self._optimizer._lazy else {}
                 skip = self._unscale([g for _, g in pairs]) if self._scales else None
                 hold = self._skip_update
                 if hold is not None:
