@@ -45,6 +45,7 @@ from tstatic.static.request import (
     Signature,
     check_holders,
     damaged_program,
+    fed_places,
     fetch_names,
     metas_of,
     signature_of,
@@ -186,6 +187,10 @@ class Executor:
                 device = of_place(place if isinstance(place, Place) else place[0])
                 if base.readers:
                     feed = with_readers(base, feed, len(place) if isinstance(place, tuple) else 1)
+                if replicas is not None and replicas.outer is None and isinstance(place, tuple):
+                    fed = fed_places(base, feed, len(place))
+                    if fed < len(place):
+                        place, replicas = place[:fed], self._join(fed, settings.build)
                 feeds, signatures, fetched = self._read(base, feed, names, replicas)
                 count = len(names)
                 lods: list[tuple[str, ...]] = [()] * count
