@@ -32,7 +32,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Any]] = {
     "squeeze of all": (lambda x, v: paddle.squeeze(x[:, :1, :1, 0], v), [2, 0, 1]),
     "unsqueeze of a list": (lambda x, v: paddle.unsqueeze(x, [0, v]), [2]),
     "unsqueeze of two": (lambda x, v: paddle.unsqueeze(x, v), [0, -1]),
-    "split by sizes": (lambda x, v: paddle.split(x, [1, -1], axis=v)[1], [2]),
+    "split by sizes": (lambda x, v: paddle.split(x, [1, 2], axis=v)[1], [2]),
     "sum": (lambda x, v: paddle.sum(x, axis=v), [2]),
     "mean": (lambda x, v: paddle.mean(x, axis=v, keepdim=True), [-1]),
     "max": (lambda x, v: paddle.max(x, axis=v), [1]),

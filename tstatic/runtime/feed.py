@@ -278,7 +278,7 @@ def read_feed(program: Program, feed: Any, used: frozenset[str]) -> Arrays:
     Args:
         program: The program to run.
         feed: The user's ``feed``.
-        used: Names that the program's ops read or that are fetched.
+        used: Names that the program's ops read or that are fetched; other values are dropped unless they are persistable.
 
     Raises:
         FeedError: If a value is bad, or a name is unknown to the program while a declared input is missing.
@@ -306,7 +306,8 @@ def read_feed(program: Program, feed: Any, used: frozenset[str]) -> Arrays:
             )
             continue
         array = to_array(value, var)
-        if name in used:
+        # What is fed for a persistable variable stays in the scope, whether an operator reads it or not.
+        if name in used or var.persistable:
             done[name] = check_array(array, var)
         if var.lod:
             offsets = offsets_of(value, len(array) if array.ndim else 1, var, given)

@@ -307,11 +307,13 @@ class Bound:
         compilation: The compilation that they run.
         sessions: One per replica.
         group: The group in which the replicas communicate.
+        kept: Fed persistable variables that the program does not write: after the run the scope has what was fed.
     """
 
     compilation: Compilation
     sessions: tuple[Session, ...]
     group: Group | None
+    kept: tuple[str, ...] = ()
 
 
 class CompileCache:

@@ -46,6 +46,7 @@ from tstatic.static.request import (
     check_holders,
     damaged_program,
     fed_places,
+    fed_state,
     fetch_names,
     metas_of,
     signature_of,
@@ -226,6 +227,8 @@ class Executor:
                     # Libraries' settings, and the order in which processes sum gradients, depend on it, too.
                     with flags.using_numerics(settings.numerics):
                         results = _results(entry, feeds, where, settings.iterations, replicas)
+            for name in entry.kept:
+                where.var(name).get_tensor()._write(feeds[0][name])
             if settings.history is not None:
                 settings.history.ran(entry, settings.drop_every)
             if records.recorder is not None and records.recorder.memory:
@@ -359,7 +362,8 @@ class Executor:
         )
         if not rank:
             write_graphs(made.source, build, list(feeds[0]), names, made.first.after, made.first.metas)
-        entry = Bound(made, made.bind(scope, key.device, threads, group, rank), group)
+        kept_feeds = fed_state(program, feeds[0], made.first.before.writes)
+        entry = Bound(made, made.bind(scope, key.device, threads, group, rank), group, kept_feeds)
         if replicas is not None:
             replicas.agree(made, build, scope)
         record = self._cache.add(key, entry, time.perf_counter() - start)

@@ -104,7 +104,7 @@ class FeedReader:
                 w in (UNKNOWN, g) for w, g in zip(var.shape, value.shape, strict=True)
             )
             if sizes and (name not in self.used or arrays.get(name) is value):
-                self._accepted[name, value.shape, value.dtype] = name in self.used
+                self._accepted[name, value.shape, value.dtype] = name in arrays
 
 
 def with_readers(program: Program, feed: Any, places: int) -> Any:
@@ -138,6 +138,12 @@ def fed_places(program: Program, feed: Any, places: int) -> int:
     if not isinstance(feed, list | tuple) or not 0 < len(feed) < places:
         return places
     return places if any(op.role & OpRole.Backward for op in program.global_block().ops) else len(feed)
+
+
+def fed_state(program: Program, feeds: Arrays, writes: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the fed persistable variables that a run leaves as they were fed, since no operator writes them."""
+    block = program.global_block()
+    return tuple(n for n in feeds if (var := block.vars.get(n)) is not None and var.persistable and n not in writes)
 
 
 def fetch_names(fetch_list: Any) -> tuple[list[str], list[Operator]]:
