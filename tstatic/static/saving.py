@@ -126,7 +126,7 @@ def values_of_variables(
 @export("static.save", "static.io.save", "fluid.save", "fluid.io.save")
 @no_effect(protocol="nothing is pickled", pickle_protocol="nothing is pickled")
 def save(program: Any, model_path: str, protocol: int = 4, **configs: Any) -> None:
-    """Saves the parameters of a program, with its run count, to ``<model_path>.pdparams``, all other state to ``<model_path>.pdopt``.
+    """Saves a program's parameters and run count to ``<model_path>.pdparams``, and all other state to ``<model_path>.pdopt``.
 
     These files are in the safetensors format with checksums; ``.pdopt`` is written even if there is no other state. The program
     itself goes to ``<model_path>.pdmodel``, for ``Program.parse_from_string``. All change at one point: after a crash or an error,
