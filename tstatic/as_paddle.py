@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
+from tstatic.ir.program import Program
 from tstatic.tracebacks import script_traceback
 from tstatic.unsupported import advice
 
@@ -53,7 +54,11 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def install() -> None:
-    """Makes ``import paddle`` give tstatic, in this process."""
+    """Makes ``import paddle`` give tstatic, in this process.
+
+    Fetched arrays of one element convert to numbers from then on whatever their rank, as they did when the scripts were written.
+    """
+    Program.fetches_convert = True
     if not any(isinstance(finder, _Alias) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Alias())
 

@@ -87,7 +87,7 @@ def test_a_small_classifier_learns() -> None:
     exe = static.Executor(paddle.CPUPlace())
     exe.run(startup, scope=scope)
     losses = [
-        exe.run(main, feed={"x": images, "y": labels}, fetch_list=[loss], scope=scope)[0].item() for _ in range(30)
+        float(exe.run(main, feed={"x": images, "y": labels}, fetch_list=[loss], scope=scope)[0]) for _ in range(30)
     ]
     assert losses[0] > 0.7
     assert losses[-1] < 0.1

@@ -72,7 +72,7 @@ def test_a_word_model_learns_by_nce() -> None:
     exe = static.Executor()
     exe.run(static.default_startup_program())
     word = np.arange(10).reshape(-1, 1)
-    losses = [exe.run(feed={"x": word, "label": (word + 1) % 10}, fetch_list=[loss])[0].item() for _ in range(60)]
+    losses = [float(exe.run(feed={"x": word, "label": (word + 1) % 10}, fetch_list=[loss])[0]) for _ in range(60)]
     assert losses[-1] < 0.4 * losses[0]
 
 

@@ -88,12 +88,12 @@ def test_a_classifier_of_sentences_learns(how: str) -> None:
     if how == "feeder":
         feeder = fluid.DataFeeder([words, label], fluid.CPUPlace())
         for _ in range(12):
-            losses.append([exe.run(feed=feeder.feed(b), fetch_list=[loss])[0].item() for b in epoch])
+            losses.append([float(exe.run(feed=feeder.feed(b), fetch_list=[loss])[0]) for b in epoch])
     else:
         reader = fluid.io.PyReader(feed_list=[words, label], capacity=4, iterable=True)
         reader.decorate_sample_list_generator(lambda: iter(epoch), fluid.CPUPlace())
         for _ in range(12):
-            losses.append([exe.run(feed=feed, fetch_list=[loss])[0].item() for feed in reader()])
+            losses.append([float(exe.run(feed=feed, fetch_list=[loss])[0]) for feed in reader()])
     assert np.mean(losses[-1]) < 0.5 * np.mean(losses[0])
 
 

@@ -15,7 +15,7 @@ from tstatic.guards import Guarded
 from tstatic.ir import names
 from tstatic.ir.attrs import LOD
 from tstatic.ir.checks import MAX_ELEMENTS, check_int, check_type
-from tstatic.ir.export import door
+from tstatic.ir.export import BUILT_WITH_FLUID, door
 from tstatic.ir.names import DEVICE, NAME_SCOPE
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Program, Variable
@@ -50,6 +50,17 @@ def default_startup_program() -> Program:
         >>> _ = exe.run(static.default_startup_program())
     """
     return _startup.get()
+
+
+def _built_with_fluid(result: Any) -> None:
+    """Marks the program that a function of ``fluid`` built in, or those in the tuple or list that it returns (a loaded model)."""
+    found = [one for one in result if isinstance(one, Program)] if isinstance(result, list | tuple) else []
+    for program in found or [default_main_program()]:
+        if not program.fetches_convert:
+            program.fetches_convert = True
+
+
+BUILT_WITH_FLUID.append(_built_with_fluid)
 
 
 @door("framework.switch_main_program")

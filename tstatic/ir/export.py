@@ -30,6 +30,8 @@ class Export:
 
 
 PUBLIC_API: Registry[Export] = Registry()
+BUILT_WITH_FLUID: list[Callable[[Any], None]] = []
+"""Called with the result of an outermost call of what only ``fluid`` has; ``ir/declare.py`` marks programs by it."""
 METHODS: dict[str, type] = {}
 """First part of public names that are methods -> the class that has them."""
 C = TypeVar("C")
@@ -50,7 +52,8 @@ def export(*names: str, op: str = "", inplace: bool = False) -> Callable[[F], F]
     """
 
     def add(function: F) -> F:
-        function = notes_signature(function, names[0].removeprefix("tensor."))
+        of_fluid = all(name.startswith("fluid.") for name in names)
+        function = notes_signature(function, names[0].removeprefix("tensor."), of_fluid=of_fluid)
         written = [f"{name}_" for name in names if inplace and name.startswith(("tensor.", "Variable."))]
         for name in (*names, *written):
             PUBLIC_API.add(name, Export(function, op))
@@ -180,7 +183,7 @@ def facade_module(
 
 
 # --------------------------------------------------------------------------------------------------- the door of public calls
-def notes_signature(function: F, name: str, undo: bool = True) -> F:
+def notes_signature(function: F, name: str, undo: bool = True, of_fluid: bool = False) -> F:
     """Makes a function or a class's public methods note what they take when arguments do not fit, and undo what they refuse.
 
     Python names the inner function and, before version 3.13, no keyword like the misspelt one.
@@ -190,6 +193,7 @@ def notes_signature(function: F, name: str, undo: bool = True) -> F:
         name: What users call it: ``"fluid.layers.fc"``.
         undo: Whether an exception takes back what the call has changed (see ``tstatic/undo.py``). What runs programs for hours,
             with functions of the user's in between, keeps it.
+        of_fluid: Whether only ``fluid`` has it, so that a program that it builds in is one of 1.x.
 
     Returns:
         What to call in place of ``function``; a class itself.
@@ -202,24 +206,25 @@ def notes_signature(function: F, name: str, undo: bool = True) -> F:
         did you mean 'size'? fluid.layers.fc(input, size, num_flatten_dims=1, ...)
     """
     if inspect.isfunction(function):
-        wrapped: F = _door(function, function, name, undo)
+        wrapped: F = _door(function, function, name, undo, of_fluid=of_fluid)
         return wrapped
     if inspect.isclass(function):
         for base in function.__mro__:
             # What it inherits is its own as well, unless it stands in the base class of another package.
             if base.__module__.partition(".")[0] == __name__.partition(".")[0]:
-                _add_doors(base, name if base is function else base.__name__.lstrip("_"), undo)
+                own = base is function
+                _add_doors(base, name if own else base.__name__.lstrip("_"), undo, own and of_fluid)
     return function
 
 
-def _add_doors(cls: type, name: str, undo: bool) -> None:
+def _add_doors(cls: type, name: str, undo: bool, of_fluid: bool) -> None:
     restored = undo and getattr(cls, "_is_restored", False)
     for member, value in list(vars(cls).items()):
         inner = value.__func__ if isinstance(value, staticmethod | classmethod) else value
         if not inspect.isfunction(inner) or (member.startswith("_") and member not in _CALLED):
             continue
         if member == "__init__":
-            made = _door(inner, cls, name, undo)
+            made = _door(inner, cls, name, undo, of_fluid=of_fluid)
         else:
             called = name if member == "__call__" else f"{name}.{member}"
             made = _door(inner, inner, called, undo, restored and inner is value)
@@ -240,12 +245,13 @@ _CALLED = ("__init__", "__call__")
 """Methods that are public though their names begin with an underscore."""
 
 
-def _door(call: Any, shown: Any, name: str, undo: bool, restored: bool = False) -> Any:
+def _door(call: Any, shown: Any, name: str, undo: bool, restored: bool = False, of_fluid: bool = False) -> Any:
     """Wraps a function whose arguments ``shown`` has, too.
 
     Args:
         call, shown, name, undo: As in :func:`notes_signature`.
         restored: It is a method, and its object's attributes are put back, too.
+        of_fluid: As in :func:`notes_signature`.
     """
     if hasattr(call, "__wrapped__") and call.__code__.co_name in ("noting", "running"):
         return call
@@ -274,7 +280,12 @@ def _door(call: Any, shown: Any, name: str, undo: bool, restored: bool = False) 
                 HERE.journal = journal
             if restored and args:
                 note_object(args[0])
-            return call(*args, **kwargs)
+            if not of_fluid or opened is not None:
+                return call(*args, **kwargs)
+            result = call(*args, **kwargs)
+            for mark in BUILT_WITH_FLUID:
+                mark(result)
+            return result
         except BaseException as error:
             take_back(journal, mark)
             misfit(error)

@@ -20,6 +20,7 @@ from tstatic.ops.elementwise.scale import cast
 from tstatic.ops.reduce.reduction import sum as total
 from tstatic.ops.structured.chunk_eval import chunk_eval
 from tstatic.ops.structured.edit_distance import edit_distance
+from tstatic.runtime.fetched import converting
 
 
 class _Evaluator:
@@ -82,7 +83,8 @@ def _seen(state: Variable) -> Variable:
 
 
 def _row(value: float) -> Array:
-    return np.array([value], np.float32)
+    row: Array = converting(np.array([value], np.float32))
+    return row
 
 
 @export("fluid.evaluator.ChunkEvaluator")

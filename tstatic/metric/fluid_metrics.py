@@ -13,6 +13,7 @@ from tstatic.ir.opdef import export
 from tstatic.metric import counting
 from tstatic.metric.counting import Array, as_array, hits
 from tstatic.no_effect import no_effect
+from tstatic.runtime.fetched import converting
 
 
 def _number(value: Any, arg: str, metric: str) -> float:
@@ -50,7 +51,7 @@ def _value(value: Any, arg: str, metric: str) -> Any:
             fix="fetch it first",
             op=metric,
         )
-    return np.asarray(value)
+    return converting(np.asarray(value))
 
 
 def _nothing(text: str, metric: str, fix: str) -> ProgramError:

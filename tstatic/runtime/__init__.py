@@ -7,6 +7,7 @@
 * ``scope``, ``flatten``  where persistable variables live, how they are written, and how they become views of flat buffers
 * ``dlpack``  tensors shared with other libraries
 * ``feed``, ``shards``, ``lod``  what the user feeds, what each replica gets of it, and row offsets of sequences
+* ``fetched``  arrays that convert to numbers, for programs of 1.x
 * ``replica_threads``  one thread per replica
 * ``random``, ``learning_rate``  seeds, and a scheduler's rate
 * ``checkpoint``, ``header``, ``files``, ``leftovers``  saved values: their format, its reader, sets of files that change together,

@@ -29,6 +29,7 @@ from tstatic.logs import get_logger, warn_once
 from tstatic.no_effect import no_effect
 from tstatic.places import CPUPlace, Place
 from tstatic.runtime.feed import Arrays
+from tstatic.runtime.fetched import converting
 from tstatic.runtime.learning_rate import scheduled
 from tstatic.runtime.lod import FetchedLods, check_numpy, with_lod
 from tstatic.runtime.scope import Scope, global_scope
@@ -132,7 +133,8 @@ class Executor:
             use_prune: Run only what the fetched variables and the optimizer need.
 
         Returns:
-            One array per fetched variable; the caller may keep and change it.
+            One array per fetched variable; the caller may keep and change it. It is a plain ``numpy.ndarray``; of a program that
+            functions of ``fluid`` built, and under ``tstatic.as_paddle``, a subclass that converts to a number from any rank.
 
         Raises:
             FeedError, FeedTypeError: If feeds or fetches do not fit the program.
@@ -240,11 +242,14 @@ class Executor:
         own = replicas is None or settings.places is OWN_PLACE
         if not own and not return_merged:
             if return_numpy:
-                return [[one[i] for one in results] for i in range(count)]
+                rows = [[one[i] for one in results] for i in range(count)]
+                return converting(rows) if base.fetches_convert else rows
             each = [with_lod(one, lods) for one in results]
             return [list(row) for row in zip(*each, strict=True)]
         values = results[0] if own else merged(results, names, frozenset(names[count:]))
-        return values if return_numpy else with_lod(values, lods)
+        if not return_numpy:
+            return with_lod(values, lods)
+        return converting(values) if base.fetches_convert else values
 
     def _unusable(self) -> TstaticError:
         if self._closed:

@@ -266,7 +266,7 @@ class Predictor:
             )  # fmt: skip
         finally:
             self._running.release()
-        self._results = dict(zip(self._fetches, map(np.asarray, found), strict=True))
+        self._results = dict(zip(self._fetches, map(np.asanyarray, found), strict=True))
         return True if inputs is None else list(self._results.values())
 
     def _fed(self, name: str) -> Any:

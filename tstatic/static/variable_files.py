@@ -16,6 +16,7 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.no_effect import no_effect
 from tstatic.runtime import files
+from tstatic.runtime.fetched import converting
 from tstatic.runtime.scope import assign, global_scope
 from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor
@@ -91,7 +92,8 @@ def get_parameter_value(para: Parameter, executor: Executor | None = None) -> Ar
         FeedError: If it has no value.
     """
     check_executor(executor, "get_parameter_value")
-    return values_of_variables([para], global_scope(), "get_parameter_value")[0][para.name].copy()
+    value: Array = converting(values_of_variables([para], global_scope(), "get_parameter_value")[0][para.name].copy())
+    return value
 
 
 @export("fluid.io.get_parameter_value_by_name")
