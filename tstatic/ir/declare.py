@@ -162,7 +162,7 @@ def check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
     return tuple(done)
 
 
-@export("static.data", "fluid.data")
+@export("static.data")
 def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variable:
     """Declares an input of the program.
 
@@ -219,6 +219,20 @@ def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variab
         declare_offsets(var)
     block.program._touch()
     return var
+
+
+@export("fluid.data")
+def fluid_data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variable:
+    """Declares an input as :func:`data` does; programs of 1.x begin with it.
+
+    Args:
+        name, shape, dtype, lod_level: As there, with its errors.
+
+    Example:
+        >>> fluid.data("x", [None, 2]).shape
+        (-1, 2)
+    """
+    return data(name, shape, dtype, lod_level)
 
 
 def offsets_name(name: str, level: int) -> str:
