@@ -62,7 +62,7 @@ def common_dtype(a: DType, b: DType) -> DType | None:
 
 
 def is_of_fluid(x: Variable) -> bool:
-    """Returns whether functions of ``fluid`` built the program of a Variable; what runs under ``as_paddle`` is not marked itself."""
+    """Returns whether functions of ``fluid`` built a Variable's program; running under ``as_paddle`` is not enough."""
     return "fetches_convert" in vars(x.block.program)
 
 
