@@ -409,7 +409,8 @@ def read_model(data: bytes, source: object) -> Program:
         CheckpointError: If it is damaged, or the program has no list of results.
     """
     program = serial.decode(data, source)
-    if not program.fetch_names:
+    # One without operators is what a save without results wrote.
+    if not program.fetch_names and program.global_block().ops:
         raise CheckpointError(
             f"{source}: the program names no inputs and results, so it is not an inference model",
             expected="what save_inference_model saved",
