@@ -202,9 +202,8 @@ def _infer(
     if definition.infer is None:
         return None
     metas = _metas(definition, block, inputs)
-    unchecked = [
-        bool(row) and _is_unchecked(block._var_recursive(row[0])) for row in map(inputs.get, definition.input_slots)
-    ]
+    rows = [inputs.get(name, ()) for name in definition.input_slots]
+    unchecked = [bool(row) and _is_unchecked(block._var_recursive(row[0])) for row in rows]
     return infer_with_unchecked(definition, metas, unchecked, attrs)
 
 

@@ -257,6 +257,8 @@ def load_vars(
         data = {IN_MEMORY: bytes(filename)}
         assign(global_scope(), read_values(data, wanted, "load_vars", IN_MEMORY, strict=strict).arrays)
         return
+    if isinstance(filename, bytes | bytearray):
+        filename = check_type(filename, str, "filename", "load_vars", fix="pass dirname=None with bytes")
     folder, variables = folder_of(dirname, "load_vars"), _chosen(main_program, vars, predicate, "load_vars")
     paths = paths_of(folder, filename, variables, "load_vars")
     data = files.read(paths) if strict else files.read([], paths)
