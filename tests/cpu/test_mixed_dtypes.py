@@ -110,6 +110,16 @@ def test_two_float_types_meet_as_in_paddle(a: str, b: str, of_fluid: bool) -> No
         np.testing.assert_allclose(got, wanted, rtol=1e-6, err_msg=name)
 
 
+def test_fluid_under_as_paddle_keeps_the_left_type_and_other_programs_widen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There, all programs fetch arrays that convert, whatever built them: that mark must not be taken for fluid's."""
+    monkeypatch.setattr(paddle.static.Program, "fetches_convert", True)
+    for declare, wanted in ((paddle.static.data, "float64"), (fluid.data, "float32")):
+        with paddle.static.program_guard(paddle.static.Program()):
+            total = declare("x", [2], "float32") + declare("y", [2], "float64")
+            assert total.dtype == wanted
+            assert total.block.program.clone().global_block().var(total.name).dtype == wanted
+
+
 @pytest.mark.parametrize(("a", "b"), FLOATS)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_of_two_float_types_give_the_left_one(name: str, a: str, b: str) -> None:

@@ -56,7 +56,8 @@ def _built_with_fluid(result: Any) -> None:
     """Marks the program that a function of ``fluid`` built in, or those in the tuple or list that it returns (a loaded model)."""
     found = [one for one in result if isinstance(one, Program)] if isinstance(result, list | tuple) else []
     for program in found or [default_main_program()]:
-        if not program.fetches_convert:
+        # The program's own mark: under as_paddle, the class has one for all programs.
+        if "fetches_convert" not in vars(program):
             program.fetches_convert = True
 
 

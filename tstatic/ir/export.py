@@ -283,8 +283,8 @@ def _door(call: Any, shown: Any, name: str, undo: bool, restored: bool = False, 
             if not of_fluid or opened is not None:
                 return call(*args, **kwargs)
             result = call(*args, **kwargs)
-            for mark in BUILT_WITH_FLUID:
-                mark(result)
+            for note in BUILT_WITH_FLUID:
+                note(result)
             return result
         except BaseException as error:
             take_back(journal, mark)
