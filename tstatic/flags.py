@@ -119,7 +119,8 @@ _FLAGS = (
         str,
         "default",
         "'strict': a fused program gives bit for bit what the unfused one gives. 'default': a fused program may keep "
-        "more precision between operators than the unfused one. Where no kernels are generated, both are the same. Under 'strict' "
+        "more precision between operators than the unfused one, and a CPU computes float16 of mixed precision in float32. "
+        "In all else, where no kernels are generated, both are the same. Under 'strict' "
         "every chip gets the launches that an H200 gets: how a sum is cut does not depend on the chip. What a CompiledProgram is "
         "given as numerics= beats the flag.",
         compiled=True,

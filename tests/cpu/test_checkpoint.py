@@ -274,12 +274,12 @@ def test_a_save_that_stops_anywhere_can_be_loaded(
             failed = False
         except CheckpointError:
             failed = True
-    assert failed or (function == "replace" and count > 2)
+    assert failed or (function == "replace" and count > 3)
     static.load(main, path)
     found = state(static.global_scope(), main)
     assert any(all(np.array_equal(found[n], v) for n, v in s.items()) for s in (old, new))
     static.save(main, path)
-    assert sorted(os.listdir(tmp_path)) == ["m.pdmodel", "m.pdparams"]
+    assert sorted(os.listdir(tmp_path)) == ["m.pdmodel", "m.pdopt", "m.pdparams"]
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
@@ -374,6 +374,7 @@ def test_other_shapes_and_dtypes_are_refused_and_nothing_is_written(tmp_path: Pa
     before = state(static.global_scope(), main)
     for bad in (np.zeros((7, 7), "float32"), values[last].astype("float64")):
         (tmp_path / "m.pdparams").write_bytes(checkpoint.encode(Checkpoint({**values, last: bad})))
+        (tmp_path / "m.pdopt").unlink(missing_ok=True)
         with pytest.raises(ShapeError) as caught:
             static.load(main, str(tmp_path / "m"))
         assert caught.value.var == last

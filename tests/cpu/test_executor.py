@@ -187,7 +187,7 @@ def test_a_compiled_program_whose_plan_the_cache_had_already_knows_it() -> None:
     [
         (np.ones((4, 3), "f8"), FeedTypeError),
         (np.ones((4, 2), "f4"), FeedError),
-        (np.ones(4, "f4"), FeedError),
+        (np.ones((4, 3, 1), "f4"), FeedError),
         (np.ma.masked_array(np.ones((4, 3), "f4"), np.ones((4, 3), bool)), FeedTypeError),
         (np.full((4, 3), "a", object), FeedTypeError),
         ("text", FeedTypeError),

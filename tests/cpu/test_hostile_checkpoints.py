@@ -195,7 +195,7 @@ def test_what_is_whole_in_a_damaged_file_is_loaded_and_what_is_lost_is_named(
     program: Any, tmp_path: Path, harm: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     static.save(program, str(tmp_path / "m"))
-    harm(tmp_path / "m.pdparams", "c")
+    harm(tmp_path / "m.pdopt", "c")
     for name in "abc":
         static.global_scope().var(name).get_tensor().set(np.full(2, 1.0, "float32"))
     for load in (static.load, lambda *args: static.load_program_state(args[1])):
@@ -243,7 +243,7 @@ def test_damage_to_the_only_file_is_named_even_if_not_strict(program: Any, tmp_p
 def test_nothing_left_is_an_error(program: Any, tmp_path: Path) -> None:
     static.save(program, str(tmp_path / "m"))
     for name in "abc":
-        damage(tmp_path / "m.pdparams", name)
+        damage(tmp_path / "m.pdopt", name)
     with pytest.raises(CheckpointError, match="no whole value"):
         static.load(program, str(tmp_path / "m"), strict=False)
 

@@ -470,11 +470,11 @@ def test_kinds_of_variables(net: Net) -> None:
 # ------------------------------------------------------------------------------------------------------------ static.save
 def test_save_writes_the_program_too(net: Net, tmp_path: Path) -> None:
     static.save(net.main, str(tmp_path / "m.v1"))
-    assert sorted(os.listdir(tmp_path)) == ["m.v1.pdmodel", "m.v1.pdparams"]
+    assert sorted(os.listdir(tmp_path)) == ["m.v1.pdmodel", "m.v1.pdopt", "m.v1.pdparams"]
     program = serial.decode((tmp_path / "m.v1.pdmodel").read_bytes())
     assert canonical(program) == canonical(net.main)
     static.save(net.main, str(tmp_path / "m.v1.pdparams"))
-    assert sorted(os.listdir(tmp_path)) == ["m.v1.pdmodel", "m.v1.pdparams"]
+    assert sorted(os.listdir(tmp_path)) == ["m.v1.pdmodel", "m.v1.pdopt", "m.v1.pdparams"]
 
 
 def test_a_program_that_cannot_be_saved_leaves_the_old_files(net: Net, tmp_path: Path) -> None:

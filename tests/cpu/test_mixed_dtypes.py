@@ -29,7 +29,6 @@ MEET = {
     ("int64", "float16"): "float16",
     ("int64", "float32"): "float32",
     ("int32", "float64"): "float64",
-    ("float32", "float64"): "float64",
 }
 PAIRS = [pair for a, b in MEET for pair in ((a, b), (b, a))]
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -78,6 +77,68 @@ def test_operands_of_two_dtypes_meet_in_one(a: str, b: str) -> None:
         np.testing.assert_array_equal(got, wanted, err_msg=name)
     wide = dtype if dtype.startswith("float") else "float32"
     same(quotient, p.astype(wide) / q.astype(wide))
+
+
+FLOATS = [("float32", "float64"), ("float64", "float32")]
+WIDENING = ("add", "sub", "mul")
+
+
+def operators_of(x: Any, y: Any) -> dict[str, Any]:
+    named = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "eq", "lt", "ge")
+    return {name: getattr(operator, name)(x, y) for name in named}
+
+
+@pytest.mark.parametrize("of_fluid", [True, False])
+@pytest.mark.parametrize(("a", "b"), FLOATS)
+def test_two_float_types_meet_as_in_paddle(a: str, b: str, of_fluid: bool) -> None:
+    """Guards programs whose float64 counter made float64 of everything: the left type counts in 1.8.5 and 2.4.2.
+
+    In 2.6.2, which has no ``fluid``, ``+``, ``-`` and ``*`` widen, and all other operators keep the left type.
+    """
+    x, y = np.array([0.1, 2.5, 3.0], a), np.array([0.1, 1.5, 3.0], b)
+
+    def build(x: Any, y: Any) -> list[Any]:
+        if of_fluid:
+            fluid.layers.data("label", [1])
+        return [*operators_of(x, y).values()]
+
+    found = dict(zip(operators_of(x, y), run_function(build, {"x": x, "y": y}), strict=True))
+    for name, got in found.items():
+        meet = "float64" if name in WIDENING and not of_fluid else a
+        wanted = getattr(operator, name)(x.astype(meet), y.astype(meet))
+        assert got.dtype == wanted.dtype, name
+        np.testing.assert_allclose(got, wanted, rtol=1e-6, err_msg=name)
+
+
+def test_fluid_under_as_paddle_keeps_the_left_type_and_other_programs_widen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There, all programs fetch arrays that convert, whatever built them: that mark must not be taken for fluid's."""
+    monkeypatch.setattr(paddle.static.Program, "fetches_convert", True)
+    for declare, wanted in ((paddle.static.data, "float64"), (fluid.data, "float32")):
+        with paddle.static.program_guard(paddle.static.Program()):
+            total = declare("x", [2], "float32") + declare("y", [2], "float64")
+            assert total.dtype == wanted
+            assert total.block.program.clone().global_block().var(total.name).dtype == wanted
+
+
+@pytest.mark.parametrize(("a", "b"), FLOATS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_two_float_types_give_the_left_one(name: str, a: str, b: str) -> None:
+    """Paddle declares it so in all versions: ``paddle.add(float32, float64)`` is float32."""
+    function, oracle = FUNCTIONS[name]
+    x, y = np.array([0.1, 2.5, 3.0], a), np.array([0.1, 1.5, 3.0], b)
+    (found,) = run_function(lambda x, y: [function(x, y)], {"x": x, "y": y})
+    wanted = oracle(x, y.astype(a))
+    assert found.dtype == wanted.dtype
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_what_is_joined_or_added_up_has_one_type() -> None:
+    """All three Paddles refuse these while the program is built."""
+    x, y = paddle.static.data("x", [2]), paddle.static.data("y", [2], "float64")
+    for build in (lambda: paddle.concat([x, y]), lambda: paddle.add_n([x, y]), lambda: fluid.layers.sums([x, y])):
+        with pytest.raises(DTypeError):
+            build()
+    assert paddle.where(x > 0, x, y).dtype == "float32"
 
 
 def test_the_gradient_reaches_the_float_beside_a_mask_or_integers() -> None:

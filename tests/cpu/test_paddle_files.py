@@ -223,7 +223,8 @@ def test_programs_and_states_are_saved_like_any_object(tmp_path: Path) -> None:
     main.set_state_dict(paddle.load(tmp_path / "s.pdparams"))
     assert np.array_equal(models.checked(paddle, main), before)
     static.save(main, str(tmp_path / "m"))
-    assert set(paddle.load(tmp_path / "m.pdparams")) == set(main.state_dict())
+    assert set(paddle.load(tmp_path / "m.pdparams")) == set(main.state_dict("param"))
+    assert set(paddle.load(tmp_path / "m.pdopt")) == set(main.state_dict("opt"))
 
 
 def test_dicts_of_paddle_1_go_to_the_file_of_their_kind(tmp_path: Path) -> None:

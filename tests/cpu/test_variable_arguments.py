@@ -24,6 +24,21 @@ CALLS: dict[str, tuple[Callable[..., Any], Any]] = {
         )
     },
     "concat": (lambda x, v: paddle.concat([x, x * 2], axis=v), [-2]),
+    "concat of other sizes": (lambda x, v: paddle.concat([x, x[:, :, :1]], axis=v), [2]),
+    "gather": (lambda x, v: paddle.gather(x, paddle.assign(np.array([1, 0, 1])), axis=v), [1]),
+    "squeeze": (lambda x, v: paddle.squeeze(x, v), [0]),
+    "squeeze of a list": (lambda x, v: paddle.squeeze(x[:, :, :1], [v, -2]), [0]),
+    "squeeze of two": (lambda x, v: paddle.squeeze(x[:, :, :1], v), [2, -4]),
+    "squeeze of all": (lambda x, v: paddle.squeeze(x[:, :1, :1, 0], v), [2, 0, 1]),
+    "unsqueeze of a list": (lambda x, v: paddle.unsqueeze(x, [0, v]), [2]),
+    "unsqueeze of two": (lambda x, v: paddle.unsqueeze(x, v), [0, -1]),
+    "split by sizes": (lambda x, v: paddle.split(x, [1, 2], axis=v)[1], [2]),
+    "sum": (lambda x, v: paddle.sum(x, axis=v), [2]),
+    "mean": (lambda x, v: paddle.mean(x, axis=v, keepdim=True), [-1]),
+    "max": (lambda x, v: paddle.max(x, axis=v), [1]),
+    "min": (lambda x, v: paddle.min(x, axis=v), [3]),
+    "prod": (lambda x, v: paddle.prod(x, axis=v), [1]),
+    "cumsum": (lambda x, v: paddle.cumsum(x, axis=v), [2]),
     "unsqueeze": (lambda x, v: paddle.unsqueeze(x, v), [-1]),
     "split": (lambda x, v: paddle.split(x, 2, axis=v)[1], [3]),
     "split sizes": (lambda x, v: paddle.split(x, [v, -1], axis=3)[1], [1]),
@@ -52,6 +67,52 @@ def test_a_variable_means_what_its_numbers_mean(name: str) -> None:
     assert found[0].shape == found[1].shape
     np.testing.assert_allclose(found[0], found[1], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(found[2], found[3], rtol=1e-5, atol=1e-5)
+
+
+def test_positions_along_an_axis_that_is_a_variable() -> None:
+    x, axis = static.data("x", [-1, 2, 3, 4]), static.data("axis", [1], "int32")
+    found = static.Executor().run(
+        feed={"x": X, "axis": np.array([2], "int32")},
+        fetch_list=[paddle.argmax(x, axis=axis), paddle.argmin(x, axis=axis, keepdim=True)],
+    )
+    np.testing.assert_array_equal(found[0], X.argmax(2))
+    np.testing.assert_array_equal(found[1], X.argmin(2, keepdims=True))
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_values_of_other_sizes_are_joined_along_an_axis_that_is_a_variable(known: bool) -> None:
+    """Guards ``concat(axis=Variable)``: sizes are compared along the axis of the run, not along axes that it might have been."""
+    shape = [2, 3] if known else [-1, -1]
+    x, y = static.data("x", shape), static.data("y", [2, 5] if known else shape)
+    axis = static.data("axis", [1], "int32")
+    joined = paddle.concat([x, y], axis=axis)
+    exe = static.Executor()
+    wide = np.full((2, 5), 2, "float32")
+    feed = {"x": np.ones((2, 3), "float32"), "y": wide}
+    for number in (1, -1):
+        (found,) = exe.run(feed={**feed, "axis": np.array([number], "int32")}, fetch_list=[joined])
+        np.testing.assert_array_equal(found, np.concatenate([feed["x"], wide], 1))
+    with pytest.raises(errors.TstaticError):
+        exe.run(feed={**feed, "axis": np.array([0], "int32")}, fetch_list=[joined])
+
+
+def test_values_that_fit_along_no_axis_are_refused_when_the_program_is_built() -> None:
+    x, y, axis = static.data("x", [2, 3]), static.data("y", [4, 5]), static.data("axis", [1], "int32")
+    with pytest.raises(errors.ShapeError, match="no axis can be"):
+        paddle.concat([x, y], axis=axis)
+    with pytest.raises(errors.ShapeError, match="does not fit"):
+        paddle.concat([x, paddle.ones([2])], axis=axis)
+    with pytest.raises(errors.ShapeError, match="no axis can be"):
+        paddle.split(x, [1, 5], axis=axis)
+
+
+def test_an_axis_of_another_size_than_1_is_not_squeezed_by_a_variable() -> None:
+    x, axis = static.data("x", [-1, 2, 3, 4]), static.data("axis", [2], "int32")
+    y = paddle.squeeze(x, axis)
+    assert y.shape == (-1, -1)
+    for wrong in ([0, 1], [0, 0], [0, 7], [0, -4]):
+        with pytest.raises(errors.FeedError, match="Assert"):
+            static.Executor().run(feed={"x": X, "axis": np.array(wrong, "int32")}, fetch_list=[y])
 
 
 def test_sizes_of_another_value_are_taken() -> None:

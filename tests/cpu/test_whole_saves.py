@@ -80,7 +80,7 @@ def _load(net: Net, folder: str, main: Any) -> Any:
 
 
 WAYS = {
-    "save": Way(lambda net, folder, main, x, y: static.save(main, f"{folder}/m"), _load, ("m.pdmodel", "m.pdparams")),
+    "save": Way(lambda net, folder, main, x, y: static.save(main, f"{folder}/m"), _load, ("m.pdmodel", "m.pdopt", "m.pdparams")),
     "save_inference_model": Way(
         lambda net, folder, main, x, y: static.save_inference_model(f"{folder}/m", [x], [y], net.exe),
         lambda net, folder, main: static.load_inference_model(f"{folder}/m", net.exe)[0],
@@ -360,7 +360,8 @@ def test_values_of_a_later_save_of_the_same_program_may_be_copied_alone(net: Net
         static.save_inference_model(str(tmp_path / name), [x], [y], net.exe)
         static.save(main, str(tmp_path / f"{name}-training"))
     shutil.copyfile(tmp_path / "new.pdiparams", tmp_path / "old.pdiparams")
-    shutil.copyfile(tmp_path / "new-training.pdparams", tmp_path / "old-training.pdparams")
+    for suffix in ("pdparams", "pdopt"):
+        shutil.copyfile(tmp_path / f"new-training.{suffix}", tmp_path / f"old-training.{suffix}")
     for load in (
         lambda: static.load_inference_model(str(tmp_path / "old"), net.exe),
         lambda: static.load(main, str(tmp_path / "old-training")),
@@ -454,11 +455,11 @@ def test_a_new_file_takes_the_umask_and_an_old_one_keeps_its_mode(net: Net, tmp_
     try:
         net.save("save", tmp_path, 1.0)
         modes = {p.name: p.stat().st_mode & 0o7777 for p in tmp_path.iterdir()}
-        assert modes == {"m.pdmodel": 0o640, "m.pdparams": 0o640}
+        assert modes == {"m.pdmodel": 0o640, "m.pdopt": 0o640, "m.pdparams": 0o640}
         (tmp_path / "m.pdparams").chmod(0o604)
         net.save("save", tmp_path, 2.0)
         modes = {p.name: p.stat().st_mode & 0o7777 for p in tmp_path.iterdir()}
-        assert modes == {"m.pdmodel": 0o640, "m.pdparams": 0o604}
+        assert modes == {"m.pdmodel": 0o640, "m.pdopt": 0o640, "m.pdparams": 0o604}
     finally:
         os.umask(old)
 
@@ -497,7 +498,7 @@ def test_what_is_no_file_is_neither_replaced_nor_read(net: Net, tmp_path: Path, 
         with pytest.raises(CheckpointError, match=words):
             call()
     assert (tmp_path / "m.pdmodel").read_bytes() == before
-    assert sorted(os.listdir(tmp_path)) == ["m.pdmodel", "m.pdparams"]
+    assert sorted(os.listdir(tmp_path)) == ["m.pdmodel", "m.pdopt", "m.pdparams"]
 
 
 def test_only_what_dead_processes_staged_is_swept(net: Net, tmp_path: Path) -> None:
@@ -509,7 +510,7 @@ def test_only_what_dead_processes_staged_is_swept(net: Net, tmp_path: Path) -> N
         (tmp_path / name).write_bytes(b"")
     with files._staging(tmp_path) as alive:
         net.save("save", tmp_path, 1.0)
-        assert sorted(os.listdir(tmp_path)) == sorted([alive.name, *kept, "m.pdmodel", "m.pdparams"])
+        assert sorted(os.listdir(tmp_path)) == sorted([alive.name, *kept, *WAYS["save"].names])
 
 
 def test_what_cannot_be_moved_to_its_place_is_told(net: Net, tmp_path: Path) -> None:

@@ -135,3 +135,59 @@ def test_wrong_accesses_are_refused() -> None:
         far = L.array_write(paddle.ones([2]), position(1))
         with pytest.raises(IndexRangeError, match="beyond the end"):
             exe.run(fetch_list=[L.array_length(far)])
+
+
+def sliced_array() -> Any:
+    x = static.data("x", [2])
+    x.stop_gradient = False
+    array = L.create_array("float32")
+    for i in range(4):
+        L.array_write(x * (i + 1), position(i), array)
+    return array
+
+
+# First element and length that Paddle 2.6.2 prints for each.
+SLICES = {
+    "run": (lambda a, v: paddle.slice(a, [0], [1], [3]), 2, 2),
+    "counted from the end": (lambda a, v: paddle.slice(a, [0], [-3], [-1]), 2, 2),
+    "beyond the end": (lambda a, v: paddle.slice(a, [0], [1], [99]), 2, 3),
+    "before the start": (lambda a, v: L.slice(a, [0], [-99], [2]), 1, 2),
+    "a Variable": (lambda a, v: paddle.slice(a, [0], v, [3]), 2, 2),
+    "a Variable in a list": (lambda a, v: paddle.slice(a, [0], [v], [3]), 2, 2),
+    "brackets": (lambda a, v: a[1:3], 2, 2),
+    "open brackets": (lambda a, v: a[2:], 3, 2),
+}
+
+
+@pytest.mark.parametrize("name", SLICES)
+def test_a_slice_of_an_array_is_an_array_and_gradients_flow_through(name: str) -> None:
+    """Guards ``paddle.slice`` of a tensor array, which was refused, or failed in the run."""
+    call, first, length = SLICES[name]
+    part = call(sliced_array(), static.data("v", [1], "int32"))
+    x = static.default_main_program().global_block().var("x")
+    loss = paddle.sum(paddle.concat(part, 0))
+    fetches = [L.array_read(part, position(0)), L.array_length(part), *static.gradients([loss], [x])]
+    found = static.Executor().run(feed={"x": np.ones(2, "float32"), "v": np.array([1], "int32")}, fetch_list=fetches)
+    assert found[0].tolist() == [first, first]
+    assert found[1].tolist() == [length]
+    assert found[2].tolist() == [sum(range(first, first + length))] * 2
+
+
+def test_positions_in_brackets_read_elements_of_an_array() -> None:
+    array = sliced_array()
+    fetches = [array[0], array[2], array[-1], array[-2], array[static.data("v", [1], "int32")]]
+    found = static.Executor().run(feed={"x": np.ones(2, "float32"), "v": np.array([1], "int32")}, fetch_list=fetches)
+    assert [value[0] for value in found] == [1, 3, 4, 3, 2]
+
+
+def test_slices_that_an_array_does_not_have_are_errors() -> None:
+    array = sliced_array()
+    for wrong in (lambda: paddle.slice(array, [1], [0], [1]), lambda: paddle.slice(array, [0], [0, 0], [1, 1])):
+        with pytest.raises(ValueError, match=r"axes 1|only axis"):
+            wrong()
+    for item in ("a", None, (0, 1), slice(0, 4, 2)):
+        with pytest.raises(IndexRangeError, match="tensor array"):
+            array[item]
+    empty = paddle.slice(array, [0], [3], [1])
+    with pytest.raises(IndexRangeError, match="holds no element"):
+        static.Executor().run(feed={"x": np.ones(2, "float32")}, fetch_list=[L.array_length(empty)])

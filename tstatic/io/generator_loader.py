@@ -201,8 +201,10 @@ class GeneratorLoader:
     def take(self, places: int, feed: dict[str, Any]) -> list[dict[str, Any]] | None:
         """Returns the next batches, one for each of ``places``, for the Executor; ``None`` if ``feed`` has what this loader reads.
 
+        With ``drop_last=False`` the last batches may be fewer than the places.
+
         Raises:
-            EOFException: If no batches are left, or fewer than places.
+            EOFException: If no batches are left, or, with ``drop_last``, fewer than places.
             DataUseError: Before ``start``.
         """
         if any(name in feed for name in self._names):
@@ -214,7 +216,7 @@ class GeneratorLoader:
                 "no start()",
             )
         group = list(itertools.islice(self._batches, places))
-        if len(group) < places:
+        if not group or (self._drop_last and len(group) < places):
             raise EOFException("There is no next data.")
         return [{name: t if t.lod() else t.array for name, t in named(row, self._names).items()} for row in group]
 

@@ -86,7 +86,11 @@ def py_reader(
         )
     prefix = names.generate("read_file")
     rows = zip(shapes, dtypes, levels, strict=True)
-    return ProgramReader(capacity, [data(f"{prefix}.tmp_{i}", *row) for i, row in enumerate(rows)])
+    variables = [data(f"{prefix}.tmp_{i}", *row) for i, row in enumerate(rows)]
+    for var in variables:
+        # As in Paddle: "float" declares float64, and what the reader gives is taken as it is.
+        var.need_check_feed = False
+    return ProgramReader(capacity, variables)
 
 
 @export("fluid.layers.create_py_reader_by_data")

@@ -25,7 +25,7 @@ from tstatic.ir.budget import OP, building
 from tstatic.ir.checks import same_shape
 from tstatic.ir.composed import Composed, composed_op
 from tstatic.ir.declare import default_main_program, program_guard
-from tstatic.ir.evaluate import infer_outputs
+from tstatic.ir.evaluate import infer_with_unchecked
 from tstatic.ir.lod import give_offsets, with_offsets
 from tstatic.ir.opdef import EMPTY, LOD, NO_ATTRS, OpDef, Slot, op_def
 from tstatic.ir.operator import OpRole, unknown
@@ -202,7 +202,13 @@ def _infer(
     if definition.infer is None:
         return None
     metas = _metas(definition, block, inputs)
-    return metas, infer_outputs(definition, metas, attrs)
+    rows = [inputs.get(name, ()) for name in definition.input_slots]
+    unchecked = [bool(row) and _is_unchecked(block._var_recursive(row[0])) for row in rows]
+    return infer_with_unchecked(definition, metas, unchecked, attrs)
+
+
+def _is_unchecked(var: Variable) -> bool:
+    return var.is_data and not var.need_check_feed
 
 
 def _split_attrs(known: Container[str], attrs: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -264,7 +270,7 @@ def _check_output_meta(var: Variable, meta: Meta) -> None:
             fix=f"convert with paddle.cast(..., '{var._dtype.name}') first",
             var=var.name,
         )
-    declared = var._shape if var.persistable or var.is_data else None
+    declared = var._shape if (var.persistable or var.is_data) and not var._shape_is_inferred else None
     if declared is None or same_shape(declared, meta.shape) or meta.numel == math.prod(declared) == 1:
         return
     raise ShapeError(
@@ -280,7 +286,10 @@ def _adopt(var: Variable, meta: Meta) -> None:
     """Gives a variable that an op writes the metadata that ``infer`` found; what is declared stays."""
     if var._dtype is None or var._dtype_is_inferred:
         var._dtype, var._dtype_is_inferred = meta.dtype, False
-    if var._shape is None or not (var.persistable or var.is_data):
+    if var._shape is None:
+        # Nobody declared one (create_tensor): what is written next may have another shape.
+        var._shape_is_inferred = True
+    if var._shape_is_inferred or not (var.persistable or var.is_data):
         var._shape = meta.shape
 
 

@@ -56,7 +56,8 @@ def _built_with_fluid(result: Any) -> None:
     """Marks the program that a function of ``fluid`` built in, or those in the tuple or list that it returns (a loaded model)."""
     found = [one for one in result if isinstance(one, Program)] if isinstance(result, list | tuple) else []
     for program in found or [default_main_program()]:
-        if not program.fetches_convert:
+        # The program's own mark: under as_paddle, the class has one for all programs.
+        if "fetches_convert" not in vars(program):
             program.fetches_convert = True
 
 
@@ -220,6 +221,20 @@ def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variab
         declare_offsets(var)
     block.program._touch()
     return var
+
+
+@export("fluid.data")
+def fluid_data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variable:
+    """Declares an input as :func:`data` does; programs of 1.x begin with it.
+
+    Args:
+        name, shape, dtype, lod_level: As there, with its errors.
+
+    Example:
+        >>> fluid.data("x", [None, 2]).shape
+        (-1, 2)
+    """
+    return data(name, shape, dtype, lod_level)
 
 
 def offsets_name(name: str, level: int) -> str:

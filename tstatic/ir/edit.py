@@ -42,7 +42,7 @@ def _copy(program: Program) -> Program:
     copied._is_test = program._is_test
     copied._appending_grad_times = program._appending_grad_times
     copied.error_clips = dict(program.error_clips)
-    if program.fetches_convert:
+    if "fetches_convert" in vars(program):
         copied.fetches_convert = True
     copied.feed_names, copied.fetch_names = program.feed_names, program.fetch_names
     copied._from_file = program._from_file

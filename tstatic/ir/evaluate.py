@@ -69,6 +69,37 @@ def infer_outputs(definition: OpDef, metas: Sequence[Any], attrs: Mapping[str, A
     return [_each(_whole, m) for m in result] if parts else list(result)
 
 
+def infer_with_unchecked(
+    definition: OpDef, metas: list[Any], unchecked: Sequence[bool], attrs: Mapping[str, Any]
+) -> tuple[list[Any], list[Any]]:
+    """Infers an op whose inputs may take any fed dtype; returns the metadata of its inputs and outputs.
+
+    Scripts declare labels without a dtype, float32, and feed integers: an unchecked input that must hold integers is taken to
+    hold some, and its dtype is looked at in the run.
+
+    Args:
+        definition: The op.
+        metas: Metadata per input slot, as declared.
+        unchecked: Per input slot, whether feeds of its variable are not compared with the declaration.
+        attrs: The attributes.
+
+    Raises:
+        DTypeError, ShapeError: As the op's shape rule does.
+    """
+    try:
+        return metas, infer_outputs(definition, metas, attrs)
+    except DTypeError:
+        integers = dtype_of("int64")
+        loose = [free and isinstance(m, Meta) and m.dtype.is_float for m, free in zip(metas, unchecked, strict=True)]
+        assumed = [m.with_dtype(integers) if free else m for m, free in zip(metas, loose, strict=True)]
+        try:
+            if any(loose):
+                return assumed, infer_outputs(definition, assumed, attrs)
+        except DTypeError:
+            pass  # the error of what is declared says more
+        raise
+
+
 def _holds_complex(metas: Sequence[Any]) -> bool:
     for meta in metas:
         if isinstance(meta, list | tuple):

@@ -21,6 +21,7 @@ from tstatic.undo import HERE, NotedAttributes, NotedDict, NotedList, put_back, 
 from tstatic.where import Where, show, user_line
 
 _ids = itertools.count()
+DENSE = "parameters are dense tensors"
 
 
 class Variable(VariableBase):
@@ -331,14 +332,16 @@ class Block(NotedAttributes):
         self.program._touch()
         return var
 
-    def create_parameter(self, **kwargs: Any) -> Parameter:
-        """Adds a parameter to the global block (see :class:`Parameter`); all sizes must be known.
+    @no_effect(type=DENSE)
+    def create_parameter(self, shape: Any = None, dtype: Any = None, type: Any = None, **kwargs: Any) -> Parameter:
+        """Adds a parameter to the global block (see :class:`Parameter`); all sizes of its ``shape`` must be known.
 
         An ``initializer`` appends the op that fills it to this block, unless an op of the global block writes it already.
 
         Raises:
             ShapeError, ProgramError: If the shape is missing, not positive, or differs from an earlier parameter's.
         """
+        kwargs.update({key: value for key, value in (("shape", shape), ("dtype", dtype)) if value is not None})
         parameter = hooks.create_parameter(self.program, **kwargs)
         written = (name for op in self.program.global_block().ops for name in op.output_arg_names)
         if parameter.initializer is not None and parameter.name not in written:

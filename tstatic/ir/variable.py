@@ -42,6 +42,7 @@ class VariableBase(VariableMethods, NotedAttributes):
     _dtype: DType | None
     # The first op that writes it may give it another dtype than it was made with.
     _dtype_is_inferred = False
+    _shape_is_inferred = False
     _persistable: bool
     _stop_gradient: bool
     # What decided it: "" nothing yet, "inferred" the inputs of the op that writes it, "set" the user or a later op.

@@ -29,7 +29,7 @@ from tstatic.ops.reduce.statistics import nanmedian
 from tstatic.ops.reduce.vector_norm import dist
 from tstatic.ops.shape.creation import full
 from tstatic.ops.shape.diagonal import trace
-from tstatic.ops.shape.joining import concat
+from tstatic.ops.shape.joining import concat, split
 from tstatic.ops.shape.pad import pad
 from tstatic.ops.shape.rearranging import tril_indices, triu_indices
 from tstatic.ops.shape.reshape import reshape, unsqueeze
@@ -235,6 +235,21 @@ def _logcumsumexp(X: Variable, *, axis: int = -1, flatten: bool = False) -> Resu
 def _concat(X: Sequence[Variable], AxisTensor: Variable) -> Results:
     """The axis is computed."""
     return {"Out": concat(list(X), AxisTensor)}
+
+
+@composed("split")
+def _split(
+    X: Variable,
+    AxisTensor: Variable | None = None,
+    SectionsTensorList: Sequence[Variable] = (),
+    *,
+    num: int = 0,
+    sections: Sequence[int] = (),
+    axis: int = 0,
+) -> Results:
+    """The axis, or the sizes of the parts, are computed."""
+    parts: Any = list(SectionsTensorList) or list(sections) or num
+    return {"Out": split(X, parts, axis if AxisTensor is None else AxisTensor)}
 
 
 @composed("unsqueeze2")

@@ -5,5 +5,6 @@
 * ``cse``        merges ops that compute the same values
 * ``fold``       computes constants once, at compile time
 * ``row_gradients``  keeps gradients of large tables as the rows that were looked up
+* ``wide_halves``  computes mixed precision in float32 where a device has no float16 arithmetic
 * ``addto``      adds gradients in place, without a sum op
 """

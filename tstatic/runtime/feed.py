@@ -220,7 +220,7 @@ def check_array(array: np.ndarray[Any, Any], var: Variable) -> np.ndarray[Any, A
 
     Raises:
         FeedTypeError: If the dtype differs (nothing is cast).
-        FeedError: If the rank or a fixed size differs.
+        FeedError: If the shape does not fit, see :func:`check_shape`.
     """
     name = var.name
     given: DType = dtype_of(array.dtype)
@@ -243,11 +243,16 @@ def check_array(array: np.ndarray[Any, Any], var: Variable) -> np.ndarray[Any, A
 def check_shape(shape: tuple[int, ...], var: Variable) -> None:
     """Checks a shape against the variable's declaration, unless that leaves feeds unchecked.
 
+    As Paddle does, it compares the axes that were fed: an array may lack trailing axes, and a note says so once.
+
     Raises:
-        FeedError: If the rank or a fixed size differs.
+        FeedError: If there are more axes than declared, none at all, or a fixed size differs.
     """
-    fits = len(var.shape) == len(shape) and all(w in (UNKNOWN, g) for w, g in zip(var.shape, shape, strict=True))
-    if not fits and (var.need_check_feed or not var.is_data):
+    if not (var.need_check_feed or not var.is_data):
+        return
+    lacking = var.is_data and 0 < len(shape) < len(var.shape)
+    fits = lacking or len(var.shape) == len(shape)
+    if not fits or any(w not in (UNKNOWN, g) for w, g in zip(var.shape, shape, strict=False)):
         raise _fail(
             var,
             f"The fed Variable '{var.name}' should have dimensions = {len(var.shape)}, shape = {_spell(var.shape)}, but received "
@@ -255,6 +260,12 @@ def check_shape(shape: tuple[int, ...], var: Variable) -> None:
             f"shape {_spell(var.shape)} (-1 takes any size)", f"shape {list(shape)}",
             f"reshape the array fed for '{var.name}', or change static.data('{var.name}', shape=...)",
         )  # fmt: skip
+    if lacking:
+        warn_once(
+            ("feed rank", var.block.program.uid, var.name),
+            f"'{var.name}' is declared with shape {_spell(var.shape)} and fed with shape {list(shape)}: it keeps the shape that "
+            "is fed, so operators that rely on the missing axes may broadcast or fail",
+        )
 
 
 def _spell(shape: tuple[int, ...]) -> str:
@@ -267,7 +278,7 @@ def read_feed(program: Program, feed: Any, used: frozenset[str]) -> Arrays:
     Args:
         program: The program to run.
         feed: The user's ``feed``.
-        used: Names that the program's ops read or that are fetched.
+        used: Names that the program's ops read or that are fetched; other values are dropped unless they are persistable.
 
     Raises:
         FeedError: If a value is bad, or a name is unknown to the program while a declared input is missing.
@@ -295,7 +306,8 @@ def read_feed(program: Program, feed: Any, used: frozenset[str]) -> Arrays:
             )
             continue
         array = to_array(value, var)
-        if name in used:
+        # What is fed for a persistable variable stays in the scope, whether an operator reads it or not.
+        if name in used or var.persistable:
             done[name] = check_array(array, var)
         if var.lod:
             offsets = offsets_of(value, len(array) if array.ndim else 1, var, given)

@@ -46,6 +46,11 @@ class LoDTensor:
 
     The storage of a value is stable: writing an array of the same shape and dtype writes through to every plan bound to it.
 
+    Args:
+        recursive_sequence_lengths: The lengths of the sequences of each level, as
+            :meth:`set_recursive_sequence_lengths` takes them; none by default.
+        scope: The scope that the value is in.
+
     Example:
         >>> tensor = fluid.LoDTensor()
         >>> tensor.set(np.array([1, 2], "float32"), fluid.CPUPlace())
@@ -53,10 +58,14 @@ class LoDTensor:
         array([1., 2.], dtype=float32)
     """
 
-    def __init__(self, scope: Scope | None = None) -> None:
+    def __init__(
+        self, recursive_sequence_lengths: Sequence[Sequence[int]] | None = None, *, scope: Scope | None = None
+    ) -> None:
         self._array: Array | None = None
         self._scope = scope
         self._lod: list[list[int]] = []
+        if recursive_sequence_lengths is not None:
+            self.set_recursive_sequence_lengths(recursive_sequence_lengths)
         self.flat: Flat | None = None
         """The buffer that the storage is a view of."""
 
@@ -266,7 +275,7 @@ class ScopeVar:
     def __init__(self, name: str, scope: Scope) -> None:
         self.name = name
         self.scope = scope
-        self._tensor = LoDTensor(scope)
+        self._tensor = LoDTensor(scope=scope)
 
     def get_tensor(self) -> LoDTensor:
         return self._tensor

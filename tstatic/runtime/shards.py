@@ -97,7 +97,8 @@ def _listed(feed: Sequence[Any], count: int) -> list[dict[str, Any]]:
             f"The feed data number {len(feed)} does not match the device number {count}",
             expected=f"a list of {count} dicts, one per device",
             received=f"a list of {len(feed)}",
-            fix="feed one dict, which is split, or set CPU_NUM to the length of the list; drop a last, incomplete list",
+            fix="feed one dict, which is split, or set CPU_NUM to the length of the list; in training, drop a last, incomplete "
+            "list (a program without a backward pass runs on fewer devices)",
             op="feed",
         )
     return [dict(one) for one in feed]

@@ -276,9 +276,11 @@ def compile_program(
     names = list(feeds[0])
     source = program if kept is None else with_updates(program, names, fetches, kept)
     scale = 1.0 if how is None else loss_scale(build, how.world)
-    frozen, _ = pipeline.simplify(source, build, names, fetches, scale)
-    programs, report = ([frozen], None) if how is None else distribute(frozen, how)
     device = device or cpu_device()
+    used = flags.numerics() if numerics is None else numerics
+    widens = bool(program.mixed_precision) and device.name == "cpu" and used != "strict"
+    frozen, _ = pipeline.simplify(source, build, names, fetches, scale, widens)
+    programs, report = ([frozen], None) if how is None else distribute(frozen, how)
     known: dict[tuple[Any, ...], LoweredProgram] = {}
     replicas = []
     states = []
@@ -290,7 +292,6 @@ def compile_program(
         if alike not in known:
             # Sizes of the state come from the scope, where they may differ from the declared ones.
             inferred = infer_program(mine, {**metas, **{mine.reads[var]: meta for var, meta in state.items()}})
-            used = flags.numerics() if numerics is None else numerics
             fused, after, log = fuse_under(used, mine, inferred, build)
             known[alike] = LoweredProgram(mine, inferred, fused, after, log, build, device, device.target, used)
         replicas.append(known[alike])
@@ -307,11 +308,13 @@ class Bound:
         compilation: The compilation that they run.
         sessions: One per replica.
         group: The group in which the replicas communicate.
+        kept: Fed persistable variables that the program does not write: after the run the scope has what was fed.
     """
 
     compilation: Compilation
     sessions: tuple[Session, ...]
     group: Group | None
+    kept: tuple[str, ...] = ()
 
 
 class CompileCache:

@@ -46,6 +46,8 @@ from tstatic.static.request import (
     Signature,
     check_holders,
     damaged_program,
+    fed_places,
+    fed_state,
     fetch_names,
     metas_of,
     signature_of,
@@ -188,6 +190,10 @@ class Executor:
                 device = of_place(place if isinstance(place, Place) else place[0])
                 if base.readers:
                     feed = with_readers(base, feed, len(place) if isinstance(place, tuple) else 1)
+                if replicas is not None and replicas.outer is None and isinstance(place, tuple):
+                    fed = fed_places(base, feed, len(place))
+                    if fed < len(place):
+                        place, replicas = place[:fed], self._join(fed, settings.build)
                 feeds, signatures, fetched = self._read(base, feed, names, replicas)
                 count = len(names)
                 lods: list[tuple[str, ...]] = [()] * count
@@ -223,6 +229,8 @@ class Executor:
                     # Libraries' settings, and the order in which processes sum gradients, depend on it, too.
                     with flags.using_numerics(settings.numerics):
                         results = _results(entry, feeds, where, settings.iterations, replicas)
+            for name in entry.kept:
+                where.var(name).get_tensor()._write(feeds[0][name])
             if settings.history is not None:
                 settings.history.ran(entry, settings.drop_every)
             if records.recorder is not None and records.recorder.memory:
@@ -359,7 +367,8 @@ class Executor:
         )
         if not rank:
             write_graphs(made.source, build, list(feeds[0]), names, made.first.after, made.first.metas)
-        entry = Bound(made, made.bind(scope, key.device, threads, group, rank), group)
+        kept_feeds = fed_state(program, feeds[0], made.first.before.writes)
+        entry = Bound(made, made.bind(scope, key.device, threads, group, rank), group, kept_feeds)
         if replicas is not None:
             replicas.agree(made, build, scope)
         record = self._cache.add(key, entry, time.perf_counter() - start)

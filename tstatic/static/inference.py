@@ -227,7 +227,8 @@ def save_inference_model(
     Args:
         path_prefix: Folder and name.
         feed_vars: A Variable or a list of them: the inputs.
-        fetch_vars: A Variable or a list of them: the results.
+        fetch_vars: A Variable or a list of them: the results. Without any input or result, only a ``.pdmodel`` is written, of a
+            program without operators.
         executor: Accepted as in Paddle; values are those of the global scope.
         **kwargs: ``program`` (a Program or CompiledProgram; that of the fetched variables by default);
             ``clip_extra=False`` keeps your files and lines, name scopes and devices in the saved program;
@@ -254,9 +255,16 @@ def save_inference_model(
     options = known_options(function, kwargs, known)
     paddles = for_paddle(options.get("format"), function)
     path = path_of(path_prefix, function)
-    variables_of(feed_vars, "feed_vars", function, 0)
-    fetches = variables_of(fetch_vars, "fetch_vars", function, 1)
+    feeds = variables_of(feed_vars, "feed_vars", function, 0)
+    fetches = variables_of(fetch_vars, "fetch_vars", function, 0)
     check_executor(executor, function)
+    if not fetches:
+        _check_no_feeds(feeds, function)
+        # Nothing leads to no result: a program without operators, and no file of values.
+        model = with_suffix(path, MODEL_SUFFIX), serial.encode(Program())
+        empty = {model[0]: paddle_writing.write(Program())} if paddles else encode_save({}, function, model)
+        files.write(empty)
+        return
     source = source_of(options.get("program"), fetches, function)
     made = normalize_program(
         source, feed_vars, fetches, skip_prune_program=bool(options.get("skip_prune_program", False))
@@ -268,6 +276,23 @@ def save_inference_model(
         return
     model = with_suffix(path, MODEL_SUFFIX), serial.encode(made)
     files.write(encode_save({with_suffix(path, VALUES_SUFFIX): persistables(made)}, function, model))
+
+
+def _check_no_feeds(feeds: Sequence[Variable], function: str) -> None:
+    """Checks that a model without results has no inputs either.
+
+    Raises:
+        ProgramError: If it has; Paddle raises a ValueError, which this is, too.
+    """
+    if feeds:
+        raise ProgramError(
+            f"input '{feeds[0].name}' has no part in the results, since fetch_vars is empty",
+            expected="at least one result, or no input",
+            received=f"{len(feeds)} inputs and no result",
+            fix="pass what the model computes as fetch_vars",
+            op=function,
+            var=feeds[0].name,
+        )
 
 
 def _encode_for_paddle(program: Program, path: Path) -> dict[Path, bytes]:
@@ -386,7 +411,8 @@ def read_model(data: bytes, source: object) -> Program:
         CheckpointError: If it is damaged, or the program has no list of results.
     """
     program = serial.decode(data, source)
-    if not program.fetch_names:
+    # One without operators is what a save without results wrote.
+    if not program.fetch_names and program.global_block().ops:
         raise CheckpointError(
             f"{source}: the program names no inputs and results, so it is not an inference model",
             expected="what save_inference_model saved",

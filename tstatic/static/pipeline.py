@@ -29,6 +29,7 @@ from tstatic.passes.dce import dce
 from tstatic.passes.fold import fold
 from tstatic.passes.manager import Pass, PassRecord, run_passes
 from tstatic.passes.row_gradients import row_gradients
+from tstatic.passes.wide_halves import wide_halves
 from tstatic.plan.plan import Generated, Plan, PlanOptions, make_plan
 from tstatic.static.strategy import BuildStrategy
 from tstatic.target import Target
@@ -61,9 +62,16 @@ def plan_options(strategy: BuildStrategy) -> PlanOptions:
 
 
 def simplify(
-    program: Program, strategy: BuildStrategy, feeds: Sequence[str], fetches: Sequence[str], scale: float = 1.0
+    program: Program,
+    strategy: BuildStrategy,
+    feeds: Sequence[str],
+    fetches: Sequence[str],
+    scale: float = 1.0,
+    widens: bool = False,
 ) -> tuple[FrozenProgram, tuple[PassRecord, ...]]:
     """Freezes a program and runs the strategy's passes; the gradient of the loss starts at ``scale``.
+
+    ``widens``: Whether float16 is computed in float32.
 
     With ``GradientScaleStrategy.Customized`` the op that fills the loss gradient is removed, and the user feeds it.
 
@@ -76,7 +84,8 @@ def simplify(
     frozen = freeze(program, feeds, fetches, starts_loss_gradient if customized else None)
     if scale != 1.0:
         frozen = scaled(frozen, scale)
-    return run_passes(frozen, passes_of(strategy))
+    widening = (Pass("wide halves", wide_halves),) if widens else ()
+    return run_passes(frozen, (*widening, *passes_of(strategy)))
 
 
 def _need_start(program: Program, feeds: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ from tstatic.errors import FeedTypeError, ProgramError, reason, shown
 from tstatic.ir.checks import check_type
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.frozen import FrozenProgram
+from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
 from tstatic.places import Place
@@ -103,7 +104,7 @@ class FeedReader:
                 w in (UNKNOWN, g) for w, g in zip(var.shape, value.shape, strict=True)
             )
             if sizes and (name not in self.used or arrays.get(name) is value):
-                self._accepted[name, value.shape, value.dtype] = name in self.used
+                self._accepted[name, value.shape, value.dtype] = name in arrays
 
 
 def with_readers(program: Program, feed: Any, places: int) -> Any:
@@ -112,7 +113,7 @@ def with_readers(program: Program, feed: Any, places: int) -> Any:
     Args:
         program: The program to run.
         feed: The user's ``feed``: a dict, a list with a dict for each place, or ``None``; it wins over the loaders.
-        places: Number of places; each takes a batch.
+        places: Number of places; each takes a batch, while there are any: the list may be shorter.
     """
     given = feed if isinstance(feed, list | tuple) else [feed or {}] * places
     if len(given) != places or not all(isinstance(one, Mapping) for one in given):
@@ -121,10 +122,28 @@ def with_readers(program: Program, feed: Any, places: int) -> Any:
     taken = [batches for reader in program.readers if (batches := reader.take(places, parts[0])) is not None]
     if not taken:
         return feed
+    parts = parts[: min(map(len, taken))]
     for batches in taken:
-        for part, batch in zip(parts, batches, strict=True):
+        for part, batch in zip(parts, batches, strict=False):
             part.update(batch)
     return parts if places > 1 else parts[0]
+
+
+def fed_places(program: Program, feed: Any, places: int) -> int:
+    """Returns on how many of several places a program runs: as many as a list feeds.
+
+    A loader's last batches may be fewer than the places. A program with a backward pass takes no such list, as in Paddle: its
+    gradients would be those of fewer samples without a word.
+    """
+    if not isinstance(feed, list | tuple) or not 0 < len(feed) < places:
+        return places
+    return places if any(op.role & OpRole.Backward for op in program.global_block().ops) else len(feed)
+
+
+def fed_state(program: Program, feeds: Arrays, writes: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the fed persistable variables that a run leaves as they were fed, since no operator writes them."""
+    block = program.global_block()
+    return tuple(n for n in feeds if (var := block.vars.get(n)) is not None and var.persistable and n not in writes)
 
 
 def fetch_names(fetch_list: Any) -> tuple[list[str], list[Operator]]:

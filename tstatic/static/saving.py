@@ -25,7 +25,17 @@ from tstatic.runtime.interrupt import check_whole
 from tstatic.runtime.objects import dump_object
 from tstatic.runtime.scope import LoDTensor, Scope, assign, global_scope
 from tstatic.static.compiled_program import CompiledProgram, settings_of
-from tstatic.static.loading import array_of, check_value, decode_values, digest, file_name, is_pickle, read_values
+from tstatic.static.loading import (
+    array_of,
+    check_one_save,
+    check_value,
+    decode_values,
+    digest,
+    file_name,
+    is_pickle,
+    origin_of_values,
+    read_values,
+)
 from tstatic.where import show
 
 Array = np.ndarray[Any, Any]
@@ -116,11 +126,11 @@ def values_of_variables(
 @export("static.save", "static.io.save", "fluid.save", "fluid.io.save")
 @no_effect(protocol="nothing is pickled", pickle_protocol="nothing is pickled")
 def save(program: Any, model_path: str, protocol: int = 4, **configs: Any) -> None:
-    """Saves parameters and all other persistable variables of a program, with its run count, to ``<model_path>.pdparams``.
+    """Saves a program's parameters and run count to ``<model_path>.pdparams``, and all other state to ``<model_path>.pdopt``.
 
-    The file is in the safetensors format with checksums. The program itself goes to ``<model_path>.pdmodel``, for
-    ``Program.parse_from_string``. Both change at one point: after a crash or an error, :func:`load` finds the old files or the
-    new ones. Links are followed, and a file that is replaced keeps its mode.
+    These files are in the safetensors format with checksums; ``.pdopt`` is written even if there is no other state. The program
+    itself goes to ``<model_path>.pdmodel``, for ``Program.parse_from_string``. All change at one point: after a crash or an error,
+    :func:`load` finds the old files or the new ones. Links are followed, and a file that is replaced keeps its mode.
 
     Args:
         program: A Program or CompiledProgram whose startup program has run.
@@ -140,6 +150,8 @@ def save(program: Any, model_path: str, protocol: int = 4, **configs: Any) -> No
         >>> static.save(static.default_main_program(), "model")
         >>> sorted(static.load_program_state("model"))
         ['w']
+        >>> paddle.load("model.pdopt")
+        {}
     """
     unknown = sorted(configs.keys() - {"pickle_protocol", "format"})
     if unknown:
@@ -150,7 +162,10 @@ def save(program: Any, model_path: str, protocol: int = 4, **configs: Any) -> No
         files.write(_encode_for_paddle(source, path))
         return
     with global_scope().lock:
-        values = {path: persistables(source)}
+        parts: tuple[list[Variable], list[Variable]] = [], []
+        for var in persistables(source):
+            parts[not isinstance(var, Parameter)].append(var)
+        values = {path: parts[0], _beside(path, OPTIMIZER_SUFFIX): parts[1]}
         data = encode_save(values, "save", (_beside(path, MODEL_SUFFIX), serial.encode(source)), source)
     files.write(data)
 
@@ -280,10 +295,7 @@ def load(
         return
     beside = [_beside(path, suffix) for suffix in (PARAMETERS_SUFFIX, MODEL_SUFFIX, VALUES_SUFFIX, OPTIMIZER_SUFFIX)]
     data = files.read([path], beside[1::2] if path == beside[0] else ())
-    values = {path: data.pop(path)}
-    if is_pickle(values[path]) and beside[3] in data:
-        values[beside[3]] = data.pop(beside[3])
-    data.pop(beside[3], None)
+    values = _with_optimizer(path, data.pop(path), data.pop(beside[3], None))
     model = next(iter(data.items()), None)
     found = read_values(values, wanted, "load", path, strict=strict, model=model, beside=lambda: beside)
     if var_list is None:
@@ -291,6 +303,14 @@ def load(
         _warn_unused(found.names, {var.name for var in wanted}, ("load", str(path)), what)
     count = _run_count(found.facts, path)
     assign(global_scope(), found.arrays, None if count is None else {target.uid: (random.epoch(), count)})
+
+
+def _with_optimizer(path: Path, parameters: bytes, optimizer: bytes | None) -> dict[Path, bytes]:
+    """Returns the files of values of one save; a ``.pdopt`` of the other format is a leftover of another one."""
+    values = {path: parameters}
+    if optimizer is not None and is_pickle(optimizer) == is_pickle(parameters):
+        values[_beside(path, OPTIMIZER_SUFFIX)] = optimizer
+    return values
 
 
 def _file_of_values(model_path: Any, function: str) -> Path:
@@ -356,16 +376,20 @@ def load_program_state(
     path = _file_of_values(model_path, "load_program_state")
     if _is_folder(path, model_path):
         return _state_of_folder(path, var_list)
-    content = checkpoint.read(path)
-    found = decode_values(content, path, var_list or (), strict=strict)
     optimizer = _beside(path, OPTIMIZER_SUFFIX)
-    if is_pickle(content) and files.exists(optimizer):
-        more = decode_values(checkpoint.read(optimizer), optimizer, var_list or ())
-        found = Checkpoint({**found.tensors, **more.tensors})
-    if found.lost:
-        get_logger().warning("%s: %d values are damaged: %s", path, len(found.lost), ", ".join(found.lost))
-    names = {v.name for v in var_list} if var_list is not None else set(found.tensors)
-    return {n: a for n, a in found.tensors.items() if n in names}
+    data = files.read([path], [optimizer] if path.name.endswith(PARAMETERS_SUFFIX) else ())
+    found: dict[str, Array] = {}
+    read: dict[Path, Checkpoint] = {}
+    for one, content in _with_optimizer(path, data[path], data.get(optimizer)).items():
+        read[one] = decode_values(content, one, var_list or (), strict=strict)
+        lost = read[one].lost
+        if lost:
+            get_logger().warning("%s: %d values are damaged: %s", one, len(lost), ", ".join(lost))
+        found.update(read[one].tensors)
+    origins = {one: origin_of_values(held.facts) for one, held in read.items()}
+    check_one_save(origins, lambda: [*data, _beside(path, MODEL_SUFFIX)], "load_program_state")
+    names = {v.name for v in var_list} if var_list is not None else set(found)
+    return {n: a for n, a in found.items() if n in names}
 
 
 @export(

@@ -117,6 +117,10 @@ def get_parameter_value_by_name(name: str, executor: Executor | None = None, pro
 
 
 # ------------------------------------------------------------------------------------------------------------------ files
+IN_MEMORY = Path("the values' bytes")
+"""Names a file that is not on a disk, in messages."""
+
+
 def folder_of(dirname: Any, function: str) -> Path:
     """Returns the path of a folder.
 
@@ -149,24 +153,27 @@ def _chosen(
 @export("static.save_vars", "static.io.save_vars", "fluid.io.save_vars")
 def save_vars(
     executor: Executor | None,
-    dirname: str,
+    dirname: str | None,
     main_program: AnyProgram = None,
     vars: Sequence[Variable] | None = None,
     predicate: Callable[[Variable], bool] | None = None,
     filename: str | None = None,
-) -> None:
-    """Saves values of the global scope to a folder.
+) -> bytes | None:
+    """Saves values of the global scope to a folder, or returns them as bytes.
 
     Each file is a complete checkpoint: safetensors with a checksum. All change at one point: after a crash or an error,
     :func:`load_vars` finds the old files or the new ones, even with one file per variable.
 
     Args:
         executor: Accepted as in Paddle.
-        dirname: The folder; created if it is missing.
+        dirname: The folder; created if it is missing. ``None`` writes nothing.
         main_program: The program with the variables; the default main program if ``None``.
         vars: These variables only.
         predicate: Those of the program's variables for which it is true.
         filename: One file for all; by default one per variable.
+
+    Returns:
+        ``None``; without a folder, the file that would hold all values, which :func:`load_vars` takes as ``filename``.
 
     Raises:
         FeedError: If a variable has no value; nothing is written then.
@@ -182,8 +189,11 @@ def save_vars(
         ['w']
     """
     check_executor(executor, "save_vars")
+    if dirname is None and filename is None:
+        return encode_save({IN_MEMORY: _chosen(main_program, vars, predicate, "save_vars")}, "save_vars")[IN_MEMORY]
     folder = folder_of(dirname, "save_vars")
     write(folder, filename, _chosen(main_program, vars, predicate, "save_vars"), "save_vars")
+    return None
 
 
 def write(
@@ -205,11 +215,11 @@ def write(
 @export("static.load_vars", "static.io.load_vars", "fluid.io.load_vars")
 def load_vars(
     executor: Executor | None,
-    dirname: str,
+    dirname: str | None,
     main_program: AnyProgram = None,
     vars: Sequence[Variable] | None = None,
     predicate: Callable[[Variable], bool] | None = None,
-    filename: str | None = None,
+    filename: str | bytes | None = None,
     *,
     strict: bool = True,
 ) -> None:
@@ -219,7 +229,7 @@ def load_vars(
 
     Args:
         executor: Accepted as in Paddle.
-        dirname: The folder.
+        dirname: The folder; ``None`` if ``filename`` is what :func:`save_vars` returned.
         main_program: Whose variables; the default main program if ``None``.
         vars: These variables only.
         predicate: Those of the program's variables for which it is true.
@@ -244,6 +254,13 @@ def load_vars(
     """
     function = "load_vars"
     check_executor(executor, function)
+    if dirname is None and isinstance(filename, bytes | bytearray):
+        wanted = _chosen(main_program, vars, predicate, function)
+        data = {IN_MEMORY: bytes(filename)}
+        assign(global_scope(), read_values(data, wanted, function, IN_MEMORY, strict=strict).arrays)
+        return
+    if isinstance(filename, bytes | bytearray):
+        filename = check_type(filename, str, "filename", function, fix="pass dirname=None with bytes")
     folder, variables = folder_of(dirname, function), _chosen(main_program, vars, predicate, function)
     paths = paths_of(folder, filename, variables, function)
     writer = EACH_WRITER
@@ -263,14 +280,14 @@ def paths_of(folder: Path, filename: str | None, variables: Sequence[Variable], 
 
 @export("fluid.io.save_params", "static.io.save_params")
 def save_params(
-    executor: Executor | None, dirname: str, main_program: AnyProgram = None, filename: str | None = None
-) -> None:
+    executor: Executor | None, dirname: str | None, main_program: AnyProgram = None, filename: str | None = None
+) -> bytes | None:
     """Saves the parameters of a program to a folder (see :func:`save_vars`).
 
     Args:
         executor, dirname, main_program, filename: As in :func:`save_vars`, with its errors.
     """
-    save_vars(executor, dirname, main_program, predicate=is_parameter, filename=filename)
+    return save_vars(executor, dirname, main_program, predicate=is_parameter, filename=filename)
 
 
 @export("fluid.io.load_params", "static.io.load_params")
@@ -292,8 +309,8 @@ def load_params(
 
 @export("fluid.io.save_persistables", "static.io.save_persistables")
 def save_persistables(
-    executor: Executor | None, dirname: str, main_program: AnyProgram = None, filename: str | None = None
-) -> None:
+    executor: Executor | None, dirname: str | None, main_program: AnyProgram = None, filename: str | None = None
+) -> bytes | None:
     """Saves all persistable variables of a program to a folder (see :func:`save_vars`).
 
     Args:
@@ -308,7 +325,7 @@ def save_persistables(
         >>> sorted(os.listdir("folder"))
         ['fc_0.b_0', 'fc_0.w_0']
     """
-    save_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
+    return save_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
 
 
 @export("fluid.io.load_persistables", "static.io.load_persistables")

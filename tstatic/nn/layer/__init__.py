@@ -7,10 +7,11 @@
   ``transformer``, ``vision``
 """
 
-from tstatic.ir.export import facade
+from tstatic.ir.export import facade, facade_module
 
 __getattr__, __dir__ = facade(
     __name__,
     modules="activation common container conv loss norm pooling rnn rnn_cells structured transformer vision",
     others={"tstatic.nn.layer.layers": "Layer"},
 )
+facade_module("nn.layer.distance", "layers that compare vectors, among the others.", "nn")

@@ -6,6 +6,7 @@
 * ``if_else``: IfElse, which sends the rows of a batch through one of two branches.
 * ``loop``: Loops: `while`, and while_loop and While built from it.
 * ``tensor_array``: Lists of arrays that loops write and read: create_array, array_write, array_read, array_length.
+* ``array_slice``: Parts of tensor arrays, for ``paddle.slice`` and for an index in brackets.
 * ``py_func``: Calls a Python function in the middle of a program.
 * ``_blocks``: Building ops that own blocks: what a body reads and writes of the blocks around it, and undoing a body
   that failed.

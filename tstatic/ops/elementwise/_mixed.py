@@ -61,13 +61,28 @@ def common_dtype(a: DType, b: DType) -> DType | None:
     return a if a.itemsize > b.itemsize else b
 
 
-def unify(x: Variable, y: Variable, function: str, prefix: str | None = None) -> tuple[Variable, Variable]:
-    """Returns two Variables in one dtype, see :func:`common_dtype`.
+def is_of_fluid(x: Variable) -> bool:
+    """Returns whether functions of ``fluid`` built a Variable's program; running under ``as_paddle`` is not enough."""
+    return "fetches_convert" in vars(x.block.program)
+
+
+def unify(
+    x: Variable, y: Variable, function: str, prefix: str | None = None, wider: bool = False
+) -> tuple[Variable, Variable]:
+    """Returns two Variables in one dtype, see :func:`common_dtype`; of two floats the left one's, as Paddle declares it.
+
+    Args:
+        x, y: The operands.
+        function: For messages.
+        prefix: Names what is cast.
+        wider: Whether two floats meet in the wider one.
 
     Raises:
-        DTypeError: If there is none; it names the cast to use.
+        DTypeError: If there is no common dtype; it names the cast to use.
     """
     dtype = common_dtype(x.dtype, y.dtype)
+    if dtype is not None and not wider and x.dtype.is_float and y.dtype.is_float:
+        dtype = x.dtype
     if dtype is None:
         raise DTypeError(
             f"operands of '{function}' are of different kinds, and neither is wider",
@@ -81,14 +96,14 @@ def unify(x: Variable, y: Variable, function: str, prefix: str | None = None) ->
 
 
 def in_common_dtype(
-    x: Variable, other: Any, function: str, prefix: str | None = None
+    x: Variable, other: Any, function: str, prefix: str | None = None, wider: bool = False
 ) -> tuple[Variable, Variable] | None:
     """Returns both operands as Variables of one dtype.
 
     ``None`` if the other is not a Variable, a number, or a list or an array of numbers.
     """
     if isinstance(other, Variable):
-        return unify(x, other, function, prefix)
+        return unify(x, other, function, prefix, wider)
     number = number_of(other)
     if number is not None:
         x = fit(x, number, prefix)

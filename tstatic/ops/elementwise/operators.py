@@ -8,7 +8,7 @@ from tstatic.ir.build import emit
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import float32
-from tstatic.ops.elementwise._mixed import cast_to, fit, in_common_dtype, number_of
+from tstatic.ops.elementwise._mixed import cast_to, fit, in_common_dtype, is_of_fluid, number_of
 from tstatic.ops.shape._shapes import emit_one
 
 
@@ -18,7 +18,9 @@ def _emit(type: str, inputs: dict[str, Any], attrs: dict[str, Any] | None = None
 
 
 def _binary(type: str, symbol: str, x: Variable, other: Any, reverse: bool = False) -> Any:
-    pair = in_common_dtype(x, other, symbol, "tmp")
+    # Paddle 2.6 widens the operands of these three; before, and for all others, the left one's float type counts.
+    wider = symbol in ("+", "-", "*") and not is_of_fluid(x)
+    pair = in_common_dtype(x, other, symbol, "tmp", wider)
     if pair is None:
         return NotImplemented
     a, b = pair[::-1] if reverse else pair

@@ -30,6 +30,7 @@ from tstatic.ops.indexing._indexing import (
     torch_add,
 )
 from tstatic.ops.shape._shapes import ANY, Array, emit_one
+from tstatic.ops.shape.when_run import by_axis
 
 
 def _flat(index: Array) -> Array:
@@ -125,13 +126,13 @@ _gather_op(
 
 
 @export("tensor.gather", "Variable.gather", op="gather")
-def gather(x: Variable, index: Variable, axis: int | None = None, name: str | None = None) -> Variable:
+def gather(x: Variable, index: Variable, axis: Any = None, name: str | None = None) -> Variable:
     """Reads entries along an axis.
 
     Args:
         x: ``[...]``, any dtype.
         index: ``[n]`` positions from 0; a 0-d index removes the axis.
-        axis: Which axis; the first by default.
+        axis: Which axis, a number or an integer Variable; the first by default.
         name: Name of the layer.
 
     Returns:
@@ -149,7 +150,12 @@ def gather(x: Variable, index: Variable, axis: int | None = None, name: str | No
                [1., 2.]], dtype=float32)
     """
     inputs = {"X": check_variable(x, "x", "gather"), "Index": check_variable(index, "index", "gather", INTEGERS)}
-    return emit_one("gather", inputs, {"axis": 0 if axis is None else axis}, name=name)
+    return by_axis(
+        0 if axis is None else axis,
+        len(x.shape),
+        lambda at: emit_one("gather", inputs, {"axis": at}, name=name),
+        "gather",
+    )
 
 
 @no_effect(overwrite="gradients of rows that are taken several times are always added up")

@@ -13,6 +13,8 @@ from tstatic.ir.build import as_variable
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
+from tstatic.ops.control.array_slice import item_of_array
+from tstatic.ops.control.tensor_array import is_array
 from tstatic.ops.indexing.masking import nonzero
 from tstatic.ops.shape._shapes import emit_list, emit_one, size_variable
 from tstatic.ops.shape.reshape import squeeze, unsqueeze
@@ -328,7 +330,7 @@ def getitem(x: Variable, item: Any) -> Variable:
     """Selects a part of a value by torch's rules: numpy's, but a single position always just removes its axis.
 
     Args:
-        x: ``[...]``, any dtype.
+        x: ``[...]``, any dtype; or a tensor array, whose elements are read at a position and which a slice makes shorter.
         item: An int, a slice, ``...``, ``None``, a list, an array, an integer Variable or a bool mask, or a tuple of them.
             Bounds of slices may be Variables of one integer.
 
@@ -339,6 +341,8 @@ def getitem(x: Variable, item: Any) -> Variable:
         IndexRangeError: For an index of a type that cannot index, one out of range, or one too many. Values of Variables
             are checked when the program runs.
     """
+    if is_array(x):
+        return item_of_array(x, item)
     items = list(item) if isinstance(item, tuple) else [item]
     plan = _read(x, items)
     out = _slice(x, plan.basic)

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.errors import ShapeError
 from tstatic.ir.checks import INTEGERS, check_dtype, check_has_shape, check_rank, check_same_dtype
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, Index, OpDef, ValueRange, register
-from tstatic.ir.types import Meta, int64
+from tstatic.ir.types import UNKNOWN, Meta, int64
 from tstatic.ops.indexing._indexing import add_rows
 from tstatic.tuned import draw
 from tstatic.tuned.philox import philox_key
@@ -81,6 +82,13 @@ def _infer(
     if sample_weight is not None:
         check_dtype(sample_weight, (x.dtype.name,), "SampleWeight")
         check_rank(sample_weight, (1, 2), "SampleWeight", layout="[batch, 1]")
+        if UNKNOWN not in (x.shape[0], sample_weight.numel) and sample_weight.numel < x.shape[0]:
+            raise ShapeError(
+                "SampleWeight has fewer elements than there are rows",
+                expected=f"{x.shape[0]} weights, one for each row",
+                received=f"SampleWeight of shape {list(sample_weight.shape)}",
+                fix="feed a weight for each row; of more, those of the rows are read",
+            )
     width = -1 if label.shape[1] == -1 else label.shape[1] + num_neg_samples
     return x.with_shape((batch, 1)), x.with_shape((batch, width)), Meta((batch, width), int64)
 
@@ -116,7 +124,7 @@ def _ref(
         each[:, :true] -= np.log(o[:, :true])
         each[:, true:] -= np.log(b[:, true:])
         total = each.sum(axis=1)
-        cost[:, 0] = total if sample_weight is None else total * sample_weight.reshape(-1)
+        cost[:, 0] = total if sample_weight is None else total * sample_weight.reshape(-1)[: len(total)]
     if logits is not None:
         logits[...] = o
     if labels is not None:
@@ -146,7 +154,7 @@ def _grad_ref(
     # The slope of log(o + b) along the score, less that of log(o) where the class is a true one.
     slope = o * (1 - o) / (o + b)
     slope[:, :true] -= 1 - o[:, :true]
-    slope *= dcost if sample_weight is None else dcost * sample_weight.reshape(-1, 1)
+    slope *= dcost if sample_weight is None else dcost * sample_weight.reshape(-1, 1)[: dcost.shape[0]]
     if dx is not None:
         np.einsum("ns,nsd->nd", slope, weight[labels], out=dx)
     if dweight is not None:
@@ -178,7 +186,7 @@ def _torch_cost(
     o = torch.sigmoid(scores)
     terms = torch.cat([torch.log(o[:, :true]), torch.log(b[:, true:])], 1)
     cost = (torch.log(o + b) - terms).sum(1, keepdim=True)
-    return (cost if sample_weight is None else cost * sample_weight.reshape(-1, 1)), o
+    return (cost if sample_weight is None else cost * sample_weight.reshape(-1, 1)[: cost.shape[0]]), o
 
 
 def _lower(
@@ -208,7 +216,7 @@ def _grad_lower(
     # As in `_grad_ref`.
     slope = o * (1 - o) / (o + b)
     slope = torch.cat([slope[:, :true] - (1 - o[:, :true]), slope[:, true:]], 1)
-    slope = slope * (dcost if sample_weight is None else dcost * sample_weight.reshape(-1, 1))
+    slope = slope * (dcost if sample_weight is None else dcost * sample_weight.reshape(-1, 1)[: dcost.shape[0]])
     dx = (slope[:, :, None] * weight[labels]).sum(1)
     rows = (slope[:, :, None] * x[:, None, :]).flatten(0, 1)
     dweight = torch.zeros_like(weight).index_add_(0, labels.flatten(), rows)

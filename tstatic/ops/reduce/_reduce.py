@@ -16,6 +16,7 @@ from tstatic.ir.split import SUMS, equal, tiles
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops.shape._shapes import emit_one
+from tstatic.ops.shape.when_run import by_axis
 
 REDUCE_ATTRS = {
     "dim": Attr((0,), "ints"),
@@ -227,17 +228,22 @@ def axis_attr(axis: Any, function: str) -> tuple[int, ...]:
             f"The type of 'axis' in {function} must be int, list, tuple or None",
             expected="an int, a list of ints, or None for all axes",
             received=f"{axis!r} of type {type(axis).__name__}",
-            fix="pass numbers; axes that are Variables are not supported",
+            fix="pass numbers; of Variables, only one, and not in a list, is supported",
             op=function,
         )
     return tuple(int(a) for a in items)
 
 
 def reduced(type: str, prefix: str, x: Variable, axis: Any, keepdim: bool, name: str | None, **attrs: Any) -> Variable:
-    """Emits a 2.x function on an op of this family."""
-    dim = axis_attr(axis, prefix)
-    attrs = {"dim": dim or (0,), "keep_dim": keepdim, "reduce_all": not dim, **attrs}
-    return emit_one(type, {"X": check_variable(x, "x", prefix)}, attrs, name=name, prefix=prefix)
+    """Emits a 2.x function on an op of this family; the axis may be a Variable."""
+    x = check_variable(x, "x", prefix)
+
+    def along(axis: Any) -> Variable:
+        dim = axis_attr(axis, prefix)
+        given = {"dim": dim or (0,), "keep_dim": keepdim, "reduce_all": not dim, **attrs}
+        return emit_one(type, {"X": x}, given, name=name, prefix=prefix)
+
+    return by_axis(axis, len(x.shape), along, prefix)
 
 
 def fluid_reduced(type: str, input: Variable, dim: Any, keep_dim: bool, name: str | None) -> Variable:

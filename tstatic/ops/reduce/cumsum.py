@@ -16,6 +16,7 @@ from tstatic.ops._low import in_float32
 from tstatic.ops.reduce import _reduce_onnx as _onnx
 from tstatic.ops.shape._shapes import Array, emit_one
 from tstatic.ops.shape.reshape import reshape_to
+from tstatic.ops.shape.when_run import by_axis
 
 
 # -------------------------------------------------------------------------------------------------------------- cumsum
@@ -103,12 +104,12 @@ register(OpDef(
 
 
 @export("tensor.cumsum", "Variable.cumsum", op="cumsum", inplace=True)
-def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
+def cumsum(x: Variable, axis: Any = None, dtype: Any = None, name: str | None = None) -> Variable:
     """Returns the running sum along an axis.
 
     Args:
         x: ``[...]``.
-        axis: Which axis; without it the flattened value is summed.
+        axis: Which axis, a number or an integer Variable; without it the flattened value is summed.
         dtype: Converts ``x`` first.
         name: Name of the layer.
 
@@ -123,8 +124,9 @@ def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | 
                [4., 6.]], dtype=float32), array([ 1.,  3.,  6., 10.], dtype=float32)]
     """
     x = _converted(check_variable(x, "x", "cumsum"), dtype)
-    attrs = {"flatten": True} if axis is None else {"axis": axis}
-    return emit_one("cumsum", {"X": x}, attrs, name=name)
+    if axis is None:
+        return emit_one("cumsum", {"X": x}, {"flatten": True}, name=name)
+    return by_axis(axis, len(x.shape), lambda at: emit_one("cumsum", {"X": x}, {"axis": at}, name=name), "cumsum")
 
 
 def _converted(x: Variable, dtype: Any) -> Variable:

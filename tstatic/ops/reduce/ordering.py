@@ -21,6 +21,7 @@ from tstatic.ir.types import UNKNOWN, DType, Meta, int64, normalize_axis
 from tstatic.ops._gradients import passed
 from tstatic.ops.reduce import _reduce_onnx as _onnx
 from tstatic.ops.shape._shapes import Array, emit_one
+from tstatic.ops.shape.when_run import by_axis
 
 # Rows longer than this are first narrowed down when only few of their elements are asked for.
 _LONG = 512
@@ -445,21 +446,26 @@ for _type, _function in (("arg_max", np.argmax), ("arg_min", np.argmin)):
     )
 
 
-def _positions(type: str, x: Variable, axis: int | None, keepdim: bool, dtype: Any, name: str | None) -> Variable:
+def _positions(type: str, x: Variable, axis: Any, keepdim: bool, dtype: Any, name: str | None) -> Variable:
     function = type.replace("_", "")
-    attrs = {"axis": 0 if axis is None else axis, "flatten": axis is None, "keepdims": keepdim, "dtype": dtype}
-    return emit_one(type, {"X": check_variable(x, "x", function)}, attrs, name=name, prefix=function)
+    x = check_variable(x, "x", function)
+
+    def along(axis: Any) -> Variable:
+        attrs = {"axis": 0 if axis is None else axis, "flatten": axis is None, "keepdims": keepdim, "dtype": dtype}
+        return emit_one(type, {"X": x}, attrs, name=name, prefix=function)
+
+    return by_axis(axis, len(x.shape), along, function)
 
 
 @export("tensor.argmax", "Variable.argmax", op="arg_max")
 def argmax(
-    x: Variable, axis: int | None = None, keepdim: bool = False, dtype: Any = "int64", name: str | None = None
+    x: Variable, axis: Any = None, keepdim: bool = False, dtype: Any = "int64", name: str | None = None
 ) -> Variable:
     """Returns the position of the largest element along an axis, the first of equals; NaN counts as the largest.
 
     Args:
         x: ``[...]``.
-        axis: Which axis; without it the position in the flattened value.
+        axis: Which axis, a number or an integer Variable; without it the position in the flattened value.
         keepdim: Keep the axis with size 1.
         dtype: int64 or int32.
         name: Name of the layer.
@@ -478,7 +484,7 @@ def argmax(
 
 @export("tensor.argmin", "Variable.argmin", op="arg_min")
 def argmin(
-    x: Variable, axis: int | None = None, keepdim: bool = False, dtype: Any = "int64", name: str | None = None
+    x: Variable, axis: Any = None, keepdim: bool = False, dtype: Any = "int64", name: str | None = None
 ) -> Variable:
     """Returns the position of the smallest element along an axis, the first of equals; NaN counts as the smallest.
 

@@ -29,7 +29,7 @@ from tstatic.ops._gradients import gathered, scattered, zeros
 from tstatic.ops.control.tensor_array import is_array, join_array
 from tstatic.ops.shape import _shape_onnx as _onnx
 from tstatic.ops.shape._shapes import ANY, Array, as_list, copy, emit_list, emit_one
-from tstatic.ops.shape.when_run import by_axis, split_evenly_when_run, split_when_run
+from tstatic.ops.shape.when_run import axes_to_split, by_axis, join_by_axis, split_when_run
 
 
 def variables(items: Any, arg: str, function: str) -> list[Variable]:
@@ -226,7 +226,7 @@ def concat(x: Sequence[Variable] | Variable, axis: Any = 0, name: str | None = N
 
     Args:
         x: Variables of one dtype, with equal sizes except along ``axis``, or a tensor array of such.
-        axis: The axis, a number or an integer Variable; negative counts from the end.
+        axis: The axis, a number or an integer Variable (sizes are then checked in the run); negative counts from the end.
         name: Name of the layer.
 
     Raises:
@@ -243,7 +243,7 @@ def concat(x: Sequence[Variable] | Variable, axis: Any = 0, name: str | None = N
         return join_array(x, axis, False, name)[0]
     items = variables(x, "x", "concat")
 
-    def joined(at: int) -> Variable:
+    def joined(at: int, items: Sequence[Variable]) -> Variable:
         out = emit_one("concat", {"X": items}, {"axis": at}, name=name)
         levels = {len(item.lod) for item in items}
         in_rows = normalize_axis(at, len(items[0].shape)) == 0
@@ -253,7 +253,7 @@ def concat(x: Sequence[Variable] | Variable, axis: Any = 0, name: str | None = N
         lods = zip(*([block.var(name) for name in item.lod] for item in items), strict=True)
         return emit_one("lod_reset", {"X": out, f"Y{LOD}": [_appended(level) for level in lods]})
 
-    return by_axis(axis, len(items[0].shape) if items else 1, joined, "concat")
+    return join_by_axis(axis, items, joined)
 
 
 def _appended(offsets: Sequence[Variable]) -> Variable:
@@ -363,13 +363,12 @@ def split(x: Variable, num_or_sections: Any, axis: Any = 0, name: str | None = N
     """
     x = check_variable(x, "x", "split")
     if isinstance(axis, Variable):
-        parts = num_or_sections if isinstance(num_or_sections, int) else 1
-        fitting = [i for i, size in enumerate(x.shape) if size == UNKNOWN or size % parts == 0]
+        fitting = axes_to_split(x.shape, num_or_sections)
 
         def along(at: int) -> list[Variable]:
             # A branch that does not run is planned too, with sizes that may not fit: its parts are cut when it runs.
-            known = parts == 1 or x.shape[at] != UNKNOWN
-            return split(x, num_or_sections, at, name) if known else split_evenly_when_run(x, parts, at, name)
+            known = num_or_sections == 1 or x.shape[at] != UNKNOWN
+            return split(x, num_or_sections, at, name) if known else split_when_run(x, num_or_sections, at, name)
 
         return by_axis(axis, len(x.shape), along, "split", fitting)
     if isinstance(num_or_sections, list | tuple) and any(isinstance(s, Variable) for s in num_or_sections):

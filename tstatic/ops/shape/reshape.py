@@ -30,7 +30,7 @@ from tstatic.ops.shape._shapes import (
     tensor_rank,
     view_of,
 )
-from tstatic.ops.shape.when_run import by_axis
+from tstatic.ops.shape.when_run import elements_of, squeeze_when_run, unsqueezed_by_axis
 
 
 def resolve(old: Shape, wanted: Sequence[int]) -> Shape:
@@ -516,13 +516,13 @@ _reshaping_op(
 
 
 @export("tensor.squeeze", "Variable.squeeze", op="squeeze2", inplace=True)
-def squeeze(x: Variable, axis: int | Sequence[int] | None = None, name: str | None = None) -> Variable:
+def squeeze(x: Variable, axis: Any = None, name: str | None = None) -> Variable:
     """Removes axes of size 1.
 
     Args:
         x: ``[...]``, any dtype.
-        axis: Which ones; a named axis of another size stays. Without it all sizes known to be 1 go (an unknown size
-            stays, whatever it turns out to be).
+        axis: Which ones, numbers or integer Variables; a number of an axis of another size is left out, a Variable must name an
+            axis of size 1. Without it all sizes known to be 1 go (an unknown size stays, whatever it turns out to be).
         name: Name of the layer.
 
     Example:
@@ -533,7 +533,9 @@ def squeeze(x: Variable, axis: int | Sequence[int] | None = None, name: str | No
         (3, 1)
     """
     x = check_variable(x, "x", "squeeze")
-    axes = [] if axis is None else as_list(axis)
+    axes = [] if axis is None else elements_of(axis, "squeeze")
+    if any(isinstance(one, Variable) for one in axes):
+        return squeeze_when_run(x, axes, name)
     if not axes and UNKNOWN in x.shape:
         axes = [i for i, s in enumerate(x.shape) if s == 1]
         if not axes:
@@ -566,7 +568,7 @@ def unsqueeze(x: Variable, axis: Any, name: str | None = None) -> Variable:
 
     Args:
         x: ``[...]``, any dtype.
-        axis: Where, in the shape reached so far; an int, a list, or an integer Variable of one element.
+        axis: Where, in the shape reached so far; an int, an integer Variable of known length, or a list of both.
         name: Name of the layer.
 
     Raises:
@@ -579,10 +581,12 @@ def unsqueeze(x: Variable, axis: Any, name: str | None = None) -> Variable:
         >>> paddle.unsqueeze(x, [1, -1]).shape
         (2, 1, 3, 1)
     """
-    inputs = {"X": check_variable(x, "x", "unsqueeze")}
-    return by_axis(
-        axis, len(x.shape) + 1, lambda at: emit_one("unsqueeze2", inputs, {"axes": as_list(at)}, name=name), "unsqueeze"
-    )
+    x, axes = check_variable(x, "x", "unsqueeze"), elements_of(axis, "unsqueeze")
+    if not any(isinstance(one, Variable) for one in axes):
+        return emit_one("unsqueeze2", {"X": x}, {"axes": axes}, name=name)
+    for i, one in enumerate(axes, 1):
+        x = unsqueezed_by_axis(x, one, name if i == len(axes) else None)
+    return x
 
 
 @export("fluid.layers.unsqueeze", op="unsqueeze2")

@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.errors import IndexRangeError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import check_length
+from tstatic.ir.checks import check_axis, check_length
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, OpSpec, export, register
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
@@ -19,6 +19,8 @@ from tstatic.ir.ref import keywords
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
 from tstatic.ops._call_ref import copies
 from tstatic.ops._gradients import grad_is_forward_op
+from tstatic.ops.control.array_slice import slice_array
+from tstatic.ops.control.tensor_array import is_array
 from tstatic.ops.shape import _shape_onnx as _onnx
 from tstatic.ops.shape._shapes import ANY, Array, as_list, clear, copy, emit_one, sizes_given, sizes_of, tensor_rank
 
@@ -320,13 +322,14 @@ def slice_(input: Variable, axes: Sequence[int], starts: Any, ends: Any) -> Vari
     """Selects ``starts[i] : ends[i]`` along axis ``axes[i]``.
 
     Args:
-        input: ``[...]``, any dtype.
+        input: ``[...]``, any dtype; or a tensor array, of which the result is one, too: its only axis is 0.
         axes: Axes.
         starts: First positions; a list of ints and Variables, or one Variable. Negative ones count from the end.
         ends: Positions behind the last; those beyond the axis mean its end.
 
     Raises:
         ShapeError: If the lists differ in length or an axis is out of range.
+        IndexRangeError: In a run, if no element of a tensor array is left.
 
     Example:
         >>> x = paddle.to_tensor([[1, 2, 3], [4, 5, 6], [7, 8, 9]])
@@ -335,6 +338,10 @@ def slice_(input: Variable, axes: Sequence[int], starts: Any, ends: Any) -> Vari
         array([[5, 6],
                [8, 9]])
     """
+    if is_array(input):
+        for axis in as_list(axes):
+            check_axis(axis, 1, "axes", "slice")
+        return slice_array(input, starts, ends)
     x = check_variable(input, "input", "slice")
     inputs: dict[str, Any] = {"Input": x}
     flags = [1] * len(as_list(axes))

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import IndexRangeError, ProgramError
+from tstatic.errors import ProgramError
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import INDICES, check_choice, check_dtype, check_index, check_int, check_rank, check_type
 from tstatic.ir.opdef import Case, Domain, GradOp, Index, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.logs import warn_once
 from tstatic.ops._host import READS_LENGTHS
 from tstatic.ops.loss._labels import REDUCTIONS, reduced
 from tstatic.ops.sequence._offsets import spans
@@ -135,7 +136,9 @@ def _scaled(all_: _Alignments) -> tuple[Array, Array] | None:
     for way, row in enumerate((rows, mirrored)):
         seen[:, way, 2::2] = all_.p[row, all_.blank, None]
         seen[:, way, 3::2] = flat.take(labels[way][order.rank] + classes * row[:, None])
-        skips[:, way, 5::2] = labels[way][:, 1:] != labels[way][:, :-1]
+        # A label that is the blank is entered from the state before it alone; the second way is seen from the end.
+        entered = labels[way][:, :-1] if way else labels[way][:, 1:]
+        skips[:, way, 5::2] = (labels[way][:, 1:] != labels[way][:, :-1]) & (entered != all_.blank)
     unlikely = seen[:, 0, 2:] < LEAST_SEEN
     if unlikely.any() and (unlikely & (np.arange(all_.states) <= all_.ends[order.rank, None])).any():
         return None
@@ -175,7 +178,7 @@ def _logarithms(all_: _Alignments) -> tuple[Array, Array]:
     order, blank, count = all_.order, all_.blank, all_.order.count
     states = np.full((len(all_.labels), all_.states), blank)
     states[:, 1::2] = np.where(all_.labels < all_.x.shape[1], all_.labels, blank)
-    free = np.where(states[:, 2:] == states[:, :-2], _NEVER, 0.0)
+    free = np.where((states[:, 2:] == states[:, :-2]) | (states[:, 2:] == blank), _NEVER, 0.0)
     skips, skips_back = (np.pad(one, ((0, 0), (min(2, all_.states), 0))) for one in (free, free[:, ::-1]))
     # A class of probability 0 has the logarithm of something instead, so that no infinities meet.
     scores = np.take_along_axis(all_.x - np.log(all_.totals), states[order.rank], axis=1)
@@ -226,11 +229,10 @@ def _check_labels(label: Array, classes: int, blank: int) -> None:
     fix = f"check the labels that are fed, or the number of classes ({classes})"
     check_index(label, classes, "Label", fix=fix)
     if (label == blank).any():
-        raise IndexRangeError(
-            "Label holds the blank",
-            expected=f"integers from 0 to {classes - 1} other than the blank",
-            received=f"{blank}, which is the blank",
-            fix="leave blanks out of the labels, pass label_length so that padding is not read, or choose another blank",
+        warn_once(
+            ("warpctc", "blank"),
+            f"labels of a CTC loss hold the blank ({blank}), which no path spells as a label: leave blanks out, pass label_length "
+            "so that padding is not read, or choose another blank. The loss is finite, as in Paddle, and of little use",
         )
 
 
@@ -367,7 +369,7 @@ def warpctc(
     Raises:
         ProgramError: If a value has neither a LoD nor lengths, or ``blank`` is not a class.
         ShapeError, DTypeError: If the values do not fit together.
-        IndexRangeError: At run time, if a label is not a class, or is the blank.
+        IndexRangeError: At run time, if a label is not a class. Of a label that is the blank a warning tells once.
 
     Example:
         >>> scores = paddle.to_tensor(np.zeros([2, 1, 3], "float32"))
@@ -420,7 +422,7 @@ def ctc_loss(
 
     Raises:
         ShapeError, DTypeError, ProgramError: If the values do not fit together.
-        IndexRangeError: At run time, if a label is not a class, or is the blank.
+        IndexRangeError: At run time, if a label is not a class. Of a label that is the blank a warning tells once.
 
     Example:
         >>> scores = paddle.to_tensor(np.zeros([2, 1, 3], "float32"))
