@@ -129,6 +129,7 @@ class BoundStep:
     Attributes:
         spans: The memory that each tile reads and writes; ``None`` if it is not known.
         after_spans: The memory that ``after`` reads and writes.
+        own_bytes: Bytes of arrays that only this step has: partial results of tiles.
         beside: Tells how many bytes the device's library was seen to hold beside the results while the step ran; ``None`` where
             nothing is seen.
     """
@@ -140,6 +141,7 @@ class BoundStep:
         self.after: list[Call] = []
         self.spans: list[tuple[list[Span], list[Span]]] | None = []
         self.after_spans: list[Span] = []
+        self.own_bytes = 0
         self.beside: Callable[[], int] | None = None
 
     def add(
@@ -259,6 +261,7 @@ def prepare(
     for i, parts in partials.items():
         work.after.append((_add_up, (parts, outs[i])))
         work.after_spans += spans_of([*parts, outs[i]])
+        work.own_bytes += sum(part.nbytes for part in parts)
     return work
 
 

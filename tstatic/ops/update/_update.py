@@ -27,7 +27,7 @@ from tstatic.ir.opdef import (
     parse_slots,
     register,
 )
-from tstatic.ir.recording import Call
+from tstatic.ir.recording import CALL_BYTES, Call
 from tstatic.ir.ref import Attrs, Calls, Metas, Ref, Slots
 from tstatic.ir.split import POINTWISE, along, row_parts
 from tstatic.ir.types import Meta, dtype_of
@@ -346,6 +346,10 @@ class _UpdateStep:
         self.read: list[tuple[str, Array]] = []
         self.kept: Calls = []
         self.moved: list[_Moved] = []
+
+    def kept_bytes(self) -> int:
+        """Returns about how many bytes its calls keep."""
+        return CALL_BYTES * sum(len(one.calls) + 1 for one in (*self.passes, *self.moved))
 
     def run(self) -> None:
         """Runs one step."""
