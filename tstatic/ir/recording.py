@@ -204,7 +204,9 @@ def _arrays(values: Sequence[Any]) -> list[Array]:
     return found
 
 
-def record(function: Callable[..., Any], args: Sequence[Any], given: Mapping[str, Any]) -> tuple[list[Call], int] | None:
+def record(
+    function: Callable[..., Any], args: Sequence[Any], given: Mapping[str, Any]
+) -> tuple[list[Call], int] | None:
     """Returns the numpy calls that a function makes on arrays, and the bytes of arrays of its own; ``None`` where calls alone
     would not repeat it.
 

@@ -57,7 +57,7 @@ class Arenas:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._parts: list[_Part] = []
-        self._workspaces: list[cpu.Workspace] = []
+        self._workspaces: list[Workspace] = []
         self.unfinished: User | None = None
 
     def take(self, user: User, nbytes: int) -> Memory:

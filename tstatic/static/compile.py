@@ -347,4 +347,13 @@ def compile_program(
     return Compilation(key, program, family, tuple(replicas), tuple(states))
 
 
-__all__ = ["Compilation", "Family", "Key", "LoweredProgram", "compile_program", "distribution", "family_of", "loss_scale"]
+__all__ = [
+    "Compilation",
+    "Family",
+    "Key",
+    "LoweredProgram",
+    "compile_program",
+    "distribution",
+    "family_of",
+    "loss_scale",
+]

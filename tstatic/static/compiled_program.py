@@ -32,8 +32,8 @@ from tstatic.runtime.shards import shard_metas
 from tstatic.static.compile import compile_program, distribution
 from tstatic.static.data_parallel import OWN_PLACE, places_of
 from tstatic.static.explain import Explanation
-from tstatic.static.inquiry import as_program, build_explanation
 from tstatic.static.history import History
+from tstatic.static.inquiry import as_program, build_explanation
 from tstatic.static.ledger import CompileRecord
 from tstatic.static.max_batch import given_shapes, largest, with_batch
 from tstatic.static.property_status import PropertyStatus

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -32,11 +33,16 @@ from tstatic.ir.ref import Attrs, Calls, Metas, Ref, Slots
 from tstatic.ir.split import POINTWISE, along, row_parts
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops._low import store
+from tstatic.ops.update._moved import Moved, MovedCode, bind_moved, moved_code
 from tstatic.ops.update._slots import ROW_MASK, ROWS, SCALARS, TENSORS
 from tstatic.ops.update._torch import with_out, with_rows, with_skip
 from tstatic.tuned._common import BLOCK
 
 Array = np.ndarray[Any, Any]
+
+
+MOST_CODES = 1024
+"""Of how many attributes and types an update keeps its code: a program has one or two of each, unless attributes change in turn."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,7 @@ class UpdateRef(Ref):
         self.attrs = None
         self.pairs = tuple((o.removesuffix("Out"), o) for o in self.outputs)
         self.powers = frozenset(o for i, o in self.pairs if i in formula.numbers)
-        self._known: dict[tuple[object, ...], list[_PassCode]] = {}
+        self._known: OrderedDict[tuple[object, ...], tuple[list[_PassCode], list[MovedCode]]] = OrderedDict()
 
     def _computed(self, named: Mapping[str, Any]) -> np.dtype[Any]:
         """Returns the type that is computed in."""
@@ -85,15 +91,29 @@ class UpdateRef(Ref):
         found: np.dtype[Any] = dtype_of(dtype).compute.np
         return found
 
-    def _passes(self, named: Mapping[str, Any], attrs: Attrs) -> list[_PassCode]:
+    def _codes(self, named: Mapping[str, Any], attrs: Attrs) -> tuple[list[_PassCode], list[MovedCode]]:
         """Returns the formula as numpy code; what was compiled before is found again."""
         given = frozenset(n for n, a in named.items() if a is not None)
-        # By text: 0.0 and -0.0, or 1 and True, are equal but give different code.
-        key = given, self._computed(named), repr(sorted(attrs.items()))
+        # By text: 0.0 and -0.0, or 1 and True, are equal but give different code. Numbers that move have types of their own.
+        types = tuple(named[i].dtype for i, o in self.pairs if o in self.powers and named.get(i) is not None)
+        key = given, self._computed(named), types, repr(sorted(attrs.items()))
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._compiled(named, attrs, given)
+            found = self._known[key] = self._compiled(named, attrs, given), self._moved(named, attrs, given)
+            if len(self._known) > MOST_CODES:
+                self._known.popitem(last=False)
         return found
+
+    def _passes(self, named: Mapping[str, Any], attrs: Attrs) -> list[_PassCode]:
+        """Returns the passes of the formula."""
+        return self._codes(named, attrs)[0]
+
+    def _moved(self, named: Mapping[str, Any], attrs: Attrs, given: frozenset[str]) -> list[MovedCode]:
+        """Returns the code of the numbers that the update moves on."""
+        moved = self.formula.bind(attrs, given).moved
+        return [
+            moved_code(node, slot, dtype_of(named[slot.removesuffix("Out")].dtype).np) for slot, node in moved.items()
+        ]
 
     def _compiled(self, named: Mapping[str, Any], attrs: Attrs, given: frozenset[str]) -> list[_PassCode]:
         compute = self._computed(named)
@@ -206,11 +226,8 @@ class UpdateRef(Ref):
             if named[target] is not None and named[target] is not named[source]
         ]
         # After the formula has read them: input and output may be one array.
-        given = [n for n, a in named.items() if a is not None]
-        for target, node in self.formula.bind(attrs, given).moved.items():
-            step.moved.append(
-                _moved(node, target.removesuffix("Out").lower(), named[target.removesuffix("Out")], named[target])
-            )
+        for one in self._codes(named, attrs)[1]:
+            step.moved.append(bind_moved(one, named[one.slot.removesuffix("Out")], named[one.slot]))
         return [(step.run, ())]
 
     def _calls(self, named: Mapping[str, Any], step: _UpdateStep, scratch: Sequence[Array]) -> list[Calls]:
@@ -318,15 +335,6 @@ class _Pass:
         self.sums[name] += float(np.dot(values, values))
 
 
-@dataclass(slots=True)
-class _Moved:
-    """A number that the update itself moves on: the calls, and constants of its type that depend on what a step reads."""
-
-    constants: list[Array]
-    values: Numbers
-    calls: Calls
-
-
 class _UpdateStep:
     """One update bound to arrays.
 
@@ -345,7 +353,7 @@ class _UpdateStep:
         self.skip: Array | None = None
         self.read: list[tuple[str, Array]] = []
         self.kept: Calls = []
-        self.moved: list[_Moved] = []
+        self.moved: list[Moved] = []
 
     def kept_bytes(self) -> int:
         """Returns about how many bytes its calls keep."""
@@ -380,30 +388,6 @@ class _UpdateStep:
                     constant.fill(value)
             for function, args in moved.calls:
                 function(*args)
-
-
-def _moved(node: Node, name: str, x: Array, out: Array) -> _Moved:
-    """Binds the expression of a number's new value; constants are rounded to its type first."""
-    constants: list[Node] = []
-
-    def in_own_type(part: Node) -> Node:
-        if name not in variables(part):
-            constants.append(part)
-            return Node("var", value=f"constant{len(constants)}")
-        return part if part.op == "var" else Node(part.op, tuple(in_own_type(a) for a in part.args))
-
-    node = in_own_type(node)
-    arrays = [np.empty((), x.dtype) for _ in constants]
-    inputs = {n: (i, x.dtype) for i, n in enumerate((name, *(f"constant{i + 1}" for i in range(len(constants)))))}
-    code = compile_numpy({0: node}, inputs, {0: x.dtype}, {})
-    calls = code.bind([x, *arrays], [out], [np.empty(out.shape, d) for d in code.registers])
-    values = compiled(constants)
-    # Attributes alone: the constants are filled now, not in each step.
-    if not any(map(variables, constants)):
-        for array, value in zip(arrays, values({}), strict=True):
-            array.fill(value)
-        arrays = []
-    return _Moved(arrays, values, calls)
 
 
 def _reads_overwritten(code: Code, pairs: Mapping[int, int]) -> bool:
