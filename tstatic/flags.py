@@ -136,7 +136,7 @@ _FLAGS = (
     Flag(
         "FLAGS_plan_cache_bytes",
         int,
-        1 << 30,
+        1 << 31,
         "Bytes of the host that the plans of an Executor may keep, one for each size of a feed; beyond, those that were not used "
         "for longest are removed, and compiled again when their sizes return. Temporaries do not count: plans take turns in one "
         "arena. A plan of a small net takes about 0.1 to 1 MB (Executor.plans says how many there are, and their bytes).",

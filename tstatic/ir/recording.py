@@ -23,6 +23,8 @@ Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 CALL_BYTES = 350
 """About what a call keeps: its tuples, and views of arrays."""
+RECORDED_BYTES = 2300
+"""About what a recorded call keeps: each of its views also keeps the one that was recorded."""
 MOST_CALLS = 4096
 """Calls from which a function is not recorded: their list would take megabytes, and they are long enough not to need it."""
 MOST_BYTES = 1 << 18
@@ -258,7 +260,7 @@ class Recording:
 
     def kept_bytes(self) -> int:
         """Returns about how many bytes the recorded calls keep."""
-        return self._own_bytes + CALL_BYTES * len(self._calls or ())
+        return self._own_bytes + RECORDED_BYTES * len(self._calls or ())
 
     def __call__(self) -> None:
         calls = self._calls
