@@ -27,7 +27,7 @@ from tstatic.static.plan_cache import MOST_AGAIN, MOST_FAMILIES, CompileCache
 SIZES = int(os.environ.get("TSTATIC_PLAN_SIZES", "2000"))
 BOUNDED = int(os.environ.get("TSTATIC_PLAN_SIZES", "50"))
 MOST_CALLS = 60
-"""Calls of functions of ours in a run of a size that was fed before, but not last; ``test_hot_step`` bounds those of repeated ones."""
+"""Calls of our functions in a run of a size that was fed before, but not last; ``test_hot_step`` bounds those of repeated ones."""
 
 pytestmark = pytest.mark.numpy_device
 
@@ -200,7 +200,11 @@ def test_a_low_bound_keeps_the_memory_bounded() -> None:
     assert 3 <= exe.plans.plans <= 30
     assert exe.plans.compilations == BOUNDED + 21
     assert whole(exe._cache)
-    held = [session for session in gc.get_objects() if type(session) is Session and session._arenas in exe._cache._arenas.values()]
+    held = [
+        session
+        for session in gc.get_objects()
+        if type(session) is Session and session._arenas in exe._cache._arenas.values()
+    ]
     assert len(held) == exe.plans.plans, "a removed session is still alive"
     test = main.clone(for_test=True)
     np.testing.assert_array_equal(
@@ -242,7 +246,7 @@ def test_the_least_recently_used_plan_goes_first() -> None:
     for n in range(1, 30):
         exe.run(main, feed={"x": rows(n)}, fetch_list=[loss])
         exe.run(main, feed={"x": rows(1)}, fetch_list=[loss])  # used again and again, so it stays
-    known = {dict((name, shape) for name, shape, _ in key.feed_signature[0])["x"][0] for key in exe._cache._entries}
+    known = {shape[0] for key in exe._cache._entries for name, shape, _ in key.feed_signature[0] if name == "x"}
     assert 1 in known
     assert 29 in known
     assert 2 not in known
@@ -325,9 +329,13 @@ def test_an_interrupt_leaves_the_cache_whole(where: str, monkeypatch: pytest.Mon
         return right(*args)
 
     monkeypatch.setattr(owner, name, interrupted)
-    with pytest.raises(KeyboardInterrupt):
+
+    def more() -> None:
         for n in range(20, 30):
             exe.run(main, feed={"x": rows(n)}, fetch_list=[loss])
+
+    with pytest.raises(KeyboardInterrupt):
+        more()
     assert whole(exe._cache)
     for n in (1, 20, 21, 40):
         exe.run(main, feed={"x": rows(n)}, fetch_list=[loss])
@@ -370,26 +378,24 @@ def test_work_that_an_interrupt_left_on_a_device_ends_before_another_plan_uses_i
         sizes = (3, 4, 3, 4)
         right = [exe.run(feed={"x": rows(n, 2)}, fetch_list=[y])[0] for n in sizes]
         sessions = [kept.bound.sessions[0] for kept in exe._cache._entries.values()]
+        done = Session._execute
+
+        def stop(self: Session, value: Any) -> Any:
+            raise KeyboardInterrupt
+
+        def execute(self: Session, region: str) -> None:
+            self.calls[region], calls = self.calls[region][:-2], self.calls[region]  # the host does not wait
+            try:
+                done(self, region)
+            finally:
+                self.calls[region] = calls
+
         for turn in range(8):
-            interrupted = Session._to_host
-
-            def stop(self: Session, value: Any) -> Any:
-                raise KeyboardInterrupt
-
-            def execute(self: Session, region: str) -> None:
-                self.calls[region], calls = self.calls[region][:-2], self.calls[region]  # the host does not wait
-                try:
-                    done(self, region)
-                finally:
-                    self.calls[region] = calls
-
-            done = Session._execute
-            monkeypatch.setattr(Session, "_to_host", stop)
-            monkeypatch.setattr(Session, "_execute", execute)
-            with pytest.raises(KeyboardInterrupt):
-                exe.run(feed={"x": rows(sizes[turn % 2], 2)}, fetch_list=[y])
-            monkeypatch.setattr(Session, "_to_host", interrupted)
-            monkeypatch.setattr(Session, "_execute", done)
+            with monkeypatch.context() as patch:
+                patch.setattr(Session, "_to_host", stop)
+                patch.setattr(Session, "_execute", execute)
+                with pytest.raises(KeyboardInterrupt):
+                    exe.run(feed={"x": rows(sizes[turn % 2], 2)}, fetch_list=[y])
             stopped = exe._cache._entries[next(reversed(exe._cache._entries))].bound.sessions[0]
             n = sizes[(turn + 1) % 2]
             np.testing.assert_array_equal(exe.run(feed={"x": rows(n, 2)}, fetch_list=[y])[0], right[(turn + 1) % 2])

@@ -14,7 +14,7 @@ import tstatic as paddle
 from tests.helpers.drawn import PLAIN
 from tstatic import static
 from tstatic.ir.types import Meta, dtype_of
-from tstatic.nn import functional as F  # noqa: N812 - as users call it
+from tstatic.nn import functional as F
 from tstatic.plan.plan import plan_text
 from tstatic.static.compile import Compilation, compile_program, family_of
 
@@ -94,7 +94,9 @@ def test_a_plan_for_another_size_equals_one_that_is_compiled_afresh(name: str) -
         target = special.target
         there, here = (one.plan_on(target) for one in (special, fresh))
         assert plan_text(there) == plan_text(here)
-        assert {k: repr(g.calls) for k, g in there.kernels.items()} == {k: repr(g.calls) for k, g in here.kernels.items()}
+        assert {k: repr(g.calls) for k, g in there.kernels.items()} == {
+            k: repr(g.calls) for k, g in here.kernels.items()
+        }
 
     check()
 
