@@ -228,6 +228,20 @@ def test_plans_take_turns_in_one_arena() -> None:
     assert exe.held_bytes == 0
 
 
+def test_a_removed_plan_gives_back_what_it_holds_though_somebody_refers_to_it() -> None:
+    """Guards eviction itself: it frees a session's memory, and does not wait until nothing refers to the session."""
+    main, y = pointwise()
+    exe = static.Executor(paddle.CPUPlace())
+    exe.run(main, feed={"x": rows(3, 2)}, fetch_list=[y])
+    (session,) = next(iter(exe._cache._entries.values())).bound.sessions
+    assert list(session.memories())
+    paddle.set_flags({"FLAGS_plan_cache_bytes": 1})
+    exe.run(main, feed={"x": rows(4, 2)}, fetch_list=[y])
+    assert exe.plans.plans == 1
+    assert not list(session.memories())
+    assert not any(session.calls.values())
+
+
 def test_programs_beyond_the_most_are_removed_with_all_their_plans() -> None:
     """Guards scopes and programs, whose bytes no plan knows: an Executor keeps those of a few alive."""
     exe = static.Executor(paddle.CPUPlace())
