@@ -322,7 +322,7 @@ class Session:
                 reserved["run_block"] = runner
         return reserved
 
-    def _prepare(self, step: Step, ins: list[Any], stream: Stream, scratch: Array | None) -> cpu.BoundStep:
+    def _prepare(self, step: Step, ins: list[Any], stream: Stream, scratch: Array | None) -> Any:
         op = step.op
         outs = [self._entry(e) for e in op.outputs]
         if step.region == "update" and self.undecided:

@@ -226,8 +226,8 @@ class UpdateRef(Ref):
             if named[target] is not None and named[target] is not named[source]
         ]
         # After the formula has read them: input and output may be one array.
-        for one in self._codes(named, attrs)[1]:
-            step.moved.append(bind_moved(one, named[one.slot.removesuffix("Out")], named[one.slot]))
+        for moved in self._codes(named, attrs)[1]:
+            step.moved.append(bind_moved(moved, named[moved.slot.removesuffix("Out")], named[moved.slot]))
         return [(step.run, ())]
 
     def _calls(self, named: Mapping[str, Any], step: _UpdateStep, scratch: Sequence[Array]) -> list[Calls]:
@@ -357,7 +357,8 @@ class _UpdateStep:
 
     def kept_bytes(self) -> int:
         """Returns about how many bytes its calls keep."""
-        return CALL_BYTES * sum(len(one.calls) + 1 for one in (*self.passes, *self.moved))
+        made = [*(one.calls for one in self.passes), *(one.calls for one in self.moved)]
+        return CALL_BYTES * sum(len(calls) + 1 for calls in made)
 
     def run(self) -> None:
         """Runs one step."""
