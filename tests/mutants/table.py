@@ -379,7 +379,9 @@ CACHE_KEYS = (
         "pass",
         (C + "test_plan_cache.py",),
     ),
-    Mutant("static/compile.py", "find", "call", "found.compilation.fits(scope)", "True", (C + "test_executor.py",)),
+    Mutant(
+        "static/plan_cache.py", "find", "call", "found.bound.compilation.fits(scope)", "True", (C + "test_executor.py",)
+    ),
     Mutant(
         "static/compile.py",
         "",
