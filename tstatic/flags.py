@@ -135,6 +135,15 @@ _FLAGS = (
         check=_at_least(0),
     ),
     Flag(
+        "FLAGS_plan_cache_bytes",
+        int,
+        1 << 31,
+        "Bytes of the host that the plans of an Executor may keep, one for each size of a feed; beyond, those that were not used "
+        "for longest are removed, and compiled again when their sizes return. Temporaries do not count: plans take turns in one "
+        "arena. A plan of a small net takes about 0.1 to 1 MB (Executor.plans says how many there are, and their bytes).",
+        check=_at_least(1),
+    ),
+    Flag(
         "FLAGS_step_timeout_s",
         float,
         60.0,

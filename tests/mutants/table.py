@@ -418,9 +418,16 @@ CACHE_KEYS = (
     Mutant("static/executor.py", "", "call", "id(where)", "0", (C + "test_executor.py",), "scope"),
     Mutant("static/executor.py", "", "value", "base.version", "0", (C + "test_executor.py",)),
     Mutant(
-        "static/compile.py", "find", "statement", "self._entries.move_to_end(key)", "pass", (C + "test_executor.py",)
+        "static/plan_cache.py",
+        "find",
+        "statement",
+        "self._entries.move_to_end(key)",
+        "pass",
+        (C + "test_plan_cache.py",),
     ),
-    Mutant("static/compile.py", "find", "call", "found.compilation.fits(scope)", "True", (C + "test_executor.py",)),
+    Mutant(
+        "static/plan_cache.py", "find", "call", "found.bound.compilation.fits(scope)", "True", (C + "test_executor.py",)
+    ),
     Mutant(
         "static/compile.py",
         "",

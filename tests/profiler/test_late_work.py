@@ -26,7 +26,7 @@ def _nothing_records() -> Iterator[None]:
 
 
 def sessions(net: Net) -> list[Any]:
-    return [session for entry in net.exe._cache._entries.values() for session in entry.sessions]
+    return [session for entry in net.exe._cache._entries.values() for session in entry.bound.sessions]
 
 
 def test_times_of_ops_are_those_of_the_virtual_clock() -> None:

@@ -216,7 +216,7 @@ def test_a_recorded_op_costs_one_call_of_the_clock() -> None:
     """Bound once: an op's own calls, and one that C runs; three functions a run."""
     net = Net(width=8)
     net.run()
-    (entry,) = (e for e in net.exe._cache._entries.values() if e.sessions[0].calls["update"])
+    (entry,) = (k.bound for k in net.exe._cache._entries.values() if k.bound.sessions[0].calls["update"])
     (session,) = entry.sessions
     bound = {name: list(calls) for name, calls in session.calls.items()}
     with profiler.profile():

@@ -21,6 +21,10 @@ Array = np.ndarray[Any, Any]
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function with its arguments."""
 
+CALL_BYTES = 350
+"""About what a call keeps: its tuples, and views of arrays."""
+RECORDED_BYTES = 2300
+"""About what a recorded call keeps: each of its views also keeps the one that was recorded."""
 MOST_CALLS = 4096
 """Calls from which a function is not recorded: their list would take megabytes, and they are long enough not to need it."""
 MOST_BYTES = 1 << 18
@@ -123,6 +127,7 @@ class _Tape:
 
     def __init__(self, known: Sequence[Array]) -> None:
         self.calls: list[Call] = []
+        self.own_bytes = 0
         self._known = [byte_bounds(a) for a in known if a.size]
         self._own: list[tuple[int, int]] = []
 
@@ -172,6 +177,7 @@ class _Tape:
             if value.nbytes > MOST_BYTES:
                 raise NotRecordable("a large array of its own")
             self._own.append(byte_bounds(value))
+            self.own_bytes += value.nbytes
 
     def _plain(self, value: Any, written: bool) -> Any:
         if not isinstance(value, np.ndarray):
@@ -200,8 +206,11 @@ def _arrays(values: Sequence[Any]) -> list[Array]:
     return found
 
 
-def record(function: Callable[..., Any], args: Sequence[Any], given: Mapping[str, Any]) -> list[Call] | None:
-    """Returns the numpy calls that a function makes on arrays; ``None`` where calls alone would not repeat it.
+def record(
+    function: Callable[..., Any], args: Sequence[Any], given: Mapping[str, Any]
+) -> tuple[list[Call], int] | None:
+    """Returns the numpy calls that a function makes on arrays, and the bytes of arrays of its own; ``None`` where calls alone
+    would not repeat it.
 
     Nothing is computed, and no array is changed.
 
@@ -227,7 +236,7 @@ def record(function: Callable[..., Any], args: Sequence[Any], given: Mapping[str
     except Exception:
         # NotRecordable, a write into a read-only array, or the function's own error, which its next run raises.
         return None
-    return tape.calls
+    return tape.calls, tape.own_bytes
 
 
 class Recording:
@@ -239,7 +248,7 @@ class Recording:
         function, args, given: The function and its arguments, which are the same in every run.
     """
 
-    __slots__ = ("_args", "_calls", "_function", "_given", "_runs")
+    __slots__ = ("_args", "_calls", "_function", "_given", "_own_bytes", "_runs")
 
     def __init__(self, function: Callable[..., Any], args: Sequence[Any], given: Mapping[str, Any]) -> None:
         self._function = function
@@ -247,6 +256,11 @@ class Recording:
         self._given = given
         self._runs = 0
         self._calls: list[Call] | None = None
+        self._own_bytes = 0
+
+    def kept_bytes(self) -> int:
+        """Returns about how many bytes the recorded calls keep."""
+        return self._own_bytes + RECORDED_BYTES * len(self._calls or ())
 
     def __call__(self) -> None:
         calls = self._calls
@@ -255,6 +269,6 @@ class Recording:
                 function(*args)
             return
         if self._runs == 1:
-            self._calls = record(self._function, self._args, self._given)
+            self._calls, self._own_bytes = record(self._function, self._args, self._given) or (None, 0)
         self._runs += 1
         self._function(*self._args, **self._given)

@@ -183,6 +183,9 @@ def dtype_of(value: Any) -> DType:
     Raises:
         DTypeError: If nothing of that name exists.
     """
+    # Nearly all calls: the type of an array, of which binding a plan asks thousands of times.
+    if isinstance(value, np.dtype) and (known := _BY_NUMPY.get(value)) is not None:
+        return known
     if isinstance(value, DType):
         return value
     # Of arrays: asked for each of them wherever steps are bound.

@@ -3,6 +3,7 @@
 * ``session``, ``queues``, ``sub_block``, ``generated``, ``product_and_add``, ``scratch``  a plan bound to memory: its steps,
   streams, bodies of control flow, kernels, products with an addend between these, and what they need only while they run
 * ``sections``  steps whose sizes a run finds
+* ``arenas``, ``kept``  memory that plans take turns in, and how much each plan keeps beside it
 * ``storage``  the arrays of a plan's values, and blocks that a device's library allocates while steps run
 * ``checks``, ``finite``  of positions and of NaN while a plan runs
 * ``scope``, ``flatten``  where persistable variables live, how they are written, and how they become views of flat buffers

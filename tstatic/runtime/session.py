@@ -29,6 +29,7 @@ from tstatic.plan.flat_buffers import state_buffers
 from tstatic.plan.plan import Plan, Step
 from tstatic.progress import tracked
 from tstatic.runtime import random
+from tstatic.runtime.arenas import Arenas, held_bytes
 from tstatic.runtime.checks import (
     Before,
     Bound,
@@ -67,11 +68,13 @@ class Session:
         check_numerics: Raise on the first NaN or infinity.
         communicator: Runs this replica's collectives with the other replicas.
         place: Number of the replica; its random numbers depend on it.
+        arenas: Memory that it shares with sessions that run when it does not; its own if ``None``.
     """
 
     def __init__(
         self, plan: Plan, scope: Scope, device: Device = HOST, threads: int = 1, seed: int = 0, uid: int = 0,
         check_numerics: bool = False, communicator: Communicator | None = None, place: int = 0,
+        arenas: Arenas | None = None,
     ) -> None:  # fmt: skip
         self.plan = plan
         self.scope = scope
@@ -91,12 +94,15 @@ class Session:
         self._joins = [device.event() for _ in self.streams[1:]]
         self._began, self._ended = device.event(), device.event()
         self.arena: Memory | None = None
+        self.workspaces: Sequence[cpu.Workspace] = ()
+        self._arenas = Arenas(device) if arenas is None else arenas
         self._staged: StagedFeeds | None = None
         self.checks: LateChecks | None = None
         self.undecided = False
         self._at: tuple[Sequence[Any], Iterator[Any]] | None = None
         self.layout = -1
-        self.runs = 0
+        self.runs = self.own_bytes = 0
+        self.calls: dict[str, list[Call]] = {"main": [], "update": []}
         self._bound = False
         self.blocks = Blocks()
         self._flat_buffers = state_buffers(plan.program)
@@ -126,7 +132,7 @@ class Session:
             self.communicator.free()
         move_values(self.scope, (*plan.program.reads, *plan.program.writes), device)  # which flat buffers are made of
         flatten(self.scope, self._flat_buffers, device)
-        self.arena = device.allocate(plan.arena_bytes, purpose="an arena of temporaries")
+        self.arena = self._arenas.take(self, plan.arena_bytes)
         self.arena.touch()
         self.arrays: dict[str, Any] = {}
         self.blocks = Blocks(plan)
@@ -163,11 +169,10 @@ class Session:
             self.blocks.bound(number, work)
             works.append((step, work, stream, before))
         self.blocks.finish()
-        self.workspaces = [cpu.Workspace() for _ in range(self.threads)]
-        for workspace in self.workspaces:
-            workspace.reserve(max((work.scratch_bytes for _, work, *_ in works), default=0))
-            workspace.allocate()
-        self.calls: dict[str, list[Call]] = {"main": [], "update": []}
+        self.own_bytes = sum(work.own_bytes for _, work, *_ in works)
+        scratch = max((work.scratch_bytes for _, work, *_ in works), default=0)
+        self.workspaces = self._arenas.workspaces(self.threads, scratch)
+        self.calls = {"main": [], "update": []}
         self.op_of_call: dict[str, list[Any]] = {"main": [], "update": []}
         self._queued: dict[str, tuple[list[Queued], list[Call]]] = {}
         self._recorded = RecordedCalls(plan, device, self.threads, self.streams, self.place, self.arrays)
@@ -179,8 +184,7 @@ class Session:
         self._open_feeds = [name for name in plan.program.feeds if name not in self.arrays]
         self._numbers = self.arrays.get(RNG)
         self._staged = StagedFeeds(device, self._feeds) if device.deferred else None
-        self.layout = self.scope.layout
-        self._bound = True
+        self.layout, self._bound = self.scope.layout, True
 
     def _chain_region(self, region: str, works: Sequence[Bound], check: bool) -> None:
         """Adds the calls of a region on a device whose calls return when their work is done."""
@@ -310,16 +314,13 @@ class Session:
                 reserved["run_block"] = runner
         return reserved
 
-    def _prepare(self, step: Step, ins: list[Any], stream: Stream, scratch: Array | None) -> cpu.BoundStep:
+    def _prepare(self, step: Step, ins: list[Any], stream: Stream, scratch: Array | None) -> Any:
         op = step.op
         outs = [self._entry(e) for e in op.outputs]
-        work: cpu.BoundStep
         if step.region == "update" and self.undecided:
             assert self.checks is not None
-            work = self.device.bind_unless(self.checks.bad, op, ins, outs, stream, scratch)
-        else:
-            work = self.device.bind(op, ins, outs, self._reserved(op), stream, scratch)
-        return work
+            return self.device.bind_unless(self.checks.bad, op, ins, outs, stream, scratch)
+        return self.device.bind(op, ins, outs, self._reserved(op), stream, scratch)
 
     # -------------------------------------------------------------------------------------------------------------- run
     def stale(self) -> bool:
@@ -344,6 +345,7 @@ class Session:
             workspace.touch()
         device = self.device
         if device.deferred:
+            self._arenas.enter(self)
             device.discard(self.streams)
             device.record(self._began, self.streams[0])
         sent = False
@@ -366,6 +368,7 @@ class Session:
                     self.bind()
                     sent = False
         self.runs += 1
+        self._arenas.unfinished = None
         if self._recorded.recorder is not None:
             self._recorded.end_run(self._began, self._ended)
         if self._transient:
@@ -554,21 +557,16 @@ class Session:
 
     def release(self) -> None:
         """Gives the memory of temporaries back to the system; the plan stays bound if the system allows it."""
-        if not self._bound or self.arena is None:
-            return
-        if not self.arena.can_release:
+        if self._bound and self.arena is not None and not self.arena.can_release:
             self.drop()
-            return
-        self.arena.release()
-        for workspace in self.workspaces:
-            workspace.release()
+        for memory in self.memories():
+            memory.release()
         self.sections.release()
 
     def drop(self) -> None:
         """Frees the arena and everything bound to it; the next run binds anew."""
         self._bound = False
-        if self.arena is not None:
-            self.device.free(self.arena)
+        self._arenas.leave(self)
         if self._staged is not None:
             self._staged.free()
         if self.communicator is not None:
@@ -580,12 +578,16 @@ class Session:
         self.arrays, self._queued = {}, {}
         self.calls = {"main": [], "update": []}
         self._recorded = RecordedCalls(self.plan, self.device, self.threads, self.streams, self.place, {})
-        self.workspaces, self._feeds, self.keys, self.runners = [], [], [], []
+        self.workspaces, self._feeds, self.keys, self.runners = (), [], [], []
         self.blocks = Blocks()
+
+    def memories(self) -> Iterator[Memory | cpu.Workspace]:
+        """Yields the memory that it is bound to, which it may share with other sessions."""
+        if self._bound and self.arena is not None:
+            yield self.arena
+            yield from self.workspaces
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of arena and scratch memory that are allocated now."""
-        if not self._bound or self.arena is None:
-            return 0
-        return self.arena.held_bytes + sum(w.held_bytes for w in self.workspaces) + self.sections.held_bytes
+        """Bytes of arena and scratch memory that are allocated now, shared ones included."""
+        return held_bytes([self]) + self.sections.held_bytes

@@ -1,11 +1,11 @@
 """Paddle's static-graph classes and functions; the only layer that knows all stages from program to run.
 
 * ``pipeline``  the passes and fusions that a program and a strategy require, in order: read this first
-* ``compile``  compiles a program for given feeds and fetches into a Compilation; and the cache
+* ``compile``, ``plan_cache``  compiles a program for given feeds and fetches into a Compilation, and keeps it
 * ``executor``, ``ledger``  runs programs; what each compilation cost, and why it was needed
 * ``from_dataset``  runs over all batches of a data set of files
 * ``request``  the arguments of a run: feeds, fetches, state
-* ``compiled_program``, ``max_batch``  a program with strategies, and its runs; the largest batch that fits in a memory
+* ``compiled_program``, ``history``, ``max_batch``  a program with strategies, and its runs; the largest batch that fits in a memory
 * ``data_parallel``  the replicas of a program on several places
 * ``parallel_executor``  a data-parallel program and its Executor in one, as in Paddle 1.x
 * ``strategy``, ``strategy_property``  BuildStrategy and ExecutionStrategy, and the record of a property

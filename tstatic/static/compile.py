@@ -1,11 +1,9 @@
-"""Compiles programs: strategy, feeds, fetches and scope become a Compilation, which a cache keeps."""
+"""Compiles programs: strategy, feeds, fetches and scope become a Compilation."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from logging import INFO
 from typing import Any
 
 from tstatic import flags
@@ -22,22 +20,17 @@ from tstatic.ir.program import Operator, Program
 from tstatic.ir.types import Meta
 from tstatic.ir.updates import with_updates
 from tstatic.locks import cached_property
-from tstatic.logs import get_logger, warn_once
 from tstatic.plan.known_values import infer_program
 from tstatic.plan.plan import Plan
+from tstatic.runtime.arenas import Arenas
 from tstatic.runtime.feed import uninitialised
 from tstatic.runtime.scope import Scope
 from tstatic.runtime.session import Session
 from tstatic.static import pipeline
-from tstatic.static.ledger import CompileRecord, Key, Ledger
+from tstatic.static.ledger import Key
 from tstatic.static.request import state_metas
 from tstatic.static.strategy import BuildStrategy
 from tstatic.target import Target
-
-_log = get_logger("recompiles")
-
-CACHE_SIZE = 32
-"""The most compilations kept per Executor; the least recently used one is removed first."""
 
 
 # ---------------------------------------------------------------------------------------------------------- distribution
@@ -87,6 +80,21 @@ def distribution(
 
 
 # ----------------------------------------------------------------------------------------------------------- compilation
+@dataclass(frozen=True, eq=False)
+class Family:
+    """What the compilations of a program for feeds of any sizes have in common.
+
+    Attributes:
+        source: The program after pruning.
+        programs: Per replica, the program after the passes, before the fusions: sizes decide only what comes then.
+        report: What data-parallel replicas exchange; ``None`` for a program on one place.
+    """
+
+    source: Program
+    programs: tuple[FrozenProgram, ...]
+    report: Report | None
+
+
 @dataclass(frozen=True)
 class LoweredProgram:
     """The program of a replica, before and after its fusions, and its plan; equal replicas share one.
@@ -132,18 +140,26 @@ class Compilation:
     Attributes:
         key: The key; ``None`` if no cache keeps the compilation.
         program: The user's program.
-        source: The program after pruning.
+        family: What it has in common with compilations for other sizes.
         replicas: One per replica; a program on one place has one.
         states: Per replica, the metadata of the variables that the plan was made for.
-        report: What data-parallel replicas exchange; ``None`` for a program on one place.
     """
 
     key: Key | None
     program: Program
-    source: Program
+    family: Family
     replicas: tuple[LoweredProgram, ...]
     states: tuple[Mapping[str, Meta], ...]
-    report: Report | None
+
+    @property
+    def source(self) -> Program:
+        """The program after pruning."""
+        return self.family.source
+
+    @property
+    def report(self) -> Report | None:
+        """What data-parallel replicas exchange; ``None`` for a program on one place."""
+        return self.family.report
 
     @property
     def first(self) -> LoweredProgram:
@@ -193,7 +209,13 @@ class Compilation:
         return True
 
     def bind(
-        self, scope: Scope, device: Device, threads: int, group: Group | None = None, rank: int = 0
+        self,
+        scope: Scope,
+        device: Device,
+        threads: int,
+        group: Group | None = None,
+        rank: int = 0,
+        arenas: Sequence[Arenas | None] = (),
     ) -> tuple[Session, ...]:
         """Returns sessions, one per replica; each binds its arrays when it first runs.
 
@@ -203,6 +225,7 @@ class Compilation:
             threads: Number of threads of all replicas together.
             group: The group in which the replicas communicate; ``None`` for a program on one place.
             rank: Rank of this process, so that each replica draws its own random numbers.
+            arenas: Per replica, memory that it shares with sessions that run when it does not.
 
         Raises:
             FeedError: If a persistable variable that the program reads has no value.
@@ -227,6 +250,7 @@ class Compilation:
                     check,
                     group.communicator(i, device) if group is not None else None,
                     rank * count + i,
+                    arenas[i] if arenas else None,
                 )
             )
         return tuple(sessions)
@@ -242,6 +266,34 @@ def fuse_under(
     return fused, after, log
 
 
+def family_of(
+    program: Program,
+    build: BuildStrategy,
+    feeds: Sequence[str],
+    fetches: Sequence[str],
+    how: Distribution | None = None,
+    kept: Sequence[Operator] | None = None,
+    widens: bool = False,
+) -> Family:
+    """Prunes, rewrites and distributes a program; sizes play no part in it.
+
+    Args:
+        program, build, fetches, how, kept: As for :func:`compile_program`.
+        feeds: Names of what is fed.
+        widens: Whether float16 is computed in float32, as on CPU places.
+
+    Raises:
+        TstaticError: If a feed or fetch does not fit.
+    """
+    source = program if kept is None else with_updates(program, list(feeds), fetches, kept)
+    scale = 1.0 if how is None else loss_scale(build, how.world)
+    frozen, _ = pipeline.simplify(source, build, list(feeds), fetches, scale, widens)
+    if how is None:
+        return Family(source, (frozen,), None)
+    programs, report = distribute(frozen, how)
+    return Family(source, tuple(programs), report)
+
+
 def compile_program(
     program: Program,
     build: BuildStrategy,
@@ -254,6 +306,7 @@ def compile_program(
     device: Device | None = None,
     key: Key | None = None,
     numerics: str | None = None,
+    family: Family | None = None,
 ) -> Compilation:
     """Rewrites, distributes and fuses a program for given feeds and fetches.
 
@@ -269,23 +322,21 @@ def compile_program(
         device: The device of the places; that of CPU places if ``None``.
         key: The key under which a cache will keep the compilation.
         numerics: ``default`` or ``strict``; ``None``: what ``FLAGS_numerics`` says.
+        family: What :func:`family_of` returned for the same arguments, to spare its work.
 
     Raises:
         TstaticError: If a feed or fetch does not fit, or an op rejects its inputs' shapes.
     """
-    names = list(feeds[0])
-    source = program if kept is None else with_updates(program, names, fetches, kept)
-    scale = 1.0 if how is None else loss_scale(build, how.world)
     device = device or cpu_device()
     used = flags.numerics() if numerics is None else numerics
-    widens = bool(program.mixed_precision) and device.name == "cpu" and used != "strict"
-    frozen, _ = pipeline.simplify(source, build, names, fetches, scale, widens)
-    programs, report = ([frozen], None) if how is None else distribute(frozen, how)
+    if family is None:
+        widens = bool(program.mixed_precision) and device.name == "cpu" and used != "strict"
+        family = family_of(program, build, list(feeds[0]), fetches, how, kept, widens)
     known: dict[tuple[Any, ...], LoweredProgram] = {}
     replicas = []
     states = []
     # Not strict: an explanation gives the feeds of the first replica only.
-    for mine, metas in zip(programs, feeds, strict=False):
+    for mine, metas in zip(family.programs, feeds, strict=False):
         state = state_metas(mine, program, scope)
         # Replicas with equal programs and equal feeds share one lowering, and so one plan and its kernels.
         alike = id(mine), tuple(sorted(metas.items()))
@@ -296,101 +347,16 @@ def compile_program(
             known[alike] = LoweredProgram(mine, inferred, fused, after, log, build, device, device.target, used)
         replicas.append(known[alike])
         states.append(state)
-    return Compilation(key, program, source, tuple(replicas), tuple(states), report)
-
-
-# ----------------------------------------------------------------------------------------------------------------- cache
-@dataclass(frozen=True)
-class Bound:
-    """A compilation and its sessions.
-
-    Attributes:
-        compilation: The compilation that they run.
-        sessions: One per replica.
-        group: The group in which the replicas communicate.
-        kept: Fed persistable variables that the program does not write: after the run the scope has what was fed.
-    """
-
-    compilation: Compilation
-    sessions: tuple[Session, ...]
-    group: Group | None
-    kept: tuple[str, ...] = ()
-
-
-class CompileCache:
-    """Keeps the compilations of one Executor, with their sessions, by key.
-
-    Attributes:
-        warns: Whether many compilations of one program draw a warning; checks make them on purpose.
-    """
-
-    def __init__(self) -> None:
-        self.warns = True
-        self._entries: OrderedDict[Key, Bound] = OrderedDict()
-        self.ledger = Ledger()
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def find(self, key: Key, scope: Scope) -> Bound | None:
-        """Returns the entry of a key, if the scope's values still fit it."""
-        # Most runs repeat the last one, whose entry is at the end; comparing two keys takes a fifth of hashing one twice.
-        newest, found = next(reversed(self._entries.items()), (None, None))
-        repeated = key == newest
-        if not repeated:
-            found = self._entries.get(key)
-        if found is None:
-            return None
-        for session in found.sessions:
-            if session.stale():
-                # Other storage of the same shapes is only bound anew; other shapes need another plan.
-                if not found.compilation.fits(scope):
-                    return None
-                break
-        if not repeated:
-            self._entries.move_to_end(key)
-        return found
-
-    def add(self, key: Key, entry: Bound, seconds: float) -> CompileRecord:
-        """Adds an entry, logs and records the time of the compilation and the parts of the key that differ from the nearest one."""
-        count = len(entry.sessions)
-        program = entry.compilation.program
-        record = self.ledger.add(key, repr(program), seconds)
-        if _log.isEnabledFor(INFO):
-            where = f" for {count} places" if count > 1 else ""
-            _log.info("compiled %r%s in %.1f ms: %s", program, where, seconds * 1e3, record.reason)
-        if self.warns and record.number == CACHE_SIZE + 1:
-            warn_once(
-                ("many compilations", program.uid),
-                f"{program!r} was compiled {record.number} times, and an Executor keeps {CACHE_SIZE} plans: {record.reason}. "
-                "Executor.compilations has all reasons; FLAGS_max_recompiles sets a limit",
-                topic="recompiles",
-            )
-        self._entries[key] = entry
-        self._entries.move_to_end(key)
-        while len(self._entries) > CACHE_SIZE:
-            self._entries.popitem(last=False)
-        return record
-
-    def forget(self, group: Group) -> None:
-        """Removes the entries of replicas whose group has ended."""
-        # A list, as the dict changes in the loop.
-        for key in [key for key, entry in self._entries.items() if entry.group is group]:
-            del self._entries[key]
-
-    def close(self) -> None:
-        """Frees the memory of all sessions and removes all entries."""
-        for entry in self._entries.values():
-            for session in entry.sessions:
-                session.drop()
-        self._entries.clear()
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes that the arenas of all sessions hold now."""
-        return sum(session.held_bytes for entry in self._entries.values() for session in entry.sessions)
+    return Compilation(key, program, family, tuple(replicas), tuple(states))
 
 
 __all__ = [
-    "Bound", "Compilation", "CompileCache", "Key", "LoweredProgram", "compile_program", "distribution", "loss_scale",
-]  # fmt: skip
+    "Compilation",
+    "Family",
+    "Key",
+    "LoweredProgram",
+    "compile_program",
+    "distribution",
+    "family_of",
+    "loss_scale",
+]

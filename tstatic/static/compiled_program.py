@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 import numpy as np
 
@@ -30,13 +28,13 @@ from tstatic.plan.report import Fit, MemoryReport, memory_report
 from tstatic.runtime.feed import check_shape
 from tstatic.runtime.lod import open_rows
 from tstatic.runtime.scope import Scope, global_scope
-from tstatic.runtime.session import Session
 from tstatic.runtime.shards import shard_metas
-from tstatic.static.compile import Bound, Compilation, compile_program, distribution
+from tstatic.static.compile import compile_program, distribution
 from tstatic.static.data_parallel import OWN_PLACE, places_of
 from tstatic.static.explain import Explanation
+from tstatic.static.history import History
 from tstatic.static.inquiry import as_program, build_explanation
-from tstatic.static.ledger import MOST_RECORDS, CompileRecord
+from tstatic.static.ledger import CompileRecord
 from tstatic.static.max_batch import given_shapes, largest, with_batch
 from tstatic.static.property_status import PropertyStatus
 from tstatic.static.request import fetch_names, planned_for
@@ -46,40 +44,6 @@ from tstatic.target import Target
 S = TypeVar("S", BuildStrategy, ExecutionStrategy)
 ASSUMED = 16
 """The size that an explanation assumes if the program leaves it open."""
-
-
-@dataclass(eq=False, slots=True)
-class History:
-    """Records the compilations and runs of a CompiledProgram.
-
-    Attributes:
-        compilation: The last compilation.
-        counted: The compilation of the last run, whose sessions are in ``sessions``.
-        sessions: The sessions of all runs; weak references, so that the memory of a deleted Executor is freed.
-        scope: The scope of the last data-parallel run.
-        records: The last compilations for runs, in all Executors.
-    """
-
-    compilation: Compilation | None = None
-    counted: Compilation | None = None
-    sessions: WeakSet[Session] = field(default_factory=WeakSet)
-    scope: Scope | None = None
-    records: deque[CompileRecord] = field(default_factory=lambda: deque(maxlen=MOST_RECORDS))
-
-    def beside_bytes(self, plan: Plan) -> Mapping[int, int]:
-        """Returns what the device's library was seen to hold beside the results of steps, in runs of an equal plan."""
-        alike = (s for s in self.sessions if s.plan.storage == plan.storage)
-        return max((session.blocks.beside_bytes for session in alike), key=len, default={})
-
-    def ran(self, entry: Bound, drop_every: int) -> None:
-        """Records a run; after every ``drop_every`` runs releases the memory of temporaries."""
-        if self.counted is not entry.compilation:
-            self.counted = entry.compilation
-            self.sessions.update(entry.sessions)
-        if drop_every:
-            for session in entry.sessions:
-                if session.runs % drop_every == 0:
-                    session.release()
 
 
 @dataclass(frozen=True, eq=False)
@@ -410,7 +374,7 @@ class CompiledProgram:
         plans = [one.plan if chip is None else one.plan_on(chip) for one in made.replicas]
         if chosen_for is None:
             self._history.compilation = made
-        held = sum(s.held_bytes for s in self._history.sessions) + where.held_bytes()
+        held = self._history.held_bytes + where.held_bytes()
         parameters = frozenset(p.name for p in self._program.all_parameters())
         found = [
             memory_report(plan, state, held, parameters, self._history.beside_bytes(plan))
@@ -536,7 +500,7 @@ class CompiledProgram:
         statuses = fleet.statuses if isinstance(fleet, Settings) else ()
         chosen = () if self._settings.execution.num_threads else ("num_threads",)
         found = build_explanation(made, build, self.exec_strategy, note, statuses, verbose, chosen)
-        return replace(found, compilations=self.compilations)
+        return replace(found, compilations=self.compilations, in_use=self._history.in_use)
 
     def _has_backward(self) -> bool:
         return any(op.role & OpRole.Backward for op in self._program.global_block().ops)
@@ -587,7 +551,8 @@ def settings_of(compiled: CompiledProgram) -> tuple[Program, Settings]:
 
 def note_compilations(compiled: CompiledProgram, records: Iterable[CompileRecord]) -> None:
     """Adds compilations of the same program elsewhere, which an explanation then lists."""
-    compiled._history.records.extend(records)
+    for record in records:
+        compiled._history.note(record)
 
 
 def _copied(strategy: S | None, kind: type[S], arg: str) -> S:
@@ -597,4 +562,4 @@ def _copied(strategy: S | None, kind: type[S], arg: str) -> S:
     return check_type(strategy, kind, arg, "CompiledProgram", expected=f"a static.{kind.__name__} or None").copy()
 
 
-__all__ = ["PLAIN", "CompiledProgram", "History", "Settings", "note_compilations", "over_processes", "settings_of"]
+__all__ = ["PLAIN", "CompiledProgram", "Settings", "note_compilations", "over_processes", "settings_of"]

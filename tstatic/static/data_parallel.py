@@ -22,7 +22,8 @@ from tstatic.runtime.feed import Arrays
 from tstatic.runtime.interrupt import wait_for_writes
 from tstatic.runtime.replica_threads import ReplicaThreads
 from tstatic.runtime.scope import ReplicaScope, Scope
-from tstatic.static.compile import Bound, Compilation
+from tstatic.static.compile import Compilation
+from tstatic.static.plan_cache import Bound
 from tstatic.static.strategy import BuildStrategy
 
 OWN_PLACE = object()

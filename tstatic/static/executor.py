@@ -35,12 +35,13 @@ from tstatic.runtime.lod import FetchedLods, check_numpy, with_lod
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.runtime.shards import merged, shards
 from tstatic.shortage import out_of_memory
-from tstatic.static.compile import Bound, Compilation, CompileCache, Key, compile_program, distribution
+from tstatic.static.compile import Compilation, Key, compile_program, distribution
 from tstatic.static.compiled_program import PLAIN, CompiledProgram, Settings, over_processes, settings_of
 from tstatic.static.data_parallel import OWN_PLACE, Replicas, places_of
 from tstatic.static.dot import write_graphs
 from tstatic.static.from_dataset import FetchHandler, run_batches
-from tstatic.static.ledger import CompileRecord
+from tstatic.static.ledger import CompileRecord, PlansInUse
+from tstatic.static.plan_cache import Bound, CompileCache
 from tstatic.static.request import (
     FeedReader,
     Signature,
@@ -97,6 +98,9 @@ class Executor:
     def __init__(self, place: Any = None) -> None:
         self.place = places.expected_place() if place is None else places.to_place(place)
         self._cache = CompileCache()
+        # One more for each depth at which a Python function in a program runs programs: whoever runs keeps its plan and arena.
+        self._inner: list[CompileCache] = []
+        self._depth = 0
         self._replicas: dict[int, Replicas] = {}
         self._readers: dict[tuple[int, int, tuple[str, ...]], FeedReader] = {}
         self._lock = rlock()
@@ -210,10 +214,11 @@ class Executor:
                     (tuple(names), feed_var_name, fetch_var_name), place, device, device.target, id(where), flags.key(),
                     (use_prune or bool(kept), tuple(kept)), settings.numerics,
                 )  # fmt: skip
-                entry = self._cache.find(key, where)
+                cache = self._cache if not self._depth else self._cache_within()
+                entry = cache.find(key, where)
                 if entry is None:
                     entry, replicas = self._compile(
-                        key, base, settings, feeds, names, kept if kept or use_prune else None, where, replicas
+                        cache, key, base, settings, feeds, names, kept if kept or use_prune else None, where, replicas
                     )
             except TstaticError as error:
                 raise error.add_context(where=show(user_line())) from None
@@ -222,19 +227,24 @@ class Executor:
             if settings.dry_run:
                 return [None] * count
             start = time.perf_counter()
-            with scheduled(base, where):
-                if replicas is None and settings.numerics is None:
-                    results = [entry.sessions[0].run(feeds[0], settings.iterations)]
-                else:
-                    # Libraries' settings, and the order in which processes sum gradients, depend on it, too.
-                    with flags.using_numerics(settings.numerics):
-                        results = _results(entry, feeds, where, settings.iterations, replicas)
+            depth = self._depth
+            try:
+                self._depth = depth + 1
+                with scheduled(base, where):
+                    if replicas is None and settings.numerics is None:
+                        results = [entry.sessions[0].run(feeds[0], settings.iterations)]
+                    else:
+                        # Libraries' settings, and the order in which processes sum gradients, depend on it, too.
+                        with flags.using_numerics(settings.numerics):
+                            results = _results(entry, feeds, where, settings.iterations, replicas)
+            finally:
+                self._depth = depth
             for name in entry.kept:
                 where.var(name).get_tensor()._write(feeds[0][name])
             if settings.history is not None:
                 settings.history.ran(entry, settings.drop_every)
             if records.recorder is not None and records.recorder.memory:
-                records.recorder.note_memory(self._cache.held_bytes)
+                records.recorder.note_memory(self.held_bytes)
             if _steps.isEnabledFor(DEBUG):
                 took = [seconds for one in entry.sessions if (seconds := one.device_seconds) is not None]
                 on_device = f", of which {max(took) * 1e3:.3f} ms on the device" if took else ""
@@ -290,6 +300,12 @@ class Executor:
             )
         return program, PLAIN
 
+    def _cache_within(self) -> CompileCache:
+        """Returns the cache of runs inside of ``_depth`` other runs of this Executor."""
+        while len(self._inner) < self._depth:
+            self._inner.append(CompileCache(self._cache.ledger))
+        return self._inner[self._depth - 1]
+
     def _place_of(self, settings: Settings) -> tuple[Place | tuple[Place, ...], Replicas | None]:
         """Returns where a program runs: on one place, or on those of its replicas."""
         if settings.parallel:
@@ -307,7 +323,8 @@ class Executor:
         if found is None or found.outer is not outer:
             if found is not None:
                 found.close()
-                self._cache.forget(found.group)
+                for cache in (self._cache, *self._inner):
+                    cache.forget(found.group)
             found = self._replicas[size] = Replicas(size, outer)
         return found
 
@@ -330,6 +347,7 @@ class Executor:
     # ---------------------------------------------------------------------------------------------------------- compile
     def _compile(
         self,
+        cache: CompileCache,
         key: Key,
         program: Program,
         settings: Settings,
@@ -341,7 +359,7 @@ class Executor:
     ) -> tuple[Bound, Replicas | None]:
         """Compiles a program, binds it to a scope and adds it to the cache."""
         recorder = records.recorder
-        self._cache.ledger.check(key, repr(program))
+        cache.ledger.check(key, repr(program))
         start, start_ns = time.perf_counter(), time.perf_counter_ns()
         build, group, how, rank = settings.build, None, None, 0
         check_backend()
@@ -364,16 +382,18 @@ class Executor:
             device=key.device,
             key=key,
             numerics=settings.numerics,
+            family=cache.family(key),
         )
         if not rank:
             write_graphs(made.source, build, list(feeds[0]), names, made.first.after, made.first.metas)
+        arenas = cache.arenas(key.device, group, len(made.replicas))
         kept_feeds = fed_state(program, feeds[0], made.first.before.writes)
-        entry = Bound(made, made.bind(scope, key.device, threads, group, rank), group, kept_feeds)
+        entry = Bound(made, made.bind(scope, key.device, threads, group, rank, arenas), group, kept_feeds)
         if replicas is not None:
             replicas.agree(made, build, scope)
-        record = self._cache.add(key, entry, time.perf_counter() - start)
+        record = cache.add(key, entry, time.perf_counter() - start)
         if settings.history is not None:
-            settings.history.records.append(record)
+            settings.history.note(record)
         if recorder is not None:
             recorder.add("compile", "compile", start_ns)
         for observe in observers:
@@ -386,7 +406,8 @@ class Executor:
         for replicas in self._replicas.values():
             replicas.close()
         self._replicas.clear()
-        self._cache.close()
+        for cache in (self._cache, *self._inner):
+            cache.close()
 
     def flush(self) -> None:
         """Does nothing: all work of a run is done when ``run`` returns."""
@@ -481,9 +502,23 @@ class Executor:
         return self._cache.ledger.records
 
     @property
+    def plans(self) -> PlansInUse:
+        """How many plans are kept, with about how many bytes (``FLAGS_plan_cache_bytes`` bounds them), and how runs found them.
+
+        Example:
+            >>> y = static.data("x", [None, 2]) * 2
+            >>> exe = static.Executor()
+            >>> for rows in (1, 3, 1, 3):
+            ...     _ = exe.run(feed={"x": np.ones((rows, 2), "float32")}, fetch_list=[y])
+            >>> exe.plans.plans, exe.plans.compilations, exe.plans.hits
+            (2, 2, 2)
+        """
+        return self._cache.in_use
+
+    @property
     def held_bytes(self) -> int:
-        """Bytes that the arenas of cached plans hold now."""
-        return self._cache.held_bytes
+        """Bytes of the arenas, in which plans take turns, and of their scratch memory now."""
+        return sum(cache.held_bytes for cache in (self._cache, *self._inner))
 
 
 def checking_executor(place: Any = None) -> Executor:

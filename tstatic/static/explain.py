@@ -7,7 +7,7 @@ import os
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tstatic.comm.distribution import Report
@@ -18,7 +18,7 @@ from tstatic.ir.checks import check_known
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.runtime.report_files import write_report
 from tstatic.static.amp.rewrite import Converted
-from tstatic.static.ledger import CompileRecord, ledger_lines
+from tstatic.static.ledger import CompileRecord, PlansInUse, ledger_lines
 from tstatic.static.property_status import PropertyStatus, plain
 from tstatic.static.savings import Saving, members_as_data
 from tstatic.static.strict_cost import StrictCost
@@ -146,6 +146,7 @@ class Explanation:
         verbose: Whether ``str`` lists everything.
         made_at: When it was made, as text.
         compilations: Those for runs of the CompiledProgram until now, with the parts of the cache key that changed.
+        in_use: The plans that Executors keep for it, and how many runs found theirs.
 
     Example:
         >>> y = paddle.exp(static.data("x", [8]) * 2.0 + 1.0)
@@ -177,6 +178,7 @@ class Explanation:
     _draw: Callable[[], Drawing] | None = field(default=None, repr=False, compare=False)
     _page: Callable[[Explanation, int], str] | None = field(default=None, repr=False, compare=False)
     compilations: tuple[CompileRecord, ...] = field(default=(), compare=False)
+    in_use: PlansInUse | None = field(default=None, compare=False)
     made_at: str = field(default="", compare=False)
 
     @property
@@ -252,6 +254,8 @@ class Explanation:
             done["strict"] = self.strict.to_dict()
         if self.compilations:
             done["compilations"] = [one.to_dict() for one in self.compilations]
+        if self.in_use is not None and self.in_use.runs:
+            done["plans"] = asdict(self.in_use)
         if self.on_host:
             done["on_host"] = [{**members_as_data([one.op])[0], "reason": one.reason} for one in self.on_host]
         return done
@@ -355,7 +359,7 @@ def _summary(e: Explanation, most_names: int = 2) -> list[str]:
         lines.append(f"on the host: {len(e.on_host)} operators ({_types(one.op.type for one in e.on_host)})")
     if e.strict is not None:
         lines.append(str(e.strict).splitlines()[0])
-    lines += ledger_lines(e.compilations)
+    lines += ledger_lines(e.compilations, e.in_use)
     if e.applied and e.kernel_kind == "reference":
         lines.append(
             "On this device fused operators run as the operators that they replace; generated kernels run on a GPU, and with "
@@ -522,7 +526,7 @@ def _everything(e: Explanation) -> list[str]:
                 lines.append(f"  {v.name} = {plain(v.value)!r}{mark}: {v.status}. {v.reason}")
     if e.strict is not None:
         lines.append(str(e.strict))
-    return lines + ledger_lines(e.compilations, verbose=True)
+    return lines + ledger_lines(e.compilations, e.in_use, verbose=True)
 
 
 def _at(where: Where | None, gap: int = 1) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from tstatic import flags
 from tstatic.devices import Device
+from tstatic.display import counted, size
 from tstatic.errors import ProgramError
 from tstatic.places import Place
 from tstatic.static.request import Signature
@@ -18,6 +19,7 @@ from tstatic.target import Target
 MOST_RECORDS = 256
 """The most records that a ledger keeps, with their keys; older ones are only counted."""
 MOST_TEXT = 120
+REMOVED = "its plan had been removed, to stay within FLAGS_plan_cache_bytes"
 
 
 class Key(NamedTuple):
@@ -69,6 +71,7 @@ class CompileRecord:
         seconds: Time that rewriting and planning took.
         reason: Why it was made: ``first run``, what differs, or that the plan was no longer kept.
         changes: The parts of the key that differ from the nearest earlier one; empty for a first run.
+        again: Whether the plan had been there, and was removed to make room.
     """
 
     number: int
@@ -76,6 +79,7 @@ class CompileRecord:
     seconds: float
     reason: str
     changes: tuple[KeyChange, ...] = ()
+    again: bool = False
 
     def __str__(self) -> str:
         return f"compilation {self.number} in {self.seconds * 1e3:.1f} ms: {self.reason}"
@@ -83,6 +87,35 @@ class CompileRecord:
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data."""
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class PlansInUse:
+    """How runs found their plans, in an Executor or of a CompiledProgram.
+
+    Attributes:
+        runs: Runs until now.
+        compilations: How many of them compiled a program.
+        again: How many of these made a plan that had been there and was removed (``FLAGS_plan_cache_bytes``).
+        plans: Plans that are kept now.
+        kept_bytes: About how many bytes of the host these keep, beside the arenas, which plans share.
+    """
+
+    runs: int
+    compilations: int
+    again: int
+    plans: int
+    kept_bytes: int
+
+    @property
+    def hits(self) -> int:
+        """Runs that found their plan."""
+        return self.runs - self.compilations
+
+    def __str__(self) -> str:
+        found = f"{self.hits:,} of {counted(self.runs, 'run')} found their plan"
+        again = f"; {counted(self.again, 'plan')} removed and compiled again" if self.again else ""
+        return f"{found}{again}; {counted(self.plans, 'plan')} kept, {size(self.kept_bytes)}"
 
 
 class Ledger:
@@ -120,11 +153,11 @@ class Ledger:
             fix="feed arrays of fewer different shapes (pad them, or drop the last batch), or raise the flag",
         )
 
-    def add(self, key: Key, program: str, seconds: float) -> CompileRecord:
-        """Adds a compilation that took so long; returns its record."""
-        reason, changes = self.explain(key)
+    def add(self, key: Key, program: str, seconds: float, again: bool = False) -> CompileRecord:
+        """Adds a compilation that took so long, perhaps of a plan that was removed before; returns its record."""
+        reason, changes = (REMOVED, ()) if again else self.explain(key)
         number = self._counts[key.program] = self.count(key.program) + 1
-        record = CompileRecord(number, program, seconds, reason, changes)
+        record = CompileRecord(number, program, seconds, reason, changes, again)
         self._rows.append((key, record))
         return record
 
@@ -200,8 +233,12 @@ def changed_feeds(old: Sequence[Signature], new: Sequence[Signature]) -> str:
     return f"replica {replica}: {text}" if len(new) > 1 else text
 
 
-def ledger_lines(records: Sequence[CompileRecord], verbose: bool = False) -> list[str]:
-    """Returns what explanations say of the compilations of a program: one line, or all of them."""
+def ledger_lines(records: Sequence[CompileRecord], in_use: PlansInUse | None, verbose: bool = False) -> list[str]:
+    """Returns what explanations say of the compilations of a program, and of its plans: a line of each, or all of them."""
+    return _compiled(records, verbose) + ([f"plans: {in_use}"] if in_use is not None and in_use.runs else [])
+
+
+def _compiled(records: Sequence[CompileRecord], verbose: bool) -> list[str]:
     if not records:
         return []
     total = sum(one.seconds for one in records)
@@ -216,4 +253,4 @@ def ledger_lines(records: Sequence[CompileRecord], verbose: bool = False) -> lis
     return lines
 
 
-__all__ = ["CompileRecord", "Key", "KeyChange", "Ledger", "changed_feeds", "ledger_lines"]
+__all__ = ["CompileRecord", "Key", "KeyChange", "Ledger", "PlansInUse", "changed_feeds", "ledger_lines"]

@@ -25,8 +25,9 @@ from tstatic.target import CHIPS, Target
 Signature = tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
 """Name, shape and dtype of all fed arrays, sorted by name."""
 
-MOST_ACCEPTED = 256
-"""The most kinds of arrays that a FeedReader remembers, so that feeds of ever new sizes do not fill the memory."""
+MOST_ACCEPTED = 1 << 14
+"""The most kinds of arrays that a FeedReader remembers, so that feeds of ever new sizes do not fill the memory: 200 bytes each, and
+far more than the sizes of which an Executor keeps plans, so that sizes in turn do not push each other out."""
 
 
 def signature_of(arrays: Arrays, open_rows: Mapping[str, str]) -> Signature:

@@ -1,4 +1,4 @@
-"""Numbers that an update itself moves on, such as powers of decay rates: their code, and that bound to arrays."""
+"""Numbers that an update itself moves on, such as powers of a decay rate: their code, and its calls on arrays."""
 
 from __future__ import annotations
 
@@ -15,6 +15,25 @@ from tstatic.ir.ref import Calls
 Array = np.ndarray[Any, Any]
 
 
+@dataclass(frozen=True)
+class MovedCode:
+    """The code of a number that the update itself moves on; it depends on its type alone, not on the arrays.
+
+    Attributes:
+        slot: The output slot of the number.
+        code: Reads the number, then the constants.
+        constants: How many constants there are, rounded to the number's type.
+        values: ``(values by name) -> the constants``.
+        fixed: Whether the constants depend on attributes alone.
+    """
+
+    slot: str
+    code: Code
+    constants: int
+    values: Numbers
+    fixed: bool
+
+
 @dataclass(slots=True)
 class Moved:
     """A number that the update itself moves on: the calls, and constants of its type that depend on what a step reads."""
@@ -24,35 +43,9 @@ class Moved:
     calls: Calls
 
 
-@dataclass(frozen=True, slots=True)
-class MoveCode:
-    """The expression of a number's new value as code, over the number and constants of its type.
-
-    Attributes:
-        constants: How many there are.
-        values: ``(values by name) -> the constants``.
-        fixed: Whether attributes alone give them.
-    """
-
-    code: Code
-    constants: int
-    values: Numbers
-    fixed: bool
-
-    def bind(self, x: Array, out: Array) -> Moved:
-        """Returns the code bound to the number before and after an update."""
-        arrays = [np.empty((), x.dtype) for _ in range(self.constants)]
-        calls = self.code.bind([x, *arrays], [out], [np.empty(out.shape, d) for d in self.code.registers])
-        # The constants are filled now, not in each step.
-        if self.fixed:
-            for array, value in zip(arrays, self.values({}), strict=True):
-                array.fill(value)
-            arrays = []
-        return Moved(arrays, self.values, calls)
-
-
-def move_code(node: Node, name: str, dtype: np.dtype[Any]) -> MoveCode:
+def moved_code(node: Node, slot: str, dtype: np.dtype[Any]) -> MovedCode:
     """Compiles the expression of a number's new value; constants are rounded to its type first."""
+    name = slot.removesuffix("Out").lower()
     constants: list[Node] = []
 
     def in_own_type(part: Node) -> Node:
@@ -64,4 +57,19 @@ def move_code(node: Node, name: str, dtype: np.dtype[Any]) -> MoveCode:
     node = in_own_type(node)
     inputs = {n: (i, dtype) for i, n in enumerate((name, *(f"constant{i + 1}" for i in range(len(constants)))))}
     code = compile_numpy({0: node}, inputs, {0: dtype}, {})
-    return MoveCode(code, len(constants), compiled(constants), not any(map(variables, constants)))
+    return MovedCode(slot, code, len(constants), compiled(constants), not any(map(variables, constants)))
+
+
+def bind_moved(one: MovedCode, x: Array, out: Array) -> Moved:
+    """Binds the code of a number's new value."""
+    arrays = [np.empty((), x.dtype) for _ in range(one.constants)]
+    calls = one.code.bind([x, *arrays], [out], [np.empty(out.shape, d) for d in one.code.registers])
+    # Attributes alone: the constants are filled now, not in each step.
+    if one.fixed:
+        for array, value in zip(arrays, one.values({}), strict=True):
+            array.fill(value)
+        arrays = []
+    return Moved(arrays, one.values, calls)
+
+
+__all__ = ["Moved", "MovedCode", "bind_moved", "moved_code"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,7 +15,7 @@ from tstatic.errors import ProgramError
 from tstatic.ir.checks import ANY_RANK, FLOATS, INTEGERS, check_dtype, check_has_shape, check_one_element, check_rank
 from tstatic.ir.expr import Node, variables
 from tstatic.ir.expr_numpy import Code, compile_numpy
-from tstatic.ir.formula import BoundFormula, Numbers, UpdateFormula, compiled, evaluate
+from tstatic.ir.formula import Numbers, UpdateFormula, compiled, evaluate
 from tstatic.ir.opdef import (
     PARTIAL_SUM,
     WHOLE,
@@ -27,17 +28,21 @@ from tstatic.ir.opdef import (
     parse_slots,
     register,
 )
-from tstatic.ir.recording import Call
+from tstatic.ir.recording import CALL_BYTES, Call
 from tstatic.ir.ref import Attrs, Calls, Metas, Ref, Slots
 from tstatic.ir.split import POINTWISE, along, row_parts
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops._low import store
-from tstatic.ops.update._moved import MoveCode, Moved, move_code
+from tstatic.ops.update._moved import Moved, MovedCode, bind_moved, moved_code
 from tstatic.ops.update._slots import ROW_MASK, ROWS, SCALARS, TENSORS
 from tstatic.ops.update._torch import with_out, with_rows, with_skip
 from tstatic.tuned._common import BLOCK
 
 Array = np.ndarray[Any, Any]
+
+
+MOST_CODES = 1024
+"""Of how many attributes and types an update keeps its code: a program has one or two of each, unless attributes change in turn."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +82,7 @@ class UpdateRef(Ref):
         self.attrs = None
         self.pairs = tuple((o.removesuffix("Out"), o) for o in self.outputs)
         self.powers = frozenset(o for i, o in self.pairs if i in formula.numbers)
-        self._known: dict[tuple[object, ...], list[_PassCode]] = {}
-        self._moves: dict[tuple[object, ...], MoveCode] = {}
+        self._known: OrderedDict[tuple[object, ...], tuple[list[_PassCode], list[MovedCode]]] = OrderedDict()
 
     def _computed(self, named: Mapping[str, Any]) -> np.dtype[Any]:
         """Returns the type that is computed in."""
@@ -87,14 +91,29 @@ class UpdateRef(Ref):
         found: np.dtype[Any] = dtype_of(dtype).compute.np
         return found
 
-    def _passes(self, named: Mapping[str, Any], attrs: Attrs) -> list[_PassCode]:
+    def _codes(self, named: Mapping[str, Any], attrs: Attrs) -> tuple[list[_PassCode], list[MovedCode]]:
         """Returns the formula as numpy code; what was compiled before is found again."""
         given = frozenset(n for n, a in named.items() if a is not None)
-        key = given, self._computed(named), _text(attrs)
+        # By text: 0.0 and -0.0, or 1 and True, are equal but give different code. Numbers that move have types of their own.
+        types = tuple(named[i].dtype for i, o in self.pairs if o in self.powers and named.get(i) is not None)
+        key = given, self._computed(named), types, repr(sorted(attrs.items()))
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._compiled(named, attrs, given)
+            found = self._known[key] = self._compiled(named, attrs, given), self._moved(named, attrs, given)
+            if len(self._known) > MOST_CODES:
+                self._known.popitem(last=False)
         return found
+
+    def _passes(self, named: Mapping[str, Any], attrs: Attrs) -> list[_PassCode]:
+        """Returns the passes of the formula."""
+        return self._codes(named, attrs)[0]
+
+    def _moved(self, named: Mapping[str, Any], attrs: Attrs, given: frozenset[str]) -> list[MovedCode]:
+        """Returns the code of the numbers that the update moves on."""
+        moved = self.formula.bind(attrs, given).moved
+        return [
+            moved_code(node, slot, dtype_of(named[slot.removesuffix("Out")].dtype).np) for slot, node in moved.items()
+        ]
 
     def _compiled(self, named: Mapping[str, Any], attrs: Attrs, given: frozenset[str]) -> list[_PassCode]:
         compute = self._computed(named)
@@ -207,23 +226,9 @@ class UpdateRef(Ref):
             if named[target] is not None and named[target] is not named[source]
         ]
         # After the formula has read them: input and output may be one array.
-        step.moved += self._moved(named, attrs)
+        for moved in self._codes(named, attrs)[1]:
+            step.moved.append(bind_moved(moved, named[moved.slot.removesuffix("Out")], named[moved.slot]))
         return [(step.run, ())]
-
-    def _moved(self, named: Mapping[str, Any], attrs: Attrs) -> Iterator[Moved]:
-        """Yields the numbers that the update moves on; the code of one is compiled once for its type and the attributes."""
-        given = frozenset(n for n, a in named.items() if a is not None)
-        formula: BoundFormula | None = None
-        for source, target in self.pairs:
-            if target not in given or source not in self.formula.numbers:
-                continue
-            x = named[source]
-            key = given, target, x.dtype, _text(attrs)
-            code = self._moves.get(key)
-            if code is None:
-                formula = formula or self.formula.bind(attrs, given)
-                code = self._moves[key] = move_code(formula.moved[target], source.lower(), x.dtype)
-            yield code.bind(x, named[target])
 
     def _calls(self, named: Mapping[str, Any], step: _UpdateStep, scratch: Sequence[Array]) -> list[Calls]:
         """Returns the calls of each pass, over all blocks."""
@@ -350,6 +355,11 @@ class _UpdateStep:
         self.kept: Calls = []
         self.moved: list[Moved] = []
 
+    def kept_bytes(self) -> int:
+        """Returns about how many bytes its calls keep."""
+        made = [*(one.calls for one in self.passes), *(one.calls for one in self.moved)]
+        return CALL_BYTES * sum(len(calls) + 1 for calls in made)
+
     def run(self) -> None:
         """Runs one step."""
         if self.skip is not None and self.skip.item():
@@ -379,11 +389,6 @@ class _UpdateStep:
                     constant.fill(value)
             for function, args in moved.calls:
                 function(*args)
-
-
-def _text(attrs: Attrs) -> str:
-    """Returns attributes as a part of a key: by text, as 0.0 and -0.0, or 1 and True, are equal but give different code."""
-    return repr(sorted(attrs.items()))
 
 
 def _reads_overwritten(code: Code, pairs: Mapping[int, int]) -> bool:

@@ -1,0 +1,79 @@
+"""The record of what a CompiledProgram was compiled to, and of its runs."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from weakref import WeakSet
+
+from tstatic.plan.plan import Plan
+from tstatic.runtime.arenas import held_bytes
+from tstatic.runtime.kept import plan_bytes, session_bytes
+from tstatic.runtime.scope import Scope
+from tstatic.runtime.session import Session
+from tstatic.static.compile import Compilation
+from tstatic.static.ledger import MOST_RECORDS, CompileRecord, PlansInUse
+from tstatic.static.plan_cache import Bound
+
+
+@dataclass(eq=False, slots=True)
+class History:
+    """Records the compilations and runs of a CompiledProgram.
+
+    Attributes:
+        compilation: The last compilation.
+        counted: The compilation of the last run, whose sessions are in ``sessions``.
+        sessions: The sessions of all runs; weak references, so that the memory of a deleted Executor is freed.
+        scope: The scope of the last data-parallel run.
+        records: The last compilations for runs, in all Executors.
+        runs, compiled, again: How many runs there were, how many compilations for them, and how many of these for plans that had
+            been removed.
+    """
+
+    compilation: Compilation | None = None
+    counted: Compilation | None = None
+    sessions: WeakSet[Session] = field(default_factory=WeakSet)
+    scope: Scope | None = None
+    records: deque[CompileRecord] = field(default_factory=lambda: deque(maxlen=MOST_RECORDS))
+    runs: int = 0
+    compiled: int = 0
+    again: int = 0
+
+    def beside_bytes(self, plan: Plan) -> Mapping[int, int]:
+        """Returns what the device's library was seen to hold beside the results of steps, in runs of an equal plan."""
+        alike = (s for s in self.sessions if s.plan.storage == plan.storage)
+        return max((session.blocks.beside_bytes for session in alike), key=len, default={})
+
+    def note(self, record: CompileRecord) -> None:
+        """Records a compilation for a run."""
+        self.records.append(record)
+        self.compiled += 1
+        self.again += record.again
+
+    def ran(self, entry: Bound, drop_every: int) -> None:
+        """Records a run; after every ``drop_every`` runs releases the memory of temporaries."""
+        self.runs += 1
+        if self.counted is not entry.compilation:
+            self.counted = entry.compilation
+            self.sessions.update(entry.sessions)
+        if drop_every:
+            for session in entry.sessions:
+                if session.runs % drop_every == 0:
+                    session.release()
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of arenas and scratch memory that all sessions hold now."""
+        return held_bytes(self.sessions)
+
+    @property
+    def in_use(self) -> PlansInUse:
+        """How runs found their plans until now."""
+        kept = [session for session in list(self.sessions) if next(session.memories(), None) is not None]
+        plans = {id(session.plan): session.plan for session in kept}
+        nbytes = sum(map(plan_bytes, plans.values())) + sum(map(session_bytes, kept))
+        return PlansInUse(max(self.runs, self.compiled), self.compiled, self.again, len(plans), nbytes)
+
+
+__all__ = ["History"]

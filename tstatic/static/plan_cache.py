@@ -1,0 +1,265 @@
+"""Keeps the compilations of an Executor by key, within a number of bytes; the least recently used ones go first."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from logging import INFO
+
+from tstatic import flags
+from tstatic.comm.group import Group
+from tstatic.devices import Device
+from tstatic.display import size
+from tstatic.logs import get_logger, warn_once
+from tstatic.runtime.arenas import Arenas, held_bytes
+from tstatic.runtime.kept import plan_bytes, session_bytes
+from tstatic.runtime.scope import Scope
+from tstatic.runtime.session import Session
+from tstatic.shield import shield
+from tstatic.static.compile import Compilation, Family
+from tstatic.static.ledger import CompileRecord, Key, Ledger, PlansInUse
+
+_log = get_logger("recompiles")
+
+MOST_FAMILIES = 32
+"""The most programs, counted with strategies, fetch lists and scopes, of which an Executor keeps plans: each keeps a program and
+a scope alive, whose bytes nobody can attribute to a plan."""
+MOST_REMOVED = 1 << 14
+"""Of how many removed plans an Executor remembers that it had them: a number each."""
+MOST_AGAIN = 8
+"""So many plans are compiled again before a warning says so: a few of them cost less than reading it."""
+SETTLED = 4
+"""Runs after which a session keeps nothing new: functions record their calls in their second."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A compilation and its sessions.
+
+    Attributes:
+        compilation: The compilation that they run.
+        sessions: One per replica.
+        group: The group in which the replicas communicate.
+        kept: Fed persistable variables that the program does not write: after the run the scope has what was fed.
+    """
+
+    compilation: Compilation
+    sessions: tuple[Session, ...]
+    group: Group | None
+    kept: tuple[str, ...] = ()
+
+    def drop(self) -> None:
+        """Frees the memory of all sessions."""
+        for session in self.sessions:
+            session.drop()
+
+
+def kept_bytes(entry: Bound) -> int:
+    """Returns about how many bytes a compilation and its sessions keep, beside the arenas that they share with others."""
+    plans = {id(session.plan): session.plan for session in entry.sessions}
+    return sum(map(plan_bytes, plans.values())) + sum(map(session_bytes, entry.sessions))
+
+
+@dataclass(eq=False, slots=True)
+class _Relatives:
+    """The plans of one family: a program with its settings and scope, for feeds of all sizes."""
+
+    key: Hashable
+    family: Family
+    plans: dict[Key, None] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class _Kept:
+    """An entry, with the bytes that it kept after so many runs."""
+
+    bound: Bound
+    relatives: _Relatives
+    nbytes: int = 0
+    runs: int = -1
+
+
+def _family_key(key: Key) -> Hashable:
+    """Returns what the keys for all sizes and types of the same feeds have in common."""
+    return key._replace(feed_signature=()), tuple(name for name, *_ in key.feed_signature[0])
+
+
+class CompileCache:
+    """Keeps the compilations of one Executor, with their sessions, by key.
+
+    Calls of one cache do not overlap: the Executor's lock sees to it.
+
+    Args:
+        ledger: Where compilations are recorded; an own one if ``None``.
+
+    Attributes:
+        warns: Whether plans that are compiled again draw a warning; checks make them on purpose.
+    """
+
+    def __init__(self, ledger: Ledger | None = None) -> None:
+        self.warns = True
+        self.ledger = Ledger() if ledger is None else ledger
+        self._entries: OrderedDict[Key, _Kept] = OrderedDict()
+        self._families: OrderedDict[_Relatives, None] = OrderedDict()
+        self._relatives: dict[Hashable, _Relatives] = {}
+        self._arenas: dict[tuple[int, Device, int], Arenas] = {}
+        self._kept_bytes = 0
+        self._hits = 0
+        self._compiled = 0
+        self._again = 0
+        self._removed: OrderedDict[int, None] = OrderedDict()
+        self._runs_at_removal = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, key: Key, scope: Scope) -> Bound | None:
+        """Returns the entry of a key, if the scope's values still fit it."""
+        # Most runs repeat the last one, whose entry is at the end; comparing two keys takes a fifth of hashing one twice.
+        newest, found = next(reversed(self._entries.items()), (None, None))
+        last = found
+        repeated = key == newest
+        if not repeated:
+            found = self._entries.get(key)
+        if found is None:
+            return None
+        for session in found.bound.sessions:
+            if session.stale():
+                # Other storage of the same shapes is only bound anew; other shapes need another plan.
+                if not found.bound.compilation.fits(scope):
+                    return None
+                break
+        self._hits += 1
+        if not repeated:
+            self._entries.move_to_end(key)
+            self._families.move_to_end(found.relatives)
+            if last is not None and last.runs < SETTLED:
+                self._weigh(last)
+                self._trim()
+        return found.bound
+
+    def family(self, key: Key) -> Family | None:
+        """Returns what compilations for other sizes than a key's have in common with it, if there was one."""
+        relatives = self._relatives.get(_family_key(key))
+        return None if relatives is None else relatives.family
+
+    def arenas(self, device: Device, group: Group | None, count: int) -> list[Arenas]:
+        """Returns the memory that the plans of each of ``count`` replicas share."""
+        return [self._arenas.setdefault((id(group), device, i), Arenas(device)) for i in range(count)]
+
+    def add(self, key: Key, entry: Bound, seconds: float) -> CompileRecord:
+        """Adds an entry, logs and records the time of the compilation and the parts of the key that differ from the nearest one."""
+        count = len(entry.sessions)
+        program = entry.compilation.program
+        # Signals wait, so that entries, families and bytes always agree.
+        with shield:
+            again = hash(key) in self._removed
+            self._removed.pop(hash(key), None)
+            self._again += again
+            self._compiled += 1
+            record = self.ledger.add(key, repr(program), seconds, again)
+            last = next(reversed(self._entries.values()), None)
+            self._remove(key)
+            shared = _family_key(key)
+            relatives = self._relatives.get(shared)
+            if relatives is None:
+                relatives = self._relatives[shared] = _Relatives(shared, entry.compilation.family)
+            self._families[relatives] = None
+            self._families.move_to_end(relatives)
+            relatives.plans[key] = None
+            kept = self._entries[key] = _Kept(entry, relatives)
+            for one in (last, kept):
+                if one is not None:
+                    self._weigh(one)
+            self._trim()
+        if _log.isEnabledFor(INFO):
+            where = f" for {count} places" if count > 1 else ""
+            _log.info("compiled %r%s in %.1f ms: %s", program, where, seconds * 1e3, record.reason)
+        if self.warns and again and self._again == MOST_AGAIN:
+            self._warn(entry)
+        return record
+
+    def _warn(self, entry: Bound) -> None:
+        """Says that plans are compiled again that were there before."""
+        program = entry.compilation.program
+        limit = int(flags.flag("FLAGS_plan_cache_bytes"))
+        runs = self._hits + self._compiled - self._runs_at_removal
+        each = self._kept_bytes / max(1, len(self._entries))
+        warn_once(
+            ("compiled again", program.uid),
+            f"{self._again} of the last {runs} runs ({self._again / max(1, runs):.0%}), the last of them of {program!r}, compiled "
+            f"a plan again that had been removed: the {len(self._entries)} plans that an Executor keeps in FLAGS_plan_cache_bytes "
+            f"= {limit} ({size(limit)}; a plan takes about {size(each)}) are fewer than the sizes that are fed in turn. Raise the "
+            "flag, or feed arrays of fewer different shapes (pad them). Executor.compilations has all reasons",
+            topic="recompiles",
+        )
+
+    def _weigh(self, kept: _Kept) -> None:
+        """Finds again how much an entry keeps, which grows in its first runs."""
+        kept.runs = max(session.runs for session in kept.bound.sessions)
+        nbytes = kept_bytes(kept.bound)
+        self._kept_bytes += nbytes - kept.nbytes
+        kept.nbytes = nbytes
+
+    def _trim(self) -> None:
+        """Removes the entries that were not used for longest while there are too many bytes or families; the newest stays."""
+        limit = int(flags.flag("FLAGS_plan_cache_bytes"))
+        with shield:
+            while self._kept_bytes > limit and len(self._entries) > 1:
+                self._evict(next(iter(self._entries)))
+            while len(self._families) > MOST_FAMILIES:
+                for key in list(next(iter(self._families)).plans):
+                    self._evict(key)
+
+    def _evict(self, key: Key) -> None:
+        """Removes an entry that might be needed again."""
+        if not self._removed:
+            self._runs_at_removal = self._hits + self._compiled
+        self._removed[hash(key)] = None
+        if len(self._removed) > MOST_REMOVED:
+            self._removed.popitem(last=False)
+        self._remove(key)
+
+    def _remove(self, key: Key) -> None:
+        """Removes an entry and frees what it holds, if there is one; its family goes with its last plan."""
+        kept = self._entries.pop(key, None)
+        if kept is None:
+            return
+        self._kept_bytes -= kept.nbytes
+        relatives = kept.relatives
+        relatives.plans.pop(key, None)
+        if not relatives.plans:
+            del self._families[relatives], self._relatives[relatives.key]
+        kept.bound.drop()
+
+    def forget(self, group: Group) -> None:
+        """Removes the entries of replicas whose group has ended, and their memory."""
+        with shield:
+            # Lists, as the dicts change in the loops.
+            for key in [key for key, kept in self._entries.items() if kept.bound.group is group]:
+                self._remove(key)
+            for place in [place for place in self._arenas if place[0] == id(group)]:
+                del self._arenas[place]
+
+    def close(self) -> None:
+        """Frees the memory of all sessions and removes all entries."""
+        with shield:
+            for key in list(self._entries):
+                self._remove(key)
+            self._arenas.clear()
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that the arenas of all sessions hold now."""
+        return held_bytes(session for kept in list(self._entries.values()) for session in kept.bound.sessions)
+
+    @property
+    def in_use(self) -> PlansInUse:
+        """How runs found their plans until now."""
+        return PlansInUse(
+            self._hits + self._compiled, self._compiled, self._again, len(self._entries), self._kept_bytes
+        )
+
+
+__all__ = ["Bound", "CompileCache", "kept_bytes"]
