@@ -1,4 +1,4 @@
-"""Every converter gives what torch gives where tensors hold NaN and infinities, and shapes what torch gives for sizes 0, 1 and odd."""
+"""Every converter gives what torch gives where tensors hold NaN and infinities, and matrices of sizes 0, 1 and odd."""
 
 from __future__ import annotations
 
