@@ -338,3 +338,16 @@ def test_results_that_are_constants_meet_functions_of_blocks() -> None:
 
     for fused, unfused in both(build, np.array([[1, -2, 0.5]], "f4")):
         np.testing.assert_allclose(fused, unfused, rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e38, 3e19])
+def test_a_row_whose_variance_overflows_is_zero_fused_and_unfused(size: float) -> None:
+    """Its gradient, too, as in Paddle 2.6.2; the sum over the row was infinite unfused, and NaN times 0."""
+
+    def build(x: Any) -> list[Any]:
+        return [1.5 * paddle.tanh(F.layer_norm(x * 1.0, [64]))]
+
+    given = np.tile(np.array([size, -size, *[2.0] * 62], "f4"), (64, 1))
+    for fused, unfused in both(build, given):
+        np.testing.assert_array_equal(unfused, np.zeros((64, 64), "f4"))
+        np.testing.assert_array_equal(fused, unfused)

@@ -7,8 +7,10 @@ from typing import Any
 
 from tstatic.interop.conversion import Call, Converter, family
 from tstatic.ir.program import Variable
+from tstatic.ir.types import UNKNOWN
 from tstatic.ops.conv import conv, pool_functions
 from tstatic.ops.conv.interpolate_functions import interpolate
+from tstatic.ops.shape.slicing import slice_
 
 converts = family("images")
 
@@ -88,6 +90,17 @@ _AVERAGE: tuple[Callable[..., Variable], ...] = (
 )
 
 
+def _begun(c: Call, pooled: Variable, window: tuple[list[int], ...], ceil_mode: bool) -> Variable:
+    """Returns the windows that begin before the end of the image: with ``ceil_mode`` Paddle has those behind it, too."""
+    kernel, stride, padding = window
+    if not ceil_mode or not any(p or s > k for k, s, p in zip(kernel, stride, padding, strict=True)):
+        return pooled
+    if UNKNOWN in c.shape[2:]:
+        raise c.refuse("with ceil_mode, padding and open sizes", "known sizes, or ceil_mode=False", list(c.sizes))
+    axes = list(range(2, len(pooled.shape)))
+    return slice_(pooled, axes, [0] * len(axes), list(c.shape[2:]))
+
+
 def _max_pool(rank: int, places: bool = False) -> Converter:
     def convert(
         c: Call, x: Variable, kernel: Ints, stride: Ints = (), padding: Ints = (0,), dilation: Ints = (1,),
@@ -98,7 +111,9 @@ def _max_pool(rank: int, places: bool = False) -> Converter:
             raise c.refuse("with a dilation", "dilation=1", list(dilation))
         window = _each(kernel, rank), _each(stride or kernel, rank), _each(padding, rank)
         made = _MAX[rank - 1](x, *window, places, ceil_mode)
-        return [made[0], made[1].astype("int64")] if isinstance(made, tuple) else made
+        parts = [made[0], made[1].astype("int64")] if isinstance(made, tuple) else [made]
+        parts = [_begun(c, part, window, ceil_mode) for part in parts]
+        return parts if isinstance(made, tuple) else parts[0]
 
     return convert
 
@@ -117,8 +132,8 @@ def _average_pool(rank: int) -> Converter:
         # Without padding, what hangs over the end never counts in torch.
         exclusive = not count_include_pad or not padded
         if rank == 1:
-            return pool_functions.avg_pool1d(x, *window, exclusive, ceil_mode)
-        return _AVERAGE[rank - 1](x, *window, ceil_mode, exclusive, divisor_override)
+            return _begun(c, pool_functions.avg_pool1d(x, *window, exclusive, ceil_mode), window, ceil_mode)
+        return _begun(c, _AVERAGE[rank - 1](x, *window, ceil_mode, exclusive, divisor_override), window, ceil_mode)
 
     return convert
 

@@ -67,6 +67,8 @@ def _attention(
 ) -> Variable:  # fmt: skip
     if q.shape[-1] == UNKNOWN:
         raise c.refuse("with heads of an open size", "a known size of heads", list(c.sizes_of(q)))
+    if q.shape[-1] == 0:
+        raise c.refuse("with heads of no elements", "heads of at least one element", list(c.sizes_of(q)))
     if enable_gqa:
         k, v = (_repeated(c, x, q) for x in (k, v))
     return attention_of_heads(q, k, v, mask, dropout_p, is_causal, True, scale)

@@ -13,6 +13,7 @@ from tstatic.ops.elementwise._mixed import cast_to
 from tstatic.ops.elementwise.logic import where
 from tstatic.ops.indexing import along_axis, gather, placing
 from tstatic.ops.shape import diagonal, expanding, joining, reshape, sequence, slicing, transpose, vision
+from tstatic.ops.shape.creation import full
 from tstatic.ops.shape.pad import pad as pad_images
 
 converts = family("shapes")
@@ -38,6 +39,9 @@ def reshaped(c: Call, x: Variable, sizes: Sequence[int | str], given: Sequence[A
         return x
     known = {size.text: size for size in given if isinstance(size, Size)}
     open_axes = [i for i, size in enumerate(sizes) if isinstance(size, str)]
+    if not open_axes and 0 in sizes:
+        # In a shape that the op is given, 0 means the size of the input. Without elements there is nothing to order.
+        return full([size for size in sizes if isinstance(size, int)], 0, x.dtype)
     if len(open_axes) <= 1:
         return reshape.reshape(x, [size if isinstance(size, int) else UNKNOWN for size in sizes])
     old = c.sizes_of(x)
@@ -259,7 +263,9 @@ def _slice(c: Call, x: Variable, axis: int = 0, start: Any = None, end: Any = No
 def _narrow(c: Call, x: Variable, axis: int, start: int, length: Any) -> Variable:
     if isinstance(start, Size) or isinstance(length, Size):
         raise c.refuse("with open positions", "positions that are numbers", "sizes")
-    return slicing.slice_(x, [axis], [start], [start + length])
+    # A negative start counts from the end, where 0 would be the end of an empty slice.
+    end = start + length
+    return slicing.slice_(x, [axis], [start], [LAST if start < 0 <= end else end])
 
 
 @converts("select.int")

@@ -15,7 +15,7 @@ from tstatic.guards import Guarded
 from tstatic.ir import names
 from tstatic.ir.attrs import LOD
 from tstatic.ir.checks import MAX_ELEMENTS, check_int, check_type
-from tstatic.ir.export import BUILT_WITH_FLUID, door, respell
+from tstatic.ir.export import BUILT_WITH_FLUID, door
 from tstatic.ir.names import DEVICE, NAME_SCOPE
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Program, Variable
@@ -164,7 +164,6 @@ def check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
 
 
 @export("static.data")
-@respell("fluid.data", takes="name, shape, dtype='float32', lod_level=0")
 def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variable:
     """Declares an input of the program.
 
@@ -224,7 +223,7 @@ def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variab
 
 
 @export("fluid.data")
-def fluid_data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variable:
+def fluid_data(name: str, shape: Any, dtype: Any = "float32", lod_level: int = 0) -> Variable:
     """Declares an input as :func:`data` does; programs of 1.x begin with it.
 
     Args:

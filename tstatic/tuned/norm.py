@@ -107,6 +107,9 @@ def layer_norm_grad(
         np.reciprocal(inverse, inverse)
         # Without its factor r, which is cheaper to apply to the sums than to the block.
         np.subtract(x[block], mean[block][:, None], hat)
+        if not inverse.all():
+            # Of a variance that overflows: the normalised row is 0, which the sums over hat would pass over, infinite.
+            np.multiply(hat, inverse[:, None], hat, where=(inverse == 0)[:, None])
         if dbias is not None:
             np.add(dbias, np.matmul(ones(size, x.dtype), gradient), dbias)
         np.multiply(gradient, hat, work)

@@ -158,9 +158,13 @@ class _Gradients(AttentionModule):
     def _scores_gradient(self, seen: str, turned: bool = False) -> list[str]:
         """Lines that make the gradient of a block of raw scores, ``ds``."""
         own: list[str] = []
-        if self.wide_softmax and self.diagonal is not None and seen:
+        first, axis = ("first_column", 0) if turned else ("start", 1)
+        if self.sizes.columns == 1:
+            # The weight of the only key is 1: its gradient is 0, and not what rounding leaves of a sum in another order.
+            only = "(columns == 0)[:, None]" if turned else "(columns == 0)[None, :]"
+            own = [f"sums = tl.sum(tl.where({only}, p * d, 0.0), {axis})"]
+        elif self.wide_softmax and self.diagonal is not None and seen:
             # Of rows that see nothing behind the first keys: the result was rounded, these weights and gradients are not.
-            first, axis = ("first_column", 0) if turned else ("start", 1)
             known = f"({first} == 0) & (rows < COLUMNS - {self.diagonal})"
             own = [f"sums = tl.where({known}, tl.sum(p * d, {axis}), sums)"]
         return [

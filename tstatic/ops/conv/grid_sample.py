@@ -33,6 +33,8 @@ from tstatic.ops.shape.reshape import reshape, unsqueeze
 from tstatic.ops.shape.sequence import linspace
 
 _FLOATS = ("float32", "float64")
+_FAR = 1e4
+"""A place outside of all images, whose pixel is still a 32-bit number."""
 
 
 @export("nn.functional.affine_grid")
@@ -156,7 +158,12 @@ def _lower(torch: Any, x: Any, grid: Any, *, mode: str, padding_mode: str, align
     shape = (*x.shape[:2], *grid.shape[1:-1])
     if 0 in shape:
         return x.new_zeros(shape)
-    return torch.nn.functional.grid_sample(x, grid, mode, padding_mode, align_corners)
+    return torch.nn.functional.grid_sample(x, _near(torch, grid), mode, padding_mode, align_corners)
+
+
+def _near(torch: Any, grid: Any) -> Any:
+    """Returns a grid without places so far away, or NaN, that torch on the CPU ends the process in their gradients."""
+    return torch.nan_to_num(grid, nan=_FAR).clamp_(-_FAR, _FAR) if grid.device.type == "cpu" else grid
 
 
 def _grad_lower(
@@ -168,7 +175,7 @@ def _grad_lower(
     function = aten.grid_sampler_2d_backward if x.dim() == 4 else aten.grid_sampler_3d_backward
     # torch numbers its modes.
     modes = ("bilinear", "nearest").index(mode), ("zeros", "border", "reflection").index(padding_mode)
-    return function(dout, x, grid, *modes, align_corners, [True, True])
+    return function(dout, x, _near(torch, grid), *modes, align_corners, [True, True])
 
 
 register(OpDef(

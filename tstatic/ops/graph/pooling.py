@@ -101,9 +101,9 @@ def _torch_unpool(torch: Any, x: Any, at: Any, source: Any, out: Any, dout: Any,
         messages = messages / count[at].reshape(per_row)
     rows = x if source is None else x[source.long()]
     if kind in ("MAX", "MIN"):
-        chosen = (rows == out[at]).to(wide.dtype)
-        ties = wide.new_zeros(out.shape).index_add(0, at, chosen)
-        messages = chosen * messages / ties.clamp(min=1)[at]
+        chosen = rows == out[at]
+        ties = wide.new_zeros(out.shape).index_add(0, at, chosen.to(wide.dtype))
+        messages = torch.where(chosen, messages / ties.clamp(min=1)[at], 0.0)
     if source is None:
         return messages.to(x.dtype)
     return wide.new_zeros(x.shape).index_add(0, source.long(), messages).to(x.dtype)

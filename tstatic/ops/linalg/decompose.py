@@ -91,7 +91,14 @@ def _torch_signs(torch: Any, vectors: Any) -> Any:
     return torch.where(torch.gather(vectors.detach(), -2, at) < 0, -1.0, 1.0).to(vectors.dtype)
 
 
+def _check_finite(x: Array) -> None:
+    # LAPACK's iterations end after a fixed number of rounds for most infinities, and never for some.
+    if not np.isfinite(x).all():
+        raise np.linalg.LinAlgError("a matrix holds NaN or an infinity")
+
+
 def _eigh(x: Array) -> tuple[Array, Array]:
+    _check_finite(x)
     values, vectors = np.linalg.eigh(_even(x))
     return values, vectors * _signs(vectors)
 
@@ -136,6 +143,7 @@ def _infer_svd(x: Meta, *, full_matrices: bool) -> tuple[Meta, Meta, Meta]:
 
 
 def _svd(x: Array, *, full_matrices: bool) -> tuple[Array, Array, Array]:
+    _check_finite(x)
     u, s, vh = np.linalg.svd(x, full_matrices=full_matrices)
     least = s.shape[-1]
     signs = _signs(u[..., :least])

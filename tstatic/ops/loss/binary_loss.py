@@ -121,12 +121,22 @@ def _sigmoid_grad_calls(
 
 def _sigmoid_lower(torch: Any, x: Any, label: Any, weight: Any, normalize: bool, ignore_index: int) -> Any:
     if not normalize and weight is None and x.dtype == label.dtype and x.itemsize > 2:
-        loss = torch.nn.functional.binary_cross_entropy_with_logits(x, label, reduction="none")
-        return loss.masked_fill_(label == ignore_index, 0)
+        return logit_entropy(torch, x, label).masked_fill_(label == ignore_index, 0)
     w, y, p = map(torch_wide, (x, label, weight))
-    softplus = torch.nn.functional.softplus(-w, threshold=80.0)
-    loss = (1 - y) * w + (softplus if p is None else p * softplus)
+    if p is None:
+        loss = logit_entropy(torch, w, y)
+    else:
+        loss = (1 - y) * w + p * ((-w).clamp_(min=0) - torch.nn.functional.logsigmoid(w.abs()))
     return _counted(torch, loss, label, normalize, ignore_index).to(x.dtype)
+
+
+def logit_entropy(torch: Any, x: Any, label: Any) -> Any:
+    """Returns ``max(x, 0) - x * label + log(1 + exp(-abs(x)))`` in new memory: NaN where Paddle's formula is.
+
+    torch's own call computes ``(1 - label) * x - log(sigmoid(x))``, which is infinite for ``x = inf`` and ``label = 0.3``.
+    """
+    loss = x.clamp(min=0).sub_(x * label)
+    return loss.sub_(torch.nn.functional.logsigmoid(x.abs()))
 
 
 def _sigmoid_grad_lower(
@@ -166,6 +176,7 @@ register(OpDef(
         values={"X": ValueRange(-4.0, 4.0), "Label": ValueRange(0.0, 1.0), "pos_weight": ValueRange(0.5, 3.0)},
         ulps=16.0,
     ), onnx=_onnx.sigmoid_cross_entropy,
+    many_calls="torch's call is infinite for infinite scores where Paddle's formula is NaN",
 ))  # fmt: skip
 
 
@@ -188,14 +199,11 @@ register(OpDef(
 
 
 def _bce(torch: Any, x: Any, label: Any, *, out: Any = None) -> Any:
-    if out is not None and x.itemsize > 2:
-        return torch.ops.aten.binary_cross_entropy.out(x, label, None, 0, out=out)
-    return filled(out, _bce_rounded(torch, x, label))
-
-
-def _bce_rounded(torch: Any, x: Any, label: Any) -> Any:
+    # Not torch's own call: on a GPU it asserts that both are from 0 to 1, so that one NaN ends the process's use of the GPU.
     wide, y = map(torch_wide, (x, label))
-    return torch.nn.functional.binary_cross_entropy(wide, y, reduction="none").to(x.dtype)
+    right = wide.log().clamp_(min=-100).mul_(y)
+    wrong = torch.log1p(-wide).clamp_(min=-100).mul_(1 - y)
+    return filled(out, right.add_(wrong).neg_().to(x.dtype))
 
 
 # Paddle's formula: epsilon keeps both logarithms finite, so a right answer costs a little less than 0.

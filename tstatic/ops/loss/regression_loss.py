@@ -126,7 +126,8 @@ def _kl_grad_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[An
 
 def _kl_lower(torch: Any, x: Any, target: Any, reduction: str, one_d: bool) -> Any:
     a, t = map(torch_wide, (x, target))
-    losses = torch.where(t > 0, t * (t.log() - a), torch.zeros_like(a))
+    # A target that is NaN is not masked.
+    losses = torch.where(t <= 0, torch.zeros_like(a), t * (t.log() - a))
     if reduction == "none":
         return losses.to(x.dtype)
     out = losses.sum() / _kl_count(x.shape, reduction) if reduction != "sum" else losses.sum()
@@ -135,7 +136,7 @@ def _kl_lower(torch: Any, x: Any, target: Any, reduction: str, one_d: bool) -> A
 
 def _kl_grad_lower(torch: Any, x: Any, target: Any, dloss: Any, reduction: str) -> Any:
     t, g = map(torch_wide, (target, dloss))
-    inner = torch.where(t > 0, -t * g.reshape(t.shape if reduction == "none" else ()), torch.zeros_like(t))
+    inner = torch.where(t <= 0, torch.zeros_like(t), -t * g.reshape(t.shape if reduction == "none" else ()))
     return (inner / _kl_count(x.shape, reduction) if _kl_count(x.shape, reduction) != 1 else inner).to(x.dtype)
 
 

@@ -8,7 +8,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, check_number
 from tstatic.ir.opdef import DERIVE, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
-from tstatic.ops.loss.binary_loss import alike
+from tstatic.ops.loss.binary_loss import alike, logit_entropy
 from tstatic.ops.shape._shapes import emit_one
 
 _SOFTPLUS = "(maximum(x, 0.0) + log1p(exp(-abs(x))))"
@@ -18,11 +18,10 @@ _TEACHER = "where(label < 1.0, label, label - 1.0)"
 
 def _loss(torch: Any, x: Any, label: Any) -> Any:
     wide, target = x.float() if x.itemsize == 2 else x, label.to(x.dtype).float() if x.itemsize == 2 else label
-    entropy = torch.nn.functional.binary_cross_entropy_with_logits
     clicked = ((target >= -1) & (target < 0)) | (target >= 1)
-    loss = entropy(wide, clicked.to(wide.dtype), reduction="none")
+    loss = logit_entropy(torch, wide, clicked.to(wide.dtype))
     rated = torch.where(target < 1, target, target - 1)
-    return torch.where(target < 0, loss, loss + entropy(wide, rated, reduction="none")).to(x.dtype)
+    return torch.where(target < 0, loss, loss + logit_entropy(torch, wide, rated)).to(x.dtype)
 
 
 register(OpDef(

@@ -131,6 +131,9 @@ def _lower(torch: Any, x: Any, scale: Any, bias: Any, epsilon: float, begin_norm
     else:
         # torch warns of a variance of nothing.
         spread = center = mean.reshape(x.shape[:begin_norm_axis])
+    if source.device.type == "cpu":
+        # On the CPU torch's normalised row is NaN where the variance overflows; it is 0, as on a GPU.
+        y = y.where(~spread.isinf().reshape(mean.shape), 0 if wide[1] is None else wide[1])
     return y.to(x.dtype), center, spread
 
 
@@ -142,6 +145,9 @@ def _grad_lower(
     source, gradient = torch_wide(x), torch_wide(dy)
     wide = [None if t is None else torch_wide(t).to(source.dtype).reshape(sizes) for t in (scale, bias)]
     inverse = torch.rsqrt(variance + epsilon)
+    if source.device.type == "cpu":
+        # As in the forward pass: without its centre, such a row is 0, and no sum of it overflows.
+        source = torch.where(inverse.reshape(shape) == 0, mean.reshape(shape), source)
     dx, dscale, dbias = torch.ops.aten.native_layer_norm_backward(
         gradient.contiguous(), source.contiguous(), sizes, mean.reshape(shape).contiguous(),
         inverse.reshape(shape).contiguous(), *wide,

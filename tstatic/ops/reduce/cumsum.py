@@ -63,9 +63,11 @@ def _lower(torch: Any, x: Any, *, axis: int, flatten: bool, exclusive: bool, rev
     wide = x.double() if x.is_floating_point() else x.long()
     if reverse:
         wide = wide.flip(axis)
-    total = wide.cumsum(axis)
     if exclusive:
-        total = total - wide
+        # Shifted, not subtracted: an element that is infinite or NaN is in no sum before it.
+        first = torch.zeros_like(wide.narrow(axis, 0, min(1, wide.shape[axis])))
+        wide = torch.cat([first, wide.narrow(axis, 0, max(0, wide.shape[axis] - 1))], axis)
+    total = wide.cumsum(axis)
     return (total.flip(axis) if reverse else total).to(kind)
 
 

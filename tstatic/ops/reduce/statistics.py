@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tstatic.errors import ProgramError
+from tstatic.errors import NumericsError, ProgramError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import ANY_RANK, INDICES, INTEGERS, check_axes, check_int, check_rank
 from tstatic.ir.dynamic import Dynamic
@@ -313,6 +313,7 @@ def _ref_histogram(x: Array, out: Array, *, bins: int, min: float, max: float) -
     if low == high:
         low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
         low, high = (low - 1, high + 1) if low == high else (low, high)
+        _check_range(low, high)
     values = values[(values >= low) & (values <= high)]
     # In Paddle's order of operations, so that a value on a border lands in the same bin.
     places = np.minimum(((values - low) * bins / (high - low)).astype(np.int64), bins - 1)
@@ -323,7 +324,20 @@ def _lower_histogram(torch: Any, x: Any, *, bins: int, min: float, max: float) -
     wide = x.to(torch.float64)
     if min == max and x.numel() == 0:
         return torch.zeros(bins, dtype=torch.int64, device=x.device)
+    if min == max and x.is_floating_point() and x.device.type != "meta":
+        _check_range(*(float(end) for end in torch.aminmax(wide)))
     return torch.histc(wide, bins, min, max).to(torch.int64)
+
+
+def _check_range(low: float, high: float) -> None:
+    if not np.isfinite([low, high]).all():
+        raise NumericsError(
+            "histogram cannot divide the range of its values",
+            expected="finite numbers where min equals max, which takes the range from the values",
+            received=f"values from {low:g} to {high:g}",
+            fix="give min and max, or replace NaN and infinities first (paddle.nan_to_num)",
+            op="histogram",
+        )
 
 
 register(OpDef(
