@@ -25,7 +25,9 @@ def plan_bytes(plan: Plan) -> int:
 def session_bytes(session: Session) -> int:
     """Returns about how many bytes a bound session keeps, beside its arena: calls, arrays of its own, what replicas exchange."""
     exchanged = () if session.communicator is None else session.communicator.buffers
-    own = session.own_bytes + session.sections.kept_bytes + sum(memory.held_bytes for memory in exchanged)
+    own = session.own_bytes + sum(memory.held_bytes for memory in exchanged)
+    if session.sections is not None:
+        own += session.sections.kept_bytes
     return own + sum(map(_calls_bytes, session.calls.values()))
 
 

@@ -97,6 +97,7 @@ class Session:
         self.workspaces: Sequence[cpu.Workspace] = ()
         self._arenas = Arenas(device) if arenas is None else arenas
         self._staged: StagedFeeds | None = None
+        self.sections: Sections | None = None
         self.checks: LateChecks | None = None
         self.undecided = False
         self._at: tuple[Sequence[Any], Iterator[Any]] | None = None
@@ -561,7 +562,8 @@ class Session:
             self.drop()
         for memory in self.memories():
             memory.release()
-        self.sections.release()
+        if self.sections is not None:
+            self.sections.release()
 
     def drop(self) -> None:
         """Frees the arena and everything bound to it; the next run binds anew."""
@@ -573,7 +575,7 @@ class Session:
             self.communicator.free()
         if self.checks is not None:
             self.checks.free()
-        self.checks = self.arena = self._staged = self._at = self._numbers = None
+        self.checks = self.arena = self._staged = self.sections = self._at = self._numbers = None
         # Calls and their arrays hold the arena's memory on a device whose arrays count who uses them.
         self.arrays, self._queued = {}, {}
         self.calls = {"main": [], "update": []}
@@ -590,4 +592,4 @@ class Session:
     @property
     def held_bytes(self) -> int:
         """Bytes of arena and scratch memory that are allocated now, shared ones included."""
-        return held_bytes([self]) + self.sections.held_bytes
+        return held_bytes([self]) + (0 if self.sections is None else self.sections.held_bytes)
