@@ -329,7 +329,7 @@ def test_only_what_fluid_alone_has_marks_a_program() -> None:
             if call is None:
                 continue
             for program in programs:
-                program.fetches_convert = False
+                vars(program).pop("fetches_convert", None)
             try:
                 call()
             except Exception:

@@ -52,7 +52,7 @@ class Trained:
     def session(self) -> Session:
         """Returns the session of the last run."""
         *_, last = self.exe._cache._entries.values()
-        (session,) = last.sessions
+        (session,) = last.bound.sessions
         return session
 
     def values(self) -> Arrays:
