@@ -152,7 +152,7 @@ def test_a_row_without_keys_is_what_the_shift_is_for(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(("dtype", "keys"), [("float32", 1), ("bfloat16", 1), ("bfloat16", 5)])
 def test_gradients_of_a_row_that_sees_one_key_cancel_exactly(dtype: str, keys: int) -> None:
-    """What rounding leaves of the row's sum, 4e-8, would be a whole step of Adam. In mixed precision the first causal row is such."""
+    """A rest of 4e-8 in the row's sum would be a whole step of Adam. In mixed precision the first causal row is such a row."""
     rng = np.random.default_rng(0)
     main = static.Program()
     with static.program_guard(main):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -313,7 +314,7 @@ def _ref_histogram(x: Array, out: Array, *, bins: int, min: float, max: float) -
     if low == high:
         low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
         low, high = (low - 1, high + 1) if low == high else (low, high)
-        _check_range(low, high)
+    _check_range(low, high, bins)
     values = values[(values >= low) & (values <= high)]
     # In Paddle's order of operations, so that a value on a border lands in the same bin.
     places = np.minimum(((values - low) * bins / (high - low)).astype(np.int64), bins - 1)
@@ -325,15 +326,17 @@ def _lower_histogram(torch: Any, x: Any, *, bins: int, min: float, max: float) -
     if min == max and x.numel() == 0:
         return torch.zeros(bins, dtype=torch.int64, device=x.device)
     if min == max and x.is_floating_point() and x.device.type != "meta":
-        _check_range(*(float(end) for end in torch.aminmax(wide)))
+        low, high = (float(end) for end in torch.aminmax(wide))
+        _check_range(low, high + 1 if low == high else high, bins)
     return torch.histc(wide, bins, min, max).to(torch.int64)
 
 
-def _check_range(low: float, high: float) -> None:
-    if not np.isfinite([low, high]).all():
+def _check_range(low: float, high: float, bins: int) -> None:
+    # A place is the distance from the lowest value, times the number of bins, by the range.
+    if not 0 < (high - low) * bins < math.inf:
         raise NumericsError(
             "histogram cannot divide the range of its values",
-            expected="finite numbers where min equals max, which takes the range from the values",
+            expected="finite numbers whose range is finite, where min equals max, which takes the range from the values",
             received=f"values from {low:g} to {high:g}",
             fix="give min and max, or replace NaN and infinities first (paddle.nan_to_num)",
             op="histogram",
