@@ -41,7 +41,7 @@ def _copy(program: Program) -> Program:
     copied.readers = list(program.readers)
     copied._is_test = program._is_test
     copied.grad_order = program.grad_order
-    if "fetches_convert" in vars(program):
+    if vars(program).get("fetches_convert"):
         copied.fetches_convert = True
     copied.feed_names, copied.fetch_names = program.feed_names, program.fetch_names
     copied._from_file = program._from_file

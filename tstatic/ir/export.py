@@ -283,8 +283,8 @@ def _door(call: Any, shown: Any, name: str, undo: bool, restored: bool = False, 
             if not of_fluid or opened is not None:
                 return call(*args, **kwargs)
             result = call(*args, **kwargs)
-            for note in BUILT_WITH_FLUID:
-                note(result)
+            for noticed in BUILT_WITH_FLUID:
+                noticed(result)
             return result
         except BaseException as error:
             take_back(journal, mark)

@@ -63,9 +63,6 @@ class FetchedArray(np.ndarray[Any, Any]):
         """Pickles a plain array: whoever reads it needs no tstatic."""
         return np.asarray(self).__reduce_ex__(protocol)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> FetchedArray:
-        return self.copy()
-
 
 def converting(value: Any) -> Any:
     """Returns a fetched value as a :class:`FetchedArray`; of a list, a list of them. ``None`` stays ``None``."""
