@@ -57,7 +57,7 @@ def _built_with_fluid(result: Any) -> None:
     found = [one for one in result if isinstance(one, Program)] if isinstance(result, list | tuple) else []
     for program in found or [default_main_program()]:
         # The program's own mark: under as_paddle, the class has one for all programs.
-        if "fetches_convert" not in vars(program):
+        if not vars(program).get("fetches_convert"):
             program.fetches_convert = True
 
 

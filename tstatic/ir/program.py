@@ -21,7 +21,6 @@ from tstatic.undo import HERE, NotedAttributes, NotedDict, NotedList, put_back, 
 from tstatic.where import Where, show, user_line
 
 _ids = itertools.count()
-DENSE = "parameters are dense tensors"
 
 
 class Variable(VariableBase):
@@ -332,7 +331,7 @@ class Block(NotedAttributes):
         self.program._touch()
         return var
 
-    @no_effect(type=DENSE)
+    @no_effect(type="parameters are dense tensors")
     def create_parameter(self, shape: Any = None, dtype: Any = None, type: Any = None, **kwargs: Any) -> Parameter:
         """Adds a parameter to the global block (see :class:`Parameter`); all sizes of its ``shape`` must be known.
 

@@ -63,7 +63,7 @@ def common_dtype(a: DType, b: DType) -> DType | None:
 
 def is_of_fluid(x: Variable) -> bool:
     """Returns whether functions of ``fluid`` built a Variable's program; running under ``as_paddle`` is not enough."""
-    return "fetches_convert" in vars(x.block.program)
+    return bool(vars(x.block.program).get("fetches_convert"))
 
 
 def unify(
