@@ -589,8 +589,7 @@ def unbind(input: Variable, axis: int = 0) -> list[Variable]:
     Raises:
         ShapeError: If the size is unknown.
     """
-    x = check_variable(input, "input", "unbind")
-    count = _count(x, axis, "unbind")
+    count = _count(x := check_variable(input, "input", "unbind"), axis, "unbind")
     return emit_list("unbind", {"X": x}, {"axis": axis, "num": count}) if count else []
 
 

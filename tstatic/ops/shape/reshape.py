@@ -594,8 +594,7 @@ def fluid_unsqueeze(input: Variable, axes: int | Sequence[int], name: str | None
     """Calls :func:`unsqueeze` under its older signature.
 
     Args:
-        input: The ``x`` of :func:`unsqueeze`.
-        axes: The ``axis``.
+        input, axes: The ``x`` and ``axis`` of :func:`unsqueeze`.
         name: Name of the layer.
     """
     return unsqueeze(input, axes, name)
