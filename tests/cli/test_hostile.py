@@ -181,7 +181,7 @@ def test_a_package_that_is_not_installed_is_the_machines_fault(
         (("profile", "net.py", "--batch", "3"), "--batch is for saved programs"),
         (("memory", "trained", "--feed", "x"), "--feed takes NAME=SIZE,SIZE"),
         (("memory", "trained", "--feed", "xx=3,6"), "has no input 'xx'. did you mean 'x'?"),
-        (("kernels", "trained", "--feed", "x=3"), "shape [-1, 6]"),
+        (("kernels", "trained", "--feed", "x=3,5"), "shape [-1, 6]"),
         (("explain", "trained", "--why", "nothing", "fc_0.tmp_1"), "writes 'nothing'"),
         (("profile", "empty.py"), "ran no program"),
         (("explain", "trainde"), "did you mean 'trained'"),

@@ -68,6 +68,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], Any]] = {
     "logcumsumexp": ({"X": ramp(2, 3)}, {"flatten": True, "axis": -1}, ["Out"], paddle.logcumsumexp),
     "concat": ({"X": [ramp(2, 3), ramp(2, 3)], "AxisTensor": np.array([1], "int32")}, {}, ["Out"],
                lambda x, y, axis: paddle.concat([x, y], axis)),
+    "split": ({"X": ramp(2, 3), "AxisTensor": np.array([1], "int32")}, {"num": 1}, ["Out"],
+              lambda x, axis: paddle.split(x, 1, axis)),
     "unsqueeze2": ({"X": ramp(2, 3), "AxesTensor": np.array([1], "int32")}, {}, ["Out"], paddle.unsqueeze),
     "scale": ({"X": ramp(2, 3), "ScaleTensor": ramp(1, low=0.5)}, {"bias": 1.0, "bias_after_scale": True}, ["Out"],
               lambda x, factor: paddle.scale(x, factor, 1.0)),
