@@ -7,7 +7,7 @@ _PARAMETERS = "*framework.Parameter static.Parameter framework.io_utils.Paramete
 _MADE = "programs make them (static.data, Block.create_var, create_parameter, Block.append_op), scripts do not"
 _EAGER = "a method of 1.8's eager layers; the class is nn.Layer, whose methods are those of 2.x, as 2.4's fluid.Layer"
 _CALLED = "layers are called, with one tensor by position; the parameter has one name in all networks"
-_STANDS = "None stands for that value"
+_STANDS = "None means that value"
 
 CHOSEN: tuple[tuple[str, str, str], ...] = (
     (_VARIABLES, "*", _MADE),
@@ -43,7 +43,7 @@ CHOSEN: tuple[tuple[str, str, str], ...] = (
     ),
     ("distributed.irecv", "src is *", "it is distributed.recv, which receives from process 0 by default; None names no process"),
     ("distributed.new_group", "timeout is *", "None: the wait that the group of all processes has"),
-    ("distributed.fleet.utils.LocalFS.cat", "fs_path is *", "None is no path"),
+    ("distributed.fleet.utils.LocalFS.cat", "fs_path is *", "None is not a path"),
     ("incubate*.ModelAverage.*", "executor is *", "None is for eager mode; Paddle needs an Executor in programs, too"),
     ("fluid.clip.GradientClipBase", "lacks need_clip", "a base class, without arguments in 2.4; each clip takes need_clip"),
     (

@@ -65,7 +65,8 @@ class Normal(_Older):
         scale: The standard deviation; the same kinds.
 
     Example:
-        >>> y = fluid.layers.Normal(0.0, 3.0).entropy()
+        >>> normal = fluid.layers.Normal(0.0, 3.0)
+        >>> y = normal.entropy()
         >>> static.Executor().run(fetch_list=[y])[0]
         array([2.5176], dtype=float32)
     """
@@ -112,7 +113,8 @@ class Uniform(_Older):
         high: The upper end; the same kinds.
 
     Example:
-        >>> y = fluid.layers.Uniform(0.0, 3.0).entropy()
+        >>> uniform = fluid.layers.Uniform(0.0, 3.0)
+        >>> y = uniform.entropy()
         >>> static.Executor().run(fetch_list=[y])[0]
         array([1.0986], dtype=float32)
     """
@@ -150,7 +152,8 @@ class Categorical:
         logits: ``[..., classes]``, a list, an array or a Variable.
 
     Example:
-        >>> y = fluid.layers.Categorical(paddle.to_tensor([0.6, 0.4])).entropy()
+        >>> classes = fluid.layers.Categorical(paddle.to_tensor([0.6, 0.4]))
+        >>> y = classes.entropy()
         >>> static.Executor().run(fetch_list=[y])[0]
         array([0.6882], dtype=float32)
     """
@@ -186,7 +189,8 @@ class MultivariateNormalDiag:
         scale: The diagonal matrix ``[size, size]``, of variances; the same kinds.
 
     Example:
-        >>> y = fluid.layers.MultivariateNormalDiag([0.3, 0.5], [[0.4, 0.0], [0.0, 0.5]]).entropy()
+        >>> normal = fluid.layers.MultivariateNormalDiag([0.3, 0.5], [[0.4, 0.0], [0.0, 0.5]])
+        >>> y = normal.entropy()
         >>> static.Executor().run(fetch_list=[y])[0]
         array([2.0332], dtype=float32)
     """

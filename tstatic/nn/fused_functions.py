@@ -380,7 +380,7 @@ def fused_rotary_position_embedding(
         The turned ``q``, ``k`` and ``v``.
 
     Raises:
-        UnsupportedError: If ``sin`` and ``cos`` are left out for pairs that are no neighbours.
+        UnsupportedError: If ``sin`` and ``cos`` are left out for pairs that are not neighbours.
     """
     function = "fused_rotary_position_embedding"
     check_rank(check_variable(q, "q", function), 4, "q", function, layout="[batch, steps, heads, size]")

@@ -52,7 +52,7 @@ def append_regularization_ops(
         The pairs.
 
     Raises:
-        ProgramTypeError: If ``regularization`` is no regularizer.
+        ProgramTypeError: If ``regularization`` is not a regularizer.
 
     Example:
         >>> w = paddle.create_parameter([1], "float32", default_initializer=paddle.nn.initializer.Constant(2.0))
