@@ -107,7 +107,7 @@ def _manager() -> Any:
 
 
 def _lod() -> Any:
-    return fluid.LoDTensor(static.Scope())
+    return fluid.LoDTensor(scope=static.Scope())
 
 
 # ------------------------------------------------------------------------------------------------------------------ calls

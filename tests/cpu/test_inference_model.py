@@ -247,7 +247,7 @@ def bad_saves(net: Net, path: str) -> dict[str, tuple[Any, type[TstaticError], s
     return {
         "feed by name": (lambda: save(path, ["x"], net.logits, exe), ProgramTypeError, "'feed_vars' should be a Variable"),
         "fetch by name": (lambda: save(path, net.x, "logits", exe), ProgramTypeError, "'fetch_vars' should be a Variable"),
-        "no results": (lambda: save(path, net.x, [], exe), ProgramTypeError, "'fetch_vars'"),
+        "no results": (lambda: save(path, net.x, [], exe), ProgramError, "'x' has no part in the results, since fetch_vars"),
         "array": (lambda: save(path, X, net.logits, exe), ProgramTypeError, "'feed_vars'"),
         "no executor": (lambda: save(path, net.x, net.logits, "cpu"), ProgramTypeError, "Executor"),
         "no program": (lambda: save(path, net.x, net.logits, exe, program=3), ProgramTypeError, "Program"),

@@ -19,6 +19,8 @@ from tstatic.errors import CheckpointError
 from tstatic.runtime import files, leftovers
 
 ROOT = os.geteuid() == 0
+SAVED = ("m.pdmodel", "m.pdopt", "m.pdparams")
+"""The files of a save of ``m``."""
 
 
 @pytest.fixture
@@ -56,8 +58,8 @@ def committed(folder: Path, names: list[str] | None = None) -> Path:
 def broken_off(program: Any, folder: Path, value: float, manifest: bool = True) -> Path:
     """Leaves a save of ``m`` in the state right behind its commit."""
     save(program, folder / "elsewhere/m", value)
-    done = committed(folder, ["m.pdmodel", "m.pdparams"] if manifest else None)
-    for name in ("m.pdmodel", "m.pdparams"):
+    done = committed(folder, list(SAVED) if manifest else None)
+    for name in SAVED:
         os.replace(folder / "elsewhere" / name, done / name)
     (folder / "elsewhere").rmdir()
     return done
@@ -84,7 +86,7 @@ def test_loading_reads_a_committed_save_where_it_is(program: Any, tmp_path: Path
     assert snapshot(tmp_path) == before
     assert loaded(program, tmp_path / "m") == 2.0
     save(program, tmp_path / "other", 3.0)
-    assert sorted(os.listdir(tmp_path)) == ["m.pdmodel", "m.pdparams", "other.pdmodel", "other.pdparams"]
+    assert sorted(os.listdir(tmp_path)) == [*SAVED, *(name.replace("m.", "other.", 1) for name in SAVED)]
     assert loaded(program, tmp_path / "m") == 2.0
 
 
@@ -325,7 +327,7 @@ def test_only_what_saves_staged_is_swept(program: Any, tmp_path: Path) -> None:
     after = snapshot(tmp_path)
     gone = {path for path in before if after.get(path) != before[path]} - {str(tmp_path)}
     assert gone == {str(swept), str(swept / "any name"), str(swept / leftovers.MANIFEST)}
-    assert set(after) - set(before) == {str(tmp_path / "m.pdparams"), str(tmp_path / "m.pdmodel")}
+    assert set(after) - set(before) == {str(tmp_path / name) for name in SAVED}
 
 
 # ---------------------------------------------------------------------------------------------------------- while it reads
@@ -336,7 +338,7 @@ def test_files_that_change_place_while_they_are_read_are_those_of_one_save(
     """A move is none of a reader's business; a save between two files makes it read both again."""
     save(program, tmp_path / "m", 1.0)
     broken_off(program, tmp_path, 2.0)
-    paths = [tmp_path / "m.pdparams", tmp_path / "m.pdmodel"]
+    paths = [tmp_path / name for name in SAVED]
     wanted = {path: (tmp_path / leftovers.COMMITTED / path.name).read_bytes() for path in paths}
     real, opened = leftovers.open_committed, []
 

@@ -35,7 +35,7 @@ def load_inference_model_distributed(
             "the model is loaded by this process, not from parameter servers",
             expected="pserver_endpoints=None",
             received=shown(pserver_endpoints),
-            fix="leave it out",
+            fix="leave pserver_endpoints out: the values are loaded from the folder dirname",
             op="load_inference_model_distributed",
         )
     return load_inference_model(dirname, executor, model_filename, params_filename)

@@ -33,6 +33,15 @@ class ClipGradBase:
 
     Attributes:
         need_clip: Says of a parameter whether its gradient is clipped, beside the parameter's own ``need_clip``.
+
+    Example:
+        >>> clip = paddle.nn.ClipGradByNorm(1.0)
+        >>> grad = paddle.to_tensor([3.0, 4.0])
+        >>> pairs = clip([(paddle.create_parameter([2], "float32"), grad)])
+        >>> isinstance(clip, fluid.clip.GradientClipBase)
+        True
+        >>> static.Executor().run(fetch_list=[pairs[0][1]])[0]
+        array([0.6, 0.8], dtype=float32)
     """
 
     need_clip: Callable[[Variable], bool] | None = None
@@ -214,7 +223,7 @@ class ErrorClipByValue:
                 "ErrorClipByValue needs min <= max",
                 expected="min <= max",
                 received=f"min={self.min}, max={self.max}",
-                fix="swap them, or pass a positive max alone",
+                fix="pass the smaller number as min=, or a positive max= alone",
                 op="clip",
             )
 
