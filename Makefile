@@ -111,6 +111,10 @@ proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,
 		tests/cpu/test_hash_seeds.py tests/unit/test_serial.py tests/unit/test_text.py tests/bench/test_contact.py \
 		tests/cpu/test_hostile_files.py tests/cpu/test_reading_changes_nothing.py tests/cpu/test_broken_off_saves.py \
 		tests/io/test_file_dataset.py tests/cli/test_streams.py tests/comm/test_ports.py $(ARGS)
+	@TSTATIC_SOAK=1 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/cpu/test_sizes_from_values.py tests/cpu/test_fetched_arrays.py \
+		tests/ops/test_special_forms.py tests/torch_import/test_special_families.py $(ARGS)
+	@TSTATIC_PLAN_SIZES=3000 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/cpu/test_plan_cache.py $(ARGS)
+	@$(BIN)/python -m tests.helpers.deep_programs
 	@TSTATIC_KILLS=20 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/cpu/test_whole_saves.py $(ARGS)
 	@$(BIN)/python -m tests.cpu.soak_signals --trials 500
 	@OPENBLAS_NUM_THREADS=4 $(BIN)/python -m tests.cpu.soak_threads --trials 500
@@ -122,10 +126,13 @@ proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,
 mutants: $(VENV)/.dev  ## Plant faults over all layers one at a time, and see each caught by a test (ARGS=WORD: those with it; a quarter of an hour).
 	@$(BIN)/python -m tests.mutants $(ARGS)
 
-parity: $(VENV)/.dev  ## Record what Paddle 2.6.2 answers to every described call, and compare all answers (minutes; makes .venv-paddle).
-	@[ -x .venv-paddle/bin/python ] || $(BIN)/python bench/paddle_env.py
+parity: $(VENV)/.dev  ## Record what Paddle 2.6.2 and 1.8.5 answer to every described call, compare all answers, list what has none (minutes; makes .venv-paddle, .venv-fluid).
+	@[ -x .venv-paddle/bin/python ] || $(BIN)/python bench/paddle_env.py paddle
+	@[ -x .venv-fluid/bin/python ] || $(BIN)/python bench/paddle_env.py fluid
 	@$(BIN)/python -m tests.parity.record
 	@TSTATIC_PARITY=all $(BIN)/python -m pytest -n 0 tests/parity $(ARGS)
+	@$(BIN)/python -m tests.parity.census
+	@$(BIN)/python -m tests.parity.attributes
 
 golden: $(VENV)/.dev $(TRITON36)/.made  ## Put the figures of compiled kernels on record anew.
 	@$(BIN)/python tests/kernels/golden.py --write
