@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.parity.namespace_samples import ANCHORS, SIX, rows, words
+from tests.parity.namespace_samples import ANCHORS, SIX, rows, way, words
 from tests.parity.samples import Data, b, c, dist, f, i, make, v
 
 IMAGE = f(2, 3, 6, 6)
@@ -14,6 +14,7 @@ BOXES = v([[0.5, 1.0, 6.0, 5.0], [2.0, 0.0, 5.0, 8.0], [0.0, 2.0, 3.0, 6.0]], lo
 CORNERS = f(5, 4, low=0.0, high=8.0, fixed=1, stop=1)
 TRUE = v([[[0.2, 0.2, 0.1, 0.15], [0.5, 0.6, 0.4, 0.2]]], fixed=1, stop=1)
 TOKENS = [[1], [2], [0], [1], [2], [1]]
+_DIAGONAL = v([[0.4, 0.0], [0.0, 0.5]], fixed=1)
 HALF = make("fluid.initializer.Constant", 0.5)
 ATTR = make("fluid.ParamAttr", initializer=HALF)
 
@@ -22,6 +23,46 @@ LAYERS: dict[str, list[Data]] = {
     "adaptive_pool2d": [c(IMAGE, 3), c(IMAGE, [2, 3], "avg"), c(IMAGE, 3, require_index=True)],
     "adaptive_pool3d": [c(VOLUME, [1, 2, 2]), c(VOLUME, [1, 2, 2], "avg")],
     "add_position_encoding": [c(f(2, 3, 6), 1.5, 0.5), c(f(2, 3, 6), 0.0, 1.0)],
+    "Categorical": [
+        way("entropy", f(2, 3))(),
+        way("kl_divergence", f(2, 3))(make("fluid.layers.Categorical", f(2, 3))),
+    ],
+    "MultivariateNormalDiag": [
+        way("entropy", f(2, fixed=1), _DIAGONAL)(),
+        way("kl_divergence", f(2, fixed=1), _DIAGONAL)(
+            make("fluid.layers.MultivariateNormalDiag", f(2, fixed=1), v([[0.7, 0.0], [0.0, 1.5]], fixed=1))
+        ),
+    ],
+    "Normal": [
+        way("entropy", f(2, 3), f(2, 3, low=0.5, high=3.0))(),
+        way("entropy", 0.0, 3.0)(),
+        way("log_prob", f(2, 3), f(2, 3, low=0.5, high=3.0))(f(2, 3)),
+        way("kl_divergence", f(2, 3), f(2, 3, low=0.5, high=3.0))(
+            make("fluid.layers.Normal", f(2, 3), f(2, 3, low=0.5, high=3.0))
+        ),
+    ],
+    "Uniform": [
+        way("entropy", f(2, 3, low=-3, high=-2), f(2, 3, low=2, high=3))(),
+        way("log_prob", f(2, 3, low=-3, high=-2), f(2, 3, low=2, high=3))(f(2, 3, low=-1, high=1)),
+    ],
+    "affine_grid": [c(f(2, 2, 3, fixed=1), [2, 3, 2, 4])],
+    "cross": [c(f(2, 3), f(2, 3)), c(f(3, 2, fixed=1), f(3, 2, fixed=1), 0)],
+    "full": [c([2, 3], 1.5), c([2], 2, dtype="int64")],
+    "gather_nd": [
+        c(f(3, 4, fixed=1), v([[0, 1], [2, 3]], "int64", fixed=1)),
+        c(f(3, 4, fixed=1), v([[2], [0]], "int32", fixed=1)),
+    ],
+    "kron": [c(f(2, 3), f(2, 2, fixed=1))],
+    "log1p": [c(f(2, 3, low=0.0, high=3.0))],
+    "log_softmax": [c(f(2, 3)), c(f(2, 3), 0), c(f(2, 3), dtype="float64")],
+    "npair_loss": [
+        c(f(3, 4), f(3, 4), v([0.0, 1.0, 0.0], fixed=1, stop=1)),
+        c(f(3, 4), f(3, 4), v([0.0, 1.0, 2.0], fixed=1, stop=1), 0.1),
+    ],
+    "prelu": [c(f(2, 3, 4, 4), mode, ATTR) for mode in ("all", "channel", "element")],
+    "sums": [c([f(2, 3), f(2, 3), f(2, 3)])],
+    "tril": [c(f(3, 4)), c(f(3, 4), 1)],
+    "triu": [c(f(3, 4)), c(f(3, 4), -1)],
     "affine_channel": [
         c(IMAGE, f(3, fixed=1), f(3, fixed=1)),
         c(f(2, 4, 5, 3), f(3, fixed=1), f(3, fixed=1), "NHWC", act="relu"),

@@ -75,8 +75,8 @@ VARIED: dict[str, list[Any]] = {
 }
 """Other values of arguments, by the argument's name: each is tried alone with a function's first sample."""
 
-NOT_CALLED = {*reasons.NO_CALL, *reasons.ELSEWHERE, "create_global_var", "create_parameter"}
-"""Functions without samples of their own; the last two are called as those of `static`."""
+NOT_CALLED = {*reasons.NO_CALL, *reasons.ELSEWHERE, "create_global_var", "create_parameter", "cholesky", "eigvalsh"}
+"""Functions without samples of their own; the last four are called as those of `static` and `linalg`."""
 
 
 IN_TENSOR = {n for n in names.load()[names.METHODS] if n.endswith("_")} - {*names.load()[""]} | {"fill_constant"}

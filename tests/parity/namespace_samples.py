@@ -36,6 +36,18 @@ def way(name: str, *init: Any, **init_kwargs: Any) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------------------------- numbers
+FRAMES: dict[str, list[Data]] = {
+    "signal.frame": [c(f(2, 9), 4, 2), c(f(9, 2, fixed=1), 3, 3, 0), c(i(2, 7, high=9), 3, 1), c(f(2, 9), 4, 0)],
+    "signal.overlap_add": [c(f(2, 4, 3), 2), c(f(3, 4, 2, fixed=1), 3, 0), c(f(4, 3, fixed=1), 5), c(f(2, 4, 3), 0)],
+}
+FUSED: dict[str, list[Data]] = {
+    "incubate.nn.functional.fused_dropout_add": [c(f(2, 3), f(2, 3), 0.0), c(f(2, 3), f(2, 3), 0.0, False)],
+    "incubate.nn.functional.fused_linear": [c(f(2, 3), f(3, 4, fixed=1))],
+    "incubate.nn.functional.fused_matmul_bias": [
+        c(f(2, 3), f(3, 4, fixed=1)),
+        c(f(3, 2, fixed=1), f(4, 3, fixed=1), None, True, True),
+    ],
+}
 COMPLEX: dict[str, list[Data]] = {
     "angle": [c(z(2, 3)), c(f(2, 3))],
     "as_complex": [c(f(3, 2))],
@@ -486,5 +498,16 @@ STATIC: dict[str, list[Data]] = {
     "static.ctr_metric_bundle": [c(f(4, 1, low=0.1, high=0.9, stop=1), i(4, 1, high=1))],
 }
 
-SAMPLES = {**COMPLEX, **FOURIER, **GRAPHS, **DISTRIBUTIONS, **REGIONS, **RECURRENT, **LOSSES, **STATIC}
+SAMPLES = {
+    **COMPLEX,
+    **FRAMES,
+    **FUSED,
+    **FOURIER,
+    **GRAPHS,
+    **DISTRIBUTIONS,
+    **REGIONS,
+    **RECURRENT,
+    **LOSSES,
+    **STATIC,
+}
 """Public path below `paddle` -> its calls."""

@@ -9,6 +9,7 @@ def _each(prefix: str, names: str, reason: str) -> dict[str, str]:
 
 OTHER_MODULES: dict[str, str] = {
     "amp.": "what the machine can do; mixed precision is compared by tests/amp",
+    "compat.": "texts and numbers of Python, for scripts of Python 2: no tensors",
     "callbacks.": "training loops of tstatic's own",
     "device.": "devices of the machine",
     "distributed.": "several processes; compared with Paddle by tests/distributed",
@@ -93,6 +94,7 @@ OF_PROGRAMS: dict[str, list[str]] = {
     "programs.assert_true": ["static.nn.Assert"],
     "programs.detached": ["Variable.detach"],
     "programs.append_backward_pairs": ["static.append_backward"],
+    "programs.gradient_of_gradient": ["static.gradients"],
     "programs.name_scopes": ["static.name_scope"],
 }
 """Program of `programs.py` -> the public functions that it is about."""
@@ -112,7 +114,7 @@ NO_CALL: dict[str, str] = {
     **_each("", "as_strided cauchy_ geometric_ normal_ uniform_ unfold view view_as", _EAGER),
     **_each(
         "",
-        "CPUPlace CUDAPinnedPlace CUDAPlace ParamAttr Tensor dtype finfo iinfo batch flops summary check_shape",
+        "CPUPlace CUDAPinnedPlace CUDAPlace ParamAttr Tensor dtype finfo iinfo batch flops summary check_shape XPUPlace",
         _OBJECT,
     ),
     **_each(
@@ -127,6 +129,7 @@ NO_CALL: dict[str, str] = {
     **_each("", "load save", _FILES),
     **_each("", "from_torch register_kernel", _OWN),
     "grad": "Paddle's is for eager mode; static.gradients is what every recorded gradient goes through",
+    "create_tensor": "declares a variable: no operator",
     "swapaxes": "Paddle 2.6.2 lacks it",
     "tensor_array_to_tensor": "Paddle 2.6.2's fails on arrays of a program; tests/recurrence/test_arrays.py has the numbers",
     "linalg.eig": "eigenvectors have any phase; tests/numbers compares what does not depend on it",
@@ -146,6 +149,13 @@ NO_CALL: dict[str, str] = {
         "Paddle 2.6.2's CPU kernel raises 'vector::_M_default_append'; neighbours are drawn",
     ),
     "incubate.graph_sample_neighbors": "Paddle 2.6.2's CPU kernel raises 'vector::_M_default_append'; neighbours are drawn",
+    **_each(
+        "incubate.nn.functional.",
+        "fused_bias_dropout_residual_layer_norm fused_feedforward fused_layer_norm fused_linear_activation "
+        "fused_multi_head_attention fused_rms_norm fused_rotary_position_embedding "
+        "variable_length_memory_efficient_attention",
+        "Paddle has no kernel for it on a CPU; tests/parity/test_older_calls.py has the formula",
+    ),
     "incubate.softmax_mask_fuse_upper_triangle": "Paddle has no kernel for it on a CPU",
     "incubate.optimizer.RecomputeOptimizer": "changes when values are computed only: tests/optimizer/test_recompute.py",
     **_each("vision.ops.", "psroi_pool PSRoIPool", _CRASH),
@@ -163,7 +173,7 @@ NO_CALL: dict[str, str] = {
     **_each("nn.initializer.", "default_initializer dtype_of fans", _OWN),
     "nn.initializer.set_global_initializer": "programs.global_initializer has its parameters; it returns nothing",
     **_each(
-        "nn.utils.",
+        "nn.",
         "remove_weight_norm weight_norm spectral_norm",
         "Paddle 2.6.2 writes to parameters, which fails in a program",
     ),
@@ -190,12 +200,12 @@ NO_CALL: dict[str, str] = {
         "BuildStrategy CompiledProgram ExecutionStrategy Executor InputSpec IpuCompiledProgram IpuStrategy Operator "
         "ParallelExecutor Parameter Program Scope cpu_places cuda_places xpu_places default_main_program "
         "default_startup_program device_guard global_scope ipu_shard_guard program_guard scope_guard set_ipu_shard "
-        "normalize_program",
+        "normalize_program is_persistable",
         _OBJECT,
     ),
     **_each(
         "static.",
-        "deserialize_persistables deserialize_program load load_from_file load_inference_model load_program_state save "
+        "load_vars save_vars deserialize_persistables deserialize_program load load_from_file load_inference_model load_program_state save "
         "save_inference_model save_to_file serialize_persistables serialize_program set_program_state CheckpointManager",
         _FILES,
     ),
@@ -218,12 +228,14 @@ NO_CALL: dict[str, str] = {
     **_each("fluid.", "load_dygraph save_dygraph", _FILES),
     **_each(
         "fluid.clip.",
-        "append_gradient_clip_ops set_gradient_clip",
+        "GradientClipByGlobalNorm append_gradient_clip_ops set_gradient_clip",
         "sets a clip, which is compared as nn.ClipGradBy* of every optimizer",
     ),
     **_each("fluid.contrib.", "BasicGRUUnit BasicLSTMUnit", "a step of basic_gru and basic_lstm, which are compared"),
     **_each(
-        "fluid.initializer.", "MSRA Xavier", "draws numbers as KaimingNormal and XavierNormal do, which are compared"
+        "fluid.initializer.",
+        "MSRA Normal TruncatedNormal Uniform Xavier",
+        "draws numbers as the initializer of paddle.nn.initializer does, which is compared",
     ),
     **_each("fluid.layers.", "DecodeHelper RNNCell", _BASE),
     **_each(
@@ -235,7 +247,17 @@ NO_CALL: dict[str, str] = {
     **_each("fluid.layers.", "SampleEmbeddingHelper random_crop sampling_id", "draws at random"),
     "fluid.layers.Switch": "chooses a branch as static.nn.case does, which is compared",
     "fluid.layers.autoincreased_step_counter": "a counter of steps: tests/optimizer",
-    "fluid.layers.create_tensor": "declares a variable: no operator",
+    "fluid.data": "declares what is fed: every recorded call of Paddle 1.8.5 goes through it",
+    "fluid.clip.GradientClipBase": _BASE,
+    **_each(
+        "fluid.clip.",
+        "ErrorClipByValue error_clip_callback",
+        "clips gradients of values on their way: tests/optimizer and tests/parity/test_older_calls.py",
+    ),
+    "fluid.layers.hash": "Paddle 1.8.5 fails in its own check of the arguments",
+    "fluid.layers.load": _FILES,
+    "fluid.layers.Print": "prints and passes its argument on: tests/cpu",
+    "fluid.optimizer.append_regularization_ops": "adds decays as minimize does, which is compared with every optimizer",
     "fluid.layers.resize_linear": "Paddle 1.8.5 lacks it; nn.functional.interpolate is compared",
     "fluid.layers.lstm": "Paddle's is for a GPU only; nn.LSTM is compared",
     **_each(
@@ -260,6 +282,7 @@ NO_GRADIENT: dict[str, str] = {
     "linalg.eigvals": "Paddle's result has no gradient in a program; tests/ops has ours against finite differences",
     "linalg.matrix_rank": "a whole number: piecewise constant",
     "linalg.slogdet": "Paddle's gradient fails at a shape that it declares wrongly; test_slopes.py holds ours",
+    "static.gradients": "its results are gradients themselves; their values are compared",
     "static.append_backward": "its results are gradients themselves; their values are compared",
     **_each("", "argsort fluid.layers.ctc_greedy_decoder", "the result is indices: whole numbers"),
     "fluid.layers.distribute_fpn_proposals": "boxes are sorted onto levels on the host; Paddle 1.8.5 has no gradient of it",

@@ -30,6 +30,11 @@ PAGES = [
 DOTTED = re.compile(r"(?<![\w./'\"<>-])([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)(?![\w/*])")
 SPAN = re.compile(r"``?([^`\n]+)``?")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+DECLINED = re.compile(
+    rf"^\|[^|]*(?=\| (?:{'|'.join(re.escape(entry.why) for entry in unsupported.UNSUPPORTED)}) \|)",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""The names in a row of a table that says why tstatic does not have them."""
 
 # What the first part of a dotted name means in messages and pages: a module, or what samples call such a thing.
 ROOTS: dict[str, tuple[Any, ...]] = {
@@ -97,7 +102,7 @@ def docstrings_of(nodes: Iterable[ast.AST]) -> Iterator[str]:
 def texts(path: Path) -> list[str]:
     """What a file offers: advice and docstrings of a module, code in the prose of a page."""
     if path.suffix == ".md":
-        return SPAN.findall(FENCE.sub("", source.text(path)))
+        return SPAN.findall(DECLINED.sub("", FENCE.sub("", source.text(path))))
     return [*advice_of(source.nodes(path)), *docstrings_of(source.nodes(path))]
 
 
@@ -108,6 +113,12 @@ def dotted(text: str) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_names_on_a_page_exist(page: Path) -> None:
     assert [m for text in texts(page) for name in dotted(text) if (m := missing(name))] == []
+
+
+def test_names_that_a_table_declines_are_not_offered() -> None:
+    why = unsupported.UNSUPPORTED[0].why
+    assert DECLINED.sub("", f"| `paddle.relu6x` | {why} | `paddle.relux` |") == f"| {why} | `paddle.relux` |"
+    assert "relu6x" in DECLINED.sub("", "| `paddle.relu6x` | It is fast | `paddle.relux` |")
 
 
 def test_names_in_errors_and_docstrings_exist() -> None:

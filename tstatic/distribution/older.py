@@ -199,18 +199,29 @@ class MultivariateNormalDiag:
         self.loc = _parameter(loc, "loc", "MultivariateNormalDiag")
         self.scale = _parameter(scale, "scale", "MultivariateNormalDiag")
 
-    def _diagonal(self) -> Variable:
-        return total(self.scale, 1)
+    def _besides(self) -> Variable:
+        """Returns a matrix with 0 on the diagonal and 1 elsewhere."""
+        size = self.scale.shape[0]
+        return assign((1.0 - np.eye(size)).astype(self.scale.dtype.name))
+
+    def _log_det(self) -> Variable:
+        """Returns the logarithm of the determinant, ``[1]``."""
+        return total(total(log(self.scale + self._besides()), 1), 0, keepdim=True)
+
+    def _inverse(self) -> Variable:
+        """Returns the diagonal matrix of the reciprocals."""
+        besides = self._besides()
+        return (1.0 - besides) / (self.scale + besides) + self.scale * besides
 
     def entropy(self) -> Variable:
         """Returns the entropy in nats, ``[1]``."""
         size = self.scale.shape[0]
-        logs = total(log(self._diagonal()), 0, keepdim=True)
-        return (logs + size * (1.0 + 2 * _HALF_LOG_2PI)) * 0.5
+        return (self._log_det() + size * (1.0 + 2 * _HALF_LOG_2PI)) * 0.5
 
     def kl_divergence(self, other: MultivariateNormalDiag) -> Variable:
         """Returns the divergence of this distribution from ``other``, ``[1]``."""
-        own, theirs = self._diagonal(), other._diagonal()
+        inverse = other._inverse()
         shift = other.loc - self.loc
-        terms = own / theirs + shift * shift / theirs - 1.0 + log(theirs) - log(own)
-        return total(terms, 0, keepdim=True) * 0.5
+        quadratic = inverse * self.scale + inverse * shift * reshape(shift, [-1, 1])
+        terms = total(total(quadratic, 1), 0, keepdim=True)
+        return (terms - self.scale.shape[0] + other._log_det() - self._log_det()) * 0.5
