@@ -170,7 +170,7 @@ def feeds() -> Iterator[Bad]:
         }.items():  # fmt: skip
             yield Bad(f"{name} fed {label}", lambda n, name=name, v=value: n.run(**{name: v}))
         yield Bad(f"{name} fed a Variable", lambda n, name=name: n.run(**{name: n.x}), TypeError)
-    for shape in ((6, 3), (6, 5), (4, 6), (0, 5), (6, 4, 1), (4,), (1, 1)):
+    for shape in ((6, 3), (6, 5), (4, 6), (0, 5), (6, 4, 1), (3,), (1, 1)):
         yield Bad(f"x of shape {shape}", lambda n, s=shape: n.run(x=np.ones(s, "float32")), ValueError)
     for shape in ((2, 4), (4, 4), (3, 3), (0, 4), (3, 0), (12,)):
         yield Bad(f"fixed of shape {shape}", lambda n, s=shape: n.run(fixed=np.ones(s, "float32")), ValueError)
