@@ -26,6 +26,13 @@ def wide(array: Any) -> Any:
     return found.astype(np.float32) if "bfloat16" in str(found.dtype) else found
 
 
+def _values(program: Any, scope: Any) -> dict[str, Any]:
+    """Copies of the values that a scope holds of a program's variables."""
+    names = [v.name for v in program.list_vars() if v.persistable and v.name not in ("feed", "fetch")]
+    tensors = {name: found.get_tensor() for name in names if (found := scope.find_var(name)) is not None}
+    return {name: wide(np.array(tensor)) for name, tensor in tensors.items() if tensor._is_initialized()}
+
+
 def save(paddle: Any, call: dict[str, Any]) -> dict[str, Any]:
     """The program of a call as bytes in Paddle's format, with its values, feeds and results; or why there is none."""
     static = paddle.static
@@ -35,11 +42,13 @@ def save(paddle: Any, call: dict[str, Any]) -> dict[str, Any]:
             variables = [v for v in runner.flat(paddle, result) if isinstance(v, static.Variable)]
             exe = static.Executor(paddle.CPUPlace())
             runner.start(paddle, exe, main, startup)
-            results = [wide(v) for v in exe.run(main, feed=builder.feed, fetch_list=variables)]
             used = {name for block in main.blocks for op in block.ops for name in op.input_arg_names}
             used |= {var.name for var in variables}  # a call may return what it is given
             fed = [var for var in builder.fed if var.name in used]
             program = static.normalize_program(main, fed, variables) if variables else None
+            scope = static.global_scope()
+            before = {} if program is None else _values(program, scope)  # the run may change them: auc counts
+            results = [wide(v) for v in exe.run(main, feed=builder.feed, fetch_list=variables)]
         except Exception as error:  # what a call refuses is compared elsewhere
             return {"id": call["id"], "left": f"{type(error).__name__}: {str(error)[-200:]}"}
         if program is None:
@@ -54,9 +63,7 @@ def save(paddle: Any, call: dict[str, Any]) -> dict[str, Any]:
                 model = paddle_writing.write(program)
             except ProgramError as error:
                 return {"id": call["id"], "refused": str(error)}
-        scope = static.global_scope()
-        names = [v.name for v in program.list_vars() if v.persistable and v.name not in ("feed", "fetch")]
-        values = {name: wide(scope.find_var(name).get_tensor()) for name in names}
+        values = {**_values(program, scope), **before}
         feed = {var.name: builder.feed[var.name] for var in fed}
         return {"id": call["id"], "model": model, "values": values, "feed": feed, "results": results}
 
