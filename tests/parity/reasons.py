@@ -206,7 +206,8 @@ NO_CALL: dict[str, str] = {
     **_each(
         "static.",
         "load_vars save_vars deserialize_persistables deserialize_program load load_from_file load_inference_model "
-        "load_program_state save save_inference_model save_to_file serialize_persistables serialize_program set_program_state CheckpointManager",
+        "load_program_state save save_inference_model save_to_file serialize_persistables serialize_program "
+        "set_program_state CheckpointManager",
         _FILES,
     ),
     **_each("static.", "fuse_together no_fuse", _OWN),
