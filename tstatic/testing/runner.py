@@ -87,6 +87,7 @@ class Trial:
     k: float | None = None
     chip: Target | None = None
     executor: Executor = field(default_factory=lambda: checking_executor(CPUPlace()))
+    _executors: dict[Any, Executor] = field(default_factory=dict)
     _wide: tuple[Program, Program] | None = None
     _references: dict[Any, tuple[CompiledProgram, CompiledProgram]] = field(default_factory=dict)
     _compiled: dict[Any, CompiledProgram] = field(default_factory=dict)
@@ -99,24 +100,42 @@ class Trial:
         return [v.name for v in self.program.list_vars() if v.persistable and v.name in outs]
 
     def run(
-        self, program: Any, feeds: Feeds | Sequence[Feeds], state: Mapping[str, Array], way: int = 0
+        self,
+        program: Any,
+        feeds: Feeds | Sequence[Feeds],
+        state: Mapping[str, Array],
+        way: int = 0,
+        executor: Executor | None = None,
     ) -> list[list[Array]]:
         """Runs the steps in a fresh scope, with one feed for all or one each; the last entry holds what the scope keeps."""
+        executor = executor or self.executor
         if self.chip is None:
-            return self._run(program, feeds, state)
+            return self._run(program, feeds, state, executor)
         with standing_in(self._device(way)):
-            return self._run(program, feeds, state)
+            return self._run(program, feeds, state, executor)
+
+    def _apart(self, strategy: BuildStrategy) -> Executor:
+        """Returns an Executor of the strategy's own.
+
+        Plans of one Executor share memory: an element that a kernel leaves out would hold what the unfused run put there.
+        """
+        key = strategy.key()
+        if key not in self._executors:
+            self._executors[key] = checking_executor(CPUPlace())
+        return self._executors[key]
 
     def _device(self, way: int) -> Device:
         assert self.chip is not None
         return planned_device(self.chip, way)
 
-    def _run(self, program: Any, feeds: Feeds | Sequence[Feeds], state: Mapping[str, Array]) -> list[list[Array]]:
+    def _run(
+        self, program: Any, feeds: Feeds | Sequence[Feeds], state: Mapping[str, Array], executor: Executor
+    ) -> list[list[Array]]:
         batches = [feeds] * self.steps if isinstance(feeds, Mapping) else feeds
         scope = Scope()
         for name, array in state.items():
             scope.publish(name, array.copy())
-        results = [self.executor.run(program, feed=batch, fetch_list=self.fetches, scope=scope) for batch in batches]
+        results = [executor.run(program, feed=batch, fetch_list=self.fetches, scope=scope) for batch in batches]
         results.append([np.array(scope.find_var(n).get_tensor()) for n in self.written])  # type: ignore[union-attr]
         return results
 
@@ -230,7 +249,7 @@ class Trial:
         compiled, way, count = self.compiled(strategy), 0, 1
         while way < count:
             try:
-                fused = self.run(compiled, feeds, self.state, way)
+                fused = self.run(compiled, feeds, self.state, way, self._apart(strategy))
             except MissingPackageError:
                 # A missing package says nothing about the program.
                 raise
