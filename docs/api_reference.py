@@ -24,6 +24,7 @@ from sphinx.environment import BuildEnvironment
 from tests.api import surface
 from tstatic import errors, testing
 from tstatic.ir.program import Variable
+from tstatic.ir.respell import ORIGIN
 
 FOLDER = Path(__file__).parent / "reference"
 
@@ -53,8 +54,8 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "vision": ("tstatic.vision", ("tstatic.vision",)),
     "text": ("tstatic.text", ("tstatic.text",)),
     "device": (
-        "tstatic.device, framework, utils, version",
-        ("tstatic.device", "tstatic.framework", "tstatic.utils", "tstatic.version"),
+        "tstatic.device, framework, utils, compat, version",
+        ("tstatic.device", "tstatic.framework", "tstatic.utils", "tstatic.compat", "tstatic.version"),
     ),
     "results": ("What calls return, and further classes", ("",)),
     "errors": ("tstatic.errors", ("tstatic.errors",)),
@@ -259,6 +260,8 @@ def _entry(path: str, value: Any, arguments: str = "") -> Iterator[str]:
         return
     yield f".. autoclass:: {path}{arguments}"
     yield "   :members:"
+    if ORIGIN in vars(value):  # the same class with older parameters: its definition has one entry, under the original
+        yield "   :no-index:"
     if issubclass(value, enum.Enum):
         yield "   :undoc-members:"
     elsewhere = [

@@ -428,7 +428,7 @@ class Program(ProgramMethods, ProgramForms, NotedAttributes):
 
     _first_seed: ClassVar[int] = 0  # of programs made from now on
     fetches_convert: bool = False
-    """Whether fetched arrays are :class:`FetchedArray`: ``fluid`` built it; under ``as_paddle`` all programs, by the class."""
+    """Whether fetched arrays convert to numbers: ``fluid`` built it; under ``as_paddle`` all programs, by the class."""
 
     def __init__(self) -> None:
         self.uid = next(_ids)
