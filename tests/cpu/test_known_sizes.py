@@ -145,6 +145,8 @@ DYNAMIC = {
     "sequence_pad": "the longest sequence, where no length is given",
     "sequence_slice": "the rows of the parts that are taken",
     "sequence_unpad": "the lengths",
+    "slice_array": "what was written to the array",
+    "slice_array_grad": "what was written to the array",
     "sum_arrays": "what was written to the array",
     "tensor_array_to_tensor": "what was written to the array",
     "tensor_array_to_tensor_grad": "what was written to the array",

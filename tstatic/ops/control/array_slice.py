@@ -21,7 +21,7 @@ END = 2**31 - 1
 """The end of every array, whatever its length."""
 
 
-_ELEMENTS = Dynamic("the elements of the array", exact=False)
+_ELEMENTS = Dynamic("what was written to the array", exact=False)
 
 
 def _sliced(array: Any, start: Any, end: Any, out: Any = None, place: Any = None) -> list[Any]:
