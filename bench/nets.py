@@ -379,7 +379,8 @@ def _bert_feed(rng: np.random.Generator) -> dict[str, Array]:
 
 def _bert_feed_fed(rng: np.random.Generator) -> dict[str, Array]:
     feed = _bert_feed(rng)
-    return {**feed, "where": np.argwhere(feed.pop("mask"))}
+    where = np.argwhere(feed.pop("mask"))
+    return {**feed, "where": where}
 
 
 SAMPLED_WORDS, SAMPLED_WIDTH, SENTENCES, SENTENCE = 10_000, 128, 32, 20

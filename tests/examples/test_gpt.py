@@ -122,7 +122,8 @@ def test_places_give_the_losses_of_one(gpt: ModuleType, tmp_path: Path, places: 
 def test_mixed_precision_follows_float32(gpt: ModuleType, tmp_path: Path, amp: str, alone: list[float]) -> None:
     losses = trained(gpt, tmp_path, amp=amp)
     np.testing.assert_allclose(losses, alone, rtol=0.0, atol=1e-2)
-    assert not np.allclose(losses, alone, **CLOSE)
+    # A CPU computes float16 in float32.
+    assert np.allclose(losses, alone, **CLOSE) is (amp == "fp16")
 
 
 TWICE = """
