@@ -9,19 +9,15 @@ import numpy as np
 from tstatic.errors import IndexRangeError, ShapeError
 from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.checks import INTEGERS, check_one_element
-from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import GradOp, OpDef, register
 from tstatic.ir.paddle_form import ABSENT
 from tstatic.ir.program import Variable
 from tstatic.ir.tensor_array import KIND, TensorArray
 from tstatic.ir.types import Meta, int64
-from tstatic.ops.control.tensor_array import array_read
+from tstatic.ops.control.tensor_array import WRITTEN, array_read
 
 END = 2**31 - 1
 """The end of every array, whatever its length."""
-
-
-_ELEMENTS = Dynamic("what was written to the array", exact=False)
 
 
 def _sliced(array: Any, start: Any, end: Any, out: Any = None, place: Any = None) -> list[Any]:
@@ -47,8 +43,8 @@ def _sliced_grad(place: Any, dout: Any, *outs: Any) -> list[Any]:
 
 register(OpDef(
     "slice_array", "X, Start, End -> Out, Place~", infer=lambda array, start, end: (array, Meta((2,), int64)), ref=_sliced,
-    dynamic=_ELEMENTS, paddle=ABSENT,
-    grad=GradOp("Place, Out@GRAD -> X@GRAD", ref=_sliced_grad, infer=lambda place, dout: (dout,), dynamic=_ELEMENTS),
+    dynamic=WRITTEN, paddle=ABSENT,
+    grad=GradOp("Place, Out@GRAD -> X@GRAD", ref=_sliced_grad, infer=lambda place, dout: (dout,), dynamic=WRITTEN),
     complex="linear",
     onnx="ONNX has no arrays of tensors that grow",
 ))  # fmt: skip

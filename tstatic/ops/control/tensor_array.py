@@ -19,7 +19,8 @@ from tstatic.ir.types import UNKNOWN, DType, Meta, dtype_of, float32, int32, int
 _PLACE = Meta((2,), int64)
 """What the gradients read: the position, and the length of the array before. Counters change within a loop's body."""
 
-_ELEMENTS = Dynamic("what was written to the array", exact=False)
+WRITTEN = Dynamic("what was written to the array", exact=False)
+"""Why sizes behind a tensor array depend on values."""
 
 
 def is_array(x: Any) -> TypeGuard[Variable]:
@@ -76,9 +77,9 @@ def _write_grad(x: Any, place: Any, dout: Any, *outs: Any) -> list[Any]:
 
 register(OpDef(
     "write_to_array", "X, I, Array? -> Out, Place~", infer=lambda x, i, array: (_meet(x, array), _PLACE), ref=_write,
-    dynamic=_ELEMENTS,
+    dynamic=WRITTEN,
     grad=GradOp(
-        "X, Place, Out@GRAD -> X@GRAD, Array@GRAD", ref=_write_grad, infer=lambda x, place, dout: (x, dout), dynamic=_ELEMENTS,
+        "X, Place, Out@GRAD -> X@GRAD, Array@GRAD", ref=_write_grad, infer=lambda x, place, dout: (x, dout), dynamic=WRITTEN,
         shape_only=("X",),
     ),
     complex="linear",
@@ -114,41 +115,41 @@ def _read_grad(place: Any, dout: Any, *outs: Any) -> list[Any]:
 
 
 register(OpDef(
-    "read_from_array", "X, I -> Out, Place~", infer=lambda array, i: (array, _PLACE), ref=_read, dynamic=_ELEMENTS,
-    grad=GradOp("Place, Out@GRAD -> X@GRAD", ref=_read_grad, infer=lambda place, dout: (dout,), dynamic=_ELEMENTS),
+    "read_from_array", "X, I -> Out, Place~", infer=lambda array, i: (array, _PLACE), ref=_read, dynamic=WRITTEN,
+    grad=GradOp("Place, Out@GRAD -> X@GRAD", ref=_read_grad, infer=lambda place, dout: (dout,), dynamic=WRITTEN),
     complex="linear",
     onnx="ONNX has no arrays of tensors that grow",
 ))  # fmt: skip
 
 register(OpDef(
     "lod_array_length", "X -> Out", infer=lambda array: Meta((1,), int64),
-    ref=lambda array, out=None: [np.array([len(array)])], dynamic=_ELEMENTS,
+    ref=lambda array, out=None: [np.array([len(array)])], dynamic=WRITTEN,
     complex="linear",
     onnx="ONNX has no arrays of tensors that grow",
 ))  # fmt: skip
 
 register(OpDef(
     "create_array", "-> Out", attrs={"dtype": float32, "shape": Attr((), "ints")},
-    infer=lambda dtype, shape: Meta(shape, dtype), ref=lambda out=None: [TensorArray()], dynamic=_ELEMENTS,
+    infer=lambda dtype, shape: Meta(shape, dtype), ref=lambda out=None: [TensorArray()], dynamic=WRITTEN,
     onnx="ONNX has no arrays of tensors that grow",
 ))  # fmt: skip
 
 register(OpDef(
-    "assign_array", "X -> Out", infer=lambda x: x, ref=lambda array, out=None: [TensorArray(array)], dynamic=_ELEMENTS,
+    "assign_array", "X -> Out", infer=lambda x: x, ref=lambda array, out=None: [TensorArray(array)], dynamic=WRITTEN,
     grad=lambda ctx: [_copy(ctx)],
     complex="linear",
     onnx="ONNX has no arrays of tensors that grow",
 ))  # fmt: skip
 
 register(OpDef(
-    "sum_arrays", "X* -> Out", infer=lambda xs: xs[0], dynamic=_ELEMENTS,
+    "sum_arrays", "X* -> Out", infer=lambda xs: xs[0], dynamic=WRITTEN,
     ref=lambda arrays, out=None: [_total(arrays)],
     complex="linear",
     onnx="ONNX has no arrays of tensors that grow",
 ))  # fmt: skip
 
 register(OpDef(
-    "array_zeros_like", "X -> Out", infer=lambda x: x, ref=lambda array, out=None: [zeros_like(array)], dynamic=_ELEMENTS,
+    "array_zeros_like", "X -> Out", infer=lambda x: x, ref=lambda array, out=None: [zeros_like(array)], dynamic=WRITTEN,
     complex="linear",
     onnx="ONNX has no arrays of tensors that grow",
 ))  # fmt: skip
@@ -198,8 +199,8 @@ def _joined_grad(sizes: Any, dout: Any, *outs: Any, axis: int, use_stack: bool) 
 
 register(OpDef(
     "tensor_array_to_tensor", "X -> Out, OutIndex", attrs={"axis": 0, "use_stack": False}, infer=_joined_infer,
-    ref=_joined, dynamic=_ELEMENTS,
-    grad=GradOp("OutIndex, Out@GRAD -> X@GRAD", ref=_joined_grad, infer=lambda sizes, dout: (dout,), dynamic=_ELEMENTS),
+    ref=_joined, dynamic=WRITTEN,
+    grad=GradOp("OutIndex, Out@GRAD -> X@GRAD", ref=_joined_grad, infer=lambda sizes, dout: (dout,), dynamic=WRITTEN),
     complex="linear",
     onnx="ONNX has no arrays of tensors that grow",
 ))  # fmt: skip
