@@ -402,7 +402,8 @@ def test_nan_is_found_behind_a_size_that_depends_on_values() -> None:
 def test_a_thousand_sizes_take_a_bounded_number_of_bytes() -> None:
     """What is bound to sizes is forgotten when all takes too much; memory that steps work in is that of the largest size."""
     net = Trained(picked, lambda: paddle.optimizer.SGD(1e-3))
-    net.run(feed_of(1000, rows=1000))
+    for _ in range(2):
+        net.run(feed_of(1000, rows=1000))
     session = net.session()
     held = session.held_bytes
     with mock.patch.object(sections, "MOST_BYTES", 1 << 18):
@@ -472,7 +473,7 @@ def test_memory_that_is_released_is_taken_again() -> None:
     net = Trained(picked, lambda: paddle.optimizer.SGD(0.0))
     expected = [net.run(feed_of(count)).tobytes() for count in (5, 9)]
     session = net.session()
-    assert session.sections.held_bytes > 0
+    assert any(memory.held_bytes for memory in session.sections.memories())
     session.release()
     assert session.held_bytes == 0
     assert [net.run(feed_of(count)).tobytes() for count in (5, 9)] == expected

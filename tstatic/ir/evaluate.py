@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,15 @@ from tstatic.ir.types import Meta, Shape, dtype_of
 Array = np.ndarray[Any, Any]
 
 
+# Binding a plan asks several times for each array; most arrays of a net have one of a few shapes.
+@lru_cache(maxsize=1 << 12)
+def _meta(shape: Shape, dtype: Any) -> Meta:
+    return Meta(shape, dtype_of(dtype))
+
+
 def meta_of(array: Array) -> Meta:
     """Returns the shape and dtype of an array."""
-    return Meta(array.shape, dtype_of(array.dtype))
+    return _meta(array.shape, array.dtype)
 
 
 def metas_of(values: Sequence[Any]) -> list[Any]:
@@ -27,7 +34,9 @@ def metas_of(values: Sequence[Any]) -> list[Any]:
     A list of Python objects has none: ``None``.
     """
     return [
-        None
+        _meta(v.shape, v.dtype)
+        if type(v) is np.ndarray
+        else None
         if v is None
         else meta_of(v)
         if not isinstance(v, list | tuple)

@@ -18,7 +18,7 @@ from tstatic.ir.export import PUBLIC_API, Export, export, namespace
 from tstatic.ir.formula import UpdateFormula
 from tstatic.ir.indices import Index
 from tstatic.ir.pointwise import PointwiseRef, Prepare, Rows, derive_gradient, same_as_first, torch_lowering
-from tstatic.ir.ref import NO_REF, ExpressionRef, Ref, as_ref, keywords, pick
+from tstatic.ir.ref import NO_REF, ExpressionRef, Ref, as_ref, keywords, parameters
 from tstatic.ir.registry import Registry
 from tstatic.ir.split import PARTIAL_SUM, WHOLE, Tile
 from tstatic.ir.types import Meta
@@ -392,7 +392,9 @@ class OpDef:
 
     def pick(self, function: Callable[..., Any], attrs: Mapping[str, Any]) -> dict[str, Any]:
         """Returns those attributes that a function names in its signature (all of them if it takes ``**attrs``)."""
-        return {n: v for n, v in pick(function, attrs).items() if n in self.attrs}
+        names, everything = parameters(function)
+        own = self.attrs
+        return {n: attrs[n] for n in (own if everything else names) if n in attrs and n in own}
 
     def complete(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
         """Checks given attributes and fills in defaults.

@@ -117,14 +117,15 @@ class ExpressionRef(Ref):
 
 # ------------------------------------------------------------------------------------------------------ bare functions
 @lru_cache(maxsize=1 << 14)
-def _parameters(function: Callable[..., Any]) -> tuple[frozenset[str], bool]:
+def parameters(function: Callable[..., Any]) -> tuple[frozenset[str], bool]:
+    """Returns the names of a function's parameters, and whether it takes keywords of any name."""
     found = inspect.signature(function).parameters.values()
     return frozenset(p.name for p in found), any(p.kind is p.VAR_KEYWORD for p in found)
 
 
 def pick(function: Callable[..., Any], attrs: Mapping[str, Any]) -> dict[str, Any]:
     """Returns those attributes that a function names in its signature (all of them if it takes ``**attrs``)."""
-    names, everything = _parameters(function)
+    names, everything = parameters(function)
     return dict(attrs) if everything else {n: v for n, v in attrs.items() if n in names}
 
 
@@ -149,7 +150,7 @@ class PlainRef(Ref):
         scratch_metas: Callable[..., Metas] | None = None,
         recorded: bool = False,
     ) -> None:
-        names, everything = _parameters(function)
+        names, everything = parameters(function)
         self.function = function
         self.scratch_metas = scratch_metas
         self.attrs = None if everything else names

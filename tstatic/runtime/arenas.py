@@ -73,12 +73,35 @@ class Arenas:
         part.users.add(user)
         return part.memory
 
-    def _grow(self, nbytes: int) -> _Part:
-        """Allocates a larger block; what is bound to smaller ones gives its memory back first."""
+    def widen(self, user: User, nbytes: int, own: Memory, kept: int) -> Memory | None:
+        """Returns memory of at least ``nbytes`` bytes for what a session binds while it runs, beside what it is bound to.
+
+        Args:
+            user: The session, which stays bound to all that it has.
+            nbytes: Bytes that it needs.
+            own: What :meth:`take` returned to it.
+            kept: How many of its first bytes hold values of this run.
+
+        Returns:
+            The memory; ``None`` if a larger block would end what other sessions are bound to.
+
+        Raises:
+            OutOfMemoryError: If the device has no more; nothing changed.
+        """
+        part = self._parts[-1]
+        if part.nbytes < nbytes:
+            if not all(one.memory.can_release for one in self._parts):
+                return None
+            part = self._grow(nbytes, own, kept)
+        part.users.add(user)
+        return part.memory
+
+    def _grow(self, nbytes: int, own: Memory | None = None, kept: int = 0) -> _Part:
+        """Allocates a larger block; what is bound to smaller ones first gives its memory back, but ``kept`` bytes of ``own``."""
         sizes = [nbytes]
         for part in list(self._parts):
             if part.memory.can_release:
-                part.memory.release()
+                part.memory.release(kept if part.memory is own else 0)
                 # More than is needed, as pages that nothing touches take no memory.
                 sizes = [max(nbytes, GROWTH * part.nbytes), nbytes]
                 continue

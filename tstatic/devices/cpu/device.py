@@ -37,6 +37,7 @@ from tstatic.ir.recording import Call
 from tstatic.ir.ref import Ref
 from tstatic.ir.split import POINTWISE, along, row_parts
 from tstatic.ir.types import Meta
+from tstatic.locks import cached_property
 
 _TINY = np.empty(0, np.uint8)
 
@@ -129,7 +130,6 @@ class BoundStep:
     """One step, ready to be bound to a thread's workspace: tiles run in any order on any thread, ``after`` last.
 
     Attributes:
-        spans: The memory that each tile reads and writes; ``None`` if it is not known.
         after_spans: The memory that ``after`` reads and writes.
         own_bytes: Bytes of arrays that only this step has: partial results of tiles.
         beside: Tells how many bytes the device's library was seen to hold beside the results while the step ran; ``None`` where
@@ -141,7 +141,8 @@ class BoundStep:
             tuple[Callable[[list[Any]], list[Call]], list[tuple[tuple[int, ...], np.dtype[Any]]]]
         ] = []
         self.after: list[Call] = []
-        self.spans: list[tuple[list[Span], list[Span]]] | None = []
+        # What each tile reads and writes; None if it is not known.
+        self.accesses: list[tuple[Any, Any]] | None = []
         self.after_spans: list[Span] = []
         self.own_bytes = 0
         self.beside: Callable[[], int] | None = None
@@ -155,11 +156,18 @@ class BoundStep:
     ) -> None:
         """Adds a tile: a function from scratch arrays to calls, and the arrays that the calls read and write."""
         self.tile_binders.append((maker, list(scratch)))
-        if self.spans is not None:
-            try:
-                self.spans.append((spans_of(reads), spans_of(writes)))
-            except TypeError:
-                self.spans = None
+        if self.accesses is not None:
+            self.accesses.append((reads, writes))
+
+    @cached_property
+    def spans(self) -> list[tuple[list[Span], list[Span]]] | None:
+        """The memory that each tile reads and writes; ``None`` if it is not known. Found when all tiles have been added."""
+        if self.accesses is None:
+            return None
+        try:
+            return [(spans_of(reads), spans_of(writes)) for reads, writes in self.accesses]
+        except TypeError:
+            return None
 
     @property
     def scratch_bytes(self) -> int:
@@ -220,7 +228,7 @@ def prepare(
     ref = definition.ref
     if definition.effects or definition.objects or "run_block" in ref.takes:
         # It prints, raises, or accesses more than its arguments: no address range says what may run beside it.
-        work.spans = None
+        work.accesses = None
     # A slot that only lends its shape does not access memory, and must not keep steps from being chained.
     read = [slot.name not in definition.shape_only for slot in definition.inputs]
 
@@ -450,7 +458,7 @@ class CpuDevice(Device):
 def of_calls(calls: list[Call]) -> BoundStep:
     """Returns a step of calls whose memory is not known."""
     work = BoundStep()
-    work.spans = None
+    work.accesses = None
     work.add(lambda arrays: calls)
     return work
 
