@@ -68,9 +68,9 @@ def of_weights() -> tuple[Any, Feed]:
     early = paddle.tanh(w)
     h = paddle.matmul(x, early)
     gram = paddle.matmul(h, h, transpose_x=True)
-    return paddle.matmul(paddle.exp(h) * 0.01, paddle.nn.functional.softmax(gram * 0.01)) + paddle.sum(early), lambda n: {
-        "x": ones(n, 4)
-    }
+    return paddle.matmul(paddle.exp(h) * 0.01, paddle.nn.functional.softmax(gram * 0.01)) + paddle.sum(
+        early
+    ), lambda n: {"x": ones(n, 4)}
 
 
 NETS = {f.__name__: f for f in (dense, convolutional, attention, recurrent, embedded, of_weights)}
@@ -96,7 +96,9 @@ class Net:
         return loss.tobytes()
 
     def values(self) -> dict[str, bytes]:
-        return {p.name: np.array(self.scope.find_var(p.name).get_tensor()).tobytes() for p in self.main.all_parameters()}
+        return {
+            p.name: np.array(self.scope.find_var(p.name).get_tensor()).tobytes() for p in self.main.all_parameters()
+        }
 
     @property
     def shared(self) -> int:
@@ -148,7 +150,9 @@ def test_a_new_size_is_neither_fused_nor_planned(monkeypatch: pytest.MonkeyPatch
     count: list[str] = []
     for name in ("simplify", "fuse", "lower"):
         right = getattr(pipeline, name)
-        monkeypatch.setattr(pipeline, name, lambda *a, name=name, right=right, **k: count.append(name) or right(*a, **k))
+        monkeypatch.setattr(
+            pipeline, name, lambda *a, name=name, right=right, **k: count.append(name) or right(*a, **k)
+        )
     net = Net(dense)
     count.clear()
     for n in range(1, 20):
@@ -282,13 +286,18 @@ def test_errors_are_those_of_plans_of_one_size_and_leave_the_state(exact: Callab
         before, shared = net.values(), net.shared
         with pytest.raises(errors.IndexRangeError) as caught:
             net.exe.run(
-                net.main, feed={"ids": np.array([1, 99]), "m": np.array([1, 1])}, fetch_list=[net.loss], scope=net.scope
+                net.main,
+                feed={"ids": np.array([1, 99, 2]), "m": np.array([1, 1, 0])},
+                fetch_list=[net.loss],
+                scope=net.scope,
             )
         told.append(str(caught.value).partition("at:")[0])
         assert net.values() == before
         for n in (5, 6):
             net.run(n)
-        assert net.shared == (shared and shared + 1), "an error of the feed is no reason to give up the plan for any size"
+        assert net.shared == (shared and shared + 1), (
+            "an error of the feed is no reason to give up the plan for any size"
+        )
     assert told[0] == told[1]
 
 

@@ -216,6 +216,18 @@ def test_the_bits_are_those_of_steps_that_run_one_by_one(name: str) -> None:
         assert value.tobytes() == parameters[each].tobytes(), each
 
 
+def test_steps_without_results_stand_behind_a_size_that_depends_on_values() -> None:
+    """An assertion makes nothing: there is no first result of it to look at."""
+    x, m = static.data("x", [-1, WIDTH]), static.data("m", [-1], "int64")
+    rows = paddle.gather_nd(x, paddle.nonzero(m))
+    static.nn.Assert(paddle.max(rows) < 1e6, [rows])
+    exe, feed = static.Executor(paddle.CPUPlace()), feed_of(5)
+    (found,) = exe.run(feed=feed, fetch_list=[rows])
+    np.testing.assert_array_equal(found, feed["x"][feed["m"] != 0])
+    with pytest.raises(errors.FeedError, match="Assert"):
+        exe.run(feed={**feed, "x": feed["x"] + 1e7}, fetch_list=[rows])
+
+
 def test_memory_is_kept_for_the_readers_of_a_view() -> None:
     """The source of a reshape is read for the last time long before the view is."""
     x, m = static.data("x", [-1, WIDTH]), static.data("m", [-1], "int64")

@@ -30,19 +30,6 @@ def opened(program: Program, signature: Signature) -> Signature:
     return tuple(parts)
 
 
-def _suits(family: Family) -> bool:
-    """Returns whether a plan without sizes is worth while, and its run can be repeated if it fails.
-
-    Bodies of loops would run slower, and what prints or calls functions of the user would do so twice.
-    """
-    return not any(
-        op.sub_blocks or op.definition.collective or op.definition.objects
-        or (op.definition.effects and not op.definition.indices)  # what checks positions only raises
-        or any(spec.kind == "function" for spec in op.definition.attrs.values())
-        for frozen in family.programs for op in frozen.ops
-    )  # fmt: skip
-
-
 def for_any_size(
     cache: CompileCache, key: Key, program: Program, build: BuildStrategy, fetches: Sequence[str],
     kept: Sequence[Operator] | None, scope: Scope, threads: int,
@@ -73,7 +60,7 @@ def for_any_size(
     declared = program.global_block().vars
     if any(name in declared and declared[name].persistable for name, *_ in signature):
         return None
-    if signature == key.feed_signature[0] or not _suits(family):
+    if signature == key.feed_signature[0] or not family.repeats:
         return None
 
     @cache_result

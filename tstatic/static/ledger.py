@@ -167,12 +167,15 @@ class Ledger:
         """Returns why a compilation for this key is needed, and how the key differs from the nearest earlier one."""
         nearest: list[str] | None = None
         other = key
-        for old, _ in self._rows:
+        same = any(old == key for old, _ in self._rows)
+        for old, _ in reversed(self._rows):
             if old.program != key.program:
                 continue
             differs = [name for name, a, b in zip(key._fields, old, key, strict=True) if a != b]
-            if nearest is None or len(differs) <= len(nearest):  # of equally near keys the newest
+            if nearest is None or len(differs) < len(nearest):  # of equally near keys the newest
                 nearest, other = differs, old
+            if len(nearest) <= (not same):
+                break  # nothing is nearer
         if nearest is None:
             return "first run" if not self.count(key.program) else "the records of its earlier runs were dropped", ()
         if not nearest:
