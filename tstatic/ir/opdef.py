@@ -392,9 +392,8 @@ class OpDef:
 
     def pick(self, function: Callable[..., Any], attrs: Mapping[str, Any]) -> dict[str, Any]:
         """Returns those attributes that a function names in its signature (all of them if it takes ``**attrs``)."""
-        names, everything = parameters(function)
-        own = self.attrs
-        return {n: attrs[n] for n in (own if everything else names) if n in attrs and n in own}
+        names, takes_all = parameters(function)
+        return {n: v for n, v in attrs.items() if n in self.attrs and (takes_all or n in names)}
 
     def complete(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
         """Checks given attributes and fills in defaults.

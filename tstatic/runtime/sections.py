@@ -44,7 +44,7 @@ class _Member:
     number: int
     op: FrozenOp
     reserved: Mapping[str, Any]
-    writes: list[str]
+    writes: Sequence[str]
 
 
 @dataclass(eq=False, slots=True)

@@ -11,7 +11,7 @@ from tstatic.errors import TstaticError
 from tstatic.ir.program import Operator, Program
 from tstatic.ir.types import UNKNOWN
 from tstatic.runtime.scope import Scope
-from tstatic.static.compile import Compilation, Family, compile_program
+from tstatic.static.compile import Compilation, compile_program
 from tstatic.static.ledger import Key
 from tstatic.static.plan_cache import Bound, CompileCache
 from tstatic.static.request import Signature, metas_of
