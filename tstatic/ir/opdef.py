@@ -18,7 +18,7 @@ from tstatic.ir.export import PUBLIC_API, Export, export, namespace
 from tstatic.ir.formula import UpdateFormula
 from tstatic.ir.indices import Index
 from tstatic.ir.pointwise import PointwiseRef, Prepare, Rows, derive_gradient, same_as_first, torch_lowering
-from tstatic.ir.ref import NO_REF, ExpressionRef, Ref, as_ref, keywords, parameters
+from tstatic.ir.ref import NO_REF, ExpressionRef, Ref, as_ref, keywords, pick
 from tstatic.ir.registry import Registry
 from tstatic.ir.split import PARTIAL_SUM, WHOLE, Tile
 from tstatic.ir.types import Meta
@@ -392,8 +392,7 @@ class OpDef:
 
     def pick(self, function: Callable[..., Any], attrs: Mapping[str, Any]) -> dict[str, Any]:
         """Returns those attributes that a function names in its signature (all of them if it takes ``**attrs``)."""
-        names, takes_all = parameters(function)
-        return {n: v for n, v in attrs.items() if n in self.attrs and (takes_all or n in names)}
+        return pick(function, attrs, self.attrs)
 
     def complete(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
         """Checks given attributes and fills in defaults.
