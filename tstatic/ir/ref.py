@@ -151,7 +151,7 @@ class PlainRef(Ref):
         scratch_metas: Callable[..., Metas] | None = None,
         recorded: bool = False,
     ) -> None:
-        names, everything = parameters(function)
+        names, everything = _parameters(function)
         self.function = function
         self.scratch_metas = scratch_metas
         self.attrs = None if everything else names
