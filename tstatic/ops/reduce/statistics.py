@@ -252,9 +252,6 @@ def _lower_mode(torch: Any, x: Any, *, axis: int, keepdim: bool) -> Any:
     # As in the reference. torch's own mode takes NaN for equal to NaN, and does not say which of equal values it takes.
     if x.dim() == 0:
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
-    if not x.numel():
-        pair = x.sum(axis, keepdim=True), torch.zeros_like(x, dtype=torch.int64).sum(axis, keepdim=True)
-        return tuple(t if keepdim else t.squeeze(axis) for t in pair)
     ordered, order = torch.sort(x.movedim(axis, -1), stable=True)
     steps = torch.arange(ordered.shape[-1], device=x.device)
     begins = torch.ones_like(ordered, dtype=torch.bool)
