@@ -64,7 +64,7 @@ LISTED, VARYING = listed()
 
 
 def values_of(kind: str, dtype: DType, positive: bool) -> Array:
-    """``infinite``: nothing that overflows or underflows in a sum of products; ``huge``: also numbers that do; ``top``: only they."""
+    """``infinite``: nothing that overflows or underflows in a sum of products; ``huge``: also numbers that do; ``top``: largest."""
     if kind == "top":
         found = largest(dtype) * np.array([1, 0.7, 0.3, -1, -0.7, -0.3])
         return np.asarray(np.abs(found) if positive else found).astype(dtype.np)
@@ -218,6 +218,17 @@ def test_entropy_of_infinite_logits_is_that_of_paddle(form: Any) -> None:
     for label, wanted in ENTROPIES.items():
         sample = Sample((LOGITS, np.full(4, label, "f4"), None), {}, "float32")
         np.testing.assert_allclose(form(definition, sample)[0], np.array(wanted, "f4"), rtol=1e-6)
+
+
+@pytest.mark.parametrize("form", [run, run_torch])
+@pytest.mark.parametrize("pos_weight", [0.5, 1.0, 2.0])
+def test_entropy_of_infinite_logits_with_a_weight_is_that_of_paddle(form: Any, pos_weight: float) -> None:
+    """Of plus infinity it is NaN, of minus infinity infinite if the label is above 0; it was infinite and NaN."""
+    definition = op_def("sigmoid_cross_entropy_with_logits")
+    for label, wanted in {0.0: np.nan, 0.3: np.inf, 1.0: np.inf}.items():
+        weight = np.full(3, 1 + (pos_weight - 1) * label, "f4")
+        sample = Sample((LOGITS[:3], np.full(3, label, "f4"), weight), {}, "float32")
+        np.testing.assert_array_equal(form(definition, sample)[0], np.array([np.nan, wanted, np.nan], "f4"))
 
 
 @pytest.mark.parametrize("form", [run, run_torch])

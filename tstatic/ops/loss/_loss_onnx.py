@@ -96,7 +96,7 @@ def label_smooth(g: Graph, x: Value, prior: Value | None, *, epsilon: float) -> 
 
 def kl_div(g: Graph, x: Value, target: Value, *, reduction: str, one_d: bool) -> Value:
     wide, share = g.wide(x), g.wide(target)
-    positive = g("Greater", share, g.number(0, share), dtype=bool_)
+    positive = g("Not", g("LessOrEqual", share, g.number(0, share), dtype=bool_), dtype=bool_)
     # Where the share is not above 0 its logarithm has no part in the result.
     safe = g.where(positive, share, g.number(1, share))
     losses = g.where(positive, g.mul(share, g.sub(g("Log", safe), wide)), g.number(0, wide))

@@ -249,7 +249,12 @@ def _torch_groups(torch: Any, x: Any, scale: Any, bias: Any, epsilon: float, att
     if source.device.type == "cpu" and x.numel():
         # On the CPU torch's normalised group is NaN where the variance overflows; it is 0, as in Paddle, unless the mean does, too.
         flat = spread.isinf() & center.isfinite()
-        y = y.reshape(rows.shape).where(~flat[..., None], 0).where(center.isfinite()[..., None], torch.nan).reshape(y.shape)
+        y = (
+            y.reshape(rows.shape)
+            .where(~flat[..., None], 0)
+            .where(center.isfinite()[..., None], torch.nan)
+            .reshape(y.shape)
+        )
     wide = (-1, *[1] * (source.dim() - 2))
     if scale is not None:
         y = y * torch_wide(scale).to(source.dtype).reshape(wide)
