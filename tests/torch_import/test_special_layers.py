@@ -103,7 +103,7 @@ CONVERTERS = {
 """Family of calls -> the converters that it must reach."""
 OTHERS = r"aten\.(upsample_|_adaptive_avg_pool[23]d\.default|convolution\.default)"
 """Resizing, and other names of the same functions: ``cases.py`` calls them."""
-BOTH = tuple(CONVERTERS) if "TSTATIC_SOAK" in os.environ else ("pools 1", "rnn_tanh")
+BOTH = tuple(CONVERTERS) if "TSTATIC_SOAK" in os.environ else ("transposed 1",)
 
 
 @pytest.mark.slow
