@@ -498,6 +498,9 @@ FAMILIES: dict[str, dict[str, Case]] = {
         "chances": lambda v: [
             F.binary_cross_entropy_with_logits(v["x"], v["target"], pos_weight=v["row"].detach().abs()),
             F.binary_cross_entropy(v["chance"], v["target"], reduction="none"),
+            F.binary_cross_entropy_with_logits(v["x"], v["target"], reduction="none"),
+            F.binary_cross_entropy_with_logits(v["x"], v["target"], v["row"].detach().abs(), reduction="sum"),
+            F.binary_cross_entropy_with_logits(v["x"], v["target"] * 0 - 100),
         ],
     },
     "recurrent": {
