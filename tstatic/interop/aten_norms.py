@@ -207,7 +207,9 @@ def _with_logits(
         penalty = penalty * ((c.cast(pos_weight) - 1.0) * wanted + 1.0)
     loss = (1.0 - wanted) * scores - penalty
     loss = loss if weight is None else loss * c.cast(weight)
-    return {"none": lambda each: each, "mean": mean, "sum": total}[_reduction(reduction)](loss)
+    if _reduction(reduction) == "none":
+        return loss
+    return mean(loss) if _reduction(reduction) == "mean" else total(loss)
 
 
 @converts("binary_cross_entropy.default")

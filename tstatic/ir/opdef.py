@@ -29,11 +29,7 @@ if TYPE_CHECKING:
     from tstatic.ir.product import MatrixProduct
 
 __all__ = [
-    "DERIVE",
-    "EMPTY",
-    "GRAD",
-    "LOD",
-    "NO_ATTRS",
+    "DERIVE", "EMPTY", "GRAD", "LOD", "NO_ATTRS",
     "OPS",
     "PARTIAL_SUM",
     "PUBLIC_API",

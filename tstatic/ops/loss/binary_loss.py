@@ -69,7 +69,7 @@ def _sigmoid_loss(
         np.add(label, weight, out=out, where=mask)
         np.subtract(out, 1, out=out, where=mask)
         np.multiply(out, x, out=out, where=mask)
-        np.negative(out, out=out, where=mask)
+        np.multiply(out, -1, out=out, where=mask)
     else:
         np.multiply(x, label, out)
         np.subtract(work, out, work)
