@@ -247,6 +247,48 @@ def test_layer_norm_of_a_variance_that_overflows_is_that_of_paddle(form: Any, si
     np.testing.assert_array_equal(dshift, arriving[0])
 
 
+@pytest.mark.parametrize("form", [run, run_torch])
+@pytest.mark.parametrize("type", ["group_norm", "instance_norm"])
+@pytest.mark.parametrize("size", [1e38, 1e30, 3e19])
+def test_group_norms_of_a_variance_that_overflows_are_those_of_paddle(form: Any, type: str, size: float) -> None:
+    """Planes and their gradients are 0 in Paddle 2.6.2; they were NaN in torch on the CPU."""
+    x, slope, shift = np.array([[[[size, 2], [-size, 1]]]], "f4"), np.array([2], "f4"), np.array([5], "f4")
+    y, mean, spread = form(op_def(type), Sample((x, slope, shift), {}, "float32"))
+    np.testing.assert_array_equal(y, np.full((1, 1, 2, 2), 5, "f4"))
+    arriving = np.array([[[[1, 2], [3, 4]]]], "f4")
+    dx, *_ = form(op_def(f"{type}_grad"), Sample((x, slope, shift, mean, spread, arriving), {}, "float32"))
+    np.testing.assert_array_equal(dx, np.zeros((1, 1, 2, 2), "f4"))
+
+
+@pytest.mark.parametrize("form", [run, run_torch])
+@pytest.mark.parametrize(("type", "attrs"), [("p_norm", {"axis": 0}), ("frobenius_norm", {"dim": (0,)})])
+def test_norm_of_one_huge_number_is_that_of_paddle(form: Any, type: str, attrs: dict[str, Any]) -> None:
+    """Its square overflows in Paddle 2.6.2, with gradient 0; torch returns the absolute value of a single number."""
+    x, arriving = np.array([1e30], "f4"), np.array(1, "f4")
+    (out,) = form(op_def(type), Sample((x,), attrs, "float32"))
+    assert np.isposinf(out).all()
+    (dx,) = form(op_def(f"{type}_grad"), Sample((x, out, arriving), attrs, "float32"))
+    np.testing.assert_array_equal(dx, np.zeros(1, "f4"))
+
+
+@pytest.mark.parametrize("form", [run, run_torch])
+def test_most_frequent_value_beside_nan_is_that_of_paddle(form: Any) -> None:
+    """NaN equals nothing in Paddle 2.6.2, so that three of them are three values."""
+    nan = np.nan
+    rows = np.array([[1, nan, nan, 2], [nan, 3, 3, nan], [nan, nan, nan, 1], [1, 2, 3, nan]], "f4")
+    values, places = form(op_def("mode"), Sample((rows,), {}, "float32"))
+    assert (values.tolist(), places.tolist()) == ([1, 3, 1, 1], [0, 2, 3, 0])
+
+
+@pytest.mark.parametrize("form", [run, run_torch])
+@pytest.mark.parametrize(("right", "wanted"), [(False, [2, 2, 2, 0, 1]), (True, [4, 2, 2, 0, 2])])
+def test_search_among_nan_puts_it_behind_all_numbers(form: Any, right: bool, wanted: list[int]) -> None:
+    """torch found no number before a NaN of the sequence."""
+    sequence, values = np.array([1, 2, np.nan, np.nan], "f4"), np.array([np.nan, np.inf, 9, -np.inf, 2], "f4")
+    (found,) = form(op_def("searchsorted"), Sample((sequence, values), {"right": right}, "float32"))
+    assert found.tolist() == wanted
+
+
 # --------------------------------------------------------------------------------------------------------- what must end
 def test_decompositions_of_infinities_are_refused() -> None:
     """LAPACK's singular values of this matrix were computed for ever."""
