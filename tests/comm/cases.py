@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 import signal
 import socket
 import sys
+import tempfile
 import time
 import zlib
 from pathlib import Path
