@@ -29,6 +29,7 @@ from tstatic.plan.shapes import infer_op
 from tstatic.runtime.arenas import GROWTH, Arenas, User
 from tstatic.runtime.out_of_memory import of_op
 from tstatic.runtime.sub_block import annotate, run_op, run_op_in_place, run_update
+from tstatic.shield import shield
 
 MOST_BYTES = 32 << 20
 """About how many bytes the bound sizes of a session take at most, beside the memory that they work in; the size used least
@@ -479,19 +480,21 @@ class Sections:
     # ----------------------------------------------------------------------------------------------------------- memory
     def _keep(self, key: tuple[Any, ...], sized: Sized) -> None:
         """Keeps what was bound, and forgets what was used least recently where all take too much."""
-        self._known[key] = sized
-        self._account(sized.feeds, sized.measure())
+        with shield:
+            self._known[key] = sized
+            self._account(sized.feeds, sized.measure())
         most = int(flags.flag("FLAGS_plan_cache_bytes")) if self._is_open else MOST_BYTES
         while self.kept_bytes > most and len(self._known) > 1:
             self._drop({next(iter(self._known.values()))})
 
     def _drop(self, gone: set[Sized]) -> None:
         """Forgets what was bound to some sizes, and what lies behind it: that is not found again."""
-        for key, one in [*self._known.items()]:
-            if one in gone or not gone.isdisjoint(key):
-                gone.add(one)
-                del self._known[key]
-                self._account(one.feeds, -one.nbytes)
+        with shield:
+            for key, one in [*self._known.items()]:
+                if one in gone or not gone.isdisjoint(key):
+                    gone.add(one)
+                    del self._known[key]
+                    self._account(one.feeds, -one.nbytes)
 
     def _account(self, feeds: Hashable, nbytes: int) -> None:
         self._held[feeds] = self._held.get(feeds, 0) + nbytes
@@ -512,8 +515,8 @@ class Sections:
 
     def measure(self, feeds: Hashable) -> None:
         """Measures again what is bound for some sizes of the feeds."""
-        for one in [one for one in self._known.values() if one.feeds == feeds]:
-            self._account(feeds, one.measure())
+        with shield:
+            self._account(feeds, sum(one.measure() for one in self._known.values() if one.feeds == feeds))
 
     def memories(self) -> Iterator[Memory | cpu.Workspace]:
         """Yields the memory that bound sizes work in; some more than once."""

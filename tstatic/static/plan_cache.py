@@ -208,17 +208,16 @@ class CompileCache:
             self._compiled += 1
             record = self.ledger.add(key, repr(program), seconds, again, OWN if self.deserves_own_plan(key) else "")
             last = next(reversed(self._entries.values()), None)
-            shared = _family_key(key)
-            if (relatives := self._relatives.get(shared)) is not None:
-                # The family stays while its plans are exchanged.
-                self._share(relatives, entry)
             self._remove(key)
+            shared = _family_key(key)
             relatives = self._relatives.get(shared)
             if relatives is None:
                 relatives = self._relatives[shared] = _Relatives(shared, entry.compilation.family)
             self._families[relatives] = None
             self._families.move_to_end(relatives)
             relatives.plans[key] = None
+            if entry.exact is not None:
+                self._share(relatives, entry)
             kept = self._entries[key] = _Kept(key, entry, relatives)
             for session in entry.sessions:
                 session.on_growth = partial(self._grow, None if entry.exact is not None else key)
@@ -252,14 +251,15 @@ class CompileCache:
         )
 
     def _share(self, relatives: _Relatives, entry: Bound) -> None:
-        """Makes an entry's plan that of all sizes of its family, if it is one for any size and another one than before."""
-        if entry.exact is None:
-            return
+        """Makes the plan of an entry, which has no place yet, that of all sizes of its family; sizes of another one go."""
         before = relatives.any_size
-        if before is None or before.sessions is not entry.sessions:
-            for key in [key for key in relatives.plans if self._entries[key].bound.exact is not None]:
-                self._remove(key)
-            relatives.any_size = replace(entry, exact=None)
+        if before is not None and before.sessions is entry.sessions:
+            return
+        known = [self._entries[key] for key in relatives.plans if key in self._entries]
+        for kept in known:
+            if kept.bound.exact is not None:
+                self._remove(kept.key)
+        relatives.any_size = replace(entry, exact=None)
 
     def _weigh(self, kept: _Kept) -> None:
         """Finds again how much an entry keeps, which grows in its first runs."""
@@ -275,7 +275,7 @@ class CompileCache:
             kept.runs = SETTLED
             if session.sections is not None:
                 session.sections.measure(kept.key)
-        if session.runs <= SETTLED:
+        if session.runs <= SETTLED and kept.relatives.sizes:
             bound = 0 if session.sections is None else session.sections.kept_bytes
             self._set_bytes(kept.relatives, kept_bytes(kept.bound) - bound)
 
@@ -285,11 +285,12 @@ class CompileCache:
 
     def _grow(self, key: Key | None, sizes: Hashable, nbytes: int) -> None:
         """Adds bytes that a session bound, or forgot, for some sizes."""
-        kept = self._entries.get(key if key is not None else sizes)  # type: ignore[call-overload]
-        if kept is not None:
-            self._set_bytes(kept, kept.nbytes + nbytes)
-            if nbytes > 0:
-                self._trim()
+        with shield:
+            kept = self._entries.get(key if key is not None else sizes)  # type: ignore[call-overload]
+            if kept is not None:
+                self._set_bytes(kept, kept.nbytes + nbytes)
+                if nbytes > 0:
+                    self._trim()
 
     def _trim(self) -> None:
         """Removes the entries that were not used for longest while there are too many bytes or families; the newest stays."""
