@@ -12,6 +12,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(_name, "1")
 
+# An element that an operator or a kernel leaves unwritten is NaN, and not what another run put there: plans share memory. In the
+# environment, so that processes that tests start have it, too.
+os.environ.setdefault("FLAGS_init_allocated_mem", "1")
+
 # One process either interprets kernels or compiles them: two runs of pytest, each with its own folders.
 if os.environ.get("TSTATIC_CPU_BACKEND") in ("interpret", "torch+interpret"):
     os.environ["TRITON_INTERPRET"] = "1"

@@ -15,9 +15,12 @@ from tstatic.locks import rlock
 from tstatic.logs import warn_once
 
 __all__ = [
+    "FILL",
     "NUMERICS",
     "REGISTRY",
     "Flag",
+    "fill_byte",
+    "filling_memory",
     "flag",
     "get_flags",
     "key",
@@ -101,6 +104,15 @@ _FLAGS = (
         "a fed value, a variable or an operator was bad first, with the ranges of its inputs. Slower: every value is read "
         "once more, and no operator overwrites its input.",
         compiled=True,
+    ),
+    Flag(
+        "FLAGS_init_allocated_mem",
+        bool,
+        False,
+        "Every run first fills the memory of its temporaries with bytes of 255: NaN in floating-point values, -1 in whole numbers. "
+        "What an operator or a kernel leaves unwritten then shows in the results; otherwise it may hold what an earlier run put "
+        "there. Results of correct operators do not change. Each run writes that memory once more. (Paddle fills memory when it "
+        "allocates it, with other bytes.)",
     ),
     Flag(
         "FLAGS_check_rank_gradients",
@@ -334,6 +346,28 @@ def using_numerics(chosen: str | None) -> Iterator[None]:
         yield
     finally:
         _numerics.reset(token)
+
+
+FILL = 255
+"""The byte that ``FLAGS_init_allocated_mem`` fills memory with."""
+
+_filling: ContextVar[int | None] = ContextVar("filling", default=None)
+
+
+def fill_byte() -> int | None:
+    """Returns the byte that memory of temporaries is filled with before a run; ``None`` leaves it as it is."""
+    chosen = _filling.get()
+    return chosen if chosen is not None else FILL if flag("FLAGS_init_allocated_mem") else None
+
+
+@contextlib.contextmanager
+def filling_memory(byte: int) -> Iterator[None]:
+    """Fills memory of temporaries with a byte before each run inside, whatever the flag says; seen by replicas' threads."""
+    token = _filling.set(byte)
+    try:
+        yield
+    finally:
+        _filling.reset(token)
 
 
 def key() -> tuple[Value, ...]:

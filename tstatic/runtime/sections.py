@@ -17,6 +17,7 @@ from tstatic.devices.cpu import device as cpu
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.pool import pool_of
 from tstatic.devices.cpu.tile_chain import chain_steps, find_failed_op
+from tstatic.flags import fill_byte
 from tstatic.ir.evaluate import check_place, meta_of
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY
@@ -420,10 +421,13 @@ class Sections:
 
     def _larger(self, buffer: Buffer | None, nbytes: int) -> Buffer:
         """Returns memory for a larger size; what was bound to less is forgotten, so that its memory is freed."""
-        if buffer is None:
-            return Buffer(nbytes, "results whose sizes depend on values")
-        self._forget()
-        return Buffer(int(nbytes * _GROWTH), "results whose sizes depend on values")
+        if buffer is not None:
+            self._forget()
+            nbytes = int(nbytes * _GROWTH)
+        made = Buffer(nbytes, "results whose sizes depend on values")
+        if (byte := fill_byte()) is not None:
+            made.array[...] = byte
+        return made
 
     def _workspaces(self, before: Sequence[cpu.Workspace], nbytes: int) -> list[cpu.Workspace]:
         if before:
@@ -437,6 +441,14 @@ class Sections:
     def _forget(self) -> None:
         self._known.clear()
         self._held = 0
+
+    def fill(self, byte: int) -> None:
+        """Writes a byte everywhere into the memory that sections work in."""
+        for section in self._sections:
+            if section.buffer is not None:
+                section.buffer.array[...] = byte
+            for workspace in section.workspaces:
+                workspace.fill(byte)
 
     def release(self) -> None:
         """Gives the memory that sections work in back to the system; they stay bound."""

@@ -17,6 +17,7 @@ from tstatic.devices.cpu import device as cpu
 from tstatic.devices.cpu.pool import pool_of, usable_cpus
 from tstatic.devices.cpu.tile_chain import chain_steps, find_failed_op
 from tstatic.errors import DeviceError, IndexRangeError
+from tstatic.flags import fill_byte
 from tstatic.forks import away, computing
 from tstatic.fusion.codegen.kernel import RNG
 from tstatic.ir.frozen import Entry, FrozenOp
@@ -24,7 +25,7 @@ from tstatic.ir.opdef import EMPTY
 from tstatic.ir.recording import Call
 from tstatic.ir.rng import RngKey, kernel_numbers
 from tstatic.ir.tensor_array import TensorArray
-from tstatic.ir.types import dtype_of
+from tstatic.ir.types import Meta, dtype_of, uint8
 from tstatic.plan.flat_buffers import state_buffers
 from tstatic.plan.plan import Plan, Step
 from tstatic.progress import tracked
@@ -349,6 +350,8 @@ class Session:
             self._arenas.enter(self)
             device.discard(self.streams)
             device.record(self._began, self.streams[0])
+        if (byte := fill_byte()) is not None:
+            self._fill(byte)
         sent = False
         if self._uses_blas:
             blas.hold()
@@ -375,6 +378,21 @@ class Session:
         if self._transient:
             self.drop()
         return results
+
+    def _fill(self, byte: int) -> None:
+        """Fills the memory of temporaries, so that what an operator leaves unwritten is none of an earlier run's results."""
+        device = self.device
+        assert self.arena is not None
+        assert self.sections is not None
+        if self.plan.arena_bytes:
+            whole = device.view(self.arena, 0, Meta((self.plan.arena_bytes,), uint8))
+            device.fill(whole, byte, self.streams[0])
+        for workspace in self.workspaces:
+            workspace.fill(byte)
+        self.sections.fill(byte)
+        if device.deferred:
+            # Steps that read no feed do not wait for the first stream.
+            device.synchronize([self.streams[0]])
 
     def _step(self, last: bool) -> list[np.ndarray[Any, Any]]:
         epoch = random.epoch()
