@@ -137,7 +137,10 @@ def test_the_command_verify_finds_it(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 # -------------------------------------------------------------------------------------------------- one Executor for both
 def _fused_and_unfused(main: static.Program, y: Any) -> list[Any]:
     exe = static.Executor("cpu")
-    return [exe.run(p, feed=FEED, fetch_list=[y])[0] for p in (static.CompiledProgram(main, OFF), static.CompiledProgram(main, ON))]
+    return [
+        exe.run(p, feed=FEED, fetch_list=[y])[0]
+        for p in (static.CompiledProgram(main, OFF), static.CompiledProgram(main, ON))
+    ]
 
 
 def test_strategies_of_one_executor_can_be_compared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,7 @@ class Session:
             *(device.stream() for _ in range(device.compute_streams)),
         ]
         self._joins = [device.event() for _ in self.streams[1:]]
-        self._began, self._ended = device.event(), device.event()
+        self._began, self._ended, self._filled = device.event(), device.event(), device.event()
         self.arena: Memory | None = None
         self.workspaces: Sequence[cpu.Workspace] = ()
         self._arenas = Arenas(device) if arenas is None else arenas
@@ -391,8 +391,10 @@ class Session:
             workspace.fill(byte)
         self.sections.fill(byte)
         if device.deferred:
-            # Steps that read no feed do not wait for the first stream.
-            device.synchronize([self.streams[0]])
+            # Steps that read no feed do not wait for the first stream by themselves.
+            device.record(self._filled, self.streams[0])
+            for stream in self.streams[1:]:
+                device.wait(self._filled, stream)
 
     def _step(self, last: bool) -> list[np.ndarray[Any, Any]]:
         epoch = random.epoch()
