@@ -25,7 +25,7 @@ from tstatic.ir.opdef import EMPTY
 from tstatic.ir.recording import Call
 from tstatic.ir.rng import RngKey, kernel_numbers
 from tstatic.ir.tensor_array import TensorArray
-from tstatic.ir.types import Meta, dtype_of, uint8
+from tstatic.ir.types import dtype_of
 from tstatic.plan.flat_buffers import state_buffers
 from tstatic.plan.plan import Plan, Step
 from tstatic.progress import tracked
@@ -93,7 +93,7 @@ class Session:
             *(device.stream() for _ in range(device.compute_streams)),
         ]
         self._joins = [device.event() for _ in self.streams[1:]]
-        self._began, self._ended, self._filled = device.event(), device.event(), device.event()
+        self._began, self._ended = device.event(), device.event()
         self.arena: Memory | None = None
         self.workspaces: Sequence[cpu.Workspace] = ()
         self._arenas = Arenas(device) if arenas is None else arenas
@@ -350,8 +350,9 @@ class Session:
             self._arenas.enter(self)
             device.discard(self.streams)
             device.record(self._began, self.streams[0])
-        if (byte := fill_byte()) is not None:
-            self._fill(byte)
+        if (byte := fill_byte()) is not None and self.sections is not None:
+            self._arenas.fill(self.arena, self.plan.arena_bytes, byte, self.streams)
+            self.sections.fill(byte)
         sent = False
         if self._uses_blas:
             blas.hold()
@@ -378,23 +379,6 @@ class Session:
         if self._transient:
             self.drop()
         return results
-
-    def _fill(self, byte: int) -> None:
-        """Fills the memory of temporaries, so that what an operator leaves unwritten is none of an earlier run's results."""
-        device = self.device
-        assert self.arena is not None
-        assert self.sections is not None
-        if self.plan.arena_bytes:
-            whole = device.view(self.arena, 0, Meta((self.plan.arena_bytes,), uint8))
-            device.fill(whole, byte, self.streams[0])
-        for workspace in self.workspaces:
-            workspace.fill(byte)
-        self.sections.fill(byte)
-        if device.deferred:
-            # Steps that read no feed do not wait for the first stream by themselves.
-            device.record(self._filled, self.streams[0])
-            for stream in self.streams[1:]:
-                device.wait(self._filled, stream)
 
     def _step(self, last: bool) -> list[np.ndarray[Any, Any]]:
         epoch = random.epoch()

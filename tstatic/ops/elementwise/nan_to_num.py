@@ -40,7 +40,7 @@ def nan_to_num(
 
     def constant(value: Any) -> Variable:
         if isinstance(value, Variable):
-            number = number_of(value, "nan, posinf and neginf", "nan_to_num", x.dtype.name, [1] * max(len(x.shape), 1))
+            number = number_of(value, "nan, posinf and neginf", "nan_to_num", x.dtype.name, (1,) * len(x.shape))
             return emit_one("elementwise_add", {"X": emit_one("fill_any_like", {"X": x}, {"value": 0.0}), "Y": number})
         return emit_one("fill_any_like", {"X": x}, {"value": value})
 

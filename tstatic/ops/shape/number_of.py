@@ -25,7 +25,7 @@ def number_of(
         kinds: The dtypes that a Variable may have: integers if ``dtype`` is one, else any number.
 
     Raises:
-        DTypeError, ShapeError, ProgramTypeError: If it is no number, or a Variable of another dtype or of several elements.
+        DTypeError, ShapeError, ProgramTypeError: If it is not a number, or is a Variable of another dtype or of several elements.
     """
     if not isinstance(value, Variable):
         check_number(value, arg, function)
