@@ -351,23 +351,27 @@ def using_numerics(chosen: str | None) -> Iterator[None]:
 FILL = 255
 """The byte that ``FLAGS_init_allocated_mem`` fills memory with."""
 
-_filling: ContextVar[int | None] = ContextVar("filling", default=None)
+filling: ContextVar[int | None] = ContextVar("filling", default=None)
+"""The byte that a check fills memory with, whatever the flag says."""
+
+memory_is_filled: bool = False
+"""``FLAGS_init_allocated_mem``, for each run to look at without a call."""
 
 
 def fill_byte() -> int | None:
     """Returns the byte that memory of temporaries is filled with before a run; ``None`` leaves it as it is."""
-    chosen = _filling.get()
+    chosen = filling.get()
     return chosen if chosen is not None else FILL if flag("FLAGS_init_allocated_mem") else None
 
 
 @contextlib.contextmanager
 def filling_memory(byte: int) -> Iterator[None]:
     """Fills memory of temporaries with a byte before each run inside, whatever the flag says; seen by replicas' threads."""
-    token = _filling.set(byte)
+    token = filling.set(byte)
     try:
         yield
     finally:
-        _filling.reset(token)
+        filling.reset(token)
 
 
 def key() -> tuple[Value, ...]:
@@ -516,9 +520,10 @@ def _update(changes: dict[str, Value]) -> None:
 
 
 def _store(values: dict[str, Value]) -> None:
-    global _values, _key
+    global _values, _key, memory_is_filled
     _key = tuple(values[one.name] for one in _FLAGS if one.compiled)
     _values = values
+    memory_is_filled = bool(_values["FLAGS_init_allocated_mem"])
 
 
 def _described(value: object) -> str:

@@ -59,6 +59,12 @@ def trained(make: Any) -> Any:
     return step
 
 
+@pytest.fixture(autouse=True)
+def _memory_as_it_is() -> None:
+    """Tests run in filled memory, which takes calls of its own."""
+    paddle.set_flags({"FLAGS_init_allocated_mem": False})
+
+
 def test_a_later_run_makes_few_calls() -> None:
     found = own_calls(trained(paddle.optimizer.Adam))
     assert len(found) <= MOST_CALLS, "\n".join(found)

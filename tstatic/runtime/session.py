@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from tstatic import flags
 from tstatic.comm.group import Communicator, ReplicaStoppedError
 from tstatic.devices import HOST, Array, Device, read, records
 from tstatic.devices.base import Event, Memory, QueuedWorkError, Stream
@@ -17,7 +18,6 @@ from tstatic.devices.cpu import device as cpu
 from tstatic.devices.cpu.pool import pool_of, usable_cpus
 from tstatic.devices.cpu.tile_chain import chain_steps, find_failed_op
 from tstatic.errors import DeviceError, IndexRangeError
-from tstatic.flags import fill_byte
 from tstatic.forks import away, computing
 from tstatic.fusion.codegen.kernel import RNG
 from tstatic.ir.frozen import Entry, FrozenOp
@@ -350,7 +350,8 @@ class Session:
             self._arenas.enter(self)
             device.discard(self.streams)
             device.record(self._began, self.streams[0])
-        if (byte := fill_byte()) is not None and self.sections is not None:
+        if (flags.memory_is_filled or flags.filling.get() is not None) and self.sections is not None:
+            byte = flags.fill_byte() or 0
             self._arenas.fill(self.arena, self.plan.arena_bytes, byte, self.streams)
             self.sections.fill(byte)
         sent = False
