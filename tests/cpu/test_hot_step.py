@@ -32,6 +32,8 @@ def own_calls(step: Any) -> list[str]:
         if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
             found.append(f"{frame.f_code.co_filename.removeprefix(PACKAGE)}:{frame.f_code.co_name}")
 
+    # Tests run in filled memory, which takes calls of its own.
+    paddle.set_flags({"FLAGS_init_allocated_mem": False})
     before = sys.getprofile()
     sys.setprofile(note)
     try:
@@ -57,12 +59,6 @@ def trained(make: Any) -> Any:
     for _ in range(3):
         step()
     return step
-
-
-@pytest.fixture(autouse=True)
-def _memory_as_it_is() -> None:
-    """Tests run in filled memory, which takes calls of its own."""
-    paddle.set_flags({"FLAGS_init_allocated_mem": False})
 
 
 def test_a_later_run_makes_few_calls() -> None:
