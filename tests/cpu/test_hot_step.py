@@ -32,8 +32,6 @@ def own_calls(step: Any) -> list[str]:
         if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
             found.append(f"{frame.f_code.co_filename.removeprefix(PACKAGE)}:{frame.f_code.co_name}")
 
-    # Tests run in filled memory, which takes calls of its own.
-    paddle.set_flags({"FLAGS_init_allocated_mem": False})
     before = sys.getprofile()
     sys.setprofile(note)
     try:
