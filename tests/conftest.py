@@ -92,7 +92,7 @@ def _fresh_world(request: pytest.FixtureRequest) -> Iterator[None]:
     environment = dict(os.environ)
     if hasattr(request.module, "own_calls"):
         # Tests that count the calls of a run: to fill memory takes some.
-        os.environ["FLAGS_init_allocated_mem"] = "0"
+        os.environ.update(FLAGS_init_allocated_mem="0")
     declare.reset_default_programs()
     scope.reset_global_scope()
     flags._reset_for_tests()
