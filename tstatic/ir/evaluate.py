@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
+from tstatic.flags import fill_byte
 from tstatic.forks import computing
 from tstatic.ir.indices import index_checks
 from tstatic.ir.opdef import OpDef
@@ -152,15 +153,16 @@ def _check_takes_complex(definition: OpDef, metas: Sequence[Any]) -> None:
 
 
 def allocate(metas: Sequence[Any]) -> list[Any]:
-    """Allocates uninitialised arrays for metas."""
-    return [
-        None
-        if m is None
-        else [np.empty(one.shape, one.dtype.np) for one in m]
-        if isinstance(m, list | tuple)
-        else np.empty(m.shape, m.dtype.np)
-        for m in metas
-    ]
+    """Allocates arrays for metas, uninitialised unless memory is filled to find what is left unwritten."""
+    byte = fill_byte()
+
+    def one(meta: Meta) -> Array:
+        array: Array = np.empty(meta.shape, meta.dtype.np)
+        if byte is not None:
+            array.reshape(-1).view(np.uint8)[...] = byte
+        return array
+
+    return [None if m is None else [one(each) for each in m] if isinstance(m, list | tuple) else one(m) for m in metas]
 
 
 def check_place(place: Array, shape: Shape, op: str) -> None:

@@ -11,6 +11,7 @@ from tstatic.devices import Device
 from tstatic.devices.base import Memory, Stream
 from tstatic.devices.cpu.device import Workspace
 from tstatic.errors import OutOfMemoryError
+from tstatic.ir.types import Meta, uint8
 
 GROWTH = 2
 """A larger arena has at least so many times the bytes of the one before, so that ever larger batches make few of them."""
@@ -133,6 +134,27 @@ class Arenas:
                 one.reserve(need)
                 one.allocate()
         return self._workspaces[:threads]
+
+    def fill(self, memory: Memory, nbytes: int, byte: int, streams: Sequence[Stream]) -> None:
+        """Fills a session's memory, so that what an operator leaves unwritten is none of an earlier run's results.
+
+        Args:
+            memory: What :meth:`take` returned.
+            nbytes: How much of it the session uses.
+            byte: What is written everywhere.
+            streams: The session's streams: the first one fills, and the others wait for it.
+        """
+        device = self._device
+        for workspace in self._workspaces:
+            workspace.fill(byte)
+        if nbytes:
+            device.fill(device.view(memory, 0, Meta((nbytes,), uint8)), byte, streams[0])
+            if device.deferred:
+                # Steps that read no feed do not wait for the first stream by themselves.
+                filled = device.event()
+                device.record(filled, streams[0])
+                for stream in streams[1:]:
+                    device.wait(filled, stream)
 
     def enter(self, user: User) -> None:
         """Begins a run: work that an interrupted run of another session left in its streams ends first."""

@@ -58,6 +58,7 @@ class Sized:
         calls: Number of a step -> the calls that run with it, and the op of each as errors want it.
         own_bytes: About what its arrays take, without the memory that they lie in.
         memory, workspaces: What it works in, and its threads' scratch; other sizes may use the same.
+        span: The first byte of the memory that it works in, and the byte after the last.
         feeds: For which sizes of the feeds it was bound.
         nbytes: About what it takes, as it was last measured.
     """
@@ -66,10 +67,17 @@ class Sized:
     copies: list[tuple[str, Any]]
     calls: dict[int, tuple[list[Call], list[Any]]]
     own_bytes: int
-    memory: Memory
+    memory: Buffer
+    span: tuple[int, int]
     workspaces: Sequence[cpu.Workspace]
     feeds: Hashable
     nbytes: int = 0
+
+    def fill(self, byte: int) -> None:
+        """Writes a byte everywhere into the memory that it works in."""
+        self.memory.array[slice(*self.span)] = byte
+        for workspace in self.workspaces:
+            workspace.fill(byte)
 
     def measure(self) -> int:
         """Measures again what it takes, which grows when its calls first run; returns by how much it grew."""
@@ -321,6 +329,8 @@ class Sections:
         found.memory.touch()
         for workspace in found.workspaces:
             workspace.touch()
+        if flags.memory_is_filled or flags.filling.get() is not None:
+            found.fill(flags.fill_byte() or 0)
         for value, array in found.copies:
             np.copyto(array, arrays[value])
         if found is not before:
@@ -358,9 +368,11 @@ class Sections:
         calls = self._calls(section, works, workspaces)
         copies = [(v, inside.pop(v)) for v in given]
         own = sum(work.own_bytes for _, work, _ in works) + (len(inside) + len(copies)) * _ARRAY_BYTES
-        return Sized(inside, copies, calls, own, memory, workspaces, self._owner.feed_sizes)
+        return Sized(
+            inside, copies, calls, own, memory, (start, start + nbytes), workspaces, self._owner.feed_sizes
+        )  # fmt: skip
 
-    def _room(self, section: _Section, nbytes: int) -> tuple[Memory, int]:
+    def _room(self, section: _Section, nbytes: int) -> tuple[Buffer, int]:
         """Returns memory for a section, and the byte in it from which on it is the section's."""
         if section is self._sections[0]:
             # Behind what the plan places, in the memory that plans take turns in: most programs have one section.
@@ -368,6 +380,7 @@ class Sections:
             assert self._owner.arena is not None
             arena = self._arenas.widen(self._owner, start + nbytes, self._owner.arena, start)
             if arena is not None:
+                assert isinstance(arena, Buffer)
                 return arena, start
         before = section.buffer
         if before is None or before.array.nbytes < nbytes:

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from tstatic import flags
 from tstatic.comm.group import Communicator, ReplicaStoppedError
 from tstatic.devices import HOST, Array, Device, read, records
 from tstatic.devices.base import Event, Memory, QueuedWorkError, Stream
@@ -128,9 +129,8 @@ class Session:
         Raises:
             FeedError: If a persistable variable that the program reads has no value in the scope.
         """
-        plan = self.plan
+        plan, device = self.plan, self.device
         self._bound = False
-        device = self.device
         if self.communicator is not None:
             self.communicator.free()
         move_values(self.scope, (*plan.program.reads, *plan.program.writes), device)  # which flat buffers are made of
@@ -353,6 +353,8 @@ class Session:
             self._arenas.enter(self)
             device.discard(self.streams)
             device.record(self._began, self.streams[0])
+        if flags.memory_is_filled or flags.filling.get() is not None:
+            self._arenas.fill(self.arena, self.plan.arena_bytes, flags.fill_byte() or 0, self.streams)
         sent = False
         if self._uses_blas:
             blas.hold()
@@ -581,11 +583,9 @@ class Session:
             self.checks.free()
         self.checks = self.arena = self._staged = self.sections = self._at = self._numbers = None
         # Calls and their arrays hold the arena's memory on a device whose arrays count who uses them.
-        self.arrays, self._queued = {}, {}
-        self.calls = {"main": [], "update": []}
+        self.arrays, self._queued, self.calls = {}, {}, {"main": [], "update": []}
         self._recorded = RecordedCalls(self.plan, self.device, self.threads, self.streams, self.place, {})
-        self.workspaces, self._feeds, self.keys, self.runners = (), [], [], []
-        self.blocks = Blocks()
+        self.workspaces, self._feeds, self.keys, self.runners, self.blocks = (), [], [], [], Blocks()
 
     def memories(self) -> Iterator[Memory | cpu.Workspace]:
         """Yields the memory that it is bound to, which it may share with other sessions."""

@@ -29,6 +29,7 @@ from tstatic.devices.cpu.copy_speed import copy_speed
 from tstatic.devices.cpu.pool import usable_cpus
 from tstatic.devices.records import Machine
 from tstatic.errors import DeviceError
+from tstatic.flags import fill_byte
 from tstatic.ir.evaluate import metas_of, settle
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits, index_checks
@@ -62,6 +63,14 @@ class Workspace:
         """Allocates the buffer."""
         self._buffer = Buffer(self.need, "scratch of a worker") if self.need else None
         self._memory = None if self._buffer is None else self._buffer.array
+
+        if (byte := fill_byte()) is not None:
+            self.fill(byte)
+
+    def fill(self, byte: int) -> None:
+        """Writes a byte everywhere."""
+        if self._memory is not None:
+            self._memory[...] = byte
 
     def touch(self) -> None:
         """Records that the buffer is in use."""

@@ -30,6 +30,7 @@ from tstatic.ops.reduce._reduce import (
 )
 from tstatic.ops.reduce._sum import dot_calls, dot_scratch, sum_calls, sum_scratch
 from tstatic.ops.shape._shapes import emit_one, view_of
+from tstatic.ops.shape.when_run import by_axis
 
 _BY_DIM = Over()
 _BY_AXIS = Over("axis", "keepdim", "asvector")
@@ -417,14 +418,14 @@ def var(
 
     Args:
         x: Floats of any shape.
-        axis: An int, a list of ints, or ``None`` for all axes.
+        axis: An int, a list of ints, an integer Variable with one element, or ``None`` for all axes.
         unbiased: Divide by the number of elements less one (at least 1) instead of the number.
         keepdim: Keep reduced axes with size 1.
         name: Name of the layer.
     """
     check_variable(x, "x", "var")
     helper = LayerNamer("var", name)
-    return _variance(helper, x, axis, unbiased, keepdim)
+    return by_axis(axis, len(x.shape), lambda at: _variance(helper, x, at, unbiased, keepdim), "var")
 
 
 @export("tensor.std", "Variable.std")
@@ -435,14 +436,15 @@ def std(
 
     Args:
         x: Floats of any shape.
-        axis: An int, a list of ints, or ``None`` for all axes.
+        axis: An int, a list of ints, an integer Variable with one element, or ``None`` for all axes.
         unbiased: Divide by the number of elements less one (at least 1) instead of the number.
         keepdim: Keep reduced axes with size 1.
         name: Name of the layer.
     """
     check_variable(x, "x", "std")
     helper = LayerNamer("std", name)
-    result: Variable = helper.emit("sqrt", {"X": _variance(helper, x, axis, unbiased, keepdim)})
+    spread = by_axis(axis, len(x.shape), lambda at: _variance(helper, x, at, unbiased, keepdim), "std")
+    result: Variable = helper.emit("sqrt", {"X": spread})
     return result
 
 
