@@ -324,3 +324,29 @@ def test_a_limit_of_recompilations_counts_sizes() -> None:
     for _ in range(OWN_PLAN + 3):
         net.run(5)
     assert plan_cache.OWN not in {record.reason for record in net.exe.compilations}
+
+
+def test_neither_an_update_that_broke_off_nor_what_a_signal_raised_is_run_again() -> None:
+    """Only a run that left the state as it was is repeated, and only for errors of operators."""
+    net = Net(dense)
+    for n in (2, 3, 4):
+        net.run(n)
+    (session,) = net.exe._cache._entries[next(reversed(net.exe._cache._entries))].bound.sessions
+    before = net.exe.plans.compilations
+
+    def stop(error: Exception) -> None:
+        raise error
+
+    session.calls["main"].insert(0, (stop, (TimeoutError("of a handler"),)))
+    session.op_of_call["main"].insert(0, session.op_of_call["main"][0])
+    with pytest.raises(TimeoutError, match="of a handler"):
+        net.run(3)
+    del session.calls["main"][0], session.op_of_call["main"][0]
+    net.run(3)
+    session.calls["update"].insert(1, (stop, (MemoryError("none left"),)))
+    session.op_of_call["update"].insert(1, session.op_of_call["update"][0])
+    with pytest.raises(errors.DeviceError, match="while it wrote parameters"):
+        net.run(3)
+    assert net.exe.plans.compilations == before
+    with pytest.raises(errors.TstaticError, match="broken off|torn|whole|half"):
+        net.run(4)

@@ -13,6 +13,7 @@ from tstatic.comm import launch
 from tstatic.comm.processes import world
 from tstatic.devices import check_backend, of_place, records
 from tstatic.errors import (
+    DeviceError,
     EOFException,
     ForkedProcessError,
     ProgramError,
@@ -241,8 +242,9 @@ class Executor:
                             with flags.using_numerics(settings.numerics):
                                 results = _results(entry, feeds, where, settings.iterations, replicas)
                         shared = False
-                    except Exception as error:
-                        if not shared:
+                    except TstaticError as error:
+                        # Handlers of signals raise errors of other types, and what failed while it wrote state is a DeviceError.
+                        if not shared or isinstance(error, DeviceError):
                             raise
                         _recompiles.info("a plan for any size failed: %s: %s", type(error).__name__, error)
                     if shared:
