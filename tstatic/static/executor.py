@@ -16,6 +16,7 @@ from tstatic.errors import (
     DeviceError,
     EOFException,
     ForkedProcessError,
+    OutOfMemoryError,
     ProgramError,
     ProgramTypeError,
     TstaticError,
@@ -243,8 +244,8 @@ class Executor:
                                 results = _results(entry, feeds, where, settings.iterations, replicas)
                         shared = False
                     except TstaticError as error:
-                        # Handlers of signals raise errors of other types, and what failed while it wrote state is a DeviceError.
-                        if not shared or isinstance(error, DeviceError):
+                        # Handlers of signals raise errors of other types; these two may come while state is written.
+                        if not shared or isinstance(error, DeviceError | OutOfMemoryError):
                             raise
                         _recompiles.info("a plan for any size failed: %s: %s", type(error).__name__, error)
                     if shared:
