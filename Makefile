@@ -112,7 +112,9 @@ proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,
 		tests/cpu/test_hostile_files.py tests/cpu/test_reading_changes_nothing.py tests/cpu/test_broken_off_saves.py \
 		tests/io/test_file_dataset.py tests/cli/test_streams.py tests/comm/test_ports.py $(ARGS)
 	@TSTATIC_SOAK=1 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/cpu/test_sizes_from_values.py tests/cpu/test_fetched_arrays.py \
-		tests/ops/test_special_forms.py tests/torch_import/test_special_families.py $(ARGS)
+		tests/ops/test_special_forms.py tests/torch_import/test_special_families.py tests/torch_import/test_special_layers.py \
+		tests/onnx/test_special_values.py $(ARGS)
+	@TSTATIC_PARITY=all $(BIN)/python -m pytest -n 0 tests/parity/test_variable_arguments.py tests/parity/test_unknown_sizes.py $(ARGS)
 	@TSTATIC_PLAN_SIZES=3000 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/cpu/test_plan_cache.py $(ARGS)
 	@$(BIN)/python -m tests.helpers.deep_programs
 	@TSTATIC_KILLS=20 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/cpu/test_whole_saves.py $(ARGS)

@@ -348,5 +348,5 @@ def test_neither_an_update_that_broke_off_nor_what_a_signal_raised_is_run_again(
     with pytest.raises(errors.DeviceError, match="while it wrote parameters"):
         net.run(3)
     assert net.exe.plans.compilations == before
-    with pytest.raises(errors.TstaticError, match="broken off|torn|whole|half"):
+    with pytest.raises(errors.TstaticError, match="half written"):
         net.run(4)
