@@ -189,7 +189,7 @@ def test_a_size_that_runs_often_gets_a_plan_of_its_own() -> None:
     # What it had bound in the shared plan is gone.
     held = {kept.key for kept in net.exe._cache._entries.values() if kept.bound.exact is not None}
     (session,) = {kept.bound.sessions for kept in net.exe._cache._entries.values() if kept.bound.exact is not None}
-    assert session[0].sections._held.keys() == held
+    assert session[0].sections._fed.keys() == held
 
 
 def test_a_plan_for_any_size_takes_memory_of_the_largest_size(exact: Callable[[bool], None]) -> None:

@@ -215,7 +215,7 @@ def test_a_low_bound_keeps_the_memory_bounded() -> None:
     assert len(held) == len({kept.bound.sessions for kept in entries}), "a removed session is still alive"
     sizes = {kept.key for kept in entries if kept.bound.exact is not None}
     for session in held:
-        assert session.sections is None or session.sections._held.keys() <= sizes | {None}, (
+        assert session.sections is None or session.sections._fed.keys() <= sizes | {None}, (
             "a removed size is still bound"
         )
     test = main.clone(for_test=True)

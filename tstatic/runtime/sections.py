@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -61,6 +61,7 @@ class Sized:
         span: The first byte of the memory that it works in, and the byte after the last.
         feeds: For which sizes of the feeds it was bound.
         nbytes: About what it takes, as it was last measured.
+        behind: The keys of what lies behind it, which is not found without it.
     """
 
     arrays: dict[str, Any]
@@ -72,6 +73,7 @@ class Sized:
     workspaces: Sequence[cpu.Workspace]
     feeds: Hashable
     nbytes: int = 0
+    behind: list[tuple[Any, ...]] = field(default_factory=list)
 
     def fill(self, byte: int) -> None:
         """Writes a byte everywhere into the memory that it works in."""
@@ -195,6 +197,7 @@ class Sections:
         arenas: The memory that it shares with others.
 
     Attributes:
+        kept_bytes: About how many bytes all that is bound to sizes takes, without the memory that it works in.
         at: The op of each call of the step that runs now, and the calls that are left.
     """
 
@@ -210,7 +213,9 @@ class Sections:
         self._is_open = any(plan.storage[v].kind == "dynamic" for v in plan.program.feeds)
         self.at: tuple[Sequence[Any], Iterator[Any]] | None = None
         self._known: OrderedDict[tuple[Any, ...], Sized] = OrderedDict()
-        self._held: dict[Hashable, int] = {}
+        # Sizes of the feeds -> the keys of what was bound for them.
+        self._fed: dict[Hashable, dict[tuple[Any, ...], None]] = {}
+        self.kept_bytes = 0
         self._sections: list[_Section] = []
         self._turns: dict[int, _Turn] = {}
         self._members = [
@@ -275,7 +280,7 @@ class Sections:
             assert one is not None
             one.begin, (one.calls, one.owners) = None, one.alone
         del self._sections[at:]
-        self._drop({*self._known.values()})
+        self.forget()
         self._arrange([one for one in self._members if one.number >= section.numbers[0]])
 
     def _describe(self, section: _Section, maker: Mapping[str, _Section]) -> None:
@@ -390,7 +395,7 @@ class Sections:
             if before is not None and before.can_release:
                 before.release()
             elif before is not None:
-                self._drop({one for one in self._known.values() if one.memory is before})
+                self._drop([key for key, one in self._known.items() if one.memory is before])
         assert section.buffer is not None
         return section.buffer, 0
 
@@ -495,41 +500,44 @@ class Sections:
         """Keeps what was bound, and forgets what was used least recently where all take too much."""
         with shield:
             self._known[key] = sized
+            self._fed.setdefault(sized.feeds, {})[key] = None
+            for source in key:
+                if isinstance(source, Sized):
+                    source.behind.append(key)
             self._account(sized.feeds, sized.measure())
         most = int(flags.flag("FLAGS_plan_cache_bytes")) if self._is_open else MOST_BYTES
         while self.kept_bytes > most and len(self._known) > 1:
-            self._drop({next(iter(self._known.values()))})
+            self._drop([next(iter(self._known))])
 
-    def _drop(self, gone: set[Sized]) -> None:
-        """Forgets what was bound to some sizes, and what lies behind it: that is not found again."""
+    def _drop(self, keys: Iterable[tuple[Any, ...]]) -> None:
+        """Forgets what was bound, and what lies behind it."""
+        gone = list(keys)
         with shield:
-            for key, one in [*self._known.items()]:
-                if one in gone or not gone.isdisjoint(key):
-                    gone.add(one)
-                    del self._known[key]
-                    self._account(one.feeds, -one.nbytes)
+            while gone:
+                key = gone.pop()
+                one = self._known.pop(key, None)
+                if one is None:
+                    continue
+                gone += one.behind
+                fed = self._fed[one.feeds]
+                del fed[key]
+                if not fed:
+                    del self._fed[one.feeds]
+                self._account(one.feeds, -one.nbytes)
 
     def _account(self, feeds: Hashable, nbytes: int) -> None:
-        self._held[feeds] = self._held.get(feeds, 0) + nbytes
-        if not self._held[feeds]:
-            del self._held[feeds]
+        self.kept_bytes += nbytes
         if self._owner.on_growth is not None:
             self._owner.on_growth(feeds, nbytes)
 
     def forget(self, *feeds: Hashable) -> None:
         """Forgets what was bound for some sizes of the feeds; without an argument all."""
-        if not feeds or not self._held.keys().isdisjoint(feeds):
-            self._drop({one for one in self._known.values() if not feeds or one.feeds in feeds})
-
-    @property
-    def kept_bytes(self) -> int:
-        """About how many bytes all that is bound to sizes takes, without the memory that it works in."""
-        return sum(self._held.values())
+        self._drop([key for one in feeds or [*self._fed] for key in self._fed.get(one, ())])
 
     def measure(self, feeds: Hashable) -> None:
         """Measures again what is bound for some sizes of the feeds."""
         with shield:
-            self._account(feeds, sum(one.measure() for one in self._known.values() if one.feeds == feeds))
+            self._account(feeds, sum(self._known[key].measure() for key in self._fed.get(feeds, ())))
 
     def memories(self) -> Iterator[Memory | cpu.Workspace]:
         """Yields the memory that bound sizes work in; some more than once."""
