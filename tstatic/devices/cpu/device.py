@@ -214,6 +214,10 @@ def _tiles_of_pointwise(ins: Sequence[Any], outs: Sequence[Any]) -> list[tuple[l
     return [(c[: len(ins)], c[len(ins) :]) for c in cuts]
 
 
+Metas = tuple[list[Any], list[Any]]
+"""Metadata of what an op is given, and of what it makes."""
+
+
 def prepare(
     definition: OpDef,
     ins: Sequence[Any],
@@ -241,10 +245,13 @@ def prepare(
     # A slot that only lends its shape does not access memory, and must not keep steps from being chained.
     read = [slot.name not in definition.shape_only for slot in definition.inputs]
 
-    def add(ref: Ref, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any]) -> None:
+    def add(
+        ref: Ref, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], metas: Metas | None = None
+    ) -> None:
+        given, made = metas or (metas_of(ins), metas_of(outs))
         work.add(
             lambda scratch: [*index_checks(definition, ins, attrs), *ref.bind(ins, outs, attrs, scratch, reserved)],
-            _shapes(ref.scratch(metas_of(ins), metas_of(outs), attrs)),
+            _shapes(ref.scratch(given, made, attrs)),
             [a for a, is_read in zip(ins, read, strict=True) if is_read],
             outs,
         )
@@ -258,12 +265,12 @@ def prepare(
         for tile_ins, tile_outs in _tiles_of_pointwise(aligned[1], outs):
             add(aligned[0], tile_ins, tile_outs, reserved)
         return work
-    tiles = None
+    tiles, metas = None, (metas_of(ins), metas_of(outs))
     if definition.split is not None and cut:
         # From metadata alone: shapes decide, never values or the number of threads (docs/design/0003).
-        tiles = definition.split(*metas_of(ins), *metas_of(outs), **definition.pick(definition.split, attrs))
+        tiles = definition.split(*metas[0], *metas[1], **definition.pick(definition.split, attrs))
     if not tiles:
-        add(ref, ins, outs, reserved)
+        add(ref, ins, outs, reserved, metas)
         return work
     count = len(ins)
     partials: dict[int, list[Any]] = {}
