@@ -159,9 +159,9 @@ _FLAGS = (
         "FLAGS_plan_any_size",
         bool,
         True,
-        "On CPU places, plan a program for feeds of any size when it is fed a second size: a new one then costs about "
-        "0.3 of a compilation. A size that ran 64 times gets a plan of its own, which is up to a third faster where steps take less "
-        "than a millisecond. Results have the same bits. False: a plan of its own for every size.",
+        "On CPU places, plan a program for feeds of any size when it is fed a second size: a new one then costs about 0.3 of a "
+        "compilation. A size that ran 64 times gets a plan of its own, which is up to a third faster where steps take less than a "
+        "millisecond. Results have the same bits. False: a plan of its own for every size.",
     ),
     Flag(
         "FLAGS_step_timeout_s",
