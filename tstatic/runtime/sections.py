@@ -18,6 +18,7 @@ from tstatic.devices.cpu import device as cpu
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.pool import pool_of
 from tstatic.devices.cpu.tile_chain import calls_bytes, chain_steps, find_failed_op
+from tstatic.errors import OutOfMemoryError
 from tstatic.ir.evaluate import check_place, meta_of
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY
@@ -27,7 +28,7 @@ from tstatic.plan.memory import Lifetime, aligned, place
 from tstatic.plan.plan import Plan
 from tstatic.plan.shapes import infer_op
 from tstatic.runtime.arenas import GROWTH, Arenas, User
-from tstatic.runtime.out_of_memory import of_op
+from tstatic.runtime.out_of_memory import of_op, of_section
 from tstatic.runtime.sub_block import annotate, run_op, run_op_in_place, run_update
 from tstatic.shield import shield
 
@@ -358,7 +359,10 @@ class Sections:
         lifetimes = [Lifetime(v, metas[v].nbytes, -1, section.last[v]) for v in given]
         lifetimes += _lifetimes(section, metas, views)
         offsets, nbytes = place(lifetimes, self._plan.options.reuse)
-        memory, start = self._room(section, nbytes)
+        try:
+            memory, start = self._room(section, nbytes)
+        except OutOfMemoryError as error:
+            raise of_section(error, section.members[0].op) from error.__cause__
         shared: dict[tuple[int, Meta], Any] = {}
         inside: dict[str, Any] = {}
         for one in lifetimes:
