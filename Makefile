@@ -177,7 +177,7 @@ bench: $(VENV)/.dev  ##! Measure CPU speed; the table goes to bench/results/.
 	@$(BIN)/python bench/cpu.py $(ARGS)
 
 bench-ops: $(VENV)/.dev  ## Measure operators and fusions by `tstatic bench`; a page in bench/results/.
-	@file=bench/results/ops-$$(date -u +%F).json; $(BIN)/python -m tstatic bench --json $$file $(ARGS); $(BIN)/python bench/ops_page.py $$file
+	@file=bench/results/ops-$$(date -u +%F).json; env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(BIN)/python -m tstatic bench --json $$file $(ARGS); $(BIN)/python bench/ops_page.py $$file
 
 plan: $(VENV)/.dev  ## Count launches and bytes of training steps; the table goes to bench/results/.
 	@CPU_NUM=1 $(BIN)/python bench/plan.py $(ARGS)

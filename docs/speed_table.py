@@ -19,8 +19,23 @@ ALONE = ("null",)
 """What stands in such results and is not a peer: the device that computes nothing."""
 
 
+class MixedKernelsError(ValueError):
+    """Raised if a table would hold times of several sets of numpy's kernels."""
+
+
+def kernels(result: Any) -> str:
+    """Returns the processor, and the library and kernels of numpy's matrix products, with which a result was measured."""
+    machine = result.get("machine", {})
+    return f"{machine.get('cpu', '?')}, {machine.get('blas', '?')}"
+
+
 def read(folder: Path = RESULTS) -> list[tuple[str, Any]]:
-    """Returns date and result of every file, oldest first."""
+    """Returns date and result of every file that was measured with the kernels of the newest one, oldest first."""
+    found = _read(folder)
+    return [(date, result) for date, result in found if kernels(result) == kernels(found[-1][1])]
+
+
+def _read(folder: Path) -> list[tuple[str, Any]]:
     files = [file for file in folder.glob("*.json") if file.name.startswith(TABLES)]
     named = [(re.sub(r"^.*?(?=\d{4}-)", "", file.stem), file) for file in files]
     return [
@@ -33,7 +48,14 @@ def ratios(found: list[tuple[str, Any]]) -> dict[tuple[str, str], tuple[float, s
 
     A pair that other processes disturbed in every turn counts only where no other was measured; its date then ends in ``*``.
     "tstatic on torch" is a peer of its own.
+
+    Raises:
+        MixedKernelsError: If the results were measured with several sets of kernels.
     """
+    if len(sets := {kernels(result) for _, result in found}) > 1:
+        raise MixedKernelsError(
+            f"one table takes times of one machine and one set of kernels; these are of {sorted(sets)}"
+        )
     newest: dict[tuple[str, str], tuple[float, str]] = {}
     for quiet in (False, True):
         for date, result in found:
