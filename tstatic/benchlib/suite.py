@@ -200,8 +200,8 @@ class Suite:
                 if seen.finding != "same":
                     apart = max(1 / seen.low, seen.high) - 1
                     warn(
-                        f"this machine is noisy: one function, measured as if it were two, differs by up to {apart:.0%}. Rows whose "
-                        "peers differ by less will be undecided: end what else runs, or raise --repeats and --time"
+                        f"this machine is noisy: one function, measured as if it were two, differs by up to {apart:.0%}. Rows "
+                        "whose peers differ by less will be undecided: end what else runs, or raise --repeats and --time"
                     )
             if "roofs" not in record:
                 record["roofs"] = asdict(self.timer.roofs())
