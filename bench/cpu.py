@@ -253,14 +253,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "threads": setting.threads,
         "cases": {},
     }
+    path = args.output_json or HERE / "results" / f"cpu-{result['date']}.json"
+    page = report.write(result, path)
     for name in names:
         case = CASES[name](setting)
         result["versions"] |= case.pop("versions")
         result["cases"][name] = case
+        # After each case: an interrupt, or a limit of the machine, costs no more than the case that runs.
+        page = report.write(result, path)
     if show:
         print("\r\033[K", end="", file=sys.stderr)
-    path = args.output_json or HERE / "results" / f"cpu-{result['date']}.json"
-    page = report.write(result, path)
     print(page.read_text())
     print(f"written to {path} and {page.name}")
     return 0
