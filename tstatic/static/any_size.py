@@ -14,7 +14,7 @@ from tstatic.runtime.scope import Scope
 from tstatic.static.compile import Compilation, compile_program
 from tstatic.static.ledger import Key
 from tstatic.static.plan_cache import Bound, CompileCache
-from tstatic.static.request import Signature, metas_of
+from tstatic.static.request import Signature, fed_state, metas_of
 from tstatic.static.strategy import BuildStrategy
 
 
@@ -57,10 +57,9 @@ def for_any_size(
     if family is None or cache.deserves_own_plan(key) or build.debug_graphviz_path or flags.flag("FLAGS_check_nan_inf"):
         return None
     signature = opened(program, key.feed_signature[0])
-    declared = program.global_block().vars
-    if any(name in declared and declared[name].persistable for name, *_ in signature):
+    if signature == key.feed_signature[0] or fed_state(program, [name for name, *_ in signature]):
         return None
-    if signature == key.feed_signature[0] or not family.repeats:
+    if not family.repeats or cache.refuses_any_size(key):
         return None
 
     @cache_result
@@ -70,8 +69,6 @@ def for_any_size(
             program, build, metas, fetches, scope, kept=kept, device=device, key=key, numerics=key.numerics, family=family
         )  # fmt: skip
 
-    if cache.refuses_any_size(key):
-        return None
     known = cache.any_size(key)
     if known is None or not known.compilation.fits(scope):
         try:
