@@ -10,7 +10,7 @@ import pytest
 
 import tstatic as paddle
 from tstatic import fluid, static
-from tstatic.errors import FeedError, NotFoundError, ProgramError, ShapeError, UnsupportedError
+from tstatic.errors import FeedError, NotFoundError, NumericsError, ProgramError, ShapeError, UnsupportedError
 
 RNG = np.random.default_rng(5)
 
@@ -220,3 +220,36 @@ def test_layers_have_parameters_of_their_own() -> None:
     plain = paddle.nn.functional.conv2d(x, layer.weight, layer.bias, padding=1)
     found = run([layer(x, paddle.zeros([1, 18, 4, 4])), plain], {"x": RNG.normal(size=(1, 2, 4, 4)).astype("float32")})
     np.testing.assert_allclose(found[0], found[1], rtol=1e-4, atol=1e-5)
+
+
+def loss_of_a_box(*place: float) -> Any:
+    """Returns the loss of a grid of two by two cells and one true box, and its gradient by the network's answer."""
+    x = static.data("x", [1, 16, 2, 2])
+    x.stop_gradient = False
+    box, label = static.data("box", [1, 1, 4]), static.data("label", [1, 1], "int32")
+    loss = paddle.vision.ops.yolo_loss(x, box, label, [8, 8, 30, 30], [0, 1], 3, 0.5, 16, use_label_smooth=False)
+    feed = {
+        "x": np.linspace(-1, 1, 64, dtype="float32").reshape(1, 16, 2, 2),
+        "box": np.array([[place]], "float32"),
+        "label": np.zeros((1, 1), "int32"),
+    }
+    return static.Executor().run(feed=feed, fetch_list=[loss, *static.gradients(loss, x)])
+
+
+@pytest.mark.parametrize("centre", [(np.nan, 0.3), (0.3, np.inf)])
+def test_a_true_box_without_a_place_is_refused(centre: tuple[float, float]) -> None:
+    # Paddle ends with a segmentation fault.
+    with pytest.raises(NumericsError, match="no centre"):
+        loss_of_a_box(*centre, 0.2, 0.2)
+
+
+@pytest.mark.parametrize(("x", "column"), [(-0.1, 0), (-0.9, 0), (1.0, 1), (1.9, 1)])
+def test_a_true_box_beyond_the_edge_belongs_to_the_cell_at_that_edge(x: float, column: int) -> None:
+    loss, slopes = loss_of_a_box(x, 0.3, 0.2, 0.2)
+    if x == -0.1:
+        np.testing.assert_allclose(
+            loss, [12.397593], rtol=1e-5
+        )  # Paddle 2.6.2, which writes outside of its array for -0.9
+    classes = slopes.reshape(2, 8, 2, 2)[:, 5:]
+    assert classes[..., column].any()
+    assert not classes[..., 1 - column].any()

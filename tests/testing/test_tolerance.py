@@ -51,6 +51,18 @@ def test_equal_results_pass_without_any_allowance() -> None:
     assert check(one(1.0, float), one(1.1), one(1.1)) is None
 
 
+@pytest.mark.parametrize("overflow", [np.inf, -np.inf, np.nan])
+def test_what_no_longer_overflows_passes_near_its_value_in_float64(overflow: float) -> None:
+    assert check(one(1.0, float), one(overflow), one(1.0)) is None
+    assert check(one(1.0, float), one(overflow), one(1.5), spread=0.4) is None
+    far = check(one(1.0, float), one(overflow), one(1.7), spread=0.4)
+    assert far is not None
+    assert far.reason == ("nan" if np.isnan(overflow) else "infinity")
+    # The other way round, or without a finite value in float64, it is a difference.
+    assert check(one(1.0, float), one(1.0), one(overflow)) is not None
+    assert check(one(overflow, float), one(overflow), one(1.0)) is not None
+
+
 def test_the_fused_error_may_be_half_again_the_unfused_one() -> None:
     assert check(one(1.0, float), one(1.1), one(1.14)) is None
     found = check(one(1.0, float), one(1.1), one(1.16))

@@ -72,7 +72,8 @@ def check(y64: Array, unfused: Array, fused: Array, k: float = 0.0, spread: Any 
     """Applies the tolerance rule to one value.
 
     A float passes if everywhere ``|fused - y64| <= 1.5 * max(|unfused - y64|, spread) + k * ulp(y64)``, and NaN and
-    infinities are where the unfused result has them. Values that are not floats must be equal.
+    infinities are where the unfused result has them. Where the unfused program overflowed on its way to a value that is finite in
+    float64, a fused result may also be finite, within ``1.5 * spread + k * ulp(y64)``. Values that are not floats must be equal.
 
     Args:
         y64: The value computed in float64.
@@ -91,6 +92,11 @@ def check(y64: Array, unfused: Array, fused: Array, k: float = 0.0, spread: Any 
     if not dtype_of(unfused.dtype).is_float:
         return _worst("exact", fused != unfused, None, y64, unfused, fused)
     u, f = unfused.astype(np.float64), fused.astype(np.float64)
+    with np.errstate(all="ignore"):
+        moved = np.nan_to_num(np.broadcast_to(np.asarray(spread, np.float64), u.shape), nan=0.0, posinf=0.0)
+        near = np.abs(f - y64) <= FACTOR * moved + k * ulp(y64, unfused.dtype)
+    # What no longer overflows is not compared with the overflow.
+    u = np.where(np.isfinite(y64) & ~np.isfinite(u) & near, f, u)
     if (np.isnan(u) != np.isnan(f)).any():
         return _worst("nan", np.isnan(u) != np.isnan(f), None, y64, unfused, fused)
     infinite = np.isinf(u) | np.isinf(f)
@@ -99,7 +105,6 @@ def check(y64: Array, unfused: Array, fused: Array, k: float = 0.0, spread: Any 
     # Without a finite value in float64 (it overflowed, or the dtype did), the unfused result is the reference.
     base = np.where(np.isfinite(y64) & np.isfinite(u), y64, u).astype(np.float64)
     with np.errstate(all="ignore"):
-        moved = np.nan_to_num(np.broadcast_to(np.asarray(spread, np.float64), u.shape), nan=0.0, posinf=0.0)
         allowed = FACTOR * np.maximum(np.abs(u - base), moved) + k * ulp(base, unfused.dtype)
         error = np.abs(f - base)
         # Not `error > allowed`, which is false where the error is NaN.

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.errors import NumericsError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import (
     INTEGERS,
@@ -67,6 +68,17 @@ def _shape(x: Array, anchor_mask: Sequence[int], class_num: int) -> Any:
     return x.reshape(len(x), len(anchor_mask), 5 + class_num, *x.shape[2:])
 
 
+def _check_centres(at: Array) -> None:
+    """Refuses boxes without a place: Paddle writes far outside of its array."""
+    if not np.isfinite(at).all():
+        raise NumericsError(
+            "a true box has no centre",
+            expected="x and y of every box of GTBox with positive sides in 0 to 1",
+            received=f"{at[~np.isfinite(at).all(axis=1)][0].tolist()} in cells of the grid",
+            fix="remove such boxes, or give them sides of 0, which means that there is no box",
+        )
+
+
 class _Positives:
     """The true boxes that an anchor of the network's answer is compared with, and what it should say.
 
@@ -98,7 +110,9 @@ class _Positives:
         self.anchor = self.matched[self.image, self.box]
         found = box[self.image, self.box]
         at = found[:, :2] * np.array([w, h], box.dtype)
-        cell = at.astype(np.int64)
+        _check_centres(at)
+        # A centre beyond the edge of the image belongs to the last cell before it: Paddle writes beside its array.
+        cell = np.clip(at, 0, [w, h]).astype(np.int64)
         self.column, self.row = np.minimum(cell[:, 0], w - 1), np.minimum(cell[:, 1], h - 1)
         sides = np.log(found[:, 2:] * full / (shapes[best[self.image, self.box]] * full))
         self.target = np.concatenate([at - cell, sides], axis=1).astype(box.dtype)
