@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tstatic.ir import recording
-from tstatic.ir.recording import Recording, record
+from tstatic.ir.recording import LATE, Recording, record, recorded_late
 
 
 def _sums(x: Any, out: Any, scratch: Any, scale: float = 2.0) -> None:
@@ -138,3 +138,29 @@ def test_large_arrays_of_its_own_are_not_kept(monkeypatch: pytest.MonkeyPatch) -
     assert record(function, (np.zeros(8),), {}) is not None
     monkeypatch.setattr(recording, "MOST_BYTES", 63)
     assert record(function, (np.zeros(8),), {}) is None
+
+
+def test_sizes_that_may_not_come_again_are_recorded_late() -> None:
+    ran: list[int] = []
+
+    def function(x: np.ndarray, out: np.ndarray) -> None:
+        ran.append(1)
+        np.add(x, 1.0, out=out)
+
+    x, out = np.ones(3), np.empty(3)
+    with recorded_late():
+        late = Recording(function, (x, out), {})
+    soon = Recording(function, (x, out), {})
+    counts = []
+    for _ in range(LATE + 4):
+        out[...] = 0
+        late()
+        np.testing.assert_array_equal(out, [2.0, 2.0, 2.0])
+        counts.append(len(ran))
+    # The run that records calls the function twice.
+    assert counts[: LATE + 1] == [*range(1, LATE + 1), LATE + 2]
+    assert counts[-1] == LATE + 2
+    ran.clear()
+    for _ in range(5):
+        soon()
+    assert len(ran) == 3

@@ -11,7 +11,9 @@ without ``out``. A write that went past the recording cannot happen, because the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, NoReturn
 
 import numpy as np
@@ -239,8 +241,23 @@ def record(
     return tape.calls, tape.own_bytes
 
 
+LATE = 8
+"""Runs before a recording of :func:`recorded_late`: it costs about as much as six runs save."""
+_runs_before: ContextVar[int] = ContextVar("runs before a recording", default=1)
+
+
+@contextlib.contextmanager
+def recorded_late() -> Iterator[None]:
+    """Lets what is bound inside record only when it has run a while: for sizes that may not come again."""
+    token = _runs_before.set(LATE)
+    try:
+        yield
+    finally:
+        _runs_before.reset(token)
+
+
 class Recording:
-    """Calls a function; from its third run on only what numpy calls it makes.
+    """Calls a function; from its third run on, or later inside :func:`recorded_late`, only what numpy calls it makes.
 
     Programs that run once or twice need no recording. One thread runs it at a time.
 
@@ -248,19 +265,19 @@ class Recording:
         function, args, given: The function and its arguments, which are the same in every run.
     """
 
-    __slots__ = ("_args", "_calls", "_function", "_given", "_own_bytes", "_runs")
+    __slots__ = ("_args", "_calls", "_function", "_given", "_left", "_own_bytes")
 
     def __init__(self, function: Callable[..., Any], args: Sequence[Any], given: Mapping[str, Any]) -> None:
         self._function = function
         self._args = args
         self._given = given
-        self._runs = 0
+        self._left = _runs_before.get()
         self._calls: list[Call] | None = None
         self._own_bytes = 0
 
     def kept_bytes(self) -> int:
-        """Returns about how many bytes the recorded calls keep."""
-        return self._own_bytes + RECORDED_BYTES * len(self._calls or ())
+        """Returns about how many bytes the recorded calls keep, or the arguments before there are any."""
+        return self._own_bytes + RECORDED_BYTES * (1 if self._calls is None else len(self._calls))
 
     def __call__(self) -> None:
         calls = self._calls
@@ -268,7 +285,7 @@ class Recording:
             for function, args in calls:
                 function(*args)
             return
-        if self._runs == 1:
+        if not self._left:
             self._calls, self._own_bytes = record(self._function, self._args, self._given) or (None, 0)
-        self._runs += 1
+        self._left -= 1
         self._function(*self._args, **self._given)

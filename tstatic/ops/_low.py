@@ -15,7 +15,8 @@ _LOW = ("float16", "bfloat16")
 
 def is_low(array: Any) -> bool:
     """Returns whether an array holds float16 or bfloat16."""
-    return isinstance(array, np.ndarray) and array.dtype.name in _LOW
+    # A dtype's name is made anew each time.
+    return isinstance(array, np.ndarray) and array.itemsize == 2 and array.dtype.name in _LOW
 
 
 def up(array: Any) -> Any:

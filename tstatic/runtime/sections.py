@@ -22,7 +22,7 @@ from tstatic.errors import OutOfMemoryError
 from tstatic.ir.evaluate import check_place, meta_of
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY
-from tstatic.ir.recording import Call
+from tstatic.ir.recording import Call, recorded_late
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.plan.memory import Lifetime, aligned, place
 from tstatic.plan.plan import Plan
@@ -374,7 +374,8 @@ class Sections:
         works = self._works(section, inside, views)
         need = max((work.scratch_bytes for _, work, _ in works), default=0)
         workspaces = self._arenas.workspaces(self._threads, need)
-        calls = self._calls(section, works, workspaces)
+        with recorded_late():
+            calls = self._calls(section, works, workspaces)
         copies = [(v, inside.pop(v)) for v in given]
         own = sum(work.own_bytes for _, work, _ in works) + (len(inside) + len(copies)) * _ARRAY_BYTES
         return Sized(
@@ -485,10 +486,10 @@ class Sections:
             if all(len(work.tile_binders) == 1 for _, work, _ in group):
                 # Nothing to run side by side, so nothing to chain.
                 for number, work, op in group:
-                    (tile,) = work.bind(workspaces[0])
+                    made = work.calls(workspaces[0])
                     at = calls[number if apart else first]
-                    at[0].extend((*tile, *work.after))
-                    at[1].extend([op] * (len(tile) + len(work.after)))
+                    at[0].extend(made)
+                    at[1].extend([op] * len(made))
                 continue
             numbers = iter(number for number, _, _ in group)
             for chain in chain_steps(((work, op) for _, work, op in group), self._threads, apart):

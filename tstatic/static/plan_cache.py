@@ -12,6 +12,7 @@ from tstatic import flags
 from tstatic.comm.group import Group
 from tstatic.devices import Device
 from tstatic.display import size
+from tstatic.ir.recording import LATE
 from tstatic.logs import get_logger, warn_once
 from tstatic.runtime.arenas import Arenas, held_bytes
 from tstatic.runtime.kept import plan_bytes, session_bytes
@@ -270,8 +271,8 @@ class CompileCache:
         (session,) = kept.bound.sessions
         if not kept.nbytes:
             self._set_bytes(kept, SIZE_BYTES)
-        if kept.served:
-            # Functions recorded their calls in its second run.
+        if kept.served > LATE:
+            # Functions have recorded their calls.
             kept.runs = SETTLED
             if session.sections is not None:
                 session.sections.measure(kept.key)

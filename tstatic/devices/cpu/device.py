@@ -186,6 +186,11 @@ class BoundStep:
         """Returns the calls of each tile."""
         return [maker(workspace.arrays(scratch)) for maker, scratch in self.tile_binders]
 
+    def calls(self, workspace: Workspace) -> list[Call]:
+        """Returns the calls of a step that has one tile."""
+        ((maker, scratch),) = self.tile_binders
+        return [*maker(workspace.arrays(scratch)), *self.after]
+
 
 def _shapes(metas: Any) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
     return [(m.shape, m.dtype.np) for m in metas]

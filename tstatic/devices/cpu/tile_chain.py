@@ -129,6 +129,10 @@ class TileChain:
 
     def bind(self, workspaces: Sequence[Workspace], pool: Pool | None) -> tuple[list[Call], list[Any]]:
         """Returns the calls in order and, for error messages, the op behind each call or tile (:func:`find_failed_op`)."""
+        if len(self.works) == 1 and len(self.tasks) == 1:
+            work, owner = self.works[0]
+            alone = work.calls(workspaces[0])
+            return alone, [owner] * len(alone)
         calls: list[Call] = []
         op_of_call: list[Any] = []
         bound: list[list[list[Call]]] = []
