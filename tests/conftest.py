@@ -43,8 +43,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.helpers import time_left
 from tests.helpers.plain_draws import draw_plainly
-from tstatic import flags, logs, places
-from tstatic.devices import records
+from tstatic import flags, logs, places, records
 from tstatic.ir import declare
 from tstatic.runtime import scope
 

@@ -169,10 +169,10 @@ def test_updates_are_bound_once_for_all_sizes() -> None:
     for n in (2, 3, 4):
         net.run(n)
     session = net.exe._cache._entries[next(reversed(net.exe._cache._entries))].bound.sessions[0]
-    bound = session.calls["update"]
+    bound = session.bound.schedules["update"].calls
     for n in (5, 6):
         net.run(n)
-    assert session.calls["update"] is bound
+    assert session.bound.schedules["update"].calls is bound
 
 
 def test_a_size_that_runs_often_gets_a_plan_of_its_own() -> None:
@@ -337,14 +337,14 @@ def test_neither_an_update_that_broke_off_nor_what_a_signal_raised_is_run_again(
     def stop(error: Exception) -> None:
         raise error
 
-    session.calls["main"].insert(0, (stop, (TimeoutError("of a handler"),)))
-    session.op_of_call["main"].insert(0, session.op_of_call["main"][0])
+    session.bound.schedules["main"].calls.insert(0, (stop, (TimeoutError("of a handler"),)))
+    session.bound.schedules["main"].op_of_call.insert(0, session.bound.schedules["main"].op_of_call[0])
     with pytest.raises(TimeoutError, match="of a handler"):
         net.run(3)
-    del session.calls["main"][0], session.op_of_call["main"][0]
+    del session.bound.schedules["main"].calls[0], session.bound.schedules["main"].op_of_call[0]
     net.run(3)
-    session.calls["update"].insert(1, (stop, (MemoryError("none left"),)))
-    session.op_of_call["update"].insert(1, session.op_of_call["update"][0])
+    session.bound.schedules["update"].calls.insert(1, (stop, (MemoryError("none left"),)))
+    session.bound.schedules["update"].op_of_call.insert(1, session.bound.schedules["update"].op_of_call[0])
     with pytest.raises(errors.DeviceError, match="while it wrote parameters"):
         net.run(3)
     assert net.exe.plans.compilations == before

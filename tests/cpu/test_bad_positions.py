@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from tstatic import devices, static
 from tstatic.devices.cuda import CudaDevice
 from tstatic.devices.fake import DEVICE as FAKE
 from tstatic.devices.fake import FakeDevice
+from tstatic.devices.step import ReadyStep
 from tstatic.errors import IndexRangeError
 from tstatic.ir import declare
 from tstatic.ir.build import emit
@@ -24,7 +26,7 @@ from tstatic.ir.evaluate import infer_outputs, metas_of
 from tstatic.ir.indices import Limits, limited
 from tstatic.ir.opdef import OpDef, op_def
 from tstatic.places import CPUPlace
-from tstatic.runtime import checks, queues, session
+from tstatic.runtime import binding, checks
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(
@@ -323,9 +325,10 @@ def test_an_op_without_its_check_is_found(name: str, monkeypatch: pytest.MonkeyP
 
 
 def test_an_update_that_does_not_wait_for_the_checks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unordered(op: Any, stream: Any, calls: Any, reads: Any, writes: Any) -> queues.Queued:
-        barrier = op is None and reads is None
-        return queues.Queued(op, stream, calls, *([], []) if barrier else (reads, writes))
+    right = binding.Binding._fences
 
-    monkeypatch.setattr(session, "Queued", unordered)
+    def unordered(self: binding.Binding, name: str) -> list[ReadyStep]:
+        return [replace(one, reads=[], writes=[]) if one.reads is None else one for one in right(self, name)]
+
+    monkeypatch.setattr(binding.Binding, "_fences", unordered)
     assert not all(stays(net, BAD_LABEL) for net in orders())

@@ -29,6 +29,7 @@ from tstatic.errors import (
 )
 from tstatic.logs import get_logger, warn_once
 from tstatic.places import NullPlace
+from tstatic.runtime.binding import Binding
 from tstatic.runtime.scope import LoDTensor
 from tstatic.runtime.session import Session
 
@@ -507,10 +508,10 @@ def test_a_signal_in_the_update_comes_through_when_the_step_is_done(
     exe.run(main, feed=feed, fetch_list=[loss])
     execute = Session._execute
 
-    def signalled(self: Session, region: str) -> None:
+    def signalled(self: Session, bound: Binding, region: str) -> None:
         if region == "update":
             os.kill(os.getpid(), number)
-        execute(self, region)
+        execute(self, bound, region)
 
     before = signal.signal(number, late)
     try:

@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,14 @@ from tests.parallel.test_faults import through
 from tests.parallel.test_golden import CASES
 from tstatic import devices, static, testing
 from tstatic.comm import group
+from tstatic.devices import queued
 from tstatic.devices.cpu import device as cpu_device
 from tstatic.devices.fake import DEVICE, FakeArray, FakeDevice
+from tstatic.devices.step import Region
 from tstatic.errors import DeviceError, IndexRangeError
 from tstatic.ir import declare, split
 from tstatic.ir.types import Meta, dtype_of, float32
-from tstatic.runtime import queues, replica_threads, scope, session
+from tstatic.runtime import replica_threads, scope
 from tstatic.runtime.replica_threads import ReplicaThreads
 from tstatic.testing.runner import trial_of_recipe
 
@@ -500,14 +503,15 @@ def test_the_commit_waits_for_the_updates_of_every_stream_and_for_no_more(monkey
     main, startup, loss = training()
 
     def run(number: int, left_out: int) -> list[Any]:
-        joins = session.Session._join
+        schedule = queued.QueuedDevice.schedule
 
-        def some(self: session.Session, event: Any, stream: Any) -> list[Any]:
-            return [] if self.streams.index(stream) == left_out else joins(self, event, stream)
+        def some(self: FakeDevice, steps: Any, region: Region) -> Any:
+            streams = [stream for at, stream in enumerate(region.streams) if at != left_out]
+            return schedule(self, steps, replace(region, streams=streams))
 
         with contextlib.ExitStack() as stack:
             patch = stack.enter_context(pytest.MonkeyPatch.context())
-            patch.setattr(session.Session, "_join", some)
+            patch.setattr(queued.QueuedDevice, "schedule", some)
             device = stack.enter_context(fake(number)) if number >= 0 else None
             stack.enter_context(static.scope_guard(static.Scope()))
             exe = static.Executor("cpu")
@@ -576,17 +580,17 @@ def branches() -> tuple[static.Program, list[Any]]:
 def test_every_wait_that_is_left_out_is_found_by_some_order(monkeypatch: pytest.MonkeyPatch) -> None:
     main, fetches = branches()
     plain = static.Executor("cpu").run(main, feed=FEED, fetch_list=fetches)
-    right, counts = queues.waits, []
+    right, counts = queued.waits, []
 
     def run(number: int, left_out: int | None) -> bool:
-        def some(steps: Sequence[queues.Queued]) -> list[list[int]]:
+        def some(steps: Sequence[queued.Queued]) -> list[list[int]]:
             found = right(steps)
             flat = [(i, j) for i, js in enumerate(found) for j in js]
             counts.append(len(flat))
             gone = flat[left_out] if left_out is not None and flat else None
             return [[j for j in js if (i, j) != gone] for i, js in enumerate(found)]
 
-        monkeypatch.setattr(queues, "waits", some)
+        monkeypatch.setattr(queued, "waits", some)
         with fake(number):
             late = static.Executor("cpu").run(main, feed=FEED, fetch_list=fetches)
         return all(a.tobytes() == b.tobytes() for a, b in zip(plain, late, strict=True))
@@ -602,8 +606,8 @@ def test_under_switches_of_order_each_step_waits_for_the_one_before(
     switch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     main, fetches = branches()
-    right, found = queues.waits, []
-    monkeypatch.setattr(queues, "waits", lambda steps: found.append(right(steps)) or found[-1])
+    right, found = queued.waits, []
+    monkeypatch.setattr(queued, "waits", lambda steps: found.append(right(steps)) or found[-1])
     with fake():
         static.Executor("cpu").run(
             static.CompiledProgram(main, build_strategy=strategy(**{switch: True})), feed=FEED, fetch_list=fetches
@@ -718,8 +722,8 @@ def test_waits_order_all_that_touches_the_same_memory_and_nothing_twice(drawn: l
     steps = []
     for number, reads, writes, known in drawn:
         spans = [[(low, low + size) for low, size in side if size] for side in (reads, writes)]
-        steps.append(queues.Queued(None, streams[number], [], *(spans if known or len(steps) % 5 else (None, None))))
-    found = queues.waits(steps)
+        steps.append(queued.Queued(None, streams[number], [], *(spans if known or len(steps) % 5 else (None, None))))
+    found = queued.waits(steps)
 
     def before(waits: list[list[int]]) -> list[set[int]]:
         """Per step all that is done when it begins."""

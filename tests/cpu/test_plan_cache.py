@@ -19,6 +19,7 @@ from tests.cpu.test_hot_step import own_calls
 from tstatic import devices, static
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.errors import FlagValueError
+from tstatic.runtime.binding import Binding
 from tstatic.runtime.sections import Sections
 from tstatic.runtime.session import Session
 from tstatic.static import compile as compiling
@@ -209,7 +210,7 @@ def test_a_low_bound_keeps_the_memory_bounded() -> None:
     held = [
         session
         for session in gc.get_objects()
-        if type(session) is Session and session._arenas in exe._cache._arenas.values()
+        if type(session) is Session and session.setting.arenas in exe._cache._arenas.values()
     ]
     entries = exe._cache._entries.values()
     assert len(held) == len({kept.bound.sessions for kept in entries}), "a removed session is still alive"
@@ -251,7 +252,7 @@ def test_a_removed_plan_gives_back_what_it_holds_though_somebody_refers_to_it() 
     exe.run(main, feed={"x": rows(4, 2)}, fetch_list=[y])
     assert exe.plans.plans == 1
     assert not list(session.memories())
-    assert not any(session.calls.values())
+    assert session.bound is None
 
 
 def test_programs_beyond_the_most_are_removed_with_all_their_plans() -> None:
@@ -412,12 +413,13 @@ def test_work_that_an_interrupt_left_on_a_device_ends_before_another_plan_uses_i
         def stop(self: Session, value: Any) -> Any:
             raise KeyboardInterrupt
 
-        def execute(self: Session, region: str) -> None:
-            self.calls[region], calls = self.calls[region][:-2], self.calls[region]  # the host does not wait
+        def execute(self: Session, bound: Binding, region: str) -> None:
+            schedule = bound.schedules[region]
+            schedule.calls, calls = schedule.calls[:-2], schedule.calls  # the host does not wait
             try:
-                done(self, region)
+                done(self, bound, region)
             finally:
-                self.calls[region] = calls
+                schedule.calls = calls
 
         for turn in range(8):
             with monkeypatch.context() as patch:

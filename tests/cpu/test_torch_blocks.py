@@ -92,7 +92,7 @@ def test_nothing_is_copied_and_all_is_freed() -> None:
         patch.setattr(ForeignBlock, "copied", lambda self, made: copied.append(made.shape) or made.clone())
         run.step()
     assert not copied
-    assert {b.block.tensor.untyped_storage().nbytes() for b in run.session.blocks.all} == {0}
+    assert {b.block.tensor.untyped_storage().nbytes() for b in run.session.bound.blocks.all} == {0}
 
 
 def test_checks_of_positions_ask_a_block_that_is_gone_for_its_shape_alone() -> None:
@@ -124,12 +124,12 @@ def test_checks_of_positions_ask_a_block_that_is_gone_for_its_shape_alone() -> N
 
 def test_an_error_frees_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run()
-    calls = run.session.calls["main"]
+    calls = run.session.bound.schedules["main"].calls
     calls.append((lambda: 1 / 0, ()))
-    run.session.op_of_call["main"].append(run.session.plan.steps[0].op)
+    run.session.bound.schedules["main"].op_of_call.append(run.session.plan.steps[0].op)
     with pytest.raises(ZeroDivisionError):
         run.step()
-    assert {b.block.tensor.untyped_storage().nbytes() for b in run.session.blocks.all} == {0}
+    assert {b.block.tensor.untyped_storage().nbytes() for b in run.session.bound.blocks.all} == {0}
     calls.pop()
     assert np.isfinite(run.step()[0]).all()
 

@@ -27,7 +27,7 @@ from tests.parallel.test_equality import EVERY_FUSION
 from tests.parallel.test_golden import CASES
 from tests.parity import compare, nets, record, runner
 from tstatic import devices, nn, static, testing
-from tstatic.devices.cpu.device import Workspace
+from tstatic.devices.step import Workspace
 from tstatic.devices.torch_device import DEVICE, TorchArray, TorchDevice
 from tstatic.devices.torch_forms import torch_form
 from tstatic.errors import DeviceError

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tstatic.comm import group
+from tstatic.devices import queued
 from tstatic.devices.fake import FakeDevice
+from tstatic.devices.step import ReadyStep
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan import memory, plan
-from tstatic.runtime import feed, queues, session
+from tstatic.runtime import binding, feed, scratch, session
 
 Session = session.Session
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -20,14 +23,14 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def missing_wait(patch: pytest.MonkeyPatch) -> None:
     """One wait of a step for a step in another stream."""
-    right = queues.waits
+    right = queued.waits
 
-    def fewer(steps: Sequence[queues.Queued]) -> list[list[int]]:
+    def fewer(steps: Sequence[queued.Queued]) -> list[list[int]]:
         found = right(steps)
         last = max((i for i, js in enumerate(found) if js), default=-1)
         return [js[1:] if i == last else js for i, js in enumerate(found)]
 
-    patch.setattr(queues, "waits", fewer)
+    patch.setattr(queued, "waits", fewer)
 
 
 def early_reuse(patch: pytest.MonkeyPatch) -> None:
@@ -43,13 +46,7 @@ def early_reuse(patch: pytest.MonkeyPatch) -> None:
 
 def unordered_scratch(patch: pytest.MonkeyPatch) -> None:
     """Steps in two streams that share scratch memory do not wait for each other."""
-    right = Session._queue_region
-
-    def queue(self: session.Session, *args: Any) -> None:
-        patch.setattr(self._scratch, "spans", lambda step: [])
-        right(self, *args)
-
-    patch.setattr(Session, "_queue_region", queue)
+    patch.setattr(scratch.Scratch, "spans", lambda self, step: [])
 
 
 def host_read(patch: pytest.MonkeyPatch) -> None:
@@ -89,17 +86,17 @@ def pinned_overwritten(patch: pytest.MonkeyPatch) -> None:
 
 def early_event(patch: pytest.MonkeyPatch) -> None:
     """The event of a step is recorded before its work is queued."""
-    right = session.in_order
+    right = queued.in_order
 
-    def early(device: FakeDevice, steps: Sequence[queues.Queued]) -> Any:
+    def early(device: FakeDevice, steps: Sequence[queued.Queued]) -> Any:
         return [sorted(calls, key=lambda call: call[0] != device.record) for calls in right(device, steps)]
 
-    patch.setattr(session, "in_order", early)
+    patch.setattr(queued, "in_order", early)
 
 
 def stale_pointer(patch: pytest.MonkeyPatch) -> None:
     """A captured graph is replayed although a variable has other storage since."""
-    patch.setattr(Session, "stale", lambda self: not self._bound)
+    patch.setattr(Session, "stale", lambda self: self.bound is None)
 
 
 def collective_without_wait(patch: pytest.MonkeyPatch) -> None:
@@ -111,25 +108,24 @@ def freed_memory(patch: pytest.MonkeyPatch) -> None:
     """The arena is freed when the main region is done, and fetches and updates still read it."""
     right = Session._execute
 
-    def execute(self: session.Session, region: str) -> None:
-        right(self, region)
-        if region == "main" and self.arena is not None:
-            self.device.free(self.arena)
+    def execute(self: session.Session, bound: binding.Binding, region: str) -> None:
+        right(self, bound, region)
+        if region == "main":
+            self.device.free(bound.arena)
 
     patch.setattr(Session, "_execute", execute)
 
 
 def early_fetch(patch: pytest.MonkeyPatch) -> None:
     """A fetch waits for the stream of copies, which does not wait for the streams that compute."""
-    patch.setattr(Session, "_join", lambda self, event, stream: [])
+    patch.setattr(queued, "joining", lambda device, stream, first: [])
 
 
 def feed_not_awaited(patch: pytest.MonkeyPatch) -> None:
     """The first readers of a feed do not wait for its copy."""
-    right = Session._after_feeds
+    right = binding.Binding._fences
 
-    def nothing(self: session.Session) -> queues.Queued:
-        found = right(self)
-        return queues.Queued(None, found.stream, [], [], [])
+    def nothing(self: binding.Binding, name: str) -> list[ReadyStep]:
+        return [one if one.writes is None else replace(one, writes=[]) for one in right(self, name)]
 
-    patch.setattr(Session, "_after_feeds", nothing)
+    patch.setattr(binding.Binding, "_fences", nothing)

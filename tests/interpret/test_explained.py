@@ -17,7 +17,7 @@ from tests.helpers.soak import SOAK
 from tests.parallel.golden import strategy
 from tests.parallel.test_equality import EVERY_FUSION, Nets, batch_of
 from tstatic import static
-from tstatic.runtime import generated, session
+from tstatic.runtime import binding, generated
 from tstatic.testing.runner import everything_on, trial_of_recipe
 
 PROGRAMS = 48 if SOAK else 24
@@ -35,7 +35,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         sources.append(found.kernel.text)
         return generated.generated_work(found, *where)
 
-    monkeypatch.setattr(session, "generated_work", noted)
+    monkeypatch.setattr(binding, "generated_work", noted)
     return sources
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, seed, settings
 from tests.helpers.drawn import PLAIN, ROW_FAMILIES, chosen
 from tests.helpers.soak import SOAK, shards
 from tstatic import errors, static, testing
-from tstatic.runtime import generated, session
+from tstatic.runtime import binding, generated
 
 PROGRAMS = int(os.environ.get("TSTATIC_PROGRAMS", "1000"))
 """Programs per run of the tests: every fifth with gradients (``TSTATIC_GRADIENTS=1``: all), every twentieth trained or with
@@ -37,7 +37,7 @@ def check(monkeypatch: pytest.MonkeyPatch, number: int, count: int, **kinds: Any
             assert programs <= MOST_PROGRAMS or found.calls.tables, f"{found.kernel.name}: grid {launch.grid}"
         return generated.generated_work(found, *where)
 
-    monkeypatch.setattr(session, "generated_work", counted)
+    monkeypatch.setattr(binding, "generated_work", counted)
 
     @seed(number)
     @settings(max_examples=count, **PLAIN)

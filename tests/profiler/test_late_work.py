@@ -12,8 +12,8 @@ import pytest
 import tstatic as paddle
 from tests.helpers.gpu import first_gpu
 from tests.profiler.nets import Net
-from tstatic import devices, profiler, static
-from tstatic.devices import fake, records
+from tstatic import devices, profiler, records, static
+from tstatic.devices import fake
 from tstatic.profiler import chrome_trace, step_parts, tables
 
 pytestmark = pytest.mark.numpy_device("chooses its devices itself")

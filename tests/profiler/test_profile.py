@@ -12,12 +12,11 @@ import pytest
 import tstatic as paddle
 from tests.cpu.test_hot_step import own_calls, trained
 from tests.profiler.nets import Net
-from tstatic import devices, io, profiler, static
-from tstatic.devices import records
+from tstatic import devices, io, profiler, records, static
 from tstatic.devices.cpu.copy_speed import copy_speed
-from tstatic.devices.records import Machine, Record
 from tstatic.errors import ProgramError
 from tstatic.profiler import chrome_trace, step_parts, tables
+from tstatic.records import Machine, Record
 
 pytestmark = pytest.mark.numpy_device("the host's clock times what ends when its calls return")
 
@@ -216,19 +215,22 @@ def test_a_recorded_op_costs_one_call_of_the_clock() -> None:
     """Bound once: an op's own calls, and one that C runs; three functions a run."""
     net = Net(width=8)
     net.run()
-    (entry,) = (k.bound for k in net.exe._cache._entries.values() if k.bound.sessions[0].calls["update"])
+    (entry,) = (
+        k.bound for k in net.exe._cache._entries.values() if k.bound.sessions[0].bound.schedules["update"].calls
+    )
     (session,) = entry.sessions
-    bound = {name: list(calls) for name, calls in session.calls.items()}
+    schedules, recorder = session.bound.schedules, session.bound.recorded
+    bound = {name: list(one.calls) for name, one in schedules.items()}
     with profiler.profile():
         net.run()
-        recorded = {name: calls for name, (calls, _) in session._recorded._regions.items()}
+        recorded = {name: one.calls for name, one in recorder._regions.items()}
         for name, calls in recorded.items():
-            owners = session.op_of_call[name]
+            owners = schedules[name].op_of_call
             ops = sum(a is not b for a, b in zip(owners, [None, *owners], strict=False))
             assert len(calls) == len(bound[name]) + ops + 2
             assert sum(function is next for function, _ in calls) == ops
-    assert {name: list(calls) for name, calls in session.calls.items()} == bound
-    assert session._recorded.recorder is None
+    assert {name: list(one.calls) for name, one in schedules.items()} == bound
+    assert recorder.recorder is None
 
 
 def test_views_that_are_asked_for_say_why_they_are_empty(capsys: pytest.CaptureFixture[str]) -> None:

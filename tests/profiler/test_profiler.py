@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 import tstatic as paddle
 from tests.profiler import described
 from tests.profiler.nets import Net
-from tstatic import fluid, profiler, static
-from tstatic.devices import records
+from tstatic import fluid, profiler, records, static
 from tstatic.errors import CheckpointError, ProgramError, TstaticError, UnsupportedError
 from tstatic.profiler import tables
 

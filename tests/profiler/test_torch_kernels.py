@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.profiler.nets import Net
-from tstatic import devices, profiler
-from tstatic.devices import cuda, records, torch_kernels
+from tstatic import devices, profiler, records
+from tstatic.devices import cuda, torch_kernels
 from tstatic.devices.torch_kernels import kernels_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def

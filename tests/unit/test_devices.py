@@ -9,13 +9,16 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from tstatic.devices import DEVICES, HOST, check_backend, of_place, owner_of, read, use
-from tstatic.devices.base import Device, MemoryKind
+import tstatic as paddle
+from tstatic import static
+from tstatic.devices import DEVICES, HOST, check_backend, of_place, owner_of, read, skeleton, standing_in, use
+from tstatic.devices.base import Device, DeviceBinding, DeviceLateChecks, DeviceMemory, MemoryKind
+from tstatic.devices.immediate import ImmediateDevice
 from tstatic.errors import DeviceError
 from tstatic.ir.types import Meta, float32
 from tstatic.places import CUDAPinnedPlace, CUDAPlace, NullPlace
 
-ALL = list(DEVICES.values())
+ALL = [*DEVICES.values(), skeleton.DEVICE]
 VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
@@ -186,3 +189,37 @@ def test_the_choice_of_a_backend_is_kept(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("TSTATIC_CPU_BACKEND", "null")
     with pytest.raises(DeviceError, match="changed after a CPU place was used"):
         check_backend()
+
+
+def test_the_skeleton_is_complete_and_no_more() -> None:
+    """What it defines is what a device with memory of its own must define: a new abstract method goes there, too."""
+    own = {
+        name for name, value in vars(skeleton.SkeletonDevice).items() if callable(value) and not name.startswith("_")
+    }
+    assert own == ImmediateDevice.__abstractmethods__
+    protocols = {name for one in (DeviceMemory, DeviceBinding, DeviceLateChecks) for name in one.__abstractmethods__}
+    assert own <= protocols | {"stream"}
+
+
+def test_a_net_trains_on_the_skeleton_with_the_bits_of_the_cpu() -> None:
+    def trained(device: Device) -> list[bytes]:
+        main, startup = static.Program(), static.Program()
+        main.random_seed = startup.random_seed = 3
+        with static.program_guard(main, startup), standing_in(device), static.scope_guard(static.Scope()):
+            x, label = static.data("x", [None, 1, 8, 8]), static.data("label", [None, 1], "int64")
+            h = paddle.nn.functional.max_pool2d(static.nn.conv2d(x, 4, 3, act="relu"), 2, 2)
+            h = static.nn.batch_norm(paddle.nn.functional.dropout(static.nn.fc(h, 8), 0.3))
+            loss = paddle.mean(paddle.nn.functional.cross_entropy(static.nn.fc(h, 3), label))
+            paddle.optimizer.Adam(0.01).minimize(loss)
+            exe = static.Executor(paddle.CPUPlace())
+            exe.run(startup)
+            found = []
+            for n in (4, 4, 5, 6):
+                images = np.linspace(-1, 1, n * 64, dtype="float32").reshape(n, 1, 8, 8)
+                feed = {"x": images, "label": np.arange(n)[:, None] % 3}
+                found += [one.tobytes() for one in exe.run(main, feed=feed, fetch_list=[loss, h])]
+            with pytest.raises(IndexError):
+                exe.run(main, feed={"x": images, "label": np.full((n, 1), 9)}, fetch_list=[loss])
+            return found
+
+    assert trained(skeleton.DEVICE) == trained(HOST)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tstatic.devices.cpu import tile_chain as module
-from tstatic.devices.cpu.device import BoundStep, Workspace, spans_of
 from tstatic.devices.cpu.pool import Pool, TileFailed
 from tstatic.devices.cpu.tile_chain import TileChain, chain_steps, find_failed_op
+from tstatic.devices.step import BoundStep, Workspace, spans_of
 
 SIZE = 64
 

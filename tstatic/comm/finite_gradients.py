@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.devices import Array, Device, HostArray
-from tstatic.devices.base import Stream
+from tstatic.devices.step import Stream
 from tstatic.errors import RankNumericsError
 from tstatic.ir.types import dtype_of
 

@@ -15,7 +15,7 @@ import numpy as np
 from tstatic.comm.finite_gradients import Finding, Watch, WatchedSum, refusal, settled
 from tstatic.devices import HOST, Array, Device, HostArray
 from tstatic.devices.base import Event, Memory, MemoryKind
-from tstatic.devices.cpu.device import BoundStep, Workspace
+from tstatic.devices.step import BoundStep, Workspace
 from tstatic.errors import RankFailedError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OpDef

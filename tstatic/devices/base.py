@@ -1,4 +1,8 @@
-"""Defines the interface of devices: memory, copies, streams and events, and how a step of a plan becomes calls."""
+"""Defines the interface of devices: memory, copies, streams and events, and how a step of a plan becomes calls.
+
+A device is five protocols: a newcomer implements those of memory and of binding; the others have a default for devices whose calls
+end when their work is done.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +15,15 @@ from typing import Any, Literal, NoReturn, Protocol
 
 import numpy as np
 
-from tstatic.devices.records import Machine, Recorder
 from tstatic.devices.region_log import RegionLog
+from tstatic.devices.step import BoundStep, HostArray, ReadyStep, Region, Schedule, Stream
 from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits
 from tstatic.ir.recording import Call
 from tstatic.ir.types import Meta
+from tstatic.records import Machine, Recorder
 from tstatic.target import Target
-
-HostArray = np.ndarray[Any, Any]
 
 MemoryKind = Literal["device", "pinned", "foreign"]
 """``device``: the device's memory. ``pinned``: host memory that the device copies from and to while the host continues; feeds,
@@ -111,10 +114,6 @@ class Block(Protocol):
         """Drops the memory, under this name and those of its views; the next run brings new memory."""
 
 
-class Stream:
-    """A queue of a device: work in one stream runs in order; work in two runs in any order that events allow."""
-
-
 class Event:
     """A point in a stream that other streams and the host can wait for.
 
@@ -147,11 +146,8 @@ class QueuedWorkError(Exception):
         self.stream = stream
 
 
-class Device(abc.ABC):
-    """A backend. Adding one takes a file with a subclass, and two lines in ``devices/__init__.py``.
-
-    Calls that take a stream may return before their work is done; on the CPU all work is done when a call returns, and
-    all streams are one. A call without a stream, or with ``None``, waits for all streams.
+class DeviceFacts(abc.ABC):
+    """What a plan, and a session, ask of a device before they use it.
 
     Attributes:
         name: The backend's name.
@@ -175,14 +171,10 @@ class Device(abc.ABC):
     binds_sizes: bool = False
     virtual_clock: bool = False
 
-    def begin(self) -> None:  # noqa: B027 - most devices have nothing to do here
-        """Prepares the process, before the device's first use.
 
-        Raises:
-            DeviceError: If it is too late.
-        """
+class DeviceMemory(DeviceFacts):
+    """What a device does with memory: it allocates, makes arrays in it, and copies their values."""
 
-    # ------------------------------------------------------------------------------------------------------------ memory
     @abc.abstractmethod
     def allocate(self, nbytes: int, kind: MemoryKind = "device", purpose: str = "memory") -> Memory:
         """Returns zeroed memory, aligned to at least 256 bytes; ``purpose`` is for the ``memory`` log."""
@@ -250,7 +242,7 @@ class Device(abc.ABC):
     def span(self, array: Array) -> tuple[int, int]:
         """Returns the addresses that an array covers: first byte, byte after the last."""
 
-    # ------------------------------------------------------------------------------------------------------------ copies
+    # copies
     @abc.abstractmethod
     def copy(self, destination: Array, source: Array, stream: Stream | None = None) -> None:
         """Copies values between two arrays of equal shape and dtype, of this device or in its pinned memory.
@@ -278,7 +270,10 @@ class Device(abc.ABC):
     def assigning(self, destination: Array, source: HostArray) -> Call:
         """Returns a call that writes values in one step: signals and other threads do not see a part of them."""
 
-    # ------------------------------------------------------------------------------------------------------------- order
+
+class DeviceQueue(DeviceFacts):
+    """The order of work: streams, events and graphs; without any of its own, a device has ended all work when a call returns."""
+
     @abc.abstractmethod
     def stream(self, collective: bool = False) -> Stream:
         """Returns a new stream; ``collective``: for work with the arrays of other replicas."""
@@ -291,17 +286,17 @@ class Device(abc.ABC):
         """Records an event after the work that is in a stream."""
         event.time = time.perf_counter()
 
-    def wait(self, event: Event, stream: Stream) -> None:  # noqa: B027 - all is done when a call returns
+    def wait(self, event: Event, stream: Stream) -> None:
         """Makes later work in a stream wait for the last recording of an event."""
 
-    def synchronize(self, streams: Sequence[Stream] | None = None) -> None:  # noqa: B027 - all is done when a call returns
+    def synchronize(self, streams: Sequence[Stream] | None = None) -> None:
         """Returns when all work in the given streams, or in all streams, is done.
 
         Raises:
             QueuedWorkError: If some work failed.
         """
 
-    def discard(self, streams: Sequence[Stream]) -> None:  # noqa: B027 - nothing is left over
+    def discard(self, streams: Sequence[Stream]) -> None:
         """Drops the work that an error or an interrupt left in the given streams; streams that wait for it fail, too."""
 
     def running(self, streams: Sequence[Stream]) -> FrozenOp | None:
@@ -312,7 +307,6 @@ class Device(abc.ABC):
         """Returns the seconds between two events that were reached; the ``steps`` log shows them for each run."""
         return stop.time - start.time
 
-    # -------------------------------------------------------------------------------------------------------------- work
     def settings(self, threads: int) -> Callable[[], contextlib.AbstractContextManager[None]]:
         """Returns what makes the block in which a plan runs: it sets libraries of the process, and at its end sets them back.
 
@@ -320,6 +314,42 @@ class Device(abc.ABC):
             threads: Size of the session's thread pool.
         """
         return contextlib.nullcontext
+
+    def capture(self, calls: Sequence[Call], streams: Sequence[Stream]) -> Graph:
+        """Makes a graph of calls that only put work into the given streams.
+
+        The calls are not run. :meth:`replay` raises their errors.
+
+        Raises:
+            DeviceError: If one of them waits for the device or copies to the host.
+        """
+        return Graph(calls)
+
+    def replay(self, graph: Graph) -> None:
+        """Runs a graph."""
+        for function, args in graph.calls:
+            function(*args)
+
+
+class DeviceBinding(DeviceFacts):
+    """What a device makes of the steps of a plan: work that is bound to arrays, and the calls of a region."""
+
+    def worker_threads(self, wanted: int) -> int:
+        """Returns how many threads share the work of a step, if so many are wanted."""
+        return max(1, wanted)
+
+    def before_runs(self, ops: Sequence[FrozenOp]) -> Callable[[], None] | None:
+        """Returns what has to be called before each run of some ops; ``None``: nothing."""
+        return None
+
+    @abc.abstractmethod
+    def schedule(self, steps: Sequence[ReadyStep], region: Region) -> Schedule:
+        """Returns the calls of a region: of steps that are bound, in the program's order.
+
+        Args:
+            steps: The steps.
+            region: What they share.
+        """
 
     def scratch_bytes(self, op: FrozenOp, metas: Mapping[str, Meta]) -> int:
         """Returns the bytes of the arena that a step of an op needs while it runs; :meth:`bind` gets them as ``scratch``.
@@ -347,7 +377,7 @@ class Device(abc.ABC):
         reserved: Mapping[str, Any],
         stream: Stream,
         scratch: Array | None = None,
-    ) -> Any:
+    ) -> BoundStep:
         """Binds an op to arrays.
 
         Args:
@@ -358,7 +388,7 @@ class Device(abc.ABC):
             scratch: Bytes of the arena, as many as :meth:`scratch_bytes` says; ``None``: the device allocates what it needs.
 
         Returns:
-            A ``BoundStep``.
+            The work of the step.
         """
 
     def host_reason(self, op: FrozenOp) -> str:
@@ -375,7 +405,7 @@ class Device(abc.ABC):
     @abc.abstractmethod
     def bind_dynamic(
         self, op: FrozenOp, arrays: ArraysByName, reserved: Mapping[str, Any], run: RunByName, stream: Stream
-    ) -> Any:
+    ) -> BoundStep:
         """Binds an op whose results' sizes are known only when they have been computed.
 
         Args:
@@ -386,7 +416,7 @@ class Device(abc.ABC):
             stream: The stream for its work.
 
         Returns:
-            A ``BoundStep``.
+            The work of the step.
         """
 
     @abc.abstractmethod
@@ -402,42 +432,10 @@ class Device(abc.ABC):
             stream: The stream in which the kernel runs.
         """
 
-    def capture(self, calls: Sequence[Call], streams: Sequence[Stream]) -> Graph:
-        """Makes a graph of calls that only put work into the given streams.
 
-        The calls are not run. :meth:`replay` raises their errors.
+class DeviceLateChecks(DeviceFacts):
+    """Checks whose result the host learns with the results of a run."""
 
-        Raises:
-            DeviceError: If one of them waits for the device or copies to the host.
-        """
-        return Graph(calls)
-
-    def replay(self, graph: Graph) -> None:
-        """Runs a graph."""
-        for function, args in graph.calls:
-            function(*args)
-
-    # --------------------------------------------------------------------------------------------------------- recording
-    def timed(self, op: FrozenOp, calls: Sequence[Call], stream: Stream, log: RegionLog) -> list[Call]:
-        """Returns calls that do the same, and write to ``log`` when their work began and ended.
-
-        Only a run that is recorded makes them; others have the calls as they are.
-        """
-        return log.bracketed(op, calls, stream) if self.deferred else log.stamped(op, calls)
-
-    def start_recording(self, recorder: Recorder) -> None:  # noqa: B027 - most devices have nothing to do here
-        """Prepares what measures beside the calls of :meth:`timed`; called whenever a session begins to record."""
-
-    def machine(self, threads: int) -> Machine:
-        """Returns what shares of the bandwidth refer to, and how ops are timed.
-
-        Args:
-            threads: Threads that share the work.
-        """
-        clock = "events of the device, in runs without a graph" if self.deferred else "the host's clock"
-        return Machine(self.target.bandwidth, f"the data sheet of {self.target.name}", clock)
-
-    # ------------------------------------------------------------------------------------------------------------ errors
     @abc.abstractmethod
     def check_finite(self, arrays: Sequence[Array], stream: Stream | None = None) -> Array:
         """Counts NaN and infinity: one int64 per array, in device memory, so that later work can read it there."""
@@ -471,7 +469,7 @@ class Device(abc.ABC):
         outs: Sequence[Any],
         stream: Stream,
         scratch: Array | None = None,
-    ) -> Any:
+    ) -> BoundStep:
         """Binds an update as :meth:`bind` does; where the truth value ``skip`` holds when the work runs, it changes nothing.
 
         The results lie in the memory of the inputs that they replace.
@@ -481,6 +479,44 @@ class Device(abc.ABC):
     def copy_unless(self, skip: Array, destination: Array, source: Array, stream: Stream) -> None:
         """Copies as :meth:`copy` does, within device memory, where the truth value ``skip`` does not hold."""
         raise NotImplementedError
+
+
+class DeviceRecording(DeviceFacts):
+    """How the work of a device is timed while a profiler records."""
+
+    def timed(self, op: FrozenOp, calls: Sequence[Call], stream: Stream, log: RegionLog) -> list[Call]:
+        """Returns calls that do the same, and write to ``log`` when their work began and ended.
+
+        Only a run that is recorded makes them; others have the calls as they are.
+        """
+        return log.bracketed(op, calls, stream) if self.deferred else log.stamped(op, calls)
+
+    def start_recording(self, recorder: Recorder) -> None:
+        """Prepares what measures beside the calls of :meth:`timed`; called whenever a session begins to record."""
+
+    def machine(self, threads: int) -> Machine:
+        """Returns what shares of the bandwidth refer to, and how ops are timed.
+
+        Args:
+            threads: Threads that share the work.
+        """
+        clock = "events of the device, in runs without a graph" if self.deferred else "the host's clock"
+        return Machine(self.target.bandwidth, f"the data sheet of {self.target.name}", clock)
+
+
+class Device(DeviceMemory, DeviceQueue, DeviceBinding, DeviceLateChecks, DeviceRecording):
+    """A backend. Adding one takes a file with a subclass, and two lines in ``devices/__init__.py``.
+
+    Calls that take a stream may return before their work is done; on the CPU all work is done when a call returns, and
+    all streams are one. A call without a stream, or with ``None``, waits for all streams.
+    """
+
+    def begin(self) -> None:
+        """Prepares the process, before the device's first use.
+
+        Raises:
+            DeviceError: If it is too late.
+        """
 
     def describe(self, error: BaseException) -> tuple[str, str]:
         """Returns class and text of a device's error, for messages to the user."""

@@ -30,15 +30,17 @@ from tstatic.devices.base import (
     Stream,
 )
 from tstatic.devices.cpu.buffer import Buffer
-from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
-from tstatic.devices.records import Machine, Recorder
+from tstatic.devices.cpu.device import CpuDevice
+from tstatic.devices.queued import QueuedDevice
 from tstatic.devices.region_log import RegionLog
+from tstatic.devices.step import BoundStep, Workspace, of_calls
 from tstatic.devices.torch_device import TorchArray, TorchDevice, tensors
 from tstatic.devices.torch_forms import torch_form
 from tstatic.devices.torch_kernels import TorchKernels, sees_gpus
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits
 from tstatic.ir.recording import Call
+from tstatic.records import Machine, Recorder
 
 _CPU = CpuDevice()
 
@@ -78,7 +80,7 @@ class PinnedBuffer(Buffer):
         return False
 
 
-class CudaDevice(TorchDevice):
+class CudaDevice(QueuedDevice, TorchDevice):
     """One GPU.
 
     Args:
@@ -87,7 +89,6 @@ class CudaDevice(TorchDevice):
         cuda: What stands in for ``torch.cuda`` (for tests); generated kernels are then not launched.
     """
 
-    deferred = True
     compute_streams = 1
 
     def __init__(self, index: int = 0, place: str = "", cuda: Any = None) -> None:

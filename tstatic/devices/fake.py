@@ -24,7 +24,6 @@ from tstatic.devices.base import (
     ALIGNED,
     Array,
     ArraysByName,
-    Device,
     DeviceArray,
     Event,
     Graph,
@@ -38,8 +37,9 @@ from tstatic.devices.base import (
 )
 from tstatic.devices.clock import FakeEvent, FakeStream, Item, Mark, costs
 from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer, addresses_only
-from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls, prepare
-from tstatic.devices.records import Machine
+from tstatic.devices.cpu.device import CpuDevice, prepare
+from tstatic.devices.queued import QueuedDevice
+from tstatic.devices.step import BoundStep, Workspace, of_calls
 from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits
@@ -47,6 +47,7 @@ from tstatic.ir.opdef import EMPTY
 from tstatic.ir.recording import Call
 from tstatic.ir.types import Meta
 from tstatic.locks import rlock
+from tstatic.records import Machine
 from tstatic.target import TINY, Target
 
 _CPU = CpuDevice()
@@ -77,7 +78,7 @@ class FakeArray(DeviceArray):
         self.shape, self.dtype, self.size, self.nbytes = inside.shape, inside.dtype, inside.size, inside.nbytes
 
 
-class FakeDevice(Device):
+class FakeDevice(QueuedDevice):
     """A device for tests.
 
     Args:
@@ -87,7 +88,6 @@ class FakeDevice(Device):
     """
 
     name = "fake"
-    deferred = True
     virtual_clock = True
     compute_streams = 3
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tstatic.devices.base import Stream
-from tstatic.devices.cpu.device import BoundStep, CpuDevice, of_calls
+from tstatic.devices.cpu.device import CpuDevice
+from tstatic.devices.step import BoundStep, of_calls
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.recording import Call
 

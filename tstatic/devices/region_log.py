@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any, Protocol
 
-from tstatic.devices.records import OpFacts, Record, Recorder
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.recording import Call
+from tstatic.records import OpFacts, Record, Recorder
 
 
 class EventClock(Protocol):

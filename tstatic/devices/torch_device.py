@@ -21,7 +21,6 @@ from tstatic.devices.base import (
     ALIGNED,
     Array,
     ArraysByName,
-    Device,
     DeviceArray,
     HostArray,
     KernelLaunch,
@@ -32,8 +31,9 @@ from tstatic.devices.base import (
     cannot_adopt,
 )
 from tstatic.devices.cpu.buffer import Buffer
-from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
-from tstatic.devices.records import Machine
+from tstatic.devices.cpu.device import CpuDevice
+from tstatic.devices.immediate import ImmediateDevice
+from tstatic.devices.step import BoundStep, Workspace, of_calls
 from tstatic.devices.torch_forms import Blocks, ForeignBlock, Taking, torch_form
 from tstatic.devices.torch_settings import Settings, keep_freed_memory
 from tstatic.errors import needed_for
@@ -41,6 +41,7 @@ from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits, index_checks
 from tstatic.ir.recording import Call
 from tstatic.ir.types import DTYPES, Meta
+from tstatic.records import Machine
 from tstatic.shortage import is_shortage, out_of_memory
 
 _CPU = CpuDevice()
@@ -138,7 +139,7 @@ class TorchArray(DeviceArray):
         self.block.free()
 
 
-class TorchDevice(Device):
+class TorchDevice(ImmediateDevice):
     """A device of torch, as torch runs on it: calls end when their work is done, or are queued by torch itself.
 
     Args:

@@ -7,9 +7,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from tstatic.devices.records import Record, Recorder
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.recording import Call
+from tstatic.records import Record, Recorder
 
 PREFIX = "tstatic:"
 """Begins the names of the ranges that tell which op launches a kernel."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tstatic.devices import records
+from tstatic import records
 from tstatic.io.arguments import function_or_none, seconds, sized, truth, whole, wrong_type
 from tstatic.io.arguments import iterable as iterable_of
 from tstatic.io.collate import collate, join, leaves, to_tensors

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.devices import records
+from tstatic import records
 from tstatic.errors import EOFException
 from tstatic.io.errors import DataUseError
 from tstatic.io.feeder import DataFeeder, feed_names, named, place_list

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-from tstatic.devices import records
+from tstatic import records
 
 T = TypeVar("T")
 

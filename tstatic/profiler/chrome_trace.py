@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tstatic.devices.records import Record, Recorder
+from tstatic.records import Record, Recorder
 from tstatic.runtime.report_files import write_report
 from tstatic.where import show
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tstatic.devices import records
+from tstatic import records
 from tstatic.errors import UnsupportedError, shown
 from tstatic.ir.checks import check_choice
 from tstatic.ir.opdef import export

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 
-from tstatic.devices.records import Record, Recorder
 from tstatic.errors import CheckpointError, LoadLimitError, reason
 from tstatic.ir import paddle_proto
 from tstatic.ir.budget import budget_of_program
 from tstatic.ir.checks import check_type
 from tstatic.ir.opdef import export
+from tstatic.records import Record, Recorder
 from tstatic.regular import read_bytes
 from tstatic.runtime.report_files import write_report
 

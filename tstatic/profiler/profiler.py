@@ -12,8 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tstatic import places
-from tstatic.devices import records
+from tstatic import places, records
 from tstatic.errors import ProgramError
 from tstatic.ir.checks import check_choice, check_int, check_type
 from tstatic.ir.opdef import export

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tstatic.devices import records
-from tstatic.devices.records import Machine, Record, Recorder
+from tstatic import records
 from tstatic.display import html_table, preformatted, size
 from tstatic.errors import ProgramError
 from tstatic.ir.checks import check_type
@@ -18,6 +17,7 @@ from tstatic.ir.opdef import export
 from tstatic.profiler import chrome_trace
 from tstatic.profiler.step_parts import Steps, steps_of
 from tstatic.profiler.tables import ORDER, Row, rows_of
+from tstatic.records import Machine, Record, Recorder
 from tstatic.runtime.report_files import write_report
 from tstatic.where import show
 

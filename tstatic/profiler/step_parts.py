@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tstatic.devices.records import Record
 from tstatic.ir.operator import OpRole
 from tstatic.profiler.tables import merged
+from tstatic.records import Record
 
 FORWARD, BACKWARD, UPDATE, COLLECTIVES = "forward", "backward", "update", "collectives"
 DATA, COMPILE, QUEUE, BIND = "waiting for data", "compiling", "queueing work", "the profiler's binding"

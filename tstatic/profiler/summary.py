@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tstatic.devices.records import Record, Recorder
 from tstatic.profiler import tables
 from tstatic.profiler.recording import Profile
 from tstatic.profiler.step_parts import COLLECTIVES, part_of
+from tstatic.records import Record, Recorder
 
 
 @dataclass(frozen=True, slots=True)

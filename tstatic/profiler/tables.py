@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tstatic.devices.records import Machine, Record, Recorder
 from tstatic.display import size
+from tstatic.records import Machine, Record, Recorder
 from tstatic.where import show
 
 UNITS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}

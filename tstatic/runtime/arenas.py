@@ -8,8 +8,8 @@ from typing import Protocol
 from weakref import WeakSet
 
 from tstatic.devices import Device
-from tstatic.devices.base import Memory, Stream
-from tstatic.devices.cpu.device import Workspace
+from tstatic.devices.base import Memory
+from tstatic.devices.step import Stream, Workspace
 from tstatic.errors import OutOfMemoryError
 from tstatic.ir.types import Meta, uint8
 

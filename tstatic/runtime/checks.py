@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from tstatic.devices import Array, Device
-from tstatic.devices.base import ALIGNED, Memory, Stream
-from tstatic.devices.cpu.device import BoundStep
+from tstatic.devices.base import ALIGNED, Memory
+from tstatic.devices.step import BoundStep, Stream
 from tstatic.errors import IndexRangeError
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp
@@ -100,7 +100,7 @@ class LateChecks:
     def __bool__(self) -> bool:
         return bool(self._checks)
 
-    def bind(self, op: FrozenOp, ins: Sequence[Any], stream: Stream) -> tuple[list[Any], Before]:
+    def bind_op(self, op: FrozenOp, ins: Sequence[Any], stream: Stream) -> tuple[list[Any], Before]:
         """Binds the checks of one op.
 
         Args:
@@ -233,7 +233,7 @@ def before_kernel(
     for op in step.op.body:
         ins = [fetch_entry(e, known) for e in op.inputs]
         if checks is not None:
-            _, (more, read_too, written_too) = checks.bind(op, ins, stream)
+            _, (more, read_too, written_too) = checks.bind_op(op, ins, stream)
             calls, reads, writes = calls + more, reads + read_too, writes + written_too
         else:
             found = limited(op.definition, ins, op.attrs)

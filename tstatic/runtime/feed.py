@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.devices.base import ALIGNED, Array, Device, Stream
+from tstatic.devices.base import ALIGNED, Array, Device
+from tstatic.devices.step import Stream
 from tstatic.errors import FeedError, FeedTypeError, TstaticError, near, reason, shown
 from tstatic.ir.program import Program, Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, dtype_of, has_mask, numel

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from tstatic.devices import Device
-from tstatic.devices.base import Stream
+from tstatic.devices.step import Stream
 from tstatic.errors import NumericsError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import dtype_of

@@ -10,8 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from tstatic.devices import Device
-from tstatic.devices.base import Stream
-from tstatic.devices.cpu import device as cpu
+from tstatic.devices.step import BoundStep, Stream, Workspace, of_calls
 from tstatic.errors import needed_for
 from tstatic.fusion import cache
 from tstatic.fusion.codegen.kernel import RNG, STOPPED, KernelLocal, Launch, LibraryProduct
@@ -46,7 +45,7 @@ def generated_work(
     stream: Stream,
     partials: Mapping[KernelLocal, Any],
     copies: Mapping[str, Any],
-) -> cpu.BoundStep:
+) -> BoundStep:
     """Returns the calls of one kernel, as a step.
 
     Args:
@@ -81,7 +80,7 @@ def generated_work(
         else:
             calls += device.launch(module, [one.call for one in run if isinstance(one, Launch)], mine, stream)
     # No other work runs beside a kernel: the interpreter patches Triton's language while it runs.
-    return cpu.of_calls(calls)
+    return of_calls(calls)
 
 
 def _product(device: Device, product: LibraryProduct, arrays: Mapping[str, Any], stream: Stream) -> list[Call]:
@@ -93,8 +92,8 @@ def _product(device: Device, product: LibraryProduct, arrays: Mapping[str, Any],
         added = device.derive(arrays[product.addend], partial(np.reshape, shape=product.addend_shape))
         read, definition = [a, b, added], PRODUCT_AND_ADD
     op = FrozenOp(definition, product.arguments[:-1], (product.out,), attrs)
-    step: cpu.BoundStep = device.bind(op, read, [out], {}, stream)
-    workspace = cpu.Workspace()
+    step: BoundStep = device.bind(op, read, [out], {}, stream)
+    workspace = Workspace()
     if step.scratch_bytes:
         # The host's own product of 16 bits works in wider copies; a chip's library asks for none.
         workspace.reserve(step.scratch_bytes)

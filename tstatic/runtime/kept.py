@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tstatic.devices.cpu.tile_chain import calls_bytes
 from tstatic.plan.plan import Plan
 from tstatic.runtime.session import Session
 
@@ -21,10 +20,11 @@ def plan_bytes(plan: Plan) -> int:
 def session_bytes(session: Session) -> int:
     """Returns about how many bytes a bound session keeps, beside its arena: calls, arrays of its own, what replicas exchange."""
     exchanged = () if session.communicator is None else session.communicator.buffers
-    own = session.own_bytes + sum(memory.held_bytes for memory in exchanged)
-    if session.sections is not None:
-        own += session.sections.kept_bytes
-    return own + sum(map(calls_bytes, session.calls.values()))
+    own = sum(memory.held_bytes for memory in exchanged)
+    bound = session.bound
+    if bound is None:
+        return own
+    return own + bound.own_bytes + bound.sections.kept_bytes + sum(one.kept_bytes for one in bound.schedules.values())
 
 
 __all__ = ["plan_bytes", "session_bytes"]

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any
 
-from tstatic.devices.base import Device, Event, Stream
-from tstatic.devices.records import OpFacts, Record, Recorder
-from tstatic.devices.region_log import RegionLog
+from tstatic.devices.base import Device, Event
+from tstatic.devices.step import RegionLog, Schedule, Stream
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.recording import Call
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.plan import Plan
-from tstatic.runtime.queues import Queued, in_order
-
-InStreams = tuple[Sequence[Queued], Sequence[Call]]
-"""Of a region of a device whose work runs late: the steps before they were ordered and captured, and the calls behind them."""
-NOT_QUEUED: InStreams = ((), ())
+from tstatic.records import OpFacts, Record, Recorder
 
 
 class RecordedCalls:
@@ -48,7 +40,7 @@ class RecordedCalls:
         # Equal streams (those of a device that has only one) get the name of the last.
         self._streams = {stream: prefix + name for stream, name in zip(streams, names, strict=True)}
         self._prefix, self._first = prefix, streams[0]
-        self._regions: dict[str, tuple[list[Call], list[Any]]] = {}
+        self._regions: dict[str, Schedule] = {}
         self._logs: list[RegionLog] = []
         self._number = self._began = 0
         self._facts: dict[bool, dict[int, OpFacts]] = {}
@@ -66,67 +58,33 @@ class RecordedCalls:
             log.collect()
         self.recorder, self._regions, self._logs, self._facts = None, {}, [], {}
 
-    def region(
-        self, recorder: Recorder, name: str, calls: list[Call], op_of_call: list[Any], queued: InStreams
-    ) -> tuple[list[Call], list[Any]]:
-        """Returns the calls of a region that runs next, and the op of each.
+    def region(self, recorder: Recorder, name: str, schedule: Schedule) -> Schedule:
+        """Returns the calls of a region that runs next.
 
         Args:
             recorder: Gets the records.
             name: ``"main"``, which begins a run, or ``"update"``.
-            calls, op_of_call: Its calls as they run otherwise, and the op of each.
-            queued: Its steps, if their work runs late.
+            schedule: Its calls as they run otherwise.
         """
         if self.recorder is not recorder:
             self._start(recorder)
         if name == "main":
             self._number, self._began = recorder.number(), perf_counter_ns()
-        if not recorder.ops or not calls:
-            return calls, op_of_call
+        if not recorder.ops or not schedule.calls:
+            return schedule
         if name not in self._regions:
             start = perf_counter_ns()
-            self._regions[name] = self._bind(recorder, name == "update", calls, op_of_call, queued)
+            self._regions[name] = self._timed(recorder, name == "update", schedule)
             recorder.add("bind", "calls that record", start)
         return self._regions[name]
 
-    def _bind(
-        self, recorder: Recorder, update: bool, calls: Sequence[Call], op_of_call: Sequence[Any], queued: InStreams
-    ) -> tuple[list[Call], list[Any]]:
-        device = self._device
-        log = RegionLog(recorder, device, update, lambda: self._facts_of(recorder, update), self._streams)
+    def _timed(self, recorder: Recorder, update: bool, schedule: Schedule) -> Schedule:
+        log = RegionLog(recorder, self._device, update, lambda: self._facts_of(recorder, update), self._streams)
         self._logs.append(log)
-        bound: list[Call] = []
-        owners: list[Any] = []
-        behind: Sequence[Call] = ()
-        if not device.deferred:
-            for _, group in itertools.groupby(zip(op_of_call, calls, strict=True), key=lambda one: id(one[0])):
-                rows = list(group)
-                owner = rows[0][0]
-                if isinstance(owner, FrozenOp):
-                    made = device.timed(owner, [call for _, call in rows], self._first, log)
-                else:
-                    made = [call for _, one in rows for call in log.pooled(one, owner)]
-                bound += made
-                owners += [owner] * len(made)
-        else:
-            waiting, behind = queued
-            # Without the graph that the region is otherwise replayed as: nothing between its steps could be timed.
-            steps = [
-                one if one.op is None else replace(one, calls=device.timed(one.op, one.calls, one.stream, log))
-                for one in waiting
-            ]
-            for step, ordered in zip(steps, in_order(device, steps), strict=True):
-                bound += ordered
-                owners += [step.op] * len(ordered)
-        last = op_of_call[-1]
-        owners += [last] * len(behind)
-        bound += behind
-        first = next((one for one in owners if one is not None), last)
-        return [(log.begin, ()), *bound, (self._end, (log,))], [
-            first,
-            *(last if o is None else o for o in owners),
-            last,
-        ]
+        made = schedule.timed(log)
+        made.calls = [(log.begin, ()), *made.calls, (self._end, (log,))]
+        made.op_of_call = [made.op_of_call[0], *made.op_of_call, made.op_of_call[-1]]
+        return made
 
     def _end(self, log: RegionLog) -> None:
         log.end(self._number)

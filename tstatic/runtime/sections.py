@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
@@ -11,19 +12,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tstatic import flags
-from tstatic.devices import Device, records
-from tstatic.devices.base import Memory, Stream
-from tstatic.devices.cpu import device as cpu
-from tstatic.devices.cpu.buffer import Buffer
-from tstatic.devices.cpu.pool import pool_of
-from tstatic.devices.cpu.tile_chain import calls_bytes, chain_steps, find_failed_op
+from tstatic import flags, records
+from tstatic.devices import Device
+from tstatic.devices.base import Memory
+from tstatic.devices.step import BoundStep, ReadyStep, Region, Schedule, Stream, Workspace, of_calls
 from tstatic.errors import OutOfMemoryError
 from tstatic.ir.evaluate import check_place, meta_of
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY
-from tstatic.ir.recording import Call, recorded_late
-from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ir.recording import recorded_late
+from tstatic.ir.types import UNKNOWN, Meta, uint8
 from tstatic.plan.memory import Lifetime, aligned, place
 from tstatic.plan.plan import Plan
 from tstatic.plan.shapes import infer_op
@@ -56,7 +54,7 @@ class Sized:
     Attributes:
         arrays: Value -> array, of all values that lie in the section's memory.
         copies: Value given to the section -> the array that its calls read.
-        calls: Number of a step -> the calls that run with it, and the op of each as errors want it.
+        schedules: Number of a step -> the calls that run with it.
         own_bytes: About what its arrays take, without the memory that they lie in.
         memory, workspaces: What it works in, and its threads' scratch; other sizes may use the same.
         span: The first byte of the memory that it works in, and the byte after the last.
@@ -67,24 +65,25 @@ class Sized:
 
     arrays: dict[str, Any]
     copies: list[tuple[str, Any]]
-    calls: dict[int, tuple[list[Call], list[Any]]]
+    schedules: dict[int, Schedule]
     own_bytes: int
-    memory: Buffer
+    memory: Memory
     span: tuple[int, int]
-    workspaces: Sequence[cpu.Workspace]
+    workspaces: Sequence[Workspace]
     feeds: Hashable
     nbytes: int = 0
     behind: list[tuple[Any, ...]] = field(default_factory=list)
 
-    def fill(self, byte: int) -> None:
+    def fill(self, device: Device, byte: int) -> None:
         """Writes a byte everywhere into the memory that it works in."""
-        self.memory.array[slice(*self.span)] = byte
+        start, stop = self.span
+        device.fill(device.view(self.memory, start, Meta((stop - start,), uint8)), byte)
         for workspace in self.workspaces:
             workspace.fill(byte)
 
     def measure(self) -> int:
         """Measures again what it takes, which grows when its calls first run; returns by how much it grew."""
-        before, self.nbytes = self.nbytes, self.own_bytes + sum(calls_bytes(calls) for calls, _ in self.calls.values())
+        before, self.nbytes = self.nbytes, self.own_bytes + sum(one.kept_bytes for one in self.schedules.values())
         return self.nbytes - before
 
 
@@ -124,7 +123,7 @@ class _Section:
         inside: What they make that lies in the section's memory, not where the plan puts it.
         last: Value -> index of the last member that reads it; the number of members if something outside does.
         now: What it is bound to in this run; ``None`` where its steps run one by one.
-        buffer: The memory of the largest size, unless it lies in the session's arena.
+        memory, nbytes: The memory of the largest size and its bytes, unless it lies in the session's arena.
     """
 
     members: list[_Member]
@@ -134,7 +133,8 @@ class _Section:
     inside: frozenset[str] = frozenset()
     last: dict[str, int] = field(default_factory=dict)
     now: Sized | None = None
-    buffer: Buffer | None = None
+    memory: Memory | None = None
+    nbytes: int = 0
 
     @property
     def numbers(self) -> list[int]:
@@ -147,32 +147,31 @@ class _Turn:
 
     Attributes:
         begin: Chooses the calls of the section, if the step is its first.
-        calls, owners: What it runs now, and the op of each call as errors want it.
+        schedule: What it runs now.
         alone: The same for a step that runs by itself.
     """
 
-    __slots__ = ("alone", "begin", "calls", "owners", "sections")
+    __slots__ = ("alone", "begin", "schedule", "sections")
 
     def __init__(self, sections: Sections) -> None:
         self.sections = sections
         self.begin: Callable[[], None] | None = None
-        self.alone: tuple[list[Call], list[Any]] = [], []
-        self.calls, self.owners = self.alone
+        self.schedule = self.alone = Schedule()
 
     def run(self) -> None:
         """Runs the step, after its section's sizes have been looked up if it is the first."""
         if self.begin is not None:
             self.begin()
+        schedule = self.schedule
         # The iterator's remaining length tells which call failed, as in a session.
-        running = iter(self.calls)
-        self.sections.at = self.owners, running
+        running = iter(schedule.calls)
+        self.sections.at = schedule, running
         try:
             for function, args in running:
                 function(*args)
             return
         except Exception as raised:
-            number = len(self.calls) - operator.length_hint(running) - 1
-            error, op = find_failed_op(raised, self.owners[number])
+            error, op = schedule.failed(raised, len(schedule.calls) - operator.length_hint(running) - 1)
             error = of_op(error, op)
             annotate(error, op)
         finally:
@@ -199,7 +198,7 @@ class Sections:
 
     Attributes:
         kept_bytes: About how many bytes all that is bound to sizes takes, without the memory that it works in.
-        at: The op of each call of the step that runs now, and the calls that are left.
+        at: The calls of the step that runs now, and those that are left.
     """
 
     def __init__(
@@ -212,7 +211,7 @@ class Sections:
         if owner.sections is not None:
             owner.sections.forget()
         self._is_open = any(plan.storage[v].kind == "dynamic" for v in plan.program.feeds)
-        self.at: tuple[Sequence[Any], Iterator[Any]] | None = None
+        self.at: tuple[Schedule, Iterator[Any]] | None = None
         self._known: OrderedDict[tuple[Any, ...], Sized] = OrderedDict()
         # Sizes of the feeds -> the keys of what was bound for them.
         self._fed: dict[Hashable, dict[tuple[Any, ...], None]] = {}
@@ -230,7 +229,7 @@ class Sections:
             self._arrange(self._members)
 
     # ------------------------------------------------------------------------------------------------------------- bind
-    def bind(self, number: int, stream: Stream) -> cpu.BoundStep:
+    def bind_step(self, number: int, stream: Stream) -> BoundStep:
         """Returns the work of a dynamic step, other than a collective."""
         op = self._plan.steps[number].op
         kinds = {v: self._plan.storage[v].kind for v in op.writes()}
@@ -241,10 +240,10 @@ class Sections:
         reserved = self._reserved(op)
         if number in self._turns:
             turn = self._turns[number]
-            turn.alone = [(run, (op, self._arrays, reserved))], [op]
-            turn.calls, turn.owners = turn.alone
-            return cpu.of_calls([(turn.run, ())])
-        work: cpu.BoundStep = self._device.bind_dynamic(op, self._arrays, reserved, run, stream)
+            turn.alone = turn.schedule = Schedule()
+            turn.alone.add([(run, (op, self._arrays, reserved))], op)
+            return of_calls([(turn.run, ())])
+        work: BoundStep = self._device.bind_dynamic(op, self._arrays, reserved, run, stream)
         return work
 
     def _is_regular(self, member: _Member) -> bool:
@@ -279,7 +278,7 @@ class Sections:
         at = self._sections.index(section)
         for one in (turn for late in self._sections[at:] for turn in map(self._turns.get, late.numbers)):
             assert one is not None
-            one.begin, (one.calls, one.owners) = None, one.alone
+            one.begin, one.schedule = None, one.alone
         del self._sections[at:]
         self.forget()
         self._arrange([one for one in self._members if one.number >= section.numbers[0]])
@@ -317,7 +316,7 @@ class Sections:
         if not all(isinstance(a, np.ndarray) for a in given) or None in sources:
             # A tensor array has no size of its own, nor has what is made of it.
             for turn in map(self._turns.__getitem__, section.numbers):
-                turn.calls, turn.owners = turn.alone
+                turn.schedule = turn.alone
             return
         key = (section, records.recorder is None, *sources, *[(a.shape, a.dtype) for a in given])
         found = self._known.get(key)
@@ -336,14 +335,13 @@ class Sections:
         for workspace in found.workspaces:
             workspace.touch()
         if flags.memory_is_filled or flags.filling.get() is not None:
-            found.fill(flags.fill_byte() or 0)
+            found.fill(self._device, flags.fill_byte() or 0)
         for value, array in found.copies:
             np.copyto(array, arrays[value])
         if found is not before:
             arrays.update(found.arrays)
-            for one, calls in found.calls.items():
-                turn = self._turns[one]
-                turn.calls, turn.owners = calls
+            for one, schedule in found.schedules.items():
+                self._turns[one].schedule = schedule
         section.now = found
 
     def _bind_sizes(self, section: _Section) -> Sized:
@@ -375,14 +373,14 @@ class Sections:
         need = max((work.scratch_bytes for _, work, _ in works), default=0)
         workspaces = self._arenas.workspaces(self._threads, need)
         with recorded_late():
-            calls = self._calls(section, works, workspaces)
+            schedules = self._schedules(section, works, workspaces)
         copies = [(v, inside.pop(v)) for v in given]
         own = sum(work.own_bytes for _, work, _ in works) + (len(inside) + len(copies)) * _ARRAY_BYTES
         return Sized(
-            inside, copies, calls, own, memory, (start, start + nbytes), workspaces, self._owner.feed_sizes
+            inside, copies, schedules, own, memory, (start, start + nbytes), workspaces, self._owner.feed_sizes
         )  # fmt: skip
 
-    def _room(self, section: _Section, nbytes: int) -> tuple[Buffer, int]:
+    def _room(self, section: _Section, nbytes: int) -> tuple[Memory, int]:
         """Returns memory for a section, and the byte in it from which on it is the section's."""
         if section is self._sections[0]:
             # Behind what the plan places, in the memory that plans take turns in: most programs have one section.
@@ -390,19 +388,18 @@ class Sections:
             assert self._owner.arena is not None
             arena = self._arenas.widen(self._owner, start + nbytes, self._owner.arena, start)
             if arena is not None:
-                assert isinstance(arena, Buffer)
                 return arena, start
-        before = section.buffer
-        if before is None or before.array.nbytes < nbytes:
+        before = section.memory
+        if before is None or section.nbytes < nbytes:
             # What is bound to the smaller one stays bound to it; only its pages go.
-            least = 0 if before is None else GROWTH * before.array.nbytes
-            section.buffer = Buffer(max(nbytes, least), "results whose sizes depend on values")
+            section.nbytes = max(nbytes, 0 if before is None else GROWTH * section.nbytes)
+            section.memory = self._device.allocate(section.nbytes, purpose="results whose sizes depend on values")
             if before is not None and before.can_release:
                 before.release()
             elif before is not None:
                 self._drop([key for key, one in self._known.items() if one.memory is before])
-        assert section.buffer is not None
-        return section.buffer, 0
+        assert section.memory is not None
+        return section.memory, 0
 
     def _infer(self, section: _Section) -> dict[str, Meta]:
         """Returns the metadata of all that a section reads and makes."""
@@ -445,7 +442,7 @@ class Sections:
 
     def _works(
         self, section: _Section, inside: dict[str, Any], views: Mapping[str, str]
-    ) -> list[tuple[int, cpu.BoundStep, FrozenOp]]:
+    ) -> list[tuple[int, BoundStep, FrozenOp]]:
         """Binds the ops of a section to its arrays; adds those of views."""
         outside, device, stream = self._arrays, self._device, self._device.stream()
 
@@ -470,35 +467,24 @@ class Sections:
             works.append((member.number, device.bind(op, ins, outs, member.reserved, stream), op))
         return works
 
-    def _calls(
-        self,
-        section: _Section,
-        works: Sequence[tuple[int, cpu.BoundStep, FrozenOp]],
-        workspaces: Sequence[cpu.Workspace],
-    ) -> dict[int, tuple[list[Call], list[Any]]]:
+    def _schedules(
+        self, section: _Section, works: Sequence[tuple[int, BoundStep, FrozenOp]], workspaces: Sequence[Workspace]
+    ) -> dict[int, Schedule]:
         """Returns the calls of each step; steps between which none of another kind lies run with the first of them."""
         apart = self._check or self._plan.options.no_chaining or records.recorder is not None
-        pool = pool_of(self._threads)
-        calls: dict[int, tuple[list[Call], list[Any]]] = {n: ([], []) for n in section.numbers}
+        region = Region(self._threads, workspaces, ordered=apart)
+        stream = self._device.stream()
+        found = {number: Schedule() for number in section.numbers}
         # Steps of known sizes may lie between two of the section, and nothing may run before them that reads what they make.
-        for group in _adjacent(works, set(calls)):
-            first = group[0][0]
-            if all(len(work.tile_binders) == 1 for _, work, _ in group):
-                # Nothing to run side by side, so nothing to chain.
-                for number, work, op in group:
-                    made = work.calls(workspaces[0])
-                    at = calls[number if apart else first]
-                    at[0].extend(made)
-                    at[1].extend([op] * len(made))
-                continue
-            numbers = iter(number for number, _, _ in group)
-            for chain in chain_steps(((work, op) for _, work, op in group), self._threads, apart):
-                number, *_ = [next(numbers) for _ in chain.works]
-                made, owners = chain.bind(workspaces, pool)
-                at = calls[number if apart else first]
-                at[0].extend(made)
-                at[1].extend(owners)
-        return calls
+        groups: Iterable[list[tuple[int, BoundStep, FrozenOp]]]
+        if apart:
+            groups = (list(group) for _, group in itertools.groupby(works, key=lambda one: one[0]))
+        else:
+            groups = _adjacent(works, found.keys())
+        for group in groups:
+            steps = [ReadyStep(op, stream, work) for _, work, op in group]
+            found[group[0][0]] = self._device.schedule(steps, region)
+        return found
 
     # ----------------------------------------------------------------------------------------------------------- memory
     def _keep(self, key: tuple[Any, ...], sized: Sized) -> None:
@@ -544,7 +530,7 @@ class Sections:
         with shield:
             self._account(feeds, sum(self._known[key].measure() for key in self._fed.get(feeds, ())))
 
-    def memories(self) -> Iterator[Memory | cpu.Workspace]:
+    def memories(self) -> Iterator[Memory | Workspace]:
         """Yields the memory that bound sizes work in; some more than once."""
         for one in self._known.values():
             yield one.memory
@@ -567,10 +553,10 @@ def _lifetimes(section: _Section, metas: Mapping[str, Meta], views: Mapping[str,
 
 
 def _adjacent(
-    works: Sequence[tuple[int, cpu.BoundStep, FrozenOp]], numbers: Collection[int]
-) -> Iterator[list[tuple[int, cpu.BoundStep, FrozenOp]]]:
+    works: Sequence[tuple[int, BoundStep, FrozenOp]], numbers: Collection[int]
+) -> Iterator[list[tuple[int, BoundStep, FrozenOp]]]:
     """Yields works in groups between which no step of another kind lies."""
-    group: list[tuple[int, cpu.BoundStep, FrozenOp]] = []
+    group: list[tuple[int, BoundStep, FrozenOp]] = []
     for one in works:
         if group and not all(n in numbers for n in range(group[-1][0], one[0])):
             yield group

@@ -11,7 +11,7 @@ import numpy as np
 
 from tstatic.devices import Array, Device
 from tstatic.devices.base import Block, Memory
-from tstatic.devices.cpu.device import BoundStep
+from tstatic.devices.step import BoundStep
 from tstatic.ir.recording import Call
 from tstatic.plan.plan import Plan, Storage
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from logging import DEBUG
 from typing import Any
 
-from tstatic import flags, places
+from tstatic import flags, places, records
 from tstatic.comm import launch
 from tstatic.comm.processes import world
-from tstatic.devices import check_backend, of_place, records
+from tstatic.devices import check_backend, of_place
 from tstatic.errors import (
     DeviceError,
     EOFException,

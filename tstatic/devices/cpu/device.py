@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
@@ -15,7 +14,6 @@ from tstatic import target
 from tstatic.devices.base import (
     ALIGNED,
     ArraysByName,
-    Device,
     HostArray,
     KernelLaunch,
     Memory,
@@ -27,9 +25,9 @@ from tstatic.devices.base import (
 from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer
 from tstatic.devices.cpu.copy_speed import copy_speed
 from tstatic.devices.cpu.pool import usable_cpus
-from tstatic.devices.records import Machine
+from tstatic.devices.immediate import ImmediateDevice
+from tstatic.devices.step import BoundStep, Span, of_calls, spans_of
 from tstatic.errors import DeviceError
-from tstatic.flags import fill_byte
 from tstatic.ir.evaluate import metas_of, settle
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits, index_checks
@@ -38,158 +36,7 @@ from tstatic.ir.recording import Call
 from tstatic.ir.ref import Ref
 from tstatic.ir.split import POINTWISE, along, row_parts
 from tstatic.ir.types import Meta
-from tstatic.locks import cached_property
-
-_TINY = np.empty(0, np.uint8)
-
-
-class Workspace:
-    """The scratch memory of one thread: a buffer that all steps share, as large as the largest need; allocated before binding.
-
-    Args:
-        memory: Bytes that are there already and used instead: a part of the arena.
-    """
-
-    def __init__(self, memory: HostArray | None = None) -> None:
-        self.need = 0 if memory is None else memory.nbytes
-        self._buffer: Buffer | None = None
-        self._memory = memory
-
-    def reserve(self, nbytes: int) -> None:
-        """Requires at least ``nbytes`` bytes."""
-        self.need = max(self.need, nbytes)
-
-    def allocate(self) -> None:
-        """Allocates the buffer."""
-        self._buffer = Buffer(self.need, "scratch of a worker") if self.need else None
-        self._memory = None if self._buffer is None else self._buffer.array
-
-        if (byte := fill_byte()) is not None:
-            self.fill(byte)
-
-    def fill(self, byte: int) -> None:
-        """Writes a byte everywhere."""
-        if self._memory is not None:
-            self._memory[...] = byte
-
-    def touch(self) -> None:
-        """Records that the buffer is in use."""
-        if self._buffer is not None:
-            self._buffer.touch()
-
-    def release(self) -> None:
-        """Releases the memory."""
-        if self._buffer is not None:
-            self._buffer.release()
-
-    @property
-    def held_bytes(self) -> int:
-        """The bytes that may be resident now."""
-        return 0 if self._buffer is None else self._buffer.held_bytes
-
-    def arrays(self, shapes: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[Any]:
-        """Returns arrays at increasing offsets of the shared buffer."""
-        done = []
-        offset = 0
-        for shape, dtype in shapes:
-            size = math.prod(shape) * dtype.itemsize
-            bytes_ = _TINY if self._memory is None else self._memory[offset : offset + size]
-            done.append(bytes_.view(dtype).reshape(shape))
-            offset += -(-size // 64) * 64  # a cache line each, as _bytes counts
-        return done
-
-
-def _bytes(shapes: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> int:
-    return sum(-(-math.prod(s) * d.itemsize // 64) * 64 for s, d in shapes)
-
-
-Span = tuple[int, int]
-"""Addresses: first byte, byte after the last."""
-
-
-def spans_of(values: Any) -> list[Span]:
-    """Returns the memory of arrays and lists of arrays; adjacent spans are merged.
-
-    Raises:
-        TypeError: If a value is neither, so that its memory is not known.
-    """
-    found: list[Span] = []
-    for value in values:
-        if isinstance(value, np.ndarray):
-            if value.size:
-                # Most arrays have no gaps: numpy's own function takes four times as long for them.
-                low: int = value.__array_interface__["data"][0]
-                found.append((low, low + value.nbytes) if value.flags.c_contiguous else byte_bounds(value))
-        elif isinstance(value, list) and value:
-            found.extend(spans_of(value))
-        elif value is not None:
-            raise TypeError(type(value).__name__)
-    # Fewer spans: every pair of two steps' spans is compared when steps are chained.
-    found.sort()
-    joined = found[:1]
-    for low, high in found[1:]:
-        if low <= joined[-1][1]:
-            joined[-1] = joined[-1][0], max(high, joined[-1][1])
-        else:
-            joined.append((low, high))
-    return joined
-
-
-class BoundStep:
-    """One step, ready to be bound to a thread's workspace: tiles run in any order on any thread, ``after`` last.
-
-    Attributes:
-        after_spans: The memory that ``after`` reads and writes.
-        own_bytes: Bytes of arrays that only this step has: partial results of tiles.
-        beside: Tells how many bytes the device's library was seen to hold beside the results while the step ran; ``None`` where
-            nothing is seen.
-    """
-
-    def __init__(self) -> None:
-        self.tile_binders: list[
-            tuple[Callable[[list[Any]], list[Call]], list[tuple[tuple[int, ...], np.dtype[Any]]]]
-        ] = []
-        self.after: list[Call] = []
-        # What each tile reads and writes; None if it is not known.
-        self.accesses: list[tuple[Any, Any]] | None = []
-        self.after_spans: list[Span] = []
-        self.own_bytes = 0
-        self.beside: Callable[[], int] | None = None
-
-    def add(
-        self,
-        maker: Callable[[list[Any]], list[Call]],
-        scratch: Sequence[tuple[tuple[int, ...], np.dtype[Any]]] = (),
-        reads: Any = (),
-        writes: Any = (),
-    ) -> None:
-        """Adds a tile: a function from scratch arrays to calls, and the arrays that the calls read and write."""
-        self.tile_binders.append((maker, list(scratch)))
-        if self.accesses is not None:
-            self.accesses.append((reads, writes))
-
-    @cached_property
-    def spans(self) -> list[tuple[list[Span], list[Span]]] | None:
-        """The memory that each tile reads and writes; ``None`` if it is not known. Found when all tiles have been added."""
-        if self.accesses is None:
-            return None
-        try:
-            return [(spans_of(reads), spans_of(writes)) for reads, writes in self.accesses]
-        except TypeError:
-            return None
-
-    @property
-    def scratch_bytes(self) -> int:
-        return max((_bytes(s) for _, s in self.tile_binders), default=0)
-
-    def bind(self, workspace: Workspace) -> list[list[Call]]:
-        """Returns the calls of each tile."""
-        return [maker(workspace.arrays(scratch)) for maker, scratch in self.tile_binders]
-
-    def calls(self, workspace: Workspace) -> list[Call]:
-        """Returns the calls of a step that has one tile."""
-        ((maker, scratch),) = self.tile_binders
-        return [*maker(workspace.arrays(scratch)), *self.after]
+from tstatic.records import Machine
 
 
 def _shapes(metas: Any) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
@@ -346,7 +193,7 @@ _STREAM = Stream()
 """All work is done when a call returns, so all streams are one."""
 
 
-class CpuDevice(Device):
+class CpuDevice(ImmediateDevice):
     """The CPU: arrays are numpy's, references run on them, and every call ends when its work is done."""
 
     name = "cpu"
@@ -474,14 +321,6 @@ class CpuDevice(Device):
     def check_finite(self, arrays: Sequence[HostArray], stream: Stream | None = None) -> HostArray:
         # Counting the finite values reads a mask of one byte per element, and needs no inverted copy of it.
         return np.array([a.size - np.count_nonzero(np.isfinite(a)) for a in arrays], np.int64)
-
-
-def of_calls(calls: list[Call]) -> BoundStep:
-    """Returns a step of calls whose memory is not known."""
-    work = BoundStep()
-    work.accesses = None
-    work.add(lambda arrays: calls)
-    return work
 
 
 DEVICE = CpuDevice()

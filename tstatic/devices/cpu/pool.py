@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tstatic.devices.cpu.blas import hold
+from tstatic.devices.step import calls_bytes
 from tstatic.errors import DeviceError, ForkedProcessError
 from tstatic.ir.recording import Call
 from tstatic.locks import lock
@@ -141,6 +142,11 @@ class Pool:
                 if not isinstance(error, Exception):
                     raise error
                 raise TileFailed(tile, done) from error
+
+    @staticmethod
+    def kept_bytes(bound: Sequence[Sequence[Tile]]) -> int:
+        """Returns about how many bytes the calls of :meth:`run` keep."""
+        return sum(calls_bytes(task) for thread in bound for task in thread)
 
     def _wait(self, job: Job, helpers: int) -> None:
         """Waits until ``helpers`` helpers have finished a job."""

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.devices.cpu.device import BoundStep, Span, Workspace
 from tstatic.devices.cpu.pool import Pool, TileFailed
-from tstatic.ir.recording import CALL_BYTES, Call
+from tstatic.devices.step import BoundStep, Span, Workspace
+from tstatic.ir.recording import Call
 
 MOST = 256
 """Most tasks of a chain: all pairs of addresses are compared while binding."""
@@ -186,17 +186,3 @@ def chain_steps(works: Iterable[tuple[BoundStep, Any]], threads: int, no_chainin
         chain = TileChain(work, owner, threads)
     if chain is not None:
         yield chain
-
-
-def calls_bytes(calls: Sequence[Call]) -> int:
-    """Returns about how many bytes calls keep, those included that they make themselves, in this thread or in several."""
-    return sum(CALL_BYTES + _function_bytes(function, args) for function, args in calls)
-
-
-def _function_bytes(function: Any, args: tuple[Any, ...]) -> int:
-    """Returns the bytes of what a call refers to: the calls that it makes itself, in this thread or in several."""
-    owner = getattr(function, "__self__", function)
-    if isinstance(owner, Pool):
-        return sum(calls_bytes(task) for thread in args[0] for task in thread)
-    known = getattr(owner, "kept_bytes", None)
-    return known() if known is not None else 0

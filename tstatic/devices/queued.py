@@ -1,17 +1,20 @@
-"""Orders steps on several streams by events, so that any order that the streams allow gives the same numbers."""
+"""Schedules steps on devices whose work runs late: streams that events order, and graphs of what no step interrupts.
+
+Any order that the streams allow gives the same numbers.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tstatic.devices.base import Device, Stream
-from tstatic.fusion.codegen.kernel import RNG
+from tstatic.devices.base import Device
+from tstatic.devices.region_log import RegionLog
+from tstatic.devices.step import ReadyStep, Region, Schedule, Spans, Stream
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.recording import Call
-
-Spans = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +46,9 @@ def accesses(
     ordered = definition.effects and not definition.collective and not definition.indices
     if not known or sequential or definition.objects or ordered or op.sub_blocks:
         return None, None
-    read = [*op.contents(), *([RNG] if op.body and RNG in arrays else [])]
-    if any(isinstance(arrays[v], list) for v in (*read, *op.writes())):
+    if any(isinstance(arrays[v], list) for v in (*op.contents(), *op.writes())):
         return None, None
-    return [device.span(arrays[v]) for v in read], [device.span(arrays[v]) for v in op.writes()]
-
-
-def is_hosted(step: Queued) -> bool:
-    """Returns whether a step needs the host when it runs, so that it cannot be part of a graph."""
-    return step.op is not None and step.op.definition.collective
+    return [device.span(arrays[v]) for v in op.contents()], [device.span(arrays[v]) for v in op.writes()]
 
 
 class _Touched:
@@ -134,3 +131,79 @@ def in_order(device: Device, steps: Sequence[Queued]) -> list[list[Call]]:
         ]
         for i, step in enumerate(steps)
     ]
+
+
+def joining(device: Device, stream: Stream, first: Stream) -> list[Call]:
+    """Returns calls that make the first stream wait for the work in another one."""
+    event = device.event()
+    return [(device.record, (event, stream)), (device.wait, (event, first))]
+
+
+class QueuedSchedule(Schedule):
+    """Calls that put work into streams: graphs, and between them the steps that need the host.
+
+    Args:
+        device: The device.
+        steps: The steps, in the program's order.
+        region: What they share.
+    """
+
+    def __init__(self, device: QueuedDevice, steps: Sequence[Queued], region: Region) -> None:
+        super().__init__()
+        self._device, self._steps, self._region = device, steps, region
+        ordered = in_order(device, steps)
+        last = next(step.op for step in reversed(steps) if step.op is not None)
+
+        def alone(one: tuple[Queued, list[Call]]) -> bool:
+            return region.searched or bool(one[0].op is not None and device.splits(one[0].op))
+
+        # Errors of queued work carry their own op; those of calls that are not part of a graph have the op of the step.
+        for hosted, group in itertools.groupby(zip(steps, ordered, strict=True), key=alone):
+            part = list(group)
+            if hosted:
+                for step, calls in part:
+                    self.add(calls, step.op or last)
+            else:
+                graph = device.capture([call for _, calls in part for call in calls], region.streams)
+                self.add([(device.replay, (graph,))], part[-1][0].op or last)
+        # Behind all steps the first stream waits for the others.
+        first, *others = region.streams
+        for stream in others:
+            self.add(joining(device, stream, first), last)
+        self.add(region.behind, last)
+
+    def timed(self, log: RegionLog) -> Schedule:
+        """Returns the calls between events, without the graphs that they are otherwise replayed as: inside, nothing is timed."""
+        device = self._device
+        steps = [
+            one if one.op is None else replace(one, calls=device.timed(one.op, one.calls, one.stream, log))
+            for one in self._steps
+        ]
+        return QueuedSchedule(device, steps, replace(self._region, searched=True))
+
+
+class QueuedDevice(Device):
+    """A device whose work runs after the call that queues it."""
+
+    deferred = True
+
+    def splits(self, op: FrozenOp) -> str:
+        """Returns why the step of an op cannot be part of a graph; empty if it can."""
+        return "it waits for other replicas" if op.definition.collective else ""
+
+    def schedule(self, steps: Sequence[ReadyStep], region: Region) -> Schedule:
+        queued = []
+        for step in steps:
+            if step.op is None or step.work is None:
+                queued.append(Queued(None, step.stream, [], step.reads, step.writes))
+                continue
+            work = step.work
+            tiles = [call for tile in work.bind(region.workspaces[0]) for call in tile]
+            reads, writes = accesses(self, step.op, region.arrays, region.ordered)
+            if reads is None or writes is None or step.reads is None or step.writes is None:
+                reads = writes = None
+            else:
+                reads, writes = [*reads, *step.reads], [*writes, *step.writes]
+            calls = [*step.before, *tiles, *work.after, *step.after]
+            queued.append(Queued(step.op, step.stream, calls, reads, writes))
+        return QueuedSchedule(self, queued, region)

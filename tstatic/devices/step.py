@@ -1,0 +1,279 @@
+"""What a device makes of the steps of a plan: work that is bound to arrays, the steps as they are scheduled, and their calls."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import byte_bounds
+
+from tstatic.devices.cpu.buffer import Buffer
+from tstatic.devices.region_log import RegionLog
+from tstatic.flags import fill_byte
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.recording import CALL_BYTES, Call
+from tstatic.locks import cached_property
+
+HostArray = np.ndarray[Any, Any]
+
+_TINY = np.empty(0, np.uint8)
+
+
+class Workspace:
+    """The scratch memory of one thread: a buffer that all steps share, as large as the largest need; allocated before binding.
+
+    Args:
+        memory: Bytes that are there already and used instead: a part of the arena.
+    """
+
+    def __init__(self, memory: HostArray | None = None) -> None:
+        self.need = 0 if memory is None else memory.nbytes
+        self._buffer: Buffer | None = None
+        self._memory = memory
+
+    def reserve(self, nbytes: int) -> None:
+        """Requires at least ``nbytes`` bytes."""
+        self.need = max(self.need, nbytes)
+
+    def allocate(self) -> None:
+        """Allocates the buffer."""
+        self._buffer = Buffer(self.need, "scratch of a worker") if self.need else None
+        self._memory = None if self._buffer is None else self._buffer.array
+
+        if (byte := fill_byte()) is not None:
+            self.fill(byte)
+
+    def fill(self, byte: int) -> None:
+        """Writes a byte everywhere."""
+        if self._memory is not None:
+            self._memory[...] = byte
+
+    def touch(self) -> None:
+        """Records that the buffer is in use."""
+        if self._buffer is not None:
+            self._buffer.touch()
+
+    def release(self) -> None:
+        """Releases the memory."""
+        if self._buffer is not None:
+            self._buffer.release()
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes that may be resident now."""
+        return 0 if self._buffer is None else self._buffer.held_bytes
+
+    def arrays(self, shapes: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[Any]:
+        """Returns arrays at increasing offsets of the shared buffer."""
+        done = []
+        offset = 0
+        for shape, dtype in shapes:
+            size = math.prod(shape) * dtype.itemsize
+            bytes_ = _TINY if self._memory is None else self._memory[offset : offset + size]
+            done.append(bytes_.view(dtype).reshape(shape))
+            offset += -(-size // 64) * 64  # a cache line each, as _bytes counts
+        return done
+
+
+def _bytes(shapes: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> int:
+    return sum(-(-math.prod(s) * d.itemsize // 64) * 64 for s, d in shapes)
+
+
+Span = tuple[int, int]
+"""Addresses: first byte, byte after the last."""
+
+
+def spans_of(values: Any) -> list[Span]:
+    """Returns the memory of arrays and lists of arrays; adjacent spans are merged.
+
+    Raises:
+        TypeError: If a value is neither, so that its memory is not known.
+    """
+    found: list[Span] = []
+    for value in values:
+        if isinstance(value, np.ndarray):
+            if value.size:
+                # Most arrays have no gaps: numpy's own function takes four times as long for them.
+                low: int = value.__array_interface__["data"][0]
+                found.append((low, low + value.nbytes) if value.flags.c_contiguous else byte_bounds(value))
+        elif isinstance(value, list) and value:
+            found.extend(spans_of(value))
+        elif value is not None:
+            raise TypeError(type(value).__name__)
+    # Fewer spans: every pair of two steps' spans is compared when steps are chained.
+    found.sort()
+    joined = found[:1]
+    for low, high in found[1:]:
+        if low <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(high, joined[-1][1])
+        else:
+            joined.append((low, high))
+    return joined
+
+
+class BoundStep:
+    """One step, ready to be bound to a thread's workspace: tiles run in any order on any thread, ``after`` last.
+
+    Attributes:
+        after_spans: The memory that ``after`` reads and writes.
+        own_bytes: Bytes of arrays that only this step has: partial results of tiles.
+        beside: Tells how many bytes the device's library was seen to hold beside the results while the step ran; ``None`` where
+            nothing is seen.
+    """
+
+    def __init__(self) -> None:
+        self.tile_binders: list[
+            tuple[Callable[[list[Any]], list[Call]], list[tuple[tuple[int, ...], np.dtype[Any]]]]
+        ] = []
+        self.after: list[Call] = []
+        # What each tile reads and writes; None if it is not known.
+        self.accesses: list[tuple[Any, Any]] | None = []
+        self.after_spans: list[Span] = []
+        self.own_bytes = 0
+        self.beside: Callable[[], int] | None = None
+
+    def add(
+        self,
+        maker: Callable[[list[Any]], list[Call]],
+        scratch: Sequence[tuple[tuple[int, ...], np.dtype[Any]]] = (),
+        reads: Any = (),
+        writes: Any = (),
+    ) -> None:
+        """Adds a tile: a function from scratch arrays to calls, and the arrays that the calls read and write."""
+        self.tile_binders.append((maker, list(scratch)))
+        if self.accesses is not None:
+            self.accesses.append((reads, writes))
+
+    @cached_property
+    def spans(self) -> list[tuple[list[Span], list[Span]]] | None:
+        """The memory that each tile reads and writes; ``None`` if it is not known. Found when all tiles have been added."""
+        if self.accesses is None:
+            return None
+        try:
+            return [(spans_of(reads), spans_of(writes)) for reads, writes in self.accesses]
+        except TypeError:
+            return None
+
+    @property
+    def scratch_bytes(self) -> int:
+        return max((_bytes(s) for _, s in self.tile_binders), default=0)
+
+    def bind(self, workspace: Workspace) -> list[list[Call]]:
+        """Returns the calls of each tile."""
+        return [maker(workspace.arrays(scratch)) for maker, scratch in self.tile_binders]
+
+    def calls(self, workspace: Workspace) -> list[Call]:
+        """Returns the calls of a step that has one tile."""
+        ((maker, scratch),) = self.tile_binders
+        return [*maker(workspace.arrays(scratch)), *self.after]
+
+
+def of_calls(calls: list[Call]) -> BoundStep:
+    """Returns a step of calls whose memory is not known."""
+    work = BoundStep()
+    work.accesses = None
+    work.add(lambda arrays: calls)
+    return work
+
+
+# -------------------------------------------------------------------------------------------------------------- schedule
+class Stream:
+    """A queue of a device: work in one stream runs in order; work in two runs in any order that events allow."""
+
+
+Spans = Sequence[Span]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyStep:
+    """A step of a plan that is bound, in the form in which a device schedules it.
+
+    Attributes:
+        op: The step's op; ``None`` for a point in the order of steps that has no work: copies of feeds, the end of a region.
+        stream: The stream that runs its work.
+        work: Its work; ``None`` without an op.
+        before: Calls in front of it: checks of the positions that it reads.
+        after: Calls behind it: the search for NaN.
+        reads, writes: The memory that it accesses beside its values; ``None``: all earlier steps come before it, all later ones
+            behind.
+    """
+
+    op: FrozenOp | None
+    stream: Stream
+    work: BoundStep | None = None
+    before: Sequence[Call] = ()
+    after: Sequence[Call] = ()
+    reads: Spans | None = ()
+    writes: Spans | None = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """What the steps of a region share.
+
+    Attributes:
+        threads: Threads that share the work of a step; they never decide what it computes.
+        workspaces: The scratch memory of each.
+        streams: The session's streams; what behind the region waits for the first one.
+        arrays: Value -> array.
+        ordered: Whether steps run one after another, in the program's order.
+        searched: Whether the host looks at the results of each step before the next one.
+        behind: Calls behind all steps.
+    """
+
+    threads: int
+    workspaces: Sequence[Workspace]
+    streams: Sequence[Stream] = ()
+    arrays: Mapping[str, Any] = field(default_factory=dict)
+    ordered: bool = False
+    searched: bool = False
+    behind: Sequence[Call] = ()
+
+
+class Schedule:
+    """The calls of a region, in the order in which the host makes them.
+
+    Attributes:
+        calls: The calls.
+        op_of_call: What tells the op of each call to :meth:`ops`.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.op_of_call: list[Any] = []
+
+    def add(self, calls: Sequence[Call], owner: Any) -> None:
+        """Adds calls of one op."""
+        self.calls += calls
+        self.op_of_call += [owner] * len(calls)
+
+    def ops(self, number: int) -> list[FrozenOp]:
+        """Returns the ops whose work a call does."""
+        return [self.op_of_call[number]]
+
+    def failed(self, error: Exception, number: int) -> tuple[BaseException, FrozenOp]:
+        """Returns the error that a call raised, and the op whose work failed."""
+        return error, self.op_of_call[number]
+
+    def timed(self, log: RegionLog) -> Schedule:
+        """Returns calls that do the same, and tell ``log`` when the work of each op began and ended."""
+        raise NotImplementedError
+
+    @property
+    def kept_bytes(self) -> int:
+        """About how many bytes the calls keep."""
+        return calls_bytes(self.calls)
+
+
+def calls_bytes(calls: Sequence[Call]) -> int:
+    """Returns about how many bytes calls keep, those included that they make themselves, in this thread or in several."""
+    return sum(CALL_BYTES + _function_bytes(function, args) for function, args in calls)
+
+
+def _function_bytes(function: Any, args: tuple[Any, ...]) -> int:
+    """Returns the bytes of what a call refers to, where the function's owner tells them."""
+    known = getattr(getattr(function, "__self__", function), "kept_bytes", None)
+    return 0 if known is None else int(known(*args))

@@ -1,0 +1,281 @@
+"""Binds a plan to memory, arrays and a device: what a session runs until its scope's storage changes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tstatic.comm.group import Communicator
+from tstatic.devices import Array, Device
+from tstatic.devices.base import Event
+from tstatic.devices.step import BoundStep, ReadyStep, Region, Schedule, Stream, of_calls
+from tstatic.forks import away
+from tstatic.fusion.codegen.kernel import RNG
+from tstatic.ir.frozen import Entry, FrozenOp
+from tstatic.ir.opdef import EMPTY
+from tstatic.ir.recording import Call
+from tstatic.ir.rng import RngKey
+from tstatic.ir.types import dtype_of
+from tstatic.plan.flat_buffers import state_buffers
+from tstatic.plan.plan import Plan, Step
+from tstatic.progress import tracked
+from tstatic.runtime.arenas import Arenas
+from tstatic.runtime.checks import Before, Bound, before_kernel, late_checks, may_ask_words
+from tstatic.runtime.feed import StagedFeeds, uninitialised
+from tstatic.runtime.finite import check_finite
+from tstatic.runtime.flatten import flatten, move_values
+from tstatic.runtime.generated import add_shared, bind_view, generated_work
+from tstatic.runtime.recorded import RecordedCalls
+from tstatic.runtime.scope import Scope, dtype_check
+from tstatic.runtime.scratch import Scratch
+from tstatic.runtime.sections import Owner, Sections
+from tstatic.runtime.storage import Blocks, place_values
+from tstatic.runtime.sub_block import BlockRunner, run_collective, store_entry
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Setting:
+    """What a session was made with, and what lasts as long as it does.
+
+    Attributes:
+        plan: The plan.
+        scope: The scope of the persistable variables.
+        device: The device that runs the plan.
+        threads: Threads that share the work of a step.
+        check_numerics: Whether each step's results are searched for NaN.
+        communicator: Runs this replica's collectives with the other replicas; ``None`` for a program on one place.
+        place: Number of the replica.
+        arenas: Memory that it shares with sessions that run when it does not.
+        streams: One for copies, one for collectives, and those over which the other steps are spread.
+        began, ended: The first and the last event of a run on a device whose work runs late.
+    """
+
+    plan: Plan
+    scope: Scope
+    device: Device
+    threads: int
+    check_numerics: bool
+    communicator: Communicator | None
+    place: int
+    arenas: Arenas
+    streams: list[Stream]
+    began: Event
+    ended: Event
+
+    def waiting(self) -> list[Call]:
+        """Returns calls that wait for the first stream, and so for what it waits for."""
+        first = self.streams[0]
+        return [(self.device.record, (self.ended, first)), (self.device.synchronize, ([first],))]
+
+
+class Binding:
+    """What a plan is bound to.
+
+    Args:
+        setting: What the session was made with.
+        owner: The session.
+
+    Attributes:
+        arena: The memory of the plan's temporaries.
+        workspaces: The scratch memory of each thread.
+        arrays: Value -> array.
+        blocks: The foreign blocks of the plan.
+        sections: The steps whose sizes a run finds.
+        checks: The checks of positions on a device whose work runs late; ``None`` elsewhere.
+        undecided: Whether the update is queued before the host knows of bad positions.
+        keys, runners: What each run tells seed and number: of steps that draw, and of bodies of control flow.
+        numbers: Where kernels find them; ``None`` if none draws.
+        schedules: ``main``, and ``update``, which writes state -> its calls.
+        recorded: Those calls with marks, for a profiler.
+        feeds: Name and array of each feed; ``open_feeds``: names of those whose first size each run decides.
+        staged: Sends feeds to a device whose work runs late; ``None`` elsewhere.
+        own_bytes: Bytes of arrays that only steps have.
+        layout: The scope's layout that it was bound to.
+
+    Raises:
+        FeedError: If a persistable variable that the program reads has no value in the scope.
+    """
+
+    def __init__(self, setting: Setting, owner: Owner) -> None:
+        plan, device, scope = setting.plan, setting.device, setting.scope
+        self._setting = setting
+        move_values(scope, (*plan.program.reads, *plan.program.writes), device)  # which flat buffers are made of
+        flatten(scope, state_buffers(plan.program), device)
+        self.arena = setting.arenas.take(owner, plan.arena_bytes)
+        self.arena.touch()
+        self.arrays: dict[str, Any] = {}
+        self.blocks = Blocks(plan)
+        self.keys: list[RngKey] = []
+        self.runners: list[BlockRunner] = []
+        place_values(plan, self.arena, device, self._state, self.blocks, self.arrays)
+        self._scratch = Scratch(plan, self.arena, device)
+        self.sections = Sections(
+            plan, device, self.arrays, self._reserved, setting.threads, setting.check_numerics, owner, setting.arenas
+        )
+        self.checks = late_checks(plan, device)
+        alone = not setting.check_numerics and setting.communicator is None
+        self.undecided = alone and may_ask_words(plan, self.checks)
+        works = self._bind_steps()
+        self.own_bytes = sum(work.own_bytes for _, work, *_ in works)
+        need = max((work.scratch_bytes for _, work, *_ in works), default=0)
+        self.workspaces: Sequence[Any] = setting.arenas.workspaces(setting.threads, need)
+        self.schedules = {"main": Schedule(), "update": Schedule()}
+        for region, group in itertools.groupby(works, key=lambda bound: bound[0].region):
+            self.schedules[region] = self._schedule(region, list(group))
+        self.recorded = RecordedCalls(plan, device, setting.threads, setting.streams, setting.place, self.arrays)
+        self.feeds = [(name, self.arrays[name]) for name in plan.program.feeds if name in self.arrays]
+        self.open_feeds = [name for name in plan.program.feeds if name not in self.arrays]
+        self.numbers = self.arrays.get(RNG)
+        self.staged = StagedFeeds(device, self.feeds) if device.deferred else None
+        self.layout = scope.layout
+
+    # ------------------------------------------------------------------------------------------------------------- steps
+    def _bind_steps(self) -> list[Bound]:
+        """Binds each step to its arrays, in the plan's order."""
+        plan, device = self._setting.plan, self._setting.device
+        works: list[Bound] = []
+        for number, step in enumerate(tracked("preparing operators", plan.steps, len(plan.steps), lambda s: s.op.type)):
+            if step.how == "joined" or (step.how == "view" and bind_view(device, step.op, self.arrays)):
+                self.blocks.bound(number, None)
+                continue
+            stream = self._stream_of(step.op, len(works))
+            work, before = self._bind_step(number, step, stream)
+            self.blocks.bound(number, work)
+            works.append((step, work, stream, before))
+        self.blocks.finish()
+        return works
+
+    def _bind_step(self, number: int, step: Step, stream: Stream) -> tuple[BoundStep, Before]:
+        device, checks = self._setting.device, self.checks
+        before: Before = [], [], []
+        if step.op.definition.collective:
+            return of_calls(self._collective(step)), before
+        if step.how == "dynamic":
+            return self.sections.bind_step(number, stream), before
+        generated = self._setting.plan.kernels.get(step.op.outputs) if step.how == "kernel" else None
+        if generated is not None:
+            add_shared(generated, self.arrays, device, None if checks is None else checks.bad)
+            before = before_kernel(step, self.arrays, device, checks, stream)
+            partials, copies = self._scratch.partials(generated, step), self._scratch.copies(generated, step)
+            return generated_work(generated, self.arrays, device, stream, partials, copies), before
+        ins, outs = [self.entry(e) for e in step.op.inputs], [self.entry(e) for e in step.op.outputs]
+        if step.region == "main" and checks is not None:
+            ins, before = checks.bind_op(step.op, ins, stream)
+        scratch = self._scratch.of(step)
+        if step.region == "update" and self.undecided:
+            assert checks is not None
+            return device.bind_unless(checks.bad, step.op, ins, outs, stream, scratch), before
+        return device.bind(step.op, ins, outs, self._reserved(step.op), stream, scratch), before
+
+    def entry(self, entry: Entry) -> Any:
+        """Returns what stands in a slot: an array, a list of them, or ``None``."""
+        if entry is None:
+            return None
+        if isinstance(entry, str):
+            return self.arrays[entry]
+        return [None if v == EMPTY else self.arrays[v] for v in entry]
+
+    def _state(self, var: str, value: str) -> Array:
+        plan = self._setting.plan
+        array = self._setting.scope.array(var)
+        if array is None:
+            raise uninitialised(plan, var)
+        if (meta := plan.storage[value].meta) is not None:
+            dtype_check(var, meta.dtype, dtype_of(array.dtype))
+        return array
+
+    def _reserved(self, op: FrozenOp) -> dict[str, Any]:
+        reserved: dict[str, Any] = {}
+        if op.definition.random or op.sub_blocks or any(one.definition.random for one in op.body):
+            # Filled in by each step: seed and run are not known here, and binding costs more than a step.
+            key = RngKey(0, self._setting.place, op.position, 0, 0)
+            self.keys.append(key)
+            reserved["rng"] = key
+            if op.sub_blocks:
+                runner = BlockRunner(op, key)
+                self.runners.append(runner)
+                reserved["run_block"] = runner
+        return reserved
+
+    def _stream_of(self, op: FrozenOp, number: int) -> Stream:
+        """Returns the stream of an op: collectives have one of their own, the others take turns over the compute streams."""
+        streams = self._setting.streams
+        return streams[1] if op.definition.collective else streams[2 + number % (len(streams) - 2)]
+
+    # ------------------------------------------------------------------------------------------------------- collectives
+    def _collective(self, step: Step) -> list[Call]:
+        """Returns the calls of a collective, which its op definition binds to the replica's communicator."""
+        if step.how == "dynamic":
+            return [(away, (self._run_collective, step.op))]
+        op = step.op
+        ins, outs = ([self.entry(e) for e in entries] for entries in (op.inputs, op.outputs))
+        calls = self._setting.device.bind_collective(op, ins, outs, self._setting.communicator)
+        # A replica that waits for the others computes nothing, and another one may fork meanwhile.
+        return [(away, (f, *args)) for f, args in calls]
+
+    def _run_collective(self, op: FrozenOp) -> None:
+        """Runs a collective whose inputs' sizes are known only when they have been computed."""
+        device, storage = self._setting.device, self._setting.plan.storage
+        assert self._setting.communicator is not None
+        device.synchronize(self._setting.streams)
+        found = run_collective(op, [self.entry(e) for e in op.inputs], self._setting.communicator)
+        settled = {v: self.arrays[v] for v in op.writes() if storage[v].kind == "arena"}
+        for entry, out in zip(op.outputs, found, strict=True):
+            store_entry(entry, out, self.arrays)
+        for value, place in settled.items():
+            device.copy(place, self.arrays[value])
+            self.arrays[value] = place
+
+    # ---------------------------------------------------------------------------------------------------------- schedule
+    def _schedule(self, name: str, works: Sequence[Bound]) -> Schedule:
+        """Returns the calls of a region."""
+        setting, plan, late = self._setting, self._setting.plan, self._setting.device.deferred
+        searched = setting.check_numerics and name == "main"
+        steps = [self._ready(bound, searched, late) for bound in works]
+        behind: list[Call] = []
+        if late:
+            steps = [*self._fences(name), *steps]
+            if name == "main" or any(step.how == "dynamic" for step, *_ in works):
+                behind += self.checks.finish(setting.streams[0]) if self.checks is not None and name == "main" else []
+                # The host commits only what succeeded, and finds arrays of unknown sizes only when they have been computed.
+                behind += [] if self.undecided else setting.waiting()
+        ordered = plan.options.no_chaining
+        region = Region(setting.threads, self.workspaces, setting.streams, self.arrays, ordered, searched, behind)
+        return setting.device.schedule(steps, region)
+
+    def _ready(self, bound: Bound, searched: bool, late: bool) -> ReadyStep:
+        setting = self._setting
+        step, work, stream, (before, reads, writes) = bound
+        find = (check_finite, (setting.device, step.op, self.arrays, stream, setting.plan))
+        if late:
+            drawn = [setting.device.span(self.arrays[RNG])] if step.op.body and RNG in self.arrays else []
+            reads, writes = [*reads, *drawn], [*writes, *self._scratch.spans(step)]
+        return ReadyStep(step.op, stream, work, before, [find] if searched else [], reads, writes)
+
+    def _fences(self, name: str) -> list[ReadyStep]:
+        """Returns the points in a region's order that have no work of their own."""
+        setting, first = self._setting, self._setting.streams[0]
+        found = []
+        if not any(one.calls for one in self.schedules.values()):
+            # The copies of feeds and of what random numbers depend on: their readers wait for it.
+            read = (*setting.plan.program.feeds, RNG)
+            spans = [setting.device.span(self.arrays[v]) for v in read if v in self.arrays]
+            found.append(ReadyStep(None, first, writes=spans))
+        if name == "update" and self.undecided:
+            # The host does not wait in between: all that the update writes waits for the end of the main region.
+            found.append(ReadyStep(None, first, reads=None, writes=None))
+        return found
+
+    def free(self) -> None:
+        """Frees memory of its own; nothing refers to the arena afterwards.
+
+        Calls and their arrays hold the arena's memory on a device whose arrays count who uses them.
+        """
+        if self.staged is not None:
+            self.staged.free()
+        if self.checks is not None:
+            self.checks.free()
+        self.arrays.clear()
+        self.schedules = {"main": Schedule(), "update": Schedule()}
