@@ -12,8 +12,8 @@ import tstatic as paddle
 from tests.cpu.test_fake_device import fake
 from tests.parallel.golden import strategy
 from tstatic import static
-from tstatic.devices.base import Stream
 from tstatic.devices.fake import FakeDevice
+from tstatic.devices.step import Stream
 from tstatic.ir.types import Meta, float32
 from tstatic.target import B200, H200
 

@@ -8,7 +8,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -503,15 +502,19 @@ def test_the_commit_waits_for_the_updates_of_every_stream_and_for_no_more(monkey
     main, startup, loss = training()
 
     def run(number: int, left_out: int) -> list[Any]:
-        schedule = queued.QueuedDevice.schedule
+        schedule, joining, streams = queued.QueuedDevice.schedule, queued.joining, []
 
-        def some(self: FakeDevice, steps: Any, region: Region) -> Any:
-            streams = [stream for at, stream in enumerate(region.streams) if at != left_out]
-            return schedule(self, steps, replace(region, streams=streams))
+        def noted(self: FakeDevice, steps: Any, region: Region) -> Any:
+            streams[:] = region.streams
+            return schedule(self, steps, region)
+
+        def some(device: FakeDevice, stream: Any, first: Any) -> list[Any]:
+            return [] if streams.index(stream) == left_out else joining(device, stream, first)
 
         with contextlib.ExitStack() as stack:
             patch = stack.enter_context(pytest.MonkeyPatch.context())
-            patch.setattr(queued.QueuedDevice, "schedule", some)
+            patch.setattr(queued.QueuedDevice, "schedule", noted)
+            patch.setattr(queued, "joining", some)
             device = stack.enter_context(fake(number)) if number >= 0 else None
             stack.enter_context(static.scope_guard(static.Scope()))
             exe = static.Executor("cpu")

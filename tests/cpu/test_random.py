@@ -121,7 +121,7 @@ def test_without_a_seed_processes_differ_only() -> None:
 
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_do_not_matter(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tstatic.runtime.session.usable_cpus", lambda: 8)
+    monkeypatch.setattr("tstatic.devices.immediate.usable_cpus", lambda: 8)
     x = static.data("x", [None, 997])
     x.stop_gradient = False
     y = dropout(x, 0.4)

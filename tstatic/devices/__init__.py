@@ -23,9 +23,10 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 
 from tstatic.devices import cuda, fake, fake_torch, interpret, null, torch_device
-from tstatic.devices.base import Array, Device, DeviceArray, HostArray
+from tstatic.devices.base import Array, Device, DeviceArray
 from tstatic.devices.cpu import blas
 from tstatic.devices.cpu.device import DEVICE as HOST
+from tstatic.devices.step import HostArray
 from tstatic.errors import DeviceError, UnsupportedError
 from tstatic.places import CUDAPlace, Place, resolve
 

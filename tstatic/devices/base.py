@@ -15,7 +15,8 @@ from typing import Any, Literal, NoReturn, Protocol
 
 import numpy as np
 
-from tstatic.devices.region_log import RegionLog
+from tstatic.devices.region_log import Facts
+from tstatic.devices.region_log import RegionLog as RegionLog  # for what records
 from tstatic.devices.step import BoundStep, HostArray, ReadyStep, Region, Schedule, Stream
 from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
@@ -490,6 +491,12 @@ class DeviceRecording(DeviceFacts):
         Only a run that is recorded makes them; others have the calls as they are.
         """
         return log.bracketed(op, calls, stream) if self.deferred else log.stamped(op, calls)
+
+    def region_log(
+        self, recorder: Recorder, update: bool, facts: Callable[[], Facts], streams: Mapping[Stream, str]
+    ) -> RegionLog:
+        """Returns what the calls of a region write their marks to; see :class:`tstatic.devices.region_log.RegionLog`."""
+        return RegionLog(recorder, self, update, facts, streams)
 
     def start_recording(self, recorder: Recorder) -> None:
         """Prepares what measures beside the calls of :meth:`timed`; called whenever a session begins to record."""

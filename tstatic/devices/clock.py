@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tstatic.devices.base import Event, QueuedWorkError, Stream
+from tstatic.devices.base import Event, QueuedWorkError
+from tstatic.devices.step import Stream
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.recording import Call
 from tstatic.target import Target

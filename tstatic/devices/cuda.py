@@ -17,23 +17,12 @@ from typing import Any
 import numpy as np
 
 from tstatic import target
-from tstatic.devices.base import (
-    Array,
-    ArraysByName,
-    Event,
-    Graph,
-    HostArray,
-    KernelLaunch,
-    Memory,
-    QueuedWorkError,
-    RunByName,
-    Stream,
-)
+from tstatic.devices.base import Array, ArraysByName, Event, Graph, KernelLaunch, Memory, QueuedWorkError, RunByName
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import CpuDevice
 from tstatic.devices.queued import QueuedDevice
 from tstatic.devices.region_log import RegionLog
-from tstatic.devices.step import BoundStep, Workspace, of_calls
+from tstatic.devices.step import BoundStep, HostArray, Stream, Workspace, of_calls
 from tstatic.devices.torch_device import TorchArray, TorchDevice, tensors
 from tstatic.devices.torch_forms import torch_form
 from tstatic.devices.torch_kernels import TorchKernels, sees_gpus

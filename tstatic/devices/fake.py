@@ -27,19 +27,17 @@ from tstatic.devices.base import (
     DeviceArray,
     Event,
     Graph,
-    HostArray,
     KernelLaunch,
     Memory,
     MemoryKind,
     QueuedWorkError,
     RunByName,
-    Stream,
 )
 from tstatic.devices.clock import FakeEvent, FakeStream, Item, Mark, costs
 from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer, addresses_only
 from tstatic.devices.cpu.device import CpuDevice, prepare
 from tstatic.devices.queued import QueuedDevice
-from tstatic.devices.step import BoundStep, Workspace, of_calls
+from tstatic.devices.step import BoundStep, HostArray, Stream, Workspace, of_calls
 from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits

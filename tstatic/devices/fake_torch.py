@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tstatic.devices import torch_device
-from tstatic.devices.base import Array, HostArray
+from tstatic.devices.base import Array
 from tstatic.devices.clock import FakeStream
 from tstatic.devices.fake import FakeArray, FakeDevice
+from tstatic.devices.step import HostArray
 from tstatic.devices.torch_device import tensors
 from tstatic.devices.torch_forms import torch_form
 from tstatic.ir.frozen import FrozenOp

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from tstatic import target
-from tstatic.devices.base import HostArray, KernelLaunch, Stream
+from tstatic.devices.base import KernelLaunch
 from tstatic.devices.cpu.device import CpuDevice
+from tstatic.devices.step import HostArray, Stream
 from tstatic.errors import DeviceError, needed_for
 from tstatic.ir.recording import Call
 from tstatic.locks import lock

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tstatic.devices.base import Stream
 from tstatic.devices.cpu.device import CpuDevice
-from tstatic.devices.step import BoundStep, of_calls
+from tstatic.devices.step import BoundStep, Stream, of_calls
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.recording import Call
 

@@ -14,19 +14,11 @@ from typing import Any
 import numpy as np
 
 from tstatic import target
-from tstatic.devices.base import (
-    ArraysByName,
-    DeviceArray,
-    HostArray,
-    KernelLaunch,
-    Memory,
-    MemoryKind,
-    RunByName,
-)
+from tstatic.devices.base import ArraysByName, DeviceArray, KernelLaunch, Memory, MemoryKind, RunByName
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import CpuDevice, prepare
 from tstatic.devices.immediate import ImmediateDevice
-from tstatic.devices.step import BoundStep, Stream, of_calls
+from tstatic.devices.step import BoundStep, HostArray, Stream, of_calls
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits
 from tstatic.ir.recording import Call
@@ -89,8 +81,8 @@ class SkeletonDevice(ImmediateDevice):
         return _CPU.span(array.inside)
 
     # ------------------------------------------------------------------------------------------------------------ copies
-    def copy(self, destination: SkeletonArray, source: SkeletonArray, stream: Stream | None = None) -> None:
-        np.copyto(destination.inside, source.inside)
+    def copy(self, destination: Any, source: Any, stream: Stream | None = None) -> None:
+        np.copyto(_inside(destination), _inside(source))  # one of them may be pinned memory
 
     def fill(self, destination: SkeletonArray, value: complex, stream: Stream | None = None) -> None:
         destination.inside[...] = value

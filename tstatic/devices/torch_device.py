@@ -22,18 +22,16 @@ from tstatic.devices.base import (
     Array,
     ArraysByName,
     DeviceArray,
-    HostArray,
     KernelLaunch,
     Memory,
     MemoryKind,
     RunByName,
-    Stream,
     cannot_adopt,
 )
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import CpuDevice
 from tstatic.devices.immediate import ImmediateDevice
-from tstatic.devices.step import BoundStep, Workspace, of_calls
+from tstatic.devices.step import BoundStep, HostArray, Stream, Workspace, of_calls
 from tstatic.devices.torch_forms import Blocks, ForeignBlock, Taking, torch_form
 from tstatic.devices.torch_settings import Settings, keep_freed_memory
 from tstatic.errors import needed_for

@@ -112,8 +112,9 @@ class Binding:
         place_values(plan, self.arena, device, self._state, self.blocks, self.arrays)
         self._scratch = Scratch(plan, self.arena, device)
         self.sections = Sections(
-            plan, device, self.arrays, self._reserved, setting.threads, setting.check_numerics, owner, setting.arenas
-        )
+            plan, device, self.arrays, self._reserved, setting.threads, setting.check_numerics, owner, self.arena,
+            setting.arenas,
+        )  # fmt: skip
         self.checks = late_checks(plan, device)
         alone = not setting.check_numerics and setting.communicator is None
         self.undecided = alone and may_ask_words(plan, self.checks)

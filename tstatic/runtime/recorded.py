@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any
 
-from tstatic.devices.base import Device, Event
-from tstatic.devices.step import RegionLog, Schedule, Stream
+from tstatic.devices.base import Device, Event, RegionLog
+from tstatic.devices.step import Schedule, Stream
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.plan import Plan
@@ -79,7 +79,7 @@ class RecordedCalls:
         return self._regions[name]
 
     def _timed(self, recorder: Recorder, update: bool, schedule: Schedule) -> Schedule:
-        log = RegionLog(recorder, self._device, update, lambda: self._facts_of(recorder, update), self._streams)
+        log = self._device.region_log(recorder, update, lambda: self._facts_of(recorder, update), self._streams)
         self._logs.append(log)
         made = schedule.timed(log)
         made.calls = [(log.begin, ()), *made.calls, (self._end, (log,))]

@@ -91,14 +91,10 @@ class Owner(User, Protocol):
     """The session, as far as its sections are concerned.
 
     Attributes:
-        arena: The memory of what its plan places.
-        sections: Those of its last binding.
         feed_sizes: What identifies the sizes that are fed now.
         on_growth: Learns of bytes that were added for the fed sizes, or taken from them.
     """
 
-    arena: Memory | None
-    sections: Sections | None
     feed_sizes: Hashable
     on_growth: Callable[[Hashable, int], None] | None
 
@@ -194,6 +190,7 @@ class Sections:
         threads: Threads that share the work.
         check: Whether results are searched for NaN.
         owner: The session.
+        arena: The memory of what its plan places.
         arenas: The memory that it shares with others.
 
     Attributes:
@@ -203,13 +200,11 @@ class Sections:
 
     def __init__(
         self, plan: Plan, device: Device, arrays: MutableMapping[str, Any], reserved: Callable[[FrozenOp], dict[str, Any]],
-        threads: int, check: bool, owner: Owner, arenas: Arenas,
+        threads: int, check: bool, owner: Owner, arena: Memory, arenas: Arenas,
     ) -> None:  # fmt: skip
         self._plan, self._device, self._arrays, self._reserved = plan, device, arrays, reserved
         self._threads, self._check = threads, check
-        self._owner, self._arenas = owner, arenas
-        if owner.sections is not None:
-            owner.sections.forget()
+        self._owner, self._arena, self._arenas = owner, arena, arenas
         self._is_open = any(plan.storage[v].kind == "dynamic" for v in plan.program.feeds)
         self.at: tuple[Schedule, Iterator[Any]] | None = None
         self._known: OrderedDict[tuple[Any, ...], Sized] = OrderedDict()
@@ -385,8 +380,7 @@ class Sections:
         if section is self._sections[0]:
             # Behind what the plan places, in the memory that plans take turns in: most programs have one section.
             start = aligned(self._plan.arena_bytes)
-            assert self._owner.arena is not None
-            arena = self._arenas.widen(self._owner, start + nbytes, self._owner.arena, start)
+            arena = self._arenas.widen(self._owner, start + nbytes, self._arena, start)
             if arena is not None:
                 return arena, start
         before = section.memory

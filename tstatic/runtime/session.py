@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from tstatic import flags, records
-from tstatic.comm.group import Communicator, ReplicaStoppedError
+from tstatic.comm.group import Communicator
 from tstatic.devices import HOST, Device, read
 from tstatic.devices.base import Memory, QueuedWorkError
-from tstatic.devices.step import Schedule, Workspace
-from tstatic.errors import DeviceError, IndexRangeError
+from tstatic.devices.step import Workspace
 from tstatic.forks import away, computing
-from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.rng import kernel_numbers
 from tstatic.ir.tensor_array import TensorArray
 from tstatic.plan.plan import Plan
@@ -23,14 +20,13 @@ from tstatic.runtime import random
 from tstatic.runtime.arenas import Arenas, held_bytes
 from tstatic.runtime.binding import Binding, Setting
 from tstatic.runtime.checks import StoppedBeforeError
-from tstatic.runtime.commit import Commit, Pending
+from tstatic.runtime.commit import Commit
+from tstatic.runtime.failures import Position, number_of, raise_failure, running_op
 from tstatic.runtime.interrupt import Writing, check_whole
-from tstatic.runtime.out_of_memory import explained, of_op
+from tstatic.runtime.out_of_memory import explained
 from tstatic.runtime.scope import Scope
 from tstatic.runtime.sections import Sections
 from tstatic.runtime.storage import NO_BLOCKS
-from tstatic.runtime.sub_block import annotate
-from tstatic.where import show
 
 
 class Session:
@@ -75,7 +71,7 @@ class Session:
         self._commit = Commit(self.setting)
         self.feed_sizes: Hashable = None
         self.on_growth: Callable[[Hashable, int], None] | None = None
-        self._at: tuple[Schedule, Iterator[Any]] | None = None
+        self._at: Position | None = None
         self.runs = 0
         self.settings = device.settings(threads)
         self._before = device.before_runs([step.op for step in plan.steps])
@@ -161,7 +157,9 @@ class Session:
                 if i < iterations - 1 and self.stale():
                     # A state variable got new storage (a first value, or another size).
                     self.bind()
-                    bound, sent = self.bound, False
+                    bound = self.bound
+                    assert bound is not None
+                    sent = False
         self.runs += 1
         setting.arenas.unfinished = None
         if bound.recorded.recorder is not None:
@@ -212,7 +210,10 @@ class Session:
                 if self.communicator is None:
                     self.scope.bump_version()
                 self._execute(bound, "update")
-                self._write([*pending, *commit.pending(commit.behind, bound)] if commit.behind else pending, bound)
+                try:
+                    commit.write([*pending, *commit.pending(commit.behind, bound)] if commit.behind else pending, bound)
+                except QueuedWorkError as raised:
+                    raise_failure(self.setting, bound, "update", raised, self.plan.steps[-1].op)
                 self.scope.runs[self.uid] = (epoch, count + 1)
         else:
             self.scope.runs[self.uid] = (epoch, count + 1)
@@ -232,7 +233,10 @@ class Session:
             failed: BaseException | None = None
             try:
                 self._execute(bound, "update")
-                failed = self._write(pending, bound, count)
+                try:
+                    failed = self._commit.write(pending, bound, count)
+                except QueuedWorkError as raised:
+                    raise_failure(self.setting, bound, "update", raised, self.plan.steps[-1].op)
             except StoppedBeforeError as stopped:
                 failed = stopped.error
             if failed is None:
@@ -242,13 +246,6 @@ class Session:
         for array, value in zip(fetched, values, strict=True):
             np.copyto(array, self.device.to_host(bound.arrays[value], self.streams[0]))
         return fetched
-
-    def _write(self, pending: Pending, bound: Binding, runs: int = 0) -> IndexRangeError | None:
-        try:
-            return self._commit.write(pending, bound, runs)
-        except QueuedWorkError as raised:
-            failed = raised
-        self._raise(bound, "update", failed, self.plan.steps[-1].op)
 
     def _to_host(self, value: Any) -> Any:
         """Returns a fetched value: a copy of an array, or a list of copies of a tensor array's elements."""
@@ -261,53 +258,21 @@ class Session:
         schedule = bound.schedules[region]
         if records.recorder is not None:
             schedule = bound.recorded.region(records.recorder, region, schedule)
-        # The iterator's remaining length tells which call failed: a counter would cost an instruction of Python per call.
         running = iter(schedule.calls)
-        self._at = schedule, running
+        at = self._at = schedule, running
         try:
             for function, args in running:
                 function(*args)
             return
         except Exception as raised:
-            error, op = schedule.failed(raised, len(schedule.calls) - operator.length_hint(running) - 1)
-        self._raise(bound, region, error, op)  # outside the except block: the error keeps its own cause and context
-
-    def _raise(self, bound: Binding, region: str, error: BaseException, op: FrozenOp) -> NoReturn:
-        """Raises the error of a call, or of the queued work for which it waited, with its op."""
-        self.device.discard(self.streams)
-        bound.recorded.drop()
-        if isinstance(error, QueuedWorkError):
-            if error.stream is not None and error.stream not in self.streams:
-                raise ReplicaStoppedError("this replica stopped because another one failed") from error
-            op = error.op or op
-            error = error.__cause__ or error
-        error = of_op(error, op)
-        annotate(error, op)
-        early = any(step.op is op for step in self.plan.steps if step.region == "main")
-        if region == "update" and bound.undecided and early:
-            raise StoppedBeforeError(error)
-        if region == "update":
-            kind, text = self.device.describe(error)
-            raise DeviceError(
-                "a step failed while it wrote parameters",
-                expected="an update that cannot fail", received=f"{kind}: {text}",
-                fix="load the last good checkpoint before going on", op=op.type, where=show(op.where),
-            ) from error  # fmt: skip
-        raise error
+            error, op = schedule.failed(raised, number_of(at))
+        # Outside the except block, so that the error keeps its own cause and context.
+        raise_failure(self.setting, bound, region, error, op)
 
     def current_op(self) -> str:
         """Returns the op that is running now, with the user's line; empty between runs."""
-        late = self.device.running(self.streams)
-        if late is not None:
-            return f"in operator '{late.type}' at {show(late.where)}"
-        # Another thread asks: the session may be dropped meanwhile.
-        at = (self.bound and self.bound.sections.at) or self._at
-        if at is None or self.bound is None:
-            return ""
-        schedule, running = at
-        index = len(schedule.calls) - operator.length_hint(running) - 1
-        ops = schedule.ops(index)[:3] if 0 <= index < len(schedule.calls) else []
-        return " or ".join(dict.fromkeys(f"in operator '{op.type}' at {show(op.where)}" for op in ops))
+        bound = self.bound
+        return running_op(self.setting, None if bound is None else bound.sections.at or self._at)
 
     def is_computing(self) -> bool:
         """Returns whether the device runs queued work of this session now; ``False`` if the device cannot tell."""

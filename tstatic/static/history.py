@@ -53,7 +53,9 @@ class History:
     def beside_bytes(self, plan: Plan) -> Mapping[int, int]:
         """Returns what the device's library was seen to hold beside the results of steps, in runs of an equal plan."""
         alike = (s for s in self.sessions if s.plan.storage == plan.storage)
-        return max((session.blocks.beside_bytes for session in alike), key=len, default={})
+        return max(
+            (session.bound.blocks.beside_bytes for session in alike if session.bound is not None), key=len, default={}
+        )
 
     def note(self, record: CompileRecord) -> None:
         """Records a compilation for a run."""

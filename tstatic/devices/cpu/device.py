@@ -11,22 +11,12 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from tstatic import target
-from tstatic.devices.base import (
-    ALIGNED,
-    ArraysByName,
-    HostArray,
-    KernelLaunch,
-    Memory,
-    MemoryKind,
-    RunByName,
-    Stream,
-    cannot_adopt,
-)
+from tstatic.devices.base import ALIGNED, ArraysByName, KernelLaunch, Memory, MemoryKind, RunByName, cannot_adopt
 from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer
 from tstatic.devices.cpu.copy_speed import copy_speed
 from tstatic.devices.cpu.pool import usable_cpus
 from tstatic.devices.immediate import ImmediateDevice
-from tstatic.devices.step import BoundStep, Span, of_calls, spans_of
+from tstatic.devices.step import BoundStep, HostArray, Span, Stream, of_calls, spans_of
 from tstatic.errors import DeviceError
 from tstatic.ir.evaluate import metas_of, settle
 from tstatic.ir.frozen import FrozenOp
