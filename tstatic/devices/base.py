@@ -492,12 +492,6 @@ class DeviceRecording(DeviceFacts):
         """
         return log.bracketed(op, calls, stream) if self.deferred else log.stamped(op, calls)
 
-    def region_log(
-        self, recorder: Recorder, update: bool, facts: Callable[[], Facts], streams: Mapping[Stream, str]
-    ) -> RegionLog:
-        """Returns what the calls of a region write their marks to; see :class:`tstatic.devices.region_log.RegionLog`."""
-        return RegionLog(recorder, self, update, facts, streams)
-
     def start_recording(self, recorder: Recorder) -> None:
         """Prepares what measures beside the calls of :meth:`timed`; called whenever a session begins to record."""
 
@@ -528,3 +522,9 @@ class Device(DeviceMemory, DeviceQueue, DeviceBinding, DeviceLateChecks, DeviceR
     def describe(self, error: BaseException) -> tuple[str, str]:
         """Returns class and text of a device's error, for messages to the user."""
         return type(error).__name__, str(error)
+
+    def region_log(
+        self, recorder: Recorder, update: bool, facts: Callable[[], Facts], streams: Mapping[Stream, str]
+    ) -> RegionLog:
+        """Returns what the calls of a region write their marks to; see :class:`tstatic.devices.region_log.RegionLog`."""
+        return RegionLog(recorder, self, update, facts, streams)
