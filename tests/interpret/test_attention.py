@@ -71,7 +71,7 @@ def check(shapes: tuple[tuple[int, ...], ...], dtype: str, mask: str | None) -> 
     known = run_ops(body, arrays)
     metas = metas_by_name(known)
     kernel = attention_kernel(found, mixed, metas, "lse", saving)
-    ways = kernel.candidates(TINY)
+    ways = tuple(kernel.candidates(TINY))
     low, shared = dtype in ("float16", "bfloat16"), q[:-2] != k[:-2]
     assert [way.name == "library" for way in ways] == ([False] if low else [False, True])
     for way in ways:
@@ -84,7 +84,7 @@ def check(shapes: tuple[tuple[int, ...], ...], dtype: str, mask: str | None) -> 
     metas = metas_by_name(known)
     wanted = ["dq", "dk", "dv"]
     kernel = attention_grad_kernel(found, g, metas, wanted, "lse", "o")
-    ways = kernel.candidates(TINY)
+    ways = tuple(kernel.candidates(TINY))
     # One launch for all gradients where no heads share keys; one for keys and values, and one for queries; three. The last way
     # is the first one again: sums of rows by a launch before the others, or in their loops.
     launches = [2, 3] if shared else [1, 2, 3]

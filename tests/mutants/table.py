@@ -1122,10 +1122,10 @@ CHIPS = (
         interpret=True,
     ),
     Mutant(
-        "static/pipeline.py",
-        "planned_kernels.launches",
+        "fusion/choice.py",
+        "choose",
         "comparison",
-        "way < len(ways)",
+        "device.way < len(ways)",
         "False",
         (I + "test_chip_launches.py",),
         "function_that_only_chips_launch and kernel",

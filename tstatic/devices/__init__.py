@@ -1,13 +1,16 @@
 """Backends: one file each, and one line each in ``DEVICES``.
 
 * ``base``  the interface of a device: memory, copies, streams and events, and how a step becomes calls
-* ``records``, ``region_log``  what was measured while programs ran, and how the ops of a region are timed
+* ``step``  steps that are bound, as a device schedules them, and the calls of a region
+* ``immediate``, ``queued``  schedules: chains where calls end with their work, streams and graphs where it runs late
+* ``skeleton``  the least that a device with memory of its own consists of, to be copied
+* ``region_log``  how the ops of a region are timed
 * ``cpu``   runs every op definition's ``ref`` on numpy arrays (a package: threads, tiles, memory, BLAS)
 * ``interpret`` the CPU, with fused ops as generated kernels in Triton's interpreter
 * ``planned``  the CPU, launching kernels as a chip that is not here does
 * ``fake``  memory that the host cannot access, and work that runs late and out of order (for tests)
 * ``fake_torch`` the same with torch's operators
-* ``clock`` what work takes on the virtual clock of ``fake``
+* ``clock``, ``late_work`` what work takes on the virtual clock of ``fake``, and the order in which it runs there
 * ``null``  runs nothing, to measure overhead
 * ``cuda``  NVIDIA GPUs: torch's device with streams, events, pinned memory, and generated kernels
 * ``torch_device``, ``torch_forms``  any device of torch: ops as their torch forms, whose results' memory may become the values'

@@ -36,6 +36,7 @@ from tstatic.devices.base import (
 from tstatic.devices.clock import FakeEvent, FakeStream, Item, Mark, costs
 from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer, addresses_only
 from tstatic.devices.cpu.device import CpuDevice, prepare
+from tstatic.devices.late_work import LateWork
 from tstatic.devices.queued import QueuedDevice
 from tstatic.devices.step import BoundStep, HostArray, Stream, Workspace, of_calls
 from tstatic.errors import DeviceError
@@ -44,7 +45,6 @@ from tstatic.ir.indices import Limits
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.recording import Call
 from tstatic.ir.types import Meta
-from tstatic.locks import rlock
 from tstatic.records import Machine
 from tstatic.target import TINY, Target
 
@@ -95,10 +95,8 @@ class FakeDevice(QueuedDevice):
         self.costs = costs(self.target)
         # Virtual time of each thread of the host, which moves on when it waits for the device.
         self._host = threading.local()
-        self._queued: set[FakeStream] = set()
+        self._late = LateWork()
         self._captured: set[FakeStream] = set()
-        # Any thread that synchronizes may run items of any stream; each item runs once, and those of a stream one by one.
-        self._turn = threading.Condition(rlock())
         self.reseed(seed)
 
     def reseed(self, seed: int) -> None:
@@ -193,7 +191,7 @@ class FakeDevice(QueuedDevice):
             event.time = mark.time = stream.clock
 
         # The time is taken when the item runs, as on a real device, not when the host records the event.
-        self._append(stream, Item(reached, marks=mark))
+        self._late.append(stream, Item(reached, marks=mark), self._now)
 
     def wait(self, event: Event, stream: Stream) -> None:
         assert isinstance(event, FakeEvent)
@@ -201,11 +199,10 @@ class FakeDevice(QueuedDevice):
         if stream.capturing is not None:
             stream.capturing.append((self.wait, (event, stream)))
         elif event.mark is not None:
-            self._append(stream, Item(waits_for=event.mark))
+            self._late.append(stream, Item(waits_for=event.mark), self._now)
 
     def synchronize(self, streams: Sequence[Stream] | None = None) -> None:
-        with self._turn:
-            everything = [*self._queued, *self._captured] if streams is None else streams
+        everything = [*self._late.open(), *self._captured] if streams is None else streams
         wanted = [s for s in everything if isinstance(s, FakeStream)]
         for stream in wanted:
             if stream.capturing is not None:
@@ -215,7 +212,7 @@ class FakeDevice(QueuedDevice):
                     received="a synchronize, or a copy to the host",
                     fix="end the region before that call",
                 )
-        self._run(wanted)
+        self._late.run(wanted)
         self._host.now = max([self._now, *(s.clock for s in wanted)])
 
     @property
@@ -233,19 +230,7 @@ class FakeDevice(QueuedDevice):
     def discard(self, streams: Sequence[Stream]) -> None:
         for stream in streams:
             assert isinstance(stream, FakeStream)
-            self._drop([stream], QueuedWorkError(None, stream))
-
-    def _drop(self, streams: Sequence[FakeStream], error: QueuedWorkError) -> None:
-        """Drops the streams' items; what waits for their events fails with ``error``."""
-        with self._turn:
-            for stream in streams:
-                for item in stream.items:
-                    if item.marks is not None:
-                        item.marks.done, item.marks.error = True, error
-                stream.items.clear()
-                stream.error = None
-                self._queued.discard(stream)
-            self._turn.notify_all()
+            self._late.drop([stream], QueuedWorkError(None, stream))
 
     def running(self, streams: Sequence[Stream]) -> FrozenOp | None:
         return next((s.running for s in streams if isinstance(s, FakeStream) and s.running is not None), None)
@@ -263,89 +248,7 @@ class FakeDevice(QueuedDevice):
         if stream.capturing is not None:
             stream.capturing.append((self._put, (stream, run, op, seconds)))
         else:
-            self._append(stream, Item(run, op, seconds=seconds))
-
-    def _append(self, stream: FakeStream, item: Item) -> None:
-        item.after = self._now
-        with self._turn:
-            stream.items.append(item)
-            # Work is done even if its stream is no longer referenced.
-            self._queued.add(stream)
-
-    def _run(self, wanted: Sequence[FakeStream]) -> None:
-        """Runs items until the wanted streams are empty, and of other streams only items that these wait for: the rest is late.
-
-        Of the streams that can continue, the one with the highest drawn rank does. Its rank is redrawn after each item or,
-        in most runs, only sometimes: then one stream runs far ahead of the others, or far behind. Uniform draws alone find
-        far fewer missing waits.
-        """
-        ranks: dict[FakeStream, float] = {}
-        anew = wanted[0].random.choice((0.1, 0.1, 1.0)) if wanted else 0.0
-        with self._turn:
-            needed = _needed(wanted)
-        while (taken := self._next(wanted, needed, ranks, anew)) is not None:
-            stream, item = taken
-            error = None if item.waits_for is None else item.waits_for.error
-            reached = 0.0 if item.waits_for is None else item.waits_for.time
-            stream.clock = max(stream.clock, item.after, reached) + item.seconds
-            stream.spent += item.seconds
-            try:
-                if item.run is not None:
-                    with np.errstate(all="ignore"):  # a device has no floating-point warnings
-                        item.run()  # without the lock, so that other threads run other streams meanwhile
-            except Exception as raised:
-                error = QueuedWorkError(item.op, stream)
-                error.__cause__ = raised
-            finally:
-                with self._turn:
-                    stream.running, stream.busy = None, False
-                    if item.marks is not None:
-                        item.marks.done, item.marks.error = True, error
-                    if error is not None:
-                        self._drop([stream], error)
-                        stream.error = error
-                    elif not stream.items:
-                        self._queued.discard(stream)
-                    self._turn.notify_all()
-
-    def _next(
-        self,
-        wanted: Sequence[FakeStream],
-        needed: Mapping[FakeStream, Mark | None],
-        ranks: dict[FakeStream, float],
-        anew: float,
-    ) -> tuple[FakeStream, Item] | None:
-        """Takes the item that runs next, and marks its stream busy; returns ``None`` once the wanted streams are empty."""
-        with self._turn:
-            while True:
-                failed = next((s.error for s in wanted if s.error is not None), None)
-                if failed is not None:
-                    self._drop(wanted, failed)
-                    raise failed
-                if not any(s.items or s.busy for s in wanted):
-                    return None
-                ready = [s for s, last in needed.items() if _ready(s) and (last is None or not last.done)]
-                if ready:
-                    break
-                # If another thread runs an item, that may make a stream ready; otherwise nothing ever will.
-                if not any(s.busy for s in needed):
-                    self.discard([*needed])
-                    raise DeviceError(
-                        "streams wait for each other",
-                        expected="an event that is recorded before another stream waits for it",
-                        received="streams of which none can go on",
-                        fix="record the event first",
-                    )
-                self._turn.wait()
-            draw = wanted[0].random
-            for one in ready:
-                ranks.setdefault(one, draw.random())
-            stream = max(ready, key=ranks.__getitem__)
-            if draw.random() < anew:
-                ranks[stream] = draw.random()
-            item = stream.items.popleft()
-            stream.busy, stream.running = True, item.op
-            return stream, item
+            self._late.append(stream, Item(run, op, seconds=seconds), self._now)
 
     # -------------------------------------------------------------------------------------------------------------- work
     def machine(self, threads: int) -> Machine:
@@ -508,32 +411,6 @@ class _Parts:
 def _calls(step: BoundStep) -> list[Call]:
     """Returns the calls of a step that needs no scratch memory."""
     return [call for tile in step.bind(Workspace()) for call in tile] + step.after
-
-
-def _needed(wanted: Sequence[FakeStream]) -> dict[FakeStream, Mark | None]:
-    """Returns the wanted streams, and those that they wait for, directly or indirectly, with the last event that they need."""
-    found: dict[FakeStream, Mark | None] = dict.fromkeys(wanted)
-    open_ = list(found.items())
-    while open_:
-        stream, last = open_.pop()
-        for item in stream.items:
-            mark = item.waits_for
-            if mark is not None and not mark.done:
-                known = found.get(mark.stream)
-                if mark.stream not in found or (known is not None and known.number < mark.number):
-                    found[mark.stream] = mark
-                    open_.append((mark.stream, mark))
-            if last is not None and item.marks is last:
-                break
-    return found
-
-
-def _ready(stream: FakeStream) -> bool:
-    """Returns whether the stream's next item can run now."""
-    if stream.busy or not stream.items:
-        return False
-    mark = stream.items[0].waits_for
-    return mark is None or mark.done
 
 
 def _nbytes(value: Any) -> int:

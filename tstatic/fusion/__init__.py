@@ -15,6 +15,7 @@
 * ``explicit_groups``, ``single_op``  groups that the user names, and single ops
 * ``user_kernel``, ``register``, ``registration``  the user's own kernels, and their registration as text
 * ``identity_gradients``, ``shape_readers``, ``recompute``, ``redrawn``  rewrites that let more patterns match
+* ``choice``  which of its ways of launching a kernel takes on a chip
 * ``codegen``  the text of kernels
 * ``cache``  kernels as files
 

@@ -171,7 +171,7 @@ class _Reading:
                 if derived is None:
                     append_op(block, op.type, op.inputs, op.outputs, {**op.attrs, **automatic})
                 else:
-                    self.differentiate(block, op.type, derived)
+                    _differentiate(self.budget, block, op.type, derived)
             except TstaticError:
                 raise
             except _DAMAGE as error:
@@ -208,7 +208,7 @@ class _Reading:
                 self.bound(op)
                 continue
             made = self.op(number, len(ops), op, variables, read, constants)
-            for cast in self.widened(made, variables):
+            for cast in _widened(made, variables):
                 cast.position = op_position(number, len(ops))
                 ops.append(cast)
             made.position = op_position(number, len(ops))
@@ -220,26 +220,6 @@ class _Reading:
             vars=list(variables.values()), ops=ops, built=len(ops), parent=int(block.parent_idx),
             forward=int(block.forward_block_idx),
         )  # fmt: skip
-
-    def widened(self, op: OpDesc, variables: dict[str, VarDesc]) -> list[OpDesc]:
-        """Returns casts of whole numbers that an op of floats is given, whose inputs change."""
-        definition = OPS.find(op.type)
-        form = None if definition is None else definition.paddle
-        casts: list[OpDesc] = []
-        if form is None or form.wide is None:
-            return casts
-        for slot, row in op.inputs.items():
-            for at, name in enumerate(row):
-                var = variables.get(name)
-                if var is not None and var.dtype and DTYPES[var.dtype].is_integer:
-                    new = f"{name}.{form.wide.name}_{len(variables)}"
-                    variables[new] = VarDesc(name=new, shape=var.shape, dtype=form.wide.name, stop_gradient=True)
-                    attrs: dict[str, Any] = {"in_dtype": DTYPES[var.dtype], "out_dtype": form.wide}
-                    casts.append(
-                        OpDesc(type="cast", inputs={"X": [name]}, outputs={"Out": [new]}, position=0, attrs=attrs)
-                    )
-                    op.inputs[slot][at] = new
-        return casts
 
     def bound(self, op: proto.OpDesc) -> None:
         """Notes an input or a result of the model."""
@@ -336,56 +316,6 @@ class _Reading:
         writers = (self.writers.get(name.partition(GRAD)[0]) for name in _gradients(op.inputs))
         return next((one for one in writers if one is not None and f"{one.type}_grad" == op.type), None)
 
-    def differentiate(self, block: Block, type: str, one: _Backward) -> None:
-        """Builds a forward op once more, from copies of its inputs, and the gradients by these."""
-        forward, asked = one.forward, {name for name, _ in one.wanted}
-        # The way from the inputs to the results is looked for among all ops.
-        self.budget.work(STEP * len(block.ops))
-        aliases: dict[str, list[Variable]] = {}
-
-        def fresh(name: str) -> Variable:
-            like = block._var_recursive(name)
-            var = block.create_var(
-                name=f"{name}.again_{len(block.vars)}", shape=like._shape, dtype=like._dtype, stop_gradient=False
-            )
-            var._dtype_is_inferred = True
-            return var
-
-        def copied(name: str) -> str:
-            if name not in asked:
-                return name
-            aliases.setdefault(name, []).append(fresh(name))
-            append_op(block, "assign", {"X": [name]}, {"Out": [aliases[name][-1].name]})
-            return aliases[name][-1].name
-
-        inputs = {slot: [copied(name) for name in row] for slot, row in forward.inputs.items()}
-        results = {name: fresh(name) for row in forward.outputs.values() for name in row}
-        before = len(block.ops)
-        append_op(
-            block, forward.type, inputs,
-            {slot: [results[name].name for name in row] for slot, row in forward.outputs.items()}, forward.attrs,
-        )  # fmt: skip
-        if any(op.definition.random or op.definition.effects for op in block.ops[before:]):
-            raise NotFoundError(
-                f"'{type}' belongs to an operator that draws numbers, and tstatic lacks it in Paddle's form",
-                expected="backward operators in the form of docs/ops.md, or of operators that give the same each time",
-                received=type,
-                fix="build the program here, and load its values",
-                op=type,
-            )
-        targets = [(results[name], block._var_recursive(grad)) for name, grad in one.arriving if name in results]
-        sources = [var for row in aliases.values() for var in row]
-        found = (
-            hooks.gradients([t for t, _ in targets], sources, [g for _, g in targets]) if targets and sources else []
-        )
-        by_name = dict(zip((var.name for var in sources), found, strict=False))
-        for name, grad in one.wanted:
-            alias = aliases[name].pop(0) if aliases.get(name) else None
-            if alias is not None and (value := by_name.get(alias.name)) is not None:
-                append_op(block, "assign", {"X": [value.name]}, {"Out": [grad]})
-            else:
-                append_op(block, "fill_any_like", {"X": [name]}, {"Out": [grad]}, {"value": 0.0})
-
     def same(
         self,
         block: int,
@@ -475,6 +405,74 @@ class _Reading:
             role_var=list(attrs.get("op_role_var") or ()),
             device=str(attrs.get("op_device") or ""),
         )
+
+
+def _widened(op: OpDesc, variables: dict[str, VarDesc]) -> list[OpDesc]:
+    """Returns casts of whole numbers that an op of floats is given, whose inputs change."""
+    definition = OPS.find(op.type)
+    form = None if definition is None else definition.paddle
+    casts: list[OpDesc] = []
+    if form is None or form.wide is None:
+        return casts
+    for slot, row in op.inputs.items():
+        for at, name in enumerate(row):
+            var = variables.get(name)
+            if var is not None and var.dtype and DTYPES[var.dtype].is_integer:
+                new = f"{name}.{form.wide.name}_{len(variables)}"
+                variables[new] = VarDesc(name=new, shape=var.shape, dtype=form.wide.name, stop_gradient=True)
+                attrs: dict[str, Any] = {"in_dtype": DTYPES[var.dtype], "out_dtype": form.wide}
+                casts.append(OpDesc(type="cast", inputs={"X": [name]}, outputs={"Out": [new]}, position=0, attrs=attrs))
+                op.inputs[slot][at] = new
+    return casts
+
+
+def _differentiate(budget: Budget, block: Block, type: str, one: _Backward) -> None:
+    """Builds a forward op once more, from copies of its inputs, and the gradients by these."""
+    forward, asked = one.forward, {name for name, _ in one.wanted}
+    # The way from the inputs to the results is looked for among all ops.
+    budget.work(STEP * len(block.ops))
+    aliases: dict[str, list[Variable]] = {}
+
+    def fresh(name: str) -> Variable:
+        like = block._var_recursive(name)
+        var = block.create_var(
+            name=f"{name}.again_{len(block.vars)}", shape=like._shape, dtype=like._dtype, stop_gradient=False
+        )
+        var._dtype_is_inferred = True
+        return var
+
+    def copied(name: str) -> str:
+        if name not in asked:
+            return name
+        aliases.setdefault(name, []).append(fresh(name))
+        append_op(block, "assign", {"X": [name]}, {"Out": [aliases[name][-1].name]})
+        return aliases[name][-1].name
+
+    inputs = {slot: [copied(name) for name in row] for slot, row in forward.inputs.items()}
+    results = {name: fresh(name) for row in forward.outputs.values() for name in row}
+    before = len(block.ops)
+    append_op(
+        block, forward.type, inputs,
+        {slot: [results[name].name for name in row] for slot, row in forward.outputs.items()}, forward.attrs,
+    )  # fmt: skip
+    if any(op.definition.random or op.definition.effects for op in block.ops[before:]):
+        raise NotFoundError(
+            f"'{type}' belongs to an operator that draws numbers, and tstatic lacks it in Paddle's form",
+            expected="backward operators in the form of docs/ops.md, or of operators that give the same each time",
+            received=type,
+            fix="build the program here, and load its values",
+            op=type,
+        )
+    targets = [(results[name], block._var_recursive(grad)) for name, grad in one.arriving if name in results]
+    sources = [var for row in aliases.values() for var in row]
+    found = hooks.gradients([t for t, _ in targets], sources, [g for _, g in targets]) if targets and sources else []
+    by_name = dict(zip((var.name for var in sources), found, strict=False))
+    for name, grad in one.wanted:
+        alias = aliases[name].pop(0) if aliases.get(name) else None
+        if alias is not None and (value := by_name.get(alias.name)) is not None:
+            append_op(block, "assign", {"X": [value.name]}, {"Out": [grad]})
+        else:
+            append_op(block, "fill_any_like", {"X": [name]}, {"Out": [grad]}, {"value": 0.0})
 
 
 def _gradients(row: Sequence[proto.Slot]) -> list[str]:

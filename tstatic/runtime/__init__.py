@@ -1,7 +1,8 @@
 """Running plans.
 
-* ``session``, ``queues``, ``sub_block``, ``generated``, ``product_and_add``, ``scratch``  a plan bound to memory: its steps,
-  streams, bodies of control flow, kernels, products with an addend between these, and what they need only while they run
+* ``session``, ``binding``, ``commit``, ``failures``  runs a plan, binds it to memory, writes state, says whose work failed
+* ``sub_block``, ``generated``, ``product_and_add``, ``scratch``  bodies of control flow, kernels, products with an addend between
+  these, and what steps need only while they run
 * ``sections``  steps whose sizes a run finds
 * ``arenas``, ``kept``  memory that plans take turns in, and how much each plan keeps beside it
 * ``storage``  the arrays of a plan's values, and blocks that a device's library allocates while steps run

@@ -10,7 +10,8 @@ from tstatic.comm.data_parallel import scaled, starts_loss_gradient
 from tstatic.devices import Device
 from tstatic.errors import FeedError
 from tstatic.fusion import FUSIONS
-from tstatic.fusion.codegen.kernel import Kernel, Launches
+from tstatic.fusion.choice import choose
+from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.fusion.engine import Fusion, Log, OpInfo, apply, kernels_of
 from tstatic.fusion.explicit_groups import apply_explicit_groups, has_explicit_groups
@@ -175,7 +176,7 @@ def planned_kernels(
     metas: Mapping[str, Meta],
     kernels: Mapping[tuple[Entry, ...], Kernel],
     target: Target,
-    way: int = 0,
+    device: Device | None = None,
 ) -> tuple[FrozenProgram, Mapping[str, Meta], Mapping[tuple[Entry, ...], Generated]]:
     """Returns a program as it runs where kernels run: with its metadata, and its kernels with their launches on a chip.
 
@@ -184,14 +185,9 @@ def planned_kernels(
         metas: Metadata of all its values.
         kernels: Those of the fused ops.
         target: The chip.
-        way: Number of the way that each kernel is launched in; those that have fewer are launched as planned.
+        device: The device that launches them; ``None``: none does.
     """
-
-    def launches(kernel: Kernel) -> Launches:
-        ways = kernel.ways(target) if way else ()
-        return ways[way] if way < len(ways) else kernel.plan(target)
-
-    planned = {outputs: (kernel, launches(kernel)) for outputs, kernel in kernels.items()}
+    planned = {outputs: (kernel, choose(kernel, target, device)) for outputs, kernel in kernels.items()}
     frozen, metas, found = finish_together(frozen, metas, planned)
     return frozen, metas, {outputs: Generated(*one) for outputs, one in found.items()}
 
@@ -219,8 +215,7 @@ def lower(
         return make_plan(unfused(frozen), metas, options, None, device.scratch_bytes, streams, device.block_use)
     if strict_numerics():
         frozen, target = kernel_per_op(frozen, metas), target.strict
-    way = 0 if device is None else device.way
-    frozen, metas, kernels = planned_kernels(frozen, metas, kernels_of(frozen, metas), target, way)
+    frozen, metas, kernels = planned_kernels(frozen, metas, kernels_of(frozen, metas), target, device)
     if device is None:
         return make_plan(frozen, metas, options, kernels)
     return make_plan(frozen, metas, options, kernels, device.scratch_bytes, device.compute_streams, device.block_use)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, ClassVar
@@ -330,9 +330,10 @@ class Kernel:
     def _repr_html_(self) -> str:
         return preformatted(f"{self!r}\n\n{self.text}")
 
-    def candidates(self, target: Target) -> tuple[Launches, ...]:
-        """Returns all ways to make the results on a chip; the first is the one that runs where nothing was timed."""
-        return self.plan(target), *self.alternatives(target)
+    def candidates(self, target: Target) -> Iterator[Launches]:
+        """Yields all ways to make the results on a chip; the first is the one that runs where nothing was timed."""
+        yield self.plan(target)
+        yield from self.alternatives(target)
 
     def ways(self, target: Target) -> tuple[Launches, ...]:
         """Returns the plan for a chip, and as many other candidates as it takes to launch each function that one of them launches.
