@@ -31,6 +31,7 @@ What it is made of, from the bottom:
 * ``display``, ``progress``, ``no_effect``, ``unsupported``  and more of it
 * ``ir``         programs and op definitions
 * ``tuned``, ``ops``, ``devices``  numpy functions for speed, the ops, and what runs them
+* ``records``    what was measured while programs ran
 * ``autodiff``, ``passes``, ``fusion``, ``comm``  from program to program
 * ``viz``        drawings of programs
 * ``chips``, ``plan``, ``runtime``  kernels compiled for chips, how to compute a program, and running it
