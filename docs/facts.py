@@ -116,6 +116,13 @@ def devices() -> list[int]:
     return [int(number) for number in match[1].split(",")][1:]
 
 
+def operators() -> set[str]:
+    """Returns the number of operators, which `ops.md` counts in the registry."""
+    match = re.search(r"^(\d+) operators\.", (ROOT / "docs" / "ops.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert match is not None
+    return {match[1]}
+
+
 def runs() -> dict[str, dict[str, Any]]:
     """Returns what full runs of the examples reached, as recorded; short ones are left out."""
     found = json.loads((ROOT / "docs" / "pictures" / "runs.json").read_text(encoding="utf-8"))
@@ -212,6 +219,7 @@ FIGURES = (
     ),
     Figure("devices of the model", r"2 to (\d+) (?:devices|CPU places)|[Ss]caling to (\d+) devices", "docs/scaling_table.py",
            _fact("most_devices"), 3),
+    Figure("operators", r"(?<!Above )\b(\d{3,}) operators\b", "docs/ops.md", operators),
     Figure("modules that an import loads", r"at most (\d+) of its", "tests/unit/ratchets.json", _fact("own_modules")),
 )  # fmt: skip
 

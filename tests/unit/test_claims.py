@@ -231,6 +231,7 @@ def test_a_record_that_changes_makes_its_claim_untrue(monkeypatch: pytest.Monkey
         ("kernel tests run on a GPU", "386 of the interpreter's tests"),
         ("chips that kernels are compiled for", 'It takes `"sm_80"`, `"sm_90"` and `"sm_120"`.'),
         ("devices of the model", "on 2 to 128 devices"),
+        ("operators", "It has 420 operators."),
         ("modules that an import loads", "at most 35 of its modules"),
     ],
 )
