@@ -68,10 +68,11 @@ def pins(file: str = "constraints.txt") -> dict[str, str]:
     return dict(line.partition(";")[0].strip().split("==") for line in lines if line and not line.startswith("#"))
 
 
-def paddles() -> dict[str, str]:
-    """Returns the versions of Paddle that `bench/paddle_env.py` makes environments of."""
-    text = (ROOT / "bench" / "paddle_env.py").read_text(encoding="utf-8")
-    return dict(re.findall(r'^    "(\w+)": .*"paddlepaddle==([\d.]+)"', text, re.MULTILINE))
+def paddles() -> set[str]:
+    """Returns the versions of Paddle that tests compare with: those that have an environment, and that of recorded signatures."""
+    environments = (ROOT / "bench" / "paddle_env.py").read_text(encoding="utf-8")
+    recorded = (ROOT / "tests" / "parity" / "signatures.py").read_text(encoding="utf-8").split('"""')[1]
+    return {*re.findall(r"paddlepaddle==([\d.]+)", environments), *re.findall(r"\d+\.\d+\.\d+", recorded)}
 
 
 # ----------------------------------------------------------------------------------------------------------------- GPUs
@@ -195,12 +196,12 @@ FIGURES = (
         "versions of Python, one by one", r"Python (3\.\d+(?:, 3\.\d+)* (?:and|or) 3\.\d+)", "pyproject.toml",
         lambda: {listed(pythons()), listed(pythons()).replace(" and ", " or ")},
     ),
-    Figure("the version", r"^version: ([\d.]+)|[Tt]static (\d+\.\d+\.\d+)", "tstatic/version.py", _fact("version"), 1),
+    Figure("the version", r"(?<!cff-)\bversion: (\d[\d.]*)", "tstatic/version.py", _fact("version"), 1),
     Figure("packages installed along", r"(\w+) small packages", "pyproject.toml", _fact("packages"), 2),
     Figure("the licence", r"[Ll]icen[cs]e: (Apache-\d\.\d)", "pyproject.toml", _fact("licence"), 2),
     Figure(
         "versions of Paddle", r"Paddle (\d+\.\d+\.\d+)", "bench/paddle_env.py, tests/parity/signatures.py",
-        lambda: {*paddles().values(), "2.4.2"}, 5,
+        paddles, 5,
     ),
     Figure(
         "versions of Triton", r"[Tt]riton (\d+\.\d+\.\d+)", "constraints.txt, constraints-device.txt",

@@ -71,11 +71,12 @@ def objection(name: str, root: Path = source.ROOT) -> str:
         return "is not of the form tests/folder/test_file.py::test_name"
     if not path.is_file():
         return "has no such file"
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = source.tree(path)
     found = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function), None)
     if found is None:
         return "has no such function"
-    marks = " ".join(ast.unparse(mark) for mark in found.decorator_list)
+    whole = [n.value for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "pytestmark"]
+    marks = " ".join(ast.unparse(mark) for mark in [*found.decorator_list, *whole])
     if re.search(r"mark\.(skip\b|xfail|gpu)", marks):
         return "does not run, or may fail"
     return "" if _asserts(found, tree, root, set()) else "asserts nothing"
@@ -110,5 +111,5 @@ def _functions(name: str, tree: ast.Module, root: Path) -> Iterator[tuple[ast.Fu
                     continue
                 path = root / f"{module.replace('.', '/')}.py"
                 if path.is_file():
-                    other = ast.parse(path.read_text(encoding="utf-8"))
+                    other = source.tree(path)
                     yield from ((n, other) for n in other.body if isinstance(n, ast.FunctionDef) and n.name == function)
