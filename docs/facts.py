@@ -154,6 +154,7 @@ FACTS: Mapping[str, Fact] = {
     "cores": Fact("bench/results", lambda: word(cores())),
     "fusion_rows": Fact("bench/results/ops-*.json", lambda: str(len(fusions_on_the_cpu()))),
     "fusion_faster": Fact("bench/results/ops-*.json", lambda: word(fusions_on_the_cpu().count("faster"))),
+    "devices": Fact("docs/scaling_table.py", lambda: f"{min(devices())} to {max(devices())}"),
     "most_devices": Fact("docs/scaling_table.py", lambda: str(max(devices()))),
     "own_modules": Fact(
         "tests/unit/ratchets.json",

@@ -10,49 +10,58 @@ from pathlib import Path
 
 from tests.helpers import source
 
-MADE = re.compile(r"<!-- (\w+): made from .*?<!-- end of \1 -->", re.DOTALL)
-"""What `make docs` writes into a page; a test of its own compares it with what it is made from."""
+MADE = re.compile(r"<!-- speed: made from .*?<!-- end of speed -->", re.DOTALL)
+"""What `make docs` writes into the README; a test of its own compares it with the records that it is made from."""
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)```\n(?:\n```text\n(?:.*\n)*?```$)?", re.MULTILINE)
+"""A block of code, and what it prints: a block of text right behind it."""
 END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\[])")
 """Between two sentences."""
 RULE = re.compile(r"[|-]+")
 """The line below the head of a table."""
-SAMPLES = ("python", "text")
-"""Blocks of these kinds are run, or are what the block before prints: `tests/cpu/test_snippets.py`."""
+SIGNPOST = re.compile(r"[^\d]*\]\([^\d]*")
+"""A row of a table that has a link and no figure says where to read."""
 
 
 def sentences(text: str) -> list[str]:
-    """Returns each sentence of a page on one line; lines of commands and pictures count as one each.
+    """Returns each sentence of a page on one line; headings, pictures, lines of commands and rows of tables are one each.
 
-    Left out are headings, tables, samples that run, lists of contents, comments and what `make docs` writes.
+    Left out are samples of Python, which run, and what they print; rows that say where to read, and heads of tables;
+    lists of contents, comments and what `make docs` writes.
     """
     found: list[str] = []
     paragraph: list[str] = []
-    fence = ""
 
     def close() -> None:
         if paragraph:
             found.extend(END.split(re.sub(r"^[*-] ", "", " ".join(paragraph))))
             paragraph.clear()
 
-    for line in COMMENT.sub("", MADE.sub("", text)).splitlines():
-        if line.startswith("```"):
+    lines = FENCE.sub(_block, COMMENT.sub("", MADE.sub("", text))).splitlines()
+    for line, below in pairwise([*lines, ""]):
+        alone = line.startswith(("#", "|", "![", COMMAND))
+        if not line.strip() or alone or re.match(r"[*-] ", line):
             close()
-            fence = "" if fence else line[3:].strip() or "text"
-        elif fence:
-            if fence not in SAMPLES and not fence.startswith("{") and line.strip():
-                found.append(line.strip())
-        elif not line.strip() or line.startswith("#"):
-            close()
-        elif line.startswith(("|", "![")):
-            close()
-            found.append(line.strip())
-        else:
-            if re.match(r"[*-] ", line):
-                close()
+        if line.startswith("|"):
+            found += [line] * (not any(map(RULE.fullmatch, (line, below))) and not SIGNPOST.fullmatch(line))
+        elif alone:
+            found.append(line.removeprefix(COMMAND).strip())
+        elif line.strip():
             paragraph.append(line.strip())
     close()
-    return [one for one in found if not one.startswith("|")]
+    return found
+
+
+COMMAND = "\0"
+"""Begins a line of a block of code."""
+
+
+def _block(match: re.Match[str]) -> str:
+    """Returns the lines of a block that count: none of Python and of lists of contents."""
+    kind, text = match[1].strip(), match[2]
+    if kind == "python" or kind.startswith("{"):
+        return "\n"
+    return "".join(f"{COMMAND}{line}\n" for line in text.splitlines() if line.strip())
 
 
 def rows(text: str) -> list[tuple[str, ...]]:

@@ -19,7 +19,7 @@ FRONT = ("README.md", "docs/index.md")
 """Pages of which every sentence is listed."""
 LISTED: dict[str, list[dict[str, Any]]] = tomllib.loads((ROOT / "docs" / "claims.toml").read_text(encoding="utf-8"))
 CLAIMS, NOTHING = LISTED["claim"], LISTED["nothing"]
-KINDS = ("an instruction", "a definition", "a heading")
+KINDS = ("an instruction", "a heading")
 """What a sentence may be that claims nothing."""
 
 
@@ -87,7 +87,7 @@ def test_every_claim_is_checked() -> None:
 
 
 NAMES = re.compile(
-    r"`[^`]*`|\]\([^)]*\)|pip install[^#]*#|\bGPT-2( 124M)?|\bH200\b|\bbfloat16\b|\bbelow 1\b|\{\w+\}|<!--.*?-->"
+    r"`[^`]*`|\]\([^)]*\)|pip install[^#]*#|\bGPT-2( 124M)?|\bH200\b|\bbfloat16\b|\bbelow 1\b|\bfloat16\b|\{\w+\}|<!--.*?-->"
 )
 """Names that hold a digit, and what computes one."""
 
@@ -120,7 +120,8 @@ def test_what_claims_nothing_is_short_and_says_what_it_is() -> None:
     assert [entry["says"] for entry in NOTHING if re.search(r"\d", re.sub(r"\(.*?\)", "", entry["says"]))] == [], (
         "a figure claims"
     )
-    assert len(NOTHING) <= 4
+    assert sum(entry["kind"] != "a heading" for entry in NOTHING) <= 4
+    assert all(entry["says"].startswith("#") for entry in NOTHING if entry["kind"] == "a heading")
 
 
 def test_every_fact_has_a_source_and_is_used() -> None:
@@ -152,7 +153,8 @@ def test_every_page_says_the_same_of_several_gpus() -> None:
         page: [one for one in sentences.sentences(text) if about.search(one) and verb.search(one)]
         for page, text in ((page, read(page)) for page in PAGES if page.endswith(".md"))
     }
-    assert [(page, one) for page, found in said.items() for one in found if several not in one] == []
+    same = (several, "| never executed |")
+    assert [(page, one) for page, found in said.items() for one in found if not any(map(one.__contains__, same))] == []
     assert {page for page, found in said.items() if found} >= {
         *FRONT,
         "docs/gpu_status.md",
@@ -187,6 +189,11 @@ def test_what_examples_reach_is_the_same_on_their_page_and_in_the_gallery() -> N
         "* **A sixth reason.** It needs no memory.",
         "```shell\npip install tstatic    # from the index\n```",
         "![A picture of something](docs/pictures/digits.png)",
+        "## The fastest of all",
+        "| Net | Time |\n|---|---|\n| GPT | the least of all |",
+        "| Net | Time |\n|---|---|\n| [GPT](docs/speed.md) | 3 ms |",
+        "```text\nloss 0.0000\n```",
+        "<!-- claims: made from nothing -->\nIt is fast.\n<!-- end of claims -->",
     ],
 )
 def test_a_new_sentence_is_found(page: str, planted: str) -> None:
