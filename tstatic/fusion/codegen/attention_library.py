@@ -259,7 +259,7 @@ class LibraryWay:
             loop += [
                 f"d = {given}",
                 f"d = {m.call('weights_grad', 'd')}",
-                "ds = p * (d - sums[:, None])",
+                m.scores_gradient(first_row=True),
                 f"ds = {self._times(m.call('scores_grad', 'raw', 'ds'), self.factors[3], m.compute)}",
                 self._kept("d_at", "ds"),
             ]
