@@ -171,13 +171,12 @@ class _Gradients(AttentionModule):
         s, kind = self.sizes, LANGUAGE[self.compute.name]
         to_powers = f" * tl.full((1,), {LOG2E!r}, tl.float64)" if self.powers else ""
         # Rounding what was saved counts less than rounding results to 16 bits.
-        rest = [] if self.powers else [f"rest = (exact - saved.to(tl.float64)).to({kind})"]
+        saved = [f"saved = exact.to({kind})"] if self.powers else self.restored()
         return [
             f"query = {self.load('q', 'batch', 'rows', s.rows, 'dims', s.depth, whole=whole)}",
             f"given_here = {self.load('given', 'batch', 'rows', s.rows, 'wide', s.width, whole=whole)}",
             f"exact = tl.load(lse + batch * {s.rows} + rows, mask=rows < {s.rows}, other=0){to_powers}",
-            f"saved = exact.to({kind})",
-            *rest,
+            *saved,
             "if MADE:",
             f"    result = {self.load('out', 'batch', 'rows', s.rows, 'wide', s.width, whole=whole)}",
             "    sums = sum_products(result, given_here)",

@@ -237,8 +237,31 @@ class AttentionModule:
             "s = raw" if self.folded else f"s = {self.call('scores', 'raw', turned=turned)}",
         ]
 
+    def stretched(self, top: str) -> str:
+        """Returns the text of what multiplies the logarithm of a row's sum where it is saved beside the row's largest score.
+
+        float64 cannot hold the sum of a score beyond 1e16, as masks with -1e30 make it, and such a logarithm. Stretched with the
+        score, it stays in the bits that float32 has no room for: ``restored`` finds both again.
+        """
+        if self.compute.name != "float32":
+            return ""
+        return f" * ({self._exponent(top)} << 23).to(tl.float32, bitcast=True)"
+
+    @staticmethod
+    def _exponent(top: str) -> str:
+        """Returns the text of the exponent of the power of 2 that a score is above 2^30, as float32 has it; that of 1 below."""
+        return f"tl.maximum((({top}.to(tl.int32, bitcast=True) >> 23) & 255) - 30, 127)"
+
+    def restored(self) -> list[str]:
+        """Lines that take what was saved of rows, ``exact``, apart: the largest score, and the logarithm beside it."""
+        kind = LANGUAGE[self.compute.name]
+        rest = f"(exact - saved.to(tl.float64)).to({kind})"
+        if self.compute.name == "float32":
+            rest += f" * ((254 - {self._exponent('saved')}) << 23).to(tl.float32, bitcast=True)"
+        return [f"saved = exact.to({kind})", f"rest = {rest}"]
+
     def scores_gradient(self, *, first_row: bool, turned: bool = False) -> str:
-        """Returns the line that makes gradients of scores, ``ds``, of weights and their gradients: exactly 0 where a row sees one key.
+        """Returns the line that makes gradients of scores, ``ds``; in a row that sees one key they are exactly 0.
 
         Such a row's sum is the gradient of its only weight. Added up in another order, it would leave a rounding, of which Adam
         makes a full step. NaN and infinities that arrive are not hidden: what is 0 is multiplied by them, or taken from itself.

@@ -1,0 +1,170 @@
+"""NaN, infinities, zeros of both signs and the ends of the range through every fusion: results are those of the unfused program."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.helpers.drawn import drawn, made, only, recipes_of
+from tests.helpers.linear_loss_programs import short_chunks
+from tests.helpers.special_values import differing, largest
+from tstatic import testing
+from tstatic.errors import TstaticError
+from tstatic.fusion import FUSIONS
+from tstatic.fusion.engine import Fusion
+from tstatic.ir.opdef import OPS
+from tstatic.ir.types import dtype_of
+from tstatic.testing.runner import Trial, baseline_of, trial_of_recipe
+
+Array = np.ndarray[Any, Any]
+
+PAGE = Path(__file__).parents[2] / "docs" / "differences.md"
+RUNS = int(os.environ.get("TSTATIC_SPECIAL_RUNS", "6"))
+"""Runs of each program, each with special values in another of its inputs; 60 and more programs in the proof."""
+PROGRAMS = 1 + RUNS // 10
+KINDS = ("infinite", "huge", "huge in float16")
+# Patterns list the activations that are loaded.
+assert len(OPS) > 400
+
+
+def listed() -> dict[tuple[str, str], str]:
+    """The page's table: kind of values and fusion -> why results differ."""
+    found = {}
+    for line in PAGE.read_text().splitlines():
+        match = re.match(rf"^\| ((?:{'|'.join(KINDS)})(?:, (?:{'|'.join(KINDS)}))*) \| fusions? (.+) \| (.+) \|$", line)
+        for kind in match[1].split(", ") if match else ():
+            found |= {(kind, name): match[3] for name in re.findall(r"`(\w+)`", match[2])}
+    return found
+
+
+LISTED = listed()
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a run is given: feeds, start values, and in words which of them is special."""
+
+    feeds: Mapping[str, Array]
+    state: Mapping[str, Array]
+    words: str
+
+
+def values_of(kind: str, top: float) -> list[float]:
+    """``infinite``: nothing that overflows in a sum of products; else numbers that do."""
+    if kind == "infinite":
+        return [np.nan, np.inf, -np.inf, -0.0]
+    return [v for v in (-top, 1e30, -3e19, 2e4, top, 2.0**-149) if abs(v) <= top]
+
+
+def injected(trial: Trial, feeds: Mapping[str, Array], kind: str, number: int) -> Iterator[Given]:
+    """Special values in one input at a time: in one element, and of the first kind in some of them."""
+    sources = {"feeds": feeds, "state": trial.state}
+    places = [
+        (where, name)
+        for where, source in sources.items()
+        for name, array in source.items()
+        if dtype_of(array.dtype).is_float and array.size and not re.search("learning_rate|beta|_pow", name)
+    ]
+    rng = np.random.default_rng([number, KINDS.index(kind)])
+    order = rng.permutation(len(places))
+    for turn in range(RUNS):
+        where, name = places[order[turn % len(places)]]
+        array = sources[where][name].copy()
+        values = values_of(kind, largest(dtype_of(array.dtype)))
+        # Of huge values one alone: sums of several depend on their order.
+        share = 0.3 if kind == "infinite" and turn % 2 else 0.0
+        at = rng.random(array.size) < share
+        at[rng.integers(array.size)] = True
+        value = values[(turn + turn // len(values)) % len(values)]
+        array.reshape(-1)[at] = np.array(value).astype(array.dtype)
+        with_it = {k: {**v, name: array} if k == where else v for k, v in sources.items()}
+        yield Given(with_it["feeds"], with_it["state"], f"{name} with {at.sum()} times {value}")
+
+
+def unlike(unfused: Array, fused: Array, kind: str, low: bool) -> Array:
+    """Where results differ: NaN, infinite or finite in both, and finite numbers beside ordinary ones are close."""
+    if not dtype_of(unfused.dtype).is_float:
+        return np.asarray(unfused != fused) if kind == "infinite" else np.zeros(unfused.shape, bool)
+    # What cancels has the sign of its last rounding.
+    bad = differing(fused, unfused, None, zeros=False)
+    if kind == "infinite":
+        a, b = (np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0) for x in (fused, unfused))
+        size = np.abs(b).max(-1, keepdims=True) if b.ndim else np.abs(b)
+        both = np.isfinite(fused.astype(np.float64)) & np.isfinite(unfused.astype(np.float64))
+        bad |= both & (np.abs(a - b) > (0.1 if low else 1e-3) * size + 1e-30)
+    return bad
+
+
+def programs(fusion: Fusion) -> Iterator[tuple[int, testing.Recipe]]:
+    """Drawn programs that the fusion is applied to, in float32 and, where it is drawn, in float16."""
+    kinds: dict[str, Any] = {"backward": True} if fusion.patterns or fusion.rewrites or fusion.proposes else {}
+    kept: Counter[bool] = Counter()
+    for number, recipe in enumerate(drawn(recipes_of(fusion, runs=2, **kinds), 12 * PROGRAMS, 5)):
+        # The interpreter rounds bfloat16 otherwise.
+        text = str(recipe)
+        low = "float16" in text
+        if "bfloat16" not in text and "float64" not in text and kept[low] < PROGRAMS and made(fusion, recipe):
+            kept[low] += 1
+            yield number, recipe
+
+
+def difference(fusion: Fusion, kind: str, count: Counter[str]) -> list[str]:
+    """What differs in so many runs; counts runs, and those with results that are NaN or infinite."""
+    found: list[str] = []
+    for number, recipe in programs(fusion):
+        low = "float16" in str(recipe)
+        if kind.startswith("huge") and low != (kind == "huge in float16"):
+            continue
+        trial, feeds = trial_of_recipe(recipe)
+        strategy = only(fusion.switch)
+        plain, fused = trial.compiled(baseline_of(strategy)), trial.compiled(strategy)
+        for given in injected(trial, feeds, kind, number):
+            try:
+                wanted = trial.run(plain, given.feeds, given.state)
+            except TstaticError:
+                continue
+            got = trial.run(fused, given.feeds, given.state, 0, trial._apart(strategy))
+            count["runs"] += 1
+            names = [*[trial.fetches] * trial.steps, trial.written]
+            rows = [t for row in zip(names, wanted, got, strict=True) for t in zip(*row, strict=True)]
+            floats = [u.astype(np.float64) for _, u, _ in rows if dtype_of(u.dtype).is_float]
+            count["special"] += not all(np.isfinite(u).all() for u in floats)
+            count["ordinary"] += any(np.isfinite(u).any() for u in floats)
+            for name, u, f in rows:
+                bad = unlike(u, f, kind, low)
+                if bad.any():
+                    at = tuple(int(i) for i in np.argwhere(bad)[0])
+                    found.append(
+                        f"program {number}, {given.words}: {name}{list(at)} is {f[at]} instead of {u[at]}, {bad.sum()} such"
+                    )
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("fusion", FUSIONS, ids=lambda f: f.name)
+def test_fused_programs_give_what_unfused_ones_give(fusion: Fusion, kind: str) -> None:
+    """Every fusion of the registry; where one cannot, docs/differences.md says why, as long as it is true."""
+    count: Counter[str] = Counter()
+    with short_chunks():
+        found = difference(fusion, kind, count)
+    if kind != "huge in float16":
+        assert count["runs"] >= RUNS // 2, "no program had the fusion"
+        assert kind == "huge" or count["special"] > 0, count
+        assert count["ordinary"], count
+    if (kind, fusion.name) in LISTED:
+        assert found, f"docs/differences.md lists {fusion.name} for {kind} values, but nothing differs"
+    else:
+        assert not found, "\n".join(found[:20])
+
+
+def test_the_table_names_what_exists() -> None:
+    assert LISTED
+    assert {name for _, name in LISTED} <= {f.name for f in FUSIONS}
