@@ -29,7 +29,10 @@ INSTALL := $(PIP) install -qq --constraint constraints.txt
 .PHONY: help venv demo gpt examples test slow interpret kernels proof-kernels proof mutants golden ratchets triton36 plan pack gpu check format lint stubs types layers api bench bench-ops docs docs-site gallery wheel clean parity
 
 help:  ## This list.
-	@grep -E '^[a-z0-9-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 15
+	@echo "Use it:"
+	@grep -E '^[a-z0-9-]+:.*##!' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([^:]*):.*##! /  \1\t/' | expand -t 17
+	@echo "Work on it:"
+	@grep -E '^[a-z0-9-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([^:]*):.*## /  \1\t/' | expand -t 17
 
 $(VENV)/.made:
 	@[ -n "$(PYTHON)" ] || { echo "No Python 3.11 to 3.13 with venv found (on Debian: apt install python3-venv);" \
@@ -51,13 +54,13 @@ $(VENV)/.dev: $(VENV)/.made pyproject.toml constraints.txt
 
 venv: $(VENV)/.dev  ## Make the environment .venv with the pinned versions.
 
-demo: $(VENV)/.demo  ## Train a digit classifier on real data, save it, load it again.
+demo: $(VENV)/.demo  ##! Train a digit classifier on real data, save it, load it again.
 	@$(BIN)/python examples/digits.py $(ARGS)
 
-gpt: $(VENV)/.demo  ## Train a small GPT on Python's own library (ARGS="--places 2", ARGS=--resume).
+gpt: $(VENV)/.demo  ##! Train a small GPT on Python's own library (ARGS="--places 2", ARGS=--resume).
 	@$(BIN)/python examples/gpt.py $(ARGS)
 
-examples: $(VENV)/.demo  ## Train every model of examples/ in full; a table says what each reached (ARGS="resnet gan" for some).
+examples: $(VENV)/.demo  ##! Train every model of examples/, and tell what each reached (ARGS="gan" for one).
 	@$(BIN)/python examples $(ARGS)
 
 # Tests of the first ring often wait, for disks and other processes: one worker more than there are cores. The second ring runs
@@ -69,10 +72,10 @@ RINGS = first=0; second=0; echo "ring 1 of 2: everything but the generated kerne
 	case $$first-$$second in 0-0|0-5|5-0) ;; \
 	*) echo "exit codes of pytest: $$first in ring 1, $$second in ring 2"; exit 1;; esac
 
-test: $(VENV)/.dev  ## Run the tests, the generated kernels in Triton's interpreter, too (ARGS="-k name" for some; a quarter of an hour).
+test: $(VENV)/.dev  ##! Run the tests, kernels in an interpreter (ARGS="-k name"; a quarter of an hour).
 	@$(call RINGS,not slow)
 
-slow: $(VENV)/.dev  ## Run the tests that `make test` leaves out: drawn programs by the hundred, trainings, dry runs of the benches (a quarter of an hour).
+slow: $(VENV)/.dev  ## Run what `make test` leaves out: drawn programs, trainings (a quarter of an hour).
 	@$(call RINGS,slow)
 
 interpret: $(VENV)/.dev  ## Run the generated kernels in Triton's interpreter only.
@@ -88,15 +91,19 @@ $(TRITON36)/.made: constraints-device.txt
 	@$(TRITON36)/bin/python -m pip --disable-pip-version-check install -qq --requirement constraints-device.txt
 	@touch $@
 
-triton36: $(TRITON36)/.made  ## Make the environment whose older triton compiles kernels too.
+triton36: $(TRITON36)/.made  ## Make the environment whose older triton compiles kernels, too.
 
-kernels: $(VENV)/.dev $(TRITON36)/.made  ## Compile kernels for chips that need not be here, those that changed and a tenth of the others; check limits and figures.
+kernels: $(VENV)/.dev $(TRITON36)/.made  ## Compile changed kernels and a tenth of the others for chips that need not be here.
 	@$(BIN)/python -m pytest -n 0 tests/kernels $(ARGS)
 
 proof-kernels: $(VENV)/.dev $(TRITON36)/.made  ## The same with 2,000 random kernels, every chip and every disassembly (hours).
 	@TSTATIC_KERNELS=all $(BIN)/python -m pytest -n 0 -s tests/kernels $(ARGS)
 
-proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,000 random programs, every planted fault, all kernels, 450 trainings and 200 failures of several processes, 20 killed saves, 100,000 mutated files and expensive pickles, 20,000 refused calls, 500 schedules of threads, forks and loaders, tests that wait at a load of 20, and the whole suite on torch's operators, on the late-running device and on both (hours).
+# What is too long for every commit: 20,000 random programs, every planted fault, all kernels, 450 trainings and 200
+# failures of several processes, 20 killed saves, 100,000 mutated files and expensive pickles, 20,000 refused calls, 500
+# schedules of threads, forks and loaders, tests that wait at a load of 20, and the whole suite on torch's operators, on
+# the late-running device and on both (hours).
+proof: $(VENV)/.dev proof-kernels  ## Run all that is too long for every commit (hours; the comment above it says what).
 	@TSTATIC_CPU_BACKEND=interpret TSTATIC_PROGRAMS=20000 TSTATIC_GRADIENTS=1 TSTATIC_FAULTS=all TSTATIC_SOAK=1 \
 		$(BIN)/python -m pytest -n $(JOBS) --timeout 1800 tests/interpret/test_random_programs.py tests/interpret/test_faults.py \
 		tests/interpret/test_fusion_properties.py tests/interpret/test_passes_and_switches.py \
@@ -112,7 +119,9 @@ proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,
 		tests/cpu/test_hostile_files.py tests/cpu/test_reading_changes_nothing.py tests/cpu/test_broken_off_saves.py \
 		tests/io/test_file_dataset.py tests/cli/test_streams.py tests/comm/test_ports.py $(ARGS)
 	@TSTATIC_SOAK=1 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/cpu/test_sizes_from_values.py tests/cpu/test_fetched_arrays.py \
-		tests/ops/test_special_forms.py tests/torch_import/test_special_families.py $(ARGS)
+		tests/ops/test_special_forms.py tests/torch_import/test_special_families.py tests/torch_import/test_special_layers.py \
+		tests/onnx/test_special_values.py $(ARGS)
+	@TSTATIC_PARITY=all $(BIN)/python -m pytest -n 0 tests/parity/test_variable_arguments.py tests/parity/test_unknown_sizes.py $(ARGS)
 	@TSTATIC_PLAN_SIZES=3000 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/cpu/test_plan_cache.py $(ARGS)
 	@$(BIN)/python -m tests.helpers.deep_programs
 	@TSTATIC_KILLS=20 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/cpu/test_whole_saves.py $(ARGS)
@@ -123,10 +132,10 @@ proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,
 	@for backend in torch fake fake+torch torch+interpret; do TSTATIC_CPU_BACKEND=$$backend $(BIN)/python -m pytest -n $(JOBS) \
 		--timeout 1800 --ignore tests/kernels --ignore tests/bench $(ARGS); done
 
-mutants: $(VENV)/.dev  ## Plant faults over all layers one at a time, and see each caught by a test (ARGS=WORD: those with it; a quarter of an hour).
+mutants: $(VENV)/.dev  ## Plant faults one at a time, and see each caught (ARGS=WORD; a quarter of an hour).
 	@$(BIN)/python -m tests.mutants $(ARGS)
 
-parity: $(VENV)/.dev  ## Record what Paddle 2.6.2 and 1.8.5 answer to every described call, compare all answers, list what has none (minutes; makes .venv-paddle, .venv-fluid).
+parity: $(VENV)/.dev  ## Record Paddle's answers to all calls, compare ours, list what has none (minutes).
 	@[ -x .venv-paddle/bin/python ] || $(BIN)/python bench/paddle_env.py paddle
 	@[ -x .venv-fluid/bin/python ] || $(BIN)/python bench/paddle_env.py fluid
 	@$(BIN)/python -m tests.parity.record
@@ -138,7 +147,7 @@ golden: $(VENV)/.dev $(TRITON36)/.made  ## Put the figures of compiled kernels o
 	@$(BIN)/python tests/kernels/golden.py --write
 	@$(BIN)/python tests/kernels/golden.py --write --python $(TRITON36)/bin/python
 
-ratchets: $(VENV)/.dev  ## Lower the numbers of tests/unit/ratchets.json that the source has become better than.
+ratchets: $(VENV)/.dev  ## Lower the numbers of tests/unit/ratchets.json that the source is better than.
 	@$(BIN)/python -m tests.helpers.measures
 
 check: lint types layers  ## All that must hold before a commit: format, lint, types, layers, fast tests.
@@ -161,23 +170,26 @@ types: $(VENV)/.dev stubs  ## Check types, strictly.
 layers: $(VENV)/.dev  ## Check that imports point down only.
 	@PYTHONPATH=. $(BIN)/lint-imports --no-cache --no-logo
 
-api: $(VENV)/.dev  ## Write the file of frozen public signatures anew, and the stubs.
+api: $(VENV)/.dev  ## Write the frozen public signatures and the stubs anew.
 	@$(BIN)/python tests/api/regenerate.py
 
-bench: $(VENV)/.dev  ## Measure CPU speed; the table goes to bench/results/.
+bench: $(VENV)/.dev  ##! Measure CPU speed; the table goes to bench/results/.
 	@$(BIN)/python bench/cpu.py $(ARGS)
 
-bench-ops: $(VENV)/.dev  ## Measure operators and fusions with `tstatic bench`; the page goes to bench/results/ (`make docs` puts it into the README).
-	@file=bench/results/ops-$$(date -u +%F).json; $(BIN)/python -m tstatic bench --json $$file $(ARGS); $(BIN)/python bench/ops_page.py $$file
+bench-ops: $(VENV)/.dev  ## Measure operators and fusions by `tstatic bench`; a page in bench/results/.
+	@file=bench/results/ops-$$(date -u +%F).json; env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(BIN)/python -m tstatic bench --json $$file $(ARGS); $(BIN)/python bench/ops_page.py $$file
 
-plan: $(VENV)/.dev  ## Count launches and bytes of training steps, fused and unfused; the table goes to bench/results/.
+plan: $(VENV)/.dev  ## Count launches and bytes of training steps; the table goes to bench/results/.
 	@CPU_NUM=1 $(BIN)/python bench/plan.py $(ARGS)
 
-pack: $(VENV)/.dev  ## Write the kernels that first contact with a GPU checks and times (bench/out/gpu-pack.npz).
+pack: $(VENV)/.dev  ## Write the kernels for first contact with a GPU (bench/out/gpu-pack.npz).
 	@CPU_NUM=1 $(BIN)/python bench/gpu/pack.py $(ARGS)
 
 BUDGET ?= 540
-gpu:  ## On a machine with a GPU: PART=auto (contact, programs, tests, rows within BUDGET=540 seconds), contact (90 s), programs (on CUDAPlace(0)), tests (of kernels), rows, steps (whole training steps) or loss, ARGS=folder of results; its own python3 runs it (GPU_PYTHON).
+# On a machine with a GPU: PART=auto (contact, programs, tests, rows within BUDGET=540 seconds), contact (90 s),
+# programs (on CUDAPlace(0)), tests (of kernels), rows, steps (whole training steps) or loss, ARGS=folder of results;
+# its own python3 runs it (GPU_PYTHON).
+gpu:  ## On a machine with a GPU: check and time (PART=auto, or as the comment above says).
 	@case "$(PART)" in auto) $(GPU_PYTHON) bench/gpu/auto.py $(ARGS) --budget $(BUDGET);; contact) $(GPU_PYTHON) bench/gpu/contact.py $(ARGS);; \
 		programs) $(GPU_PYTHON) bench/gpu/ring.py $(ARGS) --programs;; tests) $(GPU_PYTHON) bench/gpu/ring.py $(ARGS);; rows) $(GPU_PYTHON) bench/gpu/rows.py $(ARGS);; \
 		loss) $(GPU_PYTHON) bench/gpu/linear_loss.py $(ARGS);; steps) $(GPU_PYTHON) bench/gpu/steps.py $(ARGS);; \
@@ -192,11 +204,11 @@ $(VENV)/.docs: $(VENV)/.made pyproject.toml constraints.txt
 	@$(INSTALL) --no-build-isolation --editable '.[docs]'
 	@touch $@
 
-docs-site: $(VENV)/.docs  ## Build the documentation site; it opens at build/site/index.html. A warning is an error.
+docs-site: $(VENV)/.docs  ##! Build the documentation site; it opens at build/site/index.html.
 	@$(BIN)/python -m sphinx --builder html --quiet --fail-on-warning --keep-going --doctree-dir build/doctrees docs build/site $(ARGS)
 	@echo "build/site/index.html"
 
-gallery: $(VENV)/.dev  ## Run the examples with fixed seeds and record their pictures for the gallery (minutes; ARGS="digits gan" for some).
+gallery: $(VENV)/.dev  ## Run the examples with fixed seeds and record their pictures (minutes).
 	@$(BIN)/python docs/gallery.py $(ARGS)
 	@$(BIN)/python docs/regenerate.py
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import report
+from own_kernels import restart
 from workers import HERE, Worker, WorkerError
 
 CASES = ("mlp", "cnn", "gpt", "small", "infer", "tiny:500", "null:mlp")
@@ -130,4 +131,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    restart()
     main()

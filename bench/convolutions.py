@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from own_kernels import restart
 from report import commit, machine
 from workers import Worker, WorkerError, paddle_python
 
@@ -219,4 +220,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    restart()
     sys.exit(main())

@@ -12,6 +12,7 @@ from typing import Any
 
 import report
 from nets import NETS
+from own_kernels import restart
 from workers import HERE, Peer, Worker, WorkerError, import_seconds, measure, paddle_python, torch_missing
 
 TINY_OPS = 500
@@ -252,18 +253,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "threads": setting.threads,
         "cases": {},
     }
+    path = args.output_json or HERE / "results" / f"cpu-{result['date']}.json"
+    page = report.write(result, path)
     for name in names:
         case = CASES[name](setting)
         result["versions"] |= case.pop("versions")
         result["cases"][name] = case
+        # After each case: an interrupt, or a limit of the machine, costs no more than the case that runs.
+        page = report.write(result, path)
     if show:
         print("\r\033[K", end="", file=sys.stderr)
-    path = args.output_json or HERE / "results" / f"cpu-{result['date']}.json"
-    page = report.write(result, path)
     print(page.read_text())
     print(f"written to {path} and {page.name}")
     return 0
 
 
 if __name__ == "__main__":
+    restart()
     sys.exit(main())

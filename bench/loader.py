@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import report
+from own_kernels import restart
 from workers import HERE, Worker
 
 CASES = {
@@ -92,4 +93,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    restart()
     main()

@@ -21,6 +21,7 @@ import numpy as np
 
 import bench.report as report
 import tstatic as paddle
+from bench.own_kernels import restart
 from tstatic import devices, nn, profiler, static
 
 STEPS = 8
@@ -147,4 +148,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    restart()
     main()

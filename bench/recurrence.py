@@ -21,6 +21,7 @@ import threadpoolctl
 
 import bench.report as report
 import tstatic as paddle
+from bench.own_kernels import restart
 from tstatic import nn, static
 
 STEPS, BATCH, WIDTH = 50, 32, 256
@@ -154,4 +155,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    restart()
     main()

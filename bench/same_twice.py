@@ -11,6 +11,8 @@ import report
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from own_kernels import restart
+
 from tstatic.benchlib import results, table
 from tstatic.benchlib.machine import usable_cores
 from tstatic.benchlib.measure import Setting
@@ -60,4 +62,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    restart()
     sys.exit(main())

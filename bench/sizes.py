@@ -19,6 +19,7 @@ import numpy as np
 
 import bench.report as report
 import tstatic as paddle
+from bench.own_kernels import restart
 from tstatic import nn, static
 
 Step = Callable[[int], Any]
@@ -203,4 +204,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    restart()
     main()

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from own_kernels import plain
+
 HERE = Path(__file__).resolve().parent
 SETTLE_S = 0.1
 """Pause before a turn: helper threads of the peer before spin for a while after their last work."""
@@ -37,7 +39,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if not os.environ.get("TSTATIC_BENCH_STDERR") else None,
             text=True,
-            env=os.environ | {name: str(threads) for name in limits} | {"GLOG_minloglevel": "3"},
+            env=plain(os.environ) | {name: str(threads) for name in limits} | {"GLOG_minloglevel": "3"},
         )
 
     def ask(self, **message: Any) -> dict[str, Any]:
@@ -223,7 +225,7 @@ def measure(
 def import_seconds(python: str, statement: str, times: int, path: str = "") -> list[float]:
     """Wall seconds of ``python -c statement``, each in a fresh process that may keep compiled files, as users' do."""
     found = []
-    keep = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    keep = {k: v for k, v in plain(os.environ).items() if k != "PYTHONDONTWRITEBYTECODE"}
     for _ in range(times):
         start = time.perf_counter()
         subprocess.run(

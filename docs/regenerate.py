@@ -15,6 +15,7 @@ HERE = Path(__file__).parent
 RESULTS = HERE.parent / "bench" / "results"
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "bench"), str(HERE)]
 
+import explanation_picture  # noqa: E402
 import gallery  # noqa: E402
 import plan_page  # noqa: E402 - the lines above make these importable for a script
 import speed_table  # noqa: E402
@@ -298,7 +299,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "ops.md": ops_page,
     "plan.md": plan_table,
     "strategies.md": strategies_page,
-    "../README.md": speed_table.page,
+    "speed.md": speed_table.speed_page,
+    "pictures/explanation.svg": explanation_picture.picture,
+    "../README.md": speed_table.readme,
 }
 
 

@@ -1,4 +1,4 @@
-"""The README's speeds: for each network and peer the newest result on record that measured both, the lost ones among them."""
+"""Speeds on record: for each network and peer the newest result that measured both, the lost ones among them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,23 @@ ALONE = ("null",)
 """What stands in such results and is not a peer: the device that computes nothing."""
 
 
+class MixedKernelsError(ValueError):
+    """Raised if a table would hold times of several sets of numpy's kernels."""
+
+
+def kernels(result: Any) -> str:
+    """Returns the processor, and the library and kernels of numpy's matrix products, with which a result was measured."""
+    machine = result.get("machine", {})
+    return f"{machine.get('cpu', '?')}, {machine.get('blas', '?')}"
+
+
 def read(folder: Path = RESULTS) -> list[tuple[str, Any]]:
-    """Returns date and result of every file, oldest first."""
+    """Returns date and result of every file that was measured with the kernels of the newest one, oldest first."""
+    found = _read(folder)
+    return [(date, result) for date, result in found if kernels(result) == kernels(found[-1][1])]
+
+
+def _read(folder: Path) -> list[tuple[str, Any]]:
     files = [file for file in folder.glob("*.json") if file.name.startswith(TABLES)]
     named = [(re.sub(r"^.*?(?=\d{4}-)", "", file.stem), file) for file in files]
     return [
@@ -33,7 +48,14 @@ def ratios(found: list[tuple[str, Any]]) -> dict[tuple[str, str], tuple[float, s
 
     A pair that other processes disturbed in every turn counts only where no other was measured; its date then ends in ``*``.
     "tstatic on torch" is a peer of its own.
+
+    Raises:
+        MixedKernelsError: If the results were measured with several sets of kernels.
     """
+    if len(sets := {kernels(result) for _, result in found}) > 1:
+        raise MixedKernelsError(
+            f"one table takes times of one machine and one set of kernels; these are of {sorted(sets)}"
+        )
     newest: dict[tuple[str, str], tuple[float, str]] = {}
     for quiet in (False, True):
         for date, result in found:
@@ -96,7 +118,7 @@ def ops_lines(record: Any, file: str) -> list[str]:
     ]  # fmt: skip
     machine = f"{record['machine']['cpu']}, {record['machine']['cores']} cores"
     return [
-        f"`tstatic bench` of {record['begun'][:10]} ({machine}; every row and its times: [{file}]({file})):",
+        f"`tstatic bench` of {record['begun'][:10]} ({machine}; every row and its times: `{file}`):",
         "",
         *made,
         "",
@@ -104,12 +126,55 @@ def ops_lines(record: Any, file: str) -> list[str]:
     ]
 
 
-def page(readme: Path = ROOT / "README.md", folder: Path = RESULTS) -> str:
-    """Returns the README with its tables made anew."""
-    before, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    made = [before + BEGIN, "", *lines(read(folder))]
+MOST_ROWS = 12
+"""The most rows of the README's table; the page of speeds has all."""
+SHORT_PEERS = {"torch": "torch eager", "paddle": "Paddle 2.6.2"}
+"""The peers in the README."""
+INTRODUCTION = """# Speed on the CPU
+
+Training steps, and some inference: tstatic's median time over that of torch eager, torch with its fused attention and optimizer,
+tstatic's own operators run by torch, Paddle 2.6.2 and a bare loop of numpy calls, on two cores, each pair in turns within one run
+(below 1, tstatic is faster; above 1, it is slower). Each number is the newest on record. `make bench` measures them again, and
+`make docs` makes this page of `bench/results`. `tstatic bench` measures operators and fusions ([benchmarks](benchmarks.md)); times
+on a GPU stand in [GPU status](gpu_status.md).
+"""
+
+
+def short(title: str) -> str:
+    """Returns the name of a network: its title up to the sizes of its input."""
+    return re.split(r"[,:]", title)[0].partition(" conv")[0]
+
+
+def short_lines(found: list[tuple[str, Any]]) -> list[str]:
+    """Returns the README's table: networks beside torch eager and Paddle; those that lose most first."""
+    newest = ratios(found)
+    titles = [t for t in dict.fromkeys(title for title, _ in newest) if (t, "torch") in newest]
+    titles.sort(key=lambda title: -newest[title, "torch"][0])
+    made = [f"| Training step of | {' | '.join(SHORT_PEERS.values())} | measured |", "|---|---|---|---|"]
+    for title in titles[:MOST_ROWS]:
+        pairs = [newest.get((title, peer)) for peer in SHORT_PEERS]
+        cells = [f"{one[0]:.2f}{'*' * one[1].endswith('*')}" if one else "" for one in pairs]
+        dates = sorted({one[1][:10] for one in pairs if one})
+        made.append(f"| {short(title)} | {' | '.join(cells)} | {dates[-1]} |")
+    return made
+
+
+def speed_page(folder: Path = RESULTS) -> str:
+    """Returns ``speed.md``: all networks and peers, and the operators that lose."""
+    made = [INTRODUCTION, *lines(read(folder))]
     newest = max(folder.glob("ops-*.json"), default=None)
     if newest is not None:
-        made += ["", *ops_lines(results.read(newest), f"bench/results/{newest.stem}.md")]
-    return "\n".join([*made, "", END]) + after
+        made += [
+            "",
+            "## Operators and fusions",
+            "",
+            *ops_lines(results.read(newest), f"bench/results/{newest.stem}.md"),
+        ]
+    return "\n".join(made) + "\n"
+
+
+def readme(file: Path = ROOT / "README.md", folder: Path = RESULTS) -> str:
+    """Returns the README with its table made anew."""
+    before, _, rest = file.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return "\n".join([before + BEGIN, "", *short_lines(read(folder)), "", END]) + after

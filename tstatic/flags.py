@@ -15,9 +15,12 @@ from tstatic.locks import rlock
 from tstatic.logs import warn_once
 
 __all__ = [
+    "FILL",
     "NUMERICS",
     "REGISTRY",
     "Flag",
+    "fill_byte",
+    "filling_memory",
     "flag",
     "get_flags",
     "key",
@@ -103,6 +106,15 @@ _FLAGS = (
         compiled=True,
     ),
     Flag(
+        "FLAGS_init_allocated_mem",
+        bool,
+        False,
+        "Every run first fills the memory of its temporaries with bytes of 255: NaN in floating-point values, -1 in whole numbers. "
+        "What an operator or a kernel leaves unwritten then shows in the results; otherwise it may hold what an earlier run put "
+        "there. Results of correct operators do not change. Each run writes that memory once more. (Paddle fills memory when it "
+        "allocates it, with other bytes.)",
+    ),
+    Flag(
         "FLAGS_check_rank_gradients",
         int,
         -1,
@@ -142,6 +154,14 @@ _FLAGS = (
         "for longest are removed, and compiled again when their sizes return. Temporaries do not count: plans take turns in one "
         "arena. A plan of a small net takes about 0.1 to 1 MB (Executor.plans says how many there are, and their bytes).",
         check=_at_least(1),
+    ),
+    Flag(
+        "FLAGS_plan_any_size",
+        bool,
+        True,
+        "On CPU places, plan a program for feeds of any size when it is fed a second size: a new one then costs about 0.3 of a "
+        "compilation. A size that ran 64 times gets a plan of its own, which is up to a third faster where steps take less than a "
+        "millisecond. Results have the same bits. False: a plan of its own for every size.",
     ),
     Flag(
         "FLAGS_step_timeout_s",
@@ -336,6 +356,32 @@ def using_numerics(chosen: str | None) -> Iterator[None]:
         _numerics.reset(token)
 
 
+FILL = 255
+"""The byte that ``FLAGS_init_allocated_mem`` fills memory with."""
+
+filling: ContextVar[int | None] = ContextVar("filling", default=None)
+"""The byte that a check fills memory with, whatever the flag says."""
+
+memory_is_filled: bool = False
+"""``FLAGS_init_allocated_mem``, for each run to look at without a call."""
+
+
+def fill_byte() -> int | None:
+    """Returns the byte that memory of temporaries is filled with before a run; ``None`` leaves it as it is."""
+    chosen = filling.get()
+    return chosen if chosen is not None else FILL if flag("FLAGS_init_allocated_mem") else None
+
+
+@contextlib.contextmanager
+def filling_memory(byte: int) -> Iterator[None]:
+    """Fills memory of temporaries with a byte before each run inside, whatever the flag says; seen by replicas' threads."""
+    token = filling.set(byte)
+    try:
+        yield
+    finally:
+        filling.reset(token)
+
+
 def key() -> tuple[Value, ...]:
     """Returns the values of all flags that change what a program is compiled to; part of the executor's cache key."""
     if not _values:
@@ -482,9 +528,10 @@ def _update(changes: dict[str, Value]) -> None:
 
 
 def _store(values: dict[str, Value]) -> None:
-    global _values, _key
+    global _values, _key, memory_is_filled
     _key = tuple(values[one.name] for one in _FLAGS if one.compiled)
     _values = values
+    memory_is_filled = bool(_values["FLAGS_init_allocated_mem"])
 
 
 def _described(value: object) -> str:

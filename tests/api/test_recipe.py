@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers import child
 from tests.helpers.snippets import python_blocks
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ def project(copied: Path) -> Path:
 
 def python(project: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error", *arguments]
-    environment = os.environ | {"PYTHONPATH": str(project)} | environ
+    environment = child.environment(project, **environ)
     return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True)
 
 

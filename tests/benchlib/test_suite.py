@@ -6,6 +6,7 @@ import builtins
 import copy
 import json
 import os
+import random
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -118,6 +119,21 @@ def test_without_torch_its_peer_is_missing(rows: list[Any], monkeypatch: pytest.
     (row,) = suite(peers=("tstatic", "torch")).run(rows[:1])["rows"]
     assert row["peers"]["torch"]["detail"] == "peer missing: torch is not installed"
     assert row["peers"]["tstatic"]["state"] == "ok"
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_a_noisy_machine_is_said_before_the_first_row(rows: list[Any], noisy: bool) -> None:
+    """Guards the user's time: hours of rows that will all be undecided are announced in the first second."""
+    draw = random.Random(1)
+    timer = FakeTimer(lambda run: draw.choice((1e-3, 3e-3)) if noisy else 1e-3)
+    told: list[str] = []
+    record = Suite(timer, ("tstatic",), SHORT).run(rows[:1], lambda row: told.append("row"), told.append)
+    assert told[-1] == "row"
+    assert len(told) == 1 + noisy
+    if noisy:
+        assert "this machine is noisy" in told[0]
+        assert "--repeats" in told[0]
+    assert (record["noise"]["high"] > 1.05) == noisy
 
 
 def test_one_peer_is_prepared_and_measured_twice(rows: list[Any], registered: None) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.cases import SCRIPT, tstatic, write_script
+from tests.helpers import child
 from tests.helpers.patience import HANG
 
 pytestmark = pytest.mark.numpy_device("the commands choose the device themselves")
@@ -147,7 +148,7 @@ def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path, command: st
     write_script(tmp_path, "import paddle, time\nprint('ready', flush=True)\ntime.sleep(600)\n", "waits.py")
     process = subprocess.Popen(
         [sys.executable, "-m", "tstatic", command, "waits.py"], cwd=tmp_path, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE, text=True, env=child.environment(),
     )  # fmt: skip
     stream = process.stdout if command == "run" else process.stderr
     assert stream is not None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.cases import tstatic, write_script
-from tests.helpers import warm
+from tests.helpers import child, warm
 from tstatic.errors import ProgramError
 from tstatic.plan.capacity import capacity
 
@@ -93,7 +93,7 @@ def test_a_new_process_with_a_closed_output_says_so(folder: Path) -> None:
     for redirected in (">&-", "> /dev/full", ">&- 2>&-"):
         done = subprocess.run(
             ["bash", "-c", f"exec {sys.executable} -m tstatic --help {redirected}"], cwd=folder, capture_output=True, text=True,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            env=child.environment(),
         )  # fmt: skip
         assert done.returncode == 3, done.stderr
         assert "Traceback" not in done.stderr

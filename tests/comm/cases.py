@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import time
 import zlib
 from pathlib import Path
@@ -572,7 +573,7 @@ def shuffled_samples(counts: list[int]) -> None:
     label = static.data("label", [None, 1], "float32")
     first = sum(counts[:rank])
     lines = [" ".join(map(str, [n % 3 + 1, *[n] * (n % 3 + 1), 1, n / 2])) for n in range(first, first + counts[rank])]
-    path = f"samples.{os.getpid()}"
+    path = os.path.join(tempfile.mkdtemp(), "samples")
     with open(path, "w") as file:
         file.writelines(line + "\n" for line in lines)
     for _ in range(2):

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.helpers import child
 from tests.helpers.patience import pace
 
 ROOT = Path(__file__).parents[2]
@@ -26,8 +27,7 @@ SLACK = 3.0 * pace()
 def environment(**more: str) -> dict[str, str]:
     """The environment of a rank: one thread each, and this checkout, behind what the tests themselves were given."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("FLAGS_", "PYTEST_", "SLURM_", "PADDLE_"))}
-    path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(ROOT))))
-    return kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": path} | more
+    return kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": child.python_path()} | more
 
 
 def free_port() -> int:

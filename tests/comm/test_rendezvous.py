@@ -114,10 +114,12 @@ def test_a_port_that_somebody_else_holds_is_told(answer: bytes, told: str) -> No
     with socket.create_server(("127.0.0.1", 0)) as other:
 
         def serve() -> None:
-            while True:
-                link, _ = other.accept()
-                links.append(link)
-                link.sendall(answer)
+            # Until the port is closed, whenever that is.
+            with contextlib.suppress(OSError):
+                while True:
+                    link, _ = other.accept()
+                    links.append(link)
+                    link.sendall(answer)
 
         links: list[socket.socket] = []
         threading.Thread(target=serve, daemon=True).start()

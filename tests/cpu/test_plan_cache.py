@@ -19,6 +19,7 @@ from tests.cpu.test_hot_step import own_calls
 from tstatic import devices, static
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.errors import FlagValueError
+from tstatic.runtime.sections import Sections
 from tstatic.runtime.session import Session
 from tstatic.static import compile as compiling
 from tstatic.static import plan_cache
@@ -59,7 +60,12 @@ def one_plan_bytes() -> int:
 def whole(cache: CompileCache) -> bool:
     """Whether entries, families and bytes of a cache agree."""
     entries = cache._entries
-    assert cache._kept_bytes == sum(kept.nbytes for kept in entries.values())
+    assert cache._kept_bytes == sum(kept.nbytes for kept in entries.values()) + sum(f.nbytes for f in cache._families)
+    for one in cache._families:
+        shared = [key for key in one.plans if entries[key].bound.exact is not None]
+        assert one.sizes == len(shared), "a family forgets which sizes share its plan"
+        assert bool(shared) == (one.any_size is not None)
+        assert all(entries[key].bound.sessions is one.any_size.sessions for key in shared)
     assert {key for one in cache._families for key in one.plans} == set(entries)
     assert set(cache._relatives.values()) == set(cache._families)
     assert all(one.plans for one in cache._families)
@@ -197,7 +203,7 @@ def test_a_low_bound_keeps_the_memory_bounded() -> None:
         tracemalloc.stop()
     # Beside plans, the process remembers how shapes broadcast, sums are cut and sizes compiled, up to a number of each.
     assert grown < min(each * BOUNDED / 2 + (1 << 20), 20 << 20), (grown, each)
-    assert 3 <= exe.plans.plans <= 30
+    assert 3 <= exe.plans.plans <= 60
     assert exe.plans.compilations == BOUNDED + 21
     assert whole(exe._cache)
     held = [
@@ -205,7 +211,13 @@ def test_a_low_bound_keeps_the_memory_bounded() -> None:
         for session in gc.get_objects()
         if type(session) is Session and session._arenas in exe._cache._arenas.values()
     ]
-    assert len(held) == exe.plans.plans, "a removed session is still alive"
+    entries = exe._cache._entries.values()
+    assert len(held) == len({kept.bound.sessions for kept in entries}), "a removed session is still alive"
+    sizes = {kept.key for kept in entries if kept.bound.exact is not None}
+    for session in held:
+        assert session.sections is None or session.sections._fed.keys() <= sizes | {None}, (
+            "a removed size is still bound"
+        )
     test = main.clone(for_test=True)
     np.testing.assert_array_equal(
         exe.run(test, feed={"x": rows(5)}, fetch_list=[loss.name])[0],
@@ -324,14 +336,17 @@ def test_a_program_that_runs_inside_of_another_leaves_its_arena_alone() -> None:
     assert len(exe._inner) == 1
 
 
-@pytest.mark.parametrize("where", ["drop", "weigh", "record"])
+@pytest.mark.parametrize("where", ["drop", "forget", "weigh", "record"])
 def test_an_interrupt_leaves_the_cache_whole(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     exe, main, loss = trained()
-    paddle.set_flags({"FLAGS_plan_cache_bytes": 3 * one_plan_bytes()})
+    paddle.set_flags(
+        {"FLAGS_plan_cache_bytes": 3 * one_plan_bytes(), "FLAGS_plan_any_size": where in ("forget", "record")}
+    )
     for n in range(1, 8):
         exe.run(main, feed={"x": rows(n)}, fetch_list=[loss])
     owner, name = {
         "drop": (Session, "drop"),
+        "forget": (Sections, "forget"),
         "weigh": (plan_cache, "session_bytes"),
         "record": (plan_cache.Ledger, "add"),
     }[where]
@@ -419,6 +434,7 @@ def test_work_that_an_interrupt_left_on_a_device_ends_before_another_plan_uses_i
 
 def test_a_larger_plan_on_memory_that_stays_drops_what_is_bound_to_the_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards devices whose pages cannot be released: one arena at a time, and old plans bind to the larger when they return."""
+    paddle.set_flags({"FLAGS_plan_any_size": False})
     monkeypatch.setattr(Buffer, "can_release", property(lambda self: False))
     main, y = pointwise()
     exe = static.Executor(paddle.CPUPlace())

@@ -148,3 +148,87 @@ def test_what_cannot_be_known_later_is_refused() -> None:
         F.pad(x, static.data("pad", [4], "int32"), mode="reflect")
     with pytest.raises(errors.ShapeError, match="one per spatial axis"):
         F.interpolate(x, size=static.data("three", [3], "int32"))
+
+
+# ------------------------------------------------------------------------------------------- numbers of which sizes depend
+@pytest.mark.parametrize("known", [True, False])
+def test_dropout_with_a_chance_that_is_a_variable(known: bool) -> None:
+    """Guards dropout(p=Variable): its share, its scale, whole channels, and inference by ``clone(for_test=True)``."""
+    p = paddle.full([1], 0.25) if known else static.data("p", [1])
+    x = static.data("x", [-1, 50, 4, 5])
+    x.stop_gradient = False
+    ways = [F.dropout(x, p), F.dropout(x, p, mode="downscale_in_infer"), F.dropout2d(x, p), F.dropout(x, p, axis=0)]
+    gradients = [static.gradients([y], [x])[0] for y in ways]
+    main = static.default_main_program()
+    test = main.clone(for_test=True)
+    feed = {"x": np.ones((40, 50, 4, 5), "float32")} | ({} if known else {"p": np.array([0.25], "float32")})
+    plain, down, channels, rows, *slopes = static.Executor().run(feed=feed, fetch_list=[*ways, *gradients])
+    for value, kept in ((plain, 1 / 0.75), (down, 1.0), (channels, 1 / 0.75), (rows, 1 / 0.75)):
+        np.testing.assert_allclose(np.unique(value), [0.0, kept], rtol=1e-6)
+    for value in (plain, down, channels):
+        assert abs((value == 0).mean() - 0.25) < 0.05
+    assert (channels == channels[:, :, :1, :1]).all()
+    assert (rows == rows[:, :1, :1, :1]).all()
+    for value, slope in zip((plain, down, channels, rows), slopes, strict=True):
+        np.testing.assert_array_equal(value, slope)
+    inferred = static.Executor().run(test, feed=feed, fetch_list=[y.name for y in ways])
+    for value, wanted in zip(inferred, (1.0, 0.75, 1.0, 1.0), strict=True):
+        np.testing.assert_allclose(value, np.full_like(value, wanted), rtol=1e-6)
+    if not known:
+        (none,) = static.Executor().run(feed={**feed, "p": np.array([1], "float32")}, fetch_list=[ways[0]])
+        np.testing.assert_array_equal(none, np.zeros_like(none))
+
+
+def test_numbers_drawn_between_variables() -> None:
+    """Guards uniform(min, max) and randint(shape) with Variables."""
+    low, high, count = static.data("low", []), static.data("high", [1]), static.data("count", [1], "int32")
+    drawn = paddle.uniform([1000], min=low, max=high)
+    whole = paddle.randint(-3, 4, shape=[count, 2], dtype="int32")
+    feed = {"low": np.float32(2), "high": np.array([5], "float32"), "count": np.array([700], "int32")}
+    a, b = static.Executor().run(feed=feed, fetch_list=[drawn, whole])
+    assert a.min() >= 2
+    assert a.max() < 5
+    assert abs(a.mean() - 3.5) < 0.15
+    assert b.shape == (700, 2)
+    assert b.dtype == np.int32
+    assert set(np.unique(b)) == set(range(-3, 4))
+
+
+def test_a_count_that_is_a_variable() -> None:
+    """Guards linspace, logspace and eye, also with a count of 1, and one below it."""
+    n = static.data("n", [1], "int64")
+    line, logs, square = paddle.linspace(2, 5, n), paddle.logspace(0, 2, n), paddle.eye(n, 3)
+    exe = static.Executor()
+    for count in (4, 1):
+        found = exe.run(feed={"n": np.array([count])}, fetch_list=[line, logs, square])
+        np.testing.assert_allclose(found[0], np.linspace(2, 5, count), rtol=1e-6)
+        np.testing.assert_allclose(found[1], np.logspace(0, 2, count), rtol=1e-6)
+        np.testing.assert_array_equal(found[2], np.eye(count, 3))
+    with pytest.raises(errors.TstaticError):
+        exe.run(feed={"n": np.array([0])}, fetch_list=[line])
+
+
+def test_distances_of_a_roll_that_are_variables() -> None:
+    x, shifts = static.data("x", [-1, 2, 3, 4]), static.data("shifts", [2], "int32")
+    x.stop_gradient = False
+    y, flat = paddle.roll(x, shifts, axis=[1, -1]), paddle.roll(x, shifts[0])
+    (gradient,) = static.gradients([paddle.sum(y * y)], [x])
+    feed = {"x": X, "shifts": np.array([-5, 3], "int32")}
+    found = static.Executor().run(feed=feed, fetch_list=[y, flat, gradient])
+    np.testing.assert_array_equal(found[0], np.roll(X, (-5, 3), (1, 3)))
+    np.testing.assert_array_equal(found[1], np.roll(X, -5))
+    np.testing.assert_allclose(found[2], 2 * X, rtol=1e-6)
+
+
+def test_wrong_variables_are_refused_by_name() -> None:
+    """Guards the one helper: a Variable of several elements, or of another dtype, is named with its argument."""
+    several, text = static.data("several", [3]), static.data("flags", [1], "bool")
+    for call, name in (
+        (lambda v: paddle.eye(v), "num_rows"),
+        (lambda v: paddle.linspace(0, 1, v), "num"),
+        (lambda v: F.dropout(paddle.ones([2, 3]), v), "p"),
+        (lambda v: paddle.uniform([2], max=v), "max"),
+    ):
+        for wrong in (several, text):
+            with pytest.raises(errors.TstaticError, match=name):
+                call(wrong)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
-from tests.helpers import warm
+from tests.helpers import child, warm
 from tests.helpers.patience import HANG
 from tstatic import static
 
@@ -68,7 +67,7 @@ def arguments(out: Path, **settings: object) -> list[str]:
 
 def run(*command: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     """Runs Python in a process of its own and looks at how it ended."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment = child.environment(OMP_NUM_THREADS="1")
     done = subprocess.run(
         [sys.executable, *command], capture_output=True, text=True, cwd=ROOT, env=environment, timeout=HANG
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.helpers import child
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,15 +20,7 @@ def run_alone(code: str, *args: str, timeout: float = 280.0, **variables: str) -
         timeout: Seconds that only bound a hang.
         variables: Environment variables.
     """
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    environment = {
-        **os.environ,
-        "PYTHONPATH": path,
-        "PYTHONWARNINGS": "ignore",
-        "OPENBLAS_NUM_THREADS": "4",
-        **variables,
-    }
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        environment.pop(name, None)
+    settings = {"PYTHONWARNINGS": "ignore", "OPENBLAS_NUM_THREADS": "4", **variables}
+    environment = child.environment(without=("OMP_NUM_THREADS", "MKL_NUM_THREADS"), **settings)
     command = [sys.executable, "-c", code, *args]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout)

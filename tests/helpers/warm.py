@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import tstatic.testing  # noqa: F401 - what scripts import, loaded once
+from tests.helpers import child
 from tests.helpers.patience import HANG
 from tests.helpers.plain_draws import draw_plainly
 from tstatic import flags
@@ -65,10 +66,10 @@ def run(
 class _Server:
     def __init__(self) -> None:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("FLAGS_", "TSTATIC_"))}
-        environment["PYTHONPATH"] = str(ROOT)
+        environment["PYTHONPATH"] = child.python_path()
         if "TSTATIC_MUTANT" in os.environ:
             # A fault that ``tests/mutants`` plants: by what is first on the path, as tstatic is imported.
-            environment |= {name: os.environ[name] for name in ("TSTATIC_MUTANT", "PYTHONPATH")}
+            environment["TSTATIC_MUTANT"] = os.environ["TSTATIC_MUTANT"]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.helpers.warm"],
             cwd=ROOT,

@@ -10,6 +10,8 @@ import pytest
 
 from tstatic import io
 from tstatic.errors import TstaticError, UnsupportedError
+from tstatic.io.collate import default_collate_fn
+from tstatic.io.errors import DataTypeError
 
 
 class Odd:
@@ -88,3 +90,13 @@ def test_numbers_of_numpy_are_numbers() -> None:
     loader = io.DataLoader([1, 2, 3], batch_size=np.int64(2), num_workers=np.int32(0), timeout=np.float32(1.0))
     assert len(loader) == 2
     assert loader.timeout == 1.0
+
+
+def test_samples_that_are_nested_too_deep_are_a_typed_error() -> None:
+    """Guards against a bare RecursionError from the middle of a loader."""
+    sample: Any = [1.0]
+    for _ in range(5000):
+        sample = [sample]
+    with pytest.raises(DataTypeError, match="nested too deep") as caught:
+        default_collate_fn([sample, sample])
+    assert "collate_fn" in str(caught.value)

@@ -138,7 +138,7 @@ FILES = (
 EXPLAINED = (
     Mutant("static/savings.py", "Savings.__init__", "statement", "counted.update(replaced)", "pass",
            (U + "test_savings.py",)),
-    Mutant("static/ledger.py", "Ledger.explain", "comparison", "len(differs) <= len(nearest)", "len(differs) < len(nearest)",
+    Mutant("static/ledger.py", "Ledger.explain", "comparison", "len(nearest) <= (not same)", "True",
            (C + "test_ledger.py",)),
     Mutant("static/max_batch.py", "with_batch", "statement", "opened |= UNKNOWN in shape", "opened = UNKNOWN in shape",
            (C + "test_memory_fit.py",), "wherever"),

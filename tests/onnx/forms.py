@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.ops.sampler import Array, Sample
+from tstatic.errors import UnsupportedError
 from tstatic.ir.evaluate import infer_outputs, metas_of
 from tstatic.ir.onnx_form import emit
 from tstatic.ir.onnx_graph import Graph, OnnxNode, Value
@@ -55,6 +56,18 @@ def build(definition: OpDef, sample: Sample, constants: bool = False) -> tuple[A
 
     names = [None if v is None else [result(x) for x in v] if isinstance(v, list) else result(v) for v in made]
     return model_of(g, inputs, outputs, "one"), feed, names
+
+
+def build_any(definition: OpDef, sample: Sample) -> tuple[Any, dict[str, Array], list[Any]]:
+    """Returns what :func:`build` does, with constants where positions and sizes have a form only as such.
+
+    Raises:
+        UnsupportedError: If the sample has no form either way.
+    """
+    try:
+        return build(definition, sample)
+    except UnsupportedError:
+        return build(definition, sample, constants=True)
 
 
 def evaluate(model: Any, feed: dict[str, Array]) -> dict[str, Array]:

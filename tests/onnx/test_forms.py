@@ -70,11 +70,7 @@ def check(definition: OpDef) -> tuple[int, int]:
     compared = refused = 0
     for sample in drawn(definition):
         try:
-            try:
-                model, feed, names = forms.build(definition, sample)
-            except UnsupportedError:
-                # Positions and sizes that are constants may have a form where others have none.
-                model, feed, names = forms.build(definition, sample, constants=True)
+            model, feed, names = forms.build_any(definition, sample)
         except UnsupportedError:
             refused += 1
             continue

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import lzma
-import os
 import subprocess
 import sys
 import tempfile
@@ -12,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.helpers import child
 from tests.parity import generate, names, signatures
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -29,7 +29,7 @@ VERSIONS = "import json, sys, numpy, paddle; print(json.dumps([paddle.__version_
 def environment() -> dict[str, str]:
     """What both sides' processes run in: one thread, and no words of Paddle's about itself."""
     quiet = {"GLOG_minloglevel": "3", "FLAGS_call_stack_level": "0"}
-    return {**os.environ, "PYTHONPATH": str(ROOT), "CPU_NUM": "1", "OMP_NUM_THREADS": "1", **quiet}
+    return child.environment(CPU_NUM="1", OMP_NUM_THREADS="1", **quiet)
 
 
 def outlived(

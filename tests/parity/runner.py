@@ -97,6 +97,13 @@ class Builder:
         self.fed.append(variable)
         return variable
 
+    def _assigned(self, content: dict[str, Any]) -> Any:
+        """A Variable whose value the program states."""
+        array = np.asarray(content["values"], dtype=content["dtype"])
+        if array.size == 1:
+            return self.paddle.full(list(array.shape), array.ravel()[0].item(), content["dtype"])
+        return self.paddle.assign(array)
+
     def _tuple(self, content: list[Any]) -> Any:
         return tuple(self.value(item) for item in content)
 

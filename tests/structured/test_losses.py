@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tstatic as paddle
-from tests.ops.sampler import Sample, run
+from tests.ops.sampler import Sample, run, run_torch
 from tstatic import errors, fluid, static
 from tstatic.ir.opdef import op_def
 from tstatic.ops.structured import warpctc
@@ -169,6 +169,32 @@ def test_ctc_and_its_gradient_are_torchs(
     wanted = tensor.grad.numpy()
     wanted = np.concatenate([wanted[: n[i], i] for i in range(batch)]) if with_lod else wanted
     np.testing.assert_allclose(grad, wanted, rtol=1e-7, atol=1e-9)
+
+
+BLANKS: list[tuple[list[int], int, float]] = [
+    ([1, 2], 0, 3.939098834991455),
+    ([0, 1], 0, 4.664529800415039),
+    ([1, 0], 0, 5.17121696472168),
+    ([1, 0, 2], 0, 5.198372840881348),
+    ([0, 0], 0, 5.647021293640137),
+    ([3, 1], 3, 3.5588648319244385),
+    ([1, 3, 1], 3, 5.703149318695068),
+]
+"""Labels, the blank, and the loss of Paddle 2.6.2."""
+
+
+@pytest.mark.parametrize(("label", "blank", "wanted"), BLANKS)
+@pytest.mark.parametrize("form", [run, run_torch])
+@pytest.mark.parametrize("with_lod", [False, True])
+def test_ctc_of_labels_that_hold_the_blank_is_that_of_paddle(
+    label: list[int], blank: int, wanted: float, form: Any, with_lod: bool
+) -> None:
+    """torch lets a path skip into a label that is the blank, past the blank before it; Paddle and the reference do not."""
+    x, n, m = np.sin(np.arange(20.0)).reshape(5, 1, 4), np.array([5]), np.array([len(label)])
+    padded = (x, np.array([label]), n, m, None, None)
+    packed = (x[:, 0], np.array(label)[:, None], None, None, np.array([0, 5]), np.array([0, len(label)]))
+    sample = Sample(packed if with_lod else padded, {"blank": blank}, "float64")
+    np.testing.assert_allclose(form(op_def("warpctc"), sample)[0], [[wanted]], rtol=1e-6)
 
 
 @given(

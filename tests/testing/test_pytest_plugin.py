@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+
+from tests.helpers import child
 
 pytest_plugins = ["pytester"]
 
@@ -14,7 +14,7 @@ LOAD = ("-p", "tstatic.testing.pytest_plugin")
 @pytest.fixture(autouse=True)
 def _this_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other processes, since a run inside of this one forgets the modules that it imported; they find this checkout."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setenv("PYTHONPATH", child.python_path())
 
 
 NET = """

@@ -433,6 +433,11 @@ FAMILIES: dict[str, dict[str, Case]] = {
             F.adaptive_avg_pool1d(v["line"], 3),
             F.adaptive_avg_pool2d(v["image"], (2, None)),
             F.adaptive_avg_pool3d(v["volume"], 2),
+            *F.max_pool1d(v["line"], 2, return_indices=True),
+            *F.max_pool3d(v["volume"], 2, return_indices=True),
+            F.adaptive_max_pool1d(v["line"], 3),
+            *F.adaptive_max_pool2d(v["image"], (2, 4), return_indices=True),
+            F.adaptive_max_pool3d(v["volume"], 2),
         ],
         "overloads": lambda v: [
             aten._adaptive_avg_pool2d.default(v["image"], [2, 3]),
@@ -493,6 +498,9 @@ FAMILIES: dict[str, dict[str, Case]] = {
         "chances": lambda v: [
             F.binary_cross_entropy_with_logits(v["x"], v["target"], pos_weight=v["row"].detach().abs()),
             F.binary_cross_entropy(v["chance"], v["target"], reduction="none"),
+            F.binary_cross_entropy_with_logits(v["x"], v["target"], reduction="none"),
+            F.binary_cross_entropy_with_logits(v["x"], v["target"], v["row"].detach().abs(), reduction="sum"),
+            F.binary_cross_entropy_with_logits(v["x"], v["target"] * 0 - 100),
         ],
     },
     "recurrent": {

@@ -32,15 +32,25 @@ def test_a_stale_page_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(regenerate.stale()) - set(before) == {"flags.md"}
 
 
-def test_the_speeds_in_the_readme_are_those_of_the_newest_bench() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Speed")[2]
-    readme = readme.partition("`tstatic bench` of")[0]
-    shown = [cell for line in readme.splitlines() for cell in re.findall(r"\| (\d\.\d\d)\*? (?=\|)", line)]
+def speeds(page: Path) -> list[str]:
+    """The ratios in the tables of networks of a page."""
+    text = page.read_text(encoding="utf-8").partition("`tstatic bench` of")[0]
+    return [cell for line in text.splitlines() for cell in re.findall(r"\| (\d\.\d\d)\*? (?=\|)", line)]
+
+
+def test_the_speeds_on_their_page_are_those_of_the_newest_bench() -> None:
+    shown = speeds(ROOT / "docs" / "speed.md")
     newest = speed_table.ratios(speed_table.read())
     # Every pair that was measured, the lost ones among them, and nothing else.
     assert sorted(shown) == sorted(f"{ratio:.2f}" for ratio, _ in newest.values())
     assert len(shown) >= 20
     assert any(float(ratio) > 1 for ratio in shown)
+
+
+def test_the_speeds_in_the_readme_stand_on_the_page_too() -> None:
+    shown, known = speeds(ROOT / "README.md"), speeds(ROOT / "docs" / "speed.md")
+    assert len(shown) >= 10
+    assert not set(shown) - set(known)
 
 
 def test_a_result_on_record_is_shown_with_every_peer_unless_it_was_disturbed_throughout() -> None:

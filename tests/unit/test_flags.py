@@ -20,7 +20,10 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_default_is_a_value_of_the_flag_and_is_what_is_read(name: str) -> None:
+def test_default_is_a_value_of_the_flag_and_is_what_is_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Tests run with FLAGS_init_allocated_mem set.
+    monkeypatch.delenv(name, raising=False)
+    flags._reset_for_tests()
     one = REGISTRY[name]
     assert type(one.default) is one.type
     assert one.check(one.default) == ""

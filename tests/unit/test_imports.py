@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.helpers import child
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "tstatic"
@@ -68,7 +69,7 @@ def test_no_module_imports_anything_heavy() -> None:
     assert len(names) > 10
     code = f"import importlib, sys\nfor n in {names!r}: importlib.import_module(n)\n"
     code += f"print('heavy:', *sorted({LAZY!r} & set(sys.modules) - {{'importlib'}}))"
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = child.environment()
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "heavy:"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import tstatic
-from tests.helpers import source
+from tests.helpers import child, source
 from tstatic.ir.opdef import OPS
 
 ROOT, PACKAGE = source.ROOT, source.PACKAGE
@@ -23,7 +23,9 @@ LONGEST = 600
 # ---------------------------------------------------------------------------------------------------------------- layers
 def test_imports_point_down() -> None:
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache", "--no-logo"]
-    done = subprocess.run(command, cwd=ROOT, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=ROOT, env={"PYTHONPATH": child.python_path(), "PATH": ""}, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 kept, 0 broken" in done.stdout
 

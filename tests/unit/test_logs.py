@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import subprocess
 import sys
 import threading
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import warm
+from tests.helpers import child, warm
 from tstatic import logs as log
 from tstatic.logs import get_logger
 
@@ -44,7 +43,7 @@ def stderr_of(tmp_path: Path) -> Lines:
 
 
 def test_the_import_of_tstatic_switches_the_topics_of_the_environment_on() -> None:
-    environment = os.environ | {"TSTATIC_LOGS": "memory", "PYTHONPATH": str(ROOT)}
+    environment = child.environment(TSTATIC_LOGS="memory")
     done = subprocess.run([sys.executable, "-c", SAY], env=environment, capture_output=True, text=True, check=True)
     assert "D tstatic.memory: debug of memory" in done.stderr.splitlines()
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.helpers import child
 from tstatic.errors import MissingPackageError, needed_for
 
 ROOT = Path(__file__).parents[2]
@@ -81,9 +81,7 @@ refused("msgspec", static.load, main, "there")
 
 
 def run(packages: tuple[str, ...], script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if k != "TSTATIC_CACHE_DIR"} | {
-        "PYTHONPATH": str(ROOT), "TMPDIR": str(folder), "CPU_NUM": "1",
-    }  # fmt: skip
+    environment = child.environment(without=("TSTATIC_CACHE_DIR",), TMPDIR=str(folder), CPU_NUM="1")
     command = [sys.executable, "-W", "error", "-c", REFUSE.format(packages=packages) + script]
     return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.helpers import child
 from tstatic import flags, places
 from tstatic.errors import DeviceError, PlaceError, PlaceTypeError
 from tstatic.places import CPUPlace, CUDAPinnedPlace, CUDAPlace, parse_place, resolve
@@ -267,6 +268,6 @@ def test_asking_for_places_imports_nothing_heavy() -> None:
         "bool(places.is_compiled_with_cuda);"
         "print('heavy:', *{'torch', 'triton', 'scipy'} & set(sys.modules))"
     )
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    environment = child.environment(CUDA_VISIBLE_DEVICES="")
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1].split() == ["heavy:"]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import tstatic
+from tests.helpers import child
 from tests.helpers.measures import module_of
 from tstatic.ir import registry
 from tstatic.ir.export import PUBLIC_API
@@ -67,7 +68,7 @@ def run(folder: Path, code: str) -> None:
     script = folder / "case.py"
     script.write_text(code, encoding="utf-8")
     command = [sys.executable, "-W", "error", str(script)]
-    environment = {**os.environ, "PYTHONPATH": str(folder if (folder / "tstatic").exists() else ROOT)}
+    environment = child.environment(folder if (folder / "tstatic").exists() else ROOT)
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

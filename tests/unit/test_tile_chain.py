@@ -159,9 +159,10 @@ def test_a_failure_names_its_step(threads: int) -> None:
 
 
 def test_memory_that_is_not_known_closes_a_step() -> None:
-    work = BoundStep()
-    work.add(lambda arrays: [], (), [None, [None, np.zeros(2)]], [np.zeros(1)])
-    assert work.spans is not None
+    work, known = BoundStep(), BoundStep()
+    for one in (work, known):
+        one.add(lambda arrays: [], (), [None, [None, np.zeros(2)]], [np.zeros(1)])
+    assert known.spans is not None
     work.add(lambda arrays: [], (), [object()], [])
     assert work.spans is None
     assert not TileChain(work, "a", 1).add(tiles([(print, ())], [([], [])]), "b")

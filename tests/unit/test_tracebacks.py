@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.helpers import child
 from tests.helpers.patience import HANG
-from tests.helpers.source import ROOT
 
 PRELUDE = "import numpy as np\nimport tstatic as paddle\nfrom tstatic import static\n"
 UNCAUGHT = {
@@ -41,7 +40,7 @@ for text in TEXTS:
 
 def ran(folder: Path, text: str, *runner: str, **variables: str) -> subprocess.CompletedProcess[str]:
     (folder / "script.py").write_text(text)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "FLAGS_call_stack_level": "1", **variables}
+    environment = child.environment(**{"FLAGS_call_stack_level": "1", **variables})
     command = [sys.executable, *runner, "script.py"]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=HANG)
 

@@ -18,6 +18,8 @@ ERROR = 0.001
 """Probability that the interval of a ratio of equals leaves out 1, by chance."""
 FLOOR = 0.03
 """Smallest relative difference that counts: less is within what the placement of memory changes."""
+BAND = 0.05
+"""Two peers are the same only if the whole interval of their ratio is nearer to 1 than this: a noisy machine decides nothing."""
 CONTROL_FACTOR = 2.0
 """How many times the control's own median difference a difference must be."""
 
@@ -32,8 +34,9 @@ class Judgement:
         ratio: Median of its times over the other's: below 1 it is faster.
         low, high: Interval of that median.
         effect: Relative difference that counts, from the control.
-        finding: ``faster``, ``slower``; ``same`` where the ratio differs by less than what counts; ``undecided`` where it differs
-            by more, but its interval holds 1, and with too few samples.
+        finding: ``faster`` or ``slower`` where the ratio differs by more than what counts, and its interval leaves out 1; ``same``
+            where the whole interval lies within 5 % of 1 (or within the smallest difference that counts, if that is more);
+            ``undecided`` otherwise, and with too few samples.
     """
 
     ratio: float
@@ -73,13 +76,12 @@ def unpaired(mine: Sequence[float], other: Sequence[float], control: float = 0.0
 
 
 def _judged(middle: float, low: float, high: float, control: float, floor: float) -> Judgement:
-    effect = max(math.log1p(floor), CONTROL_FACTOR * control)
-    finding: Finding = "same"
-    if math.isinf(low):
-        finding = "undecided"
-    elif abs(middle) > effect:
-        decided = low > 0 or high < 0
-        finding = ("slower" if middle > 0 else "faster") if decided else "undecided"
+    effect, band = max(math.log1p(floor), CONTROL_FACTOR * control), math.log1p(max(BAND, floor))
+    finding: Finding = "undecided"
+    if abs(middle) > effect and (low > 0 or high < 0) and not math.isinf(low):
+        finding = "slower" if middle > 0 else "faster"
+    elif -band <= low and high <= band:
+        finding = "same"
     return Judgement(math.exp(middle), math.exp(low), math.exp(min(high, 700)), math.expm1(effect), finding)
 
 

@@ -12,14 +12,16 @@ from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from tstatic.benchlib import machine, results
+import numpy as np
+
+from tstatic.benchlib import machine, results, statistics
 from tstatic.benchlib.cases import Case, build
 from tstatic.benchlib.fusions import example_rows
 from tstatic.benchlib.measure import Setting, measure
 from tstatic.benchlib.peers import PEERS, Competitor, PeerMissingError
 from tstatic.benchlib.rows import DIRECTIONS, Row, refusal, rows_from_domain
 from tstatic.benchlib.shapes import SHIPPED, Sizes
-from tstatic.benchlib.timers import Timer, sets_for
+from tstatic.benchlib.timers import Run, Timer, sets_for
 from tstatic.errors import NotFoundError, ProgramError, TstaticError, near
 from tstatic.fusion import FUSIONS
 from tstatic.ir.opdef import OPS
@@ -168,16 +170,39 @@ class Suite:
                 record["roofs"] = found["roofs"]
         return record
 
-    def run(self, rows: Sequence[Row], done: Callable[[Record], None] = lambda row: None) -> Record:
+    def noise(self) -> statistics.Judgement:
+        """Measures one function as if it were two, for less than a second: how far equals are from each other on this machine."""
+        x = np.ones(1 << 16, np.float32)
+        out = np.empty_like(x)
+        runs: list[Run] = [lambda: np.add(x, x, out)]
+        found = measure({"one": runs, "other": runs}, self.timer, Setting(), random.Random(self.seed))
+        return statistics.paired(found["one"].seconds, found["other"].seconds)
+
+    def run(
+        self,
+        rows: Sequence[Row],
+        done: Callable[[Record], None] = lambda row: None,
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> Record:
         """Measures rows; the file has all that is done whenever it is stopped.
 
         Args:
             rows: Those that the file has already are left out.
             done: Is told each new row.
+            warn: Is told before the first row if the machine is too noisy to say which peers are the same.
         """
         record = self.begin()
         have = {one["name"] for one in record["rows"]}
         with self._surroundings():
+            if self.timer.device == "cpu" and not have.issuperset(row.name for row in rows):
+                seen = self.noise()
+                record["noise"] = {"ratio": seen.ratio, "low": seen.low, "high": seen.high}
+                if seen.finding != "same":
+                    apart = max(1 / seen.low, seen.high) - 1
+                    warn(
+                        f"this machine is noisy: one function, measured as if it were two, differs by up to {apart:.0%}. Rows "
+                        "whose peers differ by less will be undecided: end what else runs, or raise --repeats and --time"
+                    )
             if "roofs" not in record:
                 record["roofs"] = asdict(self.timer.roofs())
                 self._keep(record)

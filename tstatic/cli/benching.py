@@ -76,7 +76,7 @@ def bench(
         show: Callable[[results.Record], None] = stack.enter_context(live(names, len(rows), quiet=result == "-"))
         for one in begun["rows"]:
             show(one)
-        record = run.run(rows, show)
+        record = run.run(rows, show, lambda text: print(text, file=sys.stderr, flush=True))
     if csv:
         write_report(csv, table.to_csv(record), "the table")
     if html:

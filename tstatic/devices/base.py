@@ -55,8 +55,8 @@ class Memory(Protocol):
     def touch(self) -> None:
         """Records that the memory is in use."""
 
-    def release(self) -> None:
-        """Releases the pages; the next touch finds zeros at the same addresses."""
+    def release(self, keep: int = 0) -> None:
+        """Releases the pages, but not those of the first ``keep`` bytes; the next touch finds zeros at the same addresses."""
 
     def forget(self) -> None:
         """Records that the memory is no longer in use."""

@@ -73,7 +73,7 @@ class TorchMemory:
     def touch(self) -> None:
         """Nothing is released before the memory is freed."""
 
-    def release(self) -> None:
+    def release(self, keep: int = 0) -> None:
         """Nothing is released before the memory is freed."""
 
     def forget(self) -> None:
@@ -98,8 +98,8 @@ class HostMemory(TorchMemory):
     def touch(self) -> None:
         self._buffer.touch()
 
-    def release(self) -> None:
-        self._buffer.release()
+    def release(self, keep: int = 0) -> None:
+        self._buffer.release(keep)
 
     def forget(self) -> None:
         self.tensor = None

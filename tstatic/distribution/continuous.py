@@ -341,7 +341,8 @@ class Dirichlet(ExponentialFamily):
         a = self.concentration
         total = sum(a, -1)
         rest = sum((a - 1.0) * digamma(a), -1)
-        return log_beta(a) + (total - float(a.shape[-1])) * digamma(total) - rest
+        # The sum less the number of parts, which may be unknown.
+        return log_beta(a) + sum(a - 1.0, -1) * digamma(total) - rest
 
     @property
     def _natural_parameters(self) -> tuple[Variable, ...]:

@@ -13,6 +13,7 @@ from tstatic.ir.checks import check_int
 from tstatic.ir.export import notes_signatures
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
+from tstatic.ir.types import UNKNOWN
 from tstatic.ops.elementwise.logic import greater_than, less_than
 from tstatic.ops.elementwise.scale import cast
 from tstatic.ops.elementwise.unary import exp, log
@@ -20,7 +21,9 @@ from tstatic.ops.random.distributions import gaussian_random, uniform_random
 from tstatic.ops.reduce.extrema import max as largest
 from tstatic.ops.reduce.reduction import sum as total
 from tstatic.ops.shape.creation import assign, zeros_like
+from tstatic.ops.shape.diagonal import eye
 from tstatic.ops.shape.reshape import reshape
+from tstatic.ops.shape.sequence import shape as shape_of
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -199,9 +202,16 @@ class MultivariateNormalDiag:
         self.loc = _parameter(loc, "loc", "MultivariateNormalDiag")
         self.scale = _parameter(scale, "scale", "MultivariateNormalDiag")
 
+    def _size(self) -> Any:
+        """Returns the number of variables; an int64 Variable of shape ``[1]`` where it is unknown while the program is built."""
+        size = self.scale.shape[0]
+        return shape_of(self.scale)[:1] if size == UNKNOWN else size
+
     def _besides(self) -> Variable:
         """Returns a matrix with 0 on the diagonal and 1 elsewhere."""
-        size = self.scale.shape[0]
+        size = self._size()
+        if isinstance(size, Variable):
+            return 1.0 - eye(size, dtype=self.scale.dtype)
         return assign((1.0 - np.eye(size)).astype(self.scale.dtype.name))
 
     def _log_det(self) -> Variable:
@@ -215,7 +225,8 @@ class MultivariateNormalDiag:
 
     def entropy(self) -> Variable:
         """Returns the entropy in nats, ``[1]``."""
-        size = self.scale.shape[0]
+        size = self._size()
+        size = cast(size, self.scale.dtype) if isinstance(size, Variable) else size
         return (self._log_det() + size * (1.0 + 2 * _HALF_LOG_2PI)) * 0.5
 
     def kl_divergence(self, other: MultivariateNormalDiag) -> Variable:
@@ -224,4 +235,6 @@ class MultivariateNormalDiag:
         shift = other.loc - self.loc
         quadratic = inverse * self.scale + inverse * shift * reshape(shift, [-1, 1])
         terms = total(total(quadratic, 1), 0, keepdim=True)
-        return (terms - self.scale.shape[0] + other._log_det() - self._log_det()) * 0.5
+        size = self._size()
+        size = cast(size, self.scale.dtype) if isinstance(size, Variable) else size
+        return (terms - size + other._log_det() - self._log_det()) * 0.5

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from tstatic.interop.conversion import Call, Converter, family
+from tstatic.ir.build import emit
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.ops.conv import conv, pool_functions
 from tstatic.ops.conv.interpolate_functions import interpolate
+from tstatic.ops.shape.reshape import squeeze, unsqueeze
 from tstatic.ops.shape.slicing import slice_
 
 converts = family("images")
@@ -17,10 +21,16 @@ converts = family("images")
 Ints = Sequence[int]
 
 
-def _rank(c: Call, x: Variable, rank: int) -> None:
-    if len(x.shape) != rank + 2:
-        raise c.refuse("without a batch", f"an input of {rank + 2} dimensions", f"{len(x.shape)} dimensions",
-                       "give the example a batch axis")  # fmt: skip
+def _batched(rank: int, convert: Converter) -> Converter:
+    """Returns a converter that also takes one image without a batch axis, as torch does."""
+
+    def of_any(c: Call, x: Variable, *args: Any, **named: Any) -> Any:
+        if len(x.shape) == rank + 2:
+            return convert(c, x, *args, **named)
+        made = convert(c, unsqueeze(x, 0), *args, **named)
+        return [squeeze(one, 0) for one in made] if isinstance(made, list) else squeeze(made, 0)
+
+    return of_any
 
 
 # ---------------------------------------------------------------------------------------------------------- convolutions
@@ -33,11 +43,20 @@ def _convolution(rank: int) -> Converter:
         c: Call, x: Variable, weight: Variable, bias: Variable | None = None, stride: Ints = (1,), padding: Any = (0,),
         dilation: Ints = (1,), groups: int = 1,
     ) -> Variable:  # fmt: skip
-        _rank(c, x, rank)
-        around = padding.upper() if isinstance(padding, str) else _each(padding, rank)
-        return _PLAIN[rank - 1](x, weight, bias, _each(stride, rank), around, _each(dilation, rank), groups)
+        steps = _each(dilation, rank)
+        if padding == "same":
+            # Paddle's "SAME" sets the dilation to 1, and divides by the stride, which torch refuses.
+            around = [n for size, step in zip(weight.shape[2:], steps, strict=True) for n in _halves(step * (size - 1))]
+        else:
+            around = [0] * rank if padding == "valid" else _each(padding, rank)
+        return _PLAIN[rank - 1](x, weight, bias, _each(stride, rank), around, steps, groups)
 
-    return convert
+    return _batched(rank, convert)
+
+
+def _halves(amount: int) -> tuple[int, int]:
+    """Returns the padding before and after an axis; of an odd amount torch puts one more behind."""
+    return amount // 2, amount - amount // 2
 
 
 def _each(values: Ints, rank: int) -> list[int]:
@@ -50,14 +69,13 @@ def _transposed(rank: int) -> Converter:
         c: Call, x: Variable, weight: Variable, bias: Variable | None = None, stride: Ints = (1,), padding: Ints = (0,),
         output_padding: Ints = (0,), groups: int = 1, dilation: Ints = (1,),
     ) -> Variable:  # fmt: skip
-        _rank(c, x, rank)
         sizes = {
             "stride": _each(stride, rank), "padding": _each(padding, rank), "dilation": _each(dilation, rank),
             "output_padding": _each(output_padding, rank),
         }  # fmt: skip
         return _TURNED[rank - 1](x, weight, bias, groups=groups, **sizes)
 
-    return convert
+    return _batched(rank, convert)
 
 
 converts("conv1d.default", "conv1d.padding")(_convolution(1))
@@ -82,23 +100,45 @@ def _any_convolution(
 
 
 # --------------------------------------------------------------------------------------------------------------- pooling
-_MAX = (pool_functions.max_pool1d, pool_functions.max_pool2d, pool_functions.max_pool3d)
+_MAX: tuple[Callable[..., Any], ...] = (
+    pool_functions.max_pool1d,
+    pool_functions.max_pool2d,
+    pool_functions.max_pool3d,
+)
 _AVERAGE: tuple[Callable[..., Variable], ...] = (
     pool_functions.avg_pool1d,
     pool_functions.avg_pool2d,
     pool_functions.avg_pool3d,
 )
+_ADAPTIVE_MAX: tuple[Callable[..., Any], ...] = (
+    pool_functions.adaptive_max_pool1d,
+    pool_functions.adaptive_max_pool2d,
+    pool_functions.adaptive_max_pool3d,
+)
+_ADAPTIVE_AVERAGE: tuple[Callable[..., Variable], ...] = (
+    pool_functions.adaptive_avg_pool1d,
+    pool_functions.adaptive_avg_pool2d,
+    pool_functions.adaptive_avg_pool3d,
+)
+Window = tuple[list[int], list[int], list[int]]
+"""Kernel, stride and padding, a number for each axis."""
 
 
-def _begun(c: Call, pooled: Variable, window: tuple[list[int], ...], ceil_mode: bool) -> Variable:
+def _known(c: Call, rank: int, what: str) -> list[int]:
+    """Returns the sizes of the pooled image, which must be known."""
+    sizes = list(c.shape[-rank:])
+    if UNKNOWN in sizes:
+        raise c.refuse(f"with ceil_mode, {what} and open sizes", "known sizes, or ceil_mode=False", list(c.sizes))
+    return sizes
+
+
+def _begun(c: Call, pooled: Variable, window: Window, ceil_mode: bool) -> Variable:
     """Returns the windows that begin before the end of the image: with ``ceil_mode`` Paddle has those behind it, too."""
     kernel, stride, padding = window
     if not ceil_mode or not any(p or s > k for k, s, p in zip(kernel, stride, padding, strict=True)):
         return pooled
-    if UNKNOWN in c.shape[2:]:
-        raise c.refuse("with ceil_mode, padding and open sizes", "known sizes, or ceil_mode=False", list(c.sizes))
     axes = list(range(2, len(pooled.shape)))
-    return slice_(pooled, axes, [0] * len(axes), list(c.shape[2:]))
+    return slice_(pooled, axes, [0] * len(axes), _known(c, len(axes), "padding"))
 
 
 def _max_pool(rank: int, places: bool = False) -> Converter:
@@ -106,16 +146,23 @@ def _max_pool(rank: int, places: bool = False) -> Converter:
         c: Call, x: Variable, kernel: Ints, stride: Ints = (), padding: Ints = (0,), dilation: Ints = (1,),
         ceil_mode: bool = False,
     ) -> Any:  # fmt: skip
-        _rank(c, x, rank)
         if any(step != 1 for step in dilation):
             raise c.refuse("with a dilation", "dilation=1", list(dilation))
         window = _each(kernel, rank), _each(stride or kernel, rank), _each(padding, rank)
         made = _MAX[rank - 1](x, *window, places, ceil_mode)
-        parts = [made[0], made[1].astype("int64")] if isinstance(made, tuple) else [made]
-        parts = [_begun(c, part, window, ceil_mode) for part in parts]
-        return parts if isinstance(made, tuple) else parts[0]
+        parts = [_begun(c, part, window, ceil_mode) for part in (made if places else [made])]
+        return [parts[0], parts[1].astype("int64")] if places else parts[0]
 
-    return convert
+    return _batched(rank, convert)
+
+
+def _padded(x: Variable, before: Sequence[int], behind: Sequence[int]) -> Variable:
+    """Returns the image with zeros before and behind each of its last axes."""
+    if not any((*before, *behind)):
+        return x
+    around = [n for pair in zip(before, behind, strict=True) for n in pair]
+    padded: Variable = emit("pad", {"X": x}, {"paddings": [0, 0, 0, 0, *around], "pad_value": 0.0})
+    return padded
 
 
 def _average_pool(rank: int) -> Converter:
@@ -123,46 +170,75 @@ def _average_pool(rank: int) -> Converter:
         c: Call, x: Variable, kernel: Ints, stride: Ints = (), padding: Ints = (0,), ceil_mode: bool = False,
         count_include_pad: bool = True, divisor_override: int | None = None,
     ) -> Variable:  # fmt: skip
-        _rank(c, x, rank)
-        padded = any(padding)
-        if ceil_mode and count_include_pad and padded:
-            # torch leaves out of the count what hangs over the padding's end, Paddle does not.
-            raise c.refuse("with ceil_mode and padding that counts", "count_include_pad=False", "True")
         window = _each(kernel, rank), _each(stride or kernel, rank), _each(padding, rank)
-        # Without padding, what hangs over the end never counts in torch.
-        exclusive = not count_include_pad or not padded
-        if rank == 1:
-            return _begun(c, pool_functions.avg_pool1d(x, *window, exclusive, ceil_mode), window, ceil_mode)
-        return _begun(c, _AVERAGE[rank - 1](x, *window, ceil_mode, exclusive, divisor_override), window, ceil_mode)
+        if divisor_override is not None:
+            return _sums(c, x, window, ceil_mode) * (math.prod(window[0]) / divisor_override)
+        average = partial(_AVERAGE[rank - 1], ceil_mode=ceil_mode)
+        if count_include_pad and any(window[2]):
+            if not ceil_mode:
+                return average(x, *window, exclusive=False)
+            # The padding counts, and what hangs over its end does not: zeros of the image's own say that.
+            pooled = average(_padded(x, window[2], window[2]), window[0], window[1], 0, exclusive=True)
+        else:
+            pooled = average(x, *window, exclusive=True)
+        return _begun(c, pooled, window, ceil_mode)
 
-    return convert
+    def _sums(c: Call, x: Variable, window: Window, ceil_mode: bool) -> Variable:
+        """Returns the sums of all windows, divided by the number of places of a whole one."""
+        kernel, stride, padding = window
+        if not ceil_mode:
+            return _AVERAGE[rank - 1](x, *window, exclusive=False)
+        # Zeros fill what hangs over the end, so that each window is whole.
+        ends = [
+            max(p, (count - 1) * s + k - size - p)
+            for count, size, k, s, p in zip(
+                _known(c, rank, "divisor_override"), x.shape[2:], kernel, stride, padding, strict=True
+            )
+        ]
+        pooled = _AVERAGE[rank - 1](_padded(x, padding, ends), kernel, stride, 0, exclusive=False)
+        return _begun(c, pooled, window, ceil_mode)
+
+    return _batched(rank, convert)
 
 
 converts("max_pool1d.default")(_max_pool(1))
 converts("max_pool2d.default")(_max_pool(2))
 converts("max_pool3d.default")(_max_pool(3))
+converts("max_pool1d_with_indices.default")(_max_pool(1, places=True))
 converts("max_pool2d_with_indices.default")(_max_pool(2, places=True))
+converts("max_pool3d_with_indices.default")(_max_pool(3, places=True))
 converts("avg_pool1d.default")(_average_pool(1))
 converts("avg_pool2d.default")(_average_pool(2))
 converts("avg_pool3d.default")(_average_pool(3))
 
 
-def _adaptive(function: Callable[..., Any], rank: int) -> Converter:
-    def convert(c: Call, x: Variable, sizes: Sequence[int | None]) -> Any:
-        _rank(c, x, rank)
-        wanted = [x.shape[2 + i] if size is None else size for i, size in enumerate(sizes)]
-        return function(x, wanted if rank > 1 else wanted[0])
-
-    return convert
+def _sizes(x: Variable, sizes: Sequence[int | None]) -> Any:
+    """Returns the sizes that an adaptive pool is asked for; ``None`` keeps that of the image."""
+    wanted = [x.shape[2 + i] if size is None else size for i, size in enumerate(sizes)]
+    return wanted if len(wanted) > 1 else wanted[0]
 
 
-converts("adaptive_avg_pool1d.default")(_adaptive(pool_functions.adaptive_avg_pool1d, 1))
-converts("adaptive_avg_pool2d.default", "_adaptive_avg_pool2d.default")(
-    _adaptive(pool_functions.adaptive_avg_pool2d, 2)
-)
-converts("adaptive_avg_pool3d.default", "_adaptive_avg_pool3d.default")(
-    _adaptive(pool_functions.adaptive_avg_pool3d, 3)
-)
+def _adaptive_average(rank: int) -> Converter:
+    def convert(c: Call, x: Variable, sizes: Sequence[int | None]) -> Variable:
+        return _ADAPTIVE_AVERAGE[rank - 1](x, _sizes(x, sizes))
+
+    return _batched(rank, convert)
+
+
+def _adaptive_max(rank: int) -> Converter:
+    def convert(c: Call, x: Variable, sizes: Sequence[int | None]) -> list[Variable]:
+        pooled, places = _ADAPTIVE_MAX[rank - 1](x, _sizes(x, sizes), return_mask=True)
+        return [pooled, places.astype("int64")]
+
+    return _batched(rank, convert)
+
+
+converts("adaptive_avg_pool1d.default")(_adaptive_average(1))
+converts("adaptive_avg_pool2d.default", "_adaptive_avg_pool2d.default")(_adaptive_average(2))
+converts("adaptive_avg_pool3d.default", "_adaptive_avg_pool3d.default")(_adaptive_average(3))
+converts("adaptive_max_pool1d.default")(_adaptive_max(1))
+converts("adaptive_max_pool2d.default")(_adaptive_max(2))
+converts("adaptive_max_pool3d.default")(_adaptive_max(3))
 
 
 # -------------------------------------------------------------------------------------------------------------- resizing

@@ -10,6 +10,7 @@ from tstatic.ir.build import as_variable, emit
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType
 from tstatic.ops.elementwise._mixed import cast_to
+from tstatic.ops.elementwise.activation import log_sigmoid
 from tstatic.ops.elementwise.logic import not_equal, where
 from tstatic.ops.elementwise.unary import rsqrt, square
 from tstatic.ops.indexing.gather import gather
@@ -199,7 +200,16 @@ def _smooth_l1_loss(c: Call, x: Variable, target: Variable, reduction: int = 1, 
 def _with_logits(
     c: Call, x: Variable, target: Variable, weight: Maybe = None, pos_weight: Maybe = None, reduction: int = 1
 ) -> Variable:
-    return binary_loss.binary_cross_entropy_with_logits(x, target, weight, _reduction(reduction), pos_weight)
+    # torch's formula: Paddle's, which the operator computes, is NaN for infinite scores, and ignores targets of -100.
+    scores, wanted = c.cast(x), c.cast(target)
+    penalty = log_sigmoid(scores)
+    if pos_weight is not None:
+        penalty = penalty * ((c.cast(pos_weight) - 1.0) * wanted + 1.0)
+    loss = (1.0 - wanted) * scores - penalty
+    loss = loss if weight is None else loss * c.cast(weight)
+    if _reduction(reduction) == "none":
+        return loss
+    return mean(loss) if _reduction(reduction) == "mean" else total(loss)
 
 
 @converts("binary_cross_entropy.default")

@@ -60,12 +60,21 @@ def join(samples: Iterator[Any], count: int, empty: Empty) -> Any:
 
     Raises:
         DataError: If samples have different shapes or numbers of fields (a ``RuntimeError`` and a ``ValueError``).
-        DataTypeError: For other types.
+        DataTypeError: For other types, and for samples that are nested too deep.
     """
-    batch = _field(next(samples), count, empty)
-    for sample in samples:
-        batch.add(sample)
-    return batch.joined()
+    first = next(samples)
+    try:
+        batch = _field(first, count, empty)
+        for sample in samples:
+            batch.add(sample)
+        return batch.joined()
+    except RecursionError:
+        raise DataTypeError(
+            "the samples of a batch are nested too deep",
+            expected="arrays in lists and dicts of a few levels",
+            received=f"{type(first).__name__} in {type(first).__name__}, as deep as Python calls functions",
+            fix="give a sample as a flat tuple of arrays, or pass collate_fn",
+        ) from None
 
 
 class _Stack:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
+from tstatic.flags import fill_byte
 from tstatic.forks import computing
 from tstatic.ir.indices import index_checks
 from tstatic.ir.opdef import OpDef
@@ -16,9 +18,15 @@ from tstatic.ir.types import Meta, Shape, dtype_of
 Array = np.ndarray[Any, Any]
 
 
+# Binding a plan asks several times for each array; most arrays of a net have one of a few shapes.
+@lru_cache(maxsize=1 << 12)
+def _meta(shape: Shape, dtype: Any) -> Meta:
+    return Meta(shape, dtype_of(dtype))
+
+
 def meta_of(array: Array) -> Meta:
     """Returns the shape and dtype of an array."""
-    return Meta(array.shape, dtype_of(array.dtype))
+    return _meta(array.shape, array.dtype)
 
 
 def metas_of(values: Sequence[Any]) -> list[Any]:
@@ -27,7 +35,9 @@ def metas_of(values: Sequence[Any]) -> list[Any]:
     A list of Python objects has none: ``None``.
     """
     return [
-        None
+        _meta(v.shape, v.dtype)
+        if type(v) is np.ndarray
+        else None
         if v is None
         else meta_of(v)
         if not isinstance(v, list | tuple)
@@ -143,15 +153,16 @@ def _check_takes_complex(definition: OpDef, metas: Sequence[Any]) -> None:
 
 
 def allocate(metas: Sequence[Any]) -> list[Any]:
-    """Allocates uninitialised arrays for metas."""
-    return [
-        None
-        if m is None
-        else [np.empty(one.shape, one.dtype.np) for one in m]
-        if isinstance(m, list | tuple)
-        else np.empty(m.shape, m.dtype.np)
-        for m in metas
-    ]
+    """Allocates arrays for metas, uninitialised unless memory is filled to find what is left unwritten."""
+    byte = fill_byte()
+
+    def one(meta: Meta) -> Array:
+        array: Array = np.empty(meta.shape, meta.dtype.np)
+        if byte is not None:
+            array.reshape(-1).view(np.uint8)[...] = byte
+        return array
+
+    return [None if m is None else [one(each) for each in m] if isinstance(m, list | tuple) else one(m) for m in metas]
 
 
 def check_place(place: Array, shape: Shape, op: str) -> None:

@@ -37,8 +37,10 @@ TEXTS = {
     "isfinite": "(a - a) == 0",
     "fmax": "where(isnan(a), b, where(isnan(b), a, maximum(a, b)))",
     "fmin": "where(isnan(a), b, where(isnan(b), a, minimum(a, b)))",
-    "atan2": "where(b > 0, atan(a / b), where(b < 0, atan(a / b) + where(a < 0, -3.141592653589793, 3.141592653589793), "
-    "where(a > 0, 1.5707963267948966, where(a < 0, -1.5707963267948966, 0))))",
+    "atan2": "where(isnan(a) | isnan(b), a + b, where(isinf(a) & isinf(b), "
+    "where(a < 0, -1, 1) * where(b < 0, 2.356194490192345, 0.7853981633974483), "
+    "where(b > 0, atan(a / b), where(b < 0, atan(a / b) + where(a < 0, -3.141592653589793, 3.141592653589793), "
+    "where(a > 0, 1.5707963267948966, where(a < 0, -1.5707963267948966, 0))))))",
 }
 """Functions that ONNX lacks, over ones that it has."""
 WHOLE = {
@@ -49,7 +51,15 @@ WHOLE = {
     "trunc": "a",
 }
 """The same for integers, where that is something else."""
-FRACTIONS = {"floordiv": "floor(a / b)", "remainder": "a - floor(a / b) * b"}
+# As in numpy, where 1 // 0.1 is 9 though the quotient rounds to 10. The quotient of what the remainder leaves is whole but for
+# its rounding.
+_OTHER_SIGN = "(((c < 0) & (b > 0)) | ((c > 0) & (b < 0)))"
+_QUOTIENT = f"((a - c) / b - where({_OTHER_SIGN}, 1, 0))"
+FRACTIONS = {
+    "floordiv": f"where(b == 0, a / b, floor({_QUOTIENT}) + where({_QUOTIENT} - floor({_QUOTIENT}) > 0.5, 1, 0))",
+    "remainder": f"where({_OTHER_SIGN}, c + b, c)",
+}
+"""The same for floats; ``c`` is the remainder with the sign of ``a``."""
 LOGICAL = ("both", "either", "differ", "invert")
 FLOATS_ONLY = SAME - {"add", "sub", "mul", "div", "neg", "pow", "abs", "sign", "where"} | {"isnan", "isinf"}
 
@@ -126,6 +136,8 @@ class _Translation:
             text = WHOLE[name]
         elif not whole and name in FRACTIONS:
             text = FRACTIONS[name]
+            a, b = self.alike(args)
+            args = a, b, self.g("Mod", a, b, fmod=1)
         if text:
             return self.inside(text, args)
         if name == "remainder":

@@ -29,11 +29,7 @@ if TYPE_CHECKING:
     from tstatic.ir.product import MatrixProduct
 
 __all__ = [
-    "DERIVE",
-    "EMPTY",
-    "GRAD",
-    "LOD",
-    "NO_ATTRS",
+    "DERIVE", "EMPTY", "GRAD", "LOD", "NO_ATTRS",
     "OPS",
     "PARTIAL_SUM",
     "PUBLIC_API",
@@ -72,6 +68,7 @@ class ValueRange:
         dtype: ``"float"`` follows the tested float type, ``"complex"`` is the complex type of it; otherwise a dtype's name.
         distinct: No two elements closer than 0.01 (ties of max, sort, top-k).
         rows: Each row along the last axis is positive and sums to 1 (soft labels, probabilities).
+        ordered: Each row along the last axis ascends.
         offsets: ``"X.0"``: rising numbers from 0 to the size of axis 0 of input ``X`` (sequence offsets, some of them equal).
     """
 
@@ -83,6 +80,7 @@ class ValueRange:
     rows: bool = False
     regular: bool = False
     offsets: str = ""
+    ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,7 +390,7 @@ class OpDef:
 
     def pick(self, function: Callable[..., Any], attrs: Mapping[str, Any]) -> dict[str, Any]:
         """Returns those attributes that a function names in its signature (all of them if it takes ``**attrs``)."""
-        return {n: v for n, v in pick(function, attrs).items() if n in self.attrs}
+        return pick(function, attrs, self.attrs)
 
     def complete(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
         """Checks given attributes and fills in defaults.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -122,10 +122,12 @@ def _parameters(function: Callable[..., Any]) -> tuple[frozenset[str], bool]:
     return frozenset(p.name for p in found), any(p.kind is p.VAR_KEYWORD for p in found)
 
 
-def pick(function: Callable[..., Any], attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns those attributes that a function names in its signature (all of them if it takes ``**attrs``)."""
+def pick(function: Callable[..., Any], attrs: Mapping[str, Any], known: Container[str] | None = None) -> dict[str, Any]:
+    """Returns those attributes that a function names in its signature (all of them if it takes ``**attrs``), of the known ones."""
     names, everything = _parameters(function)
-    return dict(attrs) if everything else {n: v for n, v in attrs.items() if n in names}
+    if known is None:
+        return dict(attrs) if everything else {n: v for n, v in attrs.items() if n in names}
+    return {n: v for n, v in attrs.items() if n in known and (everything or n in names)}
 
 
 def keywords(function: Callable[..., Any]) -> tuple[str, ...]:

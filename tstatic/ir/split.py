@@ -229,6 +229,10 @@ class Split:
         self.taken, self.unless, self.multiple = taken, unless, multiple
 
     def __call__(self, *metas: Any, **attrs: Any) -> list[Tile] | None:
+        least = self.size.size
+        # No kind of work is cut below the work of a tile; small nets are bound for one size after another.
+        if self.work is not None and isinstance(metas[self.work], Meta) and metas[self.work].numel < least:
+            return None
         slots = [m if isinstance(m, list | tuple) else [m] for m in metas]
         entries = self.entries * len(slots) if len(self.entries) == 1 else self.entries
         cut = [(m, e) for ms, e in zip(slots, entries, strict=True) for m in ms if m is not None and _is_axis(e)]
@@ -237,6 +241,8 @@ class Split:
             return None
         chosen = [(metas[self.work], entries[self.work])] if self.work is not None else cut
         full, entry = max(chosen, key=lambda pair: pair[0].numel)
+        if full.numel < least:
+            return None
         taken = self._taken(full, attrs)
         parts: list[slice] | None = None
         if entry == FIRST:

@@ -35,7 +35,10 @@ class DType:
         dtype('float16')
     """
 
-    __slots__ = ("is_complex", "is_float", "is_inexact", "itemsize", "name", "np", "short")
+    __slots__ = ("compute", "is_complex", "is_float", "is_inexact", "is_low", "itemsize", "name", "np", "short")
+
+    compute: DType
+    """The type that arithmetic on this type is done in."""
 
     def __init__(self, name: str, np_type: Any, short: str) -> None:
         self.name = name
@@ -45,6 +48,9 @@ class DType:
         self.is_complex = self.np.kind == "c"
         # Floats and complex numbers: what has fractions, and gradients.
         self.is_inexact = self.is_float or self.is_complex
+        # Whether arithmetic runs in float32 and is rounded once: float16 and bfloat16.
+        self.is_low = self.is_float and self.itemsize == 2
+        self.compute = self
         self.short = short
 
     @property
@@ -54,18 +60,8 @@ class DType:
         return dtype
 
     @property
-    def is_low(self) -> bool:
-        """Whether arithmetic runs in float32 and is rounded once (float16 and bfloat16)."""
-        return self.is_float and self.itemsize == 2
-
-    @property
     def is_integer(self) -> bool:
         return self.np.kind in "iu"
-
-    @property
-    def compute(self) -> DType:
-        """The type that arithmetic on this type is done in."""
-        return float32 if self.is_low else self
 
     @property
     def real(self) -> DType:
@@ -123,6 +119,7 @@ int64 = DType("int64", np.int64, "INT64")
 float16 = DType("float16", np.float16, "FP16")
 bfloat16 = DType("bfloat16", ml_dtypes.bfloat16, "BF16")
 float32 = DType("float32", np.float32, "FP32")
+float16.compute = bfloat16.compute = float32
 float64 = DType("float64", np.float64, "FP64")
 complex64 = DType("complex64", np.complex64, "COMPLEX64")
 complex128 = DType("complex128", np.complex128, "COMPLEX128")

@@ -402,10 +402,10 @@ def fused_rotary_position_embedding(
             tables.append(reshape(rows, [-1, steps, 1, size]))
     sines, cosines = tables
 
-    def turned(x: Variable | None) -> Variable | None:
+    def turned(x: Variable | None, name: str) -> Variable | None:
         if x is None:
             return None
-        check_variable(x, "k", function)
+        check_variable(x, name, function)
         if use_neox_rotary_style:
             pairs = reshape(x, [0, 0, 0, size // 2, 2])
             other = reshape(stack([pairs[..., 1] * -1.0, pairs[..., 0]], -1), [0, 0, 0, size])
@@ -416,9 +416,9 @@ def fused_rotary_position_embedding(
         made: Variable = x * cosines + other * sines
         return made
 
-    first = turned(q)
+    first = turned(q, "q")
     assert first is not None
-    return first, turned(k), turned(v)
+    return first, turned(k, "k"), turned(v, "v")
 
 
 # ---------------------------------------------------------------------------------------------------------- normalisations

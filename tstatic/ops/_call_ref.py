@@ -65,7 +65,9 @@ class CallRef(Ref):
         return (*buffers, *self.scratch_metas(*wide, **{n: attrs[n] for n in self._scratch_attrs}))
 
     def _widened(self, meta: Any) -> Any:
-        return meta if meta is None or not self.widen else meta.with_dtype(meta.dtype.compute)
+        if meta is None or not self.widen or (compute := meta.dtype.compute) is meta.dtype:
+            return meta
+        return meta.with_dtype(compute)
 
     def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         count = len(ins)

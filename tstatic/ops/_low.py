@@ -31,6 +31,11 @@ def torch_wide(tensor: Any) -> Any:
     return tensor.float() if low else tensor
 
 
+def torch_sign(torch: Any, tensor: Any) -> Any:
+    """Returns -1, 0, 1, or NaN where the tensor is NaN, whose sign is 0 in torch."""
+    return torch.where(tensor == tensor, torch.sign(tensor), tensor)
+
+
 def torch_wide_on_host(tensor: Any) -> Any:
     """Does what :func:`torch_wide` does in the memory of the host, where torch rounds each step of a recurrence to 16 bits."""
     return torch_wide(tensor) if tensor is not None and tensor.device.type == "cpu" else tensor

@@ -11,6 +11,7 @@ from tstatic.devices import Device
 from tstatic.devices.base import Memory, Stream
 from tstatic.devices.cpu.device import Workspace
 from tstatic.errors import OutOfMemoryError
+from tstatic.ir.types import Meta, uint8
 
 GROWTH = 2
 """A larger arena has at least so many times the bytes of the one before, so that ever larger batches make few of them."""
@@ -73,12 +74,35 @@ class Arenas:
         part.users.add(user)
         return part.memory
 
-    def _grow(self, nbytes: int) -> _Part:
-        """Allocates a larger block; what is bound to smaller ones gives its memory back first."""
+    def widen(self, user: User, nbytes: int, own: Memory, kept: int) -> Memory | None:
+        """Returns memory of at least ``nbytes`` bytes for what a session binds while it runs, beside what it is bound to.
+
+        Args:
+            user: The session, which stays bound to all that it has.
+            nbytes: Bytes that it needs.
+            own: What :meth:`take` returned to it.
+            kept: How many of its first bytes hold values of this run.
+
+        Returns:
+            The memory; ``None`` if a larger block would end what other sessions are bound to.
+
+        Raises:
+            OutOfMemoryError: If the device has no more; nothing changed.
+        """
+        part = self._parts[-1]
+        if part.nbytes < nbytes:
+            if not all(one.memory.can_release for one in self._parts):
+                return None
+            part = self._grow(nbytes, own, kept)
+        part.users.add(user)
+        return part.memory
+
+    def _grow(self, nbytes: int, own: Memory | None = None, kept: int = 0) -> _Part:
+        """Allocates a larger block; what is bound to smaller ones first gives its memory back, but ``kept`` bytes of ``own``."""
         sizes = [nbytes]
         for part in list(self._parts):
             if part.memory.can_release:
-                part.memory.release()
+                part.memory.release(kept if part.memory is own else 0)
                 # More than is needed, as pages that nothing touches take no memory.
                 sizes = [max(nbytes, GROWTH * part.nbytes), nbytes]
                 continue
@@ -110,6 +134,27 @@ class Arenas:
                 one.reserve(need)
                 one.allocate()
         return self._workspaces[:threads]
+
+    def fill(self, memory: Memory, nbytes: int, byte: int, streams: Sequence[Stream]) -> None:
+        """Fills a session's memory, so that what an operator leaves unwritten is none of an earlier run's results.
+
+        Args:
+            memory: What :meth:`take` returned.
+            nbytes: How much of it the session uses.
+            byte: What is written everywhere.
+            streams: The session's streams: the first one fills, and the others wait for it.
+        """
+        device = self._device
+        for workspace in self._workspaces:
+            workspace.fill(byte)
+        if nbytes:
+            device.fill(device.view(memory, 0, Meta((nbytes,), uint8)), byte, streams[0])
+            if device.deferred:
+                # Steps that read no feed do not wait for the first stream by themselves.
+                filled = device.event()
+                device.record(filled, streams[0])
+                for stream in streams[1:]:
+                    device.wait(filled, stream)
 
     def enter(self, user: User) -> None:
         """Begins a run: work that an interrupted run of another session left in its streams ends first."""

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-from tstatic.devices.cpu.pool import Pool
-from tstatic.ir.recording import CALL_BYTES, Call
+from tstatic.devices.cpu.tile_chain import calls_bytes
 from tstatic.plan.plan import Plan
 from tstatic.runtime.session import Session
 
@@ -28,20 +24,7 @@ def session_bytes(session: Session) -> int:
     own = session.own_bytes + sum(memory.held_bytes for memory in exchanged)
     if session.sections is not None:
         own += session.sections.kept_bytes
-    return own + sum(map(_calls_bytes, session.calls.values()))
-
-
-def _calls_bytes(calls: Sequence[Call]) -> int:
-    return sum(CALL_BYTES + _function_bytes(function, args) for function, args in calls)
-
-
-def _function_bytes(function: Any, args: tuple[Any, ...]) -> int:
-    """Returns the bytes of what a call refers to: the calls that it makes itself, in this thread or in several."""
-    owner = getattr(function, "__self__", function)
-    if isinstance(owner, Pool):
-        return sum(_calls_bytes(task) for thread in args[0] for task in thread)
-    known = getattr(owner, "kept_bytes", None)
-    return known() if known is not None else 0
+    return own + sum(map(calls_bytes, session.calls.values()))
 
 
 __all__ = ["plan_bytes", "session_bytes"]

@@ -17,6 +17,7 @@ from tstatic.where import show
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 MAX_BATCH = "compiled.max_batch(fetch_list=...) returns the largest batch that fits"
+_PERHAPS = f"use a smaller batch ({MAX_BATCH}) or smaller shapes"
 
 
 def _advice(plan: Plan) -> str:
@@ -29,11 +30,16 @@ def of_op(error: BaseException, op: FrozenOp) -> BaseException:
     """Returns an operator's error about memory as a typed one, with the operator and the user's line; others as they are."""
     if isinstance(error, TstaticError) or not is_shortage(error):
         return error
-    made = out_of_memory(
-        f"operator '{op.type}'", cause=error, fix=f"use a smaller batch ({MAX_BATCH}) or smaller shapes"
-    )
+    made = out_of_memory(f"operator '{op.type}'", cause=error, fix=_PERHAPS)
     made.add_context(op=op.type, var=", ".join(list(op.reads())[:6]) or None, where=show(op.where))
     made.__cause__ = error
+    return made
+
+
+def of_section(error: OutOfMemoryError, op: FrozenOp) -> OutOfMemoryError:
+    """Returns the error about memory for steps whose sizes a run finds, with the first of them and the user's line."""
+    made = out_of_memory(error.what.partition(" needs memory")[0], error.wanted_bytes, error, fix=_PERHAPS)
+    made.add_context(op=op.type, where=show(op.where))
     return made
 
 
@@ -69,4 +75,4 @@ def explained(method: Method) -> Method:
     return run  # type: ignore[return-value]
 
 
-__all__ = ["explained", "of_op", "of_run"]
+__all__ = ["explained", "of_op", "of_run", "of_section"]

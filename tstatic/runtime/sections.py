@@ -4,38 +4,39 @@ from __future__ import annotations
 
 import operator
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from tstatic import flags
 from tstatic.devices import Device, records
-from tstatic.devices.base import Stream
+from tstatic.devices.base import Memory, Stream
 from tstatic.devices.cpu import device as cpu
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.pool import pool_of
-from tstatic.devices.cpu.tile_chain import chain_steps, find_failed_op
+from tstatic.devices.cpu.tile_chain import calls_bytes, chain_steps, find_failed_op
+from tstatic.errors import OutOfMemoryError
 from tstatic.ir.evaluate import check_place, meta_of
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.recording import Call
-from tstatic.ir.types import Meta
-from tstatic.plan.memory import Lifetime, place
+from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.plan.memory import Lifetime, aligned, place
 from tstatic.plan.plan import Plan
 from tstatic.plan.shapes import infer_op
-from tstatic.runtime.out_of_memory import of_op
+from tstatic.runtime.arenas import GROWTH, Arenas, User
+from tstatic.runtime.out_of_memory import of_op, of_section
 from tstatic.runtime.sub_block import annotate, run_op, run_op_in_place, run_update
+from tstatic.shield import shield
 
 MOST_BYTES = 32 << 20
 """About how many bytes the bound sizes of a session take at most, beside the memory that they work in; the size used least
-recently is forgotten first. A step takes about 1.5 kB."""
+recently is forgotten first. A step takes about 1.5 kB. Where feeds decide sizes, the bound is ``FLAGS_plan_cache_bytes``."""
 
-_CALL_BYTES, _ARRAY_BYTES = 400, 300
-
-_GROWTH = 1.5
-"""Memory that a larger size needs is allocated so many times as large as before, so that few sizes make it anew."""
+_ARRAY_BYTES = 300
 
 
 @dataclass(slots=True)
@@ -45,6 +46,7 @@ class _Member:
     number: int
     op: FrozenOp
     reserved: Mapping[str, Any]
+    writes: Sequence[str]
 
 
 @dataclass(eq=False, slots=True)
@@ -55,13 +57,51 @@ class Sized:
         arrays: Value -> array, of all values that lie in the section's memory.
         copies: Value given to the section -> the array that its calls read.
         calls: Number of a step -> the calls that run with it, and the op of each as errors want it.
-        nbytes: About what it takes, without the memory that it works in.
+        own_bytes: About what its arrays take, without the memory that they lie in.
+        memory, workspaces: What it works in, and its threads' scratch; other sizes may use the same.
+        span: The first byte of the memory that it works in, and the byte after the last.
+        feeds: For which sizes of the feeds it was bound.
+        nbytes: About what it takes, as it was last measured.
+        behind: The keys of what lies behind it, which is not found without it.
     """
 
     arrays: dict[str, Any]
     copies: list[tuple[str, Any]]
     calls: dict[int, tuple[list[Call], list[Any]]]
-    nbytes: int
+    own_bytes: int
+    memory: Buffer
+    span: tuple[int, int]
+    workspaces: Sequence[cpu.Workspace]
+    feeds: Hashable
+    nbytes: int = 0
+    behind: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def fill(self, byte: int) -> None:
+        """Writes a byte everywhere into the memory that it works in."""
+        self.memory.array[slice(*self.span)] = byte
+        for workspace in self.workspaces:
+            workspace.fill(byte)
+
+    def measure(self) -> int:
+        """Measures again what it takes, which grows when its calls first run; returns by how much it grew."""
+        before, self.nbytes = self.nbytes, self.own_bytes + sum(calls_bytes(calls) for calls, _ in self.calls.values())
+        return self.nbytes - before
+
+
+class Owner(User, Protocol):
+    """The session, as far as its sections are concerned.
+
+    Attributes:
+        arena: The memory of what its plan places.
+        sections: Those of its last binding.
+        feed_sizes: What identifies the sizes that are fed now.
+        on_growth: Learns of bytes that were added for the fed sizes, or taken from them.
+    """
+
+    arena: Memory | None
+    sections: Sections | None
+    feed_sizes: Hashable
+    on_growth: Callable[[Hashable, int], None] | None
 
 
 class _UnknownError(Exception):
@@ -80,18 +120,21 @@ class _Section:
         members: Their ops, in order.
         given: Values from outside with sizes of their own, which each run puts elsewhere.
         sources: Earlier sections whose values it reads, where those lie.
+        read: What its members read and do not make.
+        inside: What they make that lies in the section's memory, not where the plan puts it.
         last: Value -> index of the last member that reads it; the number of members if something outside does.
         now: What it is bound to in this run; ``None`` where its steps run one by one.
-        buffer, workspaces: Its memory, and that of its threads' scratch.
+        buffer: The memory of the largest size, unless it lies in the session's arena.
     """
 
     members: list[_Member]
     given: list[str] = field(default_factory=list)
     sources: list[_Section] = field(default_factory=list)
+    read: list[str] = field(default_factory=list)
+    inside: frozenset[str] = frozenset()
     last: dict[str, int] = field(default_factory=dict)
     now: Sized | None = None
     buffer: Buffer | None = None
-    workspaces: list[cpu.Workspace] = field(default_factory=list)
 
     @property
     def numbers(self) -> list[int]:
@@ -108,9 +151,10 @@ class _Turn:
         alone: The same for a step that runs by itself.
     """
 
-    __slots__ = ("alone", "begin", "calls", "owners")
+    __slots__ = ("alone", "begin", "calls", "owners", "sections")
 
-    def __init__(self) -> None:
+    def __init__(self, sections: Sections) -> None:
+        self.sections = sections
         self.begin: Callable[[], None] | None = None
         self.alone: tuple[list[Call], list[Any]] = [], []
         self.calls, self.owners = self.alone
@@ -121,6 +165,7 @@ class _Turn:
             self.begin()
         # The iterator's remaining length tells which call failed, as in a session.
         running = iter(self.calls)
+        self.sections.at = self.owners, running
         try:
             for function, args in running:
                 function(*args)
@@ -130,6 +175,8 @@ class _Turn:
             error, op = find_failed_op(raised, self.owners[number])
             error = of_op(error, op)
             annotate(error, op)
+        finally:
+            self.sections.at = None
         raise error  # outside the except block, so that the error keeps its own cause and context
 
 
@@ -147,20 +194,33 @@ class Sections:
         reserved: Returns what a step's reference gets beside arrays and attributes.
         threads: Threads that share the work.
         check: Whether results are searched for NaN.
+        owner: The session.
+        arenas: The memory that it shares with others.
+
+    Attributes:
+        kept_bytes: About how many bytes all that is bound to sizes takes, without the memory that it works in.
+        at: The op of each call of the step that runs now, and the calls that are left.
     """
 
     def __init__(
         self, plan: Plan, device: Device, arrays: MutableMapping[str, Any], reserved: Callable[[FrozenOp], dict[str, Any]],
-        threads: int, check: bool,
+        threads: int, check: bool, owner: Owner, arenas: Arenas,
     ) -> None:  # fmt: skip
         self._plan, self._device, self._arrays, self._reserved = plan, device, arrays, reserved
         self._threads, self._check = threads, check
+        self._owner, self._arenas = owner, arenas
+        if owner.sections is not None:
+            owner.sections.forget()
+        self._is_open = any(plan.storage[v].kind == "dynamic" for v in plan.program.feeds)
+        self.at: tuple[Sequence[Any], Iterator[Any]] | None = None
         self._known: OrderedDict[tuple[Any, ...], Sized] = OrderedDict()
-        self._held = 0
+        # Sizes of the feeds -> the keys of what was bound for them.
+        self._fed: dict[Hashable, dict[tuple[Any, ...], None]] = {}
+        self.kept_bytes = 0
         self._sections: list[_Section] = []
         self._turns: dict[int, _Turn] = {}
         self._members = [
-            _Member(number, op, {})
+            _Member(number, op, {}, op.writes())
             for number, step in enumerate(plan.steps)
             if step.how == "dynamic" and step.region == "main"
             for op in step.op.body or (step.op,)
@@ -210,7 +270,7 @@ class Sections:
             self._sections.append(section)
             first, *_ = section.numbers
             for number in section.numbers:
-                turn = self._turns.setdefault(number, _Turn())
+                turn = self._turns.setdefault(number, _Turn(self))
                 turn.begin = partial(self._choose, number, section) if number == first else None
 
     def _split(self, section: _Section, number: int) -> None:
@@ -221,11 +281,14 @@ class Sections:
             assert one is not None
             one.begin, (one.calls, one.owners) = None, one.alone
         del self._sections[at:]
-        self._forget()
+        self.forget()
         self._arrange([one for one in self._members if one.number >= section.numbers[0]])
 
     def _describe(self, section: _Section, maker: Mapping[str, _Section]) -> None:
-        made = {v for one in section.members for v in one.op.writes()}
+        made = {v for one in section.members for v in one.writes}
+        storage = self._plan.storage
+        section.inside = frozenset(v for v in made if v not in storage or storage[v].kind == "dynamic")
+        section.read = list(dict.fromkeys(v for one in section.members for v in one.op.reads() if v not in made))
         inside = set(section.numbers)
         for index, one in enumerate(section.members):
             if not one.reserved:
@@ -269,10 +332,11 @@ class Sections:
             self._keep(key, found)
         else:
             self._known.move_to_end(key)
-        assert section.buffer is not None
-        section.buffer.touch()
-        for workspace in section.workspaces:
+        found.memory.touch()
+        for workspace in found.workspaces:
             workspace.touch()
+        if flags.memory_is_filled or flags.filling.get() is not None:
+            found.fill(flags.fill_byte() or 0)
         for value, array in found.copies:
             np.copyto(array, arrays[value])
         if found is not before:
@@ -293,47 +357,66 @@ class Sections:
         views = self._views(section, metas)
         given = [v for v in section.given if v in section.last]
         lifetimes = [Lifetime(v, metas[v].nbytes, -1, section.last[v]) for v in given]
-        lifetimes += _lifetimes(section, metas, views, self._is_inside)
+        lifetimes += _lifetimes(section, metas, views)
         offsets, nbytes = place(lifetimes, self._plan.options.reuse)
-        if section.buffer is None or section.buffer.array.nbytes < nbytes:
-            section.buffer = self._larger(section.buffer, nbytes)
+        try:
+            memory, start = self._room(section, nbytes)
+        except OutOfMemoryError as error:
+            raise of_section(error, section.members[0].op) from error.__cause__
         shared: dict[tuple[int, Meta], Any] = {}
         inside: dict[str, Any] = {}
         for one in lifetimes:
             # One array object per address: numpy is slower if input and output are two views of the same bytes.
-            at = offsets[one.name], metas[one.name]
+            at = start + offsets[one.name], metas[one.name]
             if at not in shared:
-                shared[at] = self._device.view(section.buffer, *at)
+                shared[at] = self._device.view(memory, *at)
             inside[one.name] = shared[at]
         works = self._works(section, inside, views)
         need = max((work.scratch_bytes for _, work, _ in works), default=0)
-        if not section.workspaces or section.workspaces[0].need < need:
-            section.workspaces = self._workspaces(section.workspaces, need)
-        calls = self._calls(section, works)
+        workspaces = self._arenas.workspaces(self._threads, need)
+        calls = self._calls(section, works, workspaces)
         copies = [(v, inside.pop(v)) for v in given]
-        count = sum(len(found) for found, _ in calls.values())
-        return Sized(inside, copies, calls, count * _CALL_BYTES + (len(inside) + len(copies)) * _ARRAY_BYTES)
+        own = sum(work.own_bytes for _, work, _ in works) + (len(inside) + len(copies)) * _ARRAY_BYTES
+        return Sized(
+            inside, copies, calls, own, memory, (start, start + nbytes), workspaces, self._owner.feed_sizes
+        )  # fmt: skip
+
+    def _room(self, section: _Section, nbytes: int) -> tuple[Buffer, int]:
+        """Returns memory for a section, and the byte in it from which on it is the section's."""
+        if section is self._sections[0]:
+            # Behind what the plan places, in the memory that plans take turns in: most programs have one section.
+            start = aligned(self._plan.arena_bytes)
+            assert self._owner.arena is not None
+            arena = self._arenas.widen(self._owner, start + nbytes, self._owner.arena, start)
+            if arena is not None:
+                assert isinstance(arena, Buffer)
+                return arena, start
+        before = section.buffer
+        if before is None or before.array.nbytes < nbytes:
+            # What is bound to the smaller one stays bound to it; only its pages go.
+            least = 0 if before is None else GROWTH * before.array.nbytes
+            section.buffer = Buffer(max(nbytes, least), "results whose sizes depend on values")
+            if before is not None and before.can_release:
+                before.release()
+            elif before is not None:
+                self._drop([key for key, one in self._known.items() if one.memory is before])
+        assert section.buffer is not None
+        return section.buffer, 0
 
     def _infer(self, section: _Section) -> dict[str, Meta]:
         """Returns the metadata of all that a section reads and makes."""
         arrays = self._arrays
-        made = {v for one in section.members for v in one.op.writes()}
-        read = {v: None for one in section.members for v in one.op.reads() if v not in made}
-        metas = {v: meta_of(arrays[v]) for v in read}
+        metas = {v: meta_of(arrays[v]) for v in section.read}
+        inside = section.inside
         for one in section.members:
             infer_op(one.op, metas)
-            for value in one.op.writes():
+            for value in one.writes:
                 meta = metas.get(value)
-                if meta is None or not meta.known:
+                if meta is None or UNKNOWN in meta.shape:
                     raise _UnknownError(one.number)
-                if not self._is_inside(value):
+                if value not in inside:
                     check_place(arrays[value], meta.shape, one.op.type)
         return metas
-
-    def _is_inside(self, value: str) -> bool:
-        """Returns whether a value that a section makes lies in the section's memory, not where the plan puts it."""
-        slot = self._plan.storage.get(value)
-        return slot is None or slot.kind == "dynamic"
 
     def _views(self, section: _Section, metas: Mapping[str, Meta]) -> dict[str, str]:
         """Returns the values that are views of others that the section makes, and of which."""
@@ -342,9 +425,11 @@ class Sections:
         samples: dict[str, Any] = {}
         for one in section.members:
             op, view = one.op, one.op.definition.view
-            made.update(v for v in op.writes() if self._is_inside(v))
-            source, result = op.inputs[0] if op.inputs else None, op.outputs[0]
-            if view is None or any(op.inputs[1:]) or not isinstance(source, str) or not isinstance(result, str):
+            made.update(v for v in one.writes if v in section.inside)
+            if view is None or any(op.inputs[1:]):
+                continue
+            source, result = op.inputs[0], op.outputs[0]
+            if not isinstance(source, str) or not isinstance(result, str):
                 continue
             if source not in made or result not in made:
                 continue
@@ -373,102 +458,105 @@ class Sections:
         works = []
         for member in section.members:
             op = member.op
-            if isinstance(op.outputs[0], str) and op.outputs[0] in views:
+            if (result := next(iter(op.outputs), None)) in views:
                 view = op.definition.view
                 assert view is not None
+                assert isinstance(result, str)
                 shown = partial(view, **op.definition.pick(view, op.attrs))
-                inside[op.outputs[0]] = device.derive(inside[views[op.outputs[0]]], shown)
+                inside[result] = device.derive(inside[views[result]], shown)
                 continue
             ins, outs = [entry(e) for e in op.inputs], [entry(e) for e in op.outputs]
             works.append((member.number, device.bind(op, ins, outs, member.reserved, stream), op))
         return works
 
     def _calls(
-        self, section: _Section, works: Sequence[tuple[int, cpu.BoundStep, FrozenOp]]
+        self,
+        section: _Section,
+        works: Sequence[tuple[int, cpu.BoundStep, FrozenOp]],
+        workspaces: Sequence[cpu.Workspace],
     ) -> dict[int, tuple[list[Call], list[Any]]]:
-        """Returns the calls of each step; a chain of steps runs with its first."""
+        """Returns the calls of each step; steps between which none of another kind lies run with the first of them."""
         apart = self._check or self._plan.options.no_chaining or records.recorder is not None
         pool = pool_of(self._threads)
         calls: dict[int, tuple[list[Call], list[Any]]] = {n: ([], []) for n in section.numbers}
         # Steps of known sizes may lie between two of the section, and nothing may run before them that reads what they make.
         for group in _adjacent(works, set(calls)):
+            first = group[0][0]
             if all(len(work.tile_binders) == 1 for _, work, _ in group):
                 # Nothing to run side by side, so nothing to chain.
                 for number, work, op in group:
-                    (tile,) = work.bind(section.workspaces[0])
-                    calls[number][0].extend((*tile, *work.after))
-                    calls[number][1].extend([op] * (len(tile) + len(work.after)))
+                    (tile,) = work.bind(workspaces[0])
+                    at = calls[number if apart else first]
+                    at[0].extend((*tile, *work.after))
+                    at[1].extend([op] * (len(tile) + len(work.after)))
                 continue
             numbers = iter(number for number, _, _ in group)
             for chain in chain_steps(((work, op) for _, work, op in group), self._threads, apart):
-                first, *_ = [next(numbers) for _ in chain.works]
-                made, owners = chain.bind(section.workspaces, pool)
-                calls[first][0].extend(made)
-                calls[first][1].extend(owners)
+                number, *_ = [next(numbers) for _ in chain.works]
+                made, owners = chain.bind(workspaces, pool)
+                at = calls[number if apart else first]
+                at[0].extend(made)
+                at[1].extend(owners)
         return calls
 
     # ----------------------------------------------------------------------------------------------------------- memory
     def _keep(self, key: tuple[Any, ...], sized: Sized) -> None:
         """Keeps what was bound, and forgets what was used least recently where all take too much."""
-        self._known[key] = sized
-        self._held += sized.nbytes
-        while self._held > MOST_BYTES and len(self._known) > 1:
-            forgotten = {next(iter(self._known.values()))}
-            # What lies behind a size that is forgotten is not found again.
-            for stale in [k for k, one in self._known.items() if one in forgotten or not forgotten.isdisjoint(k)]:
-                self._held -= self._known.pop(stale).nbytes
+        with shield:
+            self._known[key] = sized
+            self._fed.setdefault(sized.feeds, {})[key] = None
+            for source in key:
+                if isinstance(source, Sized):
+                    source.behind.append(key)
+            self._account(sized.feeds, sized.measure())
+        most = int(flags.flag("FLAGS_plan_cache_bytes")) if self._is_open else MOST_BYTES
+        while self.kept_bytes > most and len(self._known) > 1:
+            self._drop([next(iter(self._known))])
 
-    def _larger(self, buffer: Buffer | None, nbytes: int) -> Buffer:
-        """Returns memory for a larger size; what was bound to less is forgotten, so that its memory is freed."""
-        if buffer is None:
-            return Buffer(nbytes, "results whose sizes depend on values")
-        self._forget()
-        return Buffer(int(nbytes * _GROWTH), "results whose sizes depend on values")
+    def _drop(self, keys: Iterable[tuple[Any, ...]]) -> None:
+        """Forgets what was bound, and what lies behind it."""
+        gone = list(keys)
+        with shield:
+            while gone:
+                key = gone.pop()
+                one = self._known.pop(key, None)
+                if one is None:
+                    continue
+                gone += one.behind
+                fed = self._fed[one.feeds]
+                del fed[key]
+                if not fed:
+                    del self._fed[one.feeds]
+                self._account(one.feeds, -one.nbytes)
 
-    def _workspaces(self, before: Sequence[cpu.Workspace], nbytes: int) -> list[cpu.Workspace]:
-        if before:
-            self._forget()
-        made = [cpu.Workspace() for _ in range(self._threads)]
-        for workspace in made:
-            workspace.reserve(int(nbytes * _GROWTH) if before else nbytes)
-            workspace.allocate()
-        return made
+    def _account(self, feeds: Hashable, nbytes: int) -> None:
+        self.kept_bytes += nbytes
+        if self._owner.on_growth is not None:
+            self._owner.on_growth(feeds, nbytes)
 
-    def _forget(self) -> None:
-        self._known.clear()
-        self._held = 0
+    def forget(self, *feeds: Hashable) -> None:
+        """Forgets what was bound for some sizes of the feeds; without an argument all."""
+        self._drop([key for one in feeds or [*self._fed] for key in self._fed.get(one, ())])
 
-    def release(self) -> None:
-        """Gives the memory that sections work in back to the system; they stay bound."""
-        for section in self._sections:
-            if section.buffer is not None:
-                section.buffer.release()
-            for workspace in section.workspaces:
-                workspace.release()
+    def measure(self, feeds: Hashable) -> None:
+        """Measures again what is bound for some sizes of the feeds."""
+        with shield:
+            self._account(feeds, sum(self._known[key].measure() for key in self._fed.get(feeds, ())))
 
-    @property
-    def kept_bytes(self) -> int:
-        """About how many bytes all that is bound to sizes takes, without the memory that it works in."""
-        return self._held
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of memory that sections work in that are allocated now."""
-        sections = self._sections
-        return sum(one.buffer.held_bytes for one in sections if one.buffer is not None) + sum(
-            workspace.held_bytes for one in sections for workspace in one.workspaces
-        )
+    def memories(self) -> Iterator[Memory | cpu.Workspace]:
+        """Yields the memory that bound sizes work in; some more than once."""
+        for one in self._known.values():
+            yield one.memory
+            yield from one.workspaces
 
 
-def _lifetimes(
-    section: _Section, metas: Mapping[str, Meta], views: Mapping[str, str], is_inside: Callable[[str], bool]
-) -> list[Lifetime]:
+def _lifetimes(section: _Section, metas: Mapping[str, Meta], views: Mapping[str, str]) -> list[Lifetime]:
     """Returns the lifetimes of what a section makes; memory lives as long as its last reader under any name."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for index, one in enumerate(section.members):
-        for value in one.op.writes():
-            if is_inside(value):
+        for value in one.writes:
+            if value in section.inside:
                 root = value
                 while root in views:
                     root = views[root]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
+from tstatic import flags
 from tstatic.comm.group import Communicator, ReplicaStoppedError
 from tstatic.devices import HOST, Array, Device, read, records
 from tstatic.devices.base import Event, Memory, QueuedWorkError, Stream
@@ -98,6 +99,8 @@ class Session:
         self._arenas = Arenas(device) if arenas is None else arenas
         self._staged: StagedFeeds | None = None
         self.sections: Sections | None = None
+        self.feed_sizes: Hashable = None
+        self.on_growth: Callable[[Hashable, int], None] | None = None
         self.checks: LateChecks | None = None
         self.undecided = False
         self._at: tuple[Sequence[Any], Iterator[Any]] | None = None
@@ -126,9 +129,8 @@ class Session:
         Raises:
             FeedError: If a persistable variable that the program reads has no value in the scope.
         """
-        plan = self.plan
+        plan, device = self.plan, self.device
         self._bound = False
-        device = self.device
         if self.communicator is not None:
             self.communicator.free()
         move_values(self.scope, (*plan.program.reads, *plan.program.writes), device)  # which flat buffers are made of
@@ -141,7 +143,9 @@ class Session:
         self.runners: list[BlockRunner] = []
         place_values(plan, self.arena, device, self._state, self.blocks, self.arrays)
         self._scratch = Scratch(plan, self.arena, device)
-        self.sections = Sections(plan, device, self.arrays, self._reserved, self.threads, self.check_numerics)
+        self.sections = Sections(
+            plan, device, self.arrays, self._reserved, self.threads, self.check_numerics, self, self._arenas
+        )
         self.checks = late_checks(plan, device)
         self.undecided = not self.check_numerics and self.communicator is None and may_ask_words(plan, self.checks)
         works: list[Bound] = []
@@ -349,6 +353,8 @@ class Session:
             self._arenas.enter(self)
             device.discard(self.streams)
             device.record(self._began, self.streams[0])
+        if flags.memory_is_filled or flags.filling.get() is not None:
+            self._arenas.fill(self.arena, self.plan.arena_bytes, flags.fill_byte() or 0, self.streams)
         sent = False
         if self._uses_blas:
             blas.hold()
@@ -500,7 +506,7 @@ class Session:
         late = self.device.running(self.streams)
         if late is not None:
             return f"in operator '{late.type}' at {show(late.where)}"
-        op_of_call, running = self._at or ((), iter(()))
+        op_of_call, running = (self.sections and self.sections.at) or self._at or ((), iter(()))
         index = len(op_of_call) - operator.length_hint(running) - 1
         if not 0 <= index < len(op_of_call) or not self._bound:
             return ""
@@ -562,12 +568,12 @@ class Session:
             self.drop()
         for memory in self.memories():
             memory.release()
-        if self.sections is not None:
-            self.sections.release()
 
     def drop(self) -> None:
         """Frees the arena and everything bound to it; the next run binds anew."""
         self._bound = False
+        if self.sections is not None:
+            self.sections.forget()
         self._arenas.leave(self)
         if self._staged is not None:
             self._staged.free()
@@ -577,19 +583,18 @@ class Session:
             self.checks.free()
         self.checks = self.arena = self._staged = self.sections = self._at = self._numbers = None
         # Calls and their arrays hold the arena's memory on a device whose arrays count who uses them.
-        self.arrays, self._queued = {}, {}
-        self.calls = {"main": [], "update": []}
+        self.arrays, self._queued, self.calls = {}, {}, {"main": [], "update": []}
         self._recorded = RecordedCalls(self.plan, self.device, self.threads, self.streams, self.place, {})
-        self.workspaces, self._feeds, self.keys, self.runners = (), [], [], []
-        self.blocks = Blocks()
+        self.workspaces, self._feeds, self.keys, self.runners, self.blocks = (), [], [], [], Blocks()
 
     def memories(self) -> Iterator[Memory | cpu.Workspace]:
         """Yields the memory that it is bound to, which it may share with other sessions."""
-        if self._bound and self.arena is not None:
+        if self._bound and self.arena is not None and self.sections is not None:
             yield self.arena
             yield from self.workspaces
+            yield from self.sections.memories()
 
     @property
     def held_bytes(self) -> int:
         """Bytes of arena and scratch memory that are allocated now, shared ones included."""
-        return held_bytes([self]) + (0 if self.sections is None else self.sections.held_bytes)
+        return held_bytes([self])

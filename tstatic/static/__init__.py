@@ -2,6 +2,7 @@
 
 * ``pipeline``  the passes and fusions that a program and a strategy require, in order: read this first
 * ``compile``, ``plan_cache``  compiles a program for given feeds and fetches into a Compilation, and keeps it
+* ``any_size``  plans for feeds of any size, to which new sizes of a known program are bound
 * ``executor``, ``ledger``  runs programs; what each compilation cost, and why it was needed
 * ``from_dataset``  runs over all batches of a data set of files
 * ``request``  the arguments of a run: feeds, fetches, state

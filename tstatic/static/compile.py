@@ -94,6 +94,19 @@ class Family:
     programs: tuple[FrozenProgram, ...]
     report: Report | None
 
+    @cached_property
+    def repeats(self) -> bool:
+        """Whether a run that failed can be repeated, and a plan without sizes is worth while.
+
+        Bodies of loops would run slower, and what prints or calls functions of the user would do so twice.
+        """
+        return not any(
+            op.sub_blocks or op.definition.collective or op.definition.objects
+            or (op.definition.effects and not op.definition.indices)  # what checks positions only raises
+            or any(spec.kind == "function" for spec in op.definition.attrs.values())
+            for frozen in self.programs for op in frozen.ops
+        )  # fmt: skip
+
 
 @dataclass(frozen=True)
 class LoweredProgram:

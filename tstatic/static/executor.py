@@ -13,8 +13,10 @@ from tstatic.comm import launch
 from tstatic.comm.processes import world
 from tstatic.devices import check_backend, of_place, records
 from tstatic.errors import (
+    DeviceError,
     EOFException,
     ForkedProcessError,
+    OutOfMemoryError,
     ProgramError,
     ProgramTypeError,
     TstaticError,
@@ -35,6 +37,7 @@ from tstatic.runtime.lod import FetchedLods, check_numpy, with_lod
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.runtime.shards import merged, shards
 from tstatic.shortage import out_of_memory
+from tstatic.static.any_size import for_any_size
 from tstatic.static.compile import Compilation, Key, compile_program, distribution
 from tstatic.static.compiled_program import PLAIN, CompiledProgram, Settings, over_processes, settings_of
 from tstatic.static.data_parallel import OWN_PLACE, Replicas, places_of
@@ -59,6 +62,7 @@ from tstatic.where import show, user_line
 
 _PLAIN_KEY = PLAIN.build.key()
 _steps = get_logger("steps")
+_recompiles = get_logger("recompiles")
 _ORDER = "batches are read in order, so that runs can be repeated"
 _DEBUG = "TSTATIC_LOGS=steps logs the time of each run"
 
@@ -216,14 +220,13 @@ class Executor:
                 )  # fmt: skip
                 cache = self._cache if not self._depth else self._cache_within()
                 entry = cache.find(key, where)
+                pruned = kept if kept or use_prune else None
                 if entry is None:
-                    entry, replicas = self._compile(
-                        cache, key, base, settings, feeds, names, kept if kept or use_prune else None, where, replicas
-                    )
+                    entry, replicas = self._compile(cache, key, base, settings, feeds, names, pruned, where, replicas)
             except TstaticError as error:
                 raise error.add_context(where=show(user_line())) from None
             if settings.history is not None:
-                settings.history.compilation = entry.compilation
+                settings.history.compilation = entry.exact or entry.compilation
             if settings.dry_run:
                 return [None] * count
             start = time.perf_counter()
@@ -231,12 +234,28 @@ class Executor:
             try:
                 self._depth = depth + 1
                 with scheduled(base, where):
-                    if replicas is None and settings.numerics is None:
-                        results = [entry.sessions[0].run(feeds[0], settings.iterations)]
-                    else:
-                        # Libraries' settings, and the order in which processes sum gradients, depend on it, too.
+                    shared = entry.exact is not None and settings.iterations == 1
+                    try:
+                        if replicas is None and settings.numerics is None:
+                            results = [entry.sessions[0].run(feeds[0], settings.iterations)]
+                        else:
+                            # Libraries' settings, and the order in which processes sum gradients, depend on it, too.
+                            with flags.using_numerics(settings.numerics):
+                                results = _results(entry, feeds, where, settings.iterations, replicas)
+                        shared = False
+                    except TstaticError as error:
+                        # Handlers of signals raise errors of other types; these two may come while state is written.
+                        if not shared or isinstance(error, DeviceError | OutOfMemoryError):
+                            raise
+                        _recompiles.info("a plan for any size failed: %s: %s", type(error).__name__, error)
+                    if shared:
+                        # The failed run left the state as it was: with a plan for these sizes it passes, or raises its own error.
+                        entry, _ = self._compile(
+                            cache, key, base, settings, feeds, names, pruned, where, None, own=True
+                        )
                         with flags.using_numerics(settings.numerics):
-                            results = _results(entry, feeds, where, settings.iterations, replicas)
+                            results = _results(entry, feeds, where, 1, None)
+                        cache.refuse_any_size(key)
             finally:
                 self._depth = depth
             for name in entry.kept:
@@ -356,48 +375,53 @@ class Executor:
         kept: list[Operator] | None,
         scope: Scope,
         replicas: Replicas | None,
+        own: bool = False,
     ) -> tuple[Bound, Replicas | None]:
-        """Compiles a program, binds it to a scope and adds it to the cache."""
+        """Compiles a program, binds it to a scope and adds it to the cache; ``own``: with a plan for these sizes alone."""
         recorder = records.recorder
-        cache.ledger.check(key, repr(program))
+        if not own:
+            cache.ledger.check(key, repr(program))
         start, start_ns = time.perf_counter(), time.perf_counter_ns()
         build, group, how, rank = settings.build, None, None, 0
         check_backend()
         threads = settings.threads or places.cpu_threads(None if replicas is None else len(feeds))
+        entry = None
+        if replicas is None and not own:
+            entry = for_any_size(cache, key, program, build, names, kept, scope, threads)
         if replicas is not None:
             # Joins again: the process group may have changed.
             replicas = self._join(len(feeds), build)
             group, rank = replicas.group, replicas.rank
             processes = None if replicas.outer is None else replicas.outer.launch
             how = distribution(build, len(feeds), processes, settings.bucket_megabytes)
-        metas = [metas_of(signature) for signature in key.feed_signature]
-        made = compile_program(
-            program,
-            build,
-            metas,
-            names,
-            scope,
-            how=how,
-            kept=kept,
-            device=key.device,
-            key=key,
-            numerics=settings.numerics,
-            family=cache.family(key),
-        )
-        if not rank:
-            write_graphs(made.source, build, list(feeds[0]), names, made.first.after, made.first.metas)
-        arenas = cache.arenas(key.device, group, len(made.replicas))
-        kept_feeds = fed_state(program, feeds[0], made.first.before.writes)
-        entry = Bound(made, made.bind(scope, key.device, threads, group, rank, arenas), group, kept_feeds)
+        if entry is None:
+            made = compile_program(
+                program,
+                build,
+                [metas_of(signature) for signature in key.feed_signature],
+                names,
+                scope,
+                how=how,
+                kept=kept,
+                device=key.device,
+                key=key,
+                numerics=settings.numerics,
+                family=cache.family(key),
+            )
+            if not rank:
+                write_graphs(made.source, build, list(feeds[0]), names, made.first.after, made.first.metas)
+            arenas = cache.arenas(key.device, group, len(made.replicas))
+            kept_feeds = fed_state(program, feeds[0], made.first.before.writes)
+            entry = Bound(made, made.bind(scope, key.device, threads, group, rank, arenas), group, kept_feeds)
         if replicas is not None:
-            replicas.agree(made, build, scope)
+            replicas.agree(entry.compilation, build, scope)
         record = cache.add(key, entry, time.perf_counter() - start)
         if settings.history is not None:
             settings.history.note(record)
         if recorder is not None:
             recorder.add("compile", "compile", start_ns)
         for observe in observers:
-            observe(made, settings, scope, record)
+            observe(entry.compilation if entry.exact is None else entry.exact(), settings, scope, record)
         return entry, replicas
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from weakref import WeakSet
 
@@ -22,7 +22,6 @@ class History:
     """Records the compilations and runs of a CompiledProgram.
 
     Attributes:
-        compilation: The last compilation.
         counted: The compilation of the last run, whose sessions are in ``sessions``.
         sessions: The sessions of all runs; weak references, so that the memory of a deleted Executor is freed.
         scope: The scope of the last data-parallel run.
@@ -31,7 +30,7 @@ class History:
             been removed.
     """
 
-    compilation: Compilation | None = None
+    _compilation: Compilation | Callable[[], Compilation] | None = None
     counted: Compilation | None = None
     sessions: WeakSet[Session] = field(default_factory=WeakSet)
     scope: Scope | None = None
@@ -39,6 +38,17 @@ class History:
     runs: int = 0
     compiled: int = 0
     again: int = 0
+
+    @property
+    def compilation(self) -> Compilation | None:
+        """The last compilation; that of a size that shares a plan for any size is made when it is asked for."""
+        if callable(self._compilation):
+            self._compilation = self._compilation()
+        return self._compilation
+
+    @compilation.setter
+    def compilation(self, made: Compilation | Callable[[], Compilation] | None) -> None:
+        self._compilation = made
 
     def beside_bytes(self, plan: Plan) -> Mapping[int, int]:
         """Returns what the device's library was seen to hold beside the results of steps, in runs of an equal plan."""

@@ -20,6 +20,7 @@ MOST_RECORDS = 256
 """The most records that a ledger keeps, with their keys; older ones are only counted."""
 MOST_TEXT = 120
 REMOVED = "its plan had been removed, to stay within FLAGS_plan_cache_bytes"
+OWN = "it ran so often with a plan for any size that one of its own pays"
 
 
 class Key(NamedTuple):
@@ -153,9 +154,10 @@ class Ledger:
             fix="feed arrays of fewer different shapes (pad them, or drop the last batch), or raise the flag",
         )
 
-    def add(self, key: Key, program: str, seconds: float, again: bool = False) -> CompileRecord:
+    def add(self, key: Key, program: str, seconds: float, again: bool = False, reason: str = "") -> CompileRecord:
         """Adds a compilation that took so long, perhaps of a plan that was removed before; returns its record."""
-        reason, changes = (REMOVED, ()) if again else self.explain(key)
+        given = REMOVED if again else reason
+        reason, changes = (given, ()) if given else self.explain(key)
         number = self._counts[key.program] = self.count(key.program) + 1
         record = CompileRecord(number, program, seconds, reason, changes, again)
         self._rows.append((key, record))
@@ -165,12 +167,15 @@ class Ledger:
         """Returns why a compilation for this key is needed, and how the key differs from the nearest earlier one."""
         nearest: list[str] | None = None
         other = key
-        for old, _ in self._rows:
+        same = any(old == key for old, _ in self._rows)
+        for old, _ in reversed(self._rows):
             if old.program != key.program:
                 continue
             differs = [name for name, a, b in zip(key._fields, old, key, strict=True) if a != b]
-            if nearest is None or len(differs) <= len(nearest):  # of equally near keys the newest
+            if nearest is None or len(differs) < len(nearest):  # of equally near keys the newest
                 nearest, other = differs, old
+            if len(nearest) <= (not same):
+                break  # nothing is nearer
         if nearest is None:
             return "first run" if not self.count(key.program) else "the records of its earlier runs were dropped", ()
         if not nearest:

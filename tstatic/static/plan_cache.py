@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from functools import partial
 from logging import INFO
 
 from tstatic import flags
@@ -18,7 +19,7 @@ from tstatic.runtime.scope import Scope
 from tstatic.runtime.session import Session
 from tstatic.shield import shield
 from tstatic.static.compile import Compilation, Family
-from tstatic.static.ledger import CompileRecord, Key, Ledger, PlansInUse
+from tstatic.static.ledger import OWN, CompileRecord, Key, Ledger, PlansInUse
 
 _log = get_logger("recompiles")
 
@@ -29,6 +30,11 @@ MOST_REMOVED = 1 << 14
 """Of how many removed plans an Executor remembers that it had them: a number each."""
 MOST_AGAIN = 8
 """So many plans are compiled again before a warning says so: a few of them cost less than reading it."""
+OWN_PLAN = 64
+"""Runs of a size with a plan for any size, after which it gets one of its own: by then, what its steps take longer has cost about
+as much (`bench/results/feed-sizes-*`: 0 to 0.1 ms a step, 4 to 35 ms a plan)."""
+SIZE_BYTES = 2_500
+"""What a size keeps beside what is bound to it: its key and its places in the tables."""
 SETTLED = 4
 """Runs after which a session keeps nothing new: functions record their calls in their second."""
 
@@ -42,12 +48,14 @@ class Bound:
         sessions: One per replica.
         group: The group in which the replicas communicate.
         kept: Fed persistable variables that the program does not write: after the run the scope has what was fed.
+        exact: Of a plan for any size, which other entries share: compiles the program for the sizes of this entry.
     """
 
     compilation: Compilation
     sessions: tuple[Session, ...]
     group: Group | None
     kept: tuple[str, ...] = ()
+    exact: Callable[[], Compilation] | None = None
 
     def drop(self) -> None:
         """Frees the memory of all sessions."""
@@ -63,21 +71,39 @@ def kept_bytes(entry: Bound) -> int:
 
 @dataclass(eq=False, slots=True)
 class _Relatives:
-    """The plans of one family: a program with its settings and scope, for feeds of all sizes."""
+    """The plans of one family: a program with its settings and scope, for feeds of all sizes.
+
+    Attributes:
+        key, family: What they have in common.
+        plans: Their keys.
+        any_size: The plan that serves sizes without a plan of their own, and its session; ``None`` until there are any.
+        nbytes: What it keeps, beside what is bound to single sizes.
+        sizes: How many entries share it.
+        refuses: Whether the program cannot be planned without sizes.
+    """
 
     key: Hashable
     family: Family
     plans: dict[Key, None] = field(default_factory=dict)
+    any_size: Bound | None = None
+    nbytes: int = 0
+    sizes: int = 0
+    refuses: bool = False
 
 
 @dataclass(eq=False, slots=True)
 class _Kept:
-    """An entry, with the bytes that it kept after so many runs."""
+    """An entry, with the bytes that it kept after so many runs.
 
+    ``served``: How often it was found.
+    """
+
+    key: Key
     bound: Bound
     relatives: _Relatives
     nbytes: int = 0
     runs: int = -1
+    served: int = 0
 
 
 def _family_key(key: Key) -> Hashable:
@@ -122,7 +148,7 @@ class CompileCache:
         repeated = key == newest
         if not repeated:
             found = self._entries.get(key)
-        if found is None:
+        if found is None or (found.served == OWN_PLAN and self.deserves_own_plan(key)):
             return None
         for session in found.bound.sessions:
             if session.stale():
@@ -131,7 +157,10 @@ class CompileCache:
                     return None
                 break
         self._hits += 1
+        found.served += 1
         if not repeated:
+            if found.bound.exact is not None:
+                found.bound.sessions[0].feed_sizes = key
             self._entries.move_to_end(key)
             self._families.move_to_end(found.relatives)
             if last is not None and last.runs < SETTLED:
@@ -143,6 +172,25 @@ class CompileCache:
         """Returns what compilations for other sizes than a key's have in common with it, if there was one."""
         relatives = self._relatives.get(_family_key(key))
         return None if relatives is None else relatives.family
+
+    def any_size(self, key: Key) -> Bound | None:
+        """Returns the plan of a key's family that serves sizes without a plan of their own, with its session."""
+        relatives = self._relatives.get(_family_key(key))
+        return None if relatives is None else relatives.any_size
+
+    def deserves_own_plan(self, key: Key) -> bool:
+        """Returns whether a size ran so often with a plan for any size that one of its own pays."""
+        found = self._entries.get(key)
+        shares = found is not None and found.bound.exact is not None and found.served >= OWN_PLAN
+        return shares and not flags.flag("FLAGS_max_recompiles")
+
+    def refuse_any_size(self, key: Key) -> None:
+        """Records that the program cannot be planned without sizes."""
+        self._relatives[_family_key(key)].refuses = True
+
+    def refuses_any_size(self, key: Key) -> bool:
+        """Returns whether that was recorded."""
+        return self._relatives[_family_key(key)].refuses
 
     def arenas(self, device: Device, group: Group | None, count: int) -> list[Arenas]:
         """Returns the memory that the plans of each of ``count`` replicas share."""
@@ -158,7 +206,7 @@ class CompileCache:
             self._removed.pop(hash(key), None)
             self._again += again
             self._compiled += 1
-            record = self.ledger.add(key, repr(program), seconds, again)
+            record = self.ledger.add(key, repr(program), seconds, again, OWN if self.deserves_own_plan(key) else "")
             last = next(reversed(self._entries.values()), None)
             self._remove(key)
             shared = _family_key(key)
@@ -168,7 +216,14 @@ class CompileCache:
             self._families[relatives] = None
             self._families.move_to_end(relatives)
             relatives.plans[key] = None
-            kept = self._entries[key] = _Kept(entry, relatives)
+            if entry.exact is not None:
+                self._share(relatives, entry)
+            kept = self._entries[key] = _Kept(key, entry, relatives)
+            for session in entry.sessions:
+                session.on_growth = partial(self._grow, None if entry.exact is not None else key)
+            if entry.exact is not None:
+                relatives.sizes += 1
+                entry.sessions[0].feed_sizes = key
             for one in (last, kept):
                 if one is not None:
                     self._weigh(one)
@@ -195,12 +250,47 @@ class CompileCache:
             topic="recompiles",
         )
 
+    def _share(self, relatives: _Relatives, entry: Bound) -> None:
+        """Makes the plan of an entry, which has no place yet, that of all sizes of its family; sizes of another one go."""
+        before = relatives.any_size
+        if before is not None and before.sessions is entry.sessions:
+            return
+        known = [self._entries[key] for key in relatives.plans if key in self._entries]
+        for kept in known:
+            if kept.bound.exact is not None:
+                self._remove(kept.key)
+        relatives.any_size = replace(entry, exact=None)
+
     def _weigh(self, kept: _Kept) -> None:
         """Finds again how much an entry keeps, which grows in its first runs."""
-        kept.runs = max(session.runs for session in kept.bound.sessions)
-        nbytes = kept_bytes(kept.bound)
+        if kept.bound.exact is None:
+            kept.runs = max(session.runs for session in kept.bound.sessions)
+            self._set_bytes(kept, kept_bytes(kept.bound))
+            return
+        (session,) = kept.bound.sessions
+        if not kept.nbytes:
+            self._set_bytes(kept, SIZE_BYTES)
+        if kept.served:
+            # Functions recorded their calls in its second run.
+            kept.runs = SETTLED
+            if session.sections is not None:
+                session.sections.measure(kept.key)
+        if session.runs <= SETTLED and kept.relatives.sizes:
+            bound = 0 if session.sections is None else session.sections.kept_bytes
+            self._set_bytes(kept.relatives, kept_bytes(kept.bound) - bound)
+
+    def _set_bytes(self, kept: _Kept | _Relatives, nbytes: int) -> None:
         self._kept_bytes += nbytes - kept.nbytes
         kept.nbytes = nbytes
+
+    def _grow(self, key: Key | None, sizes: Hashable, nbytes: int) -> None:
+        """Adds bytes that a session bound, or forgot, for some sizes."""
+        with shield:
+            kept = self._entries.get(key if key is not None else sizes)  # type: ignore[call-overload]
+            if kept is not None:
+                self._set_bytes(kept, kept.nbytes + nbytes)
+                if nbytes > 0:
+                    self._trim()
 
     def _trim(self) -> None:
         """Removes the entries that were not used for longest while there are too many bytes or families; the newest stays."""
@@ -231,7 +321,18 @@ class CompileCache:
         relatives.plans.pop(key, None)
         if not relatives.plans:
             del self._families[relatives], self._relatives[relatives.key]
-        kept.bound.drop()
+        if kept.bound.exact is None:
+            kept.bound.drop()
+            return
+        (session,) = kept.bound.sessions
+        if session.sections is not None:
+            session.sections.forget(key)
+        relatives.sizes -= 1
+        if not relatives.sizes:
+            # The last size that it served.
+            self._kept_bytes -= relatives.nbytes
+            relatives.any_size, relatives.nbytes = None, 0
+            kept.bound.drop()
 
     def forget(self, group: Group) -> None:
         """Removes the entries of replicas whose group has ended, and their memory."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -141,7 +141,7 @@ def fed_places(program: Program, feed: Any, places: int) -> int:
     return places if any(op.role & OpRole.Backward for op in program.global_block().ops) else len(feed)
 
 
-def fed_state(program: Program, feeds: Arrays, writes: Mapping[str, str]) -> tuple[str, ...]:
+def fed_state(program: Program, feeds: Iterable[str], writes: Container[str] = ()) -> tuple[str, ...]:
     """Returns the fed persistable variables that a run leaves as they were fed, since no operator writes them."""
     block = program.global_block()
     return tuple(n for n in feeds if (var := block.vars.get(n)) is not None and var.persistable and n not in writes)

@@ -21,6 +21,8 @@ def _as_it_is(array: Array, whole: bool) -> Array:
 def draw(values: ValueRange, shape: tuple[int, ...], dtype: str, rng: np.random.Generator, high: float) -> Array:
     """Returns an array of a slot's values; ``high`` is the upper bound as a number."""
     kind = dtype_of(dtype)
+    if values.ordered and shape:
+        return np.sort(draw(replace(values, ordered=False), shape, dtype, rng, high), axis=-1)
     if values.offsets:
         # A third of the sequences is empty, if there are enough.
         inner = np.sort(rng.integers(0, int(high) + 1, max(shape[0] - 2, 0)))

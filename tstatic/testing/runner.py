@@ -11,6 +11,7 @@ import numpy as np
 from tstatic.devices import Device, standing_in
 from tstatic.devices.planned import planned_device
 from tstatic.errors import MissingPackageError, ProgramError
+from tstatic.flags import FILL, filling_memory
 from tstatic.ir.declare import NO_FUSE, default_startup_program
 from tstatic.ir.opdef import GRAD
 from tstatic.ir.program import Program
@@ -31,6 +32,9 @@ PATTERNS = 2
 """Number of random sign patterns by which inputs and temporaries are perturbed to measure the spread."""
 MORE_PATTERNS = 16
 """The same if an element seems to break the rule: with few patterns, perturbations may cancel by chance."""
+PLAIN_FILL = 0x6B
+"""The byte that memory holds before unfused runs: a number of the order of 1e26 in float32. Fused runs find NaN (``FILL``), so that
+an element that both leave unwritten differs, too."""
 CANCELS = 2.0
 """Condition number ``sum|x| / |sum x|`` from which a sum's own rounding counts."""
 _SWITCHES = ("compiler", "fusion", "memory", "optimizer fusion", "rewrite")
@@ -87,7 +91,6 @@ class Trial:
     k: float | None = None
     chip: Target | None = None
     executor: Executor = field(default_factory=lambda: checking_executor(CPUPlace()))
-    _executors: dict[Any, Executor] = field(default_factory=dict)
     _wide: tuple[Program, Program] | None = None
     _references: dict[Any, tuple[CompiledProgram, CompiledProgram]] = field(default_factory=dict)
     _compiled: dict[Any, CompiledProgram] = field(default_factory=dict)
@@ -105,37 +108,34 @@ class Trial:
         feeds: Feeds | Sequence[Feeds],
         state: Mapping[str, Array],
         way: int = 0,
-        executor: Executor | None = None,
+        fill: int = PLAIN_FILL,
     ) -> list[list[Array]]:
-        """Runs the steps in a fresh scope, with one feed for all or one each; the last entry holds what the scope keeps."""
-        executor = executor or self.executor
-        if self.chip is None:
-            return self._run(program, feeds, state, executor)
-        with standing_in(self._device(way)):
-            return self._run(program, feeds, state, executor)
+        """Runs the steps in a fresh scope, with one feed for all or one each; the last entry holds what the scope keeps.
 
-    def _apart(self, strategy: BuildStrategy) -> Executor:
-        """Returns an Executor of the strategy's own.
-
-        Plans of one Executor share memory: an element that a kernel leaves out would hold what the unfused run put there.
+        Args:
+            program: The program, compiled or not.
+            feeds: One feed, or one for each step.
+            state: The start values of persistable variables.
+            way: Which of the ways of a chip to launch kernels.
+            fill: The byte in the memory of temporaries before each step. Without it, an element that a kernel leaves unwritten
+                would hold what the unfused run put there: all plans of an Executor share memory.
         """
-        key = strategy.key()
-        if key not in self._executors:
-            self._executors[key] = checking_executor(CPUPlace())
-        return self._executors[key]
+        with filling_memory(fill):
+            if self.chip is None:
+                return self._run(program, feeds, state)
+            with standing_in(self._device(way)):
+                return self._run(program, feeds, state)
 
     def _device(self, way: int) -> Device:
         assert self.chip is not None
         return planned_device(self.chip, way)
 
-    def _run(
-        self, program: Any, feeds: Feeds | Sequence[Feeds], state: Mapping[str, Array], executor: Executor
-    ) -> list[list[Array]]:
+    def _run(self, program: Any, feeds: Feeds | Sequence[Feeds], state: Mapping[str, Array]) -> list[list[Array]]:
         batches = [feeds] * self.steps if isinstance(feeds, Mapping) else feeds
         scope = Scope()
         for name, array in state.items():
             scope.publish(name, array.copy())
-        results = [executor.run(program, feed=batch, fetch_list=self.fetches, scope=scope) for batch in batches]
+        results = [self.executor.run(program, feed=batch, fetch_list=self.fetches, scope=scope) for batch in batches]
         results.append([np.array(scope.find_var(n).get_tensor()) for n in self.written])  # type: ignore[union-attr]
         return results
 
@@ -249,7 +249,7 @@ class Trial:
         compiled, way, count = self.compiled(strategy), 0, 1
         while way < count:
             try:
-                fused = self.run(compiled, feeds, self.state, way, self._apart(strategy))
+                fused = self.run(compiled, feeds, self.state, way, FILL)
             except MissingPackageError:
                 # A missing package says nothing about the program.
                 raise

@@ -327,8 +327,8 @@ def programs(
         focus: Op types of two steps in three; the others are of ``families``.
         patterns: Patterns of fusions; the program contains one that consists of forward ops.
         runs: Number of training steps; 0 draws it.
-        nan: Some of the float inputs hold NaN.
-        special: Some of the float inputs hold NaN, infinities, zeros of both signs and huge values.
+        nan: Some of the float inputs hold NaN. Decompositions of matrices refuse it with a NumericsError, fused or not.
+        special: Some of the float inputs hold NaN, infinities, zeros of both signs and huge values; the same holds.
         long_rows: The first value has rows of 20,001 elements with a nonzero mean, more than one program of a generated
             kernel holds.
 

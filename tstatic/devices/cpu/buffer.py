@@ -82,12 +82,15 @@ class Buffer:
         """Whether this system can release the pages of a mapping that stays."""
         return hasattr(mmap, "MADV_DONTNEED")
 
-    def release(self) -> None:
-        """Releases the pages; the next touch finds zeros at the same address."""
+    def release(self, keep: int = 0) -> None:
+        """Releases the pages, but not those of the first ``keep`` bytes; the next touch finds zeros at the same address."""
         # The mapping stays, and with it every address that plans are
         # bound to; the kernel gives zeroed pages on the next touch.
-        self._map.madvise(mmap.MADV_DONTNEED)
-        self.forget()
+        start = -(-keep // mmap.PAGESIZE) * mmap.PAGESIZE
+        if start < len(self._map):
+            self._map.madvise(mmap.MADV_DONTNEED, start)
+        if not keep:
+            self.forget()
 
     def forget(self) -> None:
         """Records that the memory is no longer in use: its pages are released, or its owner drops it."""

@@ -29,6 +29,7 @@ from tstatic.devices.cpu.copy_speed import copy_speed
 from tstatic.devices.cpu.pool import usable_cpus
 from tstatic.devices.records import Machine
 from tstatic.errors import DeviceError
+from tstatic.flags import fill_byte
 from tstatic.ir.evaluate import metas_of, settle
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.indices import Limits, index_checks
@@ -37,6 +38,7 @@ from tstatic.ir.recording import Call
 from tstatic.ir.ref import Ref
 from tstatic.ir.split import POINTWISE, along, row_parts
 from tstatic.ir.types import Meta
+from tstatic.locks import cached_property
 
 _TINY = np.empty(0, np.uint8)
 
@@ -61,6 +63,14 @@ class Workspace:
         """Allocates the buffer."""
         self._buffer = Buffer(self.need, "scratch of a worker") if self.need else None
         self._memory = None if self._buffer is None else self._buffer.array
+
+        if (byte := fill_byte()) is not None:
+            self.fill(byte)
+
+    def fill(self, byte: int) -> None:
+        """Writes a byte everywhere."""
+        if self._memory is not None:
+            self._memory[...] = byte
 
     def touch(self) -> None:
         """Records that the buffer is in use."""
@@ -129,7 +139,6 @@ class BoundStep:
     """One step, ready to be bound to a thread's workspace: tiles run in any order on any thread, ``after`` last.
 
     Attributes:
-        spans: The memory that each tile reads and writes; ``None`` if it is not known.
         after_spans: The memory that ``after`` reads and writes.
         own_bytes: Bytes of arrays that only this step has: partial results of tiles.
         beside: Tells how many bytes the device's library was seen to hold beside the results while the step ran; ``None`` where
@@ -141,7 +150,8 @@ class BoundStep:
             tuple[Callable[[list[Any]], list[Call]], list[tuple[tuple[int, ...], np.dtype[Any]]]]
         ] = []
         self.after: list[Call] = []
-        self.spans: list[tuple[list[Span], list[Span]]] | None = []
+        # What each tile reads and writes; None if it is not known.
+        self.accesses: list[tuple[Any, Any]] | None = []
         self.after_spans: list[Span] = []
         self.own_bytes = 0
         self.beside: Callable[[], int] | None = None
@@ -155,11 +165,18 @@ class BoundStep:
     ) -> None:
         """Adds a tile: a function from scratch arrays to calls, and the arrays that the calls read and write."""
         self.tile_binders.append((maker, list(scratch)))
-        if self.spans is not None:
-            try:
-                self.spans.append((spans_of(reads), spans_of(writes)))
-            except TypeError:
-                self.spans = None
+        if self.accesses is not None:
+            self.accesses.append((reads, writes))
+
+    @cached_property
+    def spans(self) -> list[tuple[list[Span], list[Span]]] | None:
+        """The memory that each tile reads and writes; ``None`` if it is not known. Found when all tiles have been added."""
+        if self.accesses is None:
+            return None
+        try:
+            return [(spans_of(reads), spans_of(writes)) for reads, writes in self.accesses]
+        except TypeError:
+            return None
 
     @property
     def scratch_bytes(self) -> int:
@@ -197,6 +214,10 @@ def _tiles_of_pointwise(ins: Sequence[Any], outs: Sequence[Any]) -> list[tuple[l
     return [(c[: len(ins)], c[len(ins) :]) for c in cuts]
 
 
+Metas = tuple[list[Any], list[Any]]
+"""Metadata of what an op is given, and of what it makes."""
+
+
 def prepare(
     definition: OpDef,
     ins: Sequence[Any],
@@ -220,14 +241,17 @@ def prepare(
     ref = definition.ref
     if definition.effects or definition.objects or "run_block" in ref.takes:
         # It prints, raises, or accesses more than its arguments: no address range says what may run beside it.
-        work.spans = None
+        work.accesses = None
     # A slot that only lends its shape does not access memory, and must not keep steps from being chained.
     read = [slot.name not in definition.shape_only for slot in definition.inputs]
 
-    def add(ref: Ref, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any]) -> None:
+    def add(
+        ref: Ref, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], metas: Metas | None = None
+    ) -> None:
+        given, made = metas or (metas_of(ins), metas_of(outs))
         work.add(
             lambda scratch: [*index_checks(definition, ins, attrs), *ref.bind(ins, outs, attrs, scratch, reserved)],
-            _shapes(ref.scratch(metas_of(ins), metas_of(outs), attrs)),
+            _shapes(ref.scratch(given, made, attrs)),
             [a for a, is_read in zip(ins, read, strict=True) if is_read],
             outs,
         )
@@ -241,12 +265,12 @@ def prepare(
         for tile_ins, tile_outs in _tiles_of_pointwise(aligned[1], outs):
             add(aligned[0], tile_ins, tile_outs, reserved)
         return work
-    tiles = None
+    tiles, metas = None, (metas_of(ins), metas_of(outs))
     if definition.split is not None and cut:
         # From metadata alone: shapes decide, never values or the number of threads (docs/design/0003).
-        tiles = definition.split(*metas_of(ins), *metas_of(outs), **definition.pick(definition.split, attrs))
+        tiles = definition.split(*metas[0], *metas[1], **definition.pick(definition.split, attrs))
     if not tiles:
-        add(ref, ins, outs, reserved)
+        add(ref, ins, outs, reserved, metas)
         return work
     count = len(ins)
     partials: dict[int, list[Any]] = {}
@@ -450,7 +474,7 @@ class CpuDevice(Device):
 def of_calls(calls: list[Call]) -> BoundStep:
     """Returns a step of calls whose memory is not known."""
     work = BoundStep()
-    work.spans = None
+    work.accesses = None
     work.add(lambda arrays: calls)
     return work
 

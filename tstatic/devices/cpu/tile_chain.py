@@ -14,7 +14,7 @@ import numpy as np
 
 from tstatic.devices.cpu.device import BoundStep, Span, Workspace
 from tstatic.devices.cpu.pool import Pool, TileFailed
-from tstatic.ir.recording import Call
+from tstatic.ir.recording import CALL_BYTES, Call
 
 MOST = 256
 """Most tasks of a chain: all pairs of addresses are compared while binding."""
@@ -71,12 +71,11 @@ class TileChain:
         """Per task: (index of the work, index of its tile)."""
         # At least two tasks a thread, so that an uneven pair of tasks does not leave a core idle.
         self._least = max(4, 2 * threads)
-        self._closed = work.spans is None
+        # Addresses are found for a second step: most steps of small nets have one tile, and stay alone.
+        self._noted = False
         self._reads: Spans = []
         self._writes: Spans = []
         self._after: list[Span] = list(work.after_spans)
-        if work.spans is not None:
-            self._note(work.spans, range(len(work.spans)))
 
     def _note(self, spans: Sequence[tuple[Sequence[Span], Sequence[Span]]], tasks: Sequence[int]) -> None:
         for task, (reads, writes) in zip(tasks, spans, strict=True):
@@ -89,12 +88,16 @@ class TileChain:
         Returns:
             Whether it was added; if not, nothing changed.
         """
-        if self._closed or work.spans is None or len(self.works) >= MOST_STEPS:
-            return False
-        count, tiles = len(self.tasks), len(work.spans)
+        count, tiles = len(self.tasks), len(work.tile_binders)
         # One task beside one tile is nothing to run side by side.
-        if max(count, tiles) < 2 or count + tiles > MOST:
+        if max(count, tiles) < 2 or count + tiles > MOST or len(self.works) >= MOST_STEPS:
             return False
+        own = self.works[0][0].spans
+        if own is None or work.spans is None:
+            return False
+        if not self._noted:
+            self._note(own, range(len(own)))
+            self._noted = True
         reads = [(*span, i) for i, (r, _) in enumerate(work.spans) for span in r]
         writes = [(*span, i) for i, (_, w) in enumerate(work.spans) for span in w]
         # Sums of partial results run after the whole chain, so nothing in it may read or overwrite them.
@@ -179,3 +182,17 @@ def chain_steps(works: Iterable[tuple[BoundStep, Any]], threads: int, no_chainin
         chain = TileChain(work, owner, threads)
     if chain is not None:
         yield chain
+
+
+def calls_bytes(calls: Sequence[Call]) -> int:
+    """Returns about how many bytes calls keep, those included that they make themselves, in this thread or in several."""
+    return sum(CALL_BYTES + _function_bytes(function, args) for function, args in calls)
+
+
+def _function_bytes(function: Any, args: tuple[Any, ...]) -> int:
+    """Returns the bytes of what a call refers to: the calls that it makes itself, in this thread or in several."""
+    owner = getattr(function, "__self__", function)
+    if isinstance(owner, Pool):
+        return sum(calls_bytes(task) for thread in args[0] for task in thread)
+    known = getattr(owner, "kept_bytes", None)
+    return known() if known is not None else 0

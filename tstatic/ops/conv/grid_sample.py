@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,13 +23,16 @@ from tstatic.ir.export import respell
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.shape_checks import check_fit
-from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ir.types import UNKNOWN, DType, Meta
 from tstatic.no_effect import LIBRARY
 from tstatic.ops.conv import _conv_onnx as _onnx
 from tstatic.ops.conv._reading import Array, Reading, as_rows, store_rows
 from tstatic.ops.shape._shapes import emit_one
+from tstatic.ops.shape.fill import has_variable
+from tstatic.ops.shape.number_of import number_of
 from tstatic.ops.shape.reshape import reshape, unsqueeze
 from tstatic.ops.shape.sequence import linspace
+from tstatic.ops.shape.when_run import elements_of
 
 _FLOATS = ("float32", "float64")
 _FAR = 1e4
@@ -39,16 +41,15 @@ _FAR = 1e4
 
 @export("nn.functional.affine_grid")
 @respell("fluid.layers.affine_grid", takes="theta, out_shape, name=None")
-def affine_grid(
-    theta: Variable, out_shape: Sequence[int], align_corners: bool = True, name: str | None = None
-) -> Variable:
+def affine_grid(theta: Variable, out_shape: Any, align_corners: bool = True, name: str | None = None) -> Variable:
     """Returns the places that affine maps send the pixels of an image to, for :func:`grid_sample`.
 
     A pixel's place is ``(x, y)`` or ``(x, y, z)``, each from -1 to 1.
 
     Args:
         theta: Maps ``[n, 2, 3]`` of images or ``[n, 3, 4]`` of volumes; the last column is the shift.
-        out_shape: Sizes ``[n, c, h, w]`` or ``[n, c, d, h, w]`` of the image that will be read; whole numbers.
+        out_shape: Sizes ``[n, c, h, w]`` or ``[n, c, d, h, w]`` of the image that will be read; whole numbers, or
+            integer Variables, or one Variable that holds them.
         align_corners: Whether -1 and 1 are the centres of the outermost pixels, or their outer edges.
         name: Name of the last layer.
 
@@ -67,8 +68,14 @@ def affine_grid(
                [ 1.5,  0. ]], dtype=float32)
     """
     check_variable(theta, "theta", "affine_grid", _FLOATS)
-    check_length(list(out_shape), (4, 5), "out_shape", "affine_grid")
-    sizes = [check_int(size, "out_shape", "affine_grid", 1) for size in list(out_shape)[2:]]
+    given = elements_of(out_shape, "affine_grid", "out_shape") if has_variable(out_shape) else list(out_shape)
+    check_length(given, (4, 5), "out_shape", "affine_grid")
+    sizes = [
+        number_of(size, "out_shape", "affine_grid", "int64")
+        if isinstance(size, Variable)
+        else check_int(size, "out_shape", "affine_grid", 1)
+        for size in given[2:]
+    ]
     count = len(sizes)
     check_fit(
         len(theta.shape) == 3 and tuple(theta.shape[1:]) == (count, count + 1), [theta], ["theta"],
@@ -79,11 +86,26 @@ def affine_grid(
     places: Any = maps[..., count]
     # The columns of a map are in the order x, y, z, the axes of an image in the order z, y, x.
     for column, size in enumerate(reversed(sizes)):
-        end = 0.0 if size == 1 else 1.0 if align_corners else 1.0 - 1.0 / size
-        line = reshape(linspace(-end, end, size, theta.dtype), [size, *[1] * (column + 1)])
+        if isinstance(size, Variable):
+            line = _line_when_run(size, align_corners, theta.dtype)
+        else:
+            end = 0.0 if size == 1 else 1.0 if align_corners else 1.0 - 1.0 / size
+            line = linspace(-end, end, size, theta.dtype)
+        line = reshape(line, [-1, *[1] * (column + 1)])
         places = places + maps[..., column] * line
     result: Variable = reshape(places, [0] * (count + 2), name)
     return result
+
+
+def _line_when_run(size: Variable, align_corners: bool, dtype: DType) -> Variable:
+    """Returns the places of ``size`` pixels along an axis, for a size that is known when the program runs."""
+    count = emit_one("cast", {"X": size}, {"in_dtype": size.dtype, "out_dtype": dtype})
+    if align_corners:
+        # A single pixel lies in the middle.
+        end = emit_one("clip", {"X": count - 1.0}, {"min": 0.0, "max": 1.0})
+    else:
+        end = emit_one("scale", {"X": emit_one("reciprocal", {"X": count})}, {"scale": -1.0, "bias": 1.0})
+    return linspace(emit_one("scale", {"X": end}, {"scale": -1.0}), end, size, dtype)
 
 
 # ------------------------------------------------------------------------------------------------------------- the op

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 
 from tstatic.ir.build import check_variable
@@ -10,18 +12,19 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ops.elementwise.logic import isinf, isnan, logical_and, where
 from tstatic.ops.shape._shapes import emit_one
+from tstatic.ops.shape.number_of import number_of
 
 
 @export("tensor.nan_to_num", "Variable.nan_to_num", inplace=True)
 def nan_to_num(
-    x: Variable, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None, name: str | None = None
+    x: Variable, nan: Any = 0.0, posinf: Any = None, neginf: Any = None, name: str | None = None
 ) -> Variable:
     """Replaces NaN and infinities by numbers.
 
     Args:
         x: Floats of any shape.
-        nan: Replaces NaN.
-        posinf, neginf: Replace the infinities; by default the largest and the smallest number of the dtype.
+        nan: Replaces NaN; a number, or a Variable with one element.
+        posinf, neginf: Replace the infinities, likewise; by default the largest and the smallest number of the dtype.
         name: Name of the layer.
 
     Example:
@@ -35,7 +38,10 @@ def nan_to_num(
     largest = float(ml_dtypes.finfo(x.dtype.np).max)
     high, low = largest if posinf is None else posinf, -largest if neginf is None else neginf
 
-    def constant(value: float) -> Variable:
+    def constant(value: Any) -> Variable:
+        if isinstance(value, Variable):
+            number = number_of(value, "nan, posinf and neginf", "nan_to_num", x.dtype.name, (1,) * len(x.shape))
+            return emit_one("elementwise_add", {"X": emit_one("fill_any_like", {"X": x}, {"value": 0.0}), "Y": number})
         return emit_one("fill_any_like", {"X": x}, {"value": value})
 
     endless = isinf(x)

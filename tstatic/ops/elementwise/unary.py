@@ -10,6 +10,7 @@ from tstatic.ir.opdef import Attr, ValueRange, export
 from tstatic.ir.paddle_form import PaddleForm, PaddleOp
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, float32
+from tstatic.ops._low import torch_sign
 from tstatic.ops.elementwise._mixed import unify
 from tstatic.ops.elementwise._unary import float_unary, infer_number, unary, unary_op
 from tstatic.ops.elementwise.scale import check_whole, whole_part
@@ -93,10 +94,9 @@ unary_op(
     "abs", "abs(x)", "dout * sign(x)", "abs", infer=infer_number, values=_NOT_ZERO, others=_INTS, ulps=0,
     paddle=PaddleForm(_abs_read),
 )  # fmt: skip
-# torch gives 0 for NaN; NaN propagates here as it does in numpy.
+# torch's own gives 0 for NaN; NaN propagates here as it does in numpy.
 unary_op(
-    "sign", "sign(x)", "0.0", lambda torch, x: torch.where(x == x, torch.sign(x), x), infer=infer_number,
-    values=_NOT_ZERO, others=_INTS, ulps=0,
+    "sign", "sign(x)", "0.0", lambda torch, x: torch_sign(torch, x), infer=infer_number, values=_NOT_ZERO, others=_INTS, ulps=0,
 )  # fmt: skip
 unary_op("erf", "erf(x)", "dout * 1.1283791670955126 * exp(-x * x)", "erf", amp="black")
 

@@ -84,7 +84,7 @@ def scatter(g: Graph, x: Value, ids: Value, updates: Value, *, overwrite: bool) 
     if overwrite:
         return g("ScatterND", x, flat, rows)
     # Rows that are written count from 0.
-    cleared = g("ScatterND", x, flat, g("Sub", rows, rows))
+    cleared = g("ScatterND", x, flat, g.where(g.equal(rows, rows), g.number(0, rows), g.number(0, rows)))
     return g("ScatterND", cleared, flat, rows, reduction="add")
 
 

@@ -32,6 +32,7 @@ from tstatic.ops.indexing._indexing import (
     torch_stays,
 )
 from tstatic.ops.shape._shapes import Array, as_list, emit_one
+from tstatic.ops.shape.fill import filled, has_variable
 
 
 # ------------------------------------------------------------------------------------------------------------- scatter
@@ -275,17 +276,20 @@ def fluid_scatter_nd_add(ref: Variable, index: Variable, updates: Variable, name
 
 
 @export("tensor.scatter_nd", "fluid.layers.scatter_nd", op="scatter_nd_add")
-def scatter_nd(index: Variable, updates: Variable, shape: list[int], name: str | None = None) -> Variable:
+def scatter_nd(index: Variable, updates: Variable, shape: Any, name: str | None = None) -> Variable:
     """Adds ``updates`` by index to zeros of ``shape``, as :func:`scatter_nd_add` does.
 
     Args:
         index: ``[..., k]`` integers: coordinates into the first ``k`` axes.
         updates: ``index.shape[:-1] + shape[k:]``.
-        shape: The result's sizes.
+        shape: The result's sizes; ints and integer Variables, or one Variable that holds them.
         name: Name of the layer.
     """
     updates = check_variable(updates, "updates", "scatter_nd")
-    zeros = emit_one("fill_constant", {}, {"shape": as_list(shape), "dtype": updates.dtype, "value": 0.0})
+    if has_variable(shape):
+        zeros = filled(shape, updates.dtype, 0.0, "scatter_nd")
+    else:
+        zeros = emit_one("fill_constant", {}, {"shape": as_list(shape), "dtype": updates.dtype, "value": 0.0})
     return scatter_nd_add(zeros, index, updates, name)
 
 

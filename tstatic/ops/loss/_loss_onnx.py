@@ -67,11 +67,16 @@ def sigmoid_cross_entropy(
     g: Graph, x: Value, label: Value, weight: Value | None, *, normalize: bool, ignore_index: int
 ) -> Value:
     wide, target = g.wide(x), g.wide(label)
-    # log(1 + exp(-x)) without an overflow.
-    soft = g.add(g("Max", g("Neg", wide), g.number(0, wide)), g("Log", g.add(g("Exp", g("Neg", g("Abs", wide))), 1)))
-    if weight is not None:
-        soft = g.mul(soft, g.wide(weight))
-    loss = g.add(g.mul(g.sub(g.number(1, wide), target), wide), soft)
+    # The reference's formula, whose exponential does not overflow.
+    soft = g("Log", g.add(g("Exp", g("Neg", g("Abs", wide))), 1))
+    product = g.mul(wide, target)
+    if weight is None:
+        loss = g.add(g.sub(g("Max", wide, g.number(0, wide)), product), soft)
+    else:
+        factor = g.wide(weight)
+        negative = g.mul(g("Neg", wide), g.sub(g.add(target, factor), g.number(1, wide)))
+        linear = g.where(g("Less", wide, g.number(0, wide), dtype=bool_), negative, g.sub(wide, product))
+        loss = g.add(linear, g.mul(soft, factor))
     ignored = g.equal(target, ignore_index)
     loss = g.where(ignored, g.number(0, loss), loss)
     if not normalize:
@@ -91,7 +96,7 @@ def label_smooth(g: Graph, x: Value, prior: Value | None, *, epsilon: float) -> 
 
 def kl_div(g: Graph, x: Value, target: Value, *, reduction: str, one_d: bool) -> Value:
     wide, share = g.wide(x), g.wide(target)
-    positive = g("Greater", share, g.number(0, share), dtype=bool_)
+    positive = g("Not", g("LessOrEqual", share, g.number(0, share), dtype=bool_), dtype=bool_)
     # Where the share is not above 0 its logarithm has no part in the result.
     safe = g.where(positive, share, g.number(1, share))
     losses = g.where(positive, g.mul(share, g.sub(g("Log", safe), wide)), g.number(0, wide))

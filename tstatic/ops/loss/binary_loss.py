@@ -53,20 +53,23 @@ def _sigmoid_loss(
 ) -> None:
     """Computes ``(1 - label) * x + weight * softplus(-x)``, each part without overflow.
 
-    Without a weight that is ``max(x, 0) - x * label + log1p(exp(-abs(x)))``.
+    With ``s = log1p(exp(-abs(x)))``, whose exponential is at most 1, that is ``x - x * label + weight * s`` where ``x`` is not
+    negative, and ``-x * (label + weight - 1) + weight * s`` elsewhere. Without a weight both are ``max(x, 0) - x * label + s``.
+    Infinite scores are NaN and infinite where they are in Paddle's formula, which has no weight in its linear part.
     """
-    # softplus(-x) = log1p(exp(-abs(x))) + max(-x, 0): the exponential is at most 1.
     np.absolute(x, work)
     np.multiply(work, -1, work)
     np.exp(work, work)
     np.log1p(work, work)
     if weight is not None:
-        np.multiply(x, -1, out)
-        np.maximum(out, 0, out=out)
-        np.add(work, out, work)
         np.multiply(work, weight, work)
-        np.subtract(1, label, out)
-        np.multiply(out, x, out)
+        np.multiply(x, label, out)
+        np.subtract(x, out, out)
+        np.less(x, 0, out=mask)
+        np.add(label, weight, out=out, where=mask)
+        np.subtract(out, 1, out=out, where=mask)
+        np.multiply(out, x, out=out, where=mask)
+        np.multiply(out, -1, out=out, where=mask)
     else:
         np.multiply(x, label, out)
         np.subtract(work, out, work)
@@ -126,7 +129,8 @@ def _sigmoid_lower(torch: Any, x: Any, label: Any, weight: Any, normalize: bool,
     if p is None:
         loss = logit_entropy(torch, w, y)
     else:
-        loss = (1 - y) * w + p * ((-w).clamp_(min=0) - torch.nn.functional.logsigmoid(w.abs()))
+        linear = torch.where(w < 0, -w * (y + p - 1), w - w * y)
+        loss = linear - p * torch.nn.functional.logsigmoid(w.abs())
     return _counted(torch, loss, label, normalize, ignore_index).to(x.dtype)
 
 

@@ -246,6 +246,15 @@ def _torch_groups(torch: Any, x: Any, scale: Any, bias: Any, epsilon: float, att
     spread = (rows - center[..., None]).square().mean(-1)
     # torch's own gradient of an affine group_norm fails where one of scale and bias is absent.
     y = torch.nn.functional.group_norm(source.contiguous(), groups, eps=epsilon) if x.numel() else source
+    if source.device.type == "cpu" and x.numel():
+        # On the CPU torch's normalised group is NaN where the variance overflows; it is 0, as in Paddle, unless the mean does, too.
+        flat = spread.isinf() & center.isfinite()
+        y = (
+            y.reshape(rows.shape)
+            .where(~flat[..., None], 0)
+            .where(center.isfinite()[..., None], torch.nan)
+            .reshape(y.shape)
+        )
     wide = (-1, *[1] * (source.dim() - 2))
     if scale is not None:
         y = y * torch_wide(scale).to(source.dtype).reshape(wide)
@@ -267,6 +276,10 @@ def _grad_lower(
     center, inverse = (s.reshape(n, shape.groups).to(source.dtype).contiguous() for s in (mean, inverse))
     wide = (1, count, *[1] * (source.dim() - 2))
     scaled = arrived if scale is None else arrived * torch_wide(scale).to(source.dtype).reshape(wide)
+    if source.device.type == "cpu":
+        # As in the forward pass: without its centre, such a group is 0, and no sum of it overflows.
+        rows = source.reshape(n, shape.groups, -1)
+        source = torch.where(inverse[..., None] == 0, center[..., None], rows).reshape(source.shape)
     dx = torch.ops.aten.native_group_norm_backward(
         scaled, source, center, inverse, None, n, count, places, shape.groups, [True, False, False]
     )[0]

@@ -21,6 +21,7 @@ from tstatic.ir.types import DType, Meta, Shape, dtype_of
 from tstatic.ops.random._random import DRAWN, DRAWN_LIKE, SHAPE, SHAPES, in_order, to_dtype
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.fill import batch_shape, batch_sizes, filled, has_variable, known_shape
+from tstatic.ops.shape.number_of import number_of
 from tstatic.tuned import draw
 from tstatic.tuned.philox import philox_key
 
@@ -384,18 +385,24 @@ def gaussian_random_batch_size_like(
 
 @export("tensor.uniform", op="uniform_random")
 def uniform(
-    shape: Any, dtype: Any = None, min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None
+    shape: Any, dtype: Any = None, min: Any = -1.0, max: Any = 1.0, seed: int = 0, name: str | None = None
 ) -> Variable:
     """Draws uniform numbers in [min, max).
 
     Args:
         shape: Sizes, or an int Variable that holds them.
         dtype: A float type; the default dtype if ``None``.
-        min: Lower bound.
-        max: Upper bound.
+        min: Lower bound; a number, or a Variable with one element.
+        max: Upper bound; the same.
         seed: Replaces the program's seed when it is not 0; numbers still differ from run to run.
         name: Name of the result.
     """
+    if isinstance(min, Variable) or isinstance(max, Variable):
+        drawn = _uniform(shape, dtype, 0.0, 1.0, seed, None, "uniform")
+        low, high = (number_of(v, n, "uniform", drawn.dtype.name) for v, n in ((min, "min"), (max, "max")))
+        found = emit_one("elementwise_add", {"X": drawn * (high - low), "Y": low}, name=name)
+        found.stop_gradient = True
+        return found
     return _uniform(shape, dtype, min, max, seed, name, "uniform")
 
 

@@ -18,6 +18,7 @@ from tstatic.ir.ref import pick
 from tstatic.ir.split import ELEMENTS, FIRST, WHOLE, Split
 from tstatic.ir.types import Meta, Shape, dtype_of, normalize_axis
 from tstatic.ops._gradients import grad_is_op
+from tstatic.ops.random.dropout_when_run import dropout_when_run
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned import draw
 from tstatic.tuned.philox import CHUNK, WORD, buffers_of_thread, philox_key, torch_bits, torch_halves
@@ -367,7 +368,7 @@ def fluid_dropout(
 @export("nn.functional.dropout", op="dropout")
 def dropout(
     x: Variable,
-    p: float = 0.5,
+    p: Any = 0.5,
     axis: Any = None,
     training: bool = True,
     mode: str = UPSCALE,
@@ -377,7 +378,7 @@ def dropout(
 
     Args:
         x: A float Variable.
-        p: Chance of an element to become 0.
+        p: Chance of an element to become 0; a number, or a Variable with one element.
         axis: An axis or a list of axes along which elements are drawn apart; along all others they share one draw.
         training: ``False`` for inference.
         mode: ``"upscale_in_train"`` scales by ``1 / (1 - p)`` in training, ``"downscale_in_infer"`` by ``1 - p`` in
@@ -395,13 +396,16 @@ def dropout(
         array([0., 4.], dtype=float32)
     """
     check_variable(x, "x", "dropout")
-    check_number(p, "p", "dropout", least=0, most=1)
     check_choice(mode, (UPSCALE, DOWNSCALE, DOWNGRADE), "mode", "dropout")
     mode = UPSCALE if mode == UPSCALE else DOWNGRADE
-    if p == 0:
-        return x
+    if not isinstance(p, Variable):
+        check_number(p, "p", "dropout", least=0, most=1)
+        if p == 0:
+            return x
     attrs: dict[str, Any] = {"dropout_prob": p, "is_test": not training, "dropout_implementation": mode}
     if axis is None:
+        if isinstance(p, Variable):
+            return dropout_when_run(x, p, None, training, mode, "dropout", name)
         return emit_one("dropout", {"X": x}, attrs, name=name)
     axes = [axis] if isinstance(axis, int) else list(axis)
     check_length(
@@ -412,31 +416,35 @@ def dropout(
         why="some of the axes of x",
         fix="leave axis out to draw every element apart",
     )
+    if isinstance(p, Variable):
+        return dropout_when_run(x, p, axes, training, mode, "dropout", name)
     return emit_one("dropout_nd", {"X": x}, {**attrs, "axis": axes}, name=name, prefix="dropout")
 
 
 def _per_channel(
-    x: Variable, p: float, training: bool, data_format: str, formats: tuple[str, str], name: str | None, function: str
+    x: Variable, p: Any, training: bool, data_format: str, formats: tuple[str, str], name: str | None, function: str
 ) -> Variable:
     check_variable(x, "x", function)
     check_choice(data_format, formats, "data_format", function)
     check_rank(x, len(formats[0]), "x", function, layout=data_format)
+    axes = (0, data_format.index("C"))
+    if isinstance(p, Variable):
+        return dropout_when_run(x, p, axes, training, UPSCALE, function, name)
     if p == 0:
         return x
-    attrs = {"dropout_prob": p, "is_test": not training, "dropout_implementation": UPSCALE,
-             "axis": (0, data_format.index("C"))}  # fmt: skip
+    attrs = {"dropout_prob": p, "is_test": not training, "dropout_implementation": UPSCALE, "axis": axes}
     return emit_one("dropout_nd", {"X": x}, attrs, name=name, prefix="dropout")
 
 
 @export("nn.functional.dropout2d", op="dropout_nd")
 def dropout2d(
-    x: Variable, p: float = 0.5, training: bool = True, data_format: str = "NCHW", name: str | None = None
+    x: Variable, p: Any = 0.5, training: bool = True, data_format: str = "NCHW", name: str | None = None
 ) -> Variable:
     """Zeroes whole channels of ``x`` ([N, C, H, W], or [N, H, W, C]) with chance ``p``.
 
     Args:
         x: Floats.
-        p: Chance of a channel to become 0.
+        p: Chance of a channel to become 0; a number, or a Variable with one element.
         training: ``False`` for inference, which changes nothing.
         data_format: ``"NCHW"`` or ``"NHWC"``.
         name: Name of the layer.
@@ -453,13 +461,13 @@ def dropout2d(
 
 @export("nn.functional.dropout3d", op="dropout_nd")
 def dropout3d(
-    x: Variable, p: float = 0.5, training: bool = True, data_format: str = "NCDHW", name: str | None = None
+    x: Variable, p: Any = 0.5, training: bool = True, data_format: str = "NCDHW", name: str | None = None
 ) -> Variable:
     """Zeroes whole channels of ``x`` ([N, C, D, H, W], or [N, D, H, W, C]) with chance ``p``.
 
     Args:
         x: Floats.
-        p: Chance of a channel to become 0.
+        p: Chance of a channel to become 0; a number, or a Variable with one element.
         training: ``False`` for inference, which changes nothing.
         data_format: ``"NCDHW"`` or ``"NDHWC"``.
         name: Name of the layer.

@@ -7,15 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ProgramError, UnsupportedError
+from tstatic.errors import ProgramError
 from tstatic.ir.checks import INDICES, check_int, check_result_dtype, check_sizes
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.types import DType, Meta, Shape, dtype_of, int64
 from tstatic.ops.random._random import DRAWN, SHAPE, SHAPES, to_dtype
+from tstatic.ops.random.distributions import uniform
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.fill import has_variable, known_shape
+from tstatic.ops.shape.number_of import number_of
 from tstatic.tuned import draw
 from tstatic.tuned.philox import philox_key, torch_bits
 
@@ -114,21 +116,20 @@ def randint(
     Args:
         low: Smallest number.
         high: One more than the largest.
-        shape: Sizes.
+        shape: Sizes, or an integer Variable that holds them.
         dtype: int32 or int64 (``None``).
         name: Name of the result.
     """
-    if has_variable(shape):
-        raise UnsupportedError(
-            "randint takes no shape that is known at run time only",
-            expected="a list of ints",
-            received=repr(shape),
-            fix="draw paddle.uniform(shape, min=low, max=high) and cast it to int64",
-            op="randint",
-        )
     first, last = (0, low) if high is None else (low, high)
-    attrs = {"shape": known_shape(shape, "randint"), "dtype": int64 if dtype is None else dtype_of(dtype),
-             "low": check_int(first, "low", "randint"), "high": check_int(last, "high", "randint")}  # fmt: skip
+    first, last = check_int(first, "low", "randint"), check_int(last, "high", "randint")
+    kind = int64 if dtype is None else dtype_of(dtype)
+    if has_variable(shape):
+        # Checks the bounds and the dtype as the operator does.
+        emit_one("randint", {}, {"shape": (0,), "dtype": kind, "low": first, "high": last})
+        drawn = emit_one("floor", {"X": uniform(shape, "float64", 0.0, 1.0) * float(last - first)})
+        drawn = emit_one("cast", {"X": drawn}, {"in_dtype": drawn.dtype, "out_dtype": kind})
+        return emit_one("elementwise_add", {"X": drawn, "Y": number_of(first, "low", "randint", kind.name)}, name=name)
+    attrs = {"shape": known_shape(shape, "randint"), "dtype": kind, "low": first, "high": last}
     return emit_one("randint", {}, attrs, name=name)
 
 

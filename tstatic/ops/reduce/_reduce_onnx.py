@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -67,10 +68,11 @@ def frobenius(g: Graph, x: Value, axes: Axes, keep: bool) -> Value:
 
 def p_norm(g: Graph, x: Value, axes: Axes, keep: bool, porder: float) -> Value:
     size = g("Abs", g.wide(x))
-    if not axes:
-        return g("Sign", size) if porder == 0 else size
     if porder == 0:
-        return g.reduce("Sum", g("Sign", size), axes, keep)
+        # NaN is not 0.
+        return g.reduce("Sum", g.where(g.equal(size, 0), g.number(0, size), g.number(1, size)), axes, keep)
+    if not axes:
+        return size
     if np.isinf(porder):
         return g.reduce("Max" if porder > 0 else "Min", size, axes, keep)
     if porder == 1:
@@ -83,8 +85,8 @@ def p_norm(g: Graph, x: Value, axes: Axes, keep: bool, porder: float) -> Value:
 def clip_by_norm(g: Graph, x: Value, *, max_norm: float) -> Value:
     wide = g.wide(x)
     norm = g("Sqrt", g("ReduceSum", g.mul(wide, wide), keepdims=0))
-    factor = g.div(g.number(max_norm, wide), g("Max", norm, g.number(max_norm, wide)))
-    return g.mul(wide, factor)
+    clipped = g.mul(wide, g.div(g.number(max_norm, wide), norm))
+    return g.where(g("Greater", norm, g.number(max_norm, wide), dtype=bool_), clipped, wide)
 
 
 # --------------------------------------------------------------------------------------------------------------- orders
@@ -136,20 +138,39 @@ def cumsum(g: Graph, x: Value, *, axis: int, flatten: bool, exclusive: bool, rev
 
 
 def log_cumsum(g: Graph, x: Value, *, axis: int, reverse: bool) -> Value:
-    """The largest entry is taken out, so that nothing overflows; entries far below it may vanish."""
-    wide = g.wide(x)
+    """Adds to each entry the sum of as many before it as it holds already, in the logarithm: twice as many at each step."""
+    found = g.wide(x)
     if not x.shape:
-        return wide
-    most = g("ReduceMax", wide, g.ints([axis]), keepdims=1)
-    found = g("CumSum", g("Exp", g.sub(wide, most)), g.const(axis, int64), reverse=int(reverse))
-    return g.add(g("Log", found), most)
+        return found
+    (size,) = g.known(x, [axis])
+    pads, step = [0] * x.rank, 1
+    while step < size:
+        amount = list(pads)
+        amount[axis] = step
+        kept = g.slice(found, axis, step, None) if reverse else g.slice(found, axis, 0, size - step)
+        moved = g("Pad", kept, g.ints([*pads, *amount] if reverse else [*amount, *pads]), g.number(-math.inf, found))
+        found = _log_add(g, found, moved)
+        step *= 2
+    return found
+
+
+def _log_add(g: Graph, a: Value, b: Value) -> Value:
+    """Returns ``log(exp(a) + exp(b))`` without an overflow; two equal infinities are one."""
+    same = g.equal(a, b)
+    far = g("Neg", g("Abs", g.where(same, g.number(0, a), g.sub(a, b))))
+    return g.add(g("Max", a, b), g("Log", g.add(g("Exp", far), 1)))
 
 
 def searchsorted(g: Graph, sequence: Value, values: Value, *, right: bool) -> Value:
-    """Counts the entries below each value."""
+    """Counts the entries below each value; NaN is greater than all numbers."""
     rows = g.unsqueeze(sequence, [sequence.rank - 1])
     if sequence.rank == 1:
         rows = sequence
     each = g.unsqueeze(values, [values.rank])
     below = g("LessOrEqual" if right else "Less", rows, each, dtype=bool_)
+    if sequence.dtype.is_float:
+        last = g("IsNaN", each, dtype=bool_)
+        if not right:
+            last = g("And", last, g("Not", g("IsNaN", rows, dtype=bool_)))
+        below = g("Or", below, last)
     return g("ReduceSum", g.cast(below, int64), g.ints([-1]), keepdims=0)

@@ -12,7 +12,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import Meta, dtype_of, normalize_axis
 from tstatic.ops._gradients import passed
-from tstatic.ops._low import in_float32
+from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.reduce import _reduce_onnx as _onnx
 from tstatic.ops.shape._shapes import Array, emit_one
 from tstatic.ops.shape.reshape import reshape_to
@@ -191,15 +191,13 @@ def _product_back(x: Array, dout: Array, dx: Array, *, dim: int) -> None:
 def _lower_back(torch: Any, x: Any, dout: Any, *, dim: int) -> Any:
     if x.dim() == 0:
         return dout.clone()
-    # All products of the elements between two positions, without dividing: exact at zeros too.
-    wide, given = x.movedim(dim, -1).double(), dout.movedim(dim, -1).double()
-    n = wide.shape[-1]
-    columns = []
-    for i in range(n):
-        without = torch.cat([wide[..., :i], torch.ones_like(wide[..., i : i + 1]), wide[..., i + 1 :]], -1)
-        columns.append((given * without.cumprod(-1))[..., i:].sum(-1))
-    done = torch.stack(columns, -1) if n else torch.zeros_like(wide)
-    return done.movedim(-1, dim).to(dout.dtype).contiguous()
+    # As in the reference, without dividing: exact at zeros too.
+    wide, sums = torch_wide(x).movedim(dim, 0), torch_wide(dout).movedim(dim, 0).clone()
+    for i in range(wide.shape[0] - 2, -1, -1):
+        # Not in one step, which would leave out an overflow in between.
+        sums[i] += wide[i + 1] * sums[i + 1]
+    sums[1:] *= wide[:-1].cumprod(0)
+    return sums.movedim(0, dim).to(dout.dtype).contiguous()
 
 
 def _product_lower(torch: Any, x: Any, *, dim: int) -> Any:

@@ -244,17 +244,15 @@ def _prod_lower(torch: Any, x: Any, axes: Sequence[int], attrs: Attrs) -> Any:
 
 
 def _prod_grad_lower(torch: Any, x: Any, out: Any, dout: Any, axes: Sequence[int], attrs: Attrs) -> Any:
-    if not axes:
-        return dout
     wide = torch_wide(x)
     zero = wide == 0
-    zeros = zero.sum(tuple(axes), keepdim=True)
+    zeros = zero.sum(tuple(axes), keepdim=True) if axes else zero
     factors = torch.where(zero, 1, wide)
     product = factors
     for axis in axes:
         product = product.prod(axis, keepdim=True)
     # One factor that is 0 has the product of the others as its gradient; beside it, and beside two, all have 0.
-    others = torch.where(zeros == 0, product / factors, torch.where(zero & (zeros == 1), product, 0))
+    others = torch.where(zeros == 0, out.to(wide.dtype) / factors, torch.where(zero & (zeros == 1), product, 0))
     return (others * dout.to(wide.dtype)).to(x.dtype)
 
 

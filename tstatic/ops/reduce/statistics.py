@@ -223,7 +223,10 @@ def _infer_mode(x: Meta, *, axis: int, keepdim: bool) -> tuple[Meta, Meta]:
 
 
 def _mode_positions(rows: Array) -> Array:
-    """Returns where in each row the most frequent value stands last; of equally frequent ones the smallest counts."""
+    """Returns where in each row the most frequent value stands last; of equally frequent ones the smallest counts.
+
+    NaN equals nothing, as in Paddle, so that each NaN is a value of its own, greater than all numbers.
+    """
     order = np.argsort(rows, -1, kind="stable")
     ordered = np.take_along_axis(rows, order, -1)
     # Sorted, equal values stand together: each element's number within its run, the largest first.
@@ -246,11 +249,17 @@ def _ref_mode(x: Array, out: Array | None, indices: Array | None, *, axis: int) 
 
 
 def _lower_mode(torch: Any, x: Any, *, axis: int, keepdim: bool) -> Any:
-    # Paddle takes the last of equal values; torch says nothing of which one it takes, so only the values come from it.
+    # As in the reference. torch's own mode takes NaN for equal to NaN, and does not say which of equal values it takes.
     if x.dim() == 0:
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
-    values = torch.mode(x, axis, keepdim=True).values
-    last = x.shape[axis] - 1 - torch.argmax((x == values).to(torch.int32).flip(axis), axis, keepdim=True)
+    ordered, order = torch.sort(x.movedim(axis, -1), stable=True)
+    steps = torch.arange(ordered.shape[-1], device=x.device)
+    begins = torch.ones_like(ordered, dtype=torch.bool)
+    begins[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
+    length = steps - torch.cummax(torch.where(begins, steps, 0), -1).values
+    # The first of the longest runs; argmax does not say on a device which of equal lengths it takes.
+    first = (length * len(steps) + (len(steps) - 1 - steps)).argmax(-1, keepdim=True)
+    last = order.gather(-1, first).movedim(-1, axis)
     pair = torch.gather(x, axis, last), last
     return tuple(t.contiguous() if keepdim else t.squeeze(axis).contiguous() for t in pair)
 
@@ -474,7 +483,13 @@ def _search_lower(torch: Any, s: Any, v: Any, *, out_int32: bool, right: bool) -
     s, v = s.contiguous(), v.contiguous()
     if s.dtype == torch.bool:  # torch orders no truth values
         s, v = s.view(torch.uint8), v.view(torch.uint8)
-    return torch.searchsorted(s, v, out_int32=out_int32, right=right)
+    if not s.is_floating_point():
+        return torch.searchsorted(s, v, out_int32=out_int32, right=right)
+    # NaN is greater than all numbers, as in numpy; torch looks for no number below one that stands before it.
+    known = s == s
+    found = torch.searchsorted(torch.where(known, s, math.inf), v, out_int32=out_int32, right=right)
+    numbers = known.sum(-1, keepdim=s.dim() > 1).to(found.dtype)
+    return torch.where(v == v, torch.minimum(found, numbers), s.shape[-1] if right else numbers)
 
 
 register(OpDef(
@@ -486,7 +501,7 @@ register(OpDef(
             Case(((5,), (3, 4)), {}), Case(((5,), (2,)), {"right": True, "out_int32": True}),
             Case(((2, 4), (2, 3)), {}), Case(((0,), (2,)), {}), Case(((3,), ()), {"right": True}),
         ),
-        values={"SortedSequence": ValueRange(0.0, 0.0)}, floats=("float32", "float64"), others=("int64",), ulps=0,
+        values={"SortedSequence": ValueRange(ordered=True)}, floats=("float32", "float64"), others=("int64",), ulps=0,
     ), onnx=_onnx.searchsorted,
 ))  # fmt: skip
 

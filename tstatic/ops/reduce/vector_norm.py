@@ -17,7 +17,7 @@ from tstatic.ir.ref import Calls
 from tstatic.ir.shape_checks import check_elements
 from tstatic.ir.types import UNKNOWN, Meta, bool_
 from tstatic.ops._call_ref import CallRef, float_scratch
-from tstatic.ops._low import flat_parts, store, torch_wide
+from tstatic.ops._low import flat_parts, store, torch_sign, torch_wide
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.reduce import _reduce_onnx as _onnx
 from tstatic.ops.reduce._reduce import (
@@ -30,6 +30,7 @@ from tstatic.ops.reduce._reduce import (
 )
 from tstatic.ops.reduce._sum import dot_calls, dot_scratch, sum_calls, sum_scratch
 from tstatic.ops.shape._shapes import emit_one, view_of
+from tstatic.ops.shape.when_run import by_axis
 
 _BY_DIM = Over()
 _BY_AXIS = Over("axis", "keepdim", "asvector")
@@ -62,9 +63,18 @@ def _frobenius_grad_calls(x: Any, out: Any, dout: Any, dx: Any, axes: Sequence[i
 
 def _norm_lower(torch: Any, x: Any, axes: Sequence[int], attrs: Mapping[str, Any]) -> Any:
     order = attrs.get("porder", 2.0)
-    if not axes:
-        return (x != 0).to(x.dtype) if order == 0 else x.abs()
-    return torch.linalg.vector_norm(torch_wide(x), order, tuple(axes), keepdim=True).to(x.dtype)
+    if order == 0 and not axes:
+        return (x != 0).to(x.dtype)
+    return _torch_norm(torch, torch_wide(x), order, axes).to(x.dtype)
+
+
+def _torch_norm(torch: Any, wide: Any, order: float, axes: Sequence[int]) -> Any:
+    """Returns the norm with the axes kept."""
+    single = all(wide.shape[axis] == 1 for axis in axes)
+    if not single or order in (0, 1) or math.isinf(order):
+        return torch.linalg.vector_norm(wide, order, tuple(axes), keepdim=True) if axes else wide.abs()
+    # Of a single number torch returns the absolute value; its power overflows here, as in Paddle.
+    return (wide * wide).sqrt() if order == 2 else wide.abs().pow(order).pow(1 / order)
 
 
 def _norm_grad_lower(torch: Any, x: Any, out: Any, dout: Any, axes: Sequence[int], attrs: Mapping[str, Any]) -> Any:
@@ -73,16 +83,16 @@ def _norm_grad_lower(torch: Any, x: Any, out: Any, dout: Any, axes: Sequence[int
     if order == 0:
         return torch.zeros_like(x)
     wide, arrived = torch_wide(x), torch_wide(dout)
-    if order == 1 or not axes:
-        return (torch.sign(wide) * arrived).to(x.dtype)
-    norm = torch.linalg.vector_norm(wide, order, tuple(axes), keepdim=True)
+    if order == 1:
+        return (torch_sign(torch, wide) * arrived).to(x.dtype)
+    norm = _torch_norm(torch, wide, order, axes)
     if math.isinf(order):
         largest = wide.abs() == norm
-        shared = arrived / largest.sum(tuple(axes), keepdim=True).clamp(min=1)
-        return torch.where(largest, torch.sign(wide) * shared, 0).to(x.dtype)
+        shared = arrived / largest.sum(tuple(axes), keepdim=True).clamp(min=1) if axes else arrived
+        return torch.where(largest, torch_sign(torch, wide) * shared, 0).to(x.dtype)
     if order == 2:
         return (wide * torch.where(norm == 0, 0, arrived / norm)).to(x.dtype)
-    slope = torch.sign(wide) * (wide.abs() / norm).pow(order - 1) * arrived
+    slope = torch_sign(torch, wide) * (wide.abs() / norm).pow(order - 1) * arrived
     return torch.where((wide == 0) | (norm == 0), 0, slope).to(x.dtype)
 
 
@@ -408,14 +418,14 @@ def var(
 
     Args:
         x: Floats of any shape.
-        axis: An int, a list of ints, or ``None`` for all axes.
+        axis: An int, a list of ints, an integer Variable with one element, or ``None`` for all axes.
         unbiased: Divide by the number of elements less one (at least 1) instead of the number.
         keepdim: Keep reduced axes with size 1.
         name: Name of the layer.
     """
     check_variable(x, "x", "var")
     helper = LayerNamer("var", name)
-    return _variance(helper, x, axis, unbiased, keepdim)
+    return by_axis(axis, len(x.shape), lambda at: _variance(helper, x, at, unbiased, keepdim), "var")
 
 
 @export("tensor.std", "Variable.std")
@@ -426,14 +436,15 @@ def std(
 
     Args:
         x: Floats of any shape.
-        axis: An int, a list of ints, or ``None`` for all axes.
+        axis: An int, a list of ints, an integer Variable with one element, or ``None`` for all axes.
         unbiased: Divide by the number of elements less one (at least 1) instead of the number.
         keepdim: Keep reduced axes with size 1.
         name: Name of the layer.
     """
     check_variable(x, "x", "std")
     helper = LayerNamer("std", name)
-    result: Variable = helper.emit("sqrt", {"X": _variance(helper, x, axis, unbiased, keepdim)})
+    spread = by_axis(axis, len(x.shape), lambda at: _variance(helper, x, at, unbiased, keepdim), "std")
+    result: Variable = helper.emit("sqrt", {"X": spread})
     return result
 
 

@@ -5,6 +5,7 @@
 * ``expanding``: Repeating values: broadcasting to a shape, tiling, and repeating each entry.
 * ``fill``: Values from nothing: one number everywhere, given numbers, and the `shape` argument that says how many.
 * ``joining``: Joining values along an axis, old or new, splitting one into several, and taking one apart.
+* ``number_of``: An argument that is a number or a Variable, as a value of one element.
 * ``pad``: Padding: pad, pad2d, pad3d and nn.functional.pad.
 * ``rearranging``: Views by strides, sliding windows, powers, combinations, and triangles of indices.
 * ``reshape``: Changing the shape without moving an element: reshape, flatten, squeeze, unsqueeze.

@@ -21,7 +21,9 @@ from tstatic.ops._gradients import grad_is_forward_op, grad_is_op
 from tstatic.ops.shape import _shape_onnx as _onnx
 from tstatic.ops.shape._shapes import ANY, Array, as_list, clear, copy, emit_one
 from tstatic.ops.shape.expanding import expand
+from tstatic.ops.shape.number_of import number_of
 from tstatic.ops.shape.reshape import flatten, reshape
+from tstatic.ops.shape.sequence import arange
 from tstatic.ops.shape.slicing import embed
 
 
@@ -317,12 +319,14 @@ register(OpDef(
 
 
 @export("tensor.eye", op="eye")
-def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
+def eye(
+    num_rows: int | Variable, num_columns: int | Variable | None = None, dtype: Any = None, name: str | None = None
+) -> Variable:
     """Makes the identity matrix, of ``num_columns`` columns (as many as rows by default); float32 by default.
 
     Args:
-        num_rows: At least 0.
-        num_columns: At least 0; as many as rows by default.
+        num_rows: At least 0; an int, or an integer Variable with one element, which leaves the size unknown.
+        num_columns: The same; as many as rows by default.
         dtype: float32 by default.
         name: Name of the result.
 
@@ -332,7 +336,15 @@ def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: 
     return _eye(num_rows, num_columns, "float32" if dtype is None else dtype, name)
 
 
-def _eye(num_rows: int, num_columns: int | None, dtype: Any, name: str | None) -> Variable:
+def _eye(num_rows: Any, num_columns: Any, dtype: Any, name: str | None) -> Variable:
+    if isinstance(num_rows, Variable) or isinstance(num_columns, Variable):
+        columns = num_rows if num_columns is None else num_columns
+        numbers = [
+            arange(number_of(n, a, "eye", "int64")) for n, a in ((num_rows, "num_rows"), (columns, "num_columns"))
+        ]
+        rows = emit_one("unsqueeze2", {"X": numbers[0]}, {"axes": (1,)})
+        same = emit_one("equal", {"X": rows, "Y": numbers[1]})
+        return emit_one("cast", {"X": same}, {"in_dtype": same.dtype, "out_dtype": dtype}, name=name)
     # Only as the attribute of a raw operator does -1 mean as many as rows.
     columns = num_rows if num_columns is None else check_int(num_columns, "num_columns", "eye", least=0)
     attrs = {"num_rows": num_rows, "num_columns": columns}

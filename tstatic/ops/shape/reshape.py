@@ -30,6 +30,7 @@ from tstatic.ops.shape._shapes import (
     tensor_rank,
     view_of,
 )
+from tstatic.ops.shape.fill import has_variable
 from tstatic.ops.shape.when_run import elements_of, squeeze_when_run, unsqueezed_by_axis
 
 
@@ -429,7 +430,7 @@ def flatten_(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | 
 
 @export("tensor.unflatten", "Variable.unflatten", op="reshape2")
 def unflatten(x: Variable, axis: int, shape: Sequence[int], name: str | None = None) -> Variable:
-    """Splits an axis into several, of sizes ``shape`` (one may be -1 where all other sizes are known).
+    """Splits an axis into several, of sizes ``shape`` (one may be -1 where the others are known), numbers or Variables.
 
     Args:
         x: ``[...]``, any dtype.
@@ -440,14 +441,13 @@ def unflatten(x: Variable, axis: int, shape: Sequence[int], name: str | None = N
     Raises:
         ShapeError: If the sizes do not make up the axis.
     """
-    x = check_variable(x, "x", "unflatten")
-    at = check_axis(axis, x, "axis", "unflatten")
+    at = check_axis(axis, x := check_variable(x, "x", "unflatten"), "axis", "unflatten")
     try:
-        sizes = resolve(x.shape[at : at + 1] or (1,), as_list(shape))
+        given = elements_of(shape if isinstance(shape, Variable) else as_list(shape), "unflatten", "shape")
+        sizes = given if has_variable(given) else resolve(x.shape[at : at + 1] or (1,), given)
     except ShapeError as error:
         raise error.add_context(op="unflatten", var=x.name) from None
-    # Leading sizes are copied by position; those behind the axis must be known.
-    return reshape(x, [*[0] * at, *sizes, *x.shape[at + 1 :]], name)
+    return reshape(x, [*[0] * at, *sizes, *x.shape[at + 1 :]], name)  # a 0 copies the size of its position
 
 
 # ------------------------------------------------------------------------------------------------ squeeze and unsqueeze

@@ -29,9 +29,11 @@ from tstatic.ir.program import Variable
 from tstatic.ir.recording import Call
 from tstatic.ir.types import DType, Meta, dtype_of, float32, int32, int64
 from tstatic.ops._call_ref import copies
+from tstatic.ops.control.debug import Assert
 from tstatic.ops.shape import _shape_onnx as _onnx
 from tstatic.ops.shape._shapes import ANY, Array, copy, emit_list, emit_one
 from tstatic.ops.shape.joining import variables
+from tstatic.ops.shape.number_of import number_of
 from tstatic.tuned.philox import CHUNK
 
 Number = int | float
@@ -230,7 +232,8 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, na
     bounds = (first, last, step)
     given = next((b for b in bounds if isinstance(b, Variable)), None)
     if given is not None:
-        kind = given.dtype if dtype is None else dtype_of(dtype)
+        whole = all(b.dtype.is_integer if isinstance(b, Variable) else isinstance(b, int | np.integer) for b in bounds)
+        kind = dtype_of(dtype) if dtype is not None else int64 if whole else default_dtype()
         ins = []
         for bound in bounds:
             one = as_variable(bound, dtype=kind)
@@ -269,11 +272,13 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | Non
     Args:
         start: First number, or a Variable with one element.
         stop: Last number, or a Variable with one element.
-        num: How many; an int.
+        num: How many; an int, or an integer Variable with one element, which leaves the length unknown.
         dtype: The default dtype if ``None``.
         name: Name of the result.
     """
     kind = default_dtype() if dtype is None else dtype_of(dtype)
+    if isinstance(num, Variable):
+        return _linspace_when_run(start, stop, num, kind, name)
     num = check_int(num, "num", "linspace")
     if isinstance(start, Variable) or isinstance(stop, Variable):
         ends = [
@@ -291,13 +296,25 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | Non
     return emit_one("linspace", {}, attrs, name=name)
 
 
+def _linspace_when_run(start: Any, stop: Any, num: Variable, kind: DType, name: str | None) -> Variable:
+    """Returns ``start + i * (stop - start) / (num - 1)`` for a count that is known when the program runs."""
+    low, high = (number_of(v, n, "linspace", "float64") for v, n in ((start, "start"), (stop, "stop")))
+    count = number_of(num, "num", "linspace", "int64")
+    Assert(count > 0, [count])
+    places = emit_one("cast", {"X": arange(count)}, {"in_dtype": int64, "out_dtype": "float64"})
+    steps = emit_one("cast", {"X": count - 1}, {"in_dtype": int64, "out_dtype": "float64"})
+    steps = emit_one("clip", {"X": steps}, {"min": 1.0, "max": math.inf})
+    found = low + places * ((high - low) / steps)
+    return emit_one("cast", {"X": found}, {"in_dtype": found.dtype, "out_dtype": kind}, name=name)
+
+
 @export("tensor.logspace")
 def logspace(start: Any, stop: Any, num: Any, base: Any = 10.0, dtype: Any = None, name: str | None = None) -> Variable:
     """Makes ``num`` powers of a base, whose exponents lie at equal distances from ``start`` to ``stop``; shape [num].
 
     Args:
         start, stop: The first and the last exponent: numbers, or Variables with one element.
-        num: How many; an int.
+        num: How many; an int, or an integer Variable with one element.
         base: A number, or a Variable with one element.
         dtype: The default dtype if ``None``; integers are the whole parts.
         name: Name of the result.

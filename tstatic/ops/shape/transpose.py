@@ -20,7 +20,11 @@ from tstatic.ops._call_ref import copies
 from tstatic.ops._gradients import grad_is_op
 from tstatic.ops.shape import _shape_onnx as _onnx
 from tstatic.ops.shape._shapes import ANY, Array, as_list, copy, emit_one
+from tstatic.ops.shape.fill import has_variable
+from tstatic.ops.shape.number_of import number_of
 from tstatic.ops.shape.reshape import with_shape
+from tstatic.ops.shape.sequence import arange
+from tstatic.ops.shape.when_run import elements_of
 
 
 def _order(axis: Sequence[int], rank: int) -> tuple[int, ...]:
@@ -321,18 +325,43 @@ register(OpDef(
 
 @export("tensor.roll", "Variable.roll", op="roll")
 def roll(
-    x: Variable, shifts: int | Sequence[int], axis: int | Sequence[int] | None = None, name: str | None = None
+    x: Variable,
+    shifts: int | Variable | Sequence[int | Variable],
+    axis: int | Sequence[int] | None = None,
+    name: str | None = None,
 ) -> Variable:
     """Moves elements by ``shifts`` positions; those pushed out at one end re-enter at the other.
 
     Args:
         x: ``[...]``, any dtype.
-        shifts: How far, one number for each axis.
+        shifts: How far, one number for each axis; numbers, Variables of one integer, or one Variable with all of them.
         axis: Along which axes; without it the flattened value is rolled and gets its shape back.
         name: Name of the layer.
 
     Raises:
         ShapeError: If an axis is out of range, or the lists differ in length.
     """
+    x = check_variable(x, "x", "roll")
+    if has_variable(shifts):
+        return _roll_when_run(x, elements_of(shifts, "roll", "shifts"), axis, name)
     attrs = {"shifts": as_list(shifts), "axis": [] if axis is None else as_list(axis)}
-    return emit_one("roll", {"X": check_variable(x, "x", "roll")}, attrs, name=name)
+    return emit_one("roll", {"X": x}, attrs, name=name)
+
+
+def _roll_when_run(x: Variable, shifts: Sequence[Any], axis: Any, name: str | None) -> Variable:
+    """Rolls by distances that are known when the program runs: reads each axis at its positions, moved."""
+    flat = axis is None
+    out = emit_one("reshape2", {"X": x}, {"shape": (-1,)}) if flat else x
+    axes = [0] if flat else [check_axis(at, x, "axis", "roll") for at in as_list(axis)]
+    check_length(shifts, (len(axes),), "shifts", "roll", why="one for each axis")
+    for at, shift in zip(axes, shifts, strict=True):
+        bounds = {"axes": (0,), "starts": (at,), "ends": (at + 1,)}
+        size = emit_one("slice", {"Input": emit_one("shape", {"Input": out})}, bounds)
+        size = number_of(size, "shifts", "roll", "int64")
+        moved = arange(size) - number_of(shift, "shifts", "roll", "int64")
+        out = emit_one(
+            "gather", {"X": out, "Index": emit_one("elementwise_mod", {"X": moved, "Y": size})}, {"axis": at}
+        )
+    # Only the sizes of x are read for the shape.
+    out = emit_one("reshape2", {"X": out, "Shape": emit_one("shape", {"Input": x})}, {"shape": x.shape}, name=name)
+    return out

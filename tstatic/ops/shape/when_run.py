@@ -120,8 +120,8 @@ def axes_to_split(shape: Sequence[int], num_or_sections: Any) -> list[int]:
     ]
 
 
-def elements_of(axis: Any, function: str) -> list[Any]:
-    """Returns the axes of a number, of a Variable of known length, or of a list of numbers and Variables, one by one.
+def elements_of(axis: Any, function: str, arg: str = "axis") -> list[Any]:
+    """Returns the numbers of a number, of a Variable of known length, or of a list of numbers and Variables, one by one.
 
     Raises:
         DTypeError, ShapeError: If a Variable is not a vector of integers of known length.
@@ -131,11 +131,11 @@ def elements_of(axis: Any, function: str) -> list[Any]:
         if not isinstance(one, Variable):
             found.append(one)
             continue
-        check_variable(one, "axis", function, INTEGERS)
+        check_variable(one, arg, function, INTEGERS)
         if len(one.shape) != 1 or one.shape[0] == 1:
             found.append(one)
         elif one.shape[0] == UNKNOWN:
-            check_one_element(one, "axis", function)
+            check_one_element(one, arg, function)
         else:
             bounds = ({"axes": (0,), "starts": (i,), "ends": (i + 1,)} for i in range(one.shape[0]))
             found.extend(emit_one("slice", {"Input": one}, attrs) for attrs in bounds)

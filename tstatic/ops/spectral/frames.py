@@ -10,10 +10,10 @@ from tstatic.errors import ShapeError
 from tstatic.ir.attrs import Attr
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import ANY_RANK, check_choice, check_int, check_rank
-from tstatic.ir.opdef import Case, Domain, GradContext, GradOp, OpDef, export, register
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops._gradients import grad_is_forward_op, grad_is_op
+from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._low import in_float32
 from tstatic.tuned._common import Array
 
@@ -110,10 +110,13 @@ def _frame_grad_lower(torch: Any, x: Any, dout: Any, *, hop_length: int, axis: i
     return dx
 
 
-def _length(ctx: GradContext) -> dict[str, Any]:
-    """Returns the attributes of the frames that a sum of frames has as its gradient."""
-    frames, axis = ctx.meta(ctx.inputs["X"][0]), ctx.attrs["axis"]
-    return {"frame_length": frames.shape[-2 if axis else 1], "hop_length": ctx.attrs["hop_length"], "axis": axis}
+def _sum_grad(x: Array, dout: Array, dx: Array, *, hop_length: int, axis: int) -> None:
+    # The length is that of the run: it may be unknown while the program is built.
+    _frame(dout, dx, frame_length=dx.shape[-2 if axis else 1], hop_length=hop_length, axis=axis)
+
+
+def _sum_grad_lower(torch: Any, x: Any, dout: Any, *, hop_length: int, axis: int) -> Any:
+    return _frame_lower(torch, dout, frame_length=x.shape[-2 if axis else 1], hop_length=hop_length, axis=axis)
 
 
 register(OpDef(
@@ -127,7 +130,11 @@ register(OpDef(
 ))  # fmt: skip
 register(OpDef(
     "overlap_add", "X -> Out", attrs={"hop_length": Attr(kind="int"), "axis": -1}, infer=_summed_infer, ref=_sum,
-    lower=_sum_lower, grad=grad_is_op("frame", _length), complex="linear",
+    lower=_sum_lower, complex="linear",
+    grad=GradOp(
+        "X, Out@GRAD -> X@GRAD", ref=_sum_grad, lower=_sum_grad_lower, shape_only=("X",),
+        grad=grad_is_forward_op("overlap_add"),
+    ),
     domain=Domain(
         cases=tuple(
             Case((shape,), {"hop_length": hop, "axis": axis})

@@ -299,11 +299,35 @@ def _lower(
     if not logits.shape[0] or not logits.shape[1]:
         return logits.new_zeros((logits.shape[1], 1)), None
     ins, labels = logits_length.reshape(-1), label_length.reshape(-1)
+    if (label == blank).any():
+        return _with_blanks(torch, logits.log_softmax(-1), label, ins, labels, blank), None
     # Without a step torch reads what is in front of its sums, so that such a sequence gets a step and then its result.
     loss = torch.nn.functional.ctc_loss(
         logits.log_softmax(-1), label.long(), ins.long().clamp(min=1), labels.long(), blank, "none", zero_infinity=True
     )
     return loss.masked_fill(ins == 0, 0)[:, None], None
+
+
+def _with_blanks(torch: Any, logs: Any, label: Any, ins: Any, counts: Any, blank: int) -> Any:
+    """Computes the loss of labels that hold the blank: no path skips into one, as in Paddle; torch's call lets it."""
+    if label.dim() == 1:
+        label = torch.nn.utils.rnn.pad_sequence(label.split(counts.tolist()), True)
+    states = logs.new_full((len(label), 2 * label.shape[1] + 1), blank, dtype=torch.int64)
+    states[:, 1::2] = label
+    scores = logs.gather(2, states.expand(len(logs), -1, -1))
+    skips = (states[:, 2:] != states[:, :-2]) & (states[:, 2:] != blank)
+    ways = torch.full_like(scores[0], -torch.inf)
+    ways[:, :2] = scores[0, :, :2]
+    for step in range(1, len(scores)):
+        one = torch.nn.functional.pad(ways[:, :-1], (1, 0), value=-torch.inf)
+        two = torch.nn.functional.pad(ways[:, :-2].masked_fill(~skips, -torch.inf), (2, 0), value=-torch.inf)
+        later = torch.stack([ways, one, two]).logsumexp(0) + scores[step]
+        ways = torch.where((step < ins)[:, None], later, ways)
+    ends = 2 * counts[:, None]
+    before = ways.gather(1, (ends - 1).clamp(min=0)).masked_fill(ends == 0, -torch.inf)
+    loss = -torch.logaddexp(ways.gather(1, ends), before)
+    # A sequence that has no alignment costs nothing.
+    return loss.masked_fill(loss.isinf() | (ins == 0)[:, None], 0)
 
 
 def _grad_lower(

@@ -189,6 +189,10 @@ class Rewrite:
             after: list[Operator] = []
             if not op.role & TRAINING and op not in self._built:
                 self._op(block, op, casts, ops, after)
+            else:
+                # What it overwrites is no longer what an op of this rewrite made.
+                for name in op.output_arg_names:
+                    self._low.pop(name, None)
             ops += [op, *after]
             # A cast of what was overwritten is of no use any more; an op may write through a cast behind it.
             for name in [n for one in (op, *after) for n in one.output_arg_names]:
