@@ -255,10 +255,11 @@ class AttentionModule:
     def restored(self) -> list[str]:
         """Lines that take what was saved of rows, ``exact``, apart: the largest score, and the logarithm beside it."""
         kind = LANGUAGE[self.compute.name]
-        rest = f"(exact - saved.to(tl.float64)).to({kind})"
+        rest = "(exact - saved.to(tl.float64))"
         if self.compute.name == "float32":
-            rest += f" * ((254 - {self._exponent('saved')}) << 23).to(tl.float32, bitcast=True)"
-        return [f"saved = exact.to({kind})", f"rest = {rest}"]
+            # In float64: ptxas would join a product of float32 with each score's subtraction.
+            rest = f"({rest} * ((254 - {self._exponent('saved')}) << 23).to(tl.float32, bitcast=True).to(tl.float64))"
+        return [f"saved = exact.to({kind})", f"rest = {rest}.to({kind})"]
 
     def scores_gradient(self, *, first_row: bool, turned: bool = False) -> str:
         """Returns the line that makes gradients of scores, ``ds``; in a row that sees one key they are exactly 0.
