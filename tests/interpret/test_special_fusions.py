@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,7 @@ import pytest
 
 from tests.helpers.drawn import BY_NAME, drawn, few, made, only, recipes_of
 from tests.helpers.linear_loss_programs import short_chunks
+from tests.helpers.soak import SOAK
 from tests.helpers.special_values import differing, largest
 from tests.interpret.faults import _replaced
 from tstatic.errors import TstaticError
@@ -29,25 +30,49 @@ from tstatic.testing.runner import Trial, baseline_of, trial_of_recipe
 Array = np.ndarray[Any, Any]
 
 PAGE = Path(__file__).parents[2] / "docs" / "differences.md"
-RUNS = int(os.environ.get("TSTATIC_SPECIAL_RUNS", "6"))
-"""Runs of each program, each with special values in another of its inputs; 60 and more programs in the proof."""
+RUNS = int(os.environ.get("TSTATIC_SPECIAL_RUNS", "6" if SOAK else "3"))
+"""Runs of each program, each with special values in another of its inputs; seven programs of each fusion for 60 runs."""
 PROGRAMS = 1 + RUNS // 10
 KINDS = ("infinite", "huge", "huge in float16")
+QUICK = ("gemm_epilogue", "linear_cross_entropy", "bn_act", "compiler", "auto", "adamw", "all_optimizer_norm")
+"""Fusions whose huge values every run of the tests tries; with ``TSTATIC_SOAK`` it is all of them."""
 # Patterns list the activations that are loaded.
 assert len(OPS) > 400
 
 
-def listed() -> dict[tuple[str, str], str]:
-    """The page's table: kind of values and fusion -> why results differ."""
-    found = {}
+EXCUSES: dict[str, tuple[str, Callable[[Array, Array], Array]]] = {
+    "NaN unfused, under a causal mask": ("causal", lambda unfused, fused: np.isnan(unfused)),
+    "NaN unfused, of an infinite gradient": ("infinite gradient", lambda unfused, fused: np.isnan(unfused) & np.isinf(fused)),
+    "NaN or infinite unfused": ("", lambda unfused, fused: ~np.isfinite(unfused)),
+    "NaN fused": ("", lambda unfused, fused: np.isnan(fused)),
+}
+"""What a row of the page says of results that may differ -> of which programs, where they do."""
+
+
+def listed() -> dict[tuple[str, str], list[str]]:
+    """The page's table: kind of values and fusion -> which results differ."""
+    found: dict[tuple[str, str], list[str]] = {}
+    kinds = "|".join(KINDS)
     for line in PAGE.read_text().splitlines():
-        match = re.match(rf"^\| ((?:{'|'.join(KINDS)})(?:, (?:{'|'.join(KINDS)}))*) \| fusions? (.+) \| (.+) \|$", line)
+        match = re.match(rf"^\| ((?:{kinds})(?:, (?:{kinds}))*) \| fusions? (.+?) \| (.+?) \| .+ \|$", line)
         for kind in match[1].split(", ") if match else ():
-            found |= {(kind, name): match[3] for name in re.findall(r"`(\w+)`", match[2])}
+            for name in re.findall(r"`(\w+)`", match[2]):
+                found.setdefault((kind, name), []).append(match[3])
     return found
 
 
 LISTED = listed()
+
+
+def excused(kind: str, name: str, unfused: Array, fused: Array, *conditions: str) -> Array:
+    """Where the page says that the results of a fusion differ, in a program of which these conditions hold."""
+    found = np.zeros(unfused.shape, bool)
+    if dtype_of(unfused.dtype).is_float:
+        for row in LISTED.get((kind, name), ()):
+            condition, differ = EXCUSES[row]
+            if condition in ("", *conditions):
+                found |= differ(unfused.astype(np.float64), fused.astype(np.float64))
+    return found
 
 
 @dataclass(frozen=True)
@@ -125,14 +150,15 @@ def programs(name: str) -> list[tuple[int, bool, Trial, Mapping[str, Array]]]:
 
 
 def difference(fusion: Fusion, kind: str, count: Counter[str]) -> list[str]:
-    """What differs in so many runs; counts runs, and those with results that are NaN or infinite."""
+    """What differs in so many runs and no row excuses; counts runs, what rows excuse, and results that are NaN or infinite."""
     found: list[str] = []
     for number, low, trial, feeds in programs(fusion.name):
         if kind.startswith("huge") and low != (kind == "huge in float16"):
             continue
+        conditions = ["causal"] if any(op.type == "tril_triu" for op in trial.program.global_block().ops) else []
         strategy = only(fusion.switch)
         plain, fused = trial.compiled(baseline_of(strategy)), trial.compiled(strategy)
-        for given in injected(trial, feeds, kind, number, few(fusion, 2 * RUNS) if fusion.patterns else RUNS):
+        for given in injected(trial, feeds, kind, number, few(fusion, RUNS)):
             try:
                 wanted = trial.run(plain, given.feeds, given.state)
             except TstaticError:
@@ -146,6 +172,9 @@ def difference(fusion: Fusion, kind: str, count: Counter[str]) -> list[str]:
             count["ordinary"] += any(np.isfinite(u).any() for u in floats)
             for name, u, f in rows:
                 bad = unlike(u, f, kind, low)
+                known = bad & excused(kind, fusion.name, u, f, *conditions)
+                count["excused"] += bool(known.any())
+                bad &= ~known
                 if bad.any():
                     at = tuple(int(i) for i in np.argwhere(bad)[0])
                     found.append(
@@ -154,10 +183,12 @@ def difference(fusion: Fusion, kind: str, count: Counter[str]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("fusion", FUSIONS, ids=lambda f: f.name)
+CASES = [(fusion, kind) for fusion in FUSIONS for kind in KINDS if SOAK or kind == "infinite" or fusion.name in QUICK]
+
+
+@pytest.mark.parametrize(("fusion", "kind"), CASES, ids=[f"{fusion.name}-{kind}" for fusion, kind in CASES])
 def test_fused_programs_give_what_unfused_ones_give(fusion: Fusion, kind: str) -> None:
-    """Every fusion of the registry; where one cannot, docs/differences.md says why, as long as it is true."""
+    """Every fusion of the registry; where one cannot, docs/differences.md says which results differ, as long as it is true."""
     count: Counter[str] = Counter()
     with short_chunks():
         found = difference(fusion, kind, count)
@@ -165,25 +196,27 @@ def test_fused_programs_give_what_unfused_ones_give(fusion: Fusion, kind: str) -
         assert count["runs"], "no program had the fusion"
         assert kind == "huge" or count["special"] > 0, count
         assert count["ordinary"], count
-    if (kind, fusion.name) in LISTED:
-        assert found, f"docs/differences.md lists {fusion.name} for {kind} values, but nothing differs"
-    else:
-        assert not found, "\n".join(found[:20])
+    assert not found, "\n".join(found[:20])
+    if SOAK and (kind, fusion.name) in LISTED:
+        assert count["excused"], f"docs/differences.md lists {fusion.name} for {kind} values, but nothing differs"
 
 
 def test_the_table_names_what_exists() -> None:
-    assert LISTED
+    assert {row for rows in LISTED.values() for row in rows} == set(EXCUSES)
     assert {name for _, name in LISTED} <= {f.name for f in FUSIONS}
 
 
-@pytest.mark.parametrize("name", ["gemm_epilogue", "adamw"])
+HIDDEN = {
+    "gemm_epilogue": (r"tl\.store\(([^,]+), (\w+), mask", r"tl.store(\1, tl.where(\2 == \2, \2, 0.0), mask"),
+    "adamw": (r"tl\.where\(own, (\w+), 0\.0\)", r"tl.where(own & (\1 == \1), \1, 0.0)"),
+}
+"""Stores that put 0 in the place of NaN: a guard that a kernel should not have."""
+
+
+@pytest.mark.parametrize("name", HIDDEN)
 def test_a_kernel_that_hides_nan_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is stored in the place of NaN is 0: a guard that a kernel should not have."""
     hits: list[str] = []
-    fault = _replaced(
-        "NaN hidden", r"tl\.store\(([^,]+), (\w+), mask", r"tl.store(\1, tl.where(\2 == \2, \2, 0.0), mask"
-    )
-    fault.plant(monkeypatch, hits)
+    _replaced("NaN hidden", *HIDDEN[name]).plant(monkeypatch, hits)
     programs.cache_clear()
     try:
         found = difference(BY_NAME[name], "infinite", Counter())

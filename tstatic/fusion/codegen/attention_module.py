@@ -255,11 +255,12 @@ class AttentionModule:
     def restored(self) -> list[str]:
         """Lines that take what was saved of rows, ``exact``, apart: the largest score, and the logarithm beside it."""
         kind = LANGUAGE[self.compute.name]
-        rest = "(exact - saved.to(tl.float64))"
+        lines = [f"saved = exact.to({kind})", f"rest = (exact - saved.to(tl.float64)).to({kind})"]
         if self.compute.name == "float32":
-            # In float64: ptxas would join a product of float32 with each score's subtraction.
-            rest = f"({rest} * ((254 - {self._exponent('saved')}) << 23).to(tl.float32, bitcast=True).to(tl.float64))"
-        return [f"saved = exact.to({kind})", f"rest = {rest}.to({kind})"]
+            # By its exponent: ptxas would join a product with each score's subtraction, at an FFMA a score.
+            less = f"rest.to(tl.int32, bitcast=True) - (({self._exponent('saved')} - 127) << 23)"
+            lines.append(f"rest = tl.where(rest == 0, rest, ({less}).to(tl.float32, bitcast=True))")
+        return lines
 
     def scores_gradient(self, *, first_row: bool, turned: bool = False) -> str:
         """Returns the line that makes gradients of scores, ``ds``; in a row that sees one key they are exactly 0.
