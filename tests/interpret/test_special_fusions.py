@@ -6,7 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from tests.helpers.linear_loss_programs import short_chunks
 from tests.helpers.soak import SOAK
 from tests.helpers.special_values import differing, largest
 from tests.interpret.faults import _replaced
+from tstatic import testing
 from tstatic.errors import TstaticError
 from tstatic.flags import FILL
 from tstatic.fusion import FUSIONS
@@ -37,13 +38,20 @@ PROGRAMS = 1 + RUNS // 10
 KINDS = ("infinite", "huge", "huge in float16")
 QUICK = ("gemm_epilogue", "linear_cross_entropy", "auto", "compiler")
 """Fusions that every run of the tests tries with huge values and in float16; with ``TSTATIC_SOAK`` it is all of them."""
+TRAINED = {"fuse_adamw": ("AdamW",), "fuse_all_optimizer_ops": ("SGD", "Momentum", "Adam")}
+"""Optimizers whose programs a switch fuses; with ``TSTATIC_SOAK`` the fusions are asked."""
+BY_CASES = ("attention", "dot_product_attention")
+"""Fusions that every run of the tests tries in ``test_special_cases.py`` by name; with ``TSTATIC_SOAK`` drawn, too."""
 # Patterns list the activations that are loaded.
 assert len(OPS) > 400
 
 
 EXCUSES: dict[str, tuple[str, Callable[[Array, Array], Array]]] = {
     "NaN unfused, under a causal mask": ("causal", lambda unfused, fused: np.isnan(unfused)),
-    "NaN unfused, of an infinite gradient": ("infinite gradient", lambda unfused, fused: np.isnan(unfused) & np.isinf(fused)),
+    "NaN unfused, of an infinite gradient": (
+        "infinite gradient",
+        lambda unfused, fused: np.isnan(unfused) & np.isinf(fused),
+    ),
     "NaN or infinite unfused": ("", lambda unfused, fused: ~np.isfinite(unfused)),
     "NaN fused": ("", lambda unfused, fused: np.isnan(fused)),
 }
@@ -135,11 +143,15 @@ def unlike(unfused: Array, fused: Array, kind: str, low: bool) -> Array:
 def programs(name: str) -> list[tuple[int, bool, Trial, Mapping[str, Array]]]:
     """Drawn programs that a fusion is applied to, in float32 and, where it is drawn, in float16: number, float16, trial, feeds."""
     fusion = BY_NAME[name]
-    kinds: dict[str, Any] = {"backward": True} if fusion.patterns or fusion.rewrites or fusion.proposes else {}
+    if not SOAK and fusion.switch in TRAINED:
+        strategy = testing.programs(min_ops=3, max_ops=8, optimizer=TRAINED[fusion.switch], runs=2)
+    else:
+        kinds: dict[str, Any] = {"backward": True} if fusion.patterns or fusion.rewrites or fusion.proposes else {}
+        strategy = recipes_of(fusion, runs=2, **kinds)
     wanted = {False: PROGRAMS, True: PROGRAMS if SOAK or name in QUICK else 0}
     kept: Counter[bool] = Counter()
     found = []
-    for number, recipe in enumerate(recipes(recipes_of(fusion, runs=2, **kinds))):
+    for number, recipe in enumerate(recipes(strategy)):
         # The interpreter rounds bfloat16 otherwise.
         text = str(recipe)
         low = "float16" in text
@@ -153,18 +165,24 @@ def programs(name: str) -> list[tuple[int, bool, Trial, Mapping[str, Array]]]:
 
 def recipes(strategy: Any) -> Iterator[Recipe]:
     """Drawn recipes; few at first, which are enough for most fusions."""
-    for start, count in ((0, 6), (6, 60 * PROGRAMS)):
+    for start, count in ((0, 6), (6, 24), (24, 60 * PROGRAMS)):
         yield from drawn(strategy, count, 5)[start:]
 
 
-def difference(fusion: Fusion, kind: str, count: Counter[str]) -> list[str]:
-    """What differs in so many runs and no row excuses; counts runs, what rows excuse, and results that are NaN or infinite."""
+def difference(fusion: Fusion, kind: str, count: Counter[str], anew: bool = False) -> list[str]:
+    """What differs in so many runs and no row excuses; counts runs, what rows excuse, and results that are NaN or infinite.
+
+    Args:
+        fusion, kind, count: The fusion, the kind of values, and what is counted.
+        anew: Compile programs again, though they may have run.
+    """
     found: list[str] = []
     for number, low, trial, feeds in programs(fusion.name):
         if kind.startswith("huge") and low != (kind == "huge in float16"):
             continue
         conditions = ["causal"] if any(op.type == "tril_triu" for op in trial.program.global_block().ops) else []
         strategy = only(fusion.switch)
+        trial = replace(trial, _compiled={}) if anew else trial
         plain, fused = trial.compiled(baseline_of(strategy)), trial.compiled(strategy)
         for given in injected(trial, feeds, kind, number, few(fusion, RUNS)):
             try:
@@ -191,8 +209,12 @@ def difference(fusion: Fusion, kind: str, count: Counter[str]) -> list[str]:
     return found
 
 
-CASES = [(fusion, kind) for fusion in FUSIONS for kind in KINDS if SOAK or kind == "infinite" or fusion.name in QUICK]
-"""Attentions, losses and batch norms also have cases by name, in ``test_special_cases.py``."""
+CASES = [
+    (fusion, kind)
+    for fusion in FUSIONS
+    for kind in KINDS
+    if SOAK or fusion.name in QUICK or (kind == "infinite" and fusion.name not in BY_CASES)
+]
 
 
 @pytest.mark.parametrize(("fusion", "kind"), CASES, ids=[f"{fusion.name}-{kind}" for fusion, kind in CASES])
@@ -213,6 +235,7 @@ def test_fused_programs_give_what_unfused_ones_give(fusion: Fusion, kind: str) -
 def test_the_table_names_what_exists() -> None:
     assert {row for rows in LISTED.values() for row in rows} == set(EXCUSES)
     assert {name for _, name in LISTED} <= {f.name for f in FUSIONS}
+    assert {fusion.name for fusion, _ in CASES} | set(BY_CASES) == {f.name for f in FUSIONS}
 
 
 HIDDEN = {
@@ -226,10 +249,6 @@ HIDDEN = {
 def test_a_kernel_that_hides_nan_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     hits: list[str] = []
     _replaced("NaN hidden", *HIDDEN[name]).plant(monkeypatch, hits)
-    programs.cache_clear()
-    try:
-        found = difference(BY_NAME[name], "infinite", Counter())
-    finally:
-        programs.cache_clear()
+    found = difference(BY_NAME[name], "infinite", Counter(), anew=True)
     assert hits, "the fault was never planted"
     assert found

@@ -10,7 +10,7 @@ import pytest
 
 import tstatic as paddle
 from tests.helpers.drawn import BY_NAME
-from tests.interpret.test_special_cases import CORE, ROWS, Feeds, attention, both, causal, fused, never
+from tests.interpret.test_special_cases import CORE, ROWS, Feeds, attention, block, both, causal, fused
 from tests.interpret.test_special_fusions import EXCUSES, LISTED, PAGE
 from tstatic import static
 
@@ -18,27 +18,6 @@ Array = np.ndarray[Any, Any]
 F = paddle.nn.functional
 Results = tuple[list[Array], list[Array]]
 """Unfused and fused."""
-WIDTH, HEADS = 8, 2
-
-
-def block(mask: Callable[[Any], Any] = never, rows: int = ROWS, dtype: str = "float32") -> tuple[Any, list[Any], Feeds]:
-    """A whole attention block with its projections, the gradients by its weights of what arrives, and feeds."""
-    main = static.Program()
-    with paddle.utils.unique_name.guard(), static.program_guard(main, static.Program()):
-        x = static.data("x", [2, rows, WIDTH], dtype)
-        weights = [static.data(name, [WIDTH, WIDTH], dtype) for name in ("wq", "wk", "wv", "wo")]
-        for weight in weights:
-            weight.stop_gradient = False
-        shape = [2, rows, HEADS, WIDTH // HEADS]
-        q, k, v = (paddle.transpose(paddle.reshape(paddle.matmul(x, w), shape), [0, 2, 1, 3]) for w in weights[:3])
-        made = paddle.matmul(F.softmax(mask(paddle.scale(paddle.matmul(q, k, transpose_y=True), 0.5))), v)
-        joined = paddle.reshape(paddle.transpose(made, [0, 2, 1, 3]), [2, rows, WIDTH])
-        out = paddle.matmul(joined, weights[3])
-        fetches = [out, *static.gradients([out], weights, [static.data("given", list(out.shape), dtype)])]
-    rng = np.random.default_rng(3)
-    feeds = {"x": rng.standard_normal((2, rows, WIDTH)), "given": rng.standard_normal((2, rows, WIDTH))}
-    feeds |= {weight.name: 0.3 * rng.standard_normal((WIDTH, WIDTH)) for weight in weights}
-    return main, fetches, {name: array.astype(dtype) for name, array in feeds.items()}
 
 
 def spoilt(name: str, made: tuple[Any, list[Any], Feeds], change: Callable[[Feeds], None]) -> Results:
@@ -111,7 +90,9 @@ def test_rows_are_true(row: tuple[str, str, str]) -> None:
     assert results in LISTED[kind, name]
     _, differ = EXCUSES[results]
     unfused, found = EXAMPLES[row]()
-    differing = [(np.isnan(u) != np.isnan(f)) | (np.isfinite(u) != np.isfinite(f)) for u, f in zip(unfused, found, strict=True)]
+    differing = [
+        (np.isnan(u) != np.isnan(f)) | (np.isfinite(u) != np.isfinite(f)) for u, f in zip(unfused, found, strict=True)
+    ]
     assert any((bad & differ(u, f)).any() for bad, u, f in zip(differing, unfused, found, strict=True))
 
 
@@ -131,7 +112,7 @@ def test_scores_beyond_1e10_in_bfloat16() -> None:
 
 
 def test_rows_masked_whole_in_float64() -> None:
-    """The other sentence: beyond 1e17 the gradients of values are as many times too large as there are keys; of 1e9 they are right."""
+    """The other sentence: beyond 1e17, gradients of values are as many times too large as there are keys; at 1e9 they are right."""
     assert "In float64, a row whose every score is beyond 1e17" in PAGE.read_text()
     for value, times in ((-1e9, 1), (-1e18, ROWS)):
         main, fetches, feeds = attention(dtype="float64", mask=lambda s, by=value: s + by)
