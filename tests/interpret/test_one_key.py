@@ -73,7 +73,7 @@ PAIRS = [
     for form in FORMS
     if SOAK
     or form == "plain"
-    or (mask == "causal" and form != "dropout")
+    or (mask == "causal" and form in (*QUICK, "tf32"))
     or (mask == "one for each query" and form in QUICK)
     or (mask == "one key" and form == "dropout")
 ]
