@@ -228,6 +228,7 @@ class Executor:
                 raise error.add_context(where=show(user_line())) from None
             if settings.history is not None:
                 settings.history.compilation = entry.exact or entry.compilation
+                settings.history.last = key, count
             if settings.dry_run:
                 return [None] * count
             start = time.perf_counter()

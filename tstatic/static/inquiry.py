@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -14,9 +15,11 @@ from tstatic.fusion import FUSIONS
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.engine import Applied, Fusion, Log, OpInfo, Rejection, kernels_of
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients
+from tstatic.fusion.nearest import why_idle
 from tstatic.fusion.reasons import explain_code
 from tstatic.fusion.shape_readers import shapes_from_contents
 from tstatic.fusion.single_op import kernel_per_op
+from tstatic.fusion.view import View
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, flat
 from tstatic.ir.opdef import EMPTY, OpDef
 from tstatic.ir.program import Block, Operator, Program
@@ -246,9 +249,12 @@ def build_explanation(
         return explain_html.page(explanation, max_ops)
 
     switches = {f.switch: f.name for f in FUSIONS}
+    idle = _idle(frozen, metas, log, build)
+    refused = {r.switch for r in log.refused}
+    silent = {switch: why for switch, why in idle.items() if switch not in refused}
     said = made.report.said() if made.report is not None else None
     return Explanation(
-        (*properties(build, execution, log.applied, log.refused, switches, said, chosen), *statuses),
+        (*properties(build, execution, log.applied, log.refused, switches, said, chosen, silent), *statuses),
         applied,
         tuple(log.refused),
         MemoryTraffic(before[0], after[0], before[1], after[1], before[2], after[2]),
@@ -269,7 +275,28 @@ def build_explanation(
         draw,
         page,
         made_at=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+        idle=idle,
     )
+
+
+def _idle(frozen: FrozenProgram, metas: Mapping[str, Meta], log: Log, build: BuildStrategy) -> dict[str, str]:
+    """Returns why each switch that is on made no fusion: what was refused, or what came nearest and what it lacks."""
+    acted = {a.switch for a in log.applied}
+    found: dict[str, str] = {}
+    view: View | None = None
+    for fusion in FUSIONS:
+        switch = fusion.switch
+        if switch in acted or switch in found or not getattr(build, switch):
+            continue
+        codes = Counter(r.code for r in log.refused if r.switch == switch)
+        if codes:
+            first = next(r for r in log.refused if r.switch == switch)
+            counts = ", ".join(f"{n} x {code}" for code, n in codes.items())
+            found[switch] = f"refused {counts}: {first.reason}"
+            continue
+        view = view or View(frozen, metas)
+        found[switch] = why_idle(fusion, view, log.applied)
+    return found
 
 
 def _shared(made: Compilation, fused: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels) -> tuple[Kernel, ...]:
