@@ -114,7 +114,12 @@ def launched(plan: Plan, blocks: Blocks | None) -> list[dict[str, Any]]:
             if not isinstance(launch, Launch):
                 continue
             constants = {n: int(v) for n, v in launch.constants.items() if blocks is not None and n in blocks.offered}
-            said = {"kernel": one.kernel.template, "function": launch.function, "blocks": constants, "warps": launch.num_warps}
+            said = {
+                "kernel": one.kernel.template,
+                "function": launch.function,
+                "blocks": constants,
+                "warps": launch.num_warps,
+            }
             if said not in found and not launch.finishes:
                 found.append(said)
     return found

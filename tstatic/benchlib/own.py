@@ -59,7 +59,9 @@ def register_own(text: str, device: Device) -> OwnPeer:
     try:
         digest = hashlib.sha256(read_bytes(path)).hexdigest()[:12]
     except OSError as error:
-        raise ProgramError(f"--peer {text}: '{file}' cannot be read: {error.strerror or error}", expected=FORM) from error
+        raise ProgramError(
+            f"--peer {text}: '{file}' cannot be read: {error.strerror or error}", expected=FORM
+        ) from error
     module = _loaded(path, text)
     known = {n: v for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__}
     found = vars(module).get(name)
@@ -86,7 +88,9 @@ def _loaded(path: Path, text: str) -> Any:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise ProgramError(f"--peer {text}: '{path}' raised {type(error).__name__}: {error}", fix="run it by itself first") from error
+        raise ProgramError(
+            f"--peer {text}: '{path}' raised {type(error).__name__}: {error}", fix="run it by itself first"
+        ) from error
     finally:
         sys.path.pop(0)
     return module
@@ -114,7 +118,9 @@ def _peer_of(found: Any, text: str, device: Device) -> Callable[[Case, Timer, in
 
 def _check_row(case: Case) -> None:
     if case.row.own is not None:
-        raise PeerMissingError("it stands beside operators, fusions and small programs, and not beside a program of your own")
+        raise PeerMissingError(
+            "it stands beside operators, fusions and small programs, and not beside a program of your own"
+        )
     if case.trains:
         raise PeerMissingError("it has no form of a step with an optimizer")
 
@@ -140,7 +146,9 @@ def _registered(kernel: UserKernel, case: Case, timer: Timer, sets: int) -> Comp
     inputs = dict(case.inputs)
     mine = build(replace(case.row, recipe=replace(recipe, steps=(step,)), draw=lambda seed: inputs))
     if mine.fetches != case.fetches:
-        raise PeerMissingError(f"'{kernel.op}' has gradients for {', '.join(mine.fetches)}, and not {', '.join(case.fetches)}")
+        raise PeerMissingError(
+            f"'{kernel.op}' has gradients for {', '.join(mine.fetches)}, and not {', '.join(case.fetches)}"
+        )
     return executed(baseline_of(BuildStrategy()), mine, timer, sets)
 
 

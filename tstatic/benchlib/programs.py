@@ -85,7 +85,7 @@ def row_of_program(
 
 
 def fingerprint(row: Row) -> str:
-    """Returns some digits that change when the operators of a user's program do: results of different ones do not go into one file."""
+    """Returns some digits that change with a user's program: results of different ones do not go into one file."""
     assert row.own is not None
     return hashlib.sha256(str(row.own.program).encode("utf-8", "backslashreplace")).hexdigest()[:12]
 
@@ -102,11 +102,19 @@ def case_of(row: Row, seed: int = 0) -> Case:
     for number, var in enumerate(data_variables(own.program)):
         values = values_of(own.program, var)
         feed[var.name] = sample(
-            own.shapes[var.name], var.dtype.name, values.low, float(values.high), seed + number, values.avoid, values.rows
+            own.shapes[var.name],
+            var.dtype.name,
+            values.low,
+            float(values.high),
+            seed + number,
+            values.avoid,
+            values.rows,
         )
     trial = Trial(own.program, own.state, list(own.fetches))
     written = [name for name in trial.written if name in own.state]
-    return ProgramCase(row, own.program, dict(own.state), list(own.fetches), {**feed, **own.state}, feed, written, trial)
+    return ProgramCase(
+        row, own.program, dict(own.state), list(own.fetches), {**feed, **own.state}, feed, written, trial
+    )
 
 
 @dataclass

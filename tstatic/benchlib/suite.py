@@ -167,7 +167,14 @@ class Suite:
             if row.blocks:
                 case, device = case_of(row, self.seed), of_place(self.timer.place())
                 check_blocks(
-                    replace(row, blocks=()).name, row.blocks, device, case.program, case.feed, case.state, case.fetches, strategy_of(row)
+                    replace(row, blocks=()).name,
+                    row.blocks,
+                    device,
+                    case.program,
+                    case.feed,
+                    case.state,
+                    case.fetches,
+                    strategy_of(row),
                 )
 
     def begin(self) -> Record:

@@ -292,7 +292,9 @@ def bench(
     ] = None,
     peer: Annotated[
         list[str] | None,
-        typer.Option(help="A kernel or function of your own, as kernels.py:softmax; may be repeated.", show_default=False),
+        typer.Option(
+            help="A kernel or function of your own, as kernels.py:softmax; may be repeated.", show_default=False
+        ),
     ] = None,
     program: Program = 0,
     first: First = 0,

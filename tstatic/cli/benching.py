@@ -53,7 +53,14 @@ def bench(
         _refuse(f"'{subject}' is one row", op=op, shapes=shapes, dtype=dtype, direction=direction, peer=own)
         check_target(subject)
     else:
-        _refuse("no script or saved program is given", arguments=arguments, program=program, first=first, batch=batch, feed=feeds)
+        _refuse(
+            "no script or saved program is given",
+            arguments=arguments,
+            program=program,
+            first=first,
+            batch=batch,
+            feed=feeds,
+        )
     count = threads or usable_cores()
     try:
         for name in dtypes:
@@ -88,7 +95,9 @@ def bench(
         return _listing(rows, names)
     timer = timer_of(device, count)
     path = Path(result) if result and result != "-" else None
-    run = suite.Suite(timer, names, Setting(repeats, time / 1e3, least=min(repeats, Setting.least)), seed, count, path, sources)
+    run = suite.Suite(
+        timer, names, Setting(repeats, time / 1e3, least=min(repeats, Setting.least)), seed, count, path, sources
+    )
     try:
         run.check_blocks(rows)
         begun = run.begin()

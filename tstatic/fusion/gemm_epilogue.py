@@ -350,5 +350,7 @@ FUSION = Fusion(
     kernel=product_kernel,
     exact=True,
     prepare=prepared,
-    chain=Chain((PRODUCT, ELEMENTWISE), "a product of two matrices, with something per element behind it that has its shape"),
+    chain=Chain(
+        (PRODUCT, ELEMENTWISE), "a product of two matrices, with something per element behind it that has its shape"
+    ),
 )

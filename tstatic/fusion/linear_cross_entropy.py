@@ -241,7 +241,9 @@ def _makers_first(ops: Sequence[FrozenOp]) -> list[FrozenOp]:
 
 def fusion_of(least: int = LEAST_ROWS) -> Fusion:
     """Returns the fusion, with chunks of at least so many rows."""
-    chain = Chain((PRODUCT, ALONG_ROWS), "a cross entropy reads the logits of a linear layer, and nothing else reads them")
+    chain = Chain(
+        (PRODUCT, ALONG_ROWS), "a cross entropy reads the logits of a linear layer, and nothing else reads them"
+    )
     return Fusion(
         "linear_cross_entropy", "fuse_linear_cross_entropy", rewrites=partial(rewritten, least=least), chain=chain
     )

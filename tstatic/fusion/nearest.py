@@ -65,8 +65,8 @@ def _patterns(patterns: Sequence[Pattern], view: View, applied: Sequence[Applied
     if best is None:
         # Of each pattern some operator is here, but not the one that a search begins with.
         pattern = max(patterns, key=lambda one: sum(not present.isdisjoint(op.types) for op in one.ops))
-        missing = next(op for op in reversed(pattern.ops) if present.isdisjoint(op.types))
-        return f"nearest is its pattern '{_name(pattern)}', for which the program has no {_types(missing.types)}"
+        missing = [_types(op.types) for op in pattern.ops if present.isdisjoint(op.types)]
+        return f"nearest is its pattern '{_name(pattern)}', for which the program has no {' and no '.join(missing)}"
     bound, pattern, text = best
     return f"nearest is its pattern '{_name(pattern)}', {bound} of its {len(pattern.ops)} operators: {text}"
 
@@ -126,7 +126,8 @@ def _chain(chain: Chain, view: View, applied: Sequence[Applied]) -> str:
     behind = view.readers.get(next(iter(view.ops[reached.ops[-1]].writes()), ""), ())
     readers = _types(view.ops[i].type for i in behind)
     read = f"its result is read by {readers}" if readers else "no operator reads its result"
-    return f"nearest is {last}, {reached.count} of the {len(words)} operators that it joins: no {_bare(words[reached.count])} follows, {read}"
+    missing = f"no {_bare(words[reached.count])} follows, {read}"
+    return f"nearest is {last}, {reached.count} of the {len(words)} operators that it joins: {missing}"
 
 
 def _bare(words: str) -> str:

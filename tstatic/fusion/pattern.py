@@ -128,8 +128,8 @@ class Misfit:
     """Why an op of the program is not one of a pattern.
 
     Attributes:
-        why: ``"type"``, ``"twice"`` (it is another op of the pattern), ``"missing"`` (a slot does not have one value), ``"value"`` (it
-            has another than the pattern), ``"maker"`` (what makes it is of another type).
+        why: ``"type"``, ``"twice"`` (it is another op of the pattern), ``"missing"`` (a slot does not have one value),
+            ``"value"`` (it has another than the pattern), ``"maker"`` (what makes it is of another type).
         index: The op.
         slot, entry: The slot, and the value in it.
         wanted: Types of the op that should make it.

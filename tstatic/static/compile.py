@@ -357,7 +357,9 @@ def compile_program(
             # Sizes of the state come from the scope, where they may differ from the declared ones.
             inferred = infer_program(mine, {**metas, **{mine.reads[var]: meta for var, meta in state.items()}})
             fused, after, log = fuse_under(used, mine, inferred, build)
-            known[alike] = LoweredProgram(mine, inferred, fused, after, log, build, device, as_asked(device.target), used)
+            known[alike] = LoweredProgram(
+                mine, inferred, fused, after, log, build, device, as_asked(device.target), used
+            )
         replicas.append(known[alike])
         states.append(state)
     return Compilation(key, program, family, tuple(replicas), tuple(states))
