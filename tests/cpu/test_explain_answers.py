@@ -72,7 +72,7 @@ def test_the_last_run_decides_and_a_changed_program_forgets_what_it_lacks() -> N
 
 
 def test_a_run_pruned_to_one_optimizer_is_explained_so() -> None:
-    """What ``minimize`` returned, in the fetch list, leaves the other optimizer's updates out of the run, and of its explanation."""
+    """What ``minimize`` returned, in the fetch list, leaves the updates of other optimizers out of a run."""
     main, startup = static.Program(), static.Program()
     with static.program_guard(main, startup):
         x = static.data("x", [None, 16])
