@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.benchlib.cases import Case, build
-from tstatic.benchlib.peers import PEERS, Competitor, Peer, PeerMissingError, by_torch, executed, import_torch
+from tstatic.benchlib.peers import PEERS, Competitor, Peer, PeerMissingError, Prepare, by_torch, executed, import_torch
 from tstatic.benchlib.rows import FORWARD
 from tstatic.benchlib.timers import Timer
 from tstatic.devices import Device
@@ -96,7 +96,7 @@ def _loaded(path: Path, text: str) -> Any:
     return module
 
 
-def _peer_of(found: Any, text: str, device: Device) -> Callable[[Case, Timer, int], Competitor]:
+def _peer_of(found: Any, text: str, device: Device) -> Prepare:
     registered = getattr(found, "registered", None)
     if isinstance(registered, UserKernel):
         if not device.generated:

@@ -56,7 +56,10 @@ def row_of_program(
     clone.random_seed = program.random_seed or 1
     ops = [op for block in clone.blocks for op in block.ops]
     if not ops:
-        raise ProgramError(f"'{subject}' has no operators to measure", fix="give another program")
+        raise ProgramError(
+            f"'{subject}' has no operators to measure",
+            fix="build the program before it is saved, or choose another with --program",
+        )
     if clone.collectives or any(op.definition.collective for op in ops):
         raise ProgramError(
             f"'{subject}' exchanges values with other places or processes, and a row runs on one place",
@@ -68,7 +71,8 @@ def row_of_program(
     for number, var in enumerate(v for v in clone.list_vars() if v.persistable and v.type == "dense_tensor"):
         held = None if scope is None else scope.array(var.name)
         if held is None and -1 not in var.shape and any(var.name in op.input_arg_names for op in ops):
-            held = sample(var.shape, var.dtype.name, *((0, 1) if not var.dtype.is_float else _VALUES), seed=number)
+            low, high = _VALUES if var.dtype.is_float else (0.0, 1.0)
+            held = sample(var.shape, var.dtype.name, low, high, number)
             drawn.append(var.name)
         if held is not None:
             state[var.name] = np.array(held)

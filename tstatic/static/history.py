@@ -64,8 +64,8 @@ class History:
         """The updates to which the last run pruned the program; ``None`` if it did not."""
         if self.last is None:
             return None
-        pruned, kept = self.last[0].prune  # type: ignore[misc]
-        return list(kept) if pruned else None
+        found: Any = self.last[0].prune
+        return list(found[1]) if found[0] else None
 
     @property
     def compilation(self) -> Compilation | None:
