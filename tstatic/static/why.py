@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from tstatic import flags
 from tstatic.display import counted
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.codegen.kernel import Kernel
@@ -19,6 +20,7 @@ from tstatic.ir.frozen import Entry, FrozenProgram
 from tstatic.ir.operator import OpRole
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.static import pipeline
+from tstatic.static.compile import fuse_under
 from tstatic.static.explain import FusionAnswer
 from tstatic.static.savings import Operators
 from tstatic.static.strategy import BuildStrategy
@@ -92,10 +94,10 @@ class Question:
 
     def joins(self, on: tuple[str, ...], off: tuple[str, ...], both: set[int]) -> bool:
         """Returns whether two ops become one kernel if switches are changed; the program is fused anew to see."""
-        changed, log = self.build.copy(), Log()
+        changed = self.build.copy()
         for name in (*on, *off):
             setattr(changed, name, name in on)
-        pipeline.fuse(self.frozen, self.metas, changed, log)
+        _, _, log = fuse_under(flags.numerics(), self.frozen, self.metas, changed)
         operators = Operators(self.frozen, self.metas, log)
         return any(both <= operators.indices(made.members) for made in log.applied)
 
