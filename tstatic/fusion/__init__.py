@@ -17,6 +17,7 @@
 * ``identity_gradients``, ``shape_readers``, ``recompute``, ``redrawn``  rewrites that let more patterns match
 * ``codegen``  the text of kernels
 * ``cache``  kernels as files
+* ``chain``, ``nearest``  what fusions without patterns look for, and why one that is on made nothing
 
 A new fusion is a file with a ``FUSION`` record, an import here and its place in the tuple.
 """

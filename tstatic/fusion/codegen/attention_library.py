@@ -316,7 +316,8 @@ class LibraryWay:
     def among(self, generated: list[Launches], target: Target) -> list[Launches]:
         """Returns all ways, the one to be taken where nothing was timed first: the library's on a chip, where it is offered."""
         own = self.launches(target)
-        return generated + own if target.large_programs else own + generated
+        first = target.large_programs or target.asks("ROWS", "COLUMNS")
+        return generated + own if first else own + generated
 
     def _of_cut(self, cut: Cut, target: Target) -> list[Launch | LibraryProduct]:
         s = self.module.sizes
