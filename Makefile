@@ -112,6 +112,8 @@ proof: $(VENV)/.dev proof-kernels  ## Run all that is too long for every commit 
 	@TSTATIC_TRAININGS=300 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/comm/test_training.py $(ARGS)
 	@$(BIN)/python -m tests.comm.soak --trials 200
 	@TSTATIC_CPU_BACKEND=interpret TSTATIC_CHIP_FAULTS=all $(BIN)/python -m pytest -n $(JOBS) --timeout 1800 tests/interpret/test_chip_launches.py $(ARGS)
+	@TSTATIC_CPU_BACKEND=interpret TSTATIC_SOAK=1 TSTATIC_SPECIAL_RUNS=60 $(BIN)/python -m pytest -n $(JOBS) --timeout 1800 \
+		tests/interpret/test_special_fusions.py tests/interpret/test_special_cases.py tests/interpret/test_one_key.py $(ARGS)
 	@TSTATIC_EXPLAINED=2000 $(BIN)/python -m pytest -n $(JOBS) --timeout 1800 tests/cpu/test_explain_drawn.py $(ARGS)
 	@$(BIN)/python -m tests.api.refused
 	@TSTATIC_SOAK=1 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/unit/kernel_cache/test_processes.py tests/cpu/test_kernel_text.py tests/cpu/test_plan.py \

@@ -3,7 +3,35 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+
+from tstatic.errors import ProgramError
+
+MOST_ELEMENTS = 1 << 20
+"""Elements of a block, at most: Triton refuses larger tensors."""
+
+
+class Blocks:
+    """Block sizes to use in place of those that kernels choose, and the names that kernels had to choose for.
+
+    Two of them are equal only if they are the same object: each collects its own ``offered``.
+
+    Args:
+        given: Name of a block's size, as kernels call it (``ROWS``) -> a power of two.
+
+    Attributes:
+        offered: The names that the kernels planned with this object asked about, in order.
+    """
+
+    def __init__(self, given: Mapping[str, int] | None = None) -> None:
+        self.given = dict(given or {})
+        self.offered: dict[str, None] = {}
+
+    def __repr__(self) -> str:
+        return ", ".join(f"{name}={size}" for name, size in self.given.items()) or "as kernels choose them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +49,7 @@ class Target:
         host_bandwidth: Bytes per second between the memories of host and chip, in one direction.
         link_bandwidth: Bytes per second from one chip to the others of a machine.
         memory_bytes: Size of the chip's memory; 0 where there is no chip.
+        blocks: Block sizes that somebody asked for; ``None``: kernels choose them all.
     """
 
     name: str
@@ -33,6 +62,7 @@ class Target:
     host_bandwidth: float = 5.5e10
     link_bandwidth: float = 4.5e11
     memory_bytes: int = 0
+    blocks: Blocks | None = field(default=None, repr=False)
 
     @property
     def short_name(self) -> str:
@@ -53,7 +83,54 @@ class Target:
         The number of multiprocessors decides into how many partial sums a sum is cut, and so its last bits: every chip gets the
         plans of :data:`DEFAULT_TARGET`. The interpreter keeps its own, as its functions have other bits than a chip's anyway.
         """
-        return self if self.large_programs else DEFAULT_TARGET
+        return self if self.large_programs else replace(DEFAULT_TARGET, blocks=self.blocks)
+
+    def asks(self, *names: str) -> bool:
+        """Returns whether somebody asked for one of these block sizes."""
+        return self.blocks is not None and any(name in self.blocks.given for name in names)
+
+    def block(self, name: str, chosen: int, least: int = 1, beside: int = 1) -> int:
+        """Returns the size of a block: the one asked for, or the kernel's own choice.
+
+        Args:
+            name: What the kernel calls it.
+            chosen: The size that the kernel chooses for this chip.
+            least: The smallest size with which the kernel works.
+            beside: Elements of the tile along its other axes.
+
+        Raises:
+            ProgramError: If the kernel cannot have blocks of the size asked for.
+        """
+        if self.blocks is None:
+            return chosen
+        self.blocks.offered[name] = None
+        size = self.blocks.given.get(name, chosen)
+        if name in self.blocks.given and not least <= size <= MOST_ELEMENTS // beside:
+            raise ProgramError(
+                f"a kernel cannot have blocks of {name}={size}",
+                expected=f"a power of two from {least} to {MOST_ELEMENTS // beside}",
+                received=f"{name}={size}" + (f", in a tile with {beside} elements along the other axes" * (beside > 1)),
+                fix=f"ask for {name}={min(max(least, chosen), MOST_ELEMENTS // beside)}, which the kernel would choose",
+            )
+        return size
+
+    def check_shared(self, names: Mapping[str, int], nbytes: int) -> None:
+        """Checks that blocks which somebody asked for keep within the shared memory of the chip.
+
+        Args:
+            names: Name -> size of the blocks.
+            nbytes: Bytes of shared memory that they take at least.
+
+        Raises:
+            ProgramError: If they do not.
+        """
+        if self.asks(*names) and not self.large_programs and nbytes > self.shared_bytes:
+            raise ProgramError(
+                "the blocks asked for need more shared memory than a program has",
+                expected=f"at most {self.shared_bytes:,} bytes on {self.name}",
+                received=f"{nbytes:,} bytes with {', '.join(f'{n}={size}' for n, size in names.items())}",
+                fix="ask for smaller blocks",
+            )
 
 
 def of_chip(
@@ -106,3 +183,27 @@ DEFAULT_TARGET = H200
 """What kernels are planned for where there is no GPU: for explanations, reports and the compilers' figures."""
 TINY = Target("tiny", "interpreter", 4, 65_536, 232_448, 4 << 20, 1.5e11, 2.0e9, 1.4e10)
 """Triton's interpreter: a thirtieth of a chip, so that small arrays are cut like large ones."""
+
+
+_asked: ContextVar[Blocks | None] = ContextVar("blocks", default=None)
+
+
+@contextmanager
+def planning_with(blocks: Blocks | None) -> Iterator[None]:
+    """Plans kernels with these blocks inside the ``with`` statement, in this thread."""
+    token = _asked.set(blocks)
+    try:
+        yield
+    finally:
+        _asked.reset(token)
+
+
+def asked_blocks() -> Blocks | None:
+    """Returns what kernels are planned with in this thread; ``None``: they choose all blocks."""
+    return _asked.get()
+
+
+def as_asked(target: Target) -> Target:
+    """Returns a device's target with the blocks that somebody asked for."""
+    blocks = _asked.get()
+    return target if blocks is None else replace(target, blocks=blocks)

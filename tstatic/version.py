@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 
 from tstatic import places
 
@@ -53,6 +54,22 @@ def _installed(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return "not installed"
+
+
+def asked(package: str) -> str:
+    """Returns what tstatic's metadata ask of a package (``torch>=2.9``); the bare name where it is not installed as a package."""
+    import importlib.metadata  # as above
+
+    try:
+        needs = importlib.metadata.requires("tstatic") or []
+    except importlib.metadata.PackageNotFoundError:
+        return package
+    return next((need for need in (one.partition(";")[0].strip() for one in needs) if _named(need) == package), package)
+
+
+def _named(need: str) -> str:
+    """Returns the package that a requirement is about."""
+    return re.split(r"[^\w.-]", need, maxsplit=1)[0]
 
 
 def cuda() -> str:

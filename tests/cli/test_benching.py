@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 from tests.cli.cases import answer, tstatic
+from tests.helpers.snippets import python_blocks
 
 pytestmark = pytest.mark.numpy_device("the commands choose the device themselves")
 
@@ -102,6 +105,96 @@ def test_wrong_calls_of_bench_say_what_is_wrong(folder: Path, arguments: tuple[s
     assert done.returncode == 2, done.stdout + done.stderr
     assert said in done.stderr
     assert "typer" not in done.stderr
+
+
+# -------------------------------------------------------------------------- programs, kernels and blocks of one's own
+PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+SHORT = ("--repeats", "1", "--time", "0.01")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files that the page shows."""
+    where = tmp_path_factory.mktemp("page")
+    for text in python_blocks(PAGE):
+        if text.startswith("# ") and text.split()[1].endswith(".py"):
+            (where / text.split()[1]).write_text(text, encoding="utf-8")
+    assert {"train.py", "kernels.py"} <= {one.name for one in where.iterdir()}
+    program = 'name = "linear_gelu"\ninputs = { x = [4, 6], w = [6, 5] }\nsteps = ["h = matmul_v2(X=x, Y=w)", "y = gelu(X=h)"]'
+    (where / "small.toml").write_text(f'[[op]]\nop = "softmax"\nshapes = {{ X = [4, 6] }}\n[[program]]\n{program}\n')
+    return where
+
+
+def test_what_the_page_shows_of_ones_own_runs_as_it_stands(page: Path) -> None:
+    text = PAGE.read_text(encoding="utf-8").split("## Programs of your own")[1].split("## Method")[0]
+    lines = [
+        line
+        for block in re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        for line in block.splitlines()
+    ]
+    assert len(lines) == 5
+    for line in lines:
+        prompt, program, *arguments = shlex.split(line, comments=True)
+        assert (prompt, program) == ("$", "tstatic")
+        code = re.search(r"# exit code (\d)", line)
+        if "cuda" in line:
+            continue  # another test asks for the GPU that is not there
+        # Small sizes, and no peer that takes seconds to import.
+        less = ["--shapes", "small.toml"] if "--op" in line else []
+        done = tstatic(
+            page, *arguments, *less, *SHORT, *([] if "--peers" in line else ["--peers", "tstatic,unfused,numpy"])
+        )
+        assert done.returncode == (int(code[1]) if code else 0), (line, done.stdout, done.stderr)
+        if "careless" in line:
+            assert "kernels:careless: wrong: " in done.stdout
+    (row,) = json.loads((page / "result.json").read_text())["rows"]
+    assert row["name"] == "train.py, program 2 of 2 x [8, 16], y [8, 1] float32 fwd_bwd"
+    assert [one["state"] for one in row["peers"].values()] == ["ok"] * 3
+
+
+def test_a_program_by_paddle_save_is_measured_whatever_its_file_is_called(page: Path) -> None:
+    (page / "saving.py").write_text(
+        f"{(page / 'train.py').read_text()}\npaddle.save(static.default_main_program(), 'prog.json')\n"
+    )
+    assert tstatic(page, "run", "saving.py").returncode == 0
+    done = tstatic(
+        page, "bench", "prog.json", *SHORT, "--peers", "tstatic,unfused", "--feed", "x=3,16", "--feed", "y=3,1"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "prog.json x [3, 16], y [3, 1] float32 fwd_bwd; tstatic " in done.stdout
+    assert "prog.json has no values for fc_0.w_0" in done.stderr
+    assert answer(page, "summary", "prog.json")["operators"]["mul"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("train.py", "--op", "relu"), "--op has no use here"),
+        (("train.py", "--peer", "kernels.py:softmax"), "--peer has no use here"),
+        (("--batch", "3"), "--batch has no use here"),
+        (("nothing.py",), "there is no script and no saved program"),
+        (("--op", "softmax", "--peer", "kernels.py:sofmax"), "did you mean 'softmax'"),
+        (("--op", "softmax", "--block", "ROWS=7"), "not a power of two"),
+        (("--op", "softmax", "--block", "ROWS"), "not a block size"),
+        (("--op", "softmax", "--block", "ROWS=8", "--block", "ROWS=16"), "has a size already"),
+        (("--op", "softmax", "--block", "ROWS=8"), "no generated kernel runs on this device"),
+    ],
+)
+def test_wrong_calls_about_ones_own_say_what_is_wrong(page: Path, arguments: tuple[str, ...], said: str) -> None:
+    done = tstatic(page, "bench", *arguments, *SHORT)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert said in done.stderr
+
+
+def test_rows_of_other_blocks_are_not_compared(folder: Path) -> None:
+    """Guards the comparison: a row with blocks of its own is another row than the one that chose them."""
+    result = json.loads((folder / "r.json").read_text())
+    for row in result["rows"]:
+        row["name"], row["blocks"] = f"{row['name']} BLOCK=64", {"BLOCK": 64}
+    (folder / "blocks.json").write_text(json.dumps(result))
+    done = tstatic(folder, "compare", "r.json", "blocks.json")
+    assert done.returncode == 2
+    assert "there is nothing to compare" in done.stderr
 
 
 def test_without_a_gpu_bench_says_what_was_looked_for(folder: Path) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from tests.cli.cases import answer
+from tstatic import version
+from tstatic.chips import seen
 from tstatic.chips.report import Report
 from tstatic.cli import doctor
 from tstatic.cli.doctor import Check
@@ -98,7 +100,25 @@ def test_a_check_that_fails_in_itself_is_a_finding() -> None:
     assert doctor._guarded(_odd_disk) == [Check("odd disk", "broken", "RuntimeError: no such device")]
 
 
-GPU = {"name": "H200", "bytes": 140e9, "free": 130e9, "chip": "sm_90", "right": True}
+def test_it_says_what_has_run_on_gpus_in_the_words_of_their_one_source(tmp_path: Path, place: dict[str, str]) -> None:
+    """Guards against a doctor that is silent on several GPUs while the pages say that nobody ever ran them."""
+    check = found(answer(tmp_path, "doctor", "--quick", **place))["GPUs seen so far"]
+    assert check["status"] == "note"
+    assert check["detail"] == f"{seen.on_chips()} {seen.on_several()}"
+    assert "docs/gpu_status.md" in check["remedy"]
+
+
+def test_versions_are_those_that_the_package_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against a remedy that sends to versions of a page that names none."""
+    monkeypatch.setattr(doctor, "probe", lambda *_: {"error": "no kernel ran"})
+    (check,) = doctor._triton_runs()
+    assert (
+        check.remedy == f"compare the versions: tstatic asks for {version.asked('torch')} and {version.asked('triton')}"
+    )
+    assert ">=" in version.asked("torch")
+
+
+GPU = {"name": "NVIDIA H200", "bytes": 140e9, "free": 130e9, "chip": "sm_90", "right": True}
 
 
 @pytest.mark.parametrize(
@@ -117,6 +137,16 @@ def test_gpus(monkeypatch: pytest.MonkeyPatch, driver: bool, facts: dict[str, An
     monkeypatch.setattr(doctor, "probe", lambda script: json.loads('{"kernels": 1}'))
     first = doctor._gpus(facts)[0]
     assert (first.name, first.status) == expected
+
+
+@pytest.mark.parametrize(("name", "known"), [("NVIDIA H200", True), ("NVIDIA H2000", False), ("NVIDIA B200", False)])
+def test_a_chip_on_which_nothing_has_run_is_to_be_checked(
+    monkeypatch: pytest.MonkeyPatch, name: str, known: bool
+) -> None:
+    monkeypatch.setattr(doctor, "probe", lambda script: {"kernels": 1})
+    first = doctor._gpus({"gpus": [GPU | {"name": name}], "cuda": "12.8"})[0]
+    assert first.status == "ok"
+    assert first.remedy == ("" if known else "tstatic has not run on this chip: check it by make gpu PART=auto")
 
 
 def test_collectives() -> None:

@@ -18,6 +18,7 @@ import pytest
 import tstatic as paddle
 from tests.helpers.browser import Browser, browsing, chromium
 from tests.helpers.fusion_programs import CASES, build
+from tests.helpers.page_in_node import NODE, first_sight, font_sizes
 from tstatic import errors, static
 from tstatic.display import size
 from tstatic.viz.svg import clean
@@ -288,6 +289,75 @@ def test_an_explanation_outlives_changes_of_the_program() -> None:
     assert found.to_html() == before
 
 
+# ------------------------------------------------------------------------------------------------------------- first sight
+needs_node = pytest.mark.skipif(NODE is None, reason="no Node found")
+WIDE, NARROW = (850, 560), (560, 468)
+"""The box around the drawing in windows of 1,280 and 600 pixels."""
+
+
+@needs_node
+@pytest.mark.parametrize("box", [WIDE, NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize("which", ["fused", "refused", "one layer", "16 layers"])
+def test_at_first_sight_the_drawing_fills_its_width_and_can_be_read(
+    which: str, box: tuple[int, int], tmp_path: Path
+) -> None:
+    """Guards the first look: a drawing shrunk to its box's height took 23 % of the width, with texts of 4 pixels."""
+    found = {
+        "fused": explained,
+        "refused": refusing,
+        "one layer": lambda: layered(1),
+        "16 layers": lambda: layered(16),
+    }[which]()
+    page = found.to_html()
+    seen = first_sight(page, *box, tmp_path)
+    boxes = [b for b in seen["boxes"] if b["kind"] == "box"]
+    left, right = min(b["x"] for b in seen["boxes"]), max(b["x"] + b["w"] for b in seen["boxes"])
+    assert (right - left) * seen["k"] >= 0.7 * box[0]
+    sizes = font_sizes(page)
+    words = {word.split()[0] if word else "" for word in seen["words"]}
+    assert {"type", "sub"} <= words
+    assert min(sizes.get(word, sizes[""]) for word in words) * seen["k"] >= 11
+    # All of it is inside the box, which is as tall as that takes, and no box lies on another.
+    for b in seen["boxes"]:
+        assert -1 <= b["x"] * seen["k"] + seen["x"] <= box[0] + 1 - b["w"] * seen["k"]
+        assert -1 <= b["y"] * seen["k"] + seen["y"] <= seen["height"] + 1 - b["h"] * seen["k"]
+    for i, a in enumerate(boxes):
+        for b in boxes[i + 1 :]:
+            across = a["x"] < b["x"] + b["w"] - 0.5 and b["x"] < a["x"] + a["w"] - 0.5
+            assert not (across and a["y"] < b["y"] + b["h"] - 0.5 and b["y"] < a["y"] + a["h"] - 0.5)
+
+
+@needs_node
+def test_a_program_unfolded_as_a_whole_stays_inside_its_box(tmp_path: Path) -> None:
+    seen = first_sight(layered(16).to_html(), *NARROW, tmp_path, "all.unfold.listeners.click();")
+    assert len(seen["boxes"]) > 150
+    assert seen["height"] <= 3000
+    assert max(b["y"] + b["h"] for b in seen["boxes"]) * seen["k"] + seen["y"] <= seen["height"] + 1
+
+
+def test_in_a_narrow_window_the_answer_stays_in_sight_above_the_drawing() -> None:
+    """Guards the answer to a click: in a window of 600 pixels it lay below the box, out of sight."""
+    page = Page(explained().to_html())
+    (style,) = page.texts["style"]
+    (narrow,) = re.findall(r"@media \(max-width:60rem\)\{((?:[^{}]*\{[^{}]*\})*)\}", style)
+    rules = dict(re.findall(r"([^{}]+)\{([^{}]*)\}", narrow))
+    rules = {selector.strip(): body for selector, body in rules.items()}
+    assert {"order:-1", "top:0", "overflow-y:auto"} <= set(rules["#verdict"].strip().split(";"))
+    assert "position:sticky" in style.split("#verdict{")[1].split("}")[0]
+    # 60rem of 16 pixels are more than 600.
+    assert "grid-template-columns:minmax(0,1fr)" in rules[".views"]
+
+
+def test_fusions_made_say_what_they_save() -> None:
+    found = explained()
+    text = found.to_html()
+    assert found.saved
+    assert f"Fusions made ({len(found.applied)}, {size(sum(one.nbytes for one in found.saved))} saved a step)" in text
+    for made, saved in zip(found.applied, found.saved, strict=True):
+        said = f'Saves <b title="{saved.nbytes:,} bytes">{size(saved.nbytes)}</b>'
+        assert (said in text) == (made.kernel is not None or bool(made.rewritten))
+
+
 # -------------------------------------------------------------------------------------------------------------- a browser
 needs_chromium = pytest.mark.skipif(
     chromium() is None, reason="no Chromium found (chromium, chromium-browser, google-chrome, TSTATIC_CHROMIUM)"
@@ -417,7 +487,9 @@ def test_it_opens_on_the_whole_program_at_three_widths_light_and_dark(layers: in
             assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth"), (
                 "nothing is wider than the page"
             )
-            assert scrolls_inside(browser) == []
+            assert scrolls_inside(browser) == (["ASIDE"] if width <= 960 else []), (
+                "the verdict, where it lies above the drawing"
+            )
             panel, verdict = (
                 browser.evaluate(
                     f"(r => [r.left, r.top, r.right, r.bottom])(document.getElementById('{n}').getBoundingClientRect())"
@@ -428,7 +500,7 @@ def test_it_opens_on_the_whole_program_at_three_widths_light_and_dark(layers: in
                 assert verdict[0] >= panel[2], "beside"
                 assert verdict[1] < panel[3]
             elif width == 600:
-                assert verdict[1] >= panel[3], "below"
+                assert verdict[3] <= panel[1] + 1, "above"
             browser.click("document.querySelector('#scene [data-op]')")
             assert browser.evaluate(
                 "(r => r.top >= 0 && r.top < innerHeight)(document.querySelector('#verdict h3').getBoundingClientRect())"

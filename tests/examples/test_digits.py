@@ -29,8 +29,8 @@ def digits() -> ModuleType:
 def trained(digits: ModuleType, out: Path, epochs: int, again: bool) -> list[tuple[float, float]]:
     """Loss and accuracy of every epoch of a run in a scope of its own, those before a resumption included."""
     seen: list[tuple[float, float]] = []
-    digits.plot = lambda history, path: seen.extend(history)
-    with static.scope_guard(static.Scope()):
+    with static.scope_guard(static.Scope()), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(digits, "plot", lambda history, path: seen.extend(history))
         accuracy, reloaded = digits.train(epochs, "cpu", out, again)
     assert accuracy == reloaded == seen[-1][1]
     return seen
@@ -47,3 +47,9 @@ def test_a_finished_run_is_trained_longer_as_if_in_one(digits: ModuleType, tmp_p
     steps = {path.stem for path in (tmp_path / "twice" / "digits-checkpoints").iterdir()}
     assert {"epoch-00000003", "epoch-00000004"} <= steps
     assert len(steps) <= 3
+    assert (tmp_path / "twice" / "digits.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_a_run_is_drawn(digits: ModuleType, tmp_path: Path) -> None:
+    digits.plot([(2.0, 0.1), (0.5, 0.9)], tmp_path / "digits.png")
+    assert (tmp_path / "digits.png").read_bytes()[:4] == b"\x89PNG"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.metadata
 import re
 import tomllib
 
@@ -33,6 +34,19 @@ def test_show_versions_prints_what_it_returns(capsys: pytest.CaptureFixture[str]
 
 def test_a_package_that_is_not_there_is_said_to_be_missing() -> None:
     assert version._installed("no-such-package-of-that-name") == "not installed"
+
+
+def test_what_is_asked_of_a_package_is_what_the_project_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert [version.asked("torch"), version.asked("triton")] == project["optional-dependencies"]["gpu"]
+    assert version.asked("ml_dtypes") in project["dependencies"]
+    assert version.asked("no-such-package") == "no-such-package"
+
+    def nothing(name: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "requires", nothing)
+    assert version.asked("torch") == "torch"
 
 
 def test_what_is_installed_along_is_imported() -> None:

@@ -2,7 +2,9 @@
 
 * ``rows``, ``shapes``, ``fusions``  what a row is: made from op definitions, from files of sizes, from patterns of fusions
 * ``cases``  the program of a row, its work, its results in float64, and the tolerance rule
-* ``peers``  who is measured; others register by a decorator
+* ``programs``  the row of a user's own program
+* ``blocks``  sizes of blocks in place of those that kernels choose
+* ``peers``, ``own``  who is measured; others register by a decorator, or stand in a user's file
 * ``timers``, ``measure``  how calls are timed on a device, and peers in turns
 * ``statistics``  when two peers differ
 * ``suite``  chooses rows, checks results, times what is right

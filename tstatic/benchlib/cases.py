@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -49,6 +49,8 @@ class Case:
         state: The persistable variables and their values.
         fetches: Names of its results.
         inputs: The values of the recipe's inputs, whatever the direction leaves of them.
+        feed: What each run is fed; only a user's own program is fed anything.
+        written: Persistable variables that a run writes, and whose values after the first run are compared as its results are.
     """
 
     row: Row
@@ -56,6 +58,13 @@ class Case:
     state: dict[str, Array]
     fetches: list[str]
     inputs: dict[str, Array]
+    feed: dict[str, Array] = field(default_factory=dict)
+    written: list[str] = field(default_factory=list)
+
+    @property
+    def compared(self) -> list[str]:
+        """The names of what a peer's results are, in order."""
+        return [*self.fetches, *self.written]
 
     @cached_property
     def trains(self) -> bool:
@@ -70,17 +79,17 @@ class Case:
     def expected(self) -> list[Array]:
         """The results of the references, in the row's own types."""
         values = run_references(self.program, self.state)
-        return [values[name] for name in self.fetches]
+        return [values[name] for name in self.compared]
 
     @cached_property
     def exact(self) -> list[Array]:
         """The results of the references in float64."""
         values = run_references(float64_program(self.program), {n: widen(a) for n, a in self.state.items()})
-        return [values[name] for name in self.fetches]
+        return [values[name] for name in self.compared]
 
     @cached_property
     def _units(self) -> dict[str, float]:
-        return ulps_of(self.program, self.fetches)
+        return ulps_of(self.program, self.compared)
 
     @cached_property
     def work(self) -> Work:
@@ -101,19 +110,19 @@ class Case:
         those of the array's largest element.
 
         Args:
-            results: One array per fetch.
+            results: One array per name of :attr:`compared`.
             foreign: Whether they come from another library, which rounds at other places within an op: the largest element's
                 units then count for elementwise ops, too, three times, and are at least those of the op definitions, which
                 the tests of their torch forms use.
         """
-        if len(results) != len(self.fetches):
-            return f"{len(results)} results in the place of {len(self.fetches)}"
+        if len(results) != len(self.compared):
+            return f"{len(results)} results in the place of {len(self.compared)}"
         pairs = [(i, np.asarray(got)) for i, got in enumerate(results)]
         pairs = [(i, got) for i, got in pairs if not _same(got, self.expected[i])]
         return next(filter(None, (self._wrong(i, got, foreign) for i, got in pairs)), "")
 
     def _wrong(self, number: int, got: Array, foreign: bool) -> str:
-        name, expected = self.fetches[number], self.expected[number]
+        name, expected = self.compared[number], self.expected[number]
         if self._complex:
             return self._off(number, got)
         units = max(self._units[name], self._stated_units) if foreign else self._units[name]
@@ -159,7 +168,7 @@ class Case:
 
     def _off(self, number: int, got: Array) -> str:
         """Says how far complex results, or what is computed from them, are off; empty if they are near enough."""
-        name, expected = self.fetches[number], self.expected[number]
+        name, expected = self.compared[number], self.expected[number]
         if got.dtype != expected.dtype or got.shape != expected.shape:
             return f"{name}: {got.dtype}{list(got.shape)} in the place of {expected.dtype}{list(expected.shape)}"
         if expected.dtype.kind not in "fc":
@@ -253,7 +262,7 @@ def run_references(
         definition = op.definition
         reserved = {"rng": RngKey(program.random_seed, 0, op.position, 0)} if definition.random else {}
         wanted = [bool(op.outputs.get(slot.name)) for slot in definition.outputs]
-        outs = evaluate(definition, slots_of(op, values), _own(definition, op.attrs), wanted, **reserved)
+        outs = evaluate(definition, slots_of(op, values), own_attributes(definition, op.attrs), wanted, **reserved)
         for slot, out in zip(definition.outputs, outs, strict=True):
             names = op.outputs.get(slot.name, ())
             for name, one in zip(names, [] if out is None else out if isinstance(out, list) else [out], strict=False):
@@ -261,7 +270,8 @@ def run_references(
     return values
 
 
-def _own(definition: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
+def own_attributes(definition: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the attributes that an op's definition has, without those that every op may have."""
     return {n: v for n, v in attrs.items() if n in definition.attrs}
 
 
@@ -292,4 +302,4 @@ def _functions(node: Node) -> int:
     return int(node.op not in ("var", "const")) + sum(_functions(one) for one in node.args)
 
 
-__all__ = ["Case", "Work", "build", "run_references", "slots_of"]
+__all__ = ["Case", "Work", "build", "own_attributes", "run_references", "slots_of"]

@@ -15,17 +15,20 @@ from typing import Any, Protocol
 import ml_dtypes
 import numpy as np
 
-from tstatic.benchlib.cases import Case, run_references
-from tstatic.benchlib.rows import BACKWARD, FORWARD
+from tstatic.benchlib.blocks import launched
+from tstatic.benchlib.cases import Case, own_attributes, run_references
+from tstatic.benchlib.rows import BACKWARD, FORWARD, Row
 from tstatic.benchlib.timers import Run, Timer
 from tstatic.errors import ProgramError
 from tstatic.ir.attrs import GRAD
-from tstatic.ir.opdef import op_def
+from tstatic.ir.opdef import OpDef, op_def
 from tstatic.runtime.scope import Scope
 from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor
 from tstatic.static.strategy import BuildStrategy
+from tstatic.target import asked_blocks
 from tstatic.testing.parts import Array
+from tstatic.testing.recipe import Recipe
 from tstatic.testing.runner import baseline_of, everything_on
 
 
@@ -39,12 +42,14 @@ class Competitor:
 
     Attributes:
         runs: Runs on as many sets of inputs as were asked for.
-        results: Runs once, and returns the results in the order of the case's fetches, as arrays of the host. It is called
+        results: Runs once, and returns the results in the order of the case's ``compared``, as arrays of the host. It is called
             before any of the runs.
+        kernels: Returns the generated kernels that a run launches, as plain data; called after ``results``.
     """
 
     runs: Sequence[Run]
     results: Callable[[], list[Array]]
+    kernels: Callable[[], list[dict[str, Any]]] = list
 
 
 class Prepare(Protocol):
@@ -101,8 +106,18 @@ def peer(name: str, usual: bool = True) -> Callable[[Prepare], Prepare]:
 
 
 # --------------------------------------------------------------------------------------------------------------- tstatic
-def _executed(strategy: BuildStrategy, case: Case, timer: Timer, sets: int) -> Competitor:
-    executor = Executor(timer.place())
+def strategy_of(row: Row) -> BuildStrategy:
+    """Returns the strategy of the peer ``tstatic``."""
+    if not row.switch:
+        return everything_on()
+    strategy = baseline_of(BuildStrategy())
+    setattr(strategy, row.switch, True)
+    return strategy
+
+
+def executed(strategy: BuildStrategy, case: Case, timer: Timer, sets: int) -> Competitor:
+    """Returns an Executor's runs of a case under a strategy, each set of inputs in a scope of its own."""
+    executor, blocks = Executor(timer.place()), asked_blocks()
     compiled = CompiledProgram(case.program, build_strategy=strategy)
     scopes = []
     for _ in range(sets):
@@ -112,25 +127,24 @@ def _executed(strategy: BuildStrategy, case: Case, timer: Timer, sets: int) -> C
         scopes.append(scope)
 
     def run(scope: Scope, numpy: bool = False) -> Any:
-        return executor.run(compiled, feed={}, fetch_list=case.fetches, scope=scope, return_numpy=numpy)
+        return executor.run(compiled, feed=case.feed, fetch_list=case.fetches, scope=scope, return_numpy=numpy)
 
-    return Competitor([partial(run, scope) for scope in scopes], lambda: list(run(scopes[0], True)))
+    def results() -> list[Array]:
+        return [*run(scopes[0], True), *(np.asarray(scopes[0].find_var(n).get_tensor()) for n in case.written)]  # type: ignore[union-attr]
+
+    return Competitor([partial(run, scope) for scope in scopes], results, lambda: launched(compiled.plan, blocks))
 
 
 @peer("tstatic")
 def tstatic(case: Case, timer: Timer, sets: int) -> Competitor:
     """An Executor, with the fusion that the row is about turned on, or every one; on CPU places with the chosen backend."""
-    strategy = everything_on()
-    if case.row.switch:
-        strategy = baseline_of(BuildStrategy())
-        setattr(strategy, case.row.switch, True)
-    return _executed(strategy, case, timer, sets)
+    return executed(strategy_of(case.row), case, timer, sets)
 
 
 @peer("unfused")
 def unfused(case: Case, timer: Timer, sets: int) -> Competitor:
     """An Executor, with every fusion turned off."""
-    return _executed(baseline_of(BuildStrategy()), case, timer, sets)
+    return executed(baseline_of(BuildStrategy()), case, timer, sets)
 
 
 @peer("numpy")
@@ -138,10 +152,12 @@ def reference(case: Case, timer: Timer, sets: int) -> Competitor:
     """The references of the ops, one after the other, on one thread of the host: what defines the results."""
     if timer.device != "cpu":
         raise PeerMissingError("the references run on the host only")
+    if len(case.program.blocks) > 1:
+        raise PeerMissingError("it has branches or loops, which no reference runs by itself")
 
     def run() -> list[Array]:
-        values = run_references(case.program, case.state)
-        return [values[name] for name in case.fetches]
+        values = run_references(case.program, {**case.state, **case.feed})
+        return [values[name] for name in case.compared]
 
     return Competitor([run] * sets, run)
 
@@ -156,12 +172,13 @@ def torch_eager(case: Case, timer: Timer, sets: int) -> Competitor:
 @peer("torch.compile", usual=False)
 def torch_compiled(case: Case, timer: Timer, sets: int) -> Competitor:
     """The same function through ``torch.compile``, which needs a C++ compiler on the CPU and takes seconds for each row."""
-    torch = _import_torch()
+    torch = import_torch()
     torch._dynamo.reset()
     return _torch(case, timer, sets, partial(torch.compile, dynamic=False))
 
 
-def _import_torch() -> Any:
+def import_torch() -> Any:
+    """Returns torch; raises :class:`PeerMissingError` without it."""
     try:
         import torch
     except ImportError as error:
@@ -170,23 +187,40 @@ def _import_torch() -> Any:
 
 
 def _torch(case: Case, timer: Timer, sets: int, compiled: Callable[[Any], Any]) -> Competitor:
-    torch = _import_torch()
-    recipe = case.row.recipe
+    torch = import_torch()
     if timer.device == "cpu":
         torch.set_num_threads(timer.threads)
-    if case.trains:
+    if case.trains and case.row.own is None:
         raise PeerMissingError("a step with an optimizer of tstatic has no torch form")
     if case.random:
         raise PeerMissingError("its torch form draws tstatic's numbers, bit by bit, which nobody would run")
     reason = _no_derivative(case)
     if reason:
         raise PeerMissingError(f"the gradient is not what autograd makes: {reason}")
-    forward = compiled(_forward(torch, case, timer.device))
+    names, steps, fetches = _own_steps(case) if case.row.own is not None else _steps(case.row.recipe)
+    forward = compiled(_forward(torch, names, steps, fetches, timer.device))
+    return by_torch(torch, case, timer, sets, forward, names)
+
+
+def by_torch(
+    torch: Any, case: Case, timer: Timer, sets: int, forward: Callable[..., Any], names: Sequence[str]
+) -> Competitor:
+    """Returns the runs of a function of tensors; gradients by torch's autograd.
+
+    Args:
+        torch: The library.
+        case: The row.
+        timer: The device on which tensors lie.
+        sets: How many sets of inputs there are.
+        forward: ``(*inputs) -> results``, a list in the order of the row's results.
+        names: The inputs in the order in which the function takes them.
+    """
+    recipe = case.row.recipe
     wanted = [n for n in recipe.gradients if n + GRAD in case.fetches]
     runs: list[Run] = []
     for _ in range(sets):
         tensors = {n: tensor_of(torch, a, timer.device) for n, a in case.inputs.items()}
-        given = [tensors[one.name] for one in recipe.inputs]
+        given = [tensors[name] for name in names]
         if not wanted:
             runs.append(partial(_without_gradients, torch, forward, given))
             continue
@@ -196,12 +230,12 @@ def _torch(case: Case, timer: Timer, sets: int, compiled: Callable[[Any], Any]) 
 
     def results() -> list[Array]:
         made = list(runs[0]())
-        names = [n + GRAD for n in wanted]
+        made_names = [n + GRAD for n in wanted]
         if case.row.direction != BACKWARD:
-            names = [*recipe.fetches, *names]
-        found = {n: t for n, t in zip(names, made, strict=True) if t is not None}
+            made_names = [*(recipe.fetches or case.compared), *made_names]
+        found = {n: t for n, t in zip(made_names, made, strict=True) if t is not None}
         # No gradient is a gradient of zeros.
-        pairs = [(found.get(n), np.asarray(case.expected[i])) for i, n in enumerate(case.fetches)]
+        pairs = [(found.get(n), np.asarray(case.expected[i])) for i, n in enumerate(case.compared)]
         return [np.zeros_like(like) if t is None else array_of(torch, t, like) for t, like in pairs]
 
     return Competitor(runs, results)
@@ -224,6 +258,8 @@ def _with_gradients(torch: Any, forward: Any, given: Any, leaves: Any, bars: Any
     def targets() -> tuple[list[Any], list[Any], list[Any]]:
         outs = list(forward(*given))
         pairs = [(o, b) for o, b in zip(outs, bars, strict=True) if b is not None and o.requires_grad]
+        if not pairs:
+            raise PeerMissingError("torch's autograd finds no gradient of its results: measure it with --direction fwd")
         return outs, [o for o, _ in pairs], [b for _, b in pairs]
 
     def both() -> list[Any]:
@@ -237,29 +273,56 @@ def _with_gradients(torch: Any, forward: Any, given: Any, leaves: Any, bars: Any
     return lambda: torch.autograd.grad(made, leaves, seeds, retain_graph=True, allow_unused=True)
 
 
-def _forward(torch: Any, case: Case, device: str) -> Callable[..., list[Any]]:
-    """Returns the row's program as a function of tensors: the inputs in their order -> the results in theirs."""
-    recipe = case.row.recipe
-    ops: list[tuple[Any, list[Any], list[tuple[str, ...]]]] = []
-    for step in recipe.steps:
-        definition = op_def(step.type)
+@dataclass(frozen=True)
+class _Step:
+    """An op: its definition and attributes, and the variables of each slot."""
+
+    definition: OpDef
+    attrs: Mapping[str, Any]
+    inputs: Mapping[str, Sequence[str]]
+    outputs: Mapping[str, Sequence[str]]
+
+
+Steps = tuple[list[str], list[_Step], list[str]]
+"""Inputs, ops and results."""
+
+
+def _steps(recipe: Recipe) -> Steps:
+    steps = [_Step(op_def(s.type), s.all_attrs(), dict(s.inputs), dict(s.outputs)) for s in recipe.steps]
+    return [one.name for one in recipe.inputs], steps, list(recipe.fetches)
+
+
+def _own_steps(case: Case) -> Steps:
+    """Returns a user's program as steps, backward operators and updates among them; what it is fed comes first, then its state."""
+    if len(case.program.blocks) > 1:
+        raise PeerMissingError("it has branches or loops")
+    ops = case.program.global_block().ops
+    return list(case.inputs), [_Step(op.definition, op.attrs, op.inputs, op.outputs) for op in ops], case.compared
+
+
+def _forward(
+    torch: Any, names: Sequence[str], steps: Sequence[_Step], fetches: Sequence[str], device: str
+) -> Callable[..., list[Any]]:
+    """Returns steps as a function of tensors: the inputs in their order -> the results in theirs."""
+    ops: list[tuple[Any, list[Any], list[Sequence[str]]]] = []
+    for step in steps:
+        definition = step.definition
         if definition.lower is None:
-            raise PeerMissingError(f"'{step.type}' has no torch form")
+            raise PeerMissingError(f"'{definition.type}' has no torch form")
         taken = inspect.signature(definition.lower).parameters
-        attrs = definition.pick(definition.lower, definition.complete(step.all_attrs()))
+        attrs = definition.pick(definition.lower, definition.complete(own_attributes(definition, step.attrs)))
         if "device" in taken:
             attrs["device"] = device
-        ins, outs = dict(step.inputs), dict(step.outputs)
+        ins, outs = step.inputs, step.outputs
         if "wanted" in taken:
-            attrs["wanted"] = tuple(slot.name in outs for slot in definition.outputs)
+            attrs["wanted"] = tuple(bool(outs.get(slot.name)) for slot in definition.outputs)
         slots = [
-            None if slot.name not in ins else list(ins[slot.name]) if slot.many else ins[slot.name][0]
+            None if not ins.get(slot.name) else list(ins[slot.name]) if slot.many else ins[slot.name][0]
             for slot in definition.inputs
         ]
         ops.append(
             (partial(definition.lower, torch, **attrs), slots, [outs.get(s.name, ()) for s in definition.outputs])
         )
-    names = [one.name for one in recipe.inputs]
 
     def forward(*tensors: Any) -> list[Any]:
         values: dict[str, Any] = dict(zip(names, tensors, strict=True))
@@ -267,7 +330,7 @@ def _forward(torch: Any, case: Case, device: str) -> Callable[..., list[Any]]:
             made = function(*(_look(values, one) for one in slots))
             for row, out in zip(written, made if isinstance(made, tuple) else (made,), strict=False):
                 values.update(zip(row, out if isinstance(out, list | tuple) else (out,), strict=False))
-        return [values[n] for n in recipe.fetches]
+        return [values[n] for n in fetches]
 
     return forward
 

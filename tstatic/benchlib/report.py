@@ -88,8 +88,17 @@ def _rows(record: Mapping[str, Any], peers: Sequence[str]) -> str:
         if seconds and bandwidth:
             share = f"{100 * row['bytes'] / results.middle(seconds) / bandwidth:.0f} %"
         control = f"{100 * results.control_of(row):.1f} %" if results.CONTROL in row else ""
-        lines.append((row["name"], *(table.cell(row, name) for name in peers), size(row["bytes"]), share, control))
-    columns = ("row", *peers, "bytes at least", "of the copy rate", "control")
+        lines.append(
+            (
+                row["name"],
+                *(table.cell(row, name) for name in peers),
+                size(row["bytes"]),
+                share,
+                control,
+                table.blocks(row),
+            )
+        )
+    columns = ("row", *peers, "bytes at least", "of the copy rate", "control", "blocks of tstatic's kernels")
     return html_table(table.MARKS + " Control: how much two measurements of one peer differ.", columns, lines)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from tstatic.errors import TstaticError
 from tstatic.ir.evaluate import evaluate, infer_outputs
 from tstatic.ir.opdef import LOD, Domain, OpDef, ValueRange, op_def
+from tstatic.ir.program import Program
 from tstatic.ir.rng import RngKey
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.testing.op_samples import fill
@@ -27,6 +28,27 @@ FLAT = (512, 512)
 """Shape of the inputs of elementwise ops without stated sizes."""
 
 Values = Mapping[str, Array]
+Sizes = tuple[tuple[str, int], ...]
+"""Names of block sizes, as kernels call them, each with its value."""
+
+
+@dataclass(frozen=True)
+class OwnProgram:
+    """A program of the user's.
+
+    Attributes:
+        program: The program; it has a seed.
+        shapes: Input -> shape of what it is fed.
+        fetches: Names that a step fetches.
+        state: Persistable variables and their values before the first step.
+        trains: Whether a step writes some of them.
+    """
+
+    program: Program
+    shapes: Mapping[str, Sequence[int]]
+    fetches: tuple[str, ...]
+    state: Values
+    trains: bool
 
 
 @dataclass(frozen=True)
@@ -42,6 +64,8 @@ class Row:
         draw: Seed -> input name -> values; inputs that it lacks have those of the recipe.
         fusion: The fusion that the program is an example of.
         switch: The property of the BuildStrategy that the peer ``tstatic`` turns on; empty turns every one on.
+        blocks: Sizes of blocks that kernels take in place of those that they would choose.
+        own: The user's program that is measured, in place of ``recipe``, which is empty then.
     """
 
     subject: str
@@ -52,11 +76,14 @@ class Row:
     draw: Callable[[int], Values] = lambda seed: {}
     fusion: str = ""
     switch: str = ""
+    blocks: Sizes = ()
+    own: OwnProgram | None = None
 
     @property
     def name(self) -> str:
-        """The row's name, by which rows of two results are matched."""
-        return " ".join(filter(None, (self.subject, self.label, self.dtype, self.direction)))
+        """The row's name, by which rows of two results are matched; with other blocks it is another row."""
+        blocks = (f"{name}={size}" for name, size in sorted(self.blocks))
+        return " ".join(filter(None, (self.subject, self.label, self.dtype, self.direction, *blocks)))
 
 
 @dataclass(frozen=True)

@@ -8,23 +8,27 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
 
 from tstatic.benchlib import machine, results, statistics
-from tstatic.benchlib.cases import Case, build
+from tstatic.benchlib.blocks import check_blocks
+from tstatic.benchlib.cases import Case
 from tstatic.benchlib.fusions import example_rows
 from tstatic.benchlib.measure import Setting, measure
-from tstatic.benchlib.peers import PEERS, Competitor, PeerMissingError
+from tstatic.benchlib.peers import PEERS, Competitor, PeerMissingError, strategy_of
+from tstatic.benchlib.programs import case_of
 from tstatic.benchlib.rows import DIRECTIONS, Row, refusal, rows_from_domain
 from tstatic.benchlib.shapes import SHIPPED, Sizes
 from tstatic.benchlib.timers import Run, Timer, sets_for
+from tstatic.devices import of_place
 from tstatic.errors import NotFoundError, ProgramError, TstaticError, near
 from tstatic.fusion import FUSIONS
 from tstatic.ir.opdef import OPS
+from tstatic.target import Blocks, planning_with
 
 Record = results.Record
 PACKAGES = ("tstatic", "numpy", "torch", "triton")
@@ -42,6 +46,7 @@ class Selection:
         peers: Names; none takes the usual ones.
         only, skip: Names of peers, as in tritonbench, or patterns of rows.
         device: ``cpu`` or ``cuda``.
+        blocks: Sizes of blocks that the kernels of all rows take.
     """
 
     ops: Sequence[str] = ()
@@ -52,6 +57,7 @@ class Selection:
     only: Sequence[str] = ()
     skip: Sequence[str] = ()
     device: str = "cpu"
+    blocks: Sequence[tuple[str, int]] = ()
 
 
 def chosen_peers(selection: Selection) -> list[str]:
@@ -96,7 +102,7 @@ def chosen_rows(selection: Selection) -> Iterator[Row]:
             continue
         for row in _rows_of(name, stated, examples, sizes, selection, name in exact):
             if _wanted(row.name, row.subject, selection):
-                yield row
+                yield replace(row, blocks=tuple(selection.blocks))
 
 
 def _rows_of(
@@ -140,6 +146,7 @@ class Suite:
         seed: Of the values and the order.
         threads: Threads of tstatic and torch on the CPU.
         path: Where the result is kept after each row; rows that are there are not measured again.
+        sources: What is measured beside the library's own -> digits that change when it does.
     """
 
     timer: Timer
@@ -148,6 +155,27 @@ class Suite:
     seed: int = 0
     threads: int = 1
     path: Path | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def check_blocks(self, rows: Sequence[Row]) -> None:
+        """Checks that the kernels of each row have the blocks that somebody asked for, before anything is measured.
+
+        Raises:
+            ProgramError: If they do not, or no kernel runs on this device.
+        """
+        for row in rows:
+            if row.blocks:
+                case, device = case_of(row, self.seed), of_place(self.timer.place())
+                check_blocks(
+                    replace(row, blocks=()).name,
+                    row.blocks,
+                    device,
+                    case.program,
+                    case.feed,
+                    case.state,
+                    case.fetches,
+                    strategy_of(row),
+                )
 
     def begin(self) -> Record:
         """Returns the result to add rows to: a new one, or the one of the file.
@@ -161,6 +189,8 @@ class Suite:
             "device": self.timer.facts(), "seed": self.seed,
             "setting": {**asdict(self.setting), "threads": self.threads, "peers": list(self.peers)}, "rows": [],
         }  # fmt: skip
+        if self.sources:
+            record["setting"]["sources"] = dict(self.sources)
         if self.path is not None and self.path.exists():
             found = results.read(self.path)
             # JSON knows no tuples.
@@ -209,7 +239,8 @@ class Suite:
             for row in rows:
                 if row.name in have:
                     continue
-                made = self.row(row)
+                with planning_with(Blocks(dict(row.blocks))):
+                    made = self.row(row)
                 record["rows"].append(made)
                 self._keep(record)
                 done(made)
@@ -228,10 +259,10 @@ class Suite:
         """Measures one row: results first, and then those peers in turns that are right."""
         made: Record = {
             "name": row.name, "subject": row.subject, "label": row.label, "dtype": row.dtype, "direction": row.direction,
-            "fusion": row.fusion, "bytes": 0, "flops": None, "peers": {},
+            "fusion": row.fusion, "blocks": dict(row.blocks), "bytes": 0, "flops": None, "peers": {},
         }  # fmt: skip
         try:
-            case = build(row, self.seed)
+            case = case_of(row, self.seed)
             work = case.work
         except Exception as error:  # a row that cannot be built must not end the run
             made["peers"] = {name: _entry("error", error) for name in self.peers}
@@ -257,7 +288,8 @@ class Suite:
             return _entry("error", error), None
         if difference:
             return {"state": "wrong", "detail": difference}, None
-        return {"state": "ok", "detail": ""}, competitor
+        kernels = competitor.kernels()
+        return {"state": "ok", "detail": "", **({"kernels": kernels} if kernels else {})}, competitor
 
     def _time(self, row: Row, case: Case, ready: Mapping[str, Competitor], made: Record) -> None:
         """Times the peers that are ready, and one of them a second time, prepared anew, as if it were another."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tstatic.benchlib import results
+from tstatic.benchlib.blocks import shown
 from tstatic.benchlib.statistics import Judgement, quantile
 from tstatic.display import counted
 
@@ -52,7 +53,13 @@ MARKS = "Behind a peer's time: tstatic's time over it, and whether tstatic is fa
 def line(row: Mapping[str, Any], peers: Sequence[str]) -> str:
     """Returns a row as one line of plain text."""
     cells = [f"{name} {cell(row, name)}" for name in peers]
-    return "; ".join([row["name"], *cells])
+    said = [f"blocks: {blocks(row)}"] if row.get("blocks") else []
+    return "; ".join([row["name"], *cells, *said])
+
+
+def blocks(row: Mapping[str, Any], peer: str = OWN) -> str:
+    """Returns the kernels that a peer launched with their blocks; empty where it launched none."""
+    return shown(row["peers"].get(peer, {}).get("kernels", ()))
 
 
 def summary(record: Mapping[str, Any]) -> str:
@@ -75,7 +82,7 @@ def summary(record: Mapping[str, Any]) -> str:
 
 COLUMNS = (
     "name", "subject", "sizes", "dtype", "direction", "fusion", "peer", "state", "median_s", "p20_s", "p80_s", "samples", "inner",
-    "tstatic_ratio", "low", "high", "finding", "bytes", "flops", "detail",
+    "tstatic_ratio", "low", "high", "finding", "bytes", "flops", "detail", "blocks",
 )  # fmt: skip
 
 
@@ -96,6 +103,7 @@ def to_csv(record: Mapping[str, Any]) -> str:
             writer.writerow([
                 row["name"], row["subject"], row["label"], row["dtype"], row["direction"], row["fusion"], name, entry["state"],
                 *times, len(seconds), entry.get("inner", ""), *ratio, row["bytes"], row["flops"], entry["detail"],
+                blocks(row, name),
             ])  # fmt: skip
     return out.getvalue()
 

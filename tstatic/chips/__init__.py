@@ -8,4 +8,5 @@
 * ``matrix``      its matrix instructions, and what else runs in their loops
 * ``ir``          reads Triton's own forms of a kernel: products asked for, copies of boxes
 * ``report``      the figures of one kernel on one chip, and what each chip has
+* ``seen``        what has run on GPUs, in the words of the doctor and of the pages
 """

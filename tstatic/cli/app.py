@@ -242,10 +242,19 @@ def compile_kernels(
 
 
 @app.command(
-    short_help="Measures ops and fusions beside numpy and torch.",
+    short_help="Measures ops, fusions and programs beside numpy and torch.",
     epilog="Example: tstatic bench --op softmax --direction fwd --peers tstatic,numpy --html report.html",
 )
 def bench(
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="A script, or a saved program, whose step is measured; without it, operators and fusions.",
+            metavar="[TARGET]",
+            show_default=False,
+        ),
+    ] = "",
+    arguments: Arguments = None,
     op: Annotated[
         list[str] | None,
         typer.Option(
@@ -277,13 +286,29 @@ def bench(
     load: Annotated[
         list[str] | None, typer.Option(help="A module that registers peers; may be repeated.", show_default=False)
     ] = None,
+    block: Annotated[
+        list[str] | None,
+        typer.Option(help="A size of the kernels' blocks, as ROWS=64; may be repeated.", show_default=False),
+    ] = None,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A kernel or function of your own, as kernels.py:softmax; may be repeated.", show_default=False
+        ),
+    ] = None,
+    program: Program = 0,
+    first: First = 0,
+    batch: Batch = 0,
+    feed: Feed = None,
     listed: Annotated[bool, typer.Option("--list", help="List rows and peers, and measure nothing.")] = False,
 ) -> None:
-    """Measures ops and fusions beside numpy and torch: results first, then times, in turns."""
+    """Measures ops, fusions or a program beside numpy and torch: results first, then times, in turns."""
     _do(
         "benching:bench", result == "-", op=op or [], shapes=shapes, dtype=dtype or [], direction=direction or [],
         peers=peers or [], device=device, only=only or [], skip=skip or [], csv=csv, result=result, html=html,
         history=history or [], repeats=repeats, time=time, seed=seed, threads=threads, load=load or [], listed=listed,
+        block=block or [], own=peer or [], subject=target, arguments=arguments or [], program=program, first=first, batch=batch,
+        feeds=feed or [],
     )  # fmt: skip
 
 

@@ -9,18 +9,24 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from tstatic import as_paddle
 from tstatic.benchlib import report, results, statistics, suite, table
+from tstatic.benchlib.blocks import read_blocks
 from tstatic.benchlib.compare import compare
 from tstatic.benchlib.machine import usable_cores
 from tstatic.benchlib.measure import Setting
+from tstatic.benchlib.own import register_own
 from tstatic.benchlib.peers import PEERS
-from tstatic.benchlib.rows import DIRECTIONS
+from tstatic.benchlib.programs import fingerprint, note, row_of_program
+from tstatic.benchlib.rows import DIRECTIONS, Row
 from tstatic.benchlib.shapes import DEVICES
 from tstatic.benchlib.timers import timer_of
 from tstatic.cli.live import live
 from tstatic.cli.outcome import FINDING, OK, CommandError, Outcome, Table
 from tstatic.cli.show import said
-from tstatic.cli.targets import check_output
+from tstatic.cli.subjects import subject_of
+from tstatic.cli.targets import check_output, check_target
+from tstatic.devices import of_place
 from tstatic.errors import DTypeError, NotFoundError, ProgramError, near
 from tstatic.ir.types import dtype_of
 from tstatic.runtime.report_files import write_report
@@ -34,7 +40,8 @@ def bench(
     op: Sequence[str] = (), shapes: str = "", dtype: Sequence[str] = (), direction: Sequence[str] = (),
     peers: Sequence[str] = (), device: str = "cpu", only: Sequence[str] = (), skip: Sequence[str] = (), csv: str = "",
     result: str = "", html: str = "", history: Sequence[str] = (), repeats: int = 25, time: float = 2.0, seed: int = 0,
-    threads: int = 0, load: Sequence[str] = (), listed: bool = False,
+    threads: int = 0, load: Sequence[str] = (), listed: bool = False, block: Sequence[str] = (), own: Sequence[str] = (),
+    subject: str = "", arguments: Sequence[str] = (), program: int = 0, first: int = 0, batch: int = 0, feeds: Sequence[str] = (),
 ) -> Outcome:  # fmt: skip
     """Measures rows, or lists them."""
     if device not in DEVICES:
@@ -42,6 +49,19 @@ def bench(
     check_output(csv=csv, json="" if result == "-" else result, html=html)
     directions = _chosen(_listed(direction), DIRECTIONS, "--direction")
     dtypes = _listed(dtype)
+    if subject:
+        _refuse(f"'{subject}' is one row", op=op, shapes=shapes, dtype=dtype, direction=direction, peer=own)
+        check_target(subject)
+    else:
+        _refuse(
+            "no script or saved program is given",
+            arguments=arguments,
+            program=program,
+            first=first,
+            batch=batch,
+            feed=feeds,
+        )
+    count = threads or usable_cores()
     try:
         for name in dtypes:
             dtype_of(name)
@@ -51,24 +71,35 @@ def bench(
             importlib.import_module(name)  # its decorators register peers
         selection = suite.Selection(
             _listed(op), Path(shapes) if shapes else None, dtypes, directions, _listed(peers), _listed(only),
-            _listed(skip), device,
+            _listed(skip), device, read_blocks(block),
         )  # fmt: skip
-        names = suite.chosen_peers(selection)
-        rows = list(suite.chosen_rows(selection))
+        names, sources = suite.chosen_peers(selection), {}
+        if own:
+            as_paddle.install()
+            on = of_place(timer_of(device, count).place())
+            for peer in (register_own(one, on) for one in own):
+                names.append(peer.name)
+                sources[peer.name] = peer.digest
+        rows = list(suite.chosen_rows(selection)) if not subject else []
         earlier = [results.read(Path(one)) for one in history]
     except ImportError as error:
         raise CommandError(f"--load: {error}") from error
     except (NotFoundError, ProgramError, DTypeError) as error:
         raise CommandError(said(error)) from error
+    if subject:
+        rows = [_row_of(subject, arguments, program, first, batch, feeds, selection.blocks)]
+        sources[rows[0].subject] = fingerprint(rows[0])
     if not rows:
         raise CommandError("no row is left to measure: --list shows all of them")
     if listed:
         return _listing(rows, names)
-    count = threads or usable_cores()
     timer = timer_of(device, count)
     path = Path(result) if result and result != "-" else None
-    run = suite.Suite(timer, names, Setting(repeats, time / 1e3, least=min(repeats, Setting.least)), seed, count, path)
+    run = suite.Suite(
+        timer, names, Setting(repeats, time / 1e3, least=min(repeats, Setting.least)), seed, count, path, sources
+    )
     try:
+        run.check_blocks(rows)
         begun = run.begin()
     except ProgramError as error:
         raise CommandError(said(error)) from error
@@ -85,6 +116,32 @@ def bench(
     parts: list[str | Table] = [table.summary(record), *wrong]
     parts += [f"{what} written to {name}" for what, name in (("result", path), ("CSV", csv), ("page", html)) if name]
     return Outcome(record, parts, FINDING if wrong else OK)
+
+
+def _row_of(
+    target: str, arguments: Sequence[str], program: int, first: int, batch: int, feeds: Sequence[str],
+    blocks: Sequence[tuple[str, int]],
+) -> Row:  # fmt: skip
+    """Returns the row of a script's program, or of a saved one."""
+    found = subject_of(target, arguments, program, first)
+    if found.parallel:
+        raise CommandError(f"{found.label} runs on several places, and a row runs on one: run the script on one place")
+    shapes, assumed = found.sizes(batch, feeds)
+    try:
+        row, drawn = row_of_program(found.label, found.program, shapes, found.fetches, found.scope, blocks)
+    except ProgramError as error:
+        raise CommandError(said(error)) from error
+    for text in filter(None, (assumed, note(drawn, found.label))):
+        print(text, file=sys.stderr)
+    return row
+
+
+def _refuse(why: str, **given: object) -> None:
+    """Raises CommandError for options that have no use in this call."""
+    for name, value in given.items():
+        if value:
+            option = "arguments behind -- have" if name == "arguments" else f"--{name} has"
+            raise CommandError(f"{option} no use here: {why}")
 
 
 def _chosen(names: Sequence[str], known: Sequence[str], option: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import numpy as np
 
 import tstatic as paddle
 from tstatic import static
+from tstatic.chips import seen
 from tstatic.chips.aot import compile_all
 from tstatic.chips.sources import sources
 from tstatic.cli.outcome import ENVIRONMENT, OK, Outcome, Table
@@ -24,7 +26,7 @@ from tstatic.devices import cpu_device
 from tstatic.display import size
 from tstatic.errors import TstaticError
 from tstatic.fusion import cache
-from tstatic.version import versions
+from tstatic.version import asked, versions
 
 SECONDS = 15.0
 """A check in another process that takes longer on an idle machine waits for something that does not come."""
@@ -55,7 +57,7 @@ def doctor(quick: bool = False) -> Outcome:
     Args:
         quick: Leave out the checks that start other processes: torch, GPUs, Triton, gloo and NCCL.
     """
-    checks: list[Callable[[], list[Check]]] = [_cpu, _backend, _cache]
+    checks: list[Callable[[], list[Check]]] = [_cpu, _backend, _cache, _seen]
     if not quick:
         checks += [_torch, _triton_compiles, _triton_runs]
     with ThreadPoolExecutor(len(checks)) as pool:
@@ -135,6 +137,11 @@ def _cache() -> list[Check]:
     if cache.load(text, "doctor").value() != 3:
         return [Check("kernel cache", "broken", f"{own} gives back other bytes than were written", "look at the disk")]
     return [Check("kernel cache", "ok", detail)]
+
+
+def _seen() -> list[Check]:
+    found = f"{seen.on_chips()} {seen.on_several()}"
+    return [Check("GPUs seen so far", "note", found, "docs/gpu_status.md has what was checked, and how")]
 
 
 # ---------------------------------------------------------------------------------------------------- in other processes
@@ -226,7 +233,9 @@ def _gpus(found: Mapping[str, Any]) -> list[Check]:
     for i, gpu in enumerate(found["gpus"]):
         detail = f"{gpu['name']}, {gpu['chip']}, {size(gpu['free'])} of {size(gpu['bytes'])} free"
         checks.append(
-            Check(f"GPU {i}", "ok" if gpu["right"] else "broken", detail, "" if gpu["right"] else "it computes wrongly")
+            Check(f"GPU {i}", "ok", detail, _unseen(gpu["name"]))
+            if gpu["right"]
+            else Check(f"GPU {i}", "broken", detail, "it computes wrongly")
         )
     answer = probe(
         "import json\nfrom tstatic.cli.doctor import runs_right\nprint(json.dumps({'kernels': runs_right('gpu:0')}))"
@@ -237,6 +246,13 @@ def _gpus(found: Mapping[str, Any]) -> list[Check]:
         *checks,
         Check("kernels on the GPU", "broken", str(answer.get("error", "no kernel ran")), "compare torch and triton"),
     ]
+
+
+def _unseen(name: str) -> str:
+    """Returns what to do before a chip is trusted, or nothing if tstatic has run on it."""
+    if set(re.split(r"\W+", name.upper())) & set(seen.chips()):
+        return ""
+    return "tstatic has not run on this chip: check it by make gpu PART=auto"
 
 
 def _collectives(name: str, said: str, without: str) -> Check:
@@ -277,5 +293,5 @@ def _triton_runs() -> list[Check]:
     answer = probe(script, {"TSTATIC_CPU_BACKEND": "interpret"})
     if answer.get("kernels"):
         return [Check("Triton's interpreter", "ok", "a generated kernel gives what numpy gives")]
-    remedy = "compare the versions of torch and triton with those of the README"
+    remedy = f"compare the versions: tstatic asks for {asked('torch')} and {asked('triton')}"
     return [Check("Triton's interpreter", "broken", str(answer.get("error", "no kernel ran")), remedy)]

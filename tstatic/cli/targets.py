@@ -10,6 +10,8 @@ from tstatic.errors import near
 MODEL, VALUES, STATE = ".pdmodel", ".pdiparams", ".pdparams"
 """Suffixes of a program, and of the values of an inference model and of a training beside it."""
 FLUID_MODEL = "__model__"
+PROGRAM = b"tstatic-program "
+"""How a file with a saved program begins."""
 
 
 def saved_program(target: str) -> Path | None:
@@ -20,6 +22,8 @@ def saved_program(target: str) -> Path | None:
         return path / FLUID_MODEL if (path / FLUID_MODEL).is_file() else models[0] if len(models) == 1 else None
     if path.name == FLUID_MODEL or path.suffix == MODEL:
         return path if path.is_file() else None
+    if path.suffix != ".py" and _holds_program(path):
+        return path
     for suffix in (VALUES, STATE):
         path = path.with_name(path.name.removesuffix(suffix) or path.name)
     model = path.with_name(path.name + MODEL)
@@ -43,7 +47,7 @@ def check_target(target: str) -> Path | None:
     if not _is_python(path):
         raise CommandError(
             f"'{target}' is neither a script nor a saved program: give a Python file, or what static.save or "
-            "static.save_inference_model wrote (model, model.pdmodel, or a folder with __model__)"
+            "static.save_inference_model wrote (model, model.pdmodel, or a folder with __model__), or a program by paddle.save"
         )
     return None
 
@@ -82,6 +86,14 @@ def check_output(**files: str) -> None:
             raise CommandError(f"--{option} {name}: there is no folder '{Path(name).parent}'")
         if name and Path(name).is_dir():
             raise CommandError(f"--{option} {name} is a folder: give a file")
+
+
+def _holds_program(path: Path) -> bool:
+    """Returns whether a file begins as one that ``paddle.save(program, path)`` wrote, whatever it is called."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(PROGRAM)) == PROGRAM
 
 
 def _is_python(path: Path) -> bool:

@@ -18,6 +18,7 @@
 * ``choice``  which of its ways of launching a kernel takes on a chip
 * ``codegen``  the text of kernels
 * ``cache``  kernels as files
+* ``chain``, ``nearest``  what fusions without patterns look for, and why one that is on made nothing
 
 A new fusion is a file with a ``FUSION`` record, an import here and its place in the tuple.
 """

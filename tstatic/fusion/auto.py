@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tstatic.fusion.chain import ELEMENTWISE, Chain
 from tstatic.fusion.codegen.define import draws, is_elementwise, is_pointwise, works_on_rows, worth_a_kernel
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, arrays_of_uniform, build
 from tstatic.fusion.codegen.rows import check_sums
@@ -286,4 +287,7 @@ def ready(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
     return pass_on_to_products(prepared(draw_again(program, metas), metas, compiler=True), metas)
 
 
-FUSION = Fusion("auto", "enable_auto_fusion", groups=groups, prepare=ready)
+FUSION = Fusion(
+    "auto", "enable_auto_fusion", groups=groups, prepare=ready,
+    chain=Chain((ELEMENTWISE, ELEMENTWISE), "two connected operators per element on one shape, of known sizes"),
+)  # fmt: skip

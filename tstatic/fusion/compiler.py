@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tstatic.fusion import auto
+from tstatic.fusion.chain import ANY, Chain
 from tstatic.fusion.engine import Fusion
 from tstatic.fusion.reasons import RejectedPair
 from tstatic.fusion.view import View
@@ -15,4 +16,7 @@ def groups(view: View) -> Iterator[tuple[int, ...] | RejectedPair]:
     return auto.groups(view, rows=True)
 
 
-FUSION = Fusion("compiler", "build_cinn_pass", groups=groups, prepare=auto.ready)
+FUSION = Fusion(
+    "compiler", "build_cinn_pass", groups=groups, prepare=auto.ready,
+    chain=Chain((ANY, ANY), "connected operators per element or along the same rows, of known sizes"),
+)  # fmt: skip

@@ -24,6 +24,7 @@ from tstatic.fusion.attention_search import (
     whole_of,
 )
 from tstatic.fusion.causal import CAUSAL, FINITE, Masks, for_kernel, gradient_mark
+from tstatic.fusion.chain import PRODUCT, SOFTMAX, Chain
 from tstatic.fusion.codegen.attention import attention_kernel
 from tstatic.fusion.codegen.attention_grad import attention_grad_kernel
 from tstatic.fusion.codegen.attention_parts import Attention, Gradient, one
@@ -400,5 +401,9 @@ def core_kernel(
 
 
 FUSION = Fusion(
-    "dot_product_attention", "fuse_dot_product_attention", proposes=_propose, prepare=prepared, kernel=core_kernel
-)
+    "dot_product_attention", "fuse_dot_product_attention", proposes=_propose, prepare=prepared, kernel=core_kernel,
+    chain=Chain(
+        (PRODUCT, SOFTMAX, PRODUCT),
+        "a softmax over the last axis stands between a product with transposed keys and one with values, all of one type",
+    ),
+)  # fmt: skip

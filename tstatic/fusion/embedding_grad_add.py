@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from tstatic.fusion.chain import Chain, Link
 from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.fusion.engine import Applied, Fusion, Log, Rejection, member
 from tstatic.fusion.reasons import MatchRejected
@@ -140,4 +141,11 @@ def _new(name: str, like: str, metas: dict[str, Meta], names: dict[str, str]) ->
     return name
 
 
-FUSION = Fusion("embedding_grad_add", "fuse_embedding_grad_add", rewrites=rewritten)
+_CHAIN = Chain(
+    (
+        Link("a gradient of a lookup", lambda op: bool(op.definition.adds_rows)),
+        Link("a sum of gradients", lambda op: op.type == "sum"),
+    ),
+    "a table that is looked up has a second gradient, of a product or another lookup",
+)
+FUSION = Fusion("embedding_grad_add", "fuse_embedding_grad_add", rewrites=rewritten, chain=_CHAIN)

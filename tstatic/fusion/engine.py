@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from tstatic.fusion.chain import Chain
 from tstatic.fusion.codegen.define import LoopBodies
 from tstatic.fusion.codegen.emit import emit
 from tstatic.fusion.codegen.kernel import Kernel
@@ -130,6 +131,7 @@ class Fusion:
         prepare: Rewrites the program before the search, so that patterns fit; adds the metadata of new values.
         rewrites: Instead of a search: ``(fusion, program, metas, log) -> program`` of ordinary ops, which later fusions take up;
             adds the metadata of new values, and its records to the log.
+        chain: Of a fusion without patterns: what it looks for, for the explanation of one that made nothing.
     """
 
     name: str
@@ -142,6 +144,7 @@ class Fusion:
     exact: bool = False
     prepare: Callable[[FrozenProgram, dict[str, Meta]], FrozenProgram] | None = None
     rewrites: Callable[[Fusion, FrozenProgram, dict[str, Meta], Log], FrozenProgram] | None = None
+    chain: Chain | None = None
 
 
 def refuse(rejected: MatchRejected) -> Fused:

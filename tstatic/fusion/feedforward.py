@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
+from tstatic.fusion.chain import ACTIVATION, PRODUCT, Chain
 from tstatic.fusion.codegen.composite import parts_of
 from tstatic.fusion.codegen.define import works_on_rows
 from tstatic.fusion.codegen.kernel import Kernel
@@ -320,5 +321,6 @@ def _prepare(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
 
 
 FUSION = Fusion(
-    "feedforward", "fused_feedforward", proposes=blocks, kernel=feed_forward_kernel, exact=True, prepare=_prepare
-)
+    "feedforward", "fused_feedforward", proposes=blocks, kernel=feed_forward_kernel, exact=True, prepare=_prepare,
+    chain=Chain((PRODUCT, ACTIVATION, PRODUCT), "only biases and dropouts stand between the two products and the activation"),
+)  # fmt: skip

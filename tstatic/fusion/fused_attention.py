@@ -19,6 +19,7 @@ from tstatic.fusion.attention_search import (
     operands_of,
     whole_of,
 )
+from tstatic.fusion.chain import PRODUCT, SOFTMAX, Chain
 from tstatic.fusion.codegen.define import works_on_rows
 from tstatic.fusion.codegen.products import is_product, is_product_gradient
 from tstatic.fusion.dot_product_attention import (
@@ -431,4 +432,10 @@ def _prepare(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
     return computed_again(program, metas, lambda v, forward: v.ops[forward.softmax].position in blocks)
 
 
-FUSION = Fusion("attention", "fused_attention", proposes=_proposals, kernel=attention_block_kernel, prepare=_prepare)
+_CHAIN = Chain(
+    (PRODUCT, PRODUCT, SOFTMAX, PRODUCT, PRODUCT),
+    "queries, keys and values are products of one input, in heads, and the heads are put together before the product behind",
+)
+FUSION = Fusion(
+    "attention", "fused_attention", proposes=_proposals, kernel=attention_block_kernel, prepare=_prepare, chain=_CHAIN
+)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tstatic.fusion import auto, compiler
+from tstatic.fusion.chain import ELEMENTWISE, PRODUCT, Chain
 from tstatic.fusion.codegen.define import draws, is_elementwise, works_on_rows
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.products import is_product, is_product_gradient, products_of
@@ -349,4 +350,7 @@ FUSION = Fusion(
     kernel=product_kernel,
     exact=True,
     prepare=prepared,
+    chain=Chain(
+        (PRODUCT, ELEMENTWISE), "a product of two matrices, with something per element behind it that has its shape"
+    ),
 )

@@ -105,6 +105,7 @@ ADAMW = Fusion(
     UPDATE_ADAMW.switch,
     proposes=partial(_propose, is_adamw),
     kernel=square_sum_kernel,
+    chain=UPDATE_ADAMW.chain,
 )
 
 ALL = Fusion(
@@ -112,4 +113,5 @@ ALL = Fusion(
     UPDATE_ALL.switch,
     proposes=partial(_propose, is_update),
     kernel=square_sum_kernel,
+    chain=UPDATE_ALL.chain,
 )

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.fusion.chain import ALONG_ROWS, PRODUCT, Chain
 from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.fusion.codegen.products import is_product
 from tstatic.fusion.engine import Applied, Fusion, Log, Rejection, member
@@ -240,7 +241,12 @@ def _makers_first(ops: Sequence[FrozenOp]) -> list[FrozenOp]:
 
 def fusion_of(least: int = LEAST_ROWS) -> Fusion:
     """Returns the fusion, with chunks of at least so many rows."""
-    return Fusion("linear_cross_entropy", "fuse_linear_cross_entropy", rewrites=partial(rewritten, least=least))
+    chain = Chain(
+        (PRODUCT, ALONG_ROWS), "a cross entropy reads the logits of a linear layer, and nothing else reads them"
+    )
+    return Fusion(
+        "linear_cross_entropy", "fuse_linear_cross_entropy", rewrites=partial(rewritten, least=least), chain=chain
+    )
 
 
 FUSION = fusion_of()

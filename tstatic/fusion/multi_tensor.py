@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from tstatic.fusion.chain import Chain, Link
 from tstatic.fusion.codegen.update import update_kernel
 from tstatic.fusion.engine import Fused, Fusion, Proposal, refuse
 from tstatic.fusion.reasons import MatchRejected
@@ -229,6 +230,7 @@ ADAMW = Fusion(
     proposes=partial(_propose, is_adamw, True),
     kernel=update_kernel,
     exact=True,
+    chain=Chain((Link("an update by AdamW", lambda op: is_adamw(op.definition)),), "updates with the same settings"),
 )
 """Every ``adamw`` becomes part of a ``fused_adam``, as in Paddle even if it is the only op with its settings."""
 
@@ -238,4 +240,8 @@ ALL = Fusion(
     proposes=partial(_propose, is_update, False),
     kernel=update_kernel,
     exact=True,
+    chain=Chain(
+        (Link("an update of a parameter", lambda op: is_update(op.definition)),),
+        "two or more updates by one rule, with the same settings and types",
+    ),
 )

@@ -123,26 +123,62 @@ class Match:
         return tuple(sorted(self.ops.values()))
 
 
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """Why an op of the program is not one of a pattern.
+
+    Attributes:
+        why: ``"type"``, ``"twice"`` (it is another op of the pattern), ``"missing"`` (a slot does not have one value),
+            ``"value"`` (it has another than the pattern), ``"maker"`` (what makes it is of another type).
+        index: The op.
+        slot, entry: The slot, and the value in it.
+        wanted: Types of the op that should make it.
+    """
+
+    why: str
+    index: int
+    slot: str = ""
+    entry: str = ""
+    wanted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """How far the search for a pattern came at a place: the ops found, and what stopped it; ``None``: the pattern fits."""
+
+    ops: Mapping[str, int]
+    values: Mapping[str, str]
+    misfit: Misfit | None
+
+
 def find(pattern: Pattern, view: View) -> Iterator[Match]:
     """Yields the matches of a pattern, by the position of its anchor; each op of the pattern is one op of the program."""
+    for one in attempts(pattern, view):
+        if one.misfit is None:
+            yield Match(one.ops, one.values, view)
+
+
+def attempts(pattern: Pattern, view: View) -> Iterator[Attempt]:
+    """Yields the searches for a pattern, by the position of its anchor, whether it fits there or not."""
     for kind in pattern.anchor.types:
         for index in view.of_type(kind):
-            yield from _matches(pattern, view, index)
+            yield from _attempts(pattern, view, index)
 
 
-def _matches(pattern: Pattern, view: View, anchor: int) -> Iterator[Match]:
+def _attempts(pattern: Pattern, view: View, anchor: int) -> Iterator[Attempt]:
     # A state: ops found, values bound, ops still to check. Iterative, because a pattern may be long.
     stack: list[tuple[dict[str, int], dict[str, str], list[tuple[Op, int]]]] = [({}, {}, [(pattern.anchor, anchor)])]
     while stack:
         ops, values, todo = stack.pop()
         if not todo:
             if len(ops) == len(pattern.ops):
-                yield Match(ops, values, view)
+                yield Attempt(ops, values, None)
             continue
         op, index = todo[-1]
         rest = todo[:-1]
         step = _bind(op, index, view, ops, values)
-        if step is None:
+        if isinstance(step, Misfit):
+            yield Attempt(ops, values, step)
             continue
         new_ops, new_values, more = step
         stack.append((new_ops, new_values, rest + more))
@@ -150,33 +186,35 @@ def _matches(pattern: Pattern, view: View, anchor: int) -> Iterator[Match]:
 
 def _bind(
     op: Op, index: int, view: View, ops: Mapping[str, int], values: Mapping[str, str]
-) -> tuple[dict[str, int], dict[str, str], list[tuple[Op, int]]] | None:
+) -> tuple[dict[str, int], dict[str, str], list[tuple[Op, int]]] | Misfit:
     found = view.ops[index]
     if found.type not in op.types or ops.get(op.name, index) != index:
-        return None
+        return Misfit("type", index)
     if op.name in ops:
         return dict(ops), dict(values), []
     if index in ops.values():
-        return None
+        return Misfit("twice", index)
     new_values = dict(values)
     more: list[tuple[Op, int]] = []
     slots = {s.name: e for s, e in zip(found.definition.inputs, found.inputs, strict=True)}
     for slot, value in op.inputs.items():
         entry = slots.get(slot)
-        if not isinstance(entry, str) or new_values.setdefault(value.name, entry) != entry:
-            return None
+        if not isinstance(entry, str):
+            return Misfit("missing", index, slot)
+        if new_values.setdefault(value.name, entry) != entry:
+            return Misfit("value", index, slot, entry)
         if value.op is not None:
             maker = view.maker.get(entry)
             if maker is None or view.ops[maker].type not in value.op.types:
-                return None
+                return Misfit("maker", index, slot, entry, value.op.types)
             if view.ops[maker].output(value.slot) != entry:
-                return None
+                return Misfit("value", index, slot, entry)
             more.append((value.op, maker))
     made = {s.name: e for s, e in zip(found.definition.outputs, found.outputs, strict=True)}
     for slot, value in op.outputs.items():
         entry = made.get(slot)
         if not isinstance(entry, str):
-            return None
+            return Misfit("missing", index, slot)
         if new_values.setdefault(value.name, entry) != entry:
-            return None
+            return Misfit("value", index, slot, entry)
     return {**ops, op.name: index}, new_values, more

@@ -77,6 +77,8 @@ _ALL = (
     Reason("OFF", "the switch is off", "build_strategy.{value} = True"),
     Reason("IDENTITY", "{reader} is the identity: its result equals the gradient that arrives, so it is removed and costs nothing",
            "nothing: there is no second operator"),
+    Reason("TWO_PATTERNS", "one of them is in a kernel without the other ({value})",
+           "turn the fusion off that takes one of them away, see the message"),
     Reason("NO_PATTERN", "no fusion has this pair of operators in its pattern", "nothing"),
 )  # fmt: skip
 

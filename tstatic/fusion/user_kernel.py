@@ -26,6 +26,7 @@ from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import OPS
 from tstatic.ir.types import DType, Meta
+from tstatic.target import DEFAULT_TARGET, Target
 from tstatic.where import show
 
 OPTIONS = ("num_warps",)
@@ -194,7 +195,7 @@ class UserKernel:
         shapes = [metas[str(e)] for e in op.inputs] + found
         if any(0 in m.shape for m in shapes):
             raise CodegenUnsupported("EMPTY", f"{op.type} has no elements", op)
-        grid, given = self._launch(shapes, op.attrs)
+        _, given = self._launch(shapes, op.attrs)
         operands: dict[str, tuple[str, DType]] = {}
         partials: dict[KernelLocal, tuple[int, DType]] = {}
         for (slot, entry), meta in zip(pairs, shapes, strict=True):
@@ -204,25 +205,29 @@ class UserKernel:
                 value = KernelLocal(f"partial:{slot.param}")
                 partials[value] = meta.numel, meta.dtype
             operands[slot.param] = value, meta.dtype
-        parameters, arguments, types, constants = [], [], [], {}
+        parameters = []
         for name in self.source.parameters:
             if name in self.source.constants:
-                constants[name] = given[name] if name in given else op.attrs[name]
                 parameters.append(KernelParameter(name, "constant"))
             elif name in operands:
                 value, dtype = operands[name]
                 parameters.append(KernelParameter(name, "pointer", TYPES[dtype.name], value))
-                arguments.append(value)
-                types.append(f"*{TYPES[dtype.name]}")
             else:
                 number = given[name] if name in given else op.attrs[name]
-                types.append(_type_of(number))
-                parameters.append(KernelParameter(name, "integer", types[-1]))
-                arguments.append(number)
-        launch = Launch(
-            self.source.name, grid, tuple(arguments), constants, int(given.get("num_warps", 4)), tuple(types)
-        )
-        calls = Launches((launch,), partials)
+                parameters.append(KernelParameter(name, "integer", _type_of(number)))
+
+        def plan(target: Target) -> Launches:
+            grid, given = self._launch(shapes, op.attrs, target)
+            numbers = {**op.attrs, **given}
+            arguments = [operands[p.name][0] if p.kind == "pointer" else numbers[p.name]
+                         for p in parameters if p.kind != "constant"]  # fmt: skip
+            types = [f"*{p.type}" if p.kind == "pointer" else _type_of(numbers[p.name])
+                     for p in parameters if p.kind != "constant"]  # fmt: skip
+            constants = {p.name: numbers[p.name] for p in parameters if p.kind == "constant"}
+            warps = int(given.get("num_warps", 4))
+            launch = Launch(self.source.name, grid, tuple(arguments), constants, warps, tuple(types))
+            return Launches((launch,), partials)
+
         name = named(self.source.text, "user_kernel")
         read = [(str(e), metas[str(e)]) for e in op.inputs]
         written = [(str(e), m) for e, m in zip(op.outputs, found, strict=True) if e is not None and str(e) in needed]
@@ -233,12 +238,20 @@ class UserKernel:
             tuple(parameters),
             tuple(KernelArgument(v, m.dtype, m.numel) for v, m in dict(read).items()),
             tuple(KernelArgument(v, m.dtype, m.numel) for v, m in written),
-            lambda target: calls,
+            plan,
             standalone_main([op], metas, self._exact),
         )
 
-    def _launch(self, shapes: Sequence[Meta], attrs: Mapping[str, Any]) -> tuple[tuple[int, ...], dict[str, Any]]:
-        answer = self.launch(*shapes, **accepted(self.launch, attrs))
+    def _blocks(self, target: Target) -> dict[str, int]:
+        """Returns the block sizes that ``launch`` leaves to its caller: its parameters with a default, named as constants."""
+        known = inspect.signature(self.launch).parameters
+        chosen = {n: p.default for n, p in known.items() if n in self.source.constants and isinstance(p.default, int)}
+        return {name: target.block(name, size) for name, size in chosen.items()}
+
+    def _launch(
+        self, shapes: Sequence[Meta], attrs: Mapping[str, Any], target: Target = DEFAULT_TARGET
+    ) -> tuple[tuple[int, ...], dict[str, Any]]:
+        answer = self.launch(*shapes, **{**self._blocks(target), **accepted(self.launch, attrs)})
         if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], Mapping)):
             raise ProgramError(
                 f"the launch function of '{self.op}' must return a grid and the kernel's other arguments",

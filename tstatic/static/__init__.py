@@ -12,7 +12,8 @@
 * ``strategy``, ``strategy_property``  BuildStrategy and ExecutionStrategy, and the record of a property
 * ``explain``, ``inquiry``, ``property_status``, ``savings``, ``strict_cost``  what fusions did to a program, and why not more: the
   records and their text, how they are found, what properties do, the bytes that each saves or would save, what strict numerics cost
-* ``explain_html``, ``explain_script``, ``explain_style``  the page that shows it
+* ``explain_html``, ``explain_script``, ``explain_layout``, ``explain_style``  the page that shows it
+* ``why``  why two operators are one kernel or not, and what would join them
 * ``summary``  the operators of a program, its parameters and operations
 * ``dot``  a compiled program as a graph
 * ``saving``, ``loading``  save and load; how files of any form are read and checked before their values are written

@@ -30,7 +30,7 @@ from tstatic.static import pipeline
 from tstatic.static.ledger import Key
 from tstatic.static.request import state_metas
 from tstatic.static.strategy import BuildStrategy
-from tstatic.target import Target
+from tstatic.target import Target, as_asked
 
 
 # ---------------------------------------------------------------------------------------------------------- distribution
@@ -357,7 +357,9 @@ def compile_program(
             # Sizes of the state come from the scope, where they may differ from the declared ones.
             inferred = infer_program(mine, {**metas, **{mine.reads[var]: meta for var, meta in state.items()}})
             fused, after, log = fuse_under(used, mine, inferred, build)
-            known[alike] = LoweredProgram(mine, inferred, fused, after, log, build, device, device.target, used)
+            known[alike] = LoweredProgram(
+                mine, inferred, fused, after, log, build, device, as_asked(device.target), used
+            )
         replicas.append(known[alike])
         states.append(state)
     return Compilation(key, program, family, tuple(replicas), tuple(states))

@@ -465,16 +465,27 @@ class CompiledProgram:
         """Explains for every property of both strategies whether it acts, and which ops were fused or not, and why.
 
         Args:
-            fetch_list: Variables that will be fetched: a fetched value must be stored, which may prevent a fusion.
-            feed_shapes: Input name -> shape; sizes left open are assumed, and the explanation's note says so.
+            fetch_list: Variables that will be fetched: a fetched value must be stored, which may prevent a fusion. ``None`` takes
+                those of the last run, before the first one nothing.
+            feed_shapes: Input name -> shape; sizes left open are assumed, and the explanation's note says so. ``None`` takes those
+                of the last run.
             verbose: Whether printing it lists everything, not only what matters most.
 
         Raises:
             ProgramError: If ``feed_shapes`` has a name that the program does not have.
         """
-        known = self._feed_metas(feed_shapes)
+        names, kept = fetch_names(fetch_list)
+        pruned, told = kept or None, []
+        block, ran, fed = self._program.global_block(), self._history.fetched, self._history.fed
+        # The program may have changed since.
+        if fetch_list is None and ran is not None and all(block.has_var_recursive(name) for name in ran):
+            names, pruned = ran, self._history.kept
+            told.append(f"fetched {', '.join(ran) or 'nothing'}")
+        fed = {n: s for n, s in fed.items() if block.has_var(n) and block.var(n).is_data} if feed_shapes is None else {}
+        if fed:
+            told.append("fed " + ", ".join(f"{name} {list(shape)}" for name, shape in fed.items()))
+        known = self._feed_metas(fed or feed_shapes)
         assumed = []
-        block = self._program.global_block()
         used = {n for b in self._program.blocks for op in b.ops for n in op.input_arg_names}
         outermost = open_rows(self._program)
         for name, var in block.vars.items():
@@ -486,7 +497,8 @@ class CompiledProgram:
                 if shape != tuple(var.shape):
                     assumed.append(f"{name} {list(shape)}")
         note = f"Sizes that the program leaves open were assumed: {', '.join(assumed)}." if assumed else ""
-        names, kept = fetch_names(fetch_list)
+        if told:
+            note = f"As in the last run: {'; '.join(told)}. {note}".strip()
         build, how = self._settings.build, self._distribution()
         if how is not None:
             # Sizes are those of the whole batch; the plan is for the first replica's part.
@@ -494,7 +506,7 @@ class CompiledProgram:
             known = {name: _part(meta, how.replicas, int(name in extra)) for name, meta in known.items()}
         where = self._history.scope or global_scope()
         made = compile_program(
-            self._program, build, [known], names, where, how=how, kept=kept or None, numerics=self._settings.numerics
+            self._program, build, [known], names, where, how=how, kept=pruned, numerics=self._settings.numerics
         )
         fleet = self._program.distributed
         statuses = fleet.statuses if isinstance(fleet, Settings) else ()

@@ -58,6 +58,7 @@ from tstatic.static.request import (
     with_readers,
 )
 from tstatic.static.strategy import BuildStrategy
+from tstatic.target import as_asked
 from tstatic.where import show, user_line
 
 _PLAIN_KEY = PLAIN.build.key()
@@ -215,7 +216,7 @@ class Executor:
                 threads = settings.threads or (os.environ.get("CPU_NUM", "1") if replicas is None else 4)
                 key = Key(
                     base.uid, base.version, _PLAIN_KEY if settings is PLAIN else settings.build.key(), threads, signatures,
-                    (tuple(names), feed_var_name, fetch_var_name), place, device, device.target, id(where), flags.key(),
+                    (tuple(names), feed_var_name, fetch_var_name), place, device, as_asked(device.target), id(where), flags.key(),
                     (use_prune or bool(kept), tuple(kept)), settings.numerics,
                 )  # fmt: skip
                 cache = self._cache if not self._depth else self._cache_within()
@@ -227,6 +228,7 @@ class Executor:
                 raise error.add_context(where=show(user_line())) from None
             if settings.history is not None:
                 settings.history.compilation = entry.exact or entry.compilation
+                settings.history.last = key, count
             if settings.dry_run:
                 return [None] * count
             start = time.perf_counter()

@@ -147,6 +147,7 @@ class Explanation:
         made_at: When it was made, as text.
         compilations: Those for runs of the CompiledProgram until now, with the parts of the cache key that changed.
         in_use: The plans that Executors keep for it, and how many runs found theirs.
+        idle: Switch that is on and made no fusion -> why.
 
     Example:
         >>> y = paddle.exp(static.data("x", [8]) * 2.0 + 1.0)
@@ -180,6 +181,7 @@ class Explanation:
     compilations: tuple[CompileRecord, ...] = field(default=(), compare=False)
     in_use: PlansInUse | None = field(default=None, compare=False)
     made_at: str = field(default="", compare=False)
+    idle: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -324,7 +326,7 @@ class Explanation:
 
 
 # --------------------------------------------------------------------------------------------------------------- summary
-MOST_FUSIONS, MOST_REWRITINGS, MOST_CODES, MOST_OFF, MOST_SET, WIDTH = 5, 2, 4, 2, 3, 150
+MOST_FUSIONS, MOST_REWRITINGS, MOST_CODES, MOST_OFF, MOST_SET, MOST_IDLE, WIDTH = 5, 2, 4, 2, 3, 4, 150
 MOST_LINES = 40
 """So much of each kind a summary shows, so that it has at most 40 lines, and so many characters a line."""
 
@@ -378,10 +380,16 @@ def _set_properties(e: Explanation) -> list[str]:
     switches = sorted((v for v in given if v.value is True), key=lambda v: -times[v.name])
     others = [f"{v.name} = {plain(v.value)!r} ({v.status})" for v in given if v.value is not True]
     acted = [f"{v.name} ({times[v.name]})" for v in switches if times[v.name]]
-    idle = [v.name if v.status == "active" else f"{v.name} ({v.status})" for v in switches if not times[v.name]]
+    idle = [v.name if v.status == "active" else f"{v.name} ({v.status})" for v in switches
+            if not times[v.name] and v.name not in e.idle]  # fmt: skip
+    why = [(v.name, e.idle[v.name]) for v in switches if v.name in e.idle and not times[v.name]]
+    reasons = [f"  {name}: {reason}" for name, reason in why[:MOST_IDLE]]
+    if why[MOST_IDLE:]:
+        reasons += _wrapped("  and, as explain(verbose=True) says: ", [name for name, _ in why[MOST_IDLE:]], "    ")
     return [
         *_wrapped("switches on, and fusions made: ", acted),
-        *_wrapped("on, and made no fusion: ", idle),
+        *(["on, and made no fusion:", *reasons] if reasons else []),
+        *_wrapped("also on: ", idle),
         *_wrapped("also set: ", others),
     ]
 

@@ -14,6 +14,7 @@ from tstatic.ir.program import Operator, Program
 from tstatic.static.explain import BANDWIDTH, Drawing, Explanation, Note
 from tstatic.static.explain_script import SCRIPT
 from tstatic.static.explain_style import STYLE
+from tstatic.static.savings import Saving
 from tstatic.version import __version__
 from tstatic.viz.folding import Group, edges_of, fold, phase_of
 from tstatic.viz.svg import clean, short
@@ -161,6 +162,8 @@ def _applied(explanation: Explanation) -> str:
     for i, (made, row) in enumerate(zip(explanation.applied, rows, strict=True)):
         parts.append(f'<article id="applied-{i}"><h3><code>{clean(made.op)}</code> by {clean(made.switch)}</h3>')
         parts.append(_members(made.members))
+        if explanation.saved and (made.kernel is not None or made.rewritten):
+            parts.append(_saves(explanation.saved[i]))
         if made.gone:
             parts.append(f"<p>No longer in memory: <code>{clean(', '.join(made.gone))}</code>.</p>")
         if made.kept:
@@ -176,7 +179,18 @@ def _applied(explanation: Explanation) -> str:
                 f"<p>It is computed by the kernel of <code>{clean(into.op)}</code>, by {clean(into.switch)}.</p>"
             )
         parts.append("</article>")
-    return _listing("Fusions made", parts, len(rows))
+    total = sum(one.nbytes for one in explanation.saved)
+    return _listing(
+        "Fusions made", parts, len(rows), f"{size(total)} saved a step" if rows and explanation.saved else ""
+    )
+
+
+def _saves(saving: Saving) -> str:
+    """Returns the paragraph that says what a fusion saves a step."""
+    launches = f" and {saving.launches} launch{'es' * (saving.launches != 1)}" if saving.launches else ""
+    memory = f"; {size(saving.memory)} less alive at the peak" if saving.memory else ""
+    exact = f"{saving.nbytes:,} bytes"
+    return f'<p class="saves">Saves <b title="{exact}">{size(saving.nbytes)}</b>{launches} a step{memory}.</p>'
 
 
 def _precision(explanation: Explanation) -> str:
@@ -186,9 +200,9 @@ def _precision(explanation: Explanation) -> str:
     return _listing("Mixed precision", [f'<ul class="ops">{"".join(rows)}</ul>'], len(rows))
 
 
-def _listing(title: str, parts: Sequence[str], count: int | None = None) -> str:
-    """Returns a section with a heading, and with the number of its entries if they are counted."""
-    heading = title if count is None else f"{title} ({count})"
+def _listing(title: str, parts: Sequence[str], count: int | None = None, total: str = "") -> str:
+    """Returns a section with a heading, and with the number of its entries if they are counted, and what they come to."""
+    heading = title if count is None else f"{title} ({', '.join(filter(None, (str(count), total)))})"
     none = ["<p>None.</p>"] if count == 0 else []
     return "\n".join([f'<section aria-label="{title}"><h2>{heading}</h2>', *parts, *none, "</section>"])
 

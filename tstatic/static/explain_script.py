@@ -1,6 +1,11 @@
 """The script of the page that shows an explanation: draws the program as boxes that fold and unfold."""
 
-SCRIPT = r"""
+from __future__ import annotations
+
+from tstatic.static.explain_layout import LAYOUT
+
+SCRIPT = (
+    r"""
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
@@ -9,9 +14,14 @@ SCRIPT = r"""
   const [camera, panel, verdict, minimap, search, found] =
     ["camera", "panel", "verdict", "minimap", "search", "found"].map((id) => document.getElementById(id));
   const tabs = Array.from(document.querySelectorAll("[role=tab]"));
-  const GAP = 20, ROW = 30, PAD = 12, HEAD = 24, HEIGHT = 36, COLUMN = 90, TALL = 900;
+  const GAP = 20, ROW = 30, PAD = 12, HEAD = 24, HEIGHT = 36, COLUMN = 90, APART = 40;
+  // Texts have 11 pixels at a scale of 1. A drawing is made at most so much larger, and its box so tall.
+  const LEGIBLE = 1, LARGEST = 1.6, TALLEST = 3000;
+  // What is tried: how tall columns are, and whether forward, backward and update stand one below the other.
+  const TALLS = [Infinity, 1600, 1200, 900, 750, 620, 520, 430, 360, 300, 250, 200, 160, 130, 100, 60];
+  const layout = { tall: Infinity, stacked: false, wide: Infinity };
   const views = {};
-  let view = null, at = { x: 0, y: 0, k: 1 }, moved = false, matches = [], match = -1;
+  let view = null, at = { x: 0, y: 0, k: 1 }, moved = false, width = 0, matches = [], match = -1;
 
   function html(parent, tag, text, kind) {
     const made = document.createElement(tag);
@@ -62,105 +72,9 @@ SCRIPT = r"""
     return { name, given, ops, groups, root: node(given.tree, null), chosen: null, focus: null };
   }
 
-  // -------------------------------------------------------------------------------------------------------- layout
-  // Keeps an order and a least distance, and comes as near as possible to the wanted middles.
-  function spread(row, wanted) {
-    const blocks = [];
-    let offset = 0;
-    const offsets = row.map((one, i) => {
-      if (i) offset += (row[i - 1].w + one.w) / 2 + GAP;
-      let [mean, count] = [wanted[i] - offset, 1];
-      while (blocks.length && blocks[blocks.length - 1][0] > mean) {
-        const [old, number] = blocks.pop();
-        mean = (old * number + mean * count) / (number + count);
-        count += number;
-      }
-      blocks.push([mean, count]);
-      return offset;
-    });
-    let i = 0;
-    for (const [mean, count] of blocks) for (let n = 0; n < count; n++, i++) row[i].mid = mean + offsets[i];
-  }
-  function measure(node) {
-    if (!node.items) {
-      node.w = Math.max(76, 18 + 7.4 * node.type.length, 18 + 5.9 * node.name.length);
-      node.h = HEIGHT;
-      return;
-    }
-    const title = 22 + 7.4 * Math.min(node.title.length, 60);
-    if (!node.open) {
-      node.w = Math.max(110, title);
-      node.h = HEIGHT;
-      return;
-    }
-    node.items.forEach(measure);
-    const rows = node.rows.map((row) => row.map((i) => node.items[i]));
-    const mean = (list) => list.reduce((sum, i) => sum + node.items[i].mid, 0) / list.length;
-    node.items.forEach((one) => { one.mid = 0; });
-    node.rows.forEach((row, r) => spread(rows[r], row.map((i) => (node.before[i].length ? mean(node.before[i]) : 0))));
-    for (let r = rows.length - 2; r >= 0; r--)
-      spread(rows[r], node.rows[r].map((i) => (node.after[i].length ? mean(node.after[i]) : node.items[i].mid)));
-    if (node.kind === "root") {
-      let x = 0;
-      for (const one of node.items) { one.mid = x + one.w / 2; x += one.w + COLUMN; }
-    }
-    const head = node.kind === "root" ? 0 : HEAD, top = head ? head + PAD : 0;
-    const tall = rows.map((row) => Math.max(...row.map((one) => one.h)));
-    let x = PAD, bottom = 0;
-    for (const [start, stop] of columns(node, rows, tall)) {
-      const mine = rows.slice(start, stop).flat();
-      const left = Math.min(...mine.map((one) => one.mid - one.w / 2));
-      const right = Math.max(...mine.map((one) => one.mid + one.w / 2));
-      let y = top;
-      for (let r = start; r < stop; r++) {
-        for (const one of rows[r]) {
-          one.dx = x + one.mid - left;
-          one.dy = y + (node.kind === "root" ? 0 : (tall[r] - one.h) / 2);
-        }
-        y += tall[r] + ROW;
-      }
-      bottom = Math.max(bottom, y - ROW);
-      x += right - left + 2.4 * GAP;
-    }
-    const wide = x - 2.4 * GAP + PAD;
-    node.w = Math.max(wide, head ? title : 0);
-    node.h = bottom + PAD;
-    for (const one of node.items) one.dx += (node.w - wide) / 2;
-  }
-  // Rows of something tall go into columns, as in a newspaper, so that the whole fits a screen.
-  function columns(node, rows, tall) {
-    const whole = tall.reduce((sum, h) => sum + h + ROW, 0);
-    const wide = Math.max(...rows.map((row) => row.reduce((sum, one) => sum + one.w + GAP, 0)));
-    let count = whole > TALL ? Math.round(Math.sqrt(whole / (1.2 * wide))) : 1;
-    count = Math.max(1, Math.min(count, Math.floor(rows.length / 2)));
-    const cut = [];
-    let start = 0, sum = 0;
-    rows.forEach((_, r) => {
-      sum += tall[r] + ROW;
-      if (sum >= whole / count - 1 && cut.length < count - 1) {
-        cut.push([start, r + 1]);
-        [start, sum] = [r + 1, 0];
-      }
-    });
-    if (start < rows.length) cut.push([start, rows.length]);
-    return cut;
-  }
-  function place(node, x, y) {
-    node.x = x;
-    node.y = y;
-    if (node.items && node.open) for (const one of node.items) place(one, x + one.dx - one.w / 2, y + one.dy);
-  }
-  function seen(node) {
-    let shown = node;
-    for (let up = node.parent; up; up = up.parent) if (!up.open) shown = up;
-    return shown;
-  }
-  function column(node) {
-    while (node.parent && node.parent.parent) node = node.parent;
-    return node;
-  }
-
-  // ------------------------------------------------------------------------------------------------------- drawing
+"""
+    + LAYOUT
+    + r"""  // ------------------------------------------------------------------------------------------------------- drawing
   function redraw() {
     const hadFocus = camera.contains(document.activeElement);
     measure(view.root);
@@ -294,10 +208,13 @@ SCRIPT = r"""
     scene.classList.toggle("far", at.k < 0.5);
     map();
   }
+  // Shows the whole program, as wide as its box; the box becomes as tall as that takes.
   function fit() {
-    const { w, h } = area(), root = view.root;
-    const k = Math.min(w / (root.w + 10), h / (root.h + 16), 1.3) * 0.98;
-    at = { k, x: (w - root.w * k) / 2, y: (h - root.h * k) / 2 };
+    const { w } = area(), root = view.root;
+    const k = scale(w - 10);
+    panel.style.height = Math.ceil(root.h * k + 16) + "px";
+    width = w;
+    at = { k, x: (w - root.w * k) / 2, y: 8 };
     moved = false;
     aim();
   }
@@ -326,6 +243,8 @@ SCRIPT = r"""
       moved = true;
     }
     aim();
+    // The box may be taller than the window.
+    if (node.element) node.element.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
   function map() {
     const tool = minimap.getContext("2d"), root = view.root;
@@ -367,6 +286,7 @@ SCRIPT = r"""
   }
   function all(open) {
     for (const group of view.groups) if (group.kind !== "root" && group.kind !== "phase") group.open = open;
+    arrange();
     redraw();
     fit();
   }
@@ -403,9 +323,7 @@ SCRIPT = r"""
       for (const row of rows.slice(0, 12)) html(values, "li", row);
       if (rows.length > 12) html(values, "li", `and ${rows.length - 12} more`);
     }
-    // In one column the verdict stands below the drawing.
-    if (verdict.getBoundingClientRect().top > panel.getBoundingClientRect().bottom - 1)
-      verdict.scrollIntoView({ block: "nearest" });
+    verdict.scrollTop = 0;
   }
   const incoming = (node) => [...node.reads,
     ...view.given.edges.filter((e) => e[1] === node.number).flatMap((e) => e[3].map((v) => `${v} from ${view.ops[e[0]].type}`))];
@@ -417,7 +335,7 @@ SCRIPT = r"""
     for (let up = node.parent; up; up = up.parent) if (!up.open) { up.open = true; changed = true; }
     if (changed) redraw();
     tabstop(node, false);
-    reach(node, 0.85);
+    reach(node, LEGIBLE);
     show(node);
   }
   function look(step) {
@@ -451,6 +369,7 @@ SCRIPT = r"""
     scene.setAttribute("data-view", name);
     scene.setAttribute("aria-label", "the program " + name + " the fusions, " + view.ops.length + " operators");
     look.text = null;
+    arrange();
     redraw();
     look(0);
     fit();
@@ -541,11 +460,17 @@ SCRIPT = r"""
   }
   minimap.addEventListener("pointerdown", jump);
   minimap.addEventListener("pointermove", jump);
-  new ResizeObserver(() => { if (moved) aim(); else fit(); }).observe(panel);
+  new ResizeObserver(() => {
+    if (moved || area().w === width) { aim(); return; }
+    arrange();
+    redraw();
+    fit();
+  }).observe(panel);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", map);
   choose("before", false);
 })();
-""".strip()
+"""
+).strip()
 """Draws the program as boxes that fold and unfold, and shows an operator's notes when it is chosen."""
 
 __all__ = ["SCRIPT"]

@@ -25,21 +25,22 @@ button{cursor:pointer}input{background:var(--paper);max-width:60vw}
 [role=tab]{color:var(--soft)}
 [role=tab][aria-selected=true]{background:var(--mark);border-color:var(--mark);color:var(--paper);font-weight:600}
 .views{display:grid;grid-template-columns:minmax(0,1fr) 23rem;gap:.9rem;align-items:start}
-#panel{position:relative;overflow:clip;border:1px solid var(--line);border-radius:8px;height:clamp(20rem,100vh - 22rem,60rem);
-min-height:20rem;background:var(--paper)}
+#panel{position:relative;overflow:clip;border:1px solid var(--line);border-radius:8px;height:20rem;min-height:8rem;
+background:var(--paper)}
 #scene{display:block;width:100%;height:100%;touch-action:none;cursor:grab;user-select:none}
 #scene.moving{cursor:grabbing}
 #minimap{position:absolute;right:.5rem;bottom:.5rem;border:1px solid var(--line);border-radius:4px;
 background:var(--paper);opacity:.92;cursor:pointer}
-#verdict{overflow-wrap:anywhere}#verdict li{margin:.5rem 0}#verdict ul{padding-left:1.1rem;margin:.4rem 0}
-@media (max-width:60rem){.views{grid-template-columns:minmax(0,1fr)}#panel{height:52vh;min-height:16rem}
-body{padding:.7rem}#minimap{width:110px;height:78px}}
+#verdict{overflow-wrap:anywhere;position:sticky;top:.6rem}#verdict li{margin:.5rem 0}#verdict ul{padding-left:1.1rem;margin:.4rem 0}
+@media (max-width:60rem){.views{grid-template-columns:minmax(0,1fr)}html{scroll-padding-top:13rem}
+#verdict{order:-1;top:0;z-index:1;height:11rem;overflow-y:auto;background:var(--paper);border-bottom:1px solid var(--line)}
+#verdict h3,#verdict p{margin:.2rem 0}body{padding:.7rem}#minimap{width:110px;height:78px}}
 .kind{font-size:.78rem;font-weight:700;text-transform:uppercase;color:var(--soft)}.kind-applied{color:var(--good)}
 .kind-refused{color:var(--bad)}
 a{color:var(--mark)}
 :focus-visible{outline:3px solid var(--mark);outline-offset:1px}
 #scene text{font:11px ui-monospace,SFMono-Regular,Menlo,'DejaVu Sans Mono',Consolas,monospace;fill:var(--ink)}
-#scene .type{font-weight:700;font-size:12px}#scene .sub,#scene .bytes{fill:var(--soft);font-size:9.5px}
+#scene .type{font-weight:700;font-size:12px}#scene .sub,#scene .bytes{fill:var(--soft);font-size:11px}
 #scene .title{font-size:12px;font-weight:600}
 g[data-op],g[data-group]{cursor:pointer;outline:none}
 .box{fill:var(--plain);stroke:var(--edge);stroke-width:1.2}

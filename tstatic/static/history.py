@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from weakref import WeakSet
 
 from tstatic.plan.plan import Plan
@@ -13,7 +14,7 @@ from tstatic.runtime.kept import plan_bytes, session_bytes
 from tstatic.runtime.scope import Scope
 from tstatic.runtime.session import Session
 from tstatic.static.compile import Compilation
-from tstatic.static.ledger import MOST_RECORDS, CompileRecord, PlansInUse
+from tstatic.static.ledger import MOST_RECORDS, CompileRecord, Key, PlansInUse
 from tstatic.static.plan_cache import Bound
 
 
@@ -25,6 +26,7 @@ class History:
         counted: The compilation of the last run, whose sessions are in ``sessions``.
         sessions: The sessions of all runs; weak references, so that the memory of a deleted Executor is freed.
         scope: The scope of the last data-parallel run.
+        last: The key of the last run, and how many of its fetches the user named.
         records: The last compilations for runs, in all Executors.
         runs, compiled, again: How many runs there were, how many compilations for them, and how many of these for plans that had
             been removed.
@@ -34,10 +36,36 @@ class History:
     counted: Compilation | None = None
     sessions: WeakSet[Session] = field(default_factory=WeakSet)
     scope: Scope | None = None
+    last: tuple[Key, int] | None = None
     records: deque[CompileRecord] = field(default_factory=lambda: deque(maxlen=MOST_RECORDS))
     runs: int = 0
     compiled: int = 0
     again: int = 0
+
+    @property
+    def fetched(self) -> list[str] | None:
+        """What the last run fetched; ``None`` before the first one."""
+        if self.last is None:
+            return None
+        key, count = self.last
+        return list(key.fetch_list[0][:count])  # type: ignore[index]
+
+    @property
+    def fed(self) -> dict[str, tuple[int, ...]]:
+        """Input -> shape in the last run: that of the whole batch, which replicas share."""
+        found: dict[str, tuple[int, ...]] = {}
+        for replica in self.last[0].feed_signature if self.last is not None else ():
+            for name, shape, _ in replica:
+                found[name] = (found.get(name, (0,))[0] + shape[0], *shape[1:]) if shape else ()
+        return found
+
+    @property
+    def kept(self) -> list[Any] | None:
+        """The updates to which the last run pruned the program; ``None`` if it did not."""
+        if self.last is None:
+            return None
+        found: Any = self.last[0].prune
+        return list(found[1]) if found[0] else None
 
     @property
     def compilation(self) -> Compilation | None:

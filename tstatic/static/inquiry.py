@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cache, partial
-from typing import NamedTuple
 
 from tstatic import flags
 from tstatic.devices import cpu_device
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.codegen.kernel import Kernel
-from tstatic.fusion.engine import Applied, Fusion, Log, OpInfo, Rejection, kernels_of
+from tstatic.fusion.engine import Applied, Log, OpInfo, Rejection, kernels_of
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients
+from tstatic.fusion.nearest import why_idle
 from tstatic.fusion.reasons import explain_code
-from tstatic.fusion.shape_readers import shapes_from_contents
 from tstatic.fusion.single_op import kernel_per_op
+from tstatic.fusion.view import View
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, flat
 from tstatic.ir.opdef import EMPTY, OpDef
 from tstatic.ir.program import Block, Operator, Program
@@ -37,8 +38,8 @@ from tstatic.static.property_status import PropertyStatus, properties
 from tstatic.static.savings import Operators, Savings, bytes_of, named_members
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.static.strict_cost import StrictCost, StrictRefusal
+from tstatic.static.why import Only, Question, left_of, only_one, why_apart
 from tstatic.target import DEFAULT_TARGET
-from tstatic.where import show
 
 
 def _named(op: FrozenOp, names: dict[str, str], inputs: bool) -> dict[str, tuple[str, ...]]:
@@ -221,11 +222,11 @@ def build_explanation(
 
     @cache
     def alone() -> dict[str, Only]:
-        return {f.switch: _only(f, frozen, metas) for f in FUSIONS if not getattr(build, f.switch)}
+        return {f.switch: only_one(f, frozen, metas) for f in FUSIONS if not getattr(build, f.switch)}
 
     def why(a: str, b: str) -> FusionAnswer:
         with flags.using_numerics(made.first.numerics):
-            return _why(frozen, metas, log, operators, alone, names[a], names[b])
+            return why_apart(Question(frozen, metas, log, build, operators, alone), names[a], names[b])
 
     def off() -> tuple[OffSwitch, ...]:
         with flags.using_numerics(made.first.numerics):
@@ -236,7 +237,7 @@ def build_explanation(
         with flags.using_numerics(made.first.numerics):
             notes = _Notes(log, [a for one in alone().values() for a in one.log.applied])
         after = {i: notes.of(op) for i, op in enumerate(fused.ops)}
-        before = _notes_before(copy, frozen, notes, _left(frozen, metas))
+        before = _notes_before(copy, frozen, notes, left_of(frozen, metas))
         sizes = _bytes(frozen, metas), _bytes(fused, after_metas)
         return Drawing(copy, as_program(copy, fused), before, after, *sizes)
 
@@ -246,9 +247,12 @@ def build_explanation(
         return explain_html.page(explanation, max_ops)
 
     switches = {f.switch: f.name for f in FUSIONS}
+    idle = _idle(frozen, metas, log, build)
+    refused = {r.switch for r in log.refused}
+    silent = {switch: why for switch, why in idle.items() if switch not in refused}
     said = made.report.said() if made.report is not None else None
     return Explanation(
-        (*properties(build, execution, log.applied, log.refused, switches, said, chosen), *statuses),
+        (*properties(build, execution, log.applied, log.refused, switches, said, chosen, silent), *statuses),
         applied,
         tuple(log.refused),
         MemoryTraffic(before[0], after[0], before[1], after[1], before[2], after[2]),
@@ -269,7 +273,28 @@ def build_explanation(
         draw,
         page,
         made_at=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+        idle=idle,
     )
+
+
+def _idle(frozen: FrozenProgram, metas: Mapping[str, Meta], log: Log, build: BuildStrategy) -> dict[str, str]:
+    """Returns why each switch that is on made no fusion: what was refused, or what came nearest and what it lacks."""
+    acted = {a.switch for a in log.applied}
+    found: dict[str, str] = {}
+    view: View | None = None
+    for fusion in FUSIONS:
+        switch = fusion.switch
+        if switch in acted or switch in found or not getattr(build, switch):
+            continue
+        codes = Counter(r.code for r in log.refused if r.switch == switch)
+        if codes:
+            first = next(r for r in log.refused if r.switch == switch)
+            counts = ", ".join(f"{n} x {code}" for code, n in codes.items())
+            found[switch] = f"refused {counts}: {first.reason}"
+            continue
+        view = view or View(frozen, metas)
+        found[switch] = why_idle(fusion, view, log.applied)
+    return found
 
 
 def _shared(made: Compilation, fused: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels) -> tuple[Kernel, ...]:
@@ -291,17 +316,6 @@ def _on_host(frozen: FrozenProgram) -> tuple[OnHost, ...]:
     )
 
 
-def _holds(record: Applied | Rejection, values: tuple[str, str]) -> bool:
-    made = {v for m in record.members for v in m.outputs}
-    return all(v in made for v in values)
-
-
-def _label(frozen: FrozenProgram, value: str) -> str:
-    op = next(o for o in frozen.ops if value in o.writes())
-    where = show(op.where)
-    return f"{op.type} -> {frozen.names.get(value, value)}" + (f" (at {where})" if where else "")
-
-
 def _bytes(frozen: FrozenProgram, metas: Mapping[str, Meta]) -> dict[str, int]:
     """Returns the bytes of each variable, of the largest of its values; of those whose sizes are known."""
     found: dict[str, int] = {}
@@ -310,86 +324,6 @@ def _bytes(frozen: FrozenProgram, metas: Mapping[str, Meta]) -> dict[str, int]:
         if UNKNOWN not in meta.shape:
             found[name] = max(found.get(name, 0), meta.nbytes)
     return found
-
-
-def _left(frozen: FrozenProgram, metas: Mapping[str, Meta]) -> set[str]:
-    """Returns the values that are still made after identity gradients are removed."""
-    return {v for op in eliminate_identity_gradients(frozen, metas).ops for v in op.writes()}
-
-
-class Only(NamedTuple):
-    """What one fusion would do if its switch were the only one that is on.
-
-    Attributes:
-        log: The fusions that it would make, and the matches that it would reject.
-        made: The program with its fused ops, the metadata of all values, and the kernels.
-    """
-
-    log: Log
-    made: tuple[FrozenProgram, Mapping[str, Meta], Kernels]
-
-
-def _only(fusion: Fusion, frozen: FrozenProgram, metas: Mapping[str, Meta]) -> Only:
-    log, own = Log(), dict(metas)
-    fused = pipeline.make_one(fusion, shapes_from_contents(frozen, metas), own, log)
-    return Only(log, (fused, own, kernels_of(fused, own)))
-
-
-def _why(
-    frozen: FrozenProgram,
-    metas: Mapping[str, Meta],
-    log: Log,
-    operators: Operators,
-    alone_of: Callable[[], Mapping[str, Only]],
-    a: str,
-    b: str,
-) -> FusionAnswer:
-    pair = f"{_label(frozen, a)} and {_label(frozen, b)}"
-    both = {operators.view.maker[v] for v in (a, b)}
-    for made in log.applied:
-        if both <= operators.indices(made.members):
-            return FusionAnswer(True, "APPLIED", f"{pair} are one {made.op} by {made.switch}.", "")
-
-    def apart(code: str, why: str, change: str, *, advice: bool = True) -> FusionAnswer:
-        return FusionAnswer(False, code, f"{pair} stay apart{why}.{f' To allow it: {change}.' * advice}", change)
-
-    alone = alone_of()
-    switches = _switches_for(alone, (a, b))
-    turned_on = f"build_strategy.{switches[0]} = True" if switches else ""
-    for no in log.refused:
-        if _holds(no, (a, b)):
-            own = "" if turned_on and no.change.startswith("nothing") else no.change
-            change = ", or ".join(filter(None, (own, turned_on)))
-            return apart(no.code, f" under {no.switch}: {no.code}, {no.reason}", change)
-    if switches:
-        meaning, change = explain_code("OFF", value=switches[0])
-        others = f"; {' or '.join(switches[1:])} would do it, too" if switches[1:] else ""
-        return apart("OFF", f": {meaning} ({switches[0]}{others})", change)
-    makers = {v: op for op in frozen.ops for v in op.writes()}
-    left = _left(frozen, metas)
-    for value in (a, b):
-        if value not in left:
-            meaning, change = explain_code("IDENTITY", reader=makers[value].type)
-            return apart("IDENTITY", f": {meaning}", change, advice=False)
-    refused = next((x for one in alone.values() for x in one.log.refused if _holds(x, (a, b))), None)
-    if refused is not None:
-        refused = Operators(frozen, metas, alone[refused.switch].log).with_culprit(refused)
-        why = f", and {refused.switch} would not join them: {refused.code}, {refused.reason}"
-        return apart(refused.code, why, refused.change)
-    linked = a in makers[b].reads() or b in makers[a].reads()
-    meaning, change = explain_code("NO_PATTERN")
-    reason = meaning if linked else "neither reads what the other makes, and no fusion joins unrelated operators"
-    return apart("NO_PATTERN", f": {reason}", change, advice=False)
-
-
-def _switches_for(alone: Mapping[str, Only], values: tuple[str, str]) -> list[str]:
-    """Returns the switches each of which would join two values' ops, that of the smallest change first.
-
-    A pattern is a smaller change than a general compiler, and of two patterns the one that takes fewer operators.
-    """
-    general = {f.switch for f in FUSIONS if f.groups is not None}
-    sizes = {s: next((len(x.members) for x in one.log.applied if _holds(x, values)), 0) for s, one in alone.items()}
-    return sorted((s for s, size in sizes.items() if size), key=lambda s: (s in general, sizes[s]))
 
 
 # ----------------------------------------------------------------------------------------------------- notes for drawings

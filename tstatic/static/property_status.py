@@ -42,6 +42,7 @@ def properties(
     fusing: Mapping[str, str] | None = None,
     said: Mapping[str, str] | None = None,
     chosen: Iterable[str] = (),
+    idle: Mapping[str, str] | None = None,
 ) -> tuple[PropertyStatus, ...]:
     """Returns one status per property; that of a fusion's switch tells how often it acted, or why it did not.
 
@@ -51,13 +52,14 @@ def properties(
         fusing: Switch -> name of its fusion, for the switches of fusions.
         said: Property of the BuildStrategy -> what it did for this program.
         chosen: Properties whose values the user did not set.
+        idle: Switch that is on -> why it made no fusion.
     """
     verdicts = []
     for strategy in (build, execution):
         for p in type(strategy).properties():
             value, reason = getattr(strategy, p.name), p.reason
             if fusing is not None and p.name in fusing and strategy is build:
-                reason = _acted(p.name, bool(value), applied, refused)
+                reason = _acted(p.name, bool(value), applied, refused, (idle or {}).get(p.name, ""))
             elif said is not None and strategy is build:
                 reason = said.get(p.name, reason)
             given = value != p.default and p.name not in chosen
@@ -65,7 +67,7 @@ def properties(
     return tuple(verdicts)
 
 
-def _acted(switch: str, on: bool, applied: Sequence[Applied], refused: Sequence[Rejection]) -> str:
+def _acted(switch: str, on: bool, applied: Sequence[Applied], refused: Sequence[Rejection], idle: str) -> str:
     if not on:
         return "off: " + explain_code("OFF", value=switch)[1] + " turns it on."
     times = sum(a.switch == switch for a in applied)
@@ -74,6 +76,6 @@ def _acted(switch: str, on: bool, applied: Sequence[Applied], refused: Sequence[
     if mine:
         codes = ", ".join(f"{sum(r.code == c for r in mine)} x {c}" for c in sorted({r.code for r in mine}))
         text += f"; not applied: {codes}"
-    elif not times:
-        text += ": no operators stand in its pattern"
+    if idle:
+        text += f": {idle}"
     return text + "."

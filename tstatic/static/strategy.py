@@ -35,7 +35,7 @@ IN_ORDER = active(
 )
 ON_PLACES = active("it acts when with_data_parallel runs the program on several places.")
 TRAINERS = "it must agree with what the launcher's environment says; {} leaves it to the environment."
-GPU_LATER = later("it acts on a GPU, which comes with a later release.")
+CAPTURED_LATER = later("no run is captured yet, on any device.")
 BLOCKS = active(
     "sums go within each process, then over blocks of hierarchical_allreduce_inter_nranks processes (0: those of one machine), "
     "then over the blocks."
@@ -205,7 +205,7 @@ class BuildStrategy(Strategy):
         BOOL, False, "2.2", "order", "Gives the ops the same order in every run and every process.", IN_ORDER,
     )
     allow_cuda_graph_capture = Property(
-        BOOL, False, "2.3", "GPU", "Lets the program be captured as a CUDA graph and replayed.", GPU_LATER,
+        BOOL, False, "2.3", "GPU", "Lets the program be captured as a CUDA graph and replayed.", CAPTURED_LATER,
     )
     fuse_gemm_epilogue = fusion(
         "2.3", "Fuses a matrix product with its bias and activation, forward and backward.",

@@ -103,11 +103,12 @@ class _Forward(AttentionModule):
             self.store("out", "batch", "rows", s.rows, "wide", s.width, "(mixed / total[:, None])", self.dtype),
         ]
         if self.lse is not None:
-            text = "top.to(tl.float64)"
+            text = f"top.to(tl.float64) + (tl.log(total){self.stretched('top')}).to(tl.float64)"
             if self.powers:
                 # What the powers have less, as it was rounded.
-                text = f"shift.to(tl.float64) * tl.full((1,), {math.log(2)!r}, tl.float64)"
-            text += " + tl.log(total).to(tl.float64)"
+                text = (
+                    f"shift.to(tl.float64) * tl.full((1,), {math.log(2)!r}, tl.float64) + tl.log(total).to(tl.float64)"
+                )
             body.append(f"tl.store(lse + batch * {s.rows} + rows, {text}, mask=rows < {s.rows})")
         return self.function("kernel", parameters, body)
 

@@ -146,24 +146,14 @@ class _Gradients(AttentionModule):
         # over them need masks: those over queries, or those over keys.
         masked = [f"p = tl.where({seen}, p, 0.0)"] if seen else []
         each = "[None, :]" if turned else "[:, None]"
-        if not self.powers:
-            power = f"tl.exp(s - saved{each} - rest{each})"
-        elif self.folded:
-            power = f"exp_less(s, {self.factor}, saved{each})"
-        else:
-            self.used.add("exp_less_both")
-            power = f"exp_less_both(s, {self.factor}, saved{each}, rest{each})"
+        power = f"exp_less(s, {self.factor}, saved{each})" if self.powers else f"tl.exp(s - saved{each} - rest{each})"
         return [*self.scored(turned), f"p = {power}", *masked]
 
     def _scores_gradient(self, seen: str, turned: bool = False) -> list[str]:
         """Lines that make the gradient of a block of raw scores, ``ds``."""
         own: list[str] = []
         first, axis = ("first_column", 0) if turned else ("start", 1)
-        if self.sizes.columns == 1:
-            # The weight of the only key is 1: its gradient is 0, and not what rounding leaves of a sum in another order.
-            only = "(columns == 0)[:, None]" if turned else "(columns == 0)[None, :]"
-            own = [f"sums = tl.sum(tl.where({only}, p * d, 0.0), {axis})"]
-        elif self.wide_softmax and self.diagonal is not None and seen:
+        if self.wide_softmax and self.diagonal is not None and seen:
             # Of rows that see nothing behind the first keys: the result was rounded, these weights and gradients are not.
             known = f"({first} == 0) & (rows < COLUMNS - {self.diagonal})"
             own = [f"sums = tl.where({known}, tl.sum(p * d, {axis}), sums)"]
@@ -171,7 +161,7 @@ class _Gradients(AttentionModule):
             f"d = {self.product_text('given_here', 'value', turned)}",
             f"d = {self.call('weights_grad', 'd', turned=turned)}",
             *own,
-            f"ds = p * (d - sums{'[None, :]' if turned else '[:, None]'})",
+            self.scores_gradient(first_row=bool(seen), turned=turned),
             f"ds = {self.call('scores_grad', 'raw', 'ds', turned=turned)}",
             *([f"ds = tl.where({seen}, ds, 0.0)"] if seen else []),
         ]
@@ -181,13 +171,12 @@ class _Gradients(AttentionModule):
         s, kind = self.sizes, LANGUAGE[self.compute.name]
         to_powers = f" * tl.full((1,), {LOG2E!r}, tl.float64)" if self.powers else ""
         # Rounding what was saved counts less than rounding results to 16 bits.
-        rest = [] if self.folded else [f"rest = (exact - saved.to(tl.float64)).to({kind})"]
+        saved = [f"saved = exact.to({kind})"] if self.powers else self.restored()
         return [
             f"query = {self.load('q', 'batch', 'rows', s.rows, 'dims', s.depth, whole=whole)}",
             f"given_here = {self.load('given', 'batch', 'rows', s.rows, 'wide', s.width, whole=whole)}",
             f"exact = tl.load(lse + batch * {s.rows} + rows, mask=rows < {s.rows}, other=0){to_powers}",
-            f"saved = exact.to({kind})",
-            *rest,
+            *saved,
             "if MADE:",
             f"    result = {self.load('out', 'batch', 'rows', s.rows, 'wide', s.width, whole=whole)}",
             "    sums = sum_products(result, given_here)",

@@ -225,13 +225,13 @@ class LibraryWay:
             ),
         ]
         if m.lse is not None:
-            text = "top.to(tl.float64) + tl.log(total).to(tl.float64)"
+            text = f"top.to(tl.float64) + (tl.log(total){m.stretched('top')}).to(tl.float64)"
             body.append(f"tl.store(lse + batch * {s.rows} + rows, {text}, mask=rows < {s.rows})")
         return m.function("weight_rows", parameters, body)
 
     def _gradient_rows(self) -> tuple[str, Parameters]:
         """What the last product took of the weights, in the place of scores, and gradients of scores in that of weights'."""
-        m, s, kind = self.module, self.module.sizes, LANGUAGE[self.module.compute.name]
+        m, s = self.module, self.module.sizes
         buffers, sizes = [m.pointer("scores_at", SCORES)], list[KernelParameter]()
         if self.through_scores:
             read = (("out", m.out), ("given", self.places["given"]))
@@ -242,8 +242,7 @@ class LibraryWay:
         body = [
             *self._head(),
             f"exact = tl.load(lse + batch * {s.rows} + rows, mask=rows < {s.rows}, other=0)",
-            f"saved = exact.to({kind})",
-            f"rest = (exact - saved.to(tl.float64)).to({kind})",
+            *m.restored(),
         ]
         loop = [
             *self._block("start"),
@@ -259,7 +258,7 @@ class LibraryWay:
             loop += [
                 f"d = {given}",
                 f"d = {m.call('weights_grad', 'd')}",
-                "ds = p * (d - sums[:, None])",
+                m.scores_gradient(first_row=True),
                 f"ds = {self._times(m.call('scores_grad', 'raw', 'ds'), self.factors[3], m.compute)}",
                 self._kept("d_at", "ds"),
             ]
@@ -317,7 +316,8 @@ class LibraryWay:
     def among(self, generated: list[Launches], target: Target) -> list[Launches]:
         """Returns all ways, the one to be taken where nothing was timed first: the library's on a chip, where it is offered."""
         own = self.launches(target)
-        return generated + own if target.large_programs else own + generated
+        first = target.large_programs or target.asks("ROWS", "COLUMNS")
+        return generated + own if first else own + generated
 
     def _of_cut(self, cut: Cut, target: Target) -> list[Launch | LibraryProduct]:
         s = self.module.sizes

@@ -83,9 +83,10 @@ class AttentionModule:
         self.dot = "dot_tf32" if self.tf32 else "dot"
         # Powers of 2 in the place of those of e: the factor between them, and that of the scores, is part of one operation. The
         # largest weight of a row is then 1 up to a rounding of 32 bits, which only results of 16 bits do not show.
-        self.powers = self.dtype.is_low and not self.wide_softmax
-        self.folded = found.factor if self.powers else None
-        self.factor = number((self.folded or 1.0) * LOG2E, self.compute) if self.powers else ""
+        # Beside masks in memory scores may be so large that their product with a factor is rounded by more than powers can hold.
+        self.folded = found.factor if self.dtype.is_low and not self.wide_softmax else None
+        self.powers = self.folded is not None
+        self.factor = number(self.folded * LOG2E, self.compute) if self.folded is not None else ""
         self.used: set[str] = {self.dot, "to_bf16"} if self.dtype.name == "bfloat16" else {self.dot}
         if self.powers:
             self.used.add("exp_less")
@@ -235,6 +236,51 @@ class AttentionModule:
             f"raw = {self.product_text('query', 'key', turned)}",
             "s = raw" if self.folded else f"s = {self.call('scores', 'raw', turned=turned)}",
         ]
+
+    def stretched(self, top: str) -> str:
+        """Returns the text of what multiplies the logarithm of a row's sum where it is saved beside the row's largest score.
+
+        float64 cannot hold the sum of a score beyond 1e16, as masks with -1e30 make it, and such a logarithm. Stretched with the
+        score, it stays in the bits that float32 has no room for: ``restored`` finds both again.
+        """
+        if self.compute.name != "float32":
+            return ""
+        return f" * ({self._exponent(top)} << 23).to(tl.float32, bitcast=True)"
+
+    @staticmethod
+    def _exponent(top: str) -> str:
+        """Returns the text of the exponent of the power of 2 that a score is above 2^30, as float32 has it; that of 1 below."""
+        return f"tl.maximum((({top}.to(tl.int32, bitcast=True) >> 23) & 255) - 30, 127)"
+
+    def restored(self) -> list[str]:
+        """Lines that take what was saved of rows, ``exact``, apart: the largest score, and the logarithm beside it."""
+        kind = LANGUAGE[self.compute.name]
+        lines = [f"saved = exact.to({kind})", f"rest = (exact - saved.to(tl.float64)).to({kind})"]
+        if self.compute.name == "float32":
+            # By its exponent: ptxas would join a product with each score's subtraction, at an FFMA a score.
+            less = f"rest.to(tl.int32, bitcast=True) - (({self._exponent('saved')} - 127) << 23)"
+            lines.append(f"rest = tl.where(rest == 0, rest, ({less}).to(tl.float32, bitcast=True))")
+        return lines
+
+    def scores_gradient(self, *, first_row: bool, turned: bool = False) -> str:
+        """Returns the line that makes gradients of scores, ``ds``; in a row that sees one key they are exactly 0.
+
+        Such a row's sum is the gradient of its only weight. Added up in another order, it would leave a rounding, of which Adam
+        makes a full step. NaN and infinities that arrive are not hidden: what is 0 is multiplied by them, or taken from itself.
+
+        Args:
+            first_row: Whether the block may have the first query of a causal attention.
+            turned: Whether the block has a row for each key.
+        """
+        each = "[None, :]" if turned else "[:, None]"
+        if self.sizes.columns == 1:
+            return "ds = p * (d - d)"
+        sums = f"sums{each}"
+        if next(one for one in self.inlined if one.name == "scores").read:
+            # A mask in memory: the weight says what the row sees. Of rounded operands, scores made twice may differ a little.
+            sums = f"tl.where(p >= {1 - 2.0**-16 if self.matrix_unit else 1.0!r}, d, {sums})"
+        weight = f"tl.where((rows > 0){each}, p, 0.0)" if first_row and self.diagonal == 0 else "p"
+        return f"ds = {weight} * (d - {sums})"
 
     def constants(self) -> tuple[KernelParameter, ...]:
         return tuple(KernelParameter(n, "constant") for n in ("ROWS", "COLUMNS", "DEPTH", "WIDTH"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tstatic.fusion.codegen.kernel import power_of_two
@@ -206,13 +206,29 @@ def blocks_of(
     """
     if target.large_programs:
         # Two blocks along each axis, so that tests in the interpreter see borders.
-        return (Blocks(power_of_two(-(-rows // 2), 16, 128), power_of_two(-(-columns // 2), 16, 128), 4, 0),)
+        blocks = Blocks(power_of_two(-(-rows // 2), 16, 128), power_of_two(-(-columns // 2), 16, 128), 4, 0)
+        return (_as_asked(blocks, target, head, dtype),)
     tables = _of_chip(table, target, variant) if dtype.is_low or variant == "tf32" else [WIDE]
     size = size_of(head, tables[-1])
     found: tuple[Blocks, ...] = next(one[size] for one in tables if size in one)
     if "drawn" in variant:
         found = tuple(b for b in found if b.rows * b.columns <= DRAWN_A_THREAD * 32 * b.num_warps) or found[-1:]
-    return found
+    return tuple(dict.fromkeys(_as_asked(one, target, head, dtype) for one in found))
+
+
+def _as_asked(blocks: Blocks, target: Target, head: int, dtype: DType) -> Blocks:
+    """Returns blocks with the sizes that somebody asked for.
+
+    Raises:
+        ProgramError: If the kernel cannot have them.
+    """
+    width = padded(head)
+    rows = target.block("ROWS", blocks.rows, 16, width)
+    columns = target.block("COLUMNS", blocks.columns, 16, max(rows, width))
+    # One block of queries, and a block of keys and one of values for each stage of the loop.
+    nbytes = (rows + 2 * max(1, blocks.stages) * columns) * width * dtype.itemsize
+    target.check_shared({"ROWS": rows, "COLUMNS": columns}, nbytes)
+    return replace(blocks, rows=rows, columns=columns)
 
 
 def apart_first(target: Target, head: int, dtype: DType, variant: Variant) -> bool:

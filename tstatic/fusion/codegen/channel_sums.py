@@ -15,6 +15,8 @@ from tstatic.ir.types import DType
 
 TILE = ("ROWS", "COLUMNS")
 MERGE = ("STRIPS", "COLUMNS")
+LARGEST_SHIFT = {"float32": 1e18, "float64": 1e150}
+"""Per type, a number whose square does not overflow."""
 
 
 def partial(name: str) -> KernelLocal:
@@ -92,8 +94,8 @@ class Moments:
         first = "inside & (tl.program_id(1) == 0)"
         f.add(
             f"first = {f.read('x', self.value, self.dtype, index)}",
-            # A shift that is infinite would make the mean NaN, where numpy's is infinite.
-            'shift = tl.where(tl.abs(first) < float("inf"), first, 0.0)',
+            # A shift that is infinite would make the mean NaN, where numpy's is infinite; differences from a huge one overflow.
+            f"shift = tl.where(tl.abs(first) < {LARGEST_SHIFT[f.compute.name]}, first, 0.0)",
             f.write("p_shift", partial("shift"), f.compute, "shift", mask=first),
             *_zeros(f, "plain", "total", "spread"),
             # One counter for all places: a place that the mask hides in

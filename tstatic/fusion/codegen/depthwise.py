@@ -193,7 +193,7 @@ class _Module:
 
     def tall_enough(self, tiles: Tiling, target: Target, registers: int) -> Tiling:
         """Returns smaller tiles for larger filters, whose values and sums are held in registers by every thread."""
-        if target.large_programs:
+        if target.large_programs or target.asks("ROWS"):
             return tiles
         # Of 64 taps each thread holds four times as much as of 16: a quarter of the rows.
         held = power_of_two(len(self.window.taps) * self.window.times, 16, 64)

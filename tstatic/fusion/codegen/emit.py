@@ -320,7 +320,8 @@ def _pointwise_kernel(group: LoopNest) -> Kernel:
 
     def plan(target: Target) -> Launches:
         # 16 bytes a thread of the widest array: 128-bit accesses, and no change of layout for the narrower ones.
-        block = power_of_two(-(-numel // 3), 16, 1 << 17) if target.large_programs else 2048 // wide
+        chosen = power_of_two(-(-numel // 3), 16, 1 << 17) if target.large_programs else 2048 // wide
+        block = target.block("BLOCK", chosen)
         return Launches((Launch("kernel", (-(-numel // block),), arguments, {"BLOCK": block}),), {})
 
     return assemble(group, "pointwise", parameters, lines.used, function("kernel", parameters, body), plan)
@@ -443,16 +444,18 @@ def _sum_kernel(group: LoopNest) -> Kernel:
     def plan(target: Target) -> Launches:
         if target.large_programs:
             # About two strips of two blocks: tests in the interpreter see borders between programs and partial tiles.
-            wide = power_of_two(-(-kept // 2), 1, 1 << 14)
-            tall = power_of_two(-(-rows // 3), 1, (1 << 16) // wide)
+            wide = target.block("COLUMNS", power_of_two(-(-kept // 2), 1, 1 << 14))
+            tall = target.block("ROWS", power_of_two(-(-rows // 3), 1, max(1, (1 << 16) // wide)), beside=wide)
             strips = min(2, -(-rows // tall))
         elif inner > 1:
             # A column is contiguous: one for each program, and so many programs for each multiprocessor.
-            wide, tall = 1, power_of_two(rows, 32, 1024)
-            strips = max(1, min(-(-rows // tall), split * target.multiprocessors // max(1, kept)))
+            wide = target.block("COLUMNS", 1)
+            tall = target.block("ROWS", power_of_two(rows, 32, 1024), beside=wide)
+            strips = max(1, min(-(-rows // tall), split * target.multiprocessors // max(1, -(-kept // wide))))
         else:
             # Rows are contiguous: a warp reads 32 neighbouring columns at once.
-            wide, tall = power_of_two(kept, 32, 128), 8
+            wide = target.block("COLUMNS", power_of_two(kept, 32, 128))
+            tall = target.block("ROWS", 8, beside=wide)
             strips = max(1, min(-(-rows // tall), split * target.multiprocessors // max(1, -(-kept // wide))))
         if direct:
             strips = 1

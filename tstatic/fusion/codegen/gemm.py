@@ -19,6 +19,7 @@ from tstatic.fusion.codegen.emit import (
 )
 from tstatic.fusion.codegen.gemm_tail import Tail
 from tstatic.fusion.codegen.gemm_tiles import (
+    BLOCKS,
     GROUP,
     LEAST_PART,
     Tile,
@@ -393,7 +394,8 @@ class _Part:
         # Kernels of chips multiply 16-bit elements as well as the library does, and only if loads are wide. The library's
         # product of float32 is not rounded to TF32; a product with nothing behind it gains nothing by a kernel of ours.
         ours = self.product.dtype.is_low and self.product.aligned and not self._less_by_library
-        yield from (*generated, library) if ours or target.large_programs else (library, *generated)
+        ours = ours or target.large_programs or target.asks(*BLOCKS)
+        yield from (*generated, library) if ours else (library, *generated)
 
     @property
     def _less_by_library(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tstatic.fusion.codegen.kernel import power_of_two
 from tstatic.fusion.codegen.products import Product
@@ -71,17 +71,38 @@ def tiles_of(product: Product, target: Target, *, drawn: bool, summed: bool = Tr
         # Two blocks along each axis, so that tests in the interpreter see borders; few programs.
         sizes = (product.rows, 2), (product.columns, 2), (product.depth, 3)
         rows, columns, depth = (power_of_two(-(-size // count), 16, 256) for size, count in sizes)
-        return [Tile(rows, columns, depth, 4, 0)]
+        return [_as_asked(Tile(rows, columns, depth, 4, 0), product, target)]
     # Random numbers are made in registers: with more elements a thread they spill.
     most = DRAWN_A_THREAD * 32 if drawn else math.inf
     tiles = [t for t in TILES.get(target.architecture, TILES["sm_90"]) if t.rows * t.columns <= most * t.num_warps]
     wide = WIDE_TILES.get(target.architecture)
     if wide is not None and not drawn and not summed:
         tiles.insert(1, wide)
+    # Those that differ only in what somebody asked for are one.
+    tiles = list(dict.fromkeys(_as_asked(tile, product, target) for tile in tiles))
     # The first one that gives every multiprocessor a program; the smallest if none does.
     full = [t for t in tiles if math.prod(t.blocks(product)) >= target.multiprocessors]
     first = full[0] if full else tiles[-1]
     return [first, *(t for t in tiles if t is not first)]
+
+
+BLOCKS = ("ROWS", "COLUMNS", "STEP")
+"""What the kernel calls the sizes of a tile."""
+
+
+def _as_asked(tile: Tile, product: Product, target: Target) -> Tile:
+    """Returns a tile with the sizes that somebody asked for; matrix instructions take 16 elements at least.
+
+    Raises:
+        ProgramError: If the kernel cannot have them.
+    """
+    rows = target.block("ROWS", tile.rows, 16)
+    columns = target.block("COLUMNS", tile.columns, 16, rows)
+    depth = target.block("STEP", tile.depth, 16, max(rows, columns))
+    # The operands of each stage of the loop.
+    nbytes = max(1, tile.stages) * (rows + columns) * depth * product.dtype.itemsize
+    target.check_shared(dict(zip(BLOCKS, (rows, columns, depth), strict=True)), nbytes)
+    return replace(tile, rows=rows, columns=columns, depth=depth)
 
 
 def fixed_tile(product: Product, target: Target) -> Tile | None:

@@ -116,8 +116,8 @@ def tiling(extent: Extent, target: Target, sums: bool, pieces: int = 6, tile: in
     """
     rows, channels = extent.rows, extent.channels
     if target.large_programs:
-        wide = power_of_two(-(-channels // 2), 1, 1 << 16)
-        tall = power_of_two(-(-rows // pieces), 1, (1 << 16) // wide)
+        wide = target.block("COLUMNS", power_of_two(-(-channels // 2), 1, 1 << 16))
+        tall = target.block("ROWS", power_of_two(-(-rows // pieces), 1, max(1, (1 << 16) // wide)), beside=wide)
         most = 2
     else:
         if extent.inner == 1:
@@ -126,8 +126,10 @@ def tiling(extent: Extent, target: Target, sums: bool, pieces: int = 6, tile: in
         else:
             # Neighbouring channels continue each other's runs: short runs are read together.
             wide = min(power_of_two(-(-256 // extent.inner), 1, 16), power_of_two(channels, 1, 16))
+        wide = target.block("COLUMNS", wide)
         # Maps over channels last hold four values of eight channels in each thread: twice the tile would spill.
-        tall = power_of_two(rows, 16, (tile or (2048 if sums or extent.inner > 1 else 1024)) // wide)
+        most_rows = max(16, (tile or (2048 if sums or extent.inner > 1 else 1024)) // wide)
+        tall = target.block("ROWS", power_of_two(rows, 16, most_rows), beside=wide)
         blocks = -(-channels // wide)
         most = max(1, PROGRAMS * target.multiprocessors // blocks)
         # A map reads the values of its channels once for several tiles, if there is work for everybody.

@@ -275,16 +275,6 @@ def exp_less(a, factor, less):
 
 
 @triton.jit
-def exp_less_both(a, factor, less, rest):
-    """2 to the power of a * factor - (less + rest)."""
-    if INTERPRETED:
-        r = tl.exp2((a.to(tl.float64) * factor - less.to(tl.float64) - rest.to(tl.float64)).to(tl.float32))
-    else:
-        r = tl.exp2(tl.fma(a, factor, -less) - rest)
-    return r
-
-
-@triton.jit
 def _unit24(rng, draw, at):
     """The upper 24 bits of the random words, exactly."""
     return (_philox(rng, draw, at, 0) >> 8).to(tl.float32)

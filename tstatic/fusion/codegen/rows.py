@@ -121,6 +121,7 @@ def rows_kernel(group: LoopNest) -> Kernel:
             if target.large_programs
             else max(1, min(8, 2048 // wide))
         )
+        tall = target.block("ROWS", tall, beside=wide)
         # A program takes one tile, unless columns are summed: then it keeps its sums in registers over a strip of tiles.
         strips = math.ceil(count / tall)
         if group.summed:
@@ -162,8 +163,9 @@ def _long_rows(group: LoopNest, loads: list[str], lines: Lines) -> Kernel:
 
     def plan(target: Target) -> Launches:
         # About two programs, so that tests in the interpreter see a border.
-        tall = power_of_two(-(-count // 2), 1, 16) if target.large_programs else 1
-        constants = {"ROWS": tall, "COLUMNS": BLOCK}
+        wide = target.block("COLUMNS", BLOCK)
+        tall = target.block("ROWS", power_of_two(-(-count // 2), 1, 16) if target.large_programs else 1, beside=wide)
+        constants = {"ROWS": tall, "COLUMNS": wide}
         return Launches((Launch("kernel", (-(-count // tall),), pointers, constants, num_warps=16),), {})
 
     return assemble(group, "long_rows", parameters, lines.used, function("kernel", parameters, body), plan)

@@ -205,7 +205,7 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
     parameters = _parameters(compute, several)
 
     def plan(target: Target) -> Launches:
-        block = power_of_two(max(sizes), 16, 1 << 16) if target.large_programs else BLOCK
+        block = target.block("BLOCK", power_of_two(max(sizes), 16, 1 << 16) if target.large_programs else BLOCK)
         step = 1 if target.large_programs else STEP
         rows = segments(sizes, block, step)
         # Tensor -> number of its first block; the last entry is the number of blocks.

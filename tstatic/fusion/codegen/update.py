@@ -330,7 +330,7 @@ def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: S
     usual = BLOCK if len(widths) == 1 else MIXED_BLOCK
 
     def plan(target: Target) -> Launches:
-        block = power_of_two(max(sizes), 16, 1 << 16) if target.large_programs else usual
+        block = target.block("BLOCK", power_of_two(max(sizes), 16, 1 << 16) if target.large_programs else usual)
         # The interpreter also meets memory that ends with its last element.
         step = 1 if target.large_programs else STEP
         rows = segments(sizes, block, step)
