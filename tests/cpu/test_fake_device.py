@@ -815,3 +815,18 @@ def test_partial_sums_of_references_lie_in_the_arena(monkeypatch: pytest.MonkeyP
     spans = sorted(byte_bounds(one) for found in parts for one in found)
     assert low <= spans[0][0]
     assert max(end for _, end in spans) <= high
+
+
+def test_what_no_graph_holds_is_explained() -> None:
+    main, _, loss = training()
+    compiled = static.CompiledProgram(main).with_data_parallel(loss.name, places=[paddle.CPUPlace()] * 2)
+    with fake(0):
+        explained = compiled.explain([loss], verbose=True)
+    assert {(one.op.type, one.reason) for one in explained.outside_graphs} == {
+        (one.op.type, "it waits for other replicas") for one in explained.outside_graphs
+    }
+    assert {one.op.type for one in explained.outside_graphs} <= {"c_allreduce_sum", "c_sum"}
+    assert explained.outside_graphs
+    assert "is in no graph of this device: it waits for other replicas" in str(explained)
+    assert explained.to_dict()["outside_graphs"][0]["reason"] == "it waits for other replicas"
+    assert compiled.explain([loss]).outside_graphs == (), "the CPU has no graphs"

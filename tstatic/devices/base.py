@@ -316,6 +316,10 @@ class DeviceQueue(DeviceFacts):
         """
         return contextlib.nullcontext
 
+    def splits(self, op: FrozenOp) -> str:
+        """Returns why the step of an op cannot be part of a graph; empty if it can, or where there are no graphs."""
+        return ""
+
     def capture(self, calls: Sequence[Call], streams: Sequence[Stream]) -> Graph:
         """Makes a graph of calls that only put work into the given streams.
 

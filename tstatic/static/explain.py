@@ -12,6 +12,7 @@ from typing import Any
 
 from tstatic.comm.distribution import Report
 from tstatic.display import preformatted, size
+from tstatic.fusion.choice import explained
 from tstatic.fusion.codegen.kernel import Kernel, Launch, LibraryProduct
 from tstatic.fusion.engine import Applied, OpInfo, Rejection
 from tstatic.ir.checks import check_known
@@ -118,6 +119,22 @@ class OnHost:
 
 
 @dataclass(frozen=True, slots=True)
+class OutsideGraphs:
+    """An op whose step no graph of the device holds; graphs end before it and begin anew behind it.
+
+    Attributes:
+        op: The op.
+        reason: What keeps it out.
+    """
+
+    op: OpInfo
+    reason: str
+
+    def __str__(self) -> str:
+        return f"op {self.op.type} -> {', '.join(self.op.outputs)} is in no graph of this device: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class OffSwitch:
     """A switch that is off: the fusions that it would make by itself, and what they would save."""
 
@@ -139,6 +156,7 @@ class Explanation:
         collectives: What the replicas of a data-parallel program exchange.
         precision: The ops that mixed precision decided about, with the type that each runs in and why.
         on_host: The ops that run on the host, if the program's other ops run on a device of torch.
+        outside_graphs: The ops that no graph holds, on a device whose work runs late.
         strict: What strict numerics refuse and cost; ``None`` under default numerics.
         shared: Kernels that add the partial sums of several fused ops with one launch.
         saved: For each of ``applied``, what it saves; nothing for a fusion whose kernel a later one has.
@@ -182,6 +200,7 @@ class Explanation:
     in_use: PlansInUse | None = field(default=None, compare=False)
     made_at: str = field(default="", compare=False)
     idle: Mapping[str, str] = field(default_factory=dict)
+    outside_graphs: tuple[OutsideGraphs, ...] = ()
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -260,6 +279,9 @@ class Explanation:
             done["plans"] = asdict(self.in_use)
         if self.on_host:
             done["on_host"] = [{**members_as_data([one.op])[0], "reason": one.reason} for one in self.on_host]
+        if self.outside_graphs:
+            rows = [{**members_as_data([one.op])[0], "reason": one.reason} for one in self.outside_graphs]
+            done["outside_graphs"] = rows
         return done
 
     def to_json(self) -> str:
@@ -507,13 +529,15 @@ def _everything(e: Explanation) -> list[str]:
         lines += ["Mixed precision", *(f"  {one}{_at(one.where, 2)}" for one in e.precision)]
     if e.on_host:
         lines += ["On the host", *(f"  {one}{_at(one.op.where, 2)}" for one in e.on_host)]
+    if e.outside_graphs:
+        lines += ["Outside of graphs", *(f"  {one}{_at(one.op.where, 2)}" for one in e.outside_graphs)]
     if e.applied or e.refused:
         lines.append("Fusions")
     for i, a in enumerate(e.applied):
         lines.append(f"  {a.switch}: {joined(a.members)} -> {a.op} [{e.kernel_kind}]")
         lines.extend(f"    {m.type} -> {', '.join(m.outputs)}{_at(m.where, 2)}" for m in a.members)
         if a.kernel is not None:
-            lines.append(f"    moves {_moves(a.kernel)}")
+            lines.append(f"    moves {_moves(a.kernel)}; {explained(a.kernel, DEFAULT_TARGET)}")
         if (a.kernel is not None or a.rewritten) and e.saved:
             memory = f", and {e.saved[i].memory:,} bytes at the peak" if e.saved[i].memory else ""
             lines.append(f"    saves {e.saved[i].nbytes:,} bytes and {e.saved[i].launches} launches{memory}")

@@ -33,6 +33,7 @@ from tstatic.static.explain import (
     Note,
     OffSwitch,
     OnHost,
+    OutsideGraphs,
 )
 from tstatic.static.property_status import PropertyStatus, properties
 from tstatic.static.savings import Operators, Savings, bytes_of, named_members
@@ -274,6 +275,7 @@ def build_explanation(
         page,
         made_at=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         idle=idle,
+        outside_graphs=_outside_graphs(fused),
     )
 
 
@@ -313,6 +315,18 @@ def _on_host(frozen: FrozenProgram) -> tuple[OnHost, ...]:
     names = frozen.names
     return tuple(
         OnHost(OpInfo(op.type, tuple(names.get(v, v) for v in op.writes()), op.where), why) for op, why in found if why
+    )
+
+
+def _outside_graphs(frozen: FrozenProgram) -> tuple[OutsideGraphs, ...]:
+    """Returns the ops whose steps no graph of the device holds."""
+    device = cpu_device()
+    found = ((op, device.splits(op)) for op in frozen.ops)
+    names = frozen.names
+    return tuple(
+        OutsideGraphs(OpInfo(op.type, tuple(names.get(v, v) for v in op.writes()), op.where), why)
+        for op, why in found
+        if why
     )
 
 
