@@ -47,10 +47,10 @@ ON_DEVICE = [t for t in op_types(1) if not op_def(t).dynamic and op_def(t).torch
 
 
 def listed() -> tuple[dict[str, set[str]], set[str]]:
-    """The page's table: by kind of values the ops whose results differ for them, and those that differ on some machines only."""
+    """The table of ops: by kind of values those whose results differ for them, and those that differ on some machines only."""
     found, varying = {kind: set[str]() for kind in KINDS}, set[str]()
     for line in PAGE.read_text().splitlines():
-        match = re.match(r"^\| (infinite, huge|infinite|huge) \| (.+) \| (.+) \|$", line)
+        match = re.match(r"^\| (infinite, huge|infinite|huge) \| (`.+) \| (.+) \|$", line)
         if match:
             ops = set(re.findall(r"`(\w+)`", match[2]))
             for kind in match[1].split(", "):
