@@ -94,7 +94,9 @@ def test_properties_are_only_those_that_were_set() -> None:
     some = explained(loss, strategy)
     times = sum(a.switch == "enable_auto_fusion" for a in some.applied)
     assert f"switches on, and fusions made: enable_auto_fusion ({times})" in str(some)
-    assert "on, and made no fusion:\n  fuse_relu_depthwise_conv: no operator of its kinds stands in the program" in str(some)
+    assert "on, and made no fusion:\n  fuse_relu_depthwise_conv: no operator of its kinds stands in the program" in str(
+        some
+    )
     assert "also set: memory_optimize = False (active)" in str(some)
 
 
