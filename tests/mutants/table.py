@@ -682,7 +682,7 @@ PARALLEL = (
         "passes_insert",
     ),
     Mutant(
-        "comm/group.py",
+        "comm/ordered_sum.py",
         "add_in_order",
         "value",
         "parts[1:]",
