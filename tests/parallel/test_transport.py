@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,12 @@ from tests.helpers.recording_transport import RecordingTransport, Tally
 from tests.parallel.golden import Net, Training, strategy
 from tstatic import devices, static
 from tstatic.comm import group
+from tstatic.comm.gloo_transport import GlooTransport
 from tstatic.comm.host_transport import HostTransport
 from tstatic.comm.transport import Part
 from tstatic.devices.fake import FakeDevice
 from tstatic.ir.types import dtype_of
+from tstatic.runtime.replica_threads import ReplicaThreads
 
 Reduce = static.BuildStrategy.ReduceStrategy.Reduce
 
@@ -106,6 +109,63 @@ def test_each_place_gets_its_row_of_the_sum_in_the_order_of_the_places(name: str
         low = values[0].dtype.itemsize == 2
         a, b, c = (v[r].astype(np.float32) if low else v[r] for v in values)
         assert device.to_host(out, lanes[r].stream).tobytes() == ((a + b) + c).astype(values[0].dtype).tobytes()
+
+
+class Tripled:
+    """A group of three processes that hold the same values."""
+
+    rank, size = 0, 3
+
+    def all_reduce(self, arrays: Any, block: int = 0, look: Any = None) -> None:
+        for a in arrays:
+            a *= 3
+
+
+@pytest.mark.parametrize("name", ["cpu", "fake"])
+def test_a_replica_that_binds_anew_is_seen_by_those_that_do_not(name: str) -> None:
+    """The last replica to arrive keeps its calls, those between processes too, for as long as all have the same arrays."""
+    device = FakeDevice(1) if name == "fake" else devices.HOST
+    together = group.Group(2, GlooTransport(Tripled()))
+    lanes = [together.communicator(r, device) for r in range(2)]
+    arrays = [device.upload(np.full(4, v, np.float32)) for v in (1, 2, 10)]
+    first, second, third = (
+        group.Sum(lane, [a], None, "sum", 0) for lane, a in zip((*lanes, lanes[1]), arrays, strict=True)
+    )
+
+    def late() -> None:
+        while 1 not in together.waiting:
+            time.sleep(0)  # who arrives last does the work
+        first()
+
+    threads = ReplicaThreads(2, together)
+    try:
+        threads.run([late, second], 60.0)
+        threads.run([late, third], 60.0)
+    finally:
+        threads.close()
+    found = [device.to_host(a, lane.stream).tolist() for a, lane in zip(arrays, (*lanes, lanes[1]), strict=True)]
+    assert found == [[57.0] * 4, [9.0] * 4, [57.0] * 4]
+
+
+def test_a_transport_learns_that_a_place_failed() -> None:
+    heard: list[BaseException] = []
+    recording = RecordingTransport(HostTransport(2))
+    recording.abort = heard.append
+    together = group.Group(2, transport=recording)
+    planted = ValueError("planted")
+
+    def fail() -> None:
+        raise planted
+
+    threads = ReplicaThreads(2, together)
+    try:
+        with pytest.raises(ValueError, match="planted"):
+            threads.run([fail, together.communicator(1).commit], 60.0)
+        assert heard[0] is planted
+        threads.run([together.communicator(r).commit for r in range(2)], 60.0)
+    finally:
+        threads.close()
+    assert recording.tally.taken()[0] == {"agree": 1}
 
 
 def test_a_counted_copy_to_the_host_is_seen() -> None:

@@ -55,9 +55,19 @@ def _divide_ref(total: HostArray, out: HostArray, *, size: int) -> None:
     np.copyto(out, (total / size).astype(total.dtype))
 
 
-_FOLD = OpDef("c_fold", "X* -> Out", attrs={"kind": ReduceOp.MAX}, ref=plain(_fold_ref))
+def _fold_lower(torch: Any, parts: Sequence[Any], *, kind: int) -> Any:
+    way = {ReduceOp.MAX: torch.maximum, ReduceOp.MIN: torch.minimum, ReduceOp.PROD: torch.mul}[kind]
+    return _fold(way, parts)
+
+
+def _divide_lower(torch: Any, total: Any, *, size: int) -> Any:
+    wide = total if total.is_floating_point() else total.double()
+    return (wide / size).to(total.dtype)
+
+
+_FOLD = OpDef("c_fold", "X* -> Out", attrs={"kind": ReduceOp.MAX}, ref=plain(_fold_ref), lower=_fold_lower)
 """The largest, the smallest or the product of all processes' arrays."""
-_DIVIDE = OpDef("c_divide", "X -> Out", attrs={"size": 1}, ref=plain(_divide_ref))
+_DIVIDE = OpDef("c_divide", "X -> Out", attrs={"size": 1}, ref=plain(_divide_ref), lower=_divide_lower)
 """What makes a mean of a sum."""
 
 
