@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tstatic.comm.finite_gradients import Look
-from tstatic.comm.transport import Kind, Lane, Part
+from tstatic.comm.transport import Lane, Part
 from tstatic.devices import Array, HostArray
 from tstatic.ir.recording import Call
 
@@ -48,7 +48,7 @@ class GlooTransport:
     def size(self) -> int:
         return self.peers.size
 
-    def shared(self, kind: Kind, elements: int) -> bool:
+    def shared(self, method: str, elements: int) -> bool:
         return False
 
     def sum(self, parts: Sequence[Part], mine: int, roots: Sequence[int] | None = None, block: int = 0) -> list[Call]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tstatic.comm.finite_gradients import Finding, Watch, refusal, settled
 from tstatic.comm.host_transport import HostTransport
-from tstatic.comm.transport import Kind, Part, ProcessTransport, Transport, flattened
+from tstatic.comm.transport import Part, ProcessTransport, Transport, flattened
 from tstatic.devices import HOST, Array, Device
 from tstatic.devices.base import Event, Memory, MemoryKind
 from tstatic.devices.step import BoundStep, Workspace
@@ -295,7 +295,7 @@ class Collective:
         communicator: This replica's handle of the group.
         arrays: This replica's arrays.
         label: Name of the collective, the same for all replicas.
-        kind: The transport's method.
+        method: Name of the transport's method.
         watch: What looks at the arrays before they are summed.
 
     Attributes:
@@ -310,7 +310,7 @@ class Collective:
     crosses = True
 
     def __init__(
-        self, communicator: Communicator, arrays: Sequence[Array], label: str, kind: Kind, watch: Watch | None = None
+        self, communicator: Communicator, arrays: Sequence[Array], label: str, method: str, watch: Watch | None = None
     ) -> None:
         self.communicator = communicator
         self.device = communicator.device
@@ -322,7 +322,7 @@ class Collective:
         self.ready, self.done = self.device.event(), self.device.event()
         self.ends: Sequence[Event] = ()
         self.token = object()
-        self._shared = self.transport.shared(kind, sum(a.size for a in arrays))
+        self._shared = self.transport.shared(method, sum(a.size for a in arrays))
         self._bound_to: list[object] = []
         self._calls: list[Call] = []
         self._outside: list[Call] | None = None

@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.comm import ordered_sum
 from tstatic.comm.finite_gradients import WatchedSum
-from tstatic.comm.transport import Kind, Part, flattened, rows_of
+from tstatic.comm.transport import Part, flattened, rows_of
 from tstatic.devices import Array, Device
 from tstatic.ir.recording import Call
 
@@ -29,10 +29,10 @@ class HostTransport:
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def shared(self, kind: Kind, elements: int) -> bool:
-        if self.size == 1 or kind == "gather":
+    def shared(self, method: str, elements: int) -> bool:
+        if self.size == 1 or method == "gather":
             return False
-        return kind != "sum" or elements > _UNDIVIDED
+        return method != "sum" or elements > _UNDIVIDED
 
     def sum(self, parts: Sequence[Part], mine: int, roots: Sequence[int] | None = None, block: int = 0) -> list[Call]:
         if self.size == 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,8 +18,6 @@ from tstatic.devices.base import MemoryKind
 from tstatic.devices.step import Stream
 from tstatic.ir.opdef import OpDef
 from tstatic.ir.recording import Call
-
-Kind = Literal["sum", "scatter", "gather", "send"]
 
 
 class Lane(Protocol):
@@ -83,11 +81,11 @@ class Transport(Protocol):
     @property
     def size(self) -> int: ...
 
-    def shared(self, kind: Kind, elements: int) -> bool:
+    def shared(self, method: str, elements: int) -> bool:
         """Returns whether each place makes calls for its share of the work; otherwise those of one place do all of it.
 
         Args:
-            kind: The method.
+            method: The name of one of those that move values.
             elements: Elements of all arrays of a part.
         """
 
@@ -164,4 +162,4 @@ def _flat(array: HostArray) -> HostArray:
     return flat
 
 
-__all__ = ["Kind", "Lane", "Part", "ProcessTransport", "Transport", "flattened", "rows_of"]
+__all__ = ["Lane", "Part", "ProcessTransport", "Transport", "flattened", "rows_of"]
