@@ -20,6 +20,7 @@ import numpy as np
 import tstatic as paddle
 from tstatic import distributed, flags, logs, static, version
 from tstatic.comm import gloo, launch, liveness, processes
+from tstatic.comm.gloo_transport import GlooTransport
 from tstatic.comm.group import Group
 from tstatic.errors import RankFailedError
 from tstatic.ir.schema import this_process
@@ -85,7 +86,7 @@ def hierarchical(fail: bool) -> None:
     """Two replicas in each process: sums within the process first, then over the processes."""
     flags.set_flags({"FLAGS_numerics": "strict", "FLAGS_step_timeout_s": 5.0})
     world = group()
-    team = Group(2, world)
+    team = Group(2, GlooTransport(world))
     threads = ReplicaThreads(2, team)
 
     def task(replica: int) -> list[Any]:

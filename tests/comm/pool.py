@@ -153,7 +153,7 @@ class Pool:
         namespaces: Sequence[str] = (),
         **arguments: Any,
     ) -> Trial:
-        """Starts ranks that run a function of ``cases.py`` or ``net_cases.py``.
+        """Starts ranks that run a function of one of the modules of cases.
 
         Args:
             case: Its name.

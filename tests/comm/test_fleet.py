@@ -156,9 +156,10 @@ def _expected(rank: int, size: int, run: int = 1) -> list[Any]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("size", [2, 3])
-def test_every_collective_of_a_program_gives_what_numpy_gives(pool: Pool, size: int) -> None:
-    with pool.trial("collectives", size, {"FLAGS_step_timeout_s": f"{20 * pace():g}"}) as trial:
+@pytest.mark.parametrize(("size", "backend"), [(2, "numpy"), (3, "numpy"), (2, "fake+torch")])
+def test_every_collective_of_a_program_gives_what_numpy_gives(pool: Pool, size: int, backend: str) -> None:
+    environ = {"FLAGS_step_timeout_s": f"{20 * pace():g}", "TSTATIC_CPU_BACKEND": backend}
+    with pool.trial("collectives", size, environ) as trial:
         assert trial.wait(40.0 * SLACK) == dict.fromkeys(range(size), 0), trial.everything()
         for rank in range(size):
             (found,) = trial.said(rank)

@@ -14,7 +14,7 @@ from tests.comm.pool import SLACK, Pool
 from tstatic import devices, static
 from tstatic.comm import finite_gradients
 from tstatic.comm.finite_gradients import all_finite, refusal
-from tstatic.comm.group import add_in_order
+from tstatic.comm.ordered_sum import add_in_order
 from tstatic.errors import RankNumericsError
 from tstatic.flags import set_flags
 

@@ -20,7 +20,7 @@ from tests.comm.trainer import Array, Order
 from tests.helpers.patience import pace
 from tests.parallel.golden import strategy
 from tests.parallel.test_equality import CHOICES, CLIPS, EVERY_FUSION, OPTIMIZERS, ROWS, Nets, agree
-from tstatic.comm import group
+from tstatic.comm import ordered_sum
 
 pytestmark = pytest.mark.torch
 
@@ -118,7 +118,7 @@ def equal(order: Order, found: Found, nets: Nets) -> None:
     build = strategy(sync_batch_norm=order.norm)
     levels = [len(order.rows[0]), order.choice.get(BLOCK, 1)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(group, "add_in_order", in_levels(levels))
+        patch.setattr(ordered_sum, "add_in_order", in_levels(levels))
         together = nets.together(order.batch, order.sizes, order.steps, build)
     every = order.choice["num_iteration_per_run"]
     np.testing.assert_array_equal(
@@ -139,7 +139,7 @@ def losses_of(found: Found) -> Array:
 
 def in_levels(levels: Sequence[int]) -> Callable[[Sequence[Array], Sequence[Array]], None]:
     """An ``add_in_order`` that first adds each ``levels[0]`` neighbours, then each ``levels[1]`` of their sums, then all."""
-    plain = group.add_in_order
+    plain = ordered_sum.add_in_order
 
     def add(parts: Sequence[Array], targets: Sequence[Array]) -> None:
         for count in levels:

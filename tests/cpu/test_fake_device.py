@@ -27,7 +27,8 @@ from tests.parallel.test_equality import EVERY_FUSION, Nets, batch_of
 from tests.parallel.test_faults import through
 from tests.parallel.test_golden import CASES
 from tstatic import devices, static, testing
-from tstatic.comm import group
+from tstatic.comm import group, host_transport
+from tstatic.comm.gloo_transport import GlooTransport
 from tstatic.devices import queued
 from tstatic.devices.cpu import device as cpu_device
 from tstatic.devices.fake import DEVICE, FakeArray, FakeDevice
@@ -243,7 +244,7 @@ def test_an_error_of_late_work_names_the_operator_and_leaves_the_state() -> None
 
 
 # ---------------------------------------------------------------------------------------------------------- collectives
-LARGE = group._UNDIVIDED + 3
+LARGE = host_transport._UNDIVIDED + 3
 COLLECTIVES: dict[str, tuple[int, Callable[[group.Communicator, Any, Any], None]]] = {
     "small sum": (5, lambda c, xs, out: c.all_reduce(xs)),
     "large sum": (LARGE, lambda c, xs, out: c.all_reduce(xs)),
@@ -284,7 +285,7 @@ def collected(
     The second replica arrives last; ``flipped``: the host awaits its work first.
     """
     count, run = COLLECTIVES[name]
-    together = group.Group(2, outer)
+    together = group.Group(2, None if outer is None else GlooTransport(outer))
     made: list[Any] = [None, None]
     waits = [0]
     right = group.Collective._wait

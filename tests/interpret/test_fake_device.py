@@ -15,7 +15,7 @@ from tstatic.devices import interpret
 from tstatic.devices.fake import FakeArray, FakeDevice
 from tstatic.errors import IndexRangeError
 from tstatic.ir import declare
-from tstatic.runtime import session
+from tstatic.runtime import binding
 
 SWITCHES = {"fuse_elewise_add_act_ops": True, "enable_auto_fusion": True, "fuse_all_optimizer_ops": True}
 
@@ -192,8 +192,8 @@ def test_kernels_of_updates_that_ask_nothing_are_found(
     seed: int, late: FakeDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late.reseed(seed)
-    shared = session.add_shared
-    monkeypatch.setattr(session, "add_shared", lambda found, known, device, stopped: shared(found, known, device, None))
+    shared = binding.add_shared
+    monkeypatch.setattr(binding, "add_shared", lambda found, known, device, stopped: shared(found, known, device, None))
     with devices.use("late"):
         net = Net(amp=False)
         net.run(IDS, LABELS)

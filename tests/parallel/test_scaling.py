@@ -19,6 +19,7 @@ from tests.parallel.golden import Net, Training, strategy
 from tstatic import static
 from tstatic.comm.data_parallel import distribute
 from tstatic.comm.distribution import Distribution, Report
+from tstatic.comm.gloo_transport import GlooTransport
 from tstatic.comm.group import Group
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.frozen import FrozenProgram
@@ -126,7 +127,7 @@ class Counting:
 @pytest.mark.parametrize("places", [1, 2, 8])
 def test_between_processes_one_call_with_the_bytes_of_one_replica(places: int, owned: bool) -> None:
     outer = Counting()
-    group = Group(places, outer)
+    group = Group(places, GlooTransport(outer))
     arrays = [np.full(1 << 16, r + 1.0, np.float32) for r in range(places)]
 
     def collect(replica: int) -> None:
@@ -151,7 +152,7 @@ def test_sums_do_not_depend_on_where_each_replicas_arrays_lie() -> None:
     outer = Counting()
     sizes = [16, 32, 16]
     for places in (1, 3):
-        group = Group(places, outer)
+        group = Group(places, GlooTransport(outer))
         whole = [np.arange(sum(sizes), dtype=np.float32) * (r + 1) for r in range(places)]
         first = [np.split(whole[0], [16, 48])]
         # The second replica's first two are adjacent, the third replica's last two.

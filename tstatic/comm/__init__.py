@@ -1,11 +1,15 @@
 """Exchanges values between replicas and processes, and makes programs data parallel by passes.
 
-* ``group``, ``processes``  collectives between the replicas of one process, and between processes
+* ``group``  collectives between the replicas of one process, which go on between processes
+* ``transport``  the interface of what moves the arrays of devices
+* ``host_transport``, ``gloo_transport``  its members: between the places of a process, and through the host between processes
+* ``ordered_sum``  sums from the first array to the last
+* ``processes``  exchanges of the host's arrays between processes
 * ``launch``, ``rendezvous``  this process's rank, and how processes find each other
 * ``admission``, ``door``, ``links``  which process may take a rank, a running job's port, and messages before that
 * ``mesh``, ``liveness``, ``exits``  connections to all ranks, which rank failed first, and how a rank ends
 * ``hierarchy``  hierarchical sums
-* ``gloo``  the transport
+* ``gloo``  gloo of torch, whose calls can be given up
 * ``collectives``  collectives as op definitions, for the passes of data parallelism
 * ``row_sums``  the sum of gradients of tables, as rows
 * ``process_ops``, ``process_collectives``  the collectives of ``paddle.distributed``: op definitions, and their functions

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tstatic.comm.group import Broadcast, Collective, Communicator, Sum
+from tstatic.devices import Array
 from tstatic.ir.opdef import OpDef, register
 from tstatic.ir.ref import Attrs, Calls, Ref, Slots
 from tstatic.ir.types import Meta
@@ -33,12 +34,12 @@ def _same(xs: Sequence[Meta], skip: Meta | None = None) -> list[Meta]:
     return list(xs)
 
 
-def _in_place(ins: Slots, outs: Slots, group: Communicator) -> Calls:
+def in_place(xs: Sequence[Array], outs: Sequence[Array], group: Communicator) -> Calls:
     """Copies inputs to the results, on which a collective works in place, unless they share their memory already."""
     device = group.device
     return [
         (device.copy, (out, x, group.stream))
-        for x, out in zip(ins[0], outs[0], strict=True)
+        for x, out in zip(xs, outs, strict=True)
         if x is not out and not (device.span(x) == device.span(out) and device.contiguous(x))
     ]
 
@@ -68,7 +69,7 @@ def _register(
         collective = make(group, outs[0], attrs)
         skip = ins[1] if len(ins) > 1 else None
         run = (collective, ()) if skip is None else (_unless, (skip, group, collective))
-        return [*_in_place(ins, outs, group), run]
+        return [*in_place(ins[0], outs[0], group), run]
 
     register(
         OpDef(

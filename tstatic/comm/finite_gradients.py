@@ -13,6 +13,9 @@ from tstatic.devices.step import Stream
 from tstatic.errors import RankNumericsError
 from tstatic.ir.types import dtype_of
 
+Look = Callable[[Sequence[HostArray], HostArray | None], None]
+"""Looks at gradients, and at a flat array that has the values of all of them, if there is one: :meth:`Watch.look_at`."""
+
 _PIECE = 1 << 19
 """Elements that are looked at and added together: 2 MB of float32 stay in a cache, and calls are few."""
 _NAMED = 4
@@ -225,4 +228,4 @@ def refusal(notes: Sequence[Any], size: int) -> RankNumericsError | None:
     return error
 
 
-__all__ = ["Finding", "Watch", "WatchedSum", "all_finite", "refusal", "settled"]
+__all__ = ["Finding", "Look", "Watch", "WatchedSum", "all_finite", "refusal", "settled"]

@@ -8,50 +8,27 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
-
-from tstatic.comm.finite_gradients import Finding, Watch, WatchedSum, refusal, settled
-from tstatic.devices import HOST, Array, Device, HostArray
+from tstatic.comm.finite_gradients import Finding, Watch, refusal, settled
+from tstatic.comm.host_transport import HostTransport
+from tstatic.comm.transport import Part, ProcessTransport, Transport, flattened
+from tstatic.devices import HOST, Array, Device
 from tstatic.devices.base import Event, Memory, MemoryKind
 from tstatic.devices.step import BoundStep, Workspace
 from tstatic.errors import RankFailedError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OpDef
 from tstatic.ir.recording import Call
-from tstatic.ir.ref import plain
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.where import show
-
-_UNDIVIDED = 1 << 15
-"""Elements up to which the last replica to arrive sums everything: dividing the work takes a second rendezvous."""
 
 _SLICE = 1.0
 """Seconds between a waiting replica's own checks whether the others arrived or stopped."""
 
 
-Look = Callable[[Sequence[HostArray], HostArray], None]
-
-
 class ReplicaStoppedError(RankFailedError):
     """Raised in a replica that stops at a collective because another one failed."""
-
-
-class Outer(Protocol):
-    """A group of processes, used by one replica on behalf of all of its process."""
-
-    rank: int
-    size: int
-
-    def all_reduce(self, arrays: Sequence[HostArray], block: int = 0, look: Look | None = None) -> None:
-        """Sums arrays over the processes, in place; arguments as of :meth:`Processes.all_reduce`."""
-
-    def all_gather(self, array: HostArray) -> HostArray:
-        """Stacks the processes' arrays along a new first axis, in the order of their ranks."""
-
-    def agree(self, label: str, note: Any = None) -> Sequence[Any]:
-        """Returns when all processes have arrived: what each of them noted, by rank."""
 
 
 class _Round:
@@ -69,11 +46,12 @@ class _Round:
 class Group:
     """The replicas of one process; each calls the same collectives in the same order from its own thread.
 
-    Sums are taken in the order of the replicas, element by element, so the bits do not depend on which one arrives first.
+    The replicas meet here; their values are moved by transports.
 
     Args:
         size: Number of replicas.
-        outer: The group of processes, if there are several.
+        outer: Moves values between processes, if there are several; one replica uses it on behalf of all of its process.
+        transport: Moves values between the replicas; by default by the host's threads.
 
     Attributes:
         across: Whether the other processes run this step, too; not for a program that does not exchange values.
@@ -82,9 +60,10 @@ class Group:
         findings: For each replica, what its gradients of this step were found to hold.
     """
 
-    def __init__(self, size: int, outer: Outer | None = None) -> None:
+    def __init__(self, size: int, outer: ProcessTransport | None = None, transport: Transport | None = None) -> None:
         self.size = size
         self.outer = outer
+        self.transport = HostTransport(size) if transport is None else transport
         # The caller's thread takes the lock directly: an interrupt inside a condition's methods may leave it held.
         self._lock = threading.Lock()
         self._cond = threading.Condition(self._lock)
@@ -112,6 +91,7 @@ class Group:
             if self._error is None:
                 self._error = error
             self._cond.notify_all()
+        self.transport.abort(error)
 
     @property
     def aborted(self) -> bool:
@@ -196,44 +176,6 @@ class Group:
             raise ReplicaStoppedError("this replica stopped because another one failed") from self._error
 
 
-def add_in_order(parts: Sequence[HostArray], targets: Sequence[HostArray], total: HostArray | None = None) -> None:
-    """Writes ``parts[0] + parts[1] + ...``, left to right, to all targets; adds 16-bit floats in float32 and rounds once.
-
-    Args:
-        parts: The arrays to add.
-        targets: The arrays that receive the sum; they may be among the parts.
-        total: Memory for the sum, if the first part is not a target or has 16 bits; allocated if ``None``.
-    """
-    first = parts[0]
-    # float16 and bfloat16: rounding after each addition would lose digits, and depend on the number of parts.
-    low = first.dtype.itemsize == 2 and first.dtype.kind in "fV"
-    if total is None:
-        in_place = not low and any(t is first for t in targets)
-        total = first if in_place else np.empty(first.shape, np.float32 if low else first.dtype)
-    if len(parts) == 1:
-        np.copyto(total, first, casting="unsafe")
-    left = first
-    for part in parts[1:]:
-        np.add(left, part, out=total, dtype=total.dtype, casting="unsafe")
-        left = total
-    for target in targets:
-        if target is not total:
-            np.copyto(target, total, casting="unsafe")
-
-
-def _sum(parts: Sequence[HostArray], targets: Sequence[HostArray], *, scratch: Sequence[HostArray]) -> None:
-    add_in_order(parts, targets, *scratch)
-
-
-def _sum_scratch(parts: Sequence[Meta], targets: Sequence[Meta], *, in_place: bool) -> tuple[Meta, ...]:
-    dtype = parts[0].dtype
-    return () if in_place and not dtype.is_low else (Meta(parts[0].shape, dtype.compute),)
-
-
-_SUM = OpDef("c_sum", "X* -> Out*", attrs={"in_place": True}, ref=plain(_sum, _sum_scratch))
-"""The sum that one replica takes of all replicas' arrays: an op like any other, so that every device can run it."""
-
-
 class Communicator:
     """One replica's handle of a group; a collective's reference receives it as ``group``.
 
@@ -300,7 +242,7 @@ class Communicator:
         return [call for tile in step.bind(self._workspace) for call in tile] + step.after
 
     def all_reduce(self, arrays: Sequence[Array], label: str = "all_reduce", block: int = 0) -> None:
-        """Sums arrays over all replicas, in place; ``block`` is what :meth:`Outer.all_reduce` takes."""
+        """Sums arrays over all replicas, in place; ``block`` is what :meth:`Transport.sum` takes."""
         Sum(self, arrays, None, label, block)()
 
     def reduce(self, arrays: Sequence[Array], roots: Sequence[int], label: str = "reduce", block: int = 0) -> None:
@@ -323,12 +265,13 @@ class Communicator:
             RankNumericsError: On all replicas, if one found gradients that are not finite.
         """
         outer = self.group.outer if self.group.across else None
+        everyone = self.group.transport if outer is None else outer
         mine = settled(self.device, self.group.findings[self.rank], self.stream)
         self.group.findings[self.rank].clear()
 
         def last(found: list[Any]) -> None:
             note = {str(place): one for place, one in enumerate(found) if one} or None
-            found[:] = [[note] if outer is None else outer.agree("commit", note)] * len(found)
+            found[:] = [everyone.agree("commit", note)] * len(found)
 
         notes = self.group.rendezvous(self.rank, "commit", mine, last)[self.rank]
         error = refusal(notes, self.size)
@@ -346,25 +289,43 @@ class Communicator:
 class Collective:
     """One collective of one replica, bound to its arrays; each call runs it once.
 
+    Its transport says what is queued; here the replicas meet, and events order their streams.
+
+    Args:
+        communicator: This replica's handle of the group.
+        arrays: This replica's arrays.
+        label: Name of the collective, the same for all replicas.
+        method: Name of the transport's method.
+        watch: What looks at the arrays before they are summed.
+
     Attributes:
         arrays: The replica's arrays.
         ready: Recorded when the arrays may be read and written by the other replicas.
         done: Recorded after the work that this replica does for all.
         ends: The events after which no replica accesses the arrays of another one any more.
         token: Identity of the binding; peers compare it instead of keeping each other alive.
+        crosses: Whether the last replica to arrive goes on between the processes.
     """
 
-    def __init__(self, communicator: Communicator, arrays: Sequence[Array], label: str) -> None:
+    crosses = True
+
+    def __init__(
+        self, communicator: Communicator, arrays: Sequence[Array], label: str, method: str, watch: Watch | None = None
+    ) -> None:
         self.communicator = communicator
         self.device = communicator.device
         self.stream = communicator.stream
         self.label = label
         self.arrays = arrays
+        self.part = Part(communicator, arrays, watch)
+        self.transport = communicator.group.transport
         self.ready, self.done = self.device.event(), self.device.event()
         self.ends: Sequence[Event] = ()
         self.token = object()
+        self._shared = self.transport.shared(method, sum(a.size for a in arrays))
         self._bound_to: list[object] = []
         self._calls: list[Call] = []
+        self._outside: list[Call] | None = None
 
     def __call__(self) -> None:
         """Runs it on all replicas together: each one's thread calls its own."""
@@ -374,16 +335,19 @@ class Collective:
             group.moved += sum(a.nbytes for a in self.arrays)
         # Queued work may still write this replica's arrays; peers wait for the event on the device, not on the host.
         self.device.record(self.ready, self.stream)
-        self.exchange()
+        if self._shared:
+            self._share(self._rendezvous())
+            self._rendezvous(self._end, ", end")
+        else:
+            self._rendezvous(self._everything)
         self._wait(self.ends)
-
-    def exchange(self) -> None:
-        """Puts the work into the streams: each replica does its share."""
-        self._share(self._rendezvous())
-        self._rendezvous(self._end, ", end")
 
     def calls(self, peers: Sequence[Any]) -> list[Call]:
         """Returns the calls of this replica's share of the work; ``peers`` has the collective of each replica."""
+        raise NotImplementedError
+
+    def outside(self, outer: ProcessTransport, peers: Sequence[Any]) -> list[Call]:
+        """Returns the calls by which this replica goes on between the processes, on behalf of all ``peers``."""
         raise NotImplementedError
 
     def _rendezvous(self, last: Callable[[list[Any]], None] | None = None, part: str = "") -> Any:
@@ -393,15 +357,35 @@ class Collective:
         # Calls are bound at the first run and after a peer has bound its arrays anew.
         tokens = [peer.token for peer in peers]
         if tokens != self._bound_to:
-            self._calls, self._bound_to = self.calls(peers), tokens
+            self._calls, self._bound_to, self._outside = self.calls(peers), tokens, None
         self._wait([peer.ready for peer in peers])
         for function, args in self._calls:
             function(*args)
         self.device.record(self.done, self.stream)
 
+    def _everything(self, peers: Sequence[Collective]) -> None:
+        """Does the work of all, as the last replica to arrive."""
+        self._share(peers)
+        self._cross(peers)
+        self._end_here(peers)
+
     def _end(self, peers: Sequence[Collective]) -> None:
         for peer in peers:
             peer.ends = [one.done for one in peers]
+        if self.crosses and self.communicator.group.outer is not None:
+            # Each replica queued a part of what the last one to arrive takes to the other processes.
+            self._wait(self.ends)
+            self._cross(peers)
+            self._end_here(peers)
+
+    def _cross(self, peers: Sequence[Collective]) -> None:
+        outer = self.communicator.group.outer
+        if not self.crosses or outer is None:
+            return
+        if self._outside is None:
+            self._outside = self.outside(outer, peers)
+        for function, args in self._outside:
+            function(*args)
 
     def _end_here(self, peers: Sequence[Collective]) -> None:
         """Ends the collective with the work in this replica's stream."""
@@ -419,14 +403,12 @@ class Collective:
 class Sum(Collective):
     """Sums array ``i`` over the replicas, then over the processes, into that of replica ``roots[i]``, or into all.
 
-    The last replica to arrive sums small arrays; of large ones each replica sums a part.
-
     Args:
         communicator: This replica's handle of the group.
         arrays: This replica's arrays, which can be viewed flat; the sums are written in place.
         roots: The replica that gets each sum; ``None``: all get all.
         label: Name of the collective, the same for all replicas.
-        block: As of :meth:`Outer.all_reduce`.
+        block: As of :meth:`Transport.sum`, between processes.
         watch: As of :meth:`Communicator.watch`; :meth:`Communicator.commit` tells all replicas what is found.
     """
 
@@ -434,118 +416,52 @@ class Sum(Collective):
         self, communicator: Communicator, arrays: Sequence[Array], roots: Sequence[int] | None, label: str, block: int,
         watch: int = 0,
     ) -> None:  # fmt: skip
-        flats = [_flattened(communicator.device, a) for a in arrays]
-        super().__init__(communicator, flats, label)
-        everyone = range(communicator.size)
-        self._to = [everyone] * len(flats) if roots is None else [(root,) for root in roots]
+        flats = [flattened(communicator.device, a) for a in arrays]
+        super().__init__(communicator, flats, label, "sum", communicator.watch(flats, watch))
+        self._roots = roots
         self._block = block
-        self._watch = communicator.watch(flats, watch)
-        undivided = sum(a.size for a in flats) <= _UNDIVIDED or communicator.size == 1
-        self._part, self._parts = (0, 1) if undivided else (communicator.rank, communicator.size)
-        self._staged: list[Any] = []
+        self._staged: list[Array | None] = []
 
     def __call__(self) -> None:
-        if self._watch is not None and not self._watch.of_host:
-            self._watch.look(self.stream)  # before the others learn that they may write to the arrays
+        watch = self.part.watch
+        if watch is not None and not watch.of_host:
+            watch.look(self.stream)  # before the others learn that they may write to the arrays
         super().__call__()
 
-    def exchange(self) -> None:
-        if self._parts == 1:
-            self._rendezvous(self._everything)
-        else:
-            super().exchange()
-
     def calls(self, peers: Sequence[Sum]) -> list[Call]:
-        made: list[Call] = []
-        for arrays, to in self._joined(peers):
-            # Parts by position in the array, equal on all replicas: each
-            # element is summed by one replica, in the order of all.
-            low, high = (arrays[0].size * part // self._parts for part in (self._part, self._part + 1))
-            if high > low:
-                rows = [self.device.slice(array, low, (high - low,)) for array in arrays]
-                if self._watch is not None and self._watch.of_host and len(peers) > 1:
-                    made.append((WatchedSum(add_in_order, rows, to, [p._watch for p in peers if p._watch]), ()))
-                    continue
-                made += self.communicator.bind(_SUM, [rows], [[rows[r] for r in to]], {"in_place": 0 in to})
-        return made
+        return self.transport.sum([peer.part for peer in peers], self.communicator.rank, self._roots)
 
-    def _joined(self, peers: Sequence[Sum]) -> list[tuple[list[Array], Sequence[int]]]:
-        """Returns few sums that cover all: the array of each replica, and the replicas that get the sum.
-
-        Arrays that are adjacent in every replica are summed as one. Parts of a batch that differ in size have different
-        arenas, so what is adjacent in one replica need not be so in another.
-        """
-        done: list[tuple[list[Array], Sequence[int]]] = []
-        for i, to in enumerate(self._to):
-            arrays = [peer.arrays[i] for peer in peers]
-            if not arrays[0].size:
-                continue
-            if done and done[-1][1] == to:
-                # Fewer, longer sums: each costs calls on every replica.
-                joined = [self.device.join(a, b) for a, b in zip(done[-1][0], arrays, strict=True)]
-                if len({0 if one is None else one.size for one in joined}) == 1 and joined[0] is not None:
-                    done[-1] = joined, to
-                    continue
-            done.append((arrays, to))
-        return done
-
-    def _everything(self, peers: Sequence[Sum]) -> None:
-        self._share(peers)
-        if self.communicator.group.outer is not None:
-            self._across(self.communicator.group.outer, peers)
-        self._end_here(peers)
-
-    def _end(self, peers: Sequence[Any]) -> None:
-        super()._end(peers)
-        if self.communicator.group.outer is not None:
-            # The last replica to arrive takes the sum, of which each replica queued a part, to the other processes.
-            self._wait(self.ends)
-            self._across(self.communicator.group.outer, peers)
-            self._end_here(peers)
-
-    def _across(self, outer: Outer, peers: Sequence[Sum]) -> None:
-        """Sums over the processes; what the host cannot access goes through pinned memory."""
-        device, stream = self.device, self.stream
-        owned = [peers[to[0]].arrays[i] for i, to in enumerate(self._to)]
-        if not self._staged:
-            buffer = self.communicator.buffer
-            # Kept between runs: pinning memory is slow, and the arrays stay until the plan binds anew.
-            self._staged = [None if isinstance(a, np.ndarray) else buffer(a.shape, a.dtype, "pinned") for a in owned]
-        moved = [(a, s) for a, s in zip(owned, self._staged, strict=True) if s is not None]
-        for array, staged in moved:
-            device.copy(staged, array, stream)
-        # The host sends the values, so they must have arrived in its memory.
-        device.synchronize([stream])
-        sent = [a if s is None else s for a, s in zip(owned, self._staged, strict=True)]
-        if self._watch is not None and self._watch.of_host and len(peers) == 1:
-            outer.all_reduce(sent, self._block, self._watch.look_at)
-        else:
-            outer.all_reduce(sent, self._block)
-        for array, staged in moved:
-            device.copy(array, staged, stream)
-        for i, (total, to) in enumerate(zip(owned, self._to, strict=True)):
+    def outside(self, outer: ProcessTransport, peers: Sequence[Sum]) -> list[Call]:
+        holders = [0] * len(self.arrays) if self._roots is None else self._roots
+        held = [peers[holder].arrays[i] for i, holder in enumerate(holders)]
+        # Between the places of a process gradients are looked at while they are added.
+        watch = self.part.watch if len(peers) == 1 else None
+        made = outer.sum([Part(self.communicator, held, watch, self._staged)], 0, None, self._block)
+        if self._roots is None:
             # Across processes one replica's copy was summed; here the other replicas of this process get it.
-            for r in to[1:]:
-                device.copy(peers[r].arrays[i], total, stream)
+            made += [
+                (self.device.copy, (peer.arrays[i], total, self.stream))
+                for i, total in enumerate(held)
+                for peer in peers[1:]
+            ]
+        return made
 
 
 class Broadcast(Collective):
-    """Writes replica ``roots[i]``'s array ``i`` into those of all replicas; arguments as of :class:`Sum`."""
+    """Writes replica ``roots[i]``'s array ``i`` into those of all replicas of the process; arguments as of :class:`Sum`."""
+
+    crosses = False
 
     def __init__(self, communicator: Communicator, arrays: Sequence[Array], roots: Sequence[int], label: str) -> None:
-        super().__init__(communicator, list(arrays), label)
+        super().__init__(communicator, list(arrays), label, "send")
         self._roots = roots
 
     def calls(self, peers: Sequence[Broadcast]) -> list[Call]:
-        return [
-            (self.device.copy, (self.arrays[i], peers[root].arrays[i], self.stream))
-            for i, root in enumerate(self._roots)
-            if root != self.communicator.rank
-        ]
+        return self.transport.send([peer.part for peer in peers], self.communicator.rank, self._roots)
 
 
 class Gather(Collective):
-    """Stacks the replicas' arrays in ``out``, in the order of their ranks; the last replica to arrive copies for all.
+    """Stacks the replicas' arrays in ``out``, in the order of their ranks.
 
     Args:
         communicator: This replica's handle of the group.
@@ -555,44 +471,21 @@ class Gather(Collective):
     """
 
     def __init__(self, communicator: Communicator, array: Array, out: Array, label: str) -> None:
-        super().__init__(communicator, [array], label)
+        super().__init__(communicator, [array], label, "gather")
         self._out = out
-        # Only host memory can be sent to other processes; pinned, so that the device copies it without the host.
-        across = communicator.group.outer is not None
-        shape = (communicator.size, *array.shape)
-        self._local = communicator.buffer(shape, array.dtype, "pinned") if across else out
-        owner = HOST if across else self.device
-        flat = _flattened(owner, self._local)
-        self._rows = [owner.slice(flat, i * array.size, array.shape) for i in range(communicator.size)]
-
-    def exchange(self) -> None:
-        self._rendezvous(self._everything)
+        self._local = array
+        if communicator.group.outer is not None and communicator.size > 1:
+            self._local = communicator.buffer((communicator.size, *array.shape), array.dtype)
 
     def calls(self, peers: Sequence[Gather]) -> list[Call]:
-        return [
-            (self.device.copy, (row, peer.arrays[0], self.stream)) for row, peer in zip(self._rows, peers, strict=True)
-        ]
+        outs: list[Array | None] = [peer._out for peer in peers]
+        if self.communicator.group.outer is not None:
+            if len(peers) == 1:
+                return []
+            # The last to arrive gathers what it takes to the other processes.
+            outs = [self._local if peer is self else None for peer in peers]
+        return self.transport.gather([peer.part for peer in peers], self.communicator.rank, outs)
 
-    def _everything(self, peers: Sequence[Gather]) -> None:
-        self._share(peers)
-        outer = self.communicator.group.outer
-        if outer is not None:
-            self.device.synchronize([self.stream])
-            whole = outer.all_gather(self._local).reshape(self._out.shape)
-            self.device.from_host(self._out, whole, self.stream)
-        for peer in peers:
-            if peer is not self:
-                self.device.copy(peer._out, self._out, self.stream)
-        self._end_here(peers)
-
-
-def _flattened(device: Device, array: Array) -> Array:
-    flat = device.derive(array, _flat)
-    assert flat is not None, "every device has flat views of contiguous arrays"
-    return flat
-
-
-def _flat(array: HostArray) -> HostArray:
-    flat = array.reshape(-1)
-    assert flat.size == 0 or np.may_share_memory(flat, array), "a collective works in place"
-    return flat
+    def outside(self, outer: ProcessTransport, peers: Sequence[Gather]) -> list[Call]:
+        made = outer.gather([Part(self.communicator, [self._local])], 0, [self._out])
+        return made + [(self.device.copy, (peer._out, self._out, self.stream)) for peer in peers if peer is not self]

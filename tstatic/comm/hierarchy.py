@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tstatic.comm.gloo import Gloo, Store
-from tstatic.comm.group import add_in_order
+from tstatic.comm.ordered_sum import add_in_order
 from tstatic.comm.rendezvous import ProcessInfo
 from tstatic.errors import StrategyValueError
 

@@ -1,25 +1,28 @@
-"""Ops by which the programs of several processes exchange values.
+"""Ops by which the programs of several processes exchange values; on a single process each is an identity.
 
-On a single process each is an identity. They work on host memory: a device's arrays are copied there and back.
+They stay on the device: what combines gathered values is an op of its own, and the transport decides what passes through the host.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce as _fold
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from tstatic.comm.group import Communicator, add_in_order
+from tstatic.comm.collectives import CollectiveRef, in_place
+from tstatic.comm.group import Communicator
+from tstatic.comm.ordered_sum import SUM
+from tstatic.comm.transport import Part, ProcessTransport, rows_of
+from tstatic.devices import Array, HostArray
 from tstatic.errors import UnsupportedError
 from tstatic.ir.checks import check_same_shape
 from tstatic.ir.opdef import GradContext, OpDef, OpSpec, register
 from tstatic.ir.paddle_form import ABSENT
-from tstatic.ir.ref import Attrs, Calls, Ref, Slots
+from tstatic.ir.recording import Call
+from tstatic.ir.ref import Attrs, Calls, Slots, plain
 from tstatic.ir.types import Meta
-
-Array = np.ndarray[Any, Any]
 
 
 class ReduceOp:
@@ -40,78 +43,114 @@ class ReduceOp:
     AVG = 4
 
 
-class Peers(Protocol):
-    """The processes of a collective."""
+# ----------------------------------------------------------------------------------------------------------- combining
+_COMBINE = {ReduceOp.MAX: np.maximum, ReduceOp.MIN: np.minimum, ReduceOp.PROD: np.multiply}
 
-    rank: int
-    size: int
 
-    def all_reduce(self, arrays: Sequence[Array]) -> None: ...
-    def all_gather(self, array: Array) -> Array: ...
-    def broadcast(self, arrays: Sequence[Array], root: int = 0) -> None: ...
-    def exchange_parts(self, parts: Array) -> Array: ...
+def _fold_ref(parts: Sequence[HostArray], out: HostArray, *, kind: int) -> None:
+    np.copyto(out, _fold(_COMBINE[kind], parts))
+
+
+def _divide_ref(total: HostArray, out: HostArray, *, size: int) -> None:
+    np.copyto(out, (total / size).astype(total.dtype))
+
+
+def _fold_lower(torch: Any, parts: Sequence[Any], *, kind: int) -> Any:
+    way = {ReduceOp.MAX: torch.maximum, ReduceOp.MIN: torch.minimum, ReduceOp.PROD: torch.mul}[kind]
+    return _fold(way, parts)
+
+
+def _divide_lower(torch: Any, total: Any, *, size: int) -> Any:
+    wide = total if total.is_floating_point() else total.double()
+    return (wide / size).to(total.dtype)
+
+
+_FOLD = OpDef("c_fold", "X* -> Out", attrs={"kind": ReduceOp.MAX}, ref=plain(_fold_ref), lower=_fold_lower)
+"""The largest, the smallest or the product of all processes' arrays."""
+_DIVIDE = OpDef("c_divide", "X -> Out", attrs={"size": 1}, ref=plain(_divide_ref), lower=_divide_lower)
+"""What makes a mean of a sum."""
+
+
+class _Way:
+    """One op's way to the other processes.
+
+    Args:
+        lane: The replica that takes it.
+        peers: Connects the processes that take part.
+    """
+
+    def __init__(self, lane: Communicator, peers: ProcessTransport) -> None:
+        self.lane = lane
+        self.peers = peers
+        self.rank, self.size = peers.rank, peers.size
+
+    def part(self, *arrays: Array) -> list[Part]:
+        """Returns these arrays as what this process brings."""
+        return [Part(self.lane, arrays)]
+
+    def copied(self, xs: Sequence[Array], outs: Sequence[Array]) -> Calls:
+        """Copies arrays to others."""
+        return in_place(xs, outs, self.lane)
+
+    def stacked(self, xs: Sequence[Array]) -> tuple[Array, Calls]:
+        """Returns an array that gets the values of others, along a new first axis."""
+        whole = self.lane.buffer((len(xs), *xs[0].shape), xs[0].dtype)
+        return whole, self.copied(xs, rows_of(self.lane.device, whole))
+
+    def gathered(self, array: Array) -> tuple[list[Array], Calls]:
+        """Returns arrays that get the values of all processes."""
+        whole = self.lane.buffer((self.size, *array.shape), array.dtype)
+        return rows_of(self.lane.device, whole), self.peers.gather(self.part(array), 0, [whole])
+
+    def reduced(self, array: Array, kind: int, root: int | None = None) -> Calls:
+        """Combines the processes' arrays in place: in those of all, or of ``root``."""
+        here = root is None or root == self.rank
+        if not self.is_sum(array, kind):
+            rows, calls = self.gathered(array)
+            if here and kind in _COMBINE:
+                calls += self.lane.bind(_FOLD, [rows], [array], {"kind": kind})
+            elif here:
+                calls += self.lane.bind(SUM, [rows], [[array]], {"in_place": False})
+        else:
+            calls = self.peers.sum(self.part(array), 0, None if root is None else [root])
+        return calls + (self.divided(array, kind) if here else [])
+
+    def is_sum(self, array: Array, kind: int) -> bool:
+        """Returns whether the transport can add; integers of one or two bytes are added here, as gloo has no sum of them all."""
+        return kind not in _COMBINE and not (array.dtype.kind in "biu" and array.dtype.itemsize < 4)
+
+    def divided(self, array: Array, kind: int) -> Calls:
+        """Makes a mean of a sum, if that is wanted."""
+        return self.lane.bind(_DIVIDE, [array], [array], {"size": self.size}) if kind == ReduceOp.AVG else []
 
 
 # ------------------------------------------------------------------------------------------------------------------ ops
-class _HostRef(Ref):
-    """A reference that runs a function on host arrays, for one replica of the process.
-
-    Args:
-        work: ``(arrays, attributes, peers) -> results``, which may be the arrays; ``peers`` is ``None`` in a single process.
-    """
-
-    attrs = None
-    takes = frozenset({"group"})
-
-    def __init__(self, work: Callable[[list[Array], Attrs, Peers | None], Sequence[Array]]) -> None:
-        self.work = work
-        self.functions = (work,)
-
-    def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
-        return [(self._run, (ins[0], outs[0], attrs, reserved["group"]))]
-
-    def _run(self, ins: Any, outs: Any, attrs: Attrs, group: Communicator) -> None:
-        device, stream = group.device, group.stream
-        arrays = [device.to_host(a, stream) for a in (ins if isinstance(ins, list) else [ins])]
-        outer: Any = group.group.outer
-        ranks = tuple(attrs["ranks"])
-        results = self.work(arrays, attrs, outer.among(ranks) if outer is not None and ranks else outer)
-        for out, result in zip(outs if isinstance(outs, list) else [outs], results, strict=True):
-            device.from_host(out, np.asarray(result).reshape(out.shape), stream)
+Work = Callable[[_Way, Sequence[Array], Sequence[Array], Attrs], list[Call]]
+"""Returns the calls of an op: from its way, inputs, results, attributes."""
 
 
-def _define(
-    name: str, slots: str, infer: Callable[..., Any], work: Callable[[list[Array], Attrs, Peers | None], Sequence[Array]],
-    grad: Any = None, **attrs: Any,
-) -> None:  # fmt: skip
+def _define(name: str, slots: str, infer: Callable[..., Any], work: Work, grad: Any = None, **attrs: Any) -> None:
+    def bind(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
+        xs, results = (one if isinstance(one, list) else [one] for one in (ins[0], outs[0]))
+        outer, ranks = group.group.outer, tuple(attrs["ranks"])
+        if outer is None:
+            return in_place(xs, results, group)
+        return work(_Way(group, outer.among(ranks) if ranks else outer), xs, results, attrs)
+
     register(
         OpDef(
-            name, slots, attrs={**attrs, "ranks": ()}, infer=infer, ref=_HostRef(work), grad=grad, effects=True,
+            name, slots, attrs={**attrs, "ranks": ()}, infer=infer, ref=CollectiveRef(bind), grad=grad, effects=True,
             collective=True, paddle=ABSENT,
         )
     )  # fmt: skip
-
-
-def _reduced(array: Array, kind: int, peers: Peers) -> Array:
-    """Returns the arrays of all peers combined."""
-    if kind in (ReduceOp.SUM, ReduceOp.AVG):
-        if array.dtype.kind in "biu" and array.dtype.itemsize < 4:
-            total = np.empty_like(array)
-            add_in_order([*peers.all_gather(array)], [total])
-        else:
-            peers.all_reduce([array])
-            total = array
-        return total if kind == ReduceOp.SUM else (total / peers.size).astype(array.dtype)
-    combine = {ReduceOp.MAX: np.maximum, ReduceOp.MIN: np.minimum, ReduceOp.PROD: np.multiply}[kind]
-    return _fold(combine, [*peers.all_gather(array)])
 
 
 def _same(xs: Sequence[Meta], **_: Any) -> list[Meta]:
     return list(xs)
 
 
-def _all_reduce(arrays: list[Array], attrs: Attrs, peers: Peers | None) -> Sequence[Array]:
-    return arrays if peers is None else [_reduced(a, attrs["kind"], peers) for a in arrays]
+def _all_reduce(way: _Way, xs: Sequence[Array], outs: Sequence[Array], attrs: Attrs) -> Calls:
+    return way.copied(xs, outs) + [call for out in outs for call in way.reduced(out, attrs["kind"])]
 
 
 def _all_reduce_grad(ctx: GradContext) -> list[OpSpec]:
@@ -136,17 +175,12 @@ def _all_reduce_grad(ctx: GradContext) -> list[OpSpec]:
     return [OpSpec("all_reduce", {"X": arriving}, {"Out": wanted}, dict(ctx.attrs))]
 
 
-def _reduce(arrays: list[Array], attrs: Attrs, peers: Peers | None) -> Sequence[Array]:
-    if peers is None:
-        return arrays
-    total = _reduced(arrays[0].copy(), attrs["kind"], peers)
-    return [total] if peers.rank == attrs["root"] else arrays
+def _reduce(way: _Way, xs: Sequence[Array], outs: Sequence[Array], attrs: Attrs) -> Calls:
+    return way.copied(xs, outs) + way.reduced(outs[0], attrs["kind"], attrs["root"])
 
 
-def _broadcast(arrays: list[Array], attrs: Attrs, peers: Peers | None) -> Sequence[Array]:
-    if peers is not None:
-        peers.broadcast(arrays, attrs["root"])
-    return arrays
+def _broadcast(way: _Way, xs: Sequence[Array], outs: Sequence[Array], attrs: Attrs) -> Calls:
+    return way.copied(xs, outs) + way.peers.send(way.part(*outs), 0, [attrs["root"]] * len(outs))
 
 
 def _stack_shape(xs: Sequence[Meta]) -> Meta:
@@ -154,42 +188,44 @@ def _stack_shape(xs: Sequence[Meta]) -> Meta:
     return xs[0]
 
 
-def _gather(arrays: list[Array], attrs: Attrs, peers: Peers | None) -> Sequence[Array]:
-    return [arrays[0]] if peers is None else [*peers.all_gather(arrays[0])]
+def _gather(way: _Way, xs: Sequence[Array], outs: Sequence[Array], attrs: Attrs) -> Calls:
+    rows, calls = way.gathered(xs[0])
+    return calls + way.copied(rows, outs)
 
 
-def _reduce_scatter(arrays: list[Array], attrs: Attrs, peers: Peers | None) -> Sequence[Array]:
-    return arrays if peers is None else [_reduced(np.stack(arrays), attrs["kind"], peers)[peers.rank]]
+def _reduce_scatter(way: _Way, xs: Sequence[Array], outs: Sequence[Array], attrs: Attrs) -> Calls:
+    whole, calls = way.stacked(xs)
+    if way.is_sum(whole, attrs["kind"]):
+        return calls + way.peers.scatter(way.part(whole), 0, outs) + way.divided(outs[0], attrs["kind"])
+    return calls + way.reduced(whole, attrs["kind"]) + way.copied([rows_of(way.lane.device, whole)[way.rank]], outs)
 
 
-def _scatter(arrays: list[Array], attrs: Attrs, peers: Peers | None) -> Sequence[Array]:
-    if peers is None:
-        return arrays
-    parts = np.stack(arrays)
-    peers.broadcast([parts], attrs["root"])
-    return [parts[peers.rank]]
+def _scatter(way: _Way, xs: Sequence[Array], outs: Sequence[Array], attrs: Attrs) -> Calls:
+    whole, calls = way.stacked(xs)
+    sent = way.peers.send(way.part(whole), 0, [attrs["root"]])
+    return calls + sent + way.copied([rows_of(way.lane.device, whole)[way.rank]], outs)
 
 
-def _alltoall(arrays: list[Array], attrs: Attrs, peers: Peers | None) -> Sequence[Array]:
-    return arrays if peers is None else [*peers.exchange_parts(np.stack(arrays))]
+def _alltoall(way: _Way, xs: Sequence[Array], outs: Sequence[Array], attrs: Attrs) -> Calls:
+    whole, calls = way.stacked(xs)
+    came = way.lane.buffer(whole.shape, whole.dtype)
+    return calls + way.peers.exchange(way.part(whole), 0, [came]) + way.copied(rows_of(way.lane.device, came), outs)
 
 
-def _alltoall_single(arrays: list[Array], attrs: Attrs, peers: Peers | None) -> Sequence[Array]:
-    (whole,) = arrays
-    return arrays if peers is None else [peers.exchange_parts(whole.reshape(peers.size, -1))]
+def _alltoall_single(way: _Way, xs: Sequence[Array], outs: Sequence[Array], attrs: Attrs) -> Calls:
+    own, came = (way.lane.buffer(xs[0].shape, xs[0].dtype) for _ in range(2))
+    sent, got = (way.lane.device.derive(a, lambda a: a.reshape(way.size, -1)) for a in (own, came))
+    return way.copied(xs, [own]) + way.peers.exchange(way.part(sent), 0, [got]) + way.copied([came], outs)
 
 
-def _transfer(arrays: list[Array], attrs: Attrs, peers: Peers | None) -> Sequence[Array]:
-    assert peers is not None, "a process does not send to itself"
-    peers.broadcast(arrays, attrs["root"])
-    return arrays
+def _transfer(way: _Way, xs: Sequence[Array], outs: Sequence[Array], attrs: Attrs) -> Calls:
+    assert way.size == 2, "a process does not send to itself"
+    return _broadcast(way, xs, outs, attrs)
 
 
-def _barrier(arrays: list[Array], attrs: Attrs, peers: Peers | None) -> Sequence[Array]:
+def _barrier(way: _Way, xs: Sequence[Array], outs: Sequence[Array], attrs: Attrs) -> Calls:
     """Returns when all have arrived: each waits for a value of every other one."""
-    if peers is not None:
-        peers.all_gather(arrays[0])
-    return arrays
+    return way.gathered(xs[0])[1] + way.copied(xs, outs)
 
 
 _define("all_reduce", "X* -> Out*", _same, _all_reduce, _all_reduce_grad, kind=0)

@@ -16,11 +16,12 @@ from tstatic import flags, version
 from tstatic.comm import exits, launch
 from tstatic.comm.door import Door
 from tstatic.comm.feed_watch import FeedWatch
+from tstatic.comm.finite_gradients import Look
 from tstatic.comm.gloo import Gloo, Store, check_torch, pack
-from tstatic.comm.group import Look, add_in_order
 from tstatic.comm.hierarchy import Hierarchy
 from tstatic.comm.liveness import SETTLE, TICK, At, Monitor, odd_ones
 from tstatic.comm.mesh import Mesh, own_address
+from tstatic.comm.ordered_sum import add_in_order
 from tstatic.comm.rendezvous import ProcessInfo, Rendezvous
 from tstatic.errors import ForkedProcessError, RankFailedError, RankNumericsError
 from tstatic.locks import lock, rlock
@@ -35,7 +36,7 @@ _SAME_SCRIPT = "let all ranks run the same script with the same arguments; only 
 
 
 class Processes:
-    """The processes that a launcher started, as an ``Outer``; one per process, see :func:`world`.
+    """The processes that a launcher started, which exchange arrays of the host; one per process, see :func:`world`.
 
     Attributes:
         rank: Number of this process.
@@ -457,9 +458,18 @@ class Members:
                 self._all._wait(gloo.gather(own, list(whole)))
         return whole.reshape(self.size, *array.shape)
 
-    def all_reduce(self, arrays: Sequence[Array]) -> None:
-        """Sums arrays over the members, in place, in their order; 16-bit floats are added in float32 and rounded once."""
+    def all_reduce(self, arrays: Sequence[Array], block: int = 0, look: Look | None = None) -> None:
+        """Sums arrays over the members, in place, in their order; 16-bit floats are added in float32 and rounded once.
+
+        Args:
+            arrays: This member's arrays.
+            block: 0: some of the processes have one level only.
+            look: Called with each array before it is sent.
+        """
+        assert not block, "some of the processes sum at once"
         for array in arrays:
+            if look is not None:
+                look([array], None)
             add_in_order([*self.all_gather(array)], [array])
 
     def broadcast(self, arrays: Sequence[Array], root: int = 0) -> None:
@@ -481,10 +491,22 @@ class Members:
         with self._all._between(self._ranks, self._label("exchange", own)) as gloo:
             return self._all._exchange_parts(gloo, own)
 
-    def agree(self, label: str) -> None:
-        """Returns when all members have arrived."""
+    def agree(self, label: str, note: Any = None) -> Sequence[Any]:
+        """Returns when all members have arrived: what each of them noted, any JSON value, by its number."""
         with self._all._between(self._ranks, label):
             pass
+        own = np.frombuffer(json.dumps(note).encode(), np.uint8)
+        sizes = self.all_gather(np.array([own.size])).reshape(-1)
+        texts = self.all_gather(np.resize(own, int(sizes.max())))
+        return [json.loads(text[:size].tobytes()) for text, size in zip(texts, sizes, strict=True)]
+
+    def among(self, ranks: Sequence[int]) -> Members:
+        """Returns the collectives of some of all processes, of which this is one."""
+        return self._all.among(ranks)
+
+    def failed(self, error: BaseException) -> None:
+        """Tells all processes that this one failed, as :meth:`Processes.failed` does."""
+        self._all.failed(error)
 
     def _label(self, what: str, array: Array) -> str:
         return f"{what}, {array.dtype} of shape {list(array.shape)}"

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from tstatic.comm.finite_gradients import Watch
-from tstatic.comm.group import Communicator, Outer
-from tstatic.devices import HostArray
+from tstatic.comm.group import Communicator
+from tstatic.comm.transport import Part, ProcessTransport
+from tstatic.devices import HostArray, read
 from tstatic.ir.dynamic import Dynamic
 from tstatic.ir.opdef import OpDef, register
 from tstatic.ir.ref import Attrs, Calls, Ref, Slots
@@ -48,15 +49,27 @@ def add_rows_in_order(parts: Sequence[Rows]) -> Rows:
     return found, total.astype(first.dtype, copy=False)
 
 
-def _of_processes(outer: Outer, rows: HostArray, values: HostArray) -> list[Rows]:
+def _gathered(outer: ProcessTransport, communicator: Communicator, array: HostArray) -> HostArray:
+    """Returns the arrays of all processes, stacked; the host must know them, since it decides how large the sum is."""
+    device = communicator.device
+    out = device.empty((outer.size, *array.shape), array.dtype)
+    for function, args in outer.gather([Part(communicator, [device.upload(array)])], 0, [out]):
+        function(*args)
+    device.synchronize([communicator.stream])
+    return read(out)
+
+
+def _of_processes(
+    outer: ProcessTransport, communicator: Communicator, rows: HostArray, values: HostArray
+) -> list[Rows]:
     """Returns the rows of all processes, by rank."""
-    counts = outer.all_gather(np.array([rows.size], np.int64)).reshape(-1)
+    counts = _gathered(outer, communicator, np.array([rows.size], np.int64)).reshape(-1)
     # Processes exchange arrays of one size: the largest.
     most = int(counts.max())
     padded = [np.zeros((most, *a.shape[1:]), a.dtype) for a in (rows, values)]
     for target, source in zip(padded, (rows, values), strict=True):
         target[: rows.size] = source
-    gathered = [outer.all_gather(a).reshape(counts.size, *a.shape) for a in padded]
+    gathered = [_gathered(outer, communicator, a) for a in padded]
     return [(r[:n], v[:n]) for r, v, n in zip(*gathered, counts, strict=True)]
 
 
@@ -67,7 +80,7 @@ def sum_rows(communicator: Communicator, rows: HostArray, values: HostArray) -> 
     def last(parts: list[Any]) -> None:
         total = add_rows_in_order(parts)
         if outer is not None:
-            total = add_rows_in_order(_of_processes(outer, *total))
+            total = add_rows_in_order(_of_processes(outer, communicator, *total))
         parts[:] = [total] * len(parts)
 
     if communicator.rank == 0:

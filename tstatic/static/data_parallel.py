@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary, proxy
 import numpy as np
 
 from tstatic import flags, places
+from tstatic.comm.gloo_transport import GlooTransport
 from tstatic.comm.group import Group
 from tstatic.comm.processes import Processes, digest
 from tstatic.devices import owner_of
@@ -91,7 +92,8 @@ class Replicas:
 
     def __init__(self, size: int, outer: Processes | None = None) -> None:
         self.outer = outer
-        self.group = Group(size, outer)
+        self.between = None if outer is None else GlooTransport(outer)
+        self.group = Group(size, self.between)
         self.running: Bound | None = None
         self.numbers: WeakKeyDictionary[Scope, dict[int, int]] = WeakKeyDictionary()
         # The scope's count of writes when its values were last equal in all processes.
@@ -170,7 +172,8 @@ class Replicas:
                 self.seen[scope] = scope.writes
                 return results
             except BaseException as error:
-                self.outer.failed(error)
+                if self.between is not None:
+                    self.between.abort(error)
                 raise
 
     def _bind(self, entry: Bound, scope: Scope) -> None:
