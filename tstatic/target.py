@@ -185,25 +185,26 @@ TINY = Target("tiny", "interpreter", 4, 65_536, 232_448, 4 << 20, 1.5e11, 2.0e9,
 """Triton's interpreter: a thirtieth of a chip, so that small arrays are cut like large ones."""
 
 
-_asked: ContextVar[Blocks | None] = ContextVar("blocks", default=None)
+asked: ContextVar[Blocks | None] = ContextVar("blocks", default=None)
+"""The blocks that somebody asked for in this thread; see :func:`as_asked`."""
 
 
 @contextmanager
 def planning_with(blocks: Blocks | None) -> Iterator[None]:
     """Plans kernels with these blocks inside the ``with`` statement, in this thread."""
-    token = _asked.set(blocks)
+    token = asked.set(blocks)
     try:
         yield
     finally:
-        _asked.reset(token)
+        asked.reset(token)
 
 
 def asked_blocks() -> Blocks | None:
     """Returns what kernels are planned with in this thread; ``None``: they choose all blocks."""
-    return _asked.get()
+    return asked.get()
 
 
 def as_asked(target: Target) -> Target:
     """Returns a device's target with the blocks that somebody asked for."""
-    blocks = _asked.get()
+    blocks = asked.get()
     return target if blocks is None else replace(target, blocks=blocks)

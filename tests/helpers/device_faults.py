@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from tstatic.comm import group
+from tstatic.comm.gloo_transport import GlooTransport
+from tstatic.comm.transport import Part
 from tstatic.devices import queued
 from tstatic.devices.fake import FakeDevice
 from tstatic.devices.step import ReadyStep
@@ -56,16 +58,14 @@ def host_read(patch: pytest.MonkeyPatch) -> None:
 
 def read_before_copy(patch: pytest.MonkeyPatch) -> None:
     """The host reads pinned memory that a queued copy has yet to fill."""
-    patch.setattr(group.Sum, "_across", _without_synchronize(group.Sum._across))
+    right = GlooTransport._sum
 
-
-def _without_synchronize(right: Any) -> Any:
-    def across(self: group.Sum, *args: Any) -> None:
+    def summed(self: GlooTransport, part: Part, *args: Any) -> None:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(self.device, "synchronize", lambda streams=None: None)
-            right(self, *args)
+            inner.setattr(part.lane.device, "synchronize", lambda streams=None: None)
+            right(self, part, *args)
 
-    return across
+    patch.setattr(GlooTransport, "_sum", summed)
 
 
 def pinned_overwritten(patch: pytest.MonkeyPatch) -> None:

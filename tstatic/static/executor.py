@@ -58,7 +58,7 @@ from tstatic.static.request import (
     with_readers,
 )
 from tstatic.static.strategy import BuildStrategy
-from tstatic.target import as_asked
+from tstatic.target import as_asked, asked
 from tstatic.where import show, user_line
 
 _PLAIN_KEY = PLAIN.build.key()
@@ -214,9 +214,10 @@ class Executor:
                     names = [*names, *(n for lod in lods for n in lod)]
                 # CPU_NUM threads; replicas have four each.
                 threads = settings.threads or (os.environ.get("CPU_NUM", "1") if replicas is None else 4)
+                target = device.target if asked.get() is None else as_asked(device.target)
                 key = Key(
                     base.uid, base.version, _PLAIN_KEY if settings is PLAIN else settings.build.key(), threads, signatures,
-                    (tuple(names), feed_var_name, fetch_var_name), place, device, as_asked(device.target), id(where), flags.key(),
+                    (tuple(names), feed_var_name, fetch_var_name), place, device, target, id(where), flags.key(),
                     (use_prune or bool(kept), tuple(kept)), settings.numerics,
                 )  # fmt: skip
                 cache = self._cache if not self._depth else self._cache_within()
