@@ -20,6 +20,8 @@ PACKAGE = os.path.dirname(paddle.__file__) + os.sep
 # Of these, one per parameter is its update; one stands at the door of ``run`` (``ir/export.py:running``), where a call that is
 # refused is taken back, and one makes a shortage of memory an error with its operator (``runtime/out_of_memory.py:run``).
 MOST_CALLS = 50
+MOST_OF_COMPILED = 55
+"""The same of a CompiledProgram: its settings, the key of its strategy and its history are five more."""
 MOST_TO_FIND = 16
 """Of these, calls that find the plan and check the feed."""
 
@@ -41,15 +43,17 @@ def own_calls(step: Any) -> list[str]:
     return found
 
 
-def trained(make: Any) -> Any:
-    """One step of two dense layers, ready to be run again."""
+def trained(make: Any, compiled: bool = False) -> Any:
+    """One step of two dense layers, ready to be run again; as a CompiledProgram if asked."""
     x = static.data("x", [4, 8])
     loss = paddle.mean(static.nn.fc(static.nn.fc(x, 16, activation="relu"), 1))
     make(0.01).minimize(loss)
     exe = static.Executor(paddle.CPUPlace())
     exe.run(static.default_startup_program())
     feed = {"x": np.ones((4, 8), np.float32)}
-    main = static.default_main_program()
+    main: Any = static.default_main_program()
+    if compiled:
+        main = static.CompiledProgram(main)
 
     def step() -> Any:
         return exe.run(main, feed=feed, fetch_list=[loss])
@@ -86,3 +90,8 @@ def test_printing_a_program_makes_few_calls() -> None:
     lines = len(main.global_block().ops) + len(main.global_block().vars)
     # A data-parallel compile prints the program, for the digest that processes compare. 30 calls a line took a half longer.
     assert len(own_calls(lambda: str(main))) <= 14 * lines
+
+
+def test_a_later_run_of_a_compiled_program_makes_few_calls_more() -> None:
+    found = own_calls(trained(paddle.optimizer.SGD, compiled=True))
+    assert len(found) <= MOST_OF_COMPILED, "\n".join(found)
