@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,15 +63,6 @@ def softmax(x: torch.Tensor, axis):
 def without_gradient(x: "torch.Tensor", axis):
     return torch.softmax(x.detach(), axis)
 """
-
-
-@pytest.fixture(autouse=True)
-def registered() -> Iterator[None]:
-    """Takes off peers that a test registers."""
-    before = dict(PEERS)
-    yield
-    PEERS.clear()
-    PEERS.update(before)
 
 
 @pytest.fixture

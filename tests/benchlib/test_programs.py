@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from tests.benchlib.fakes import FakeTimer
 from tstatic import static
 from tstatic.benchlib.cases import Case
 from tstatic.benchlib.measure import Setting
-from tstatic.benchlib.peers import PEERS, Competitor, executed, peer
+from tstatic.benchlib.peers import Competitor, executed, peer
 from tstatic.benchlib.programs import case_of, fingerprint, note, row_of_program
 from tstatic.benchlib.rows import Row
 from tstatic.benchlib.suite import Suite
@@ -23,15 +22,6 @@ from tstatic.static.strategy import BuildStrategy
 from tstatic.testing.runner import everything_on
 
 pytestmark = pytest.mark.numpy_device("looks at results of the references")
-
-
-@pytest.fixture(autouse=True)
-def registered() -> Iterator[None]:
-    """Takes off peers that a test registers."""
-    before = dict(PEERS)
-    yield
-    PEERS.clear()
-    PEERS.update(before)
 
 
 def training() -> tuple[static.Program, static.Program, Any]:

@@ -210,6 +210,7 @@ def test_a_net_trains_on_the_skeleton_with_the_bits_of_the_cpu() -> None:
             h = paddle.nn.functional.max_pool2d(static.nn.conv2d(x, 4, 3, act="relu"), 2, 2)
             h = static.nn.batch_norm(paddle.nn.functional.dropout(static.nn.fc(h, 8), 0.3))
             loss = paddle.mean(paddle.nn.functional.cross_entropy(static.nn.fc(h, 3), label))
+            positive = paddle.nonzero(h > 0)
             paddle.optimizer.Adam(0.01).minimize(loss)
             exe = static.Executor(paddle.CPUPlace())
             exe.run(startup)
@@ -217,7 +218,7 @@ def test_a_net_trains_on_the_skeleton_with_the_bits_of_the_cpu() -> None:
             for n in (4, 4, 5, 6):
                 images = np.linspace(-1, 1, n * 64, dtype="float32").reshape(n, 1, 8, 8)
                 feed = {"x": images, "label": np.arange(n)[:, None] % 3}
-                found += [one.tobytes() for one in exe.run(main, feed=feed, fetch_list=[loss, h])]
+                found += [one.tobytes() for one in exe.run(main, feed=feed, fetch_list=[loss, h, positive])]
             with pytest.raises(IndexError):
                 exe.run(main, feed={"x": images, "label": np.full((n, 1), 9)}, fetch_list=[loss])
             return found

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import operator
 import threading
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -32,6 +32,7 @@ from tstatic.devices.base import (
     MemoryKind,
     QueuedWorkError,
     RunByName,
+    SeenArrays,
 )
 from tstatic.devices.clock import FakeEvent, FakeStream, Item, Mark, costs
 from tstatic.devices.cpu.buffer import Buffer, ForeignBuffer, addresses_only
@@ -338,7 +339,7 @@ class FakeDevice(QueuedDevice):
     def bind_dynamic(
         self, op: FrozenOp, arrays: ArraysByName, reserved: Mapping[str, Any], run: RunByName, stream: Stream
     ) -> BoundStep:
-        inside = _Inside(self, arrays)
+        inside = SeenArrays(arrays, _inside, partial(FakeArray, self))
         seconds = self.costs["host"].seconds(0)
         return of_calls([(self._put, (stream, lambda: run(op, inside, reserved), op, seconds))])
 
@@ -427,29 +428,6 @@ def _inside(value: Any) -> Any:
     if isinstance(value, list) and any(isinstance(one, FakeArray) for one in value):
         return [_inside(one) for one in value]
     return value
-
-
-class _Inside(MutableMapping[str, Any]):
-    """A mapping of arrays as the device sees it."""
-
-    def __init__(self, device: FakeDevice, arrays: ArraysByName) -> None:
-        self._device = device
-        self._arrays = arrays
-
-    def __getitem__(self, name: str) -> Any:
-        return _inside(self._arrays[name])
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self._arrays[name] = FakeArray(self._device, value) if isinstance(value, np.ndarray) else value
-
-    def __delitem__(self, name: str) -> None:
-        del self._arrays[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
-
-    def __len__(self) -> int:
-        return len(self._arrays)
 
 
 DEVICE = FakeDevice()

@@ -7,14 +7,14 @@ below is one that every such device defines: eighteen of memory and copies, four
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from tstatic import target
-from tstatic.devices.base import ArraysByName, DeviceArray, KernelLaunch, Memory, MemoryKind, RunByName
+from tstatic.devices.base import ArraysByName, DeviceArray, KernelLaunch, Memory, MemoryKind, RunByName, SeenArrays
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.device import CpuDevice, prepare
 from tstatic.devices.immediate import ImmediateDevice
@@ -119,7 +119,7 @@ class SkeletonDevice(ImmediateDevice):
     def bind_dynamic(
         self, op: FrozenOp, arrays: ArraysByName, reserved: Mapping[str, Any], run: RunByName, stream: Stream
     ) -> BoundStep:
-        return of_calls([(run, (op, _Inside(self, arrays), reserved))])
+        return of_calls([(run, (op, SeenArrays(arrays, _inside, self.upload), reserved))])
 
     def launch(
         self, module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, Any], stream: Stream
@@ -148,28 +148,6 @@ def _inside(value: Any) -> Any:
     if isinstance(value, list):
         return [_inside(one) for one in value]
     return value.inside if isinstance(value, SkeletonArray) else value
-
-
-class _Inside(MutableMapping[str, Any]):
-    """Arrays by value, as references see them."""
-
-    def __init__(self, device: SkeletonDevice, arrays: ArraysByName) -> None:
-        self._device, self._arrays = device, arrays
-
-    def __getitem__(self, name: str) -> Any:
-        return _inside(self._arrays[name])
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self._arrays[name] = self._device.upload(value) if isinstance(value, np.ndarray) else value
-
-    def __delitem__(self, name: str) -> None:
-        del self._arrays[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
-
-    def __len__(self) -> int:
-        return len(self._arrays)
 
 
 DEVICE = SkeletonDevice()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import ModuleType
 from typing import Any, Literal
@@ -26,6 +26,7 @@ from tstatic.devices.base import (
     Memory,
     MemoryKind,
     RunByName,
+    SeenArrays,
     cannot_adopt,
 )
 from tstatic.devices.cpu.buffer import Buffer
@@ -523,7 +524,7 @@ def shaped(value: Any) -> Any:
     return np.broadcast_to(np.zeros((), value.dtype), value.shape) if isinstance(value, TorchArray) else value
 
 
-class _Inside(MutableMapping[str, Any]):
+class _Inside(SeenArrays):
     """A mapping of arrays as the references see them: numpy views of tensors.
 
     Args:
@@ -533,25 +534,11 @@ class _Inside(MutableMapping[str, Any]):
     """
 
     def __init__(self, device: TorchDevice, arrays: ArraysByName, only_shape: frozenset[str]) -> None:
-        self._device = device
-        self._arrays = arrays
+        super().__init__(arrays, device.inside, device.wrap)
         self._only_shape = only_shape
 
     def __getitem__(self, name: str) -> Any:
-        array = self._arrays[name]
-        return shaped(array) if name in self._only_shape else self._device.inside(array)
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self._arrays[name] = self._device.wrap(value) if isinstance(value, np.ndarray) else value
-
-    def __delitem__(self, name: str) -> None:
-        del self._arrays[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
-
-    def __len__(self) -> int:
-        return len(self._arrays)
+        return shaped(self._arrays[name]) if name in self._only_shape else super().__getitem__(name)
 
 
 DEVICE = TorchDevice("torch")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cache, partial
@@ -310,24 +310,20 @@ def _shared(made: Compilation, fused: FrozenProgram, metas: Mapping[str, Meta], 
 
 def _on_host(frozen: FrozenProgram) -> tuple[OnHost, ...]:
     """Returns the ops that leave the device."""
-    device = cpu_device()
-    found = ((op, device.host_reason(op)) for op in frozen.ops)
-    names = frozen.names
-    return tuple(
-        OnHost(OpInfo(op.type, tuple(names.get(v, v) for v in op.writes()), op.where), why) for op, why in found if why
-    )
+    return tuple(OnHost(op, why) for op, why in _told(frozen, cpu_device().host_reason))
 
 
 def _outside_graphs(frozen: FrozenProgram) -> tuple[OutsideGraphs, ...]:
     """Returns the ops whose steps no graph of the device holds."""
-    device = cpu_device()
-    found = ((op, device.splits(op)) for op in frozen.ops)
+    return tuple(OutsideGraphs(op, why) for op, why in _told(frozen, cpu_device().splits))
+
+
+def _told(frozen: FrozenProgram, reason: Callable[[FrozenOp], str]) -> Iterator[tuple[OpInfo, str]]:
+    """Yields the ops of which the device says something, and what it says."""
     names = frozen.names
-    return tuple(
-        OutsideGraphs(OpInfo(op.type, tuple(names.get(v, v) for v in op.writes()), op.where), why)
-        for op, why in found
-        if why
-    )
+    for op in frozen.ops:
+        if why := reason(op):
+            yield OpInfo(op.type, tuple(names.get(v, v) for v in op.writes()), op.where), why
 
 
 def _bytes(frozen: FrozenProgram, metas: Mapping[str, Meta]) -> dict[str, int]:
