@@ -274,7 +274,7 @@ PLAN = (
     ),
     Mutant(
         "runtime/sections.py",
-        "_lifetimes",
+        "_accesses",
         "statement",
         "root = views[root]",
         "break",

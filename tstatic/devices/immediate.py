@@ -11,8 +11,16 @@ from tstatic.devices.cpu import blas
 from tstatic.devices.cpu.pool import pool_of, usable_cpus
 from tstatic.devices.cpu.tile_chain import chain_steps, find_failed_op
 from tstatic.devices.region_log import RegionLog
-from tstatic.devices.step import ReadyStep, Region, Schedule, of_calls
+from tstatic.devices.step import BoundStep, ReadyStep, Region, Schedule, of_calls
 from tstatic.ir.frozen import FrozenOp
+
+IN_CACHE = 1 << 18
+"""Bytes that the nearer caches of a core hold, however small it is: what one thread has just written is still there."""
+
+
+def _pays_to_chain(work: BoundStep, threads: int) -> bool:
+    """Returns whether a step's tiles may run beside each other, or find less in the cache step by step than tile by tile."""
+    return len(work.tile_binders) > 1 and (threads > 1 or work.read_bytes > IN_CACHE)
 
 
 class ChainedSchedule(Schedule):
@@ -67,8 +75,7 @@ class ImmediateDevice(Device):
             works.append((step.work, step.op))
             if step.after:
                 works.append((of_calls(list(step.after)), step.op))
-        if all(len(work.tile_binders) == 1 for work, _ in works):
-            # Nothing to run side by side, so nothing to chain.
+        if not any(_pays_to_chain(work, region.threads) for work, _ in works):
             for work, op in works:
                 made.add(work.calls(region.workspaces[0]), op)
         else:

@@ -68,7 +68,9 @@ class Workspace:
 
     def arrays(self, shapes: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[Any]:
         """Returns arrays at increasing offsets of the shared buffer."""
-        done = []
+        done: list[Any] = []
+        if not shapes:
+            return done
         offset = 0
         for shape, dtype in shapes:
             size = math.prod(shape) * dtype.itemsize
@@ -161,14 +163,23 @@ class BoundStep:
     def scratch_bytes(self) -> int:
         return max((_bytes(s) for _, s in self.tile_binders), default=0)
 
+    @property
+    def read_bytes(self) -> float:
+        """Bytes of the arrays that the tiles read; infinite where that is not known."""
+        if self.accesses is None:
+            return math.inf
+        return float(sum(a.nbytes for reads, _ in self.accesses for a in reads if isinstance(a, np.ndarray)))
+
     def bind(self, workspace: Workspace) -> list[list[Call]]:
         """Returns the calls of each tile."""
         return [maker(workspace.arrays(scratch)) for maker, scratch in self.tile_binders]
 
     def calls(self, workspace: Workspace) -> list[Call]:
-        """Returns the calls of a step that has one tile."""
-        ((maker, scratch),) = self.tile_binders
-        return [*maker(workspace.arrays(scratch)), *self.after]
+        """Returns the calls of all tiles, one tile after another."""
+        found: list[Call] = []
+        for maker, scratch in self.tile_binders:
+            found += maker(workspace.arrays(scratch))
+        return [*found, *self.after]
 
 
 def of_calls(calls: list[Call]) -> BoundStep:
@@ -187,7 +198,7 @@ class Stream:
 Spans = Sequence[Span]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReadyStep:
     """A step of a plan that is bound, in the form in which a device schedules it.
 

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from tstatic.ir.product import MatrixProduct
 
 __all__ = [
-    "DERIVE", "EMPTY", "GRAD", "LOD", "NO_ATTRS",
-    "OPS",
+    "DERIVE", "EMPTY", "GRAD", "LOD", "NO_ATTRS", "OPS",
     "PARTIAL_SUM",
     "PUBLIC_API",
     "REQUIRED",
@@ -390,7 +389,10 @@ class OpDef:
 
     def pick(self, function: Callable[..., Any], attrs: Mapping[str, Any]) -> dict[str, Any]:
         """Returns those attributes that a function names in its signature (all of them if it takes ``**attrs``)."""
-        return pick(function, attrs, self.attrs)
+        known = vars(self).setdefault("_picked", {})  # binding to a new size asks for each op
+        if function not in known:
+            known[function] = tuple(pick(function, self.attrs))
+        return {n: attrs[n] for n in known[function] if n in attrs}
 
     def complete(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
         """Checks given attributes and fills in defaults.

@@ -42,12 +42,14 @@ class PointwiseRef(ExpressionRef):
         self, ins: Sequence[np.dtype[Any] | None], outs: Sequence[np.dtype[Any] | None], attrs: Mapping[str, Any]
     ) -> expr_numpy.Code:
         """Returns the code for these dtypes, wanted outputs and attribute values."""
-        wanted = tuple((i, d) for i in self.nodes if (d := outs[i]) is not None)
-        used = {n: v for n, v in attrs.items() if n in self.attrs and isinstance(v, bool | int | float)}
+        used: dict[str, Any] = {}
+        if self.attrs:
+            used = {n: v for n, v in attrs.items() if n in self.attrs and isinstance(v, bool | int | float)}
         # By their text: 0.0 and -0.0, or 1 and True, are equal but not the same constant.
-        key = (wanted, tuple(ins), repr(used))
+        key = (tuple(outs), tuple(ins), repr(used) if used else "")
         found = self._codes.get(key)
         if found is None:
+            wanted = tuple((i, d) for i in self.nodes if (d := outs[i]) is not None)
             values = {n: expr.const(v) for n, v in used.items()}
             found = expr_numpy.compile_numpy(
                 {i: expr.substitute(self.nodes[i], values) for i, _ in wanted},

@@ -166,7 +166,9 @@ class PlainRef(Ref):
         return self.scratch_metas(*ins, *outs, **pick(self.scratch_metas, attrs))
 
     def _keywords(self, attrs: Attrs, reserved: Attrs) -> dict[str, Any]:
-        return pick(self.function, attrs) | {n: v for n, v in reserved.items() if n in self.takes}
+        names = self.attrs
+        given = dict(attrs) if names is None else {n: v for n, v in attrs.items() if n in names}
+        return given | {n: v for n, v in reserved.items() if n in self.takes} if self.takes else given
 
     def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         given = self._keywords(attrs, reserved)

@@ -102,6 +102,8 @@ class TileSize:
                 2 * count <= min(most, whole) and work >= (self.pair if count == 1 else 2 * count) * self.size * times
             ):
                 count *= 2
+            if count == 1:
+                return None
             bounds = [*(whole * i // count * multiple for i in range(count)), items]
             found = [slice(a, b) for a, b in itertools.pairwise(bounds)]
         elif most:
@@ -231,7 +233,8 @@ class Split:
     def __call__(self, *metas: Any, **attrs: Any) -> list[Tile] | None:
         least = self.size.size
         # No kind of work is cut below the work of a tile; small nets are bound for one size after another.
-        if self.work is not None and isinstance(metas[self.work], Meta) and metas[self.work].numel < least:
+        deciding = metas if self.work is None else (metas[self.work],)
+        if all(m is None or (isinstance(m, Meta) and m.numel < least) for m in deciding):
             return None
         slots = [m if isinstance(m, list | tuple) else [m] for m in metas]
         entries = self.entries * len(slots) if len(self.entries) == 1 else self.entries

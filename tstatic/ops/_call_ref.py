@@ -57,17 +57,17 @@ class CallRef(Ref):
 
     def scratch(self, ins: Slots, outs: Slots, attrs: Attrs) -> Metas:
         """Metas of all buffers: a float32 buffer for each low-precision array, then what ``scratch_metas`` asks for."""
-        wide = [[self._widened(m) for m in side] for side in (ins, outs)]
-        pairs = zip((*ins, *outs), (*wide[0], *wide[1]), strict=True)
-        buffers = [w for i, (m, w) in enumerate(pairs) if m is not w and m != w and i not in self.unread]
+        wide = [*ins, *outs]
+        buffers = []
+        for i, meta in enumerate(wide if self.widen else ()):
+            if meta is not None and (compute := meta.dtype.compute) is not meta.dtype:
+                wide[i] = meta.with_dtype(compute)
+                if i not in self.unread:
+                    buffers.append(wide[i])
         if self.scratch_metas is None:
             return tuple(buffers)
-        return (*buffers, *self.scratch_metas(*wide, **{n: attrs[n] for n in self._scratch_attrs}))
-
-    def _widened(self, meta: Any) -> Any:
-        if meta is None or not self.widen or (compute := meta.dtype.compute) is meta.dtype:
-            return meta
-        return meta.with_dtype(compute)
+        asked = {n: attrs[n] for n in self._scratch_attrs}
+        return (*buffers, *self.scratch_metas(wide[: len(ins)], wide[len(ins) :], **asked))
 
     def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         count = len(ins)

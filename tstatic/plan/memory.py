@@ -15,7 +15,7 @@ def aligned(nbytes: int) -> int:
     return -(-max(nbytes, 1) // ALIGN) * ALIGN
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Lifetime:
     """A buffer: its size, and the first and last step that access it."""
 

@@ -36,6 +36,9 @@ recently is forgotten first. A step takes about 1.5 kB. Where feeds decide sizes
 
 _ARRAY_BYTES = 300
 
+_NO_CALLS = Schedule()
+"""Of the steps that run with the first of their group; nobody adds to it."""
+
 
 @dataclass(slots=True)
 class _Member:
@@ -118,6 +121,8 @@ class _Section:
         read: What its members read and do not make.
         inside: What they make that lies in the section's memory, not where the plan puts it.
         last: Value -> index of the last member that reads it; the number of members if something outside does.
+        views: The values that were views of others when it was last bound, and of which; most sizes have the same.
+        places: For those views: value -> the first and the last member that accesses its memory.
         now: What it is bound to in this run; ``None`` where its steps run one by one.
         memory, nbytes: The memory of the largest size and its bytes, unless it lies in the session's arena.
     """
@@ -128,6 +133,8 @@ class _Section:
     read: list[str] = field(default_factory=list)
     inside: frozenset[str] = frozenset()
     last: dict[str, int] = field(default_factory=dict)
+    views: dict[str, str] | None = None
+    places: list[tuple[str, int, int]] = field(default_factory=list)
     now: Sized | None = None
     memory: Memory | None = None
     nbytes: int = 0
@@ -350,7 +357,9 @@ class Sections:
         views = self._views(section, metas)
         given = [v for v in section.given if v in section.last]
         lifetimes = [Lifetime(v, metas[v].nbytes, -1, section.last[v]) for v in given]
-        lifetimes += _lifetimes(section, metas, views)
+        if views != section.views:
+            section.views, section.places = views, _accesses(section, views)
+        lifetimes += [Lifetime(v, metas[v].nbytes, first, last) for v, first, last in section.places]
         offsets, nbytes = place(lifetimes, self._plan.options.reuse)
         try:
             memory, start = self._room(section, nbytes)
@@ -468,7 +477,7 @@ class Sections:
         apart = self._check or self._plan.options.no_chaining or records.recorder is not None
         region = Region(self._threads, workspaces, ordered=apart)
         stream = self._device.stream()
-        found = {number: Schedule() for number in section.numbers}
+        found: dict[int, Schedule] = dict.fromkeys(section.numbers, _NO_CALLS)
         # Steps of known sizes may lie between two of the section, and nothing may run before them that reads what they make.
         groups: Iterable[list[tuple[int, BoundStep, FrozenOp]]]
         if apart:
@@ -531,8 +540,8 @@ class Sections:
             yield from one.workspaces
 
 
-def _lifetimes(section: _Section, metas: Mapping[str, Meta], views: Mapping[str, str]) -> list[Lifetime]:
-    """Returns the lifetimes of what a section makes; memory lives as long as its last reader under any name."""
+def _accesses(section: _Section, views: Mapping[str, str]) -> list[tuple[str, int, int]]:
+    """Returns what a section makes, with the first and the last member that accesses its memory under any name."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for index, one in enumerate(section.members):
@@ -543,7 +552,7 @@ def _lifetimes(section: _Section, metas: Mapping[str, Meta], views: Mapping[str,
                     root = views[root]
                 first.setdefault(root, index)
                 last[root] = max(last.get(root, index), section.last.get(value, index))
-    return [Lifetime(v, metas[v].nbytes, first[v], last[v]) for v in first]
+    return [(v, first[v], last[v]) for v in first]
 
 
 def _adjacent(

@@ -29,14 +29,12 @@ from tstatic.ir.types import Meta
 from tstatic.records import Machine
 
 
-def _shapes(metas: Any) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
-    return [(m.shape, m.dtype.np) for m in metas]
-
-
 def _tiles_of_pointwise(ins: Sequence[Any], outs: Sequence[Any]) -> list[tuple[list[Any], list[Any]]]:
     """Cuts arrays of one shape flat, and broadcast ones along the first axis with more than one item."""
     arrays = [*ins, *outs]
     out = next(o for o in outs if o is not None)
+    if out.size <= POINTWISE.size:
+        return [(list(ins), list(outs))]
     # A flat cut gives tiles of equal size whatever the shape; broadcast or strided operands need one along an axis.
     flat = all(a is None or (a.shape == out.shape and a.flags.c_contiguous) for a in arrays)
     axis, parts = row_parts((out.size,) if flat else out.shape, POINTWISE)
@@ -84,19 +82,21 @@ def prepare(
     if definition.effects or definition.objects or "run_block" in ref.takes:
         # It prints, raises, or accesses more than its arguments: no address range says what may run beside it.
         work.accesses = None
-    # A slot that only lends its shape does not access memory, and must not keep steps from being chained.
-    read = [slot.name not in definition.shape_only for slot in definition.inputs]
+    read = [s.name not in definition.shape_only for s in definition.inputs] if definition.shape_only else None
+    checked = bool(definition.indices)
 
     def add(
         ref: Ref, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], metas: Metas | None = None
     ) -> None:
         given, made = metas or (metas_of(ins), metas_of(outs))
-        work.add(
-            lambda scratch: [*index_checks(definition, ins, attrs), *ref.bind(ins, outs, attrs, scratch, reserved)],
-            _shapes(ref.scratch(given, made, attrs)),
-            [a for a, is_read in zip(ins, read, strict=True) if is_read],
-            outs,
-        )
+
+        def calls(scratch: list[Any]) -> list[Call]:
+            bound = ref.bind(ins, outs, attrs, scratch, reserved)
+            return [*index_checks(definition, ins, attrs), *bound] if checked else bound
+
+        # A slot that only lends its shape does not access memory, and must not keep steps from being chained.
+        reads = ins if read is None else [a for a, is_read in zip(ins, read, strict=True) if is_read]
+        work.add(calls, [(m.shape, m.dtype.np) for m in ref.scratch(given, made, attrs)], reads, outs)
 
     if definition.dynamic is not None:
         # Sizes that depend on values in general, and are known here: the reference allocates all the same.

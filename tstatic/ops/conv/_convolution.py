@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,19 @@ class Window:
                 yield a, source
 
 
+_GEOMETRY = ("strides", "paddings", "dilations", "padding_algorithm", "groups")
+
+
+@lru_cache(maxsize=1024)
+def _known_window(sizes: Shape, kernel: Shape, values: tuple[Any, ...]) -> Window:
+    return Window(sizes, kernel, dict(zip(_GEOMETRY, values, strict=True)))
+
+
+def window_of(sizes: Shape, kernel: Shape, attrs: Mapping[str, Any]) -> Window:
+    """Returns the window of an op's complete attributes; batches of all sizes share it."""
+    return _known_window(sizes, kernel, tuple([attrs[n] for n in _GEOMETRY]))
+
+
 def _check(x: Meta, w: Meta, rank: int, attrs: Mapping[str, Any]) -> None:
     """Checks ranks, dtypes and the lengths of attributes.
 
@@ -151,7 +165,7 @@ def infer_conv(rank: int, x: Meta, w: Meta, attrs: Mapping[str, Any]) -> Meta:
     )  # fmt: skip
     check_divisible(filters, groups, "The number of output channels", "groups")
     sizes = spatial(x.shape, layout)
-    window = Window(sizes, w.shape[2:], attrs)
+    window = window_of(sizes, w.shape[2:], attrs)
     outs = window.outputs(sizes)
     check_no_windows(sizes, outs, window.reach, window.pads)
     return x.with_shape(assemble(x.shape[0], filters, outs, layout))

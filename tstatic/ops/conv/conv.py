@@ -25,6 +25,7 @@ from tstatic.ops.conv._convolution import (
     conv_split,
     infer_conv,
     infer_transposed,
+    window_of,
 )
 from tstatic.ops.conv._sliding import (
     LAYOUTS_BY_RANK,
@@ -55,7 +56,7 @@ def _references(transposed: bool) -> tuple[Ref, Ref]:
         return sides(first_shape(x.shape, layout), w.shape, first_shape(y.shape, layout))
 
     def window(x: Any, w: Any, attrs: Mapping[str, Any]) -> Window:
-        return Window(spatial(x.shape, attrs["data_format"]), w.shape[2:], attrs)
+        return window_of(spatial(x.shape, attrs["data_format"]), w.shape[2:], attrs)
 
     def scratch_metas(x: Meta, w: Meta, out: Meta, **attrs: Any) -> tuple[Meta, ...]:
         return output.scratch(shapes(x, w, out, attrs["data_format"]), window(x, w, attrs), out)

@@ -276,7 +276,7 @@ class SummedRef(CallRef, ExpressionRef):
     def _calls(self, ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], **attrs: Any) -> Calls:
         metas = [[None if a is None else meta_of(a) for a in side] for side in (ins, outs)]
         plan = self._planned(tuple(metas[0]), tuple(metas[1]), _by_text(attrs))
-        views = [a if a is None else a.reshape(s) for a, s in zip(ins, plan.shapes, strict=True)]
+        views = [a if a is None or a.shape == s else a.reshape(s) for a, s in zip(ins, plan.shapes, strict=True)]
         places: list[Any] = [None] * len(outs)
         early: Calls = []
         late: Calls = []
@@ -339,8 +339,8 @@ class SummedRef(CallRef, ExpressionRef):
     def split(self, *metas: Any, **attrs: Any) -> list[Tile] | None:
         """Cuts along the axis where the fewest sums have to be put together afterwards."""
         ins, outs = metas[: len(self.params)], metas[len(self.params) :]
-        shapes = self.align([None if m is None else m.shape for m in ins], attrs)
-        full = _full(shapes)
+        met = self._met(tuple(None if m is None else m.shape for m in ins), _by_text(attrs))
+        shapes, full = met.shapes, met.full
         total = math.prod(full)
         if total <= POINTWISE.size:
             return None

@@ -96,12 +96,12 @@ def sum_calls(x: Any, axes: Sequence[int], out: Any, scratch: Sequence[Any]) -> 
         return []
     if x.size == 0:
         return [(np.copyto, (out, 0))]
-    kept = tuple(s for a, s in enumerate(x.shape) if a not in axes)
     sizes, summed = _groups(x.shape, axes)
     if True not in summed:
         return [(np.copyto, (out, x.reshape(out.shape)))]
     # Integers have no BLAS, and their sums are exact in any order.
     if x.dtype.kind != "f":
+        kept = tuple(s for a, s in enumerate(x.shape) if a not in axes)
         return [(np.add.reduce, (x, tuple(axes), out.dtype, out.reshape(kept, copy=False)))]
     grouped = view_of(x, sizes)
     target = view_of(out, _partials(x.shape, tuple(axes))[-1])

@@ -130,7 +130,9 @@ def _copy_through_buffer(target: Array, source: Array) -> None:
 
 def view_of(array: Array, shape: Sequence[int]) -> Array | None:
     """Returns the same memory in another shape, or ``None`` when strides forbid it."""
+    if array.shape == tuple(shape):
+        return array
     try:
-        return np.reshape(array, shape, copy=False)
+        return array.reshape(shape, copy=False)
     except ValueError:
         return None
