@@ -286,6 +286,8 @@ def _effort(small: Meta, w: Meta, data_format: str) -> float:
 
 def _parts(size: int, work: float, most: int) -> list[slice] | None:
     """Cuts ``size`` items; more work gives more tiles and larger ones, since every tile rearranges the filters anew."""
+    if work < CONVOLUTIONS.size:
+        return None
     return CONVOLUTIONS.parts(size, work, most=most, times=max(1.0, work / (2 * CONVOLUTIONS.size)) ** 0.5)
 
 

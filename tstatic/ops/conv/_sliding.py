@@ -132,7 +132,8 @@ def check_no_windows(sizes: Sequence[int], outs: Sequence[int], kernel: Sequence
 # ------------------------------------------------------------------------------------------------- scratch and tiles
 def as_metas(buffers: Sequence[Buffer]) -> tuple[Meta, ...]:
     """Returns scratch buffers as metadata."""
-    return tuple(Meta(shape, dtype_of(dtype)) for shape, dtype in buffers)
+    dtypes = {dtype: dtype_of(dtype) for _, dtype in buffers}
+    return tuple([Meta(shape, dtypes[dtype]) for shape, dtype in buffers])
 
 
 def split_batch(x: Meta, *rest: Meta | None, data_format: str = "NCHW") -> list[Tile] | None:
