@@ -16,13 +16,14 @@ import numpy as np
 import pytest
 
 from tests.benchlib.fakes import FakeTimer
-from tstatic.benchlib import report, results, table
+from tstatic.benchlib import peers, report, results, table
 from tstatic.benchlib.cases import Case, build
 from tstatic.benchlib.compare import compare
 from tstatic.benchlib.measure import Setting
 from tstatic.benchlib.peers import PEERS, Competitor, PeerMissingError, peer
+from tstatic.benchlib.rows import rows_from_domain
 from tstatic.benchlib.suite import Selection, Suite, chosen_rows, surroundings
-from tstatic.benchlib.timers import Timer
+from tstatic.benchlib.timers import CpuTimer, Timer
 from tstatic.errors import ProgramError
 
 pytestmark = pytest.mark.numpy_device("looks at results of the references")
@@ -217,9 +218,47 @@ def test_threads_are_those_asked_for_and_come_back(rows: list[Any], monkeypatch:
     assert "CPU_NUM" not in os.environ
 
 
+@pytest.mark.parametrize("most", [1, 3])
+def test_the_time_of_a_run_is_divided_among_its_iterations(
+    rows: list[Any], most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copies of feeds and results are shared by the iterations of a run, which do the row's work several times."""
+    monkeypatch.setattr(peers, "MOST_ITERATIONS", most)
+    made = suite(timer=FakeTimer(lambda run: 1e-3, calls=False)).run(rows[:1])
+    (row,) = made["rows"]
+    seconds = {name: row["peers"][name]["seconds"] for name in ("tstatic", "numpy")}
+    assert seconds["tstatic"] == pytest.approx([1e-3 / most] * len(seconds["numpy"]), rel=1e-4)
+    assert row[results.CONTROL]["seconds"] == seconds["tstatic"]
+    assert seconds["numpy"] == pytest.approx([1e-3] * len(seconds["numpy"]))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("op", "direction", "borrows"),
+    [
+        ("transpose2", "bwd", True),
+        ("reduce_sum", "bwd", True),
+        ("elementwise_add", "bwd", True),
+        ("relu", "fwd", False),
+    ],
+)
+def test_a_view_of_torch_is_copied_where_the_row_asks_for_a_result(op: str, direction: str, borrows: bool) -> None:
+    torch = pytest.importorskip("torch")
+    (row, *_) = rows_from_domain(op, ["float32"], (direction,))
+    made = PEERS["torch"].prepare(build(row), CpuTimer(1), 2)
+    for run in made.runs:
+        assert (getattr(run, "func", None) is peers._owning) is borrows
+        for result in run():  # type: ignore[attr-defined]
+            assert isinstance(result, torch.Tensor)
+            assert result.is_contiguous()
+            assert result._base is None
+
+
 # --------------------------------------------------------------------------------------------------------------- compare
 @pytest.fixture
-def record(rows: list[Any]) -> dict[str, Any]:
+def record(rows: list[Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setattr(peers, "MOST_ITERATIONS", 1)
+
     def cost(run: Any) -> float:
         return 1e-3
 

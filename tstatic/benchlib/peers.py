@@ -7,7 +7,8 @@ definitions state, in the order of the row's program, with torch's own autograd 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -25,7 +26,7 @@ from tstatic.ir.opdef import OpDef, op_def
 from tstatic.runtime.scope import Scope
 from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor
-from tstatic.static.strategy import BuildStrategy
+from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.target import asked_blocks
 from tstatic.testing.parts import Array
 from tstatic.testing.recipe import Recipe
@@ -45,11 +46,13 @@ class Competitor:
         results: Runs once, and returns the results in the order of the case's ``compared``, as arrays of the host. It is called
             before any of the runs.
         kernels: Returns the generated kernels that a run launches, as plain data; called after ``results``.
+        per_run: How often a run does the row's work; its time is divided by it.
     """
 
     runs: Sequence[Run]
     results: Callable[[], list[Array]]
     kernels: Callable[[], list[dict[str, Any]]] = list
+    per_run: int = 1
 
 
 class Prepare(Protocol):
@@ -115,16 +118,29 @@ def strategy_of(row: Row) -> BuildStrategy:
     return strategy
 
 
+MOST_ITERATIONS = 16
+LONG = 0.02
+"""Most iterations of a run of operators, and seconds from which on a run needs no more: copies of a feed and a result of 4 MiB each
+take 0.8 ms together, and relu of as many numbers takes 0.3."""
+
+
 def executed(strategy: BuildStrategy, case: Case, timer: Timer, sets: int) -> Competitor:
-    """Returns an Executor's runs of a case under a strategy, each set of inputs in a scope of its own."""
+    """Returns an Executor's runs of a case under a strategy, each set of inputs in a scope of its own.
+
+    A run copies what is fed into the Executor's memory and results out of it, once for a step of many operators; the other peers
+    take arrays as they lie and leave theirs. So on the CPU a run of a row of operators has several iterations, which share those
+    copies. A program of the user's is a whole step, and runs once.
+    """
     executor, blocks = Executor(timer.place()), asked_blocks()
     compiled = CompiledProgram(case.program, build_strategy=strategy)
-    scopes = []
-    for _ in range(sets):
+
+    def begun() -> Scope:
         scope = Scope()
         for name, array in case.state.items():
             scope.publish(name, array.copy())
-        scopes.append(scope)
+        return scope
+
+    scopes = [begun() for _ in range(sets)]
 
     def run(scope: Scope, numpy: bool = False) -> Any:
         return executor.run(compiled, feed=case.feed, fetch_list=case.fetches, scope=scope, return_numpy=numpy)
@@ -132,7 +148,24 @@ def executed(strategy: BuildStrategy, case: Case, timer: Timer, sets: int) -> Co
     def results() -> list[Array]:
         return [*run(scopes[0], True), *(np.asarray(scopes[0].find_var(n).get_tensor()) for n in case.written)]  # type: ignore[union-attr]
 
-    return Competitor([partial(run, scope) for scope in scopes], results, lambda: launched(compiled.plan, blocks))
+    def kernels() -> list[dict[str, Any]]:
+        return launched(compiled.plan, blocks)
+
+    if case.row.own is not None or timer.device != "cpu":
+        return Competitor([partial(run, scope) for scope in scopes], results, kernels)
+    trial = begun()
+    run(trial)
+    start = time.perf_counter()
+    run(trial)
+    count = max(1, min(MOST_ITERATIONS, round(LONG / (time.perf_counter() - start))))
+    execution = ExecutionStrategy()
+    execution.num_iteration_per_run = count
+    repeated = CompiledProgram(case.program, build_strategy=strategy, exec_strategy=execution)
+
+    def several(scope: Scope) -> Any:
+        return executor.run(repeated, feed=case.feed, fetch_list=case.fetches, scope=scope, return_numpy=False)
+
+    return Competitor([partial(several, scope) for scope in scopes], results, kernels, count)
 
 
 @peer("tstatic")
@@ -207,6 +240,9 @@ def by_torch(
 ) -> Competitor:
     """Returns the runs of a function of tensors; gradients by torch's autograd.
 
+    A result that is a view of an input, or one row that is repeated without being written, is copied, as part of the run: a row
+    asks for results in memory of their own, and a reader of theirs would have to make the copy.
+
     Args:
         torch: The library.
         case: The row.
@@ -218,15 +254,19 @@ def by_torch(
     recipe = case.row.recipe
     wanted = [n for n in recipe.gradients if n + GRAD in case.fetches]
     runs: list[Run] = []
+    borrowed: list[int] | None = None
     for _ in range(sets):
         tensors = {n: tensor_of(torch, a, timer.device) for n, a in case.inputs.items()}
         given = [tensors[name] for name in names]
-        if not wanted:
-            runs.append(partial(_without_gradients, torch, forward, given))
-            continue
-        leaves = [tensors[n].requires_grad_() for n in wanted]
-        bars = [tensors.get(f"{n}_bar") for n in recipe.fetches]
-        runs.append(_with_gradients(torch, forward, given, leaves, bars, case.row.direction))
+        if wanted:
+            leaves = [tensors[n].requires_grad_() for n in wanted]
+            bars = [tensors.get(f"{n}_bar") for n in recipe.fetches]
+            run = _with_gradients(torch, forward, given, leaves, bars, case.row.direction)
+        else:
+            run = partial(_without_gradients, torch, forward, given)
+        if borrowed is None:
+            borrowed = _borrowed(run(), tensors.values())
+        runs.append(partial(_owning, torch, run, borrowed) if borrowed else run)
 
     def results() -> list[Array]:
         made = list(runs[0]())
@@ -239,6 +279,27 @@ def by_torch(
         return [np.zeros_like(like) if t is None else array_of(torch, t, like) for t, like in pairs]
 
     return Competitor(runs, results)
+
+
+def _borrowed(made: Sequence[Any], given: Iterable[Any]) -> list[int]:
+    """Returns which results have no memory of their own: views of what was given or of another result, and repeated rows."""
+    seen = {one.untyped_storage().data_ptr() for one in given}
+    found = []
+    for i, one in enumerate(made):
+        if one is None:
+            continue
+        if one.untyped_storage().data_ptr() in seen or not one.is_contiguous():
+            found.append(i)
+        seen.add(one.untyped_storage().data_ptr())
+    return found
+
+
+def _owning(torch: Any, run: Run, borrowed: Sequence[int]) -> list[Any]:
+    made = list(run())
+    with torch.no_grad():
+        for i in borrowed:
+            made[i] = made[i].clone(memory_format=torch.contiguous_format)
+    return made
 
 
 def _no_derivative(case: Case) -> str:

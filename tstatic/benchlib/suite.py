@@ -304,10 +304,16 @@ class Suite:
             # What ran a moment ago does not run now: no peer of the row has a time.
             made["peers"] = {name: _entry("error", error) for name in self.peers}
             return
-        control = found.pop(results.CONTROL)
-        made[results.CONTROL] = {"of": first, "seconds": control.seconds, "inner": control.inner}
+        times = {name: one.per_run for name, one in ready.items()} | {results.CONTROL: second.per_run}
         for name, samples in found.items():
-            made["peers"][name] |= {"seconds": samples.seconds, "inner": samples.inner}
+            taken = {
+                "seconds": [float(f"{s / times[name]:.5g}") for s in samples.seconds],
+                "inner": samples.inner * times[name],
+            }
+            if name == results.CONTROL:
+                made[name] = {"of": first, **taken}
+            else:
+                made["peers"][name] |= taken
 
 
 def _entry(state: str, error: BaseException) -> Record:
