@@ -73,7 +73,7 @@ def import_circles(files: Trees) -> list[str]:
 
 # ------------------------------------------------------------------------------------------------- probes of references
 # What only some kinds of references have.
-_PROBED = {"bind", "code", "fold", "function", "nodes", "powers", "scratch_metas"}
+_PROBED = {"bind_arrays", "code", "fold", "function", "nodes", "powers", "scratch_metas"}
 
 
 def reference_probes(files: Trees) -> list[str]:

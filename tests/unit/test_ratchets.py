@@ -55,7 +55,7 @@ def test_circles_are_found_through_lazy_and_type_only_imports_and_through_others
 @pytest.mark.parametrize(
     "probe",
     [
-        "hasattr(d.ref, 'bind')",
+        "hasattr(d.ref, 'bind_arrays')",
         "getattr(ref, name, None)",
         "isinstance(op.definition.ref, Fill)",
         "getattr(f, 'nodes', 1)",

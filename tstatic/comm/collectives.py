@@ -26,7 +26,7 @@ class CollectiveRef(Ref):
         self.binder = binder
         self.functions = (binder,)
 
-    def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
+    def bind_arrays(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         return self.binder(ins, outs, attrs, reserved["group"])
 
 
@@ -65,7 +65,7 @@ def _register(
         **more: Further fields of the op definition.
     """
 
-    def bind(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
+    def bind_in_group(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
         collective = make(group, outs[0], attrs)
         skip = ins[1] if len(ins) > 1 else None
         run = (collective, ()) if skip is None else (_unless, (skip, group, collective))
@@ -77,7 +77,7 @@ def _register(
             slots,
             attrs=attrs,
             infer=_same,
-            ref=CollectiveRef(bind),
+            ref=CollectiveRef(bind_in_group),
             inplace=(("X", "Out"),),
             effects=True,
             collective=True,

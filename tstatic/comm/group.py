@@ -228,7 +228,7 @@ class Communicator:
             self.device.free(memory)
         del self.buffers[start:]
 
-    def bind(
+    def bind_definition(
         self, definition: OpDef, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any] | None = None
     ) -> list[Call]:
         """Returns calls that put an op into the stream: what a collective computes by itself."""
@@ -239,7 +239,7 @@ class Communicator:
             # Calls that are bound already keep the old, smaller buffer.
             self._workspace.reserve(step.scratch_bytes)
             self._workspace.allocate()
-        return [call for tile in step.bind(self._workspace) for call in tile] + step.after
+        return [call for tile in step.bind_workspace(self._workspace) for call in tile] + step.after
 
     def all_reduce(self, arrays: Sequence[Array], label: str = "all_reduce", block: int = 0) -> None:
         """Sums arrays over all replicas, in place; ``block`` is what :meth:`Transport.sum` takes."""

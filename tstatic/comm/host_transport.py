@@ -52,13 +52,15 @@ class HostTransport:
                     watches = [part.watch for part in parts if part.watch is not None]
                     made.append((WatchedSum(ordered_sum.add_in_order, rows, targets, watches), ()))
                     continue
-                made += lane.bind(ordered_sum.SUM, [rows], [[rows[r] for r in targets]], {"in_place": 0 in targets})
+                made += lane.bind_definition(
+                    ordered_sum.SUM, [rows], [[rows[r] for r in targets]], {"in_place": 0 in targets}
+                )
         return made
 
     def scatter(self, parts: Sequence[Part], mine: int, outs: Sequence[Array]) -> list[Call]:
         device, out = parts[mine].lane.device, outs[mine]
         rows = [device.slice(flattened(device, part.arrays[0]), mine * out.size, out.shape) for part in parts]
-        return parts[mine].lane.bind(ordered_sum.SUM, [rows], [[out]], {"in_place": False})
+        return parts[mine].lane.bind_definition(ordered_sum.SUM, [rows], [[out]], {"in_place": False})
 
     def gather(self, parts: Sequence[Part], mine: int, outs: Sequence[Array | None]) -> list[Call]:
         device, stream, out = parts[mine].lane.device, parts[mine].lane.stream, outs[mine]

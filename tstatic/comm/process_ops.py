@@ -108,9 +108,9 @@ class _Way:
         if not self.is_sum(array, kind):
             rows, calls = self.gathered(array)
             if here and kind in _COMBINE:
-                calls += self.lane.bind(_FOLD, [rows], [array], {"kind": kind})
+                calls += self.lane.bind_definition(_FOLD, [rows], [array], {"kind": kind})
             elif here:
-                calls += self.lane.bind(SUM, [rows], [[array]], {"in_place": False})
+                calls += self.lane.bind_definition(SUM, [rows], [[array]], {"in_place": False})
         else:
             calls = self.peers.sum(self.part(array), 0, None if root is None else [root])
         return calls + (self.divided(array, kind) if here else [])
@@ -121,7 +121,7 @@ class _Way:
 
     def divided(self, array: Array, kind: int) -> Calls:
         """Makes a mean of a sum, if that is wanted."""
-        return self.lane.bind(_DIVIDE, [array], [array], {"size": self.size}) if kind == ReduceOp.AVG else []
+        return self.lane.bind_definition(_DIVIDE, [array], [array], {"size": self.size}) if kind == ReduceOp.AVG else []
 
 
 # ------------------------------------------------------------------------------------------------------------------ ops
@@ -130,7 +130,7 @@ Work = Callable[[_Way, Sequence[Array], Sequence[Array], Attrs], list[Call]]
 
 
 def _define(name: str, slots: str, infer: Callable[..., Any], work: Work, grad: Any = None, **attrs: Any) -> None:
-    def bind(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
+    def bind_in_group(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
         xs, results = (one if isinstance(one, list) else [one] for one in (ins[0], outs[0]))
         outer, ranks = group.group.outer, tuple(attrs["ranks"])
         if outer is None:
@@ -139,7 +139,7 @@ def _define(name: str, slots: str, infer: Callable[..., Any], work: Work, grad: 
 
     register(
         OpDef(
-            name, slots, attrs={**attrs, "ranks": ()}, infer=infer, ref=CollectiveRef(bind), grad=grad, effects=True,
+            name, slots, attrs={**attrs, "ranks": ()}, infer=infer, ref=CollectiveRef(bind_in_group), grad=grad, effects=True,
             collective=True, paddle=ABSENT,
         )
     )  # fmt: skip

@@ -96,7 +96,7 @@ class _RowsRef(Ref):
     attrs = None
     takes = frozenset({"group"})
 
-    def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
+    def bind_arrays(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         raise AssertionError("the number of rows is known only when the replicas have met")
 
     def compute(self, ins: Slots, outs: Slots, attrs: Attrs, reserved: Attrs) -> list[Any]:

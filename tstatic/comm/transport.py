@@ -31,7 +31,7 @@ class Lane(Protocol):
     def stream(self) -> Stream:
         """The stream of its collectives."""
 
-    def bind(
+    def bind_definition(
         self, definition: OpDef, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any] | None = None
     ) -> list[Call]:
         """Returns calls that put an op into the stream."""

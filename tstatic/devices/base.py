@@ -433,7 +433,7 @@ class DeviceBinding(DeviceFacts):
 
         They wait for the other replicas' host threads, so they cannot be part of a graph.
         """
-        return op.definition.ref.bind(ins, outs, op.attrs, (), {"group": group.of_op(op)})
+        return op.definition.ref.bind_arrays(ins, outs, op.attrs, (), {"group": group.of_op(op)})
 
     @abc.abstractmethod
     def bind_dynamic(

@@ -260,7 +260,7 @@ class CudaDevice(QueuedDevice, TorchDevice):
     ) -> BoundStep:
         flag, form = skip.tensor.view(()), None if op.body else torch_form(op.definition)
         if form is not None:
-            call = form.bind(
+            call = form.bind_tensors(
                 self.torch, self.place, op, [tensors(a) for a in ins], [tensors(a) for a in outs], list, skip=flag
             )
             return of_calls(
@@ -420,7 +420,7 @@ def _calls_of(step: BoundStep) -> list[Call]:
     workspace = Workspace()
     workspace.reserve(step.scratch_bytes)
     workspace.allocate()
-    return [call for tile in step.bind(workspace) for call in tile] + step.after
+    return [call for tile in step.bind_workspace(workspace) for call in tile] + step.after
 
 
 def _run(calls: Sequence[Call], op: FrozenOp, stream: Stream) -> None:

@@ -305,7 +305,7 @@ class FakeDevice(QueuedDevice):
         if workspace.need < inner.scratch_bytes:
             workspace.reserve(inner.scratch_bytes)
             workspace.allocate()
-        tiles = inner.bind(workspace)
+        tiles = inner.bind_workspace(workspace)
 
         def run() -> None:
             # Tiles may run in any order, too.
@@ -411,7 +411,7 @@ class _Parts:
 
 def _calls(step: BoundStep) -> list[Call]:
     """Returns the calls of a step that needs no scratch memory."""
-    return [call for tile in step.bind(Workspace()) for call in tile] + step.after
+    return [call for tile in step.bind_workspace(Workspace()) for call in tile] + step.after
 
 
 def _nbytes(value: Any) -> int:

@@ -74,7 +74,7 @@ class ImmediateDevice(Device):
         else:
             pool = pool_of(region.threads)
             for chain in chain_steps(works, region.threads, region.ordered or region.searched):
-                calls, owners = chain.bind(region.workspaces, pool)
+                calls, owners = chain.bind_workspaces(region.workspaces, pool)
                 made.calls += calls
                 made.op_of_call += owners
         if region.behind and works:

@@ -55,7 +55,7 @@ def tensor(array: HostArray) -> Any:
     return torch.from_numpy(flat)
 
 
-def bind(module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, HostArray]) -> list[Call]:
+def bind_launches(module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, HostArray]) -> list[Call]:
     """Returns the calls that launch a kernel.
 
     Args:
@@ -117,7 +117,7 @@ class InterpretDevice(CpuDevice):
     def launch(
         self, module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, HostArray], stream: Stream
     ) -> list[Call]:
-        return bind(module, launches, arrays)
+        return bind_launches(module, launches, arrays)
 
 
 DEVICE = InterpretDevice()

@@ -198,7 +198,7 @@ class QueuedDevice(Device):
                 queued.append(Queued(None, step.stream, [], step.reads, step.writes))
                 continue
             work = step.work
-            tiles = [call for tile in work.bind(region.workspaces[0]) for call in tile]
+            tiles = [call for tile in work.bind_workspace(region.workspaces[0]) for call in tile]
             reads, writes = accesses(self, step.op, region.arrays, region.ordered)
             if reads is None or writes is None or step.reads is None or step.writes is None:
                 reads = writes = None

@@ -161,7 +161,7 @@ class BoundStep:
     def scratch_bytes(self) -> int:
         return max((_bytes(s) for _, s in self.tile_binders), default=0)
 
-    def bind(self, workspace: Workspace) -> list[list[Call]]:
+    def bind_workspace(self, workspace: Workspace) -> list[list[Call]]:
         """Returns the calls of each tile."""
         return [maker(workspace.arrays(scratch)) for maker, scratch in self.tile_binders]
 

@@ -357,14 +357,16 @@ class TorchDevice(ImmediateDevice):
             workspace = Workspace()
             workspace.reserve(step.scratch_bytes)
             workspace.allocate()
-            return [call for tile in step.bind(workspace) for call in tile] + step.after
+            return [call for tile in step.bind_workspace(workspace) for call in tile] + step.after
 
         # The memory of a value of which only the shape is used may be gone.
         seen = [
             self._shapes(a) if slot.name in op.definition.shape_only else tensors(a)
             for slot, a in zip(op.definition.inputs, ins, strict=True)
         ]
-        made = form.bind(self.torch, self.place, op, seen, [tensors(a) for a in outs], reference, blocks_of(ins, outs))
+        made = form.bind_tensors(
+            self.torch, self.place, op, seen, [tensors(a) for a in outs], reference, blocks_of(ins, outs)
+        )
         if made is None:
             return self.bind_reference(op, ins, outs, reserved, stream)
         work = of_calls([*checks, made])
@@ -437,7 +439,7 @@ class TorchDevice(ImmediateDevice):
     ) -> list[Call]:
         if not self.generated:
             return _CPU.launch(module, launches, arrays, stream)
-        return interpret.bind(module, launches, {n: self.inside(a) for n, a in arrays.items()})
+        return interpret.bind_launches(module, launches, {n: self.inside(a) for n, a in arrays.items()})
 
     def machine(self, threads: int) -> Machine:
         return super().machine(threads) if self.deferred or self.place != "cpu" else _CPU.machine(threads)

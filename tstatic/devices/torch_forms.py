@@ -103,7 +103,7 @@ class TorchForm:
         self.single = len(definition.outputs) == 1
         self.listed = any(slot.many for slot in definition.outputs)
 
-    def bind(
+    def bind_tensors(
         self,
         torch: Any,
         place: str,

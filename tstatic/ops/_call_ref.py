@@ -69,7 +69,7 @@ class CallRef(Ref):
             return meta
         return meta.with_dtype(compute)
 
-    def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
+    def bind_arrays(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         count = len(ins)
         arrays = [*ins, *outs]
         before: Calls = []

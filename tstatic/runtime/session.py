@@ -82,7 +82,7 @@ class Session:
 
     @explained
     @records.spanning("compile", "bind the plan")
-    def bind(self) -> None:
+    def bind_plan(self) -> None:
         """Allocates the arena and binds every step to its arrays.
 
         Raises:
@@ -119,7 +119,7 @@ class Session:
     def run(self, feeds: Mapping[str, np.ndarray[Any, Any]], iterations: int = 1) -> list[np.ndarray[Any, Any]]:
         """Runs the plan ``iterations`` times on one feed, returns copies of fetched values; an error undoes its iteration alone."""
         if self.stale():
-            self.bind()
+            self.bind_plan()
         with self.settings():
             return self.replay(feeds, iterations)
 
@@ -156,7 +156,7 @@ class Session:
                 results = self._step(bound, last=i == iterations - 1)
                 if i < iterations - 1 and self.stale():
                     # A state variable got new storage (a first value, or another size).
-                    self.bind()
+                    self.bind_plan()
                     bound = self.bound
                     assert bound is not None
                     sent = False

@@ -92,7 +92,10 @@ def prepare(
     ) -> None:
         given, made = metas or (metas_of(ins), metas_of(outs))
         work.add(
-            lambda scratch: [*index_checks(definition, ins, attrs), *ref.bind(ins, outs, attrs, scratch, reserved)],
+            lambda scratch: [
+                *index_checks(definition, ins, attrs),
+                *ref.bind_arrays(ins, outs, attrs, scratch, reserved),
+            ],
             _shapes(ref.scratch(given, made, attrs)),
             [a for a, is_read in zip(ins, read, strict=True) if is_read],
             outs,

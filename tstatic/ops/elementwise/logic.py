@@ -434,7 +434,9 @@ def _allclose_scratch(x: Meta, y: Meta, out: Meta, rtol: float, atol: float, equ
 
 
 def _allclose(x: Any, y: Any, out: Any, scratch: Any, rtol: float, atol: float, equal_nan: bool) -> None:
-    for function, args in _code(dtype_of(x.dtype), rtol, atol, equal_nan).bind([x, y], scratch[:1], scratch[1:]):
+    for function, args in _code(dtype_of(x.dtype), rtol, atol, equal_nan).bind_operands(
+        [x, y], scratch[:1], scratch[1:]
+    ):
         function(*args)
     np.logical_and.reduce(scratch[0], None, None, out)
 
