@@ -62,6 +62,7 @@ class ImmediateDevice(Device):
         for step in steps:
             if step.op is None or step.work is None:
                 continue
+            # Steps of their own: nobody knows what memory they access, so a chain ends there and its tiles cannot overtake a check.
             if step.before:
                 works.append((of_calls(list(step.before)), step.op))
             works.append((step.work, step.op))

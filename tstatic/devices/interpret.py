@@ -34,6 +34,7 @@ def begin() -> None:
             received="triton in sys.modules, imported as a compiler",
             fix="set TRITON_INTERPRET=1 and TSTATIC_CPU_BACKEND=interpret before the program starts",
         )
+    # Before the first import of Triton, which reads it then and never again.
     os.environ["TRITON_INTERPRET"] = "1"
 
 

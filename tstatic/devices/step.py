@@ -20,6 +20,7 @@ from tstatic.locks import cached_property
 HostArray = np.ndarray[Any, Any]
 
 _TINY = np.empty(0, np.uint8)
+"""For scratch of no bytes, so that a workspace that nobody needs allocates nothing."""
 
 
 class Workspace:
@@ -43,6 +44,7 @@ class Workspace:
         self._buffer = Buffer(self.need, "scratch of a worker") if self.need else None
         self._memory = None if self._buffer is None else self._buffer.array
 
+        # New memory is zero, which hides an op that reads what it never wrote.
         if (byte := fill_byte()) is not None:
             self.fill(byte)
 
@@ -128,6 +130,7 @@ class BoundStep:
         self.tile_binders: list[
             tuple[Callable[[list[Any]], list[Call]], list[tuple[tuple[int, ...], np.dtype[Any]]]]
         ] = []
+        # Sums of partial results: they read what all tiles wrote, so no tile may follow them.
         self.after: list[Call] = []
         # What each tile reads and writes; None if it is not known.
         self.accesses: list[tuple[Any, Any]] | None = []

@@ -46,7 +46,7 @@ from tstatic.shortage import is_shortage, out_of_memory
 _CPU = CpuDevice()
 _STREAM = Stream()
 _START = 256
-"""Allocations begin at multiples of this many bytes."""
+"""Allocations begin at multiples of this many bytes: `Device.allocate` promises it, and torch gives 64 on the CPU."""
 
 
 class TorchMemory:
@@ -189,6 +189,7 @@ class TorchDevice(ImmediateDevice):
 
     # ------------------------------------------------------------------------------------------------------------ memory
     def allocate(self, nbytes: int, kind: MemoryKind = "device", purpose: str = "memory") -> Memory:
+        # Before anything is allocated: in a forked child torch would wait for threads that stayed in the parent.
         self._settings.check_process()
         if kind == "pinned":
             return self._pinned(nbytes, purpose)
@@ -229,6 +230,7 @@ class TorchDevice(ImmediateDevice):
 
     def join(self, first: TorchArray, second: TorchArray) -> TorchArray | None:
         a, b = first.tensor, second.tensor
+        # Blocks lie elsewhere in each run: what is adjacent now need not be so then.
         if first.block is not None or second.block is not None:
             return None
         if a.dtype != b.dtype or a.untyped_storage().data_ptr() != b.untyped_storage().data_ptr():
@@ -294,6 +296,7 @@ class TorchDevice(ImmediateDevice):
 
     def wrap(self, array: HostArray) -> TorchArray:
         """Returns a host array as a tensor in the same memory; a copy where torch cannot have its strides."""
+        # torch has neither strides that go back nor memory that may only be read.
         if not array.flags.writeable or any(s < 0 for s in array.strides):
             array = np.array(array, order="C")
         if array.dtype.name == "bfloat16":
