@@ -40,12 +40,14 @@ def in_place(xs: Sequence[Array], outs: Sequence[Array], group: Communicator) ->
     return [
         (device.copy, (out, x, group.stream))
         for x, out in zip(xs, outs, strict=True)
+        # Equal spans alone do not do: a view with gaps may begin and end where the result does.
         if x is not out and not (device.span(x) == device.span(out) and device.contiguous(x))
     ]
 
 
 def _unless(skip: Any, group: Communicator, collective: Collective) -> None:
     """Runs a collective in steps in which it is not skipped, which are the same on all replicas."""
+    # The value is equal on all replicas, so none waits in a collective that another one leaves out.
     if not bool(group.device.to_host(skip, group.stream).flat[0]):
         collective()
 
@@ -69,6 +71,7 @@ def _register(
         collective = make(group, outs[0], attrs)
         skip = ins[1] if len(ins) > 1 else None
         run = (collective, ()) if skip is None else (_unless, (skip, group, collective))
+        # Copied first: the collective sums into the results, and its inputs may be read again.
         return [*in_place(ins[0], outs[0], group), run]
 
     register(
@@ -79,6 +82,7 @@ def _register(
             infer=_same,
             ref=CollectiveRef(bind_in_group),
             inplace=(("X", "Out"),),
+            # Never removed, merged or moved: the other replicas wait for it.
             effects=True,
             collective=True,
             **more,

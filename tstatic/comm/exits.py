@@ -51,6 +51,7 @@ def guard(monitor: Monitor, close: Callable[[], bool]) -> None:
         # A RankFailedError is about another rank, or all ranks raise it: the others know.
         if not isinstance(error, RankFailedError | RankNumericsError):
             monitor.fail("raised", describe(error))
+            # Bounded: a rank whose peers do not read must end all the same.
             monitor.flush(1.0)
         before(kind, error, trace)
 
@@ -63,8 +64,10 @@ def guard(monitor: Monitor, close: Callable[[], bool]) -> None:
                 start = time.monotonic()
                 while monitor.verdict is None and time.monotonic() < start + _PATIENCE[monitor.accused]:
                     time.sleep(0.01)
+                # Behind the wait: told earlier, this rank would be the first to fail, and the one that died the second.
                 monitor.fail("ended", "was ended by SIGTERM")
                 monitor.flush(0.5)
+            # The default and the signal once more: the exit status then says which one ended the process, as launchers expect.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
@@ -77,6 +80,7 @@ def _leave(close: Callable[[], bool]) -> None:
     # A thread of gloo is inside a call that cannot be ended, and Python would wait for it.
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
+            # By hand, as `os._exit` leaves out all that Python does at its end.
             stream.flush()
     os._exit(1)
 

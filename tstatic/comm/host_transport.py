@@ -48,6 +48,7 @@ class HostTransport:
             low, high = (arrays[0].size * share // count for share in (number, number + 1))
             if high > low:
                 rows = [lane.device.slice(array, low, (high - low,)) for array in arrays]
+                # Looked at while the sum is in a cache, not in a pass of its own before it.
                 if watch is not None and watch.of_host:
                     watches = [part.watch for part in parts if part.watch is not None]
                     made.append((WatchedSum(ordered_sum.add_in_order, rows, targets, watches), ()))

@@ -19,10 +19,11 @@ from tstatic.errors import RankFailedError, reason
 Message = dict[str, Any]
 
 _CHUNK = 1 << 16
+"""Bytes of one read or write: the whole of almost any message."""
 _HELLO = 512
 """Bytes of the longest greeting; a peer that sends more is not a rank."""
 _STRANGERS = 128
-"""Foreign connections that may queue up without keeping a rank out."""
+"""Foreign connections that may queue up without keeping a rank out: as many as Linux allowed by default for long."""
 _SLICE = 0.25
 """Seconds between checks for a failed rank while waiting for connections."""
 _LOOK_UP = 5.0
@@ -103,6 +104,7 @@ class Mesh:
             self._server.close()
         for other in self._sockets.values():
             other.setblocking(False)
+            # Messages are small and someone waits for each: gathering them would delay every exchange.
             other.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._incoming = dict.fromkeys(self._sockets, b"")
         self._outgoing = {rank: bytearray() for rank in self._sockets}
@@ -157,6 +159,7 @@ class Mesh:
         self._listener = listener
         self._waker.setblocking(False)
         self._alarm.setblocking(False)
+        # Before the thread: a child that is forked from now on must not keep the connections open.
         os.register_at_fork(after_in_child=self._drop)
         self._thread.start()
 

@@ -55,6 +55,7 @@ def _gathered(outer: ProcessTransport, communicator: Communicator, array: HostAr
     out = device.empty((outer.size, *array.shape), array.dtype)
     for function, args in outer.gather([Part(communicator, [device.upload(array)])], 0, [out]):
         function(*args)
+    # The host reads it next, and a transport may only have queued it.
     device.synchronize([communicator.stream])
     return read(out)
 

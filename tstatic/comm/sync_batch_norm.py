@@ -187,6 +187,7 @@ def _bind(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
     own, everyone = group.buffer((length,), "float64"), group.buffer((group.world, length), "float64")
     return [
         *group.bind_definition(_MOMENTS, ins[:1], [own], attrs),
+        # Gathered, not summed: means of parts of different sizes are merged by a formula that needs each of them.
         (Gather(group, own, everyone, _NORM), ()),
         *group.bind_definition(_NORMALIZE, [*ins, everyone], outs, attrs),
     ]

@@ -165,7 +165,9 @@ def _fit(report: MemoryReport, memory: Any = None) -> Fit:
     found = capacity(memory)
     places = report.replicas or (report,)
     needed = [place.total_bytes for place in places]
+    # Free memory lacks what arenas and scope hold already, and the run takes that again instead of more.
     available = found.nbytes + (report.held_bytes if found.has_held else 0)
+    # Places of the CPU share its memory, so what they need adds up; GPUs have each their own.
     return Fit(sum(needed) if found.shared else max(needed), available, found.name, report)
 
 

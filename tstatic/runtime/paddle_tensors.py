@@ -15,8 +15,9 @@ from tstatic.ir.types import DTYPES, dtype_of
 Array = np.ndarray[Any, Any]
 _DTYPES = {number: DTYPES[name] for name, number in DTYPE_NUMBERS.items()}
 MAX_DESC = 4096
-"""Bytes of a tensor's description."""
+"""Bytes of a tensor's description: a dtype, and 64 sizes of at most 11 bytes each, with room to spare."""
 MAX_LEVELS = 16
+"""Levels of sequences: programs have one or two, and a number above tells a file of another format (:func:`is_tensors`)."""
 
 
 def is_tensors(data: bytes) -> bool:
