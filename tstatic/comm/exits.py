@@ -63,6 +63,7 @@ def guard(monitor: Monitor, close: Callable[[], bool]) -> None:
             if os.getpid() == pid:
                 start = time.monotonic()
                 while monitor.verdict is None and time.monotonic() < start + _PATIENCE[monitor.accused]:
+                    # In a signal handler: it can only look again, seldom enough to leave the core to other threads.
                     time.sleep(0.01)
                 # Behind the wait: told earlier, this rank would be the first to fail, and the one that died the second.
                 monitor.fail("ended", "was ended by SIGTERM")

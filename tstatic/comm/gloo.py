@@ -146,8 +146,9 @@ class Store:
                         return name, str(self.table.get(name).decode())
                 if time.monotonic() >= deadline:
                     return "", ""
-                time.sleep(0.02)
+                time.sleep(0.02)  # each look is a request to the store
 
+        # Half a second more than `look` itself takes: it ends by its own answer unless the store hangs.
         return bounded(look, max(1.0, deadline - time.monotonic() + 0.5))
 
     def under(self, name: str) -> Any:
@@ -270,7 +271,7 @@ class Gloo:
         while any(not work.is_completed() for work in self._works):
             if time.monotonic() > deadline:
                 return False
-            time.sleep(0.001)
+            time.sleep(0.001)  # nothing tells when gloo's work has ended
         return True
 
     def close(self) -> None:

@@ -60,6 +60,7 @@ class Mesh:
     def __init__(self, rank: int, size: int, host: str) -> None:
         self.rank = rank
         self.size = size
+        # 128 bits: nobody guesses them while the ranks meet.
         self._secret = secrets.token_hex(16)
         self._server = socket.create_server((host, 0), family=_family(host), backlog=size + _STRANGERS)
         self.port: int = self._server.getsockname()[1]
@@ -111,6 +112,7 @@ class Mesh:
 
     def _call(self, rank: int, address: Mapping[str, Any], deadline: float) -> None:
         try:
+            # At least a moment: 0 would mean a socket that does not wait, and fails at once.
             link = socket.create_connection((address["host"], address["port"]), max(0.1, deadline - time.monotonic()))
             link.sendall(json.dumps({"rank": self.rank, "secret": address["secret"]}).encode() + b"\n")
         except OSError as error:
@@ -177,7 +179,7 @@ class Mesh:
         while self._thread.is_alive() and (self._outbox or any(self._outgoing.values())):
             if time.monotonic() > deadline:
                 return False
-            time.sleep(0.001)
+            time.sleep(0.001)  # takes no lock that the thread may hold, so that a signal handler may wait here, too
         return True
 
     def close(self) -> None:
@@ -314,4 +316,4 @@ def _addresses(host: str, port: int) -> list[Any]:
         except socket.gaierror as error:
             if error.errno != socket.EAI_AGAIN or time.monotonic() >= given_up:
                 raise
-        time.sleep(0.1)
+        time.sleep(0.1)  # a name server that starts together with the job is there soon

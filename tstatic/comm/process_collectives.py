@@ -185,6 +185,7 @@ def _begin(name: str, group: Any) -> _Call:
 def _kind(op: Any, name: str) -> int:
     if isinstance(op, str) and op.upper() in _KINDS:
         return _KINDS[op.upper()]
+    # From SUM to AVG.
     return check_int(op, "op", name, 0, 4, error=ProgramError, fix="pass a member of distributed.ReduceOp")
 
 

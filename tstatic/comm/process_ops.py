@@ -45,6 +45,7 @@ class ReduceOp:
 
 
 # ----------------------------------------------------------------------------------------------------------- combining
+# SUM and AVG are left to the transport, which adds on the way.
 _COMBINE = {ReduceOp.MAX: np.maximum, ReduceOp.MIN: np.minimum, ReduceOp.PROD: np.multiply}
 
 

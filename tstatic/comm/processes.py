@@ -398,7 +398,7 @@ class Processes:
         """Waits for the verdict, which soon follows the first sign of a failure; returns it, or ``None``."""
         deadline = time.monotonic() + _VERDICT
         while self.monitor.verdict is None and time.monotonic() < deadline:
-            time.sleep(0.005)
+            time.sleep(0.005)  # of a wait of seconds
         return self.monitor.error() if self.monitor.verdict is not None else None
 
     def _refused(

@@ -444,6 +444,7 @@ def depart(launch: ProcessInfo, why: str, patience: float = 0.0, run: str = "0")
     """
     deadline = time.monotonic() + patience
     while True:
+        # Half a second: a process that ends must not hang at an address that drops packets.
         with contextlib.suppress(OSError), socket.create_connection((launch.address, launch.port), 0.5) as link:
             request = Admission(launch.rank, launch.size, launch.job, run).request()
             link.sendall(json.dumps({**request, "left": why}).encode() + b"\n")

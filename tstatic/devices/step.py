@@ -81,6 +81,7 @@ class Workspace:
 
 
 def _bytes(shapes: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> int:
+    # A cache line each, as `Workspace.arrays` lays them, so that no two arrays of a tile share one.
     return sum(-(-math.prod(s) * d.itemsize // 64) * 64 for s, d in shapes)
 
 

@@ -44,6 +44,7 @@ from tstatic.records import Machine
 from tstatic.shortage import is_shortage, out_of_memory
 
 _CPU = CpuDevice()
+# All work is done when a call returns, so all streams are one.
 _STREAM = Stream()
 _START = 256
 """Allocations begin at multiples of this many bytes: `Device.allocate` promises it, and torch gives 64 on the CPU."""

@@ -68,6 +68,7 @@ def capacity(memory: Any = None) -> Capacity:
         memory = _of_text(memory)
     if isinstance(memory, target.Target):
         return Capacity(memory.name, memory.memory_bytes - RESERVED_BYTES)
+    # True is an int, and no number of bytes; nor is infinity, which has no int.
     if isinstance(memory, int | float) and not isinstance(memory, bool) and 0 < memory < 2**63:
         return Capacity("given", int(memory))
     raise ProgramTypeError(

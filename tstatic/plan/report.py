@@ -110,6 +110,7 @@ class MemoryReport:
             arenas = ", ".join(size(one.peak_bytes) for one in self.replicas)
             lines.append(f"  arenas of the {len(self.replicas)} places: {arenas}")
         if self.unknown:
+            # The first eight: a program with sequences may have thousands.
             lines.append(f"  sizes known only at run time: {', '.join(self.unknown[:8])}")
         return "\n".join(lines)
 

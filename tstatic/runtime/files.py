@@ -54,6 +54,7 @@ class Stamp:
 
 def new_stamp(files: int) -> Stamp:
     """Returns the stamp of a save that is made now."""
+    # Four random bytes: they tell apart only saves of the same nanosecond, on several machines.
     return Stamp(time.time_ns(), os.urandom(4).hex(), files)
 
 

@@ -102,6 +102,7 @@ def _malformed(path: object, expected: str, received: str) -> CheckpointError:
 
 def short(name: str) -> str:
     """Returns a name in quotes, shortened if it is longer than 200 characters."""
+    # A name from a file may have any length, and an error must stay readable.
     return f"'{name}'" if len(name) <= 200 else f"'{name[:200]}...' ({len(name):,} characters)"
 
 
@@ -218,6 +219,8 @@ def _manifest(metadata: Mapping[str, str], entries: Mapping[str, Entry], path: o
             )  # fmt: skip
         if version != FORMAT:
             raise _malformed(path, f"format {FORMAT}", f"format {str(version)[:20]}")
+        # Three of the manifest's own, five for each tensor (its name and a row of four), and what facts of the largest size could
+        # hold.
         _check_keys(data, 3 + 5 * len(entries) + MAX_FACTS // 4, path)
         manifest = msgspec.json.decode(data, type=Manifest)
         facts = bytes(manifest.facts)

@@ -29,6 +29,7 @@ COMMITTED = ".tstatic-save"
 MANIFEST = ".tstatic-manifest"
 """The file in a staging folder that lists the others; earlier versions of the library wrote none."""
 PREFIX = ".tstatic-"
+# In full: a user's own hidden file that only begins so must never be taken for a leftover.
 _STAGED = re.compile(r"\.tstatic-[0-9a-f]{8}\.tmp")
 _EARLIER = re.compile(r"\.(.+)\.[a-z0-9_]{8}\.tmp")
 """A file that an earlier version of the library staged, without a folder."""

@@ -31,6 +31,7 @@ def of_op(error: BaseException, op: FrozenOp) -> BaseException:
     if isinstance(error, TstaticError) or not is_shortage(error):
         return error
     made = out_of_memory(f"operator '{op.type}'", cause=error, fix=_PERHAPS)
+    # The first six: an update of all parameters reads hundreds.
     made.add_context(op=op.type, var=", ".join(list(op.reads())[:6]) or None, where=show(op.where))
     made.__cause__ = error
     return made

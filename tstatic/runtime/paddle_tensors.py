@@ -31,6 +31,7 @@ def encode(arrays: Sequence[Array]) -> bytes:
     for array in arrays:
         dtype = dtype_of(array.dtype)
         desc = write_message(TensorDesc(DTYPE_NUMBERS[dtype.name], array.shape))
+        # Version 0, no levels, version 0 again: 4, 8 and 4 bytes.
         parts += [bytes(16), len(desc).to_bytes(4, "little"), desc, np.ascontiguousarray(array).tobytes()]
     return b"".join(parts)
 
@@ -89,6 +90,7 @@ def _tensor(data: bytes, at: int) -> tuple[Array, int]:
     skip(size)
     desc = read_message(TensorDesc, data[at - size : at])
     dtype = _DTYPES.get(desc.data_type)
+    # As many axes as numpy has; sizes that fit its 64 bits.
     if dtype is None or len(desc.dims) > 64 or any(not 0 <= length <= 2**62 for length in desc.dims):
         raise ValueError(f"dtype {desc.data_type} and sizes {str(list(desc.dims))[:80]}")
     count = math.prod(desc.dims)

@@ -71,6 +71,7 @@ class _Writer:
             )
 
     def integer(self, value: int) -> None:
+        # The opcode for four bytes, which all protocols have; a larger number says how long it is, in one byte or four.
         if -(2**31) <= value < 2**31:
             self.parts.append(b"J" + struct.pack("<i", value))
             return

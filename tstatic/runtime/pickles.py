@@ -35,6 +35,7 @@ _PLACE, _ELEMENT, _ENTRY, _MEMO = 8, 10, 120, 128
 """A place on the stack, in a list, in a dict, in the memo."""
 _NUMBER, _TEXT, _CONTAINER, _ARRAY, _ORDERED_DICT = 32, 80, 200, 400, 600
 """An object of each kind; an array adds 16 for each of its sizes."""
+# Those that numpy writes; any other text would reach `newbyteorder`, which takes more than these.
 _ORDERS = ("<", ">", "=", "|")
 KINDS = "biufcSU"
 """Kinds of the dtypes that arrays may have: no Python objects."""
@@ -86,6 +87,7 @@ def _encode(reader: _Reader, args: tuple[Any, ...]) -> bytes:
 
 def _dtype(reader: _Reader, args: tuple[Any, ...]) -> _Dtype:
     reader.budget.spend(_CONTAINER)
+    # A kind and a size of up to 11 digits, which no element has.
     return _Dtype(_short(args[0], 12))
 
 
@@ -227,6 +229,7 @@ class _Reader:
         return self.budget.text(self.take(count), "utf-8", "surrogatepass")
 
     def line(self) -> str:
+        # Names of data are short, and a search to the end of the file in each opcode would cost more than it.
         end = self.data.find(b"\n", self.at, self.at + 256)
         if end < 0:
             raise ValueError("a name without an end")
